@@ -1,0 +1,130 @@
+//! What every capture reports: finished system calls, and what changes the meaning of a descriptor.
+
+/// The system calls that are observed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum CallKind {
+    Read,
+    Write,
+    Pread64,
+    Pwrite64,
+    Readv,
+    Writev,
+    Preadv,
+    Pwritev,
+    Preadv2,
+    Pwritev2,
+    Lseek,
+    Open,
+    Openat,
+    Openat2,
+    Creat,
+    Close,
+    Dup,
+    Dup2,
+    Dup3,
+}
+
+impl CallKind {
+    pub const ALL: [CallKind; 19] = [
+        CallKind::Read,
+        CallKind::Write,
+        CallKind::Pread64,
+        CallKind::Pwrite64,
+        CallKind::Readv,
+        CallKind::Writev,
+        CallKind::Preadv,
+        CallKind::Pwritev,
+        CallKind::Preadv2,
+        CallKind::Pwritev2,
+        CallKind::Lseek,
+        CallKind::Open,
+        CallKind::Openat,
+        CallKind::Openat2,
+        CallKind::Creat,
+        CallKind::Close,
+        CallKind::Dup,
+        CallKind::Dup2,
+        CallKind::Dup3,
+    ];
+
+    /// The kernel's name of the call, as in `syscalls:sys_enter_NAME`.
+    pub fn name(self) -> &'static str {
+        match self {
+            CallKind::Read => "read",
+            CallKind::Write => "write",
+            CallKind::Pread64 => "pread64",
+            CallKind::Pwrite64 => "pwrite64",
+            CallKind::Readv => "readv",
+            CallKind::Writev => "writev",
+            CallKind::Preadv => "preadv",
+            CallKind::Pwritev => "pwritev",
+            CallKind::Preadv2 => "preadv2",
+            CallKind::Pwritev2 => "pwritev2",
+            CallKind::Lseek => "lseek",
+            CallKind::Open => "open",
+            CallKind::Openat => "openat",
+            CallKind::Openat2 => "openat2",
+            CallKind::Creat => "creat",
+            CallKind::Close => "close",
+            CallKind::Dup => "dup",
+            CallKind::Dup2 => "dup2",
+            CallKind::Dup3 => "dup3",
+        }
+    }
+
+    pub fn is_io(self) -> bool {
+        (self as u8) < CallKind::Lseek as u8
+    }
+
+    pub fn from_u8(value: u8) -> Option<CallKind> {
+        CallKind::ALL.get(value as usize).copied()
+    }
+}
+
+/// One finished system call of an observed thread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    pub pid: i32,
+    pub tid: i32,
+    pub kind: CallKind,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub start_ns: u64,
+    pub end_ns: u64,
+    /// The descriptor the call was given (-1 for opens, which return theirs).
+    pub fd: i32,
+    /// The offset given to the positioned calls; None for the others.
+    pub offset: Option<i64>,
+    /// What the kernel returned: bytes, a descriptor, a position, or a negative errno.
+    pub ret: i64,
+    /// CPU time of the thread from its previous reported I/O call to the start of this one.
+    pub cpu_before_ns: Option<u64>,
+    /// Whether the thread left the CPU during the call.
+    pub blocked: Option<bool>,
+}
+
+/// What a descriptor stood for at the moment it was looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileIdentity {
+    /// Path as /proc/PID/fd shows it, without the ` (deleted)` mark.
+    pub path: String,
+    pub dev: u64,
+    pub ino: u64,
+    pub regular: bool,
+    /// No directory entry leads to it any more.
+    pub unlinked: bool,
+    /// File position, where it was asked for.
+    pub position: Option<i64>,
+}
+
+/// One report of a capture, in the order of time within a thread.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    Call(Call),
+    /// Descriptor `fd` of process `pid` stands for this file from now on.
+    File { pid: i32, fd: i32, file: FileIdentity },
+    Fork { parent: i32, child: i32 },
+    /// The process started another program: descriptors may have been closed.
+    Exec { pid: i32 },
+    ProcessExit { pid: i32 },
+}

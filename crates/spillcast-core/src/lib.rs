@@ -1,0 +1,6 @@
+//! The core of spillcast without Python: what is timed (`wait`), how times are kept (`histogram`),
+//! and the rooms that make or use them.
+
+pub mod capture;
+pub mod histogram;
+pub mod wait;

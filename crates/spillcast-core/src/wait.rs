@@ -1,0 +1,113 @@
+//! The row that everything shares: one timed operation, and the names its columns point to.
+
+use std::collections::HashMap;
+
+/// What an operation did to storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Op {
+    Read,
+    Write,
+    /// Neither: a lock, a network round trip, a timer.
+    Null,
+}
+
+impl Op {
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Op::Read => Some("read"),
+            Op::Write => Some("write"),
+            Op::Null => None,
+        }
+    }
+}
+
+/// A position in a [`Names`] list.
+pub type NameId = u32;
+
+/// One timed operation of one session.
+///
+/// `event`, `file` and `sql_id` are positions in the [`Names`] kept beside the rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wait {
+    /// Nanoseconds since the start of the recording.
+    pub start_ns: i64,
+    pub elapsed_ns: i64,
+    /// Thread id on Linux, session id in Oracle.
+    pub session: i64,
+    pub event: NameId,
+    pub op: Op,
+    pub temp: bool,
+    pub file: Option<NameId>,
+    /// Byte offset in the file.
+    pub offset: Option<i64>,
+    /// Bytes moved.
+    pub bytes: Option<i64>,
+    /// Whether the thread left the CPU during the operation.
+    pub blocked: Option<bool>,
+    /// CPU time of the thread between its previous operation and this one.
+    pub cpu_before_ns: Option<i64>,
+    /// The session that ended the wait.
+    pub woken_by: Option<i64>,
+    pub sql_id: Option<NameId>,
+    pub object: Option<i64>,
+    /// Line in the source file, from 1.
+    pub line: Option<i64>,
+}
+
+/// Distinct names, each with a stable position: the dictionary of a column.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    list: Vec<String>,
+    position: HashMap<String, NameId>,
+}
+
+impl Names {
+    /// The position of `name`, which is added if it is new.
+    pub fn id(&mut self, name: &str) -> NameId {
+        if let Some(&id) = self.position.get(name) {
+            return id;
+        }
+        let id = self.list.len() as NameId;
+        self.list.push(name.to_owned());
+        self.position.insert(name.to_owned(), id);
+        id
+    }
+
+    pub fn list(&self) -> &[String] {
+        &self.list
+    }
+}
+
+/// The size class of an operation: `bytes` rounded up to an eighth of its power of two.
+///
+/// Sizes that engines use (8 KiB, 48 KiB, 224 KiB, 240 KiB, 256 KiB, 1 MiB) are classes of their
+/// own; the number of classes stays small whatever a program does.
+pub fn size_class_bytes(bytes: u64) -> u64 {
+    if bytes <= 512 {
+        return bytes.min(1) * 512;
+    }
+    let step = 1u64 << (63 - (bytes - 1).leading_zeros()).saturating_sub(3);
+    bytes.div_ceil(step) * step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engine_sizes_are_classes_of_their_own() {
+        for kib in [1u64, 4, 8, 16, 32, 48, 64, 96, 160, 192, 224, 240, 256, 1024] {
+            assert_eq!(size_class_bytes(kib << 10), kib << 10, "{kib} KiB");
+        }
+    }
+
+    #[test]
+    fn a_class_holds_its_sizes_within_an_eighth() {
+        for bytes in 513..200_000u64 {
+            let class = size_class_bytes(bytes);
+            assert!(class >= bytes && (class - bytes) * 8 <= bytes, "{bytes} -> {class}");
+        }
+        assert_eq!(size_class_bytes(0), 0);
+        assert_eq!(size_class_bytes(1), 512);
+    }
+}

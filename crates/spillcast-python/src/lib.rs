@@ -1,0 +1,1 @@
+//! The thin Python binding: Arrow in, Arrow out, progress, Ctrl-C.
