@@ -1,0 +1,310 @@
+//! The source for containers that refuse perf events: programs report through the preload library.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use super::call::{Call, CallKind, Event, FileIdentity};
+use super::shared_ring::{
+    CallRecord, FileRecord, RING_VARIABLE, Record, Ring, Words, path_of_words,
+};
+
+/// How long a reserved slot may stay uncommitted before its producer is taken for dead.
+const UNCOMMITTED_MAX: Duration = Duration::from_secs(1);
+
+/// The reading side of the ring that the preload library writes to.
+///
+/// Start a program with `LD_PRELOAD` naming the library and [`PreloadSource::env`] set, then
+/// [`PreloadSource::drain`] often enough that the ring does not fill.
+pub struct PreloadSource {
+    ring: Ring,
+    /// The programs open this descriptor by its path under /proc.
+    memory: OwnedFd,
+    tail: u64,
+    stall: Option<Stall>,
+}
+
+/// A slot that is reserved and not committed.
+struct Stall {
+    position: u64,
+    /// The head when the stall was seen: everything before it was reserved by then.
+    head: u64,
+    since: Instant,
+}
+
+impl PreloadSource {
+    /// Makes a ring of at least `capacity_bytes` (64 bytes a call), all of it allocated now.
+    pub fn create(capacity_bytes: usize) -> io::Result<Self> {
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        let fd = unsafe { libc::memfd_create(c"spillcast-ring".as_ptr(), flags) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let memory = unsafe { OwnedFd::from_raw_fd(fd) };
+        let ring = Ring::create(memory.as_fd(), capacity_bytes)?;
+        // A memory file that cannot shrink can never make an access of a program fail.
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        if unsafe { libc::fcntl(memory.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(PreloadSource {
+            ring,
+            memory,
+            tail: 0,
+            stall: None,
+        })
+    }
+
+    /// The variable through which programs find the ring: name and value.
+    pub fn env(&self) -> (&'static str, String) {
+        let value = format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            self.memory.as_raw_fd()
+        );
+        (RING_VARIABLE, value)
+    }
+
+    /// Appends what was reported since the last time, in the order of the ring; returns how many.
+    pub fn drain(&mut self, out: &mut Vec<Event>) -> usize {
+        let before = out.len();
+        // Taken once: producers that never rest must not keep the reader here for ever.
+        let head = self.ring.head();
+        while self.tail < head {
+            match self.next_record() {
+                Some((event, slots)) => {
+                    out.extend(event);
+                    self.tail += slots;
+                    self.stall = None;
+                }
+                None => {
+                    if !self.skip_dead_producer(head) {
+                        break;
+                    }
+                }
+            }
+            self.ring.release_until(self.tail);
+        }
+        out.len() - before
+    }
+
+    /// Records that found no room, or whose producer died while it wrote.
+    pub fn lost(&self) -> u64 {
+        self.ring.lost()
+    }
+
+    /// Whether any program has loaded the library and found the ring; a static binary never does.
+    pub fn ever_connected(&self) -> bool {
+        self.ring.attached() > 0
+    }
+
+    /// The record at the tail and its slots; None while any of them is not committed.
+    ///
+    /// A slot that starts no record (the rest of a path whose start was skipped) gives no event.
+    fn next_record(&self) -> Option<(Option<Event>, u64)> {
+        let Some(record) = Record::from_words(&self.ring.get(self.tail)?) else {
+            return Some((None, 1));
+        };
+        let slots = record.slots();
+        let event = match record {
+            Record::Call(call) => call_of(call).map(Event::Call),
+            Record::File { file, path_bytes } => {
+                let path: Option<Vec<Words>> = (self.tail + 1..self.tail + slots)
+                    .map(|at| self.ring.get(at))
+                    .collect();
+                Some(file_of(file, &path?, path_bytes as usize))
+            }
+        };
+        Some((event, slots))
+    }
+
+    /// Steps over the uncommitted slots at the tail once they are too old; says whether it did.
+    fn skip_dead_producer(&mut self, head: u64) -> bool {
+        let tail = self.tail;
+        let stall = match &self.stall {
+            Some(stall) if stall.position == tail => stall,
+            _ => {
+                self.stall = Some(Stall {
+                    position: tail,
+                    head,
+                    since: Instant::now(),
+                });
+                return false;
+            }
+        };
+        if stall.since.elapsed() < UNCOMMITTED_MAX {
+            return false;
+        }
+        // The start of a path may be committed and its rest not: then it is stepped over as well.
+        self.tail = (tail + 1..stall.head)
+            .find(|&position| self.ring.get(position).is_some())
+            .unwrap_or(stall.head);
+        self.ring.count_lost(1);
+        self.stall = None;
+        true
+    }
+}
+
+impl Drop for PreloadSource {
+    fn drop(&mut self) {
+        self.ring.close();
+    }
+}
+
+/// None where the kind is none that is known, which no library of this layout writes.
+fn call_of(record: CallRecord) -> Option<Call> {
+    Some(Call {
+        pid: record.pid,
+        tid: record.tid,
+        kind: CallKind::from_u8(record.kind)?,
+        start_ns: record.start_ns,
+        end_ns: record.end_ns,
+        fd: record.fd,
+        offset: record.offset,
+        ret: record.ret,
+        cpu_before_ns: record.cpu_before_ns,
+        blocked: record.blocked,
+    })
+}
+
+fn file_of(record: FileRecord, path: &[Words], path_bytes: usize) -> Event {
+    let mut bytes: Vec<u8> = path.iter().copied().flat_map(path_of_words).collect();
+    bytes.truncate(path_bytes);
+    let file = FileIdentity {
+        path: String::from_utf8_lossy(&bytes).into_owned(),
+        dev: record.dev,
+        ino: record.ino,
+        regular: record.regular,
+        unlinked: record.unlinked,
+        position: record.position,
+    };
+    Event::File {
+        pid: record.pid,
+        fd: record.fd,
+        file,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(index: u64) -> CallRecord {
+        CallRecord {
+            pid: 7,
+            tid: 8,
+            kind: CallKind::Pread64 as u8,
+            start_ns: index,
+            end_ns: index + 1,
+            fd: -1,
+            offset: Some(-5),
+            ret: -9,
+            cpu_before_ns: (index % 2 == 0).then_some(index),
+            blocked: [None, Some(false), Some(true)][index as usize % 3],
+        }
+    }
+
+    fn file(path: &str) -> (FileRecord, FileIdentity) {
+        let record = FileRecord {
+            pid: 7,
+            fd: 1 << 20,
+            dev: u64::MAX,
+            ino: 3,
+            regular: true,
+            unlinked: false,
+            position: Some(1 << 40),
+        };
+        let identity = FileIdentity {
+            path: path.to_owned(),
+            dev: u64::MAX,
+            ino: 3,
+            regular: true,
+            unlinked: false,
+            position: Some(1 << 40),
+        };
+        (record, identity)
+    }
+
+    #[test]
+    fn records_come_back_as_they_were_pushed_across_many_laps() {
+        let mut source = PreloadSource::create(64 * 64).unwrap();
+        let producer = Ring::attach(source.memory.as_fd()).unwrap();
+        assert!(source.ever_connected());
+        for round in 0..1_000u64 {
+            let path = "/spill/é".repeat(round as usize % 40);
+            let (record, identity) = file(&path);
+            producer.push_file(&record, path.as_bytes());
+            producer.push_call(&call(round));
+            let mut events = Vec::new();
+            assert_eq!(source.drain(&mut events), 2);
+            assert_eq!(
+                events[0],
+                Event::File {
+                    pid: 7,
+                    fd: 1 << 20,
+                    file: identity
+                }
+            );
+            assert_eq!(events[1], Event::Call(call_of(call(round)).unwrap()));
+        }
+        assert_eq!(source.lost(), 0);
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted() {
+        let mut source = PreloadSource::create(64 * 64).unwrap();
+        (0..100).for_each(|index| source.ring.push_call(&call(index)));
+        let mut events = Vec::new();
+        assert_eq!(source.drain(&mut events), 64);
+        assert_eq!(source.lost(), 36);
+    }
+
+    #[test]
+    fn every_record_of_racing_producers_arrives_or_is_counted() {
+        let mut source = PreloadSource::create(64 * 256).unwrap();
+        let producer = Ring::attach(source.memory.as_fd()).unwrap();
+        let (producers, each) = (4, 50_000u64);
+        let mut events = Vec::new();
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..producers)
+                .map(|pid| {
+                    let producer = &producer;
+                    scope.spawn(move || {
+                        for index in 0..each {
+                            producer.push_call(&CallRecord { pid, ..call(index) });
+                        }
+                    })
+                })
+                .collect();
+            while threads.iter().any(|thread| !thread.is_finished()) {
+                source.drain(&mut events);
+            }
+        });
+        source.drain(&mut events);
+        assert_eq!(events.len() as u64 + source.lost(), producers as u64 * each);
+        for pid in 0..producers {
+            let starts: Vec<u64> = events
+                .iter()
+                .filter_map(|event| match event {
+                    Event::Call(call) if call.pid == pid => Some(call.start_ns),
+                    _ => None,
+                })
+                .collect();
+            assert!(starts.is_sorted_by(|a, b| a < b));
+        }
+    }
+
+    #[test]
+    fn a_producer_that_died_does_not_stop_the_reader() {
+        let mut source = PreloadSource::create(64 * 64).unwrap();
+        let (record, _) = file("/spill/of/a/path/that/takes/more/than/one/slot/because/it/is/long");
+        source.ring.reserve(3).unwrap();
+        source.ring.push_call(&call(1));
+        source.ring.push_file(&record, b"/whole");
+        let mut events = Vec::new();
+        assert_eq!(source.drain(&mut events), 0);
+        std::thread::sleep(UNCOMMITTED_MAX);
+        assert_eq!(source.drain(&mut events), 2);
+        assert_eq!(source.lost(), 1);
+    }
+}

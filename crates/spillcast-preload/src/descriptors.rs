@@ -1,0 +1,188 @@
+//! Which descriptors of this process are regular files, and the reports that say what they are.
+
+use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
+
+use libc::c_int;
+
+use crate::next::{errno, set_errno};
+use crate::shared_ring::FileRecord;
+use crate::{setup, thread};
+
+/// Descriptors from here on are not observed.
+pub const LIMIT: usize = 1 << 16;
+const PATH_BYTES: usize = libc::PATH_MAX as usize;
+const DELETED: &[u8] = b" (deleted)";
+
+/// What is known of a descriptor: bits, 0 for nothing.
+static STATES: [AtomicU8; LIMIT] = [const { AtomicU8::new(0) }; LIMIT];
+const KNOWN: u8 = 1;
+const REGULAR: u8 = 2;
+/// The file is under the directory that is delayed.
+const DELAYED: u8 = 4;
+/// Opened and not used since: many programs unlink a temporary file right after opening it.
+const FRESH: u8 = 8;
+
+/// One past the highest descriptor that was ever known, so that forgetting all is short.
+static KNOWN_END: AtomicI32 = AtomicI32::new(0);
+
+/// A regular file behind a descriptor.
+#[derive(Clone, Copy)]
+pub struct RegularFile {
+    pub delayed: bool,
+}
+
+/// The regular file that `fd` stands for, reported if it was not yet; None for all else.
+#[inline]
+pub fn regular(fd: c_int) -> Option<RegularFile> {
+    if !setup::active() {
+        return None;
+    }
+    let state = STATES.get(fd as usize)?;
+    let mut bits = state.load(Ordering::Relaxed);
+    if bits & KNOWN == 0 {
+        bits = identify(fd, 0);
+    } else if bits & FRESH != 0 {
+        bits = look_again(fd, state);
+    }
+    (bits & REGULAR != 0).then_some(RegularFile {
+        delayed: bits & DELAYED != 0,
+    })
+}
+
+/// As [`regular`], of what is already known alone.
+pub fn known_regular(fd: c_int) -> bool {
+    setup::active()
+        && STATES
+            .get(fd as usize)
+            .is_some_and(|bits| bits.load(Ordering::Relaxed) & REGULAR != 0)
+}
+
+/// `fd` was just opened: reports it if it is a regular file.
+pub fn opened(fd: c_int) {
+    identify(fd, FRESH);
+}
+
+/// Whether `fd` stands for a regular file, without reporting it.
+pub fn is_regular(fd: c_int) -> bool {
+    stat(fd).is_some_and(|stat| is_regular_mode(&stat))
+}
+
+/// `fd` no longer stands for what it stood for.
+pub fn forget(fd: c_int) {
+    if let Some(state) = STATES.get(fd as usize) {
+        state.store(0, Ordering::Relaxed);
+    }
+}
+
+/// No descriptor from `first` to `last` stands for what it stood for.
+pub fn forget_range(first: c_int, last: c_int) {
+    let end = KNOWN_END
+        .load(Ordering::Relaxed)
+        .min(last.saturating_add(1));
+    (first.max(0)..end).for_each(forget);
+}
+
+/// A forked child has descriptors of its own, which it reports itself.
+pub fn forget_all() {
+    forget_range(0, c_int::MAX);
+}
+
+/// Finds out what `fd` is, reports it, and returns its new state. Keeps errno.
+#[cold]
+fn identify(fd: c_int, fresh: u8) -> u8 {
+    let Some(state) = STATES.get(fd as usize) else {
+        return 0;
+    };
+    let saved_errno = errno();
+    let bits = match stat(fd) {
+        None => 0,
+        Some(stat) if is_regular_mode(&stat) => KNOWN | REGULAR | fresh | report(fd, &stat),
+        Some(_) => KNOWN,
+    };
+    state.store(bits, Ordering::Relaxed);
+    KNOWN_END.fetch_max(fd.saturating_add(1), Ordering::Relaxed);
+    set_errno(saved_errno);
+    bits
+}
+
+/// The first use after the open: reports the file again if it was unlinked since.
+#[cold]
+fn look_again(fd: c_int, state: &AtomicU8) -> u8 {
+    let bits = state.fetch_and(!FRESH, Ordering::Relaxed) & !FRESH;
+    let saved_errno = errno();
+    if let Some(stat) = stat(fd) {
+        if stat.st_nlink == 0 && bits & REGULAR != 0 {
+            report(fd, &stat);
+        }
+    }
+    set_errno(saved_errno);
+    bits
+}
+
+/// Sends the file's identity to the ring; returns DELAYED if it is to be delayed.
+fn report(fd: c_int, stat: &libc::stat) -> u8 {
+    let mut buffer = [0u8; PATH_BYTES];
+    let path = path_of(fd, &mut buffer);
+    if let Some(ring) = setup::ring() {
+        let position = unsafe { libc::syscall(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) };
+        let file = FileRecord {
+            pid: thread::ids().0,
+            fd,
+            dev: stat.st_dev,
+            ino: stat.st_ino,
+            regular: true,
+            unlinked: stat.st_nlink == 0,
+            position: (position >= 0).then_some(position),
+        };
+        ring.push_file(&file, path);
+    }
+    if setup::delay().is_some_and(|delay| delay.holds(path)) {
+        DELAYED
+    } else {
+        0
+    }
+}
+
+fn stat(fd: c_int) -> Option<libc::stat> {
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    (unsafe { libc::fstat(fd, &mut stat) } == 0).then_some(stat)
+}
+
+fn is_regular_mode(stat: &libc::stat) -> bool {
+    stat.st_mode & libc::S_IFMT == libc::S_IFREG
+}
+
+/// The path that /proc shows for `fd`, without the mark of a deleted file; empty where it shows none.
+fn path_of(fd: c_int, buffer: &mut [u8; PATH_BYTES]) -> &[u8] {
+    let link = proc_link(fd);
+    let bytes = unsafe {
+        libc::readlink(
+            link.as_ptr().cast(),
+            buffer.as_mut_ptr().cast(),
+            buffer.len(),
+        )
+    };
+    let path = buffer.get(..bytes.max(0) as usize).unwrap_or_default();
+    path.strip_suffix(DELETED).unwrap_or(path)
+}
+
+/// `/proc/self/fd/N` with a zero at its end, without the allocating formatter.
+fn proc_link(fd: c_int) -> [u8; 32] {
+    let mut link = [0u8; 32];
+    let mut digits = [0u8; 10];
+    let mut rest = fd.max(0);
+    let mut used = 0;
+    for digit in &mut digits {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        used += 1;
+        if rest == 0 {
+            break;
+        }
+    }
+    let text = b"/proc/self/fd/"
+        .iter()
+        .chain(digits.iter().take(used).rev());
+    link.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
+    link
+}

@@ -1,0 +1,53 @@
+//! The function of the C library (or of the next preloaded one) that a function here stands before.
+
+use std::ffi::CStr;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use libc::{c_int, c_void};
+
+/// A function pointer of type `F`, looked up at its first use, however early that is.
+pub struct Next<F> {
+    name: &'static CStr,
+    address: AtomicPtr<c_void>,
+    function: PhantomData<F>,
+}
+
+impl<F: Copy> Next<F> {
+    /// # Safety
+    /// `F` must be the function pointer type of the symbol `name`.
+    pub const unsafe fn new(name: &'static CStr) -> Self {
+        assert!(size_of::<F>() == size_of::<*mut c_void>());
+        Next {
+            name,
+            address: AtomicPtr::new(std::ptr::null_mut()),
+            function: PhantomData,
+        }
+    }
+
+    /// None where this C library has no such function; errno then says so.
+    #[inline]
+    pub fn get(&self) -> Option<F> {
+        let mut address = self.address.load(Ordering::Relaxed);
+        if address.is_null() {
+            address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+            if address.is_null() {
+                set_errno(libc::ENOSYS);
+                return None;
+            }
+            self.address.store(address, Ordering::Relaxed);
+        }
+        // SAFETY: of the same size by `new`, of the right type by its contract.
+        Some(unsafe { std::mem::transmute_copy(&address) })
+    }
+}
+
+#[inline]
+pub fn errno() -> c_int {
+    unsafe { *libc::__errno_location() }
+}
+
+#[inline]
+pub fn set_errno(value: c_int) {
+    unsafe { *libc::__errno_location() = value };
+}

@@ -1,0 +1,175 @@
+//! What happens around a call: time it, delay it, report it.
+
+use libc::{c_int, ssize_t};
+
+use crate::call::CallKind;
+use crate::descriptors;
+use crate::next::{errno, set_errno};
+use crate::setup::{self, Delay};
+use crate::shared_ring::CallRecord;
+use crate::thread;
+
+/// A call that took this much longer than its CPU time left the CPU.
+const BLOCKED_MIN_NS: u64 = 2_000;
+
+/// A read or a write.
+#[inline]
+pub fn io(
+    kind: CallKind,
+    fd: c_int,
+    offset: Option<i64>,
+    call: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    let Some(file) = descriptors::regular(fd) else {
+        return call();
+    };
+    let delay_ns = match setup::delay() {
+        Some(delay) if file.delayed => delay_of(delay, kind),
+        _ => 0,
+    };
+    if setup::ring().is_none() {
+        let ret = call();
+        delay_until(ret, delay_ns);
+        return ret;
+    }
+    let cpu_start_ns = thread::cpu_ns();
+    let start_ns = thread::monotonic_ns();
+    let ret = call();
+    let end_errno = errno();
+    delay_until(ret, delay_ns);
+    let end_ns = thread::monotonic_ns();
+    let cpu_end_ns = thread::cpu_ns();
+    let cpu_ns = cpu_end_ns.saturating_sub(cpu_start_ns);
+    report(CallRecord {
+        offset,
+        cpu_before_ns: thread::last_cpu_ns().map(|last| cpu_start_ns.saturating_sub(last)),
+        blocked: Some(end_ns.saturating_sub(start_ns).saturating_sub(cpu_ns) > BLOCKED_MIN_NS),
+        ..record(
+            kind,
+            fd,
+            (start_ns, end_ns),
+            returned(ret as i64, end_errno),
+        )
+    });
+    thread::set_last_cpu_ns(cpu_end_ns);
+    ret
+}
+
+/// A call that gives a new descriptor to a file named by its path.
+#[inline]
+pub fn open(kind: CallKind, call: impl FnOnce() -> c_int) -> c_int {
+    if !setup::active() {
+        return call();
+    }
+    let start_ns = thread::monotonic_ns();
+    let fd = call();
+    if fd >= 0 {
+        let end_ns = thread::monotonic_ns();
+        let saved_errno = errno();
+        // The call before the file: an open tells the reader to forget what the number stood for.
+        if descriptors::is_regular(fd) {
+            report(record(kind, -1, (start_ns, end_ns), i64::from(fd)));
+        }
+        descriptors::opened(fd);
+        set_errno(saved_errno);
+    }
+    fd
+}
+
+/// A call that moves the position of `fd`.
+#[inline]
+pub fn seek(fd: c_int, call: impl FnOnce() -> i64) -> i64 {
+    if descriptors::regular(fd).is_none() {
+        return call();
+    }
+    let start_ns = thread::monotonic_ns();
+    let position = call();
+    let end_ns = thread::monotonic_ns();
+    report(record(
+        CallKind::Lseek,
+        fd,
+        (start_ns, end_ns),
+        returned(position, errno()),
+    ));
+    position
+}
+
+/// A call after which `fd` stands for nothing.
+#[inline]
+pub fn close(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    let regular = descriptors::known_regular(fd);
+    // Before the call: after it another thread may be given the same number.
+    descriptors::forget(fd);
+    if !regular {
+        return call();
+    }
+    let start_ns = thread::monotonic_ns();
+    // Reported before the call for the same reason: the ring must show the close before the open
+    // of the next owner. Linux frees the descriptor whatever close returns.
+    report(record(CallKind::Close, fd, (start_ns, start_ns), 0));
+    call()
+}
+
+/// A call that makes a second descriptor for what `fd` stands for.
+#[inline]
+pub fn duplicate(kind: CallKind, fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    let regular = descriptors::regular(fd).is_some();
+    let start_ns = thread::monotonic_ns();
+    let duplicate = call();
+    if duplicate >= 0 && duplicate != fd {
+        descriptors::forget(duplicate);
+        if regular {
+            let end_ns = thread::monotonic_ns();
+            report(record(kind, fd, (start_ns, end_ns), i64::from(duplicate)));
+        }
+    }
+    duplicate
+}
+
+fn report(call: CallRecord) {
+    if let Some(ring) = setup::ring() {
+        ring.push_call(&call);
+    }
+}
+
+fn record(kind: CallKind, fd: c_int, (start_ns, end_ns): (u64, u64), ret: i64) -> CallRecord {
+    let (pid, tid) = thread::ids();
+    CallRecord {
+        pid,
+        tid,
+        kind: kind as u8,
+        start_ns,
+        end_ns,
+        fd,
+        offset: None,
+        ret,
+        cpu_before_ns: None,
+        blocked: None,
+    }
+}
+
+/// What the kernel returned: the C library turned a negative errno into -1.
+fn returned(ret: i64, errno: c_int) -> i64 {
+    if ret < 0 { -i64::from(errno) } else { ret }
+}
+
+fn delay_of(delay: &Delay, kind: CallKind) -> u64 {
+    match kind {
+        CallKind::Read
+        | CallKind::Pread64
+        | CallKind::Readv
+        | CallKind::Preadv
+        | CallKind::Preadv2 => delay.read_ns,
+        _ => delay.write_ns,
+    }
+}
+
+/// Waits `delay_ns` after a call that moved bytes. Keeps errno.
+#[inline]
+fn delay_until(ret: ssize_t, delay_ns: u64) {
+    if ret > 0 && delay_ns > 0 {
+        let saved_errno = errno();
+        thread::sleep_until(thread::monotonic_ns().saturating_add(delay_ns));
+        set_errno(saved_errno);
+    }
+}
