@@ -3,4 +3,5 @@
 
 pub mod capture;
 pub mod histogram;
+pub mod probe;
 pub mod wait;

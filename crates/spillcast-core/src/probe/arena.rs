@@ -1,0 +1,105 @@
+//! The memory that the replay writes from and reads into.
+
+use std::slice;
+
+const PAGE_BYTES: usize = 4096;
+/// Large enough that a buffer has left the inner caches by the time it is used again, as an
+/// engine's has.
+const ARENA_BYTES: usize = 64 << 20;
+
+/// Aligned as O_DIRECT wants it.
+#[derive(Clone)]
+#[repr(C, align(4096))]
+struct Page([u64; PAGE_BYTES / 8]);
+
+/// Page-aligned memory full of incompressible bytes, in one slice for each replay thread.
+pub(super) struct Arena {
+    pages: Vec<Page>,
+    slice_pages: usize,
+}
+
+impl Arena {
+    /// About 64 MiB in `slices` parts, or more where a part would not hold `largest_bytes`.
+    pub(super) fn new(slices: usize, largest_bytes: usize, seed: u64) -> Arena {
+        let slice_pages = (ARENA_BYTES / slices).max(largest_bytes).div_ceil(PAGE_BYTES);
+        let mut pages = vec![Page([0; PAGE_BYTES / 8]); slice_pages * slices];
+        let mut state = seed;
+        for word in pages.iter_mut().flat_map(|page| &mut page.0) {
+            *word = split_mix(&mut state);
+        }
+        Arena { pages, slice_pages }
+    }
+
+    pub(super) fn slices(&mut self) -> impl Iterator<Item = Slice<'_>> {
+        self.pages.chunks_exact_mut(self.slice_pages).map(|pages| {
+            let bytes = size_of_val(pages);
+            // SAFETY: a page is whole words without padding, and the borrow of the pages ends
+            // with that of the bytes.
+            let bytes = unsafe { slice::from_raw_parts_mut(pages.as_mut_ptr().cast(), bytes) };
+            Slice { bytes, next: 0 }
+        })
+    }
+}
+
+/// One thread's part of the arena, handed out in turn.
+pub(super) struct Slice<'a> {
+    bytes: &'a mut [u8],
+    next: usize,
+}
+
+impl Slice<'_> {
+    /// The page-aligned buffer of `bytes` that was used longest ago.
+    pub(super) fn buffer(&mut self, bytes: usize) -> &mut [u8] {
+        if self.next + bytes > self.bytes.len() {
+            self.next = 0;
+        }
+        let start = self.next;
+        self.next += bytes.next_multiple_of(PAGE_BYTES);
+        &mut self.bytes[start..start + bytes]
+    }
+
+    /// All of it, for what is not timed.
+    pub(super) fn all(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+/// SplitMix64: every word is new, and a gigabyte takes a fraction of a second.
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut word = *state;
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_and_come_back_only_after_the_whole_slice() {
+        let mut arena = Arena::new(2, 5_000, 1);
+        for mut slice in arena.slices() {
+            let whole = slice.all().len();
+            assert_eq!(whole, ARENA_BYTES / 2);
+            let mut seen = Vec::new();
+            for _ in 0..whole / 8192 {
+                let buffer = slice.buffer(5_000);
+                assert_eq!(buffer.len(), 5_000);
+                assert_eq!(buffer.as_ptr() as usize % PAGE_BYTES, 0);
+                seen.push(buffer.as_ptr());
+            }
+            assert_eq!(slice.buffer(5_000).as_ptr(), seen[0]);
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!(seen.len(), whole / 8192);
+        }
+    }
+
+    #[test]
+    fn a_slice_holds_the_largest_step() {
+        let mut arena = Arena::new(100, 1 << 20, 1);
+        assert!(arena.slices().all(|slice| slice.all().len() == 1 << 20));
+    }
+}

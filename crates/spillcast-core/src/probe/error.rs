@@ -1,0 +1,79 @@
+//! Why a probe could not be made or did not finish.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+#[derive(Debug)]
+pub enum ProbeError {
+    /// The plan has no steps.
+    Empty,
+    /// A step (from 0) that no replay can issue.
+    BadStep {
+        step: usize,
+        what: &'static str,
+    },
+    NotADirectory {
+        dir: PathBuf,
+    },
+    NotWritable {
+        dir: PathBuf,
+        source: io::Error,
+    },
+    /// The plan would not leave the file system its reserve.
+    TooSmall {
+        dir: PathBuf,
+        filesystem: String,
+        need_bytes: u64,
+        free_bytes: u64,
+    },
+    Io {
+        doing: String,
+        dir: PathBuf,
+        filesystem: String,
+        source: io::Error,
+    },
+    Cancelled,
+}
+
+impl fmt::Display for ProbeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProbeError::Empty => {
+                f.write_str("the plan holds no temp I/O: record the query while it spills")
+            }
+            ProbeError::BadStep { step, what } => {
+                write!(f, "step {step} of the plan cannot be replayed: {what}")
+            }
+            ProbeError::NotADirectory { dir } => {
+                write!(f, "{} is not a directory: give one on the storage to probe", dir.display())
+            }
+            ProbeError::NotWritable { dir, source } => write!(
+                f,
+                "{} is not writable ({source}): give a directory this user may write to",
+                dir.display()
+            ),
+            ProbeError::TooSmall { dir, filesystem, need_bytes, free_bytes } => write!(
+                f,
+                "the replay needs {need_bytes} bytes, and {} ({filesystem}) has {free_bytes} bytes \
+                 free, of which the larger of 64 MiB and 2 % stay free: make room there or give \
+                 a directory on a larger file system",
+                dir.display()
+            ),
+            ProbeError::Io { doing, dir, filesystem, source } => {
+                write!(f, "{doing} in {} ({filesystem}): {source}", dir.display())
+            }
+            ProbeError::Cancelled => f.write_str("the probe was cancelled"),
+        }
+    }
+}
+
+impl Error for ProbeError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            ProbeError::NotWritable { source, .. } | ProbeError::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

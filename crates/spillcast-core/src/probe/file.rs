@@ -1,0 +1,146 @@
+//! A file of the replay: without a name, and without holes where it is read.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::blocks::BlockSet;
+
+pub(super) struct ReplayFile {
+    file: File,
+    written: BlockSet,
+    size_bytes: AtomicU64,
+}
+
+impl ReplayFile {
+    /// A new, empty file in `dir` that no directory entry leads to.
+    pub(super) fn create(dir: &Path, direct: bool, extent_bytes: u64) -> io::Result<ReplayFile> {
+        Ok(ReplayFile {
+            file: create_unlinked(dir, direct)?,
+            written: BlockSet::new(extent_bytes),
+            size_bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// One pread, or as many as it takes where the storage gives less than asked.
+    pub(super) fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    /// One pwrite, or as many as it takes where the storage takes less than given.
+    pub(super) fn write(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(buffer, offset)
+    }
+
+    /// Notes that the bytes were written. The size comes first: who sees the blocks sees it too.
+    pub(super) fn mark_written(&self, bytes: Range<u64>) {
+        self.size_bytes.fetch_max(bytes.end, Ordering::AcqRel);
+        self.written.insert(bytes);
+    }
+
+    /// Writes what a read of `bytes` would otherwise miss, and returns how many bytes that were:
+    /// a hole or the end of the file answers without any storage.
+    pub(super) fn fill_holes(&self, bytes: Range<u64>, data: &[u8]) -> io::Result<u64> {
+        let mut filled_bytes = 0;
+        if !self.written.contains(bytes.clone()) {
+            for run in self.written.missing(bytes.clone()) {
+                filled_bytes += self.fill(run, data)?;
+            }
+        }
+        // The last block may have been written in part only.
+        let size_bytes = self.size_bytes.load(Ordering::Acquire);
+        if size_bytes < bytes.end {
+            filled_bytes += self.fill(size_bytes..bytes.end, data)?;
+        }
+        Ok(filled_bytes)
+    }
+
+    fn fill(&self, bytes: Range<u64>, data: &[u8]) -> io::Result<u64> {
+        let mut offset = bytes.start;
+        while offset < bytes.end {
+            let piece = (bytes.end - offset).min(data.len() as u64);
+            self.write(&data[..piece as usize], offset)?;
+            offset += piece;
+        }
+        self.mark_written(bytes.clone());
+        Ok(bytes.end - bytes.start)
+    }
+}
+
+/// O_TMPFILE never gives the file a name. Where the file system does not know it (FUSE, NFS), a
+/// name nobody can guess lives until the next system call.
+fn create_unlinked(dir: &Path, direct: bool) -> io::Result<File> {
+    let direct_flag = if direct { libc::O_DIRECT } else { 0 };
+    let nameless = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(libc::O_TMPFILE | libc::O_EXCL | direct_flag)
+        .open(dir);
+    match nameless {
+        Err(error) if lacks_tmpfile(&error) => create_and_unlink(dir, direct_flag),
+        other => other,
+    }
+}
+
+fn lacks_tmpfile(error: &io::Error) -> bool {
+    let unknown = [libc::EOPNOTSUPP, libc::ENOSYS, libc::EISDIR, libc::EINVAL];
+    error.raw_os_error().is_some_and(|errno| unknown.contains(&errno))
+}
+
+fn create_and_unlink(dir: &Path, direct_flag: i32) -> io::Result<File> {
+    let path = dir.join(format!(".spillcast-{:032x}", random()?));
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .custom_flags(direct_flag)
+        .open(&path)?;
+    fs::remove_file(&path)?;
+    Ok(file)
+}
+
+/// 128 bits that nobody can guess.
+pub(super) fn random() -> io::Result<u128> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u128::from_ne_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_leave_no_name_and_a_file_to_write_and_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = [create_unlinked(dir.path(), false), create_and_unlink(dir.path(), 0)];
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        for file in files.map(Result::unwrap) {
+            file.write_all_at(b"spill", 3).unwrap();
+            let mut back = [0; 5];
+            file.read_exact_at(&mut back, 3).unwrap();
+            assert_eq!(&back, b"spill");
+        }
+    }
+
+    #[test]
+    fn holes_are_filled_once_and_written_bytes_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = ReplayFile::create(dir.path(), false, 1 << 20).unwrap();
+        file.write(&[1; 100], 8192).unwrap();
+        file.mark_written(8192..8292);
+        // Blocks 0 and 1 are holes, and of block 2 the read wants 50 bytes more than there are.
+        assert_eq!(file.fill_holes(10..8342, &[2; 5000]).unwrap(), 8192 + 50);
+        assert_eq!(file.fill_holes(0..8342, &[3; 5000]).unwrap(), 0);
+        let mut back = [0; 8342];
+        file.read(&mut back, 0).unwrap();
+        assert!(back[..8192].iter().all(|&byte| byte == 2));
+        assert!(back[8192..8292].iter().all(|&byte| byte == 1));
+        assert!(back[8292..].iter().all(|&byte| byte == 2));
+    }
+}
