@@ -3,5 +3,6 @@
 
 pub mod capture;
 pub mod histogram;
+pub mod oracle;
 pub mod probe;
 pub mod wait;

@@ -1,0 +1,101 @@
+//! Traces to chunks of whole lines: memory stays bounded whatever a file's size or its lines'.
+
+use std::io::{self, Read};
+use std::path::PathBuf;
+
+use super::grammar::Fault;
+use super::open::{self, Source};
+use super::scan::LINE_BYTES_MAX;
+
+/// Whole lines of one file. Only a file's last chunk may lack the last line end, or be empty.
+#[derive(Debug, Default)]
+pub(super) struct Chunk {
+    pub bytes: Vec<u8>,
+    /// Position of the file in the list of inputs.
+    pub file: usize,
+    pub last: bool,
+    /// Why the file could not be read any further.
+    pub fault: Option<Fault>,
+}
+
+/// The chunks of all inputs, file after file.
+pub(super) struct Chunks<'a> {
+    inputs: &'a [PathBuf],
+    chunk_bytes: usize,
+    file: usize,
+    source: Option<Source>,
+    /// The begun line behind the chunk before.
+    carry: Vec<u8>,
+}
+
+/// An input that cannot be read at all.
+#[derive(Debug)]
+pub(super) struct Unreadable {
+    pub path: PathBuf,
+    pub error: io::Error,
+}
+
+impl<'a> Chunks<'a> {
+    pub fn new(inputs: &'a [PathBuf], chunk_bytes: usize) -> Self {
+        Chunks { inputs, chunk_bytes: chunk_bytes.max(1), file: 0, source: None, carry: Vec::new() }
+    }
+
+    /// The next chunk, in the buffer `bytes`, or None behind the last file.
+    pub fn next(&mut self, bytes: Vec<u8>) -> Result<Option<Chunk>, Unreadable> {
+        let Some(path) = self.inputs.get(self.file) else { return Ok(None) };
+        let mut source = match self.source.take() {
+            Some(source) => source,
+            None => open::open(path).map_err(|error| self.unreadable(error))?,
+        };
+        let mut chunk = Chunk { bytes, file: self.file, ..Chunk::default() };
+        chunk.bytes.clear();
+        chunk.bytes.append(&mut self.carry);
+        match self.fill(&mut source, &mut chunk.bytes) {
+            Ok(last) => chunk.last = last,
+            Err(error) => {
+                chunk.fault = Some(stream_fault(&error).ok_or_else(|| self.unreadable(error))?);
+                chunk.last = true;
+            }
+        }
+        if chunk.last {
+            self.file += 1;
+        } else {
+            self.source = Some(source);
+        }
+        Ok(Some(chunk))
+    }
+
+    /// Reads at least one whole line; true at the end of the file.
+    fn fill(&mut self, source: &mut Source, bytes: &mut Vec<u8>) -> io::Result<bool> {
+        loop {
+            let before = bytes.len();
+            bytes.reserve(self.chunk_bytes);
+            let read = source.by_ref().take(self.chunk_bytes as u64).read_to_end(bytes)?;
+            if read < self.chunk_bytes {
+                return Ok(true);
+            }
+            if let Some(end) = memchr::memrchr(b'\n', &bytes[before..]) {
+                self.carry.extend_from_slice(&bytes[before + end + 1..]);
+                bytes.truncate(before + end + 1);
+                return Ok(false);
+            }
+            // Of a line that is too long to be read, one byte more than the limit shows that it is.
+            bytes.truncate(LINE_BYTES_MAX + 1);
+        }
+    }
+
+    fn unreadable(&self, error: io::Error) -> Unreadable {
+        Unreadable { path: self.inputs[self.file].clone(), error }
+    }
+}
+
+/// What a broken compressed stream is called: it ends the file early, and what came before counts.
+fn stream_fault(error: &io::Error) -> Option<Fault> {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => Some("compressed file cut short"),
+        io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::Other => {
+            Some("compressed file damaged from here on")
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,132 @@
+//! A position in a line of bytes that is read piece by piece, and decimal numbers at memory speed.
+
+/// What is left to read of a line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Text<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Text<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Text { bytes }
+    }
+
+    pub fn rest(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    pub fn is_end(self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Steps over `expected` if it comes next.
+    #[inline(always)]
+    pub fn eat(&mut self, expected: &[u8]) -> bool {
+        match self.bytes.strip_prefix(expected) {
+            Some(rest) => {
+                self.bytes = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    #[inline(always)]
+    pub fn skip_spaces(&mut self) {
+        while let [b' ', rest @ ..] = self.bytes {
+            self.bytes = rest;
+        }
+    }
+
+    /// The bytes before the next `end`, which is stepped over; None if there is no `end`.
+    ///
+    /// A plain loop: what it looks for is near.
+    #[inline(always)]
+    pub fn until(&mut self, end: u8) -> Option<&'a [u8]> {
+        let at = self.bytes.iter().position(|&byte| byte == end)?;
+        let found = &self.bytes[..at];
+        self.bytes = &self.bytes[at + 1..];
+        Some(found)
+    }
+
+    /// A decimal number, perhaps negative. Addresses fill 64 bits without a sign and wrap around.
+    #[inline(always)]
+    pub fn int(&mut self) -> Option<i64> {
+        let negative = self.eat(b"-");
+        let number = self.bytes;
+        let mut value = 0u64;
+        let mut count = 0;
+        while let Some((word, _)) = number[count..].split_first_chunk::<8>() {
+            let word = u64::from_le_bytes(*word) ^ 0x3030_3030_3030_3030;
+            let digits = leading_digits(word);
+            if digits == 0 {
+                break;
+            }
+            let part = eight_digits(word << (64 - 8 * digits));
+            value = value.wrapping_mul(POWER_OF_TEN[digits]).wrapping_add(part);
+            count += digits;
+            if digits < 8 {
+                break;
+            }
+        }
+        while let Some(byte @ b'0'..=b'9') = number.get(count) {
+            value = value.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
+            count += 1;
+        }
+        match count {
+            0 => return None,
+            1..=19 => {}
+            _ => value = std::str::from_utf8(&number[..count]).ok()?.parse().ok()?,
+        }
+        self.bytes = &number[count..];
+        let value = value as i64;
+        Some(if negative { value.wrapping_neg() } else { value })
+    }
+}
+
+const POWER_OF_TEN: [u64; 9] =
+    [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+
+/// How many of the eight bytes, from the lowest, are digits; each byte is a character xor '0'.
+fn leading_digits(word: u64) -> usize {
+    let others = (word.wrapping_add(0x7676_7676_7676_7676) | word) & 0x8080_8080_8080_8080;
+    others.trailing_zeros() as usize / 8
+}
+
+/// The value of eight digits, the lowest byte being the first: pairs, then fours, then eight.
+fn eight_digits(word: u64) -> u64 {
+    const MASK: u64 = 0x0000_00ff_0000_00ff;
+    let pairs = word.wrapping_mul(10).wrapping_add(word >> 8);
+    let high = (pairs & MASK).wrapping_mul(100 + (1_000_000 << 32));
+    let low = ((pairs >> 16) & MASK).wrapping_mul(1 + (10_000 << 32));
+    high.wrapping_add(low) >> 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn numbers_read_as_the_standard_library_reads_them(value: i64, tail in "[^0-9]{0,12}") {
+            let line = format!("{value}{tail}");
+            let mut text = Text::new(line.as_bytes());
+            prop_assert_eq!(text.int(), Some(value));
+            prop_assert_eq!(text.rest(), tail.as_bytes());
+        }
+
+        #[test]
+        fn short_numbers_too(value in 0u32..100_000) {
+            prop_assert_eq!(Text::new(value.to_string().as_bytes()).int(), Some(i64::from(value)));
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_refused() {
+        for text in ["", "-", "x1", " 1", "99999999999999999999999"] {
+            assert_eq!(Text::new(text.as_bytes()).int(), None, "{text}");
+        }
+        assert_eq!(Text::new(b"18446744073709551615").int(), Some(-1));
+    }
+}

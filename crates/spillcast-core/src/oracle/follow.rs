@@ -1,0 +1,383 @@
+//! Records to timed waits, calls and statements: the state that one line hands to the next, in the
+//! order of the file. What a record means is decided here and nowhere else.
+
+use rustc_hash::FxHashMap;
+
+use super::chunks::Chunk;
+use super::damage::{Damage, Damages};
+use super::grammar::{CallLine, Fault, Mark, ParsingLine, Role, WaitLine};
+use super::scan::{self, Numbered, Record, Scanned, State};
+use super::session::{Session, SessionId, SessionTimes, TIM_MAX_US};
+use super::sink::{Dictionary, Origin, STATEMENT_BYTES_MAX, Sink, Statement, TimedCall, TimedWait};
+use crate::wait::NameId;
+
+/// A record within the first lines shows that the file is a trace, if only the end of one.
+const HEAD_LINES: u64 = 3;
+
+/// Nothing lasts longer than 115 days.
+const ELAPSED_MAX_US: i64 = 10_000_000_000_000;
+
+/// What one file held.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileSummary {
+    pub lines: u64,
+    pub waits: u64,
+    pub calls: u64,
+    pub statements: u64,
+    pub damages: Damages,
+    /// The line that says the trace stopped at `max_dump_file_size`.
+    pub size_limit_line: Option<u64>,
+    /// Waits that stand in running text and were not counted: there is no trace around them.
+    pub waits_in_text: u64,
+    /// Position in [`Dictionary::sessions`], and where its time went.
+    pub sessions: Vec<(usize, SessionTimes)>,
+}
+
+/// How a release writes times.
+#[derive(Clone, Copy)]
+struct Clock {
+    /// Microseconds in a unit of `ela`, `c`, `e` and `tim`.
+    unit_us: i64,
+    /// 11.1.0.7 writes the `tim` of waits in units of 1,024 ns.
+    wait_tim_1024: bool,
+}
+
+impl Clock {
+    const MICROSECONDS: Clock = Clock { unit_us: 1, wait_tim_1024: false };
+
+    fn of_release(release: [u16; 4]) -> Clock {
+        Clock {
+            unit_us: if release[0] < 9 { 10_000 } else { 1 },
+            wait_tim_1024: release == [11, 1, 0, 7],
+        }
+    }
+}
+
+/// Follows one file from line to line.
+pub(super) struct Follower {
+    file: usize,
+    lenient: bool,
+    /// The state of the scanner behind the last chunk.
+    scan_state: State,
+    clock: Clock,
+    /// Before the first timed line, where the release stands.
+    in_header: bool,
+    /// Whether something showed that this is a trace and no running text.
+    is_trace: bool,
+    statement: Option<(Origin, Statement)>,
+    sessions: Sessions,
+    summary: FileSummary,
+}
+
+/// What the follower writes to.
+pub(super) struct Output<'a, S> {
+    pub dictionary: &'a mut Dictionary,
+    pub sink: &'a mut S,
+}
+
+impl Follower {
+    pub fn new(file: usize, lenient: bool) -> Self {
+        Follower {
+            file,
+            lenient,
+            scan_state: State::Normal,
+            clock: Clock::MICROSECONDS,
+            in_header: true,
+            is_trace: lenient,
+            statement: None,
+            sessions: Sessions::default(),
+            summary: FileSummary::default(),
+        }
+    }
+
+    /// Takes the file's next chunk, scanned as if nothing opaque were open before it.
+    pub fn chunk(&mut self, chunk: &Chunk, guess: Scanned, out: &mut Output<impl Sink>) {
+        let scanned = match self.scan_state {
+            State::Normal => guess,
+            entry => scan::resync(&chunk.bytes, entry, self.lenient, guess),
+        };
+        let mut events = vec![None; scanned.events.len()];
+        for Numbered { line, record } in scanned.records {
+            let line = self.summary.lines + u64::from(line) + 1;
+            match record {
+                Record::Wait { event, wait } => {
+                    let known = &mut events[event as usize];
+                    let event = *known.get_or_insert_with(|| {
+                        let name = scanned.events[event as usize].clone();
+                        out.dictionary.event(&chunk.bytes[name.start as usize..name.end as usize])
+                    });
+                    self.wait(line, event, &wait, out);
+                }
+                Record::Call(call) => self.call(line, call, out),
+                Record::StatementText { start, end } => {
+                    self.statement_text(&chunk.bytes[start as usize..end as usize]);
+                }
+                Record::Damage(what) => self.damage(line, what),
+                record => self.rare(line, record, out),
+            }
+        }
+        self.scan_state = scanned.exit;
+        self.summary.lines += u64::from(scanned.lines);
+        if let Some(fault) = chunk.fault {
+            self.damage(self.summary.lines.max(1), fault);
+        }
+    }
+
+    /// What the file held, behind its last chunk.
+    pub fn finish(mut self, out: &mut Output<impl Sink>) -> FileSummary {
+        if let State::Opaque { block, .. } = self.scan_state {
+            self.damage(self.summary.lines, block.unclosed());
+        }
+        self.end_statement(out);
+        self.summary.sessions = self.sessions.finish();
+        self.summary
+    }
+
+    #[inline(always)]
+    fn wait(&mut self, line: u64, event: NameId, wait: &WaitLine, out: &mut Output<impl Sink>) {
+        if !self.is_trace && line > HEAD_LINES {
+            self.summary.waits_in_text += 1;
+            return self.damage(line, "WAIT in running text, which is read only when asked for");
+        }
+        self.in_header = false;
+        self.is_trace = true;
+        let class = out.dictionary.classes[event as usize];
+        let elapsed_us = self.elapsed(line, wait.ela);
+        let tim_us = self.tim(line, wait.tim).map(|tim| match self.clock.wait_tim_1024 {
+            true => tim + tim * 24 / 1_000,
+            false => tim,
+        });
+        let (position, session) = self.sessions.current(out.dictionary);
+        let start_us = match tim_us {
+            Some(tim) => {
+                session.tick(tim);
+                tim - elapsed_us
+            }
+            None => session.wait_without_tim(elapsed_us),
+        };
+        session.times.waits += 1;
+        let time = if class.idle { &mut session.times.idle_us } else { &mut session.times.wait_us };
+        *time = time.saturating_add(elapsed_us);
+        let sql = session.sql(wait.cursor);
+        let param = |role| wait.roles.iter().position(|&r| r == role).map(|i| wait.params[i]);
+        let unnamed = |i| {
+            let told = class.unnamed_blocks && wait.roles[i] == Role::Unnamed;
+            told.then(|| wait.params[i])
+        };
+        let row = TimedWait {
+            event,
+            class,
+            cursor: wait.cursor,
+            start_us,
+            elapsed_us,
+            params: wait.params,
+            file: param(Role::File).or_else(|| unnamed(0)),
+            blocks: param(Role::Blocks).or_else(|| unnamed(2)),
+            bytes: param(Role::Bytes),
+            object: wait.object,
+        };
+        self.summary.waits += 1;
+        out.sink.wait(out.dictionary, Origin { file: self.file, line, session: position, sql }, &row);
+    }
+
+    #[inline(always)]
+    fn call(&mut self, line: u64, mut call: CallLine, out: &mut Output<impl Sink>) {
+        self.in_header = false;
+        self.is_trace = true;
+        call.c = self.elapsed(line, call.c);
+        call.e = self.elapsed(line, call.e);
+        let tim_us = self.tim(line, call.tim);
+        let (position, session) = self.sessions.current(out.dictionary);
+        if let Some(tim) = tim_us {
+            session.tick(tim);
+        }
+        call.tim = session.clock_us;
+        let (self_c_us, self_e_us) = session.self_times(&call);
+        session.times.calls += 1;
+        session.times.cpu_us = session.times.cpu_us.saturating_add(self_c_us);
+        let sql = session.sql(call.cursor);
+        self.summary.calls += 1;
+        let origin = Origin { file: self.file, line, session: position, sql };
+        out.sink.call(out.dictionary, origin, &TimedCall { line: call, self_c_us, self_e_us });
+    }
+
+    fn rare(&mut self, line: u64, record: Record, out: &mut Output<impl Sink>) {
+        self.is_trace |= !matches!(record, Record::Mark(Mark::Release(_) | Mark::Process { .. }));
+        match record {
+            Record::Parsing(parsing) => self.parsing(line, *parsing, out),
+            Record::ParseError { cursor, tim } => {
+                self.at(line, tim, out).parsed(cursor, None);
+            }
+            Record::Other { tim } => {
+                self.at(line, tim, out);
+            }
+            Record::EndOfStatement => self.end_statement(out),
+            Record::Mark(mark) => self.mark(line, mark, out),
+            _ => unreachable!("waits, calls, text and damage are not rare"),
+        }
+    }
+
+    /// The current session, its clock moved on to `tim`.
+    fn at(&mut self, line: u64, tim: i64, out: &mut Output<impl Sink>) -> &mut Session {
+        let tim_us = self.tim(line, tim);
+        let (_, session) = self.sessions.current(out.dictionary);
+        if let Some(tim) = tim_us {
+            session.tick(tim);
+        }
+        session
+    }
+
+    fn parsing(&mut self, line: u64, mut parsing: ParsingLine, out: &mut Output<impl Sink>) {
+        self.end_statement(out);
+        self.in_header = false;
+        let sql = match parsing.sqlid.is_empty() {
+            true => out.dictionary.sql.id(&parsing.hv.to_string()),
+            false => out.dictionary.sql.id(&parsing.sqlid),
+        };
+        self.at(line, parsing.tim, out).parsed(parsing.cursor, Some(sql));
+        let (session, state) = self.sessions.current(out.dictionary);
+        parsing.tim = state.clock_us;
+        let origin = Origin { file: self.file, line, session, sql: Some(sql) };
+        self.statement = Some((origin, Statement { line: parsing, text: Vec::new() }));
+    }
+
+    fn statement_text(&mut self, bytes: &[u8]) {
+        if let Some((_, Statement { text, .. })) = &mut self.statement {
+            let left = STATEMENT_BYTES_MAX - text.len();
+            text.extend_from_slice(&bytes[..left.min(bytes.len())]);
+        }
+    }
+
+    fn end_statement(&mut self, out: &mut Output<impl Sink>) {
+        if let Some((origin, mut statement)) = self.statement.take() {
+            let text = &mut statement.text;
+            for end in [b'\n', b'\r'] {
+                text.pop_if(|last| *last == end);
+            }
+            self.summary.statements += 1;
+            out.sink.statement(out.dictionary, origin, statement);
+        }
+    }
+
+    fn mark(&mut self, line: u64, mark: Mark, out: &mut Output<impl Sink>) {
+        match mark {
+            Mark::Header => {
+                self.end_statement(out);
+                self.sessions.restart();
+                self.clock = Clock::MICROSECONDS;
+                self.in_header = true;
+            }
+            Mark::Release(release) if self.in_header => self.clock = Clock::of_release(release),
+            Mark::Process { pid } if self.in_header => {
+                self.sessions.switch(SessionId { pid: Some(pid), ..SessionId::default() });
+            }
+            Mark::Session { sid, serial } => self.sessions.switch(SessionId {
+                sid: Some(sid),
+                serial: Some(serial),
+                pid: self.sessions.current_id().pid,
+            }),
+            Mark::Switch { pid } => self.sessions.switch_process(pid),
+            Mark::SizeLimit => self.summary.size_limit_line = Some(line),
+            Mark::Stars | Mark::Release(_) | Mark::Process { .. } => {}
+        }
+    }
+
+    /// A duration in microseconds; one that cannot be is damage and counts as 0.
+    #[inline(always)]
+    fn elapsed(&mut self, line: u64, value: i64) -> i64 {
+        let value_us = value.saturating_mul(self.clock.unit_us);
+        if (0..=ELAPSED_MAX_US).contains(&value_us) {
+            return value_us;
+        }
+        let too_long = "time above 115 days, counted as 0";
+        self.damage(line, if value < 0 { "time below zero, counted as 0" } else { too_long });
+        0
+    }
+
+    /// `tim` in microseconds, None where there is none.
+    #[inline(always)]
+    fn tim(&mut self, line: u64, tim: i64) -> Option<i64> {
+        let tim_us = tim.saturating_mul(self.clock.unit_us);
+        if !(0..=TIM_MAX_US).contains(&tim_us) {
+            self.damage(line, "tim= is no time, and is not used");
+            return None;
+        }
+        (tim_us != 0).then_some(tim_us)
+    }
+
+    #[cold]
+    fn damage(&mut self, line: u64, what: Fault) {
+        self.summary.damages.add(Damage { file: self.file, line, what });
+    }
+}
+
+/// The sessions of a file, one of which the lines belong to at any time.
+struct Sessions {
+    list: Vec<Known>,
+    position: FxHashMap<SessionId, usize>,
+    /// The session last seen of each process.
+    of_process: FxHashMap<i64, usize>,
+    current: usize,
+}
+
+struct Known {
+    id: SessionId,
+    /// Position in [`Dictionary::sessions`], once a line belongs to the session.
+    name: Option<usize>,
+    session: Session,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        let mut sessions = Sessions {
+            list: Vec::new(),
+            position: FxHashMap::default(),
+            of_process: FxHashMap::default(),
+            current: 0,
+        };
+        sessions.switch(SessionId::default());
+        sessions
+    }
+}
+
+impl Sessions {
+    #[inline(always)]
+    fn current(&mut self, dictionary: &mut Dictionary) -> (usize, &mut Session) {
+        let known = &mut self.list[self.current];
+        let name = *known.name.get_or_insert_with(|| dictionary.session(known.id));
+        (name, &mut known.session)
+    }
+
+    fn current_id(&self) -> SessionId {
+        self.list[self.current].id
+    }
+
+    fn switch(&mut self, id: SessionId) {
+        self.current = *self.position.entry(id).or_insert_with(|| {
+            self.list.push(Known { id, name: None, session: Session::default() });
+            self.list.len() - 1
+        });
+        if let Some(pid) = id.pid {
+            self.of_process.insert(pid, self.current);
+        }
+    }
+
+    fn switch_process(&mut self, pid: i64) {
+        match self.of_process.get(&pid) {
+            Some(&position) => self.current = position,
+            None => self.switch(SessionId { pid: Some(pid), ..SessionId::default() }),
+        }
+    }
+
+    /// Another file was appended: nothing of the one before is known of it.
+    fn restart(&mut self) {
+        self.list.iter_mut().for_each(|known| known.session.restart());
+        self.switch(SessionId::default());
+    }
+
+    fn finish(mut self) -> Vec<(usize, SessionTimes)> {
+        self.restart();
+        let named = |known: Known| Some((known.name?, known.session.times));
+        self.list.into_iter().filter_map(named).collect()
+    }
+}

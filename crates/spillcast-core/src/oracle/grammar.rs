@@ -1,0 +1,447 @@
+//! The grammar of one line of an extended SQL trace: bytes in, what they say out, nothing kept.
+//!
+//! Times are as written: microseconds, or centiseconds before Oracle 9i.
+
+use super::digits::Text;
+
+/// What is wrong with a line, in words for the user.
+pub type Fault = &'static str;
+
+/// One line, read without regard to the lines around it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Line<'a> {
+    Wait { event: &'a [u8], wait: WaitLine },
+    Call(CallLine),
+    /// `PARSING IN CURSOR`: the statement's text follows, up to `END OF STMT`.
+    Parsing(ParsingLine),
+    /// `PARSE ERROR`: the statement's text follows, `len` bytes of it.
+    ParseError { cursor: i64, len: i64, tim: i64 },
+    EndOfStatement,
+    Mark(Mark),
+    /// A trace line that times no operation (STAT, BINDS, XCTEND, ERROR, a separator); `tim` is 0
+    /// where it has none.
+    Other { tim: i64 },
+    Text,
+}
+
+/// `WAIT #cursor: nam='...' ela= N <three parameters> [obj#=N] [tim=N]`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WaitLine {
+    pub cursor: i64,
+    pub ela: i64,
+    /// The event's three parameters; what they mean depends on the event.
+    pub params: [i64; 3],
+    pub roles: [Role; 3],
+    /// None where the trace has no object number, or one below zero.
+    pub object: Option<u32>,
+    /// When the wait ended; 0 where the trace does not say.
+    pub tim: i64,
+}
+
+/// What the name of a wait's parameter says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    File,
+    Blocks,
+    Bytes,
+    /// `p1`, `p2` or `p3`: the event has to tell.
+    Unnamed,
+    Other,
+}
+
+/// A database call, or another operation whose CPU and elapsed time a line gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CallLine {
+    pub kind: CallKind,
+    /// 0 for LOB and RPC calls, which have none.
+    pub cursor: i64,
+    pub c: i64,
+    pub e: i64,
+    /// Blocks read from disk, then got in consistent and in current mode.
+    pub p: i64,
+    pub cr: i64,
+    pub cu: i64,
+    pub mis: i64,
+    pub r: i64,
+    /// Recursion depth; 0 for what the client asked for.
+    pub dep: u32,
+    pub og: i32,
+    pub plh: i64,
+    /// 0 where the trace does not say.
+    pub tim: i64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum CallKind {
+    #[default]
+    Parse,
+    Exec,
+    Fetch,
+    Unmap,
+    SortUnmap,
+    Close,
+    Lob,
+    Rpc,
+}
+
+impl CallKind {
+    pub const ALL: [CallKind; 8] = {
+        use CallKind::*;
+        [Parse, Exec, Fetch, Unmap, SortUnmap, Close, Lob, Rpc]
+    };
+
+    pub fn name(self) -> &'static str {
+        match self {
+            CallKind::Parse => "PARSE",
+            CallKind::Exec => "EXEC",
+            CallKind::Fetch => "FETCH",
+            CallKind::Unmap => "UNMAP",
+            CallKind::SortUnmap => "SORT UNMAP",
+            CallKind::Close => "CLOSE",
+            CallKind::Lob => "LOB",
+            CallKind::Rpc => "RPC",
+        }
+    }
+}
+
+/// `PARSING IN CURSOR #cursor len= dep= uid= oct= lid= tim= hv= ad='...' [sqlid='...']`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ParsingLine {
+    pub cursor: i64,
+    /// Bytes of the statement's text.
+    pub len: i64,
+    pub dep: i64,
+    pub uid: i64,
+    pub oct: i64,
+    pub lid: i64,
+    pub tim: i64,
+    pub hv: i64,
+    pub ad: String,
+    /// Empty before Oracle 11g.
+    pub sqlid: String,
+}
+
+/// A line that says where the lines after it come from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mark {
+    /// The first line of a file: what was appended to another file starts afresh here.
+    Header,
+    /// The release of the database, as in 19.12.0.0.
+    Release([u16; 4]),
+    /// `*** SESSION ID:(sid.serial)`
+    Session { sid: i64, serial: i64 },
+    /// `Unix process pid: N`, of the file.
+    Process { pid: i64 },
+    /// `*** [ Unix process pid: N ]`: the lines of another process follow, in a merged file.
+    Switch { pid: i64 },
+    /// `*** DUMP FILE SIZE IS LIMITED TO N BYTES ***`
+    SizeLimit,
+    /// Any other line after three stars: a time, a module, where the trace continues.
+    Stars,
+}
+
+/// Reads one line, without its line end.
+///
+/// # Errors
+/// Says what is wrong with a line that begins as a trace line does and goes on otherwise.
+#[inline]
+pub fn parse(line: &[u8]) -> Result<Line<'_>, Fault> {
+    use CallKind::*;
+    let mut text = Text::new(line);
+    let begins = |start: &[u8]| line.starts_with(start);
+    match line.first() {
+        Some(b'W') if text.eat(b"WAIT #") => wait(&mut text, Tail::Refused),
+        Some(b'F') if text.eat(b"FETCH #") => call(Fetch, &mut text),
+        Some(b'E') if text.eat(b"EXEC #") => call(Exec, &mut text),
+        Some(b'E') if line == b"END OF STMT" => Ok(Line::EndOfStatement),
+        Some(b'E') if text.eat(b"ERROR #") => error(&mut text),
+        Some(b'P') if text.eat(b"PARSE #") => call(Parse, &mut text),
+        Some(b'P') if text.eat(b"PARSING IN CURSOR #") => parsing(&mut text).map(Line::Parsing),
+        Some(b'P') if text.eat(b"PARSE ERROR #") => parse_error(&mut text),
+        Some(b'C') if text.eat(b"CLOSE #") => call(Close, &mut text),
+        Some(b'U') if text.eat(b"UNMAP #") => call(Unmap, &mut text),
+        Some(b'S') if text.eat(b"SORT UNMAP #") => call(SortUnmap, &mut text),
+        Some(b'S') if text.eat(b"STAT #") => stat(&mut text),
+        Some(b'B') if text.eat(b"BINDS #") => binds(&mut text),
+        Some(b'X') if text.eat(b"XCTEND ") => xctend(&mut text),
+        Some(b'L') if begins(b"LOB") => lob(&mut text),
+        Some(b'R') if text.eat(b"RPC EXEC:") => call_figures(Rpc, 0, &mut text),
+        Some(b'=') if line == b"=====================" => Ok(Line::Other { tim: 0 }),
+        Some(b'*') if text.eat(b"*** ") => Ok(Line::Mark(stars(&mut text))),
+        Some(b'T' | b'D') if is_header(line) => Ok(Line::Mark(Mark::Header)),
+        Some(b'O') if begins(b"Oracle") => Ok(release(line).map_or(Line::Text, Line::Mark)),
+        Some(b'U') if text.eat(b"Unix process pid: ") => {
+            Ok(text.int().map_or(Line::Text, |pid| Line::Mark(Mark::Process { pid })))
+        }
+        _ => Ok(Line::Text),
+    }
+}
+
+/// Whether a wait line may go on after its last figure, as it may in running text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tail {
+    Refused,
+    Allowed,
+}
+
+/// A wait that starts somewhere within a line of running text.
+pub fn wait_within(line: &[u8]) -> Option<Line<'_>> {
+    let starts = memchr::memmem::find_iter(line, b"WAIT #");
+    starts.filter_map(|at| wait(&mut Text::new(&line[at + 6..]), Tail::Allowed).ok()).next()
+}
+
+#[inline(always)]
+fn wait<'a>(text: &mut Text<'a>, tail: Tail) -> Result<Line<'a>, Fault> {
+    let cursor = text.int().ok_or("WAIT without a cursor number")?;
+    if !text.eat(b": nam=") {
+        return Err("WAIT without nam=");
+    }
+    let event = event(text, tail).ok_or("WAIT without a quoted name followed by ela=")?;
+    text.skip_spaces();
+    let ela = text.int().ok_or("WAIT whose ela= is no number")?;
+    let mut params = [0; 3];
+    let mut roles = [Role::Other; 3];
+    for (param, role) in params.iter_mut().zip(&mut roles) {
+        let name = if text.eat(b" ") { text.until(b'=') } else { None };
+        *role = self::role(name.ok_or("WAIT with less than three parameters")?);
+        *param = text.int().ok_or("WAIT with a parameter that is no number")?;
+    }
+    let mut object = None;
+    if text.eat(b" obj#=") {
+        let number = text.int().ok_or("WAIT whose obj#= is no number")?;
+        object = u32::try_from(number).ok();
+    }
+    let mut tim = 0;
+    if text.eat(b" tim=") {
+        tim = text.int().ok_or("WAIT whose tim= is no number")?;
+    }
+    if tail == Tail::Refused {
+        ended(text, "WAIT that goes on after its last figure")?;
+    }
+    Ok(Line::Wait { event, wait: WaitLine { cursor, ela, params, roles, object, tim } })
+}
+
+/// The quoted name and ` ela=` behind it. Where text may follow, quotes may be typographic too.
+#[inline(always)]
+fn event<'a>(text: &mut Text<'a>, tail: Tail) -> Option<&'a [u8]> {
+    let (quote, quote_len) = match text.rest() {
+        [quote @ (b'\'' | b'"'), ..] => (*quote, 1),
+        [quote @ 0xe2, 0x80, 0x98..=0x9d, ..] if tail == Tail::Allowed => (*quote, 3),
+        _ => return None,
+    };
+    let name = &text.rest()[quote_len..];
+    for end in name.iter().enumerate().filter(|&(_, &byte)| byte == quote).map(|(at, _)| at) {
+        let mut behind = Text::new(name.get(end + quote_len..)?);
+        if behind.eat(b" ela=") {
+            *text = behind;
+            return Some(&name[..end]);
+        }
+    }
+    None
+}
+
+#[inline(always)]
+fn role(name: &[u8]) -> Role {
+    match name {
+        b"p1" | b"p2" | b"p3" => Role::Unnamed,
+        b"file#" | b"file number" | b"File number" => Role::File,
+        b"blocks" | b"block cnt" => Role::Blocks,
+        b"bytes" => Role::Bytes,
+        _ => Role::Other,
+    }
+}
+
+fn ended(text: &mut Text, fault: Fault) -> Result<(), Fault> {
+    text.skip_spaces();
+    if text.is_end() { Ok(()) } else { Err(fault) }
+}
+
+#[inline(always)]
+fn call<'a>(kind: CallKind, text: &mut Text) -> Result<Line<'a>, Fault> {
+    let cursor = text.int().ok_or("call without a cursor number")?;
+    if !text.eat(b":") {
+        return Err("call without figures behind its cursor number");
+    }
+    call_figures(kind, cursor, text)
+}
+
+/// `name=number` pairs with commas between; names that are not known are passed over.
+#[inline(always)]
+fn call_figures<'a>(kind: CallKind, cursor: i64, text: &mut Text) -> Result<Line<'a>, Fault> {
+    const C: u8 = 1;
+    const E: u8 = 2;
+    const TIM: u8 = 4;
+    let mut call = CallLine { kind, cursor, ..CallLine::default() };
+    let mut seen = 0;
+    loop {
+        let name = text.until(b'=').ok_or("call with a figure that has no name")?;
+        let value = match text.int() {
+            Some(value) => value,
+            None if kind == CallKind::Lob => {
+                let Some(_) = text.until(b',') else { break };
+                continue;
+            }
+            None => return Err("call with a figure that is no number"),
+        };
+        match name {
+            b"c" => (call.c, seen) = (value, seen | C),
+            b"e" => (call.e, seen) = (value, seen | E),
+            b"p" => call.p = value,
+            b"cr" => call.cr = value,
+            b"cu" => call.cu = value,
+            b"mis" => call.mis = value,
+            b"r" => call.r = value,
+            b"dep" => call.dep = u32::try_from(value).map_err(|_| "call whose dep= is no depth")?,
+            b"og" => call.og = value as i32,
+            b"plh" => call.plh = value,
+            b"tim" => (call.tim, seen) = (value, seen | TIM),
+            _ => {}
+        }
+        if !text.eat(b",") {
+            break;
+        }
+    }
+    ended(text, "call that goes on after its last figure")?;
+    let needed = if kind == CallKind::Rpc { C | E } else { C | E | TIM };
+    if seen & needed == needed { Ok(Line::Call(call)) } else { Err("call without c=, e= or tim=") }
+}
+
+/// `LOBREAD: type=TEMPORARY LOB,bytes=1,c=0,e=42,...`, `LOBTMPCREATE:c=0,...` and kin.
+fn lob<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
+    let name = text.rest().iter().take_while(|byte| byte.is_ascii_uppercase()).count();
+    let mut figures = Text::new(&text.rest()[name..]);
+    if name == 3 || !figures.eat(b":") {
+        return Ok(Line::Text);
+    }
+    figures.skip_spaces();
+    call_figures(CallKind::Lob, 0, &mut figures)
+}
+
+fn parsing(text: &mut Text) -> Result<ParsingLine, Fault> {
+    let cursor = text.int().ok_or("PARSING IN CURSOR without a cursor number")?;
+    let mut line = ParsingLine { cursor, len: -1, ..ParsingLine::default() };
+    text.skip_spaces();
+    while !text.is_end() {
+        let name = text.until(b'=').ok_or("PARSING IN CURSOR with a figure that has no name")?;
+        if text.eat(b"'") {
+            let value = text.until(b'\'').ok_or("PARSING IN CURSOR with an open quote")?;
+            let value = String::from_utf8_lossy(value).into_owned();
+            match name {
+                b"ad" => line.ad = value,
+                b"sqlid" => line.sqlid = value,
+                _ => {}
+            }
+        } else {
+            let value = text.int().ok_or("PARSING IN CURSOR with a figure that is no number")?;
+            match name {
+                b"len" => line.len = value,
+                b"dep" => line.dep = value,
+                b"uid" => line.uid = value,
+                b"oct" => line.oct = value,
+                b"lid" => line.lid = value,
+                b"tim" => line.tim = value,
+                b"hv" => line.hv = value,
+                _ => {}
+            }
+        }
+        text.skip_spaces();
+    }
+    if line.len < 0 || line.ad.is_empty() {
+        return Err("PARSING IN CURSOR without len= or ad=");
+    }
+    Ok(line)
+}
+
+fn parse_error<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
+    let cursor = text.int().ok_or("PARSE ERROR without a cursor number")?;
+    let (mut len, mut tim, mut err) = (None, 0, None);
+    text.eat(b":");
+    while !text.is_end() {
+        let name = text.until(b'=').ok_or("PARSE ERROR with a figure that has no name")?;
+        let value = text.int().ok_or("PARSE ERROR with a figure that is no number")?;
+        match name {
+            b"len" => len = Some(value),
+            b"tim" => tim = value,
+            b"err" => err = Some(value),
+            _ => {}
+        }
+        text.skip_spaces();
+    }
+    match (len, err) {
+        (Some(len), Some(_)) => Ok(Line::ParseError { cursor, len, tim }),
+        _ => Err("PARSE ERROR without len= or err="),
+    }
+}
+
+/// `ERROR #cursor:err=N tim=N`
+fn error<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
+    const FAULT: Fault = "ERROR that is not #cursor:err=number tim=number";
+    text.int().filter(|_| text.eat(b":err=")).and_then(|_| text.int()).ok_or(FAULT)?;
+    let tim = if text.eat(b" tim=") { text.int().ok_or(FAULT)? } else { 0 };
+    ended(text, FAULT)?;
+    Ok(Line::Other { tim })
+}
+
+/// `XCTEND rlbk=0, rd_only=1[, tim=N]`
+fn xctend<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
+    const FAULT: Fault = "XCTEND that is not rlbk=number, rd_only=number";
+    let mut number = |name: &[u8]| text.eat(name).then(|| text.int()).flatten();
+    number(b"rlbk=").and_then(|_| number(b", rd_only=")).ok_or(FAULT)?;
+    let tim = if text.eat(b", tim=") { text.int().ok_or(FAULT)? } else { 0 };
+    ended(text, FAULT)?;
+    Ok(Line::Other { tim })
+}
+
+/// `STAT #cursor id=N cnt=N pid=N pos=N obj=N op='...'`
+fn stat<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
+    text.int().ok_or("STAT without a cursor number")?;
+    let whole = text.rest().trim_ascii_end();
+    if memchr::memmem::find(whole, b" op='").is_none_or(|at| at + 5 == whole.len()) {
+        return Err("STAT without op=");
+    }
+    if whole.ends_with(b"'") { Ok(Line::Other { tim: 0 }) } else { Err("STAT with an open quote") }
+}
+
+fn binds<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
+    text.int().ok_or("BINDS without a cursor number")?;
+    Ok(Line::Other { tim: 0 })
+}
+
+/// What follows three stars and a space.
+fn stars(text: &mut Text) -> Mark {
+    let pair = |text: &mut Text| {
+        let sid = text.int()?;
+        let serial = text.eat(b".").then(|| text.int())??;
+        Some(Mark::Session { sid, serial })
+    };
+    if text.eat(b"SESSION ID:(") {
+        pair(text).unwrap_or(Mark::Stars)
+    } else if text.eat(b"[ Unix process pid: ") {
+        text.int().map_or(Mark::Stars, |pid| Mark::Switch { pid })
+    } else if text.eat(b"DUMP FILE SIZE IS LIMITED TO ") {
+        Mark::SizeLimit
+    } else {
+        Mark::Stars
+    }
+}
+
+/// `Trace file PATH.trc`, or `Dump file PATH.trc` before Oracle 11g.
+fn is_header(line: &[u8]) -> bool {
+    (line.starts_with(b"Trace file ") || line.starts_with(b"Dump file "))
+        && line.trim_ascii_end().ends_with(b".trc")
+}
+
+/// `Oracle9i Enterprise Edition Release 9.2.0.1.0 - Production`, or without an edition.
+fn release(line: &[u8]) -> Option<Mark> {
+    let at = memchr::memmem::find(line, b" Release ")?;
+    let mut text = Text::new(&line[at + 9..]);
+    let mut release = [0; 4];
+    for (i, part) in release.iter_mut().enumerate() {
+        if i > 0 && !text.eat(b".") {
+            break;
+        }
+        *part = u16::try_from(text.int()?).ok()?;
+    }
+    Some(Mark::Release(release))
+}

@@ -1,0 +1,30 @@
+//! Extended SQL traces of Oracle (event 10046), 8i to 23ai, at memory speed.
+//!
+//! `chunks` cuts files into whole lines, `scan` turns each chunk into records by the `grammar` on
+//! all threads, `follow` takes the records in their order and hands timed rows to a [`Sink`]:
+//! [`Profile`] counts them without keeping any, [`Rows`] collects them.
+
+mod chunks;
+mod damage;
+mod digits;
+mod events;
+mod follow;
+mod grammar;
+mod latencies;
+mod open;
+mod profile;
+mod reader;
+mod rows;
+mod scan;
+mod session;
+mod sink;
+
+pub use damage::{Damage, Damages, KEPT_PER_FILE};
+pub use events::{EventClass, classify};
+pub use follow::FileSummary;
+pub use grammar::{CallKind, CallLine, ParsingLine};
+pub use profile::{Dimension, Group, Key, Place, Profile};
+pub use reader::{Options, ReadError, Reading, read};
+pub use rows::{Batch, CallRow, Rows, StatementRow, WaitRow};
+pub use session::{SessionId, SessionTimes};
+pub use sink::{Dictionary, Origin, STATEMENT_BYTES_MAX, Sink, Statement, TimedCall, TimedWait};

@@ -1,0 +1,239 @@
+//! The profile of traces: waits and CPU counted by what they have in common, no row kept.
+
+use rustc_hash::FxHashMap;
+
+use super::grammar::CallKind;
+use super::latencies::Latencies;
+use super::sink::{Dictionary, Origin, Sink, Statement, TimedCall, TimedWait};
+use crate::histogram::Histogram;
+use crate::wait::Op;
+
+/// What rows may have in common. The value of each is a number, or None where a row has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Dimension {
+    /// Position in [`Dictionary::events`]; None for the CPU of calls.
+    Event,
+    /// A [`CallKind`] for the CPU of calls; None for waits.
+    Call,
+    /// An [`Op`]; None for neither read nor write.
+    Op,
+    /// 1 for temporary segments, 0 for anything else.
+    Temp,
+    /// 1 for idle waits, 0 for anything else.
+    Idle,
+    Blocks,
+    /// Oracle's number of the data file.
+    File,
+    Object,
+    /// Position in [`Dictionary::sql`].
+    Sql,
+    /// Position in [`Dictionary::sessions`].
+    Session,
+    /// Second of the clock of `tim` in which the row ended.
+    Second,
+}
+
+const DIMENSIONS: usize = Dimension::Second as usize + 1;
+
+/// Stands for "none", which no number of a trace comes near.
+const NONE: i64 = i64::MIN;
+
+/// What the rows of a group have in common, in the dimensions asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key([i64; DIMENSIONS]);
+
+impl Key {
+    pub fn get(&self, dimension: Dimension) -> Option<i64> {
+        Some(self.0[dimension as usize]).filter(|&value| value != NONE)
+    }
+
+    pub fn op(&self) -> Op {
+        match self.get(Dimension::Op) {
+            Some(op) if op == Op::Read as i64 => Op::Read,
+            Some(_) => Op::Write,
+            None => Op::Null,
+        }
+    }
+
+    pub fn call(&self) -> Option<CallKind> {
+        self.get(Dimension::Call).map(|kind| CallKind::ALL[kind as usize])
+    }
+}
+
+/// A line of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Position of the file in the list of inputs.
+    pub file: usize,
+    /// From 1.
+    pub line: u64,
+}
+
+/// Rows counted together, in microseconds: how long waits lasted, or the CPU that calls took
+/// without the calls they made (whose sum, but not the least of which, is never below zero).
+#[derive(Clone, Debug)]
+pub struct Group {
+    pub count: u64,
+    pub total_us: i64,
+    pub min_us: i64,
+    pub max_us: i64,
+    /// Where the longest stands, the first of equals.
+    pub max_at: Place,
+    latencies: Latencies,
+}
+
+impl Group {
+    fn new(place: Place) -> Self {
+        Group {
+            count: 0,
+            total_us: 0,
+            min_us: i64::MAX,
+            max_us: i64::MIN,
+            max_at: place,
+            latencies: Latencies::Few(Vec::new()),
+        }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, us: i64, place: Place) {
+        self.count += 1;
+        self.total_us = self.total_us.saturating_add(us);
+        self.min_us = self.min_us.min(us);
+        if us > self.max_us {
+            self.max_us = us;
+            self.max_at = place;
+        }
+        self.latencies.record(us.max(0) as u64 * 1_000);
+    }
+
+    /// The distribution, with negative CPU times counted as none.
+    pub fn histogram(&self) -> Histogram {
+        self.latencies.histogram()
+    }
+}
+
+type EventFilter = Box<dyn Fn(&str) -> bool + Send>;
+
+/// Counts rows in groups, by the dimensions given.
+pub struct Profile {
+    by: Vec<Dimension>,
+    filter: Option<EventFilter>,
+    /// Whether an event is wanted, where that was asked before.
+    wanted: Vec<Option<bool>>,
+    groups: Vec<(Key, Group)>,
+    position: FxHashMap<Key, usize>,
+    /// The group of each event's, or call kind's, last row: most often that of its next one too.
+    last: Vec<Option<(Key, usize)>>,
+}
+
+impl Profile {
+    pub fn new(by: Vec<Dimension>) -> Self {
+        Profile {
+            by,
+            filter: None,
+            wanted: Vec::new(),
+            groups: Vec::new(),
+            position: FxHashMap::default(),
+            last: Vec::new(),
+        }
+    }
+
+    /// Counts only waits for events whose names pass `filter`, and no CPU.
+    pub fn with_events(self, filter: impl Fn(&str) -> bool + Send + 'static) -> Self {
+        Profile { filter: Some(Box::new(filter)), ..self }
+    }
+
+    /// The groups, in the order of their first rows.
+    pub fn groups(&self) -> &[(Key, Group)] {
+        &self.groups
+    }
+
+    #[inline(always)]
+    fn group(&mut self, slot: usize, key: Key, place: Place) -> &mut Group {
+        if slot >= self.last.len() {
+            self.last.resize(slot + 1, None);
+        }
+        let position = match self.last[slot] {
+            Some((last, position)) if last == key => position,
+            _ => {
+                let position = *self.position.entry(key).or_insert_with(|| {
+                    self.groups.push((key, Group::new(place)));
+                    self.groups.len() - 1
+                });
+                self.last[slot] = Some((key, position));
+                position
+            }
+        };
+        &mut self.groups[position].1
+    }
+
+    fn is_wanted(&mut self, names: &Dictionary, event: usize) -> bool {
+        let Some(filter) = &self.filter else { return true };
+        if event >= self.wanted.len() {
+            self.wanted.resize(event + 1, None);
+        }
+        *self.wanted[event].get_or_insert_with(|| filter(&names.events.list()[event]))
+    }
+
+    #[inline(always)]
+    fn key(&self, value: impl Fn(Dimension) -> Option<i64>) -> Key {
+        let mut key = Key([NONE; DIMENSIONS]);
+        for &dimension in &self.by {
+            key.0[dimension as usize] = value(dimension).unwrap_or(NONE);
+        }
+        key
+    }
+}
+
+impl Sink for Profile {
+    #[inline(always)]
+    fn wait(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait) {
+        if !self.is_wanted(names, wait.event as usize) {
+            return;
+        }
+        let class = wait.class;
+        let key = self.key(|dimension| match dimension {
+            Dimension::Event => Some(i64::from(wait.event)),
+            Dimension::Call => None,
+            Dimension::Op => (class.op != Op::Null).then_some(class.op as i64),
+            Dimension::Temp => Some(i64::from(class.temp)),
+            Dimension::Idle => Some(i64::from(class.idle)),
+            Dimension::Blocks => wait.blocks,
+            Dimension::File => wait.file,
+            Dimension::Object => wait.object.map(i64::from),
+            Dimension::Second => Some((wait.start_us + wait.elapsed_us).div_euclid(1_000_000)),
+            Dimension::Sql | Dimension::Session => of_origin(dimension, origin),
+        });
+        let place = Place { file: origin.file, line: origin.line };
+        let slot = CallKind::ALL.len() + wait.event as usize;
+        self.group(slot, key, place).add(wait.elapsed_us, place);
+    }
+
+    fn call(&mut self, _names: &Dictionary, origin: Origin, call: &TimedCall) {
+        if self.filter.is_some() {
+            return;
+        }
+        let kind = call.line.kind;
+        let key = self.key(|dimension| match dimension {
+            Dimension::Call => Some(kind as i64),
+            Dimension::Temp | Dimension::Idle => Some(0),
+            Dimension::Second => Some(call.line.tim.div_euclid(1_000_000)),
+            Dimension::Sql | Dimension::Session => of_origin(dimension, origin),
+            _ => None,
+        });
+        let place = Place { file: origin.file, line: origin.line };
+        self.group(kind as usize, key, place).add(call.self_c_us, place);
+    }
+
+    fn statement(&mut self, _names: &Dictionary, _origin: Origin, _statement: Statement) {}
+}
+
+/// The dimensions that waits and calls have alike.
+fn of_origin(dimension: Dimension, origin: Origin) -> Option<i64> {
+    match dimension {
+        Dimension::Sql => origin.sql.map(i64::from),
+        Dimension::Session => i64::try_from(origin.session).ok(),
+        _ => None,
+    }
+}

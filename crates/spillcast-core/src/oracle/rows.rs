@@ -1,0 +1,110 @@
+//! The rows of traces, for tables: waits, calls and statements, handed on in batches.
+
+use super::sink::{Dictionary, Origin, Sink, Statement, TimedCall, TimedWait};
+use crate::wait::Wait;
+
+/// A row of the table of waits: the columns that every recording has, and those only traces have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitRow {
+    /// `start_ns` is on the clock of `tim`; `event` and `sql_id` are positions in the dictionary's
+    /// `events` and `sql`; `session` is the session id, 0 where the trace does not tell; `bytes` is
+    /// None unless the trace gives bytes, for it does not give the size of a block; `file` is None,
+    /// for a trace gives numbers of files.
+    pub wait: Wait,
+    pub origin: Origin,
+    pub cursor: i64,
+    pub file_number: Option<i64>,
+    pub blocks: Option<i64>,
+    pub params: [i64; 3],
+    pub idle: bool,
+}
+
+/// A row of the table of calls.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallRow {
+    pub origin: Origin,
+    pub call: TimedCall,
+}
+
+/// A row of the table of statements.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatementRow {
+    pub origin: Origin,
+    pub statement: Statement,
+}
+
+/// Rows of all three tables, each in the order of the trace.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Batch {
+    pub waits: Vec<WaitRow>,
+    pub calls: Vec<CallRow>,
+    pub statements: Vec<StatementRow>,
+}
+
+impl Batch {
+    fn len(&self) -> usize {
+        self.waits.len() + self.calls.len() + self.statements.len()
+    }
+}
+
+/// Collects rows, and hands on each batch that is full.
+pub struct Rows<F> {
+    batch: Batch,
+    batch_rows: usize,
+    take: F,
+}
+
+impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Rows<F> {
+    /// `take` gets batches of about `batch_rows` rows, and returns false to end the reading.
+    pub fn new(batch_rows: usize, take: F) -> Self {
+        Rows { batch: Batch::default(), batch_rows, take }
+    }
+
+    /// The rows left when the reading is over.
+    pub fn finish(self) -> Batch {
+        self.batch
+    }
+}
+
+impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Sink for Rows<F> {
+    fn wait(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait) {
+        self.batch.waits.push(WaitRow {
+            wait: Wait {
+                start_ns: wait.start_us * 1_000,
+                elapsed_ns: wait.elapsed_us * 1_000,
+                session: names.sessions[origin.session].sid.unwrap_or(0),
+                event: wait.event,
+                op: wait.class.op,
+                temp: wait.class.temp,
+                file: None,
+                offset: None,
+                bytes: wait.bytes,
+                blocked: None,
+                cpu_before_ns: None,
+                woken_by: None,
+                sql_id: origin.sql,
+                object: wait.object.map(i64::from),
+                line: i64::try_from(origin.line).ok(),
+            },
+            origin,
+            cursor: wait.cursor,
+            file_number: wait.file,
+            blocks: wait.blocks,
+            params: wait.params,
+            idle: wait.class.idle,
+        });
+    }
+
+    fn call(&mut self, _names: &Dictionary, origin: Origin, call: &TimedCall) {
+        self.batch.calls.push(CallRow { origin, call: *call });
+    }
+
+    fn statement(&mut self, _names: &Dictionary, origin: Origin, statement: Statement) {
+        self.batch.statements.push(StatementRow { origin, statement });
+    }
+
+    /// A batch is handed on between chunks, so that it is somewhat larger than asked for.
+    fn progress(&mut self, names: &Dictionary, _bytes: usize) -> bool {
+        self.batch.len() < self.batch_rows || (self.take)(names, std::mem::take(&mut self.batch))
+    }
+}

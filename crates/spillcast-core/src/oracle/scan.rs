@@ -1,0 +1,347 @@
+//! One chunk of a trace to records. Chunks are scanned in parallel, each as if it began outside of
+//! SQL text and bind values; `resync` mends the beginning of a chunk where that was wrong.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+
+use super::digits::Text;
+use super::grammar::{self, CallLine, Fault, Line, Mark, ParsingLine, WaitLine};
+
+/// A longer line is damage, whatever is in it.
+pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// What the lines before have to tell the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Normal,
+    /// The line before gave the length of a bind value.
+    Bind {
+        avl: i64,
+    },
+    /// In opaque text, `left` bytes of which are still to come by what its header said.
+    Opaque {
+        block: Block,
+        left: i64,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Block {
+    /// Up to `END OF STMT`.
+    Statement,
+    /// Behind `PARSE ERROR`, which has no end mark: as many bytes as its `len` says.
+    FailedStatement,
+    /// `value="...` up to a line that ends with the closing quote.
+    BindValue,
+}
+
+impl Block {
+    /// What is wrong with a trace that ends, or goes on with other lines, within this block.
+    pub fn unclosed(self) -> Fault {
+        match self {
+            Block::Statement => "SQL text without END OF STMT",
+            Block::FailedStatement => "SQL text shorter than PARSE ERROR says",
+            Block::BindValue => "bind value without a closing quote",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Record {
+    /// `event` is a position in [`Scanned::events`].
+    Wait {
+        event: u32,
+        wait: WaitLine,
+    },
+    Call(CallLine),
+    Parsing(Box<ParsingLine>),
+    ParseError {
+        cursor: i64,
+        tim: i64,
+    },
+    /// Bytes of the chunk that are text of the statement last parsed.
+    StatementText {
+        start: u32,
+        end: u32,
+    },
+    EndOfStatement,
+    Mark(Mark),
+    Other {
+        tim: i64,
+    },
+    Damage(Fault),
+}
+
+/// A record and its line in the chunk, from 0.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Numbered {
+    pub line: u32,
+    pub record: Record,
+}
+
+/// What a chunk holds.
+#[derive(Debug)]
+pub(super) struct Scanned {
+    pub records: Vec<Numbered>,
+    /// Event names, as bytes of the chunk.
+    pub events: Vec<Range<u32>>,
+    pub lines: u32,
+    /// The state behind the last line.
+    pub exit: State,
+}
+
+/// Scans `bytes`, whole lines, as if nothing opaque were open.
+pub(super) fn scan(bytes: &[u8], lenient: bool) -> Scanned {
+    let mut scanner = Scanner::new(bytes, State::Normal, lenient);
+    while scanner.step() {}
+    scanner.finish()
+}
+
+/// Scans again from the true state `entry` up to the first line that both scans read outside of
+/// opaque text. From there on they agree, for what follows depends on nothing else.
+pub(super) fn resync(bytes: &[u8], entry: State, lenient: bool, mut guess: Scanned) -> Scanned {
+    let mut scanner = Scanner::new(bytes, entry, lenient);
+    let mut next = 0;
+    loop {
+        let behind = |record: &Numbered| record.line < scanner.line || !record.is_of_its_line();
+        next += guess.records[next..].iter().take_while(|record| behind(record)).count();
+        let agree = guess.records.get(next).is_some_and(|record| record.line == scanner.line);
+        if agree && !matches!(scanner.state, State::Opaque { .. }) {
+            break;
+        }
+        if !scanner.step() {
+            return scanner.finish();
+        }
+    }
+    let mut mended = scanner.finish();
+    let events_before = mended.events.len() as u32;
+    for record in &mut guess.records[next..] {
+        if let Record::Wait { event, .. } = &mut record.record {
+            *event += events_before;
+        }
+    }
+    mended.records.extend(guess.records.drain(next..));
+    mended.events.append(&mut guess.events);
+    Scanned { lines: guess.lines, exit: guess.exit, ..mended }
+}
+
+impl Numbered {
+    /// Whether the record shows that its line was read outside of opaque text.
+    fn is_of_its_line(&self) -> bool {
+        use Record::{Damage, EndOfStatement, StatementText};
+        !matches!(self.record, StatementText { .. } | Damage(_) | EndOfStatement)
+    }
+}
+
+struct Scanner<'a> {
+    bytes: &'a [u8],
+    lenient: bool,
+    /// Where the next line starts.
+    at: usize,
+    line: u32,
+    state: State,
+    /// Where the statement's text starts, while it is being read.
+    text_start: (usize, u32),
+    records: Vec<Numbered>,
+    events: Vec<Range<u32>>,
+    event_position: FxHashMap<&'a [u8], u32>,
+    /// The event met last: most often the next one too.
+    last_event: (&'a [u8], u32),
+}
+
+impl<'a> Scanner<'a> {
+    fn new(bytes: &'a [u8], state: State, lenient: bool) -> Self {
+        Scanner {
+            bytes,
+            lenient,
+            at: 0,
+            line: 0,
+            state,
+            text_start: (0, 0),
+            records: Vec::with_capacity(bytes.len() / 100),
+            events: Vec::new(),
+            event_position: FxHashMap::default(),
+            last_event: (b"", u32::MAX),
+        }
+    }
+
+    fn finish(mut self) -> Scanned {
+        self.end_statement_text(self.at);
+        let Scanner { records, events, line: lines, state: exit, .. } = self;
+        Scanned { records, events, lines, exit }
+    }
+
+    /// Reads one line; false at the end of the chunk.
+    #[inline(always)]
+    fn step(&mut self) -> bool {
+        let start = self.at;
+        let rest = &self.bytes[start..];
+        if rest.is_empty() {
+            return false;
+        }
+        let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+        let line = &rest[..end];
+        let whole = line.len() <= LINE_BYTES_MAX;
+        let line = if whole { line } else { &line[..LINE_BYTES_MAX] };
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        match self.state {
+            State::Opaque { block, left } => self.opaque_line(line, block, left),
+            _ if whole => self.normal_line(line),
+            _ => {
+                self.state = State::Normal;
+                self.push(Record::Damage("line longer than 1 MiB"));
+            }
+        }
+        self.at = self.bytes.len().min(start + end + 1);
+        self.line += 1;
+        true
+    }
+
+    fn push(&mut self, record: Record) {
+        self.records.push(Numbered { line: self.line, record });
+    }
+
+    #[inline(always)]
+    fn normal_line(&mut self, line: &'a [u8]) {
+        match grammar::parse(line) {
+            Ok(Line::Text) => self.text_line(line),
+            Ok(parsed) => self.parsed_line(parsed),
+            Err(fault) => {
+                self.state = State::Normal;
+                if line.starts_with(b"PARSING IN CURSOR #") {
+                    // The text that follows is opaque even where its length is not known.
+                    self.open(Block::Statement, 0);
+                }
+                self.push(Record::Damage(fault));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn parsed_line(&mut self, line: Line<'a>) {
+        self.state = State::Normal;
+        let record = match line {
+            Line::Wait { event, wait } => Record::Wait { event: self.event(event), wait },
+            Line::Call(call) => Record::Call(call),
+            Line::Other { tim } => Record::Other { tim },
+            Line::Mark(mark) => Record::Mark(mark),
+            Line::EndOfStatement => Record::EndOfStatement,
+            Line::Parsing(parsing) => {
+                self.open(Block::Statement, parsing.len);
+                Record::Parsing(Box::new(parsing))
+            }
+            Line::ParseError { cursor, len, tim } => {
+                self.open(Block::FailedStatement, len);
+                Record::ParseError { cursor, tim }
+            }
+            Line::Text => return,
+        };
+        self.push(record);
+    }
+
+    fn open(&mut self, block: Block, left: i64) {
+        self.state = State::Opaque { block, left: left.max(0) };
+        let next = self.bytes.len() - self.at;
+        let next = memchr::memchr(b'\n', &self.bytes[self.at..]).map_or(next, |end| end + 1);
+        self.text_start = (self.at + next, self.line + 1);
+    }
+
+    /// A line of no known kind: of a bind block, of a dump, or anything else.
+    fn text_line(&mut self, line: &'a [u8]) {
+        let avl = match self.state {
+            State::Bind { avl } => avl,
+            _ => 0,
+        };
+        self.state = State::Normal;
+        if line.starts_with(b" ") {
+            if let Some(value) = line.trim_ascii_start().strip_prefix(b"value=\"") {
+                if !closes_value(value) {
+                    self.open(Block::BindValue, avl - value.len() as i64 - 1);
+                }
+                return;
+            }
+            if let Some(avl) = bind_length(line) {
+                self.state = State::Bind { avl };
+            }
+        }
+        if self.lenient {
+            if let Some(wait) = grammar::wait_within(line) {
+                self.parsed_line(wait);
+            }
+        }
+    }
+
+    /// A line within opaque text: text still, the block's end, or where the trace goes on without.
+    fn opaque_line(&mut self, line: &'a [u8], block: Block, left: i64) {
+        let ends = match block {
+            Block::Statement => line == b"END OF STMT",
+            Block::BindValue => closes_value(line),
+            Block::FailedStatement => false,
+        };
+        if ends {
+            self.end_statement_text(self.at);
+            self.state = State::Normal;
+            if block == Block::Statement {
+                self.push(Record::EndOfStatement);
+            }
+            return;
+        }
+        if goes_on(line, left) {
+            self.end_statement_text(self.at);
+            self.push(Record::Damage(block.unclosed()));
+            self.normal_line(line);
+            return;
+        }
+        let left = (left - line.len() as i64 - 1).max(0);
+        let over = block == Block::FailedStatement && left == 0;
+        self.state = if over { State::Normal } else { State::Opaque { block, left } };
+    }
+
+    /// Records the statement's text up to `end`, if one is being read.
+    fn end_statement_text(&mut self, end: usize) {
+        if let State::Opaque { block: Block::Statement, .. } = self.state {
+            let (start, line) = self.text_start;
+            if start < end {
+                let record = Record::StatementText { start: start as u32, end: end as u32 };
+                self.records.push(Numbered { line, record });
+            }
+        }
+    }
+
+    /// The position of an event's name, which is added if it is new.
+    #[inline(always)]
+    fn event(&mut self, name: &'a [u8]) -> u32 {
+        if self.last_event.0 == name && self.last_event.1 != u32::MAX {
+            return self.last_event.1;
+        }
+        let position = *self.event_position.entry(name).or_insert_with(|| {
+            let start = (name.as_ptr() as usize - self.bytes.as_ptr() as usize) as u32;
+            self.events.push(start..start + name.len() as u32);
+            self.events.len() as u32 - 1
+        });
+        self.last_event = (name, position);
+        position
+    }
+}
+
+/// Whether a bind value, or its last line, ends here. A value too long to be shown ends with dots.
+fn closes_value(line: &[u8]) -> bool {
+    line.ends_with(b"\"") || line.ends_with(b"\"...")
+}
+
+/// The length of the value on the next line, from `... bln=22  avl=03  flg=05`.
+fn bind_length(line: &[u8]) -> Option<i64> {
+    let at = memchr::memmem::find(line, b" avl=")?;
+    Text::new(&line[at + 5..]).int()
+}
+
+/// Whether a trace goes on with this line although opaque text was not closed: where the text is
+/// at its end by the length given before it, or where a new file or session begins.
+fn goes_on(line: &[u8], left: i64) -> bool {
+    match grammar::parse(line) {
+        Ok(Line::Mark(Mark::Header | Mark::Session { .. } | Mark::Switch { .. } | Mark::SizeLimit)) => true,
+        Ok(Line::Text | Line::EndOfStatement | Line::Mark(_)) | Err(_) => false,
+        Ok(_) => left == 0,
+    }
+}

@@ -1,0 +1,175 @@
+//! What is remembered of one session of a trace: its clock, its cursors, its open recursive calls.
+
+use rustc_hash::FxHashMap;
+
+use super::grammar::CallLine;
+use crate::wait::NameId;
+
+/// Who the lines of a trace belong to. What a trace does not tell is None.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SessionId {
+    pub sid: Option<i64>,
+    pub serial: Option<i64>,
+    /// Process id of the server process.
+    pub pid: Option<i64>,
+}
+
+/// Where a session's time went, in one file, in microseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionTimes {
+    /// First to last `tim`, summed over the stretches between the clock's steps back.
+    pub elapsed_us: i64,
+    /// CPU of all calls, recursive calls counted once.
+    pub cpu_us: i64,
+    /// Waits that are not idle.
+    pub wait_us: i64,
+    pub idle_us: i64,
+    pub waits: u64,
+    pub calls: u64,
+    /// How often `tim` went back by more than a second: another file was appended, or the clock set.
+    pub steps_back: u64,
+    pub first_tim_us: Option<i64>,
+    pub last_tim_us: Option<i64>,
+}
+
+impl SessionTimes {
+    /// Time that neither a call's CPU nor a wait accounts for; below zero where they overlap.
+    pub fn unaccounted_us(&self) -> i64 {
+        let accounted = [self.cpu_us, self.wait_us, self.idle_us];
+        accounted.into_iter().fold(self.elapsed_us, i64::saturating_sub)
+    }
+}
+
+/// `tim` of neighbouring lines may be out of order by as much as a call lasts between them.
+const STEP_BACK_US: i64 = 1_000_000;
+
+/// No clock shows more than 285 years.
+pub(super) const TIM_MAX_US: i64 = 9_000_000_000_000_000;
+
+/// Deeper recursion is not told apart.
+const DEPTH_MAX: usize = 255;
+
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    pub times: SessionTimes,
+    /// When the last line was written, as far as is known; waits without a time move it on.
+    pub clock_us: i64,
+    /// The stretch since the clock last stepped back.
+    stretch: Option<(i64, i64)>,
+    sql: FxHashMap<i64, NameId>,
+    /// The cursor looked up last, most often the next one too.
+    last_sql: Option<(i64, Option<NameId>)>,
+    /// CPU and elapsed time of calls whose parent has not ended yet, by depth.
+    children: Vec<(i64, i64)>,
+}
+
+impl Session {
+    /// A line was written at `tim_us`.
+    pub fn tick(&mut self, tim_us: i64) {
+        self.clock_us = tim_us;
+        self.times.first_tim_us.get_or_insert(tim_us);
+        self.times.last_tim_us = Some(tim_us);
+        let (first, last) = self.stretch.unwrap_or((tim_us, tim_us));
+        if tim_us < last - STEP_BACK_US {
+            self.end_stretch();
+            self.times.steps_back += 1;
+            self.stretch = Some((tim_us, tim_us));
+        } else {
+            self.stretch = Some((first.min(tim_us), last.max(tim_us)));
+        }
+    }
+
+    /// The likely start of a wait that does not say when it ended: behind the line before.
+    pub fn wait_without_tim(&mut self, elapsed_us: i64) -> i64 {
+        let start_us = self.clock_us;
+        self.clock_us = (start_us + elapsed_us).min(TIM_MAX_US);
+        start_us
+    }
+
+    fn end_stretch(&mut self) {
+        if let Some((first, last)) = self.stretch.take() {
+            self.times.elapsed_us += last - first;
+        }
+    }
+
+    /// Forgets what ends with a file or with the header of another: all but the times.
+    pub fn restart(&mut self) {
+        self.end_stretch();
+        *self = Session { times: std::mem::take(&mut self.times), ..Session::default() };
+    }
+
+    pub fn parsed(&mut self, cursor: i64, sql: Option<NameId>) {
+        match sql {
+            Some(sql) => self.sql.insert(cursor, sql),
+            None => self.sql.remove(&cursor),
+        };
+        self.last_sql = None;
+    }
+
+    /// The statement a cursor was last parsed for. It outlives CLOSE: a cached cursor is opened
+    /// again without being parsed.
+    #[inline(always)]
+    pub fn sql(&mut self, cursor: i64) -> Option<NameId> {
+        match self.last_sql {
+            Some((last, sql)) if last == cursor => sql,
+            _ => {
+                let sql = self.sql.get(&cursor).copied();
+                self.last_sql = Some((cursor, sql));
+                sql
+            }
+        }
+    }
+
+    /// The CPU and elapsed time of a call without those of the calls it made. A line is written when
+    /// its call ends, so that the calls it made stand before it, deeper.
+    ///
+    /// Below zero where Oracle's CPU clock is coarser than the calls are short; in the sum this
+    /// cancels out.
+    pub fn self_times(&mut self, call: &CallLine) -> (i64, i64) {
+        let depth = (call.dep as usize).min(DEPTH_MAX);
+        let deeper = self.children.drain((depth + 1).min(self.children.len())..);
+        let made = deeper.fold((0i64, 0i64), |sum, (c, e)| {
+            (sum.0.saturating_add(c), sum.1.saturating_add(e))
+        });
+        if self.children.len() <= depth {
+            self.children.resize(depth + 1, (0, 0));
+        }
+        let siblings = &mut self.children[depth];
+        *siblings = (siblings.0.saturating_add(call.c), siblings.1.saturating_add(call.e));
+        (call.c.saturating_sub(made.0), call.e.saturating_sub(made.1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(dep: u32, c: i64, e: i64) -> CallLine {
+        CallLine { dep, c, e, ..CallLine::default() }
+    }
+
+    #[test]
+    fn the_time_of_recursive_calls_counts_once() {
+        let mut session = Session::default();
+        assert_eq!(session.self_times(&call(2, 5, 7)), (5, 7));
+        assert_eq!(session.self_times(&call(1, 20, 30)), (15, 23));
+        assert_eq!(session.self_times(&call(1, 1, 2)), (1, 2));
+        assert_eq!(session.self_times(&call(0, 100, 200)), (79, 168));
+        assert_eq!(session.self_times(&call(0, 3, 4)), (3, 4));
+    }
+
+    #[test]
+    fn a_call_owns_deeper_calls_whose_own_parent_is_missing() {
+        let mut session = Session::default();
+        session.self_times(&call(3, 5, 7));
+        assert_eq!(session.self_times(&call(1, 20, 30)), (15, 23));
+    }
+
+    #[test]
+    fn elapsed_time_is_that_of_the_stretches_between_steps_back() {
+        let mut session = Session::default();
+        [5_000_000, 9_000_000, 8_999_990, 1_000_000, 4_000_000].map(|tim| session.tick(tim));
+        session.restart();
+        assert_eq!((session.times.elapsed_us, session.times.steps_back), (7_000_000, 1));
+    }
+}

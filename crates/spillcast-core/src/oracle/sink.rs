@@ -1,0 +1,103 @@
+//! What a trace says, as it is handed on: timed waits, calls and statements, and their names.
+
+use rustc_hash::FxHashMap;
+
+use super::events::{self, EventClass};
+use super::grammar::{CallLine, ParsingLine};
+use super::session::SessionId;
+use crate::wait::{NameId, Names};
+
+/// Text of a statement that is kept.
+pub const STATEMENT_BYTES_MAX: usize = 64 << 10;
+
+/// Where a row comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Position of the file in the list of inputs.
+    pub file: usize,
+    /// From 1.
+    pub line: u64,
+    /// Position in [`Dictionary::sessions`].
+    pub session: usize,
+    /// Position in [`Dictionary::sql`], where the cursor's statement is known.
+    pub sql: Option<NameId>,
+}
+
+/// One wait; times in microseconds on the clock of `tim`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TimedWait {
+    /// Position in [`Dictionary::events`].
+    pub event: NameId,
+    pub class: EventClass,
+    pub cursor: i64,
+    /// Estimated from the lines around where the trace gives no `tim` (up to Oracle 9i).
+    pub start_us: i64,
+    pub elapsed_us: i64,
+    pub params: [i64; 3],
+    /// Oracle's number of the file; temporary files count on from the parameter `db_files`.
+    pub file: Option<i64>,
+    pub blocks: Option<i64>,
+    pub bytes: Option<i64>,
+    pub object: Option<u32>,
+}
+
+/// One call; times in microseconds on the clock of `tim`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TimedCall {
+    /// The line's figures, `c`, `e` and `tim` in microseconds; `tim` estimated where there is none.
+    pub line: CallLine,
+    /// CPU and elapsed time without those of the calls it made.
+    pub self_c_us: i64,
+    pub self_e_us: i64,
+}
+
+/// One statement as parsed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Statement {
+    /// The line's figures, `tim` in microseconds.
+    pub line: ParsingLine,
+    /// The first [`STATEMENT_BYTES_MAX`] bytes of its text, without the last line end.
+    pub text: Vec<u8>,
+}
+
+/// Takes what a trace says, in its order.
+pub trait Sink: Send {
+    fn wait(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait);
+    fn call(&mut self, names: &Dictionary, origin: Origin, call: &TimedCall);
+    fn statement(&mut self, names: &Dictionary, origin: Origin, statement: Statement);
+    /// So many bytes more are done; false ends the reading.
+    fn progress(&mut self, _names: &Dictionary, _bytes: usize) -> bool {
+        true
+    }
+}
+
+/// The names that rows point to.
+#[derive(Clone, Debug, Default)]
+pub struct Dictionary {
+    pub events: Names,
+    /// What follows from each event's name.
+    pub classes: Vec<EventClass>,
+    /// `sqlid`, or the hash value `hv` before Oracle 11g.
+    pub sql: Names,
+    pub sessions: Vec<SessionId>,
+    session_position: FxHashMap<SessionId, usize>,
+}
+
+impl Dictionary {
+    pub(super) fn event(&mut self, name: &[u8]) -> NameId {
+        let name = String::from_utf8_lossy(name);
+        let id = self.events.id(&name);
+        if id as usize == self.classes.len() {
+            self.classes.push(events::classify(&name));
+        }
+        id
+    }
+
+    pub(super) fn session(&mut self, id: SessionId) -> usize {
+        *self.session_position.entry(id).or_insert_with(|| {
+            self.sessions.push(id);
+            self.sessions.len() - 1
+        })
+    }
+}
+
