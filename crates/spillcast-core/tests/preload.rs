@@ -7,7 +7,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use spillcast_core::capture::call::{Call, CallKind, Event, FileIdentity};
 use spillcast_core::capture::preload::PreloadSource;
@@ -25,14 +24,7 @@ fn library() -> Option<&'static Path> {
             name => name,
         };
         let status = Command::new(env!("CARGO"))
-            .args([
-                "build",
-                "--quiet",
-                "--package",
-                "spillcast-preload",
-                "--profile",
-                profile,
-            ])
+            .args(["build", "--quiet", "--package", "spillcast-preload", "--profile", profile])
             .arg("--target-dir")
             .arg(profile_dir.parent()?)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -49,26 +41,16 @@ fn library() -> Option<&'static Path> {
 }
 
 /// A directory of its own for one test.
-struct Scratch(PathBuf);
+struct Scratch(tempfile::TempDir);
 
 impl Scratch {
     fn new() -> Scratch {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("spillcast-preload-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).unwrap();
-        Scratch(path.canonicalize().unwrap())
+        Scratch(tempfile::tempdir().unwrap())
     }
 
+    /// The path of a file, as /proc shows it.
     fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.path().canonicalize().unwrap().join(name).to_str().unwrap().to_owned()
     }
 }
 
@@ -207,10 +189,8 @@ print(os.getpid(), fd, copy, again, oct(os.stat(sys.argv[1]).st_mode))
         (Read, again, None, 3),
         (Close, again, None, 0),
     ];
-    let reported: Vec<Brief> = calls
-        .iter()
-        .map(|(call, _)| brief(call.kind, call.fd, call.offset, call.ret))
-        .collect();
+    let reported: Vec<Brief> =
+        calls.iter().map(|(call, _)| brief(call.kind, call.fd, call.offset, call.ret)).collect();
     assert_eq!(reported, expected);
 
     let stat = fs::metadata(&path).unwrap();
@@ -256,10 +236,7 @@ print(os.getpid(), child)
 ";
     let mut source = PreloadSource::create(RING_BYTES).unwrap();
     let printed = finish(observed(&mut python(program, &[&path]), &source));
-    let ids: Vec<i32> = printed
-        .split_whitespace()
-        .map(|id| id.parse().unwrap())
-        .collect();
+    let ids: Vec<i32> = printed.split_whitespace().map(|id| id.parse().unwrap()).collect();
     let mut by_thread: HashMap<(i32, i32), Vec<(i64, i64)>> = HashMap::new();
     for (call, _) in calls_on(&drained(&mut source), &path) {
         if call.kind == CallKind::Pread64 {
@@ -270,17 +247,8 @@ print(os.getpid(), child)
     }
     let expected: Vec<(i64, i64)> = (0..500).map(|i| (i, 1000 + i)).collect();
     assert!(by_thread.values().all(|reads| *reads == expected));
-    assert_eq!(
-        by_thread.keys().filter(|(pid, _)| *pid == ids[0]).count(),
-        4
-    );
-    assert_eq!(
-        by_thread
-            .keys()
-            .filter(|(pid, tid)| *pid == ids[1] && pid == tid)
-            .count(),
-        1
-    );
+    assert_eq!(by_thread.keys().filter(|(pid, _)| *pid == ids[0]).count(), 4);
+    assert_eq!(by_thread.keys().filter(|(pid, tid)| *pid == ids[1] && pid == tid).count(), 1);
     assert_eq!(by_thread.len(), 5);
 }
 
@@ -322,13 +290,7 @@ const WORK_CALLS: u64 = 1_000 + 1_000 + 1_000 + 2_000;
 fn plain_result() -> String {
     let scratch = Scratch::new();
     let mut command = python(WORK, &[&scratch.file("data")]);
-    finish(
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap(),
-    )
+    finish(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap())
 }
 
 #[test]
@@ -339,17 +301,10 @@ fn a_full_ring_loses_records_and_changes_nothing() {
     let scratch = Scratch::new();
     let slots = 256;
     let mut source = PreloadSource::create(64 * slots).unwrap();
-    let printed = finish(observed(
-        &mut python(WORK, &[&scratch.file("data")]),
-        &source,
-    ));
+    let printed = finish(observed(&mut python(WORK, &[&scratch.file("data")]), &source));
     assert_eq!(printed, plain_result());
     assert!(source.drain(&mut Vec::new()) <= slots);
-    assert!(
-        source.lost() >= WORK_CALLS - slots as u64,
-        "{}",
-        source.lost()
-    );
+    assert!(source.lost() >= WORK_CALLS - slots as u64, "{}", source.lost());
 }
 
 #[test]
@@ -365,12 +320,7 @@ fn a_program_outlives_its_reader() {
     assert_eq!(result_with(program, || drop(source)), expected);
 
     let mut reader = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "a_reader_to_be_killed",
-            "--ignored",
-            "--nocapture",
-        ])
+        .args(["--exact", "a_reader_to_be_killed", "--ignored", "--nocapture"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -417,7 +367,7 @@ fn the_delay_is_part_of_the_call_and_of_one_directory_alone() {
         return;
     }
     let scratch = Scratch::new();
-    let slow_dir = scratch.0.join("slow:er");
+    let slow_dir = scratch.file("slow:er");
     fs::create_dir(&slow_dir).unwrap();
     let slow = scratch.file("slow:er/data");
     let plain = scratch.file("slow:er.data");
@@ -434,38 +384,26 @@ for path in sys.argv[1:]:
     os.close(fd)
 ";
     let (read_ns, write_ns) = (20_000_000, 50_000_000);
-    let delay = format!("{}:{read_ns}:{write_ns}", slow_dir.display());
+    let delay = format!("{}:{read_ns}:{write_ns}", slow_dir);
     let mut source = PreloadSource::create(RING_BYTES).unwrap();
     let mut command = python(program, &[&slow, &plain]);
     command.env("SPILLCAST_DELAY", &delay);
     let with_ring = finish(observed(&mut command, &source));
     let without_ring = finish(start(command.env_remove("SPILLCAST_RING")));
     for printed in [with_ring, without_ring] {
-        let times: Vec<u64> = printed
-            .split_whitespace()
-            .map(|ns| ns.parse().unwrap())
-            .collect();
-        assert!(
-            times[0] >= 10 * write_ns && times[1] >= 10 * read_ns,
-            "{times:?}"
-        );
+        let times: Vec<u64> = printed.split_whitespace().map(|ns| ns.parse().unwrap()).collect();
+        assert!(times[0] >= 10 * write_ns && times[1] >= 10 * read_ns, "{times:?}");
     }
     let events = drained(&mut source);
     let calls = calls_on(&events, &slow);
     let moved = |calls: &[(Call, FileIdentity)]| -> Vec<Call> {
-        let moved = calls
-            .iter()
-            .filter(|(call, _)| call.kind.is_io() && call.ret > 0);
+        let moved = calls.iter().filter(|(call, _)| call.kind.is_io() && call.ret > 0);
         moved.map(|(call, _)| call.clone()).collect()
     };
     let elapsed_ns = |call: &Call| call.end_ns - call.start_ns;
     assert_eq!(moved(&calls).len(), 20);
     for call in moved(&calls) {
-        let delay_ns = if call.kind == CallKind::Pread64 {
-            read_ns
-        } else {
-            write_ns
-        };
+        let delay_ns = if call.kind == CallKind::Pread64 { read_ns } else { write_ns };
         assert!(elapsed_ns(&call) >= delay_ns);
         assert_eq!(call.blocked, Some(true));
     }
@@ -511,13 +449,7 @@ int main(int count, char **arguments) {
     let (code, binary) = (scratch.file("cancel.c"), scratch.file("cancel"));
     fs::write(&code, program).unwrap();
     let compiled = Command::new("cc")
-        .args([
-            "-O2",
-            "-U_FORTIFY_SOURCE",
-            "-D_FORTIFY_SOURCE=2",
-            "-pthread",
-            "-o",
-        ])
+        .args(["-O2", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2", "-pthread", "-o"])
         .args([&binary, &code])
         .status();
     if !compiled.is_ok_and(|status| status.success()) {

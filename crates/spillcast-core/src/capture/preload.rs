@@ -47,21 +47,12 @@ impl PreloadSource {
         if unsafe { libc::fcntl(memory.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(PreloadSource {
-            ring,
-            memory,
-            tail: 0,
-            stall: None,
-        })
+        Ok(PreloadSource { ring, memory, tail: 0, stall: None })
     }
 
     /// The variable through which programs find the ring: name and value.
     pub fn env(&self) -> (&'static str, String) {
-        let value = format!(
-            "/proc/{}/fd/{}",
-            std::process::id(),
-            self.memory.as_raw_fd()
-        );
+        let value = format!("/proc/{}/fd/{}", std::process::id(), self.memory.as_raw_fd());
         (RING_VARIABLE, value)
     }
 
@@ -109,9 +100,8 @@ impl PreloadSource {
         let event = match record {
             Record::Call(call) => call_of(call).map(Event::Call),
             Record::File { file, path_bytes } => {
-                let path: Option<Vec<Words>> = (self.tail + 1..self.tail + slots)
-                    .map(|at| self.ring.get(at))
-                    .collect();
+                let path: Option<Vec<Words>> =
+                    (self.tail + 1..self.tail + slots).map(|at| self.ring.get(at)).collect();
                 Some(file_of(file, &path?, path_bytes as usize))
             }
         };
@@ -124,11 +114,7 @@ impl PreloadSource {
         let stall = match &self.stall {
             Some(stall) if stall.position == tail => stall,
             _ => {
-                self.stall = Some(Stall {
-                    position: tail,
-                    head,
-                    since: Instant::now(),
-                });
+                self.stall = Some(Stall { position: tail, head, since: Instant::now() });
                 return false;
             }
         };
@@ -178,11 +164,7 @@ fn file_of(record: FileRecord, path: &[Words], path_bytes: usize) -> Event {
         unlinked: record.unlinked,
         position: record.position,
     };
-    Event::File {
-        pid: record.pid,
-        fd: record.fd,
-        file,
-    }
+    Event::File { pid: record.pid, fd: record.fd, file }
 }
 
 #[cfg(test)]
@@ -237,14 +219,7 @@ mod tests {
             producer.push_call(&call(round));
             let mut events = Vec::new();
             assert_eq!(source.drain(&mut events), 2);
-            assert_eq!(
-                events[0],
-                Event::File {
-                    pid: 7,
-                    fd: 1 << 20,
-                    file: identity
-                }
-            );
+            assert_eq!(events[0], Event::File { pid: 7, fd: 1 << 20, file: identity });
             assert_eq!(events[1], Event::Call(call_of(call(round)).unwrap()));
         }
         assert_eq!(source.lost(), 0);

@@ -61,9 +61,7 @@ unsafe impl Sync for Ring {}
 impl Ring {
     /// Lays out a new ring of at least `capacity_bytes` in an empty memory file.
     pub fn create(memory: BorrowedFd, capacity_bytes: usize) -> io::Result<Ring> {
-        let capacity_slots = (capacity_bytes / size_of::<Slot>())
-            .max(2)
-            .next_power_of_two() as u64;
+        let capacity_slots = (capacity_bytes / size_of::<Slot>()).max(2).next_power_of_two() as u64;
         let file_bytes = Ring::file_bytes(capacity_slots) as i64;
         // Allocated now: a program that reports must never be the one to find that memory is short.
         let error = unsafe { libc::posix_fallocate(memory.as_raw_fd(), 0, file_bytes) };
@@ -73,9 +71,7 @@ impl Ring {
         let ring = Ring::map(memory, capacity_slots)?;
         let header = ring.header();
         header.version.store(LAYOUT_VERSION, Ordering::Relaxed);
-        header
-            .capacity_slots
-            .store(capacity_slots, Ordering::Relaxed);
+        header.capacity_slots.store(capacity_slots, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
         Ok(ring)
     }
@@ -240,11 +236,7 @@ impl Ring {
         let header = NonNull::new(start.cast::<Header>()).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: the slots follow the header within the mapping.
         let slots = unsafe { header.add(1) }.cast();
-        Ok(Ring {
-            header,
-            slots,
-            capacity_slots,
-        })
+        Ok(Ring { header, slots, capacity_slots })
     }
 }
 
@@ -365,12 +357,8 @@ impl Record {
     /// None for a slot that continues a path, or was damaged.
     pub fn from_words(words: &Words) -> Option<Record> {
         let [first, ids, third, fourth, fifth, sixth, seventh] = *words;
-        let (tag, byte, half, fd) = (
-            first as u8,
-            (first >> 8) as u8,
-            (first >> 16) as u16,
-            (first >> 32) as i32,
-        );
+        let (tag, byte, half, fd) =
+            (first as u8, (first >> 8) as u8, (first >> 16) as u16, (first >> 32) as i32);
         match tag {
             TAG_CALL => Some(Record::Call(CallRecord {
                 pid: ids as i32,
@@ -395,10 +383,7 @@ impl Record {
                     unlinked: flags & UNLINKED != 0,
                     position: (flags & HAS_POSITION != 0).then_some(fifth as i64),
                 };
-                Some(Record::File {
-                    file,
-                    path_bytes: half,
-                })
+                Some(Record::File { file, path_bytes: half })
             }
             _ => None,
         }

@@ -1,0 +1,71 @@
+//! What is asked of a backing file, in the file system's terms.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fuser::{FileAttr, FileType, INodeNo, Request, TimeOrNow};
+
+/// What was created belongs to who asked for it, with the mode that the kernel has masked.
+pub fn own(request: &Request, file: &File, mode: u32) -> io::Result<()> {
+    if unsafe { libc::geteuid() } == 0 {
+        fchown(file, Some(request.uid()), Some(request.gid()))?;
+    }
+    file.set_permissions(fs::Permissions::from_mode(mode & 0o7777))
+}
+
+pub fn attributes(number: INodeNo, file: &File) -> io::Result<FileAttr> {
+    let metadata = file.metadata()?;
+    let time = |seconds: i64, nanoseconds: i64| {
+        UNIX_EPOCH + Duration::new(seconds.max(0) as u64, nanoseconds as u32)
+    };
+    Ok(FileAttr {
+        ino: number,
+        size: metadata.size(),
+        blocks: metadata.blocks(),
+        atime: time(metadata.atime(), metadata.atime_nsec()),
+        mtime: time(metadata.mtime(), metadata.mtime_nsec()),
+        ctime: time(metadata.ctime(), metadata.ctime_nsec()),
+        crtime: UNIX_EPOCH,
+        kind: FileType::from_std(metadata.file_type()).unwrap_or(FileType::RegularFile),
+        perm: (metadata.mode() & 0o7777) as u16,
+        nlink: metadata.nlink() as u32,
+        uid: metadata.uid(),
+        gid: metadata.gid(),
+        rdev: metadata.rdev() as u32,
+        blksize: metadata.blksize() as u32,
+        flags: 0,
+    })
+}
+
+/// 0 of the C library, or its errno.
+pub fn check(result: i32) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+pub fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(bytes) => done += bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+pub fn timespec(time: Option<TimeOrNow>) -> libc::timespec {
+    let omit = libc::timespec { tv_sec: 0, tv_nsec: libc::UTIME_OMIT };
+    let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    match time {
+        None => omit,
+        Some(TimeOrNow::Now) => libc::timespec { tv_nsec: libc::UTIME_NOW, ..omit },
+        Some(TimeOrNow::SpecificTime(time)) => libc::timespec {
+            tv_sec: since(time).as_secs() as libc::time_t,
+            tv_nsec: since(time).subsec_nanos() as libc::c_long,
+        },
+    }
+}

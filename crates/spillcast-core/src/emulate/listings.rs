@@ -1,0 +1,58 @@
+//! The entries of directories that are being read, as they were when each was opened: what is
+//! removed meanwhile does not move the others.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::DirEntryExt;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use fuser::{FileHandle, FileType, INodeNo};
+
+pub struct Entry {
+    pub number: INodeNo,
+    pub kind: FileType,
+    pub name: OsString,
+}
+
+#[derive(Default)]
+pub struct Listings {
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    by_handle: HashMap<u64, Arc<Vec<Entry>>>,
+    last_handle: u64,
+}
+
+impl Listings {
+    pub fn open(&self, directory: &File) -> io::Result<FileHandle> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()))? {
+            let entry = entry?;
+            let kind = FileType::from_std(entry.file_type()?).unwrap_or(FileType::RegularFile);
+            entries.push(Entry { number: INodeNo(entry.ino()), kind, name: entry.file_name() });
+        }
+        let mut open = self.lock();
+        open.last_handle += 1;
+        let handle = open.last_handle;
+        open.by_handle.insert(handle, Arc::new(entries));
+        Ok(FileHandle(handle))
+    }
+
+    pub fn get(&self, handle: FileHandle) -> io::Result<Arc<Vec<Entry>>> {
+        let entries = self.lock().by_handle.get(&handle.0).cloned();
+        entries.ok_or(io::Error::from_raw_os_error(libc::EBADF))
+    }
+
+    pub fn close(&self, handle: FileHandle) {
+        self.lock().by_handle.remove(&handle.0);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().expect("nothing panics with the lock held")
+    }
+}

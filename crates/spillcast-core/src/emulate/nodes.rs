@@ -1,0 +1,114 @@
+//! The files and directories that the kernel knows of, each held open under the number it was given.
+//!
+//! A file that is held open can be renamed or unlinked and still be read, written and asked about.
+
+use std::collections::HashMap;
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use fuser::INodeNo;
+
+/// Device and inode number of a backing file: unique as long as the file is held open.
+type Key = (u64, u64);
+
+pub struct Nodes {
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    by_number: HashMap<u64, Node>,
+    by_key: HashMap<Key, u64>,
+    last_number: u64,
+}
+
+struct Node {
+    file: Arc<File>,
+    key: Key,
+    /// How many of the kernel's references it has yet to give back.
+    lookups: u64,
+}
+
+impl Nodes {
+    pub fn new(root: File) -> io::Result<Nodes> {
+        let nodes = Nodes { table: Mutex::default() };
+        let number = nodes.insert(root)?.0;
+        assert_eq!(number, INodeNo::ROOT);
+        Ok(nodes)
+    }
+
+    pub fn get(&self, number: INodeNo) -> io::Result<Arc<File>> {
+        let table = self.lock();
+        let node = table.by_number.get(&number.0);
+        node.map(|node| node.file.clone()).ok_or(io::Error::from_raw_os_error(libc::ESTALE))
+    }
+
+    /// Counts a reference of the kernel to `file`; the number and the file that is held for it.
+    pub fn insert(&self, file: File) -> io::Result<(INodeNo, Arc<File>)> {
+        let metadata = file.metadata()?;
+        let key = (metadata.dev(), metadata.ino());
+        let mut table = self.lock();
+        let number = table.by_key.get(&key).copied().unwrap_or(table.last_number + 1);
+        table.last_number = table.last_number.max(number);
+        table.by_key.insert(key, number);
+        let node = table.by_number.entry(number).or_insert_with(|| Node {
+            file: Arc::new(file),
+            key,
+            lookups: 0,
+        });
+        node.lookups += 1;
+        Ok((INodeNo(number), node.file.clone()))
+    }
+
+    /// The kernel gives back `lookups` references.
+    pub fn forget(&self, number: INodeNo, lookups: u64) {
+        let mut table = self.lock();
+        let Some(node) = table.by_number.get_mut(&number.0) else {
+            return;
+        };
+        node.lookups = node.lookups.saturating_sub(lookups);
+        if node.lookups == 0 && number != INodeNo::ROOT {
+            let key = node.key;
+            table.by_number.remove(&number.0);
+            table.by_key.remove(&key);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().expect("nothing panics with the lock held")
+    }
+}
+
+/// Opens what `name` in `directory` is, for all that may be asked of it later.
+pub fn open_child(directory: &File, name: &OsStr) -> io::Result<File> {
+    let found = open_at(directory, name, libc::O_PATH, 0)?;
+    let kind = found.metadata()?.file_type();
+    if kind.is_dir() {
+        return open_at(directory, name, libc::O_RDONLY | libc::O_DIRECTORY, 0);
+    }
+    if kind.is_file() {
+        return open_at(directory, name, libc::O_RDWR, 0)
+            .or_else(|_| open_at(directory, name, libc::O_RDONLY, 0));
+    }
+    Ok(found)
+}
+
+/// openat(2), never through a symbolic link.
+pub fn open_at(directory: &File, name: &OsStr, flags: i32, mode: u32) -> io::Result<File> {
+    let flags = flags | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let name = c_name(name)?;
+    let fd = unsafe { libc::openat(directory.as_raw_fd(), name.as_ptr(), flags, mode) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+pub fn c_name(name: &OsStr) -> io::Result<CString> {
+    Ok(CString::new(name.as_bytes())?)
+}
