@@ -122,9 +122,20 @@ pub struct FileIdentity {
 pub enum Event {
     Call(Call),
     /// Descriptor `fd` of process `pid` stands for this file from now on.
-    File { pid: i32, fd: i32, file: FileIdentity },
-    Fork { parent: i32, child: i32 },
+    File {
+        pid: i32,
+        fd: i32,
+        file: FileIdentity,
+    },
+    Fork {
+        parent: i32,
+        child: i32,
+    },
     /// The process started another program: descriptors may have been closed.
-    Exec { pid: i32 },
-    ProcessExit { pid: i32 },
+    Exec {
+        pid: i32,
+    },
+    ProcessExit {
+        pid: i32,
+    },
 }

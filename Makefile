@@ -1,0 +1,55 @@
+# Everything spillcast does for those who build it; `make help` lists it.
+
+VENV := .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+PRELOAD := python/spillcast/_preload.so
+RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+
+.PHONY: help build demo test check bench truth requirements clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: $(VENV)/built ## the virtual environment, the Rust core and the command, all in this folder
+
+$(VENV)/tools: requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
+$(VENV)/built: $(VENV)/tools $(RUST) pyproject.toml
+	cargo build --release --locked -p spillcast-preload
+	install -m 755 target/release/libspillcast_preload.so $(PRELOAD)
+	$(BIN)/maturin develop --release --locked --quiet
+	@touch $@
+
+demo: build ## the whole loop on a real engine: record, probe, forecast, run it there, compare
+	$(BIN)/spillcast demo
+
+test: build ## every test; what wants a missing system package is skipped by name
+	cargo test --release --locked --workspace --exclude spillcast-python
+	$(BIN)/pytest
+
+check: build ## formatting, lints, types
+	cargo fmt --check
+	cargo clippy --release --locked --workspace --all-targets -- --deny warnings
+	$(BIN)/ruff format --check python tests bench
+	$(BIN)/ruff check python tests bench
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest spillcast._core --ignore-disjoint-bases
+
+bench: build ## timings, each with its peer in the same run
+	$(BIN)/python -m bench
+
+truth: build ## forecasts against measured runs; rewrites docs/accuracy.md
+	$(BIN)/spillcast verify --markdown docs/accuracy.md
+
+requirements: $(VENV)/tools ## pin the newest versions of all that is used
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --upgrade --no-header --no-annotate --no-emit-index-url \
+		--python-version 3.11 --extra dev pyproject.toml --output-file requirements.txt
+
+clean: ## remove all that was built
+	rm -rf $(VENV) target $(PRELOAD) python/spillcast/*.so

@@ -1,0 +1,209 @@
+//! Reports of a capture -> waits: what each descriptor stood for, where in the file, temp or not.
+
+use std::collections::HashMap;
+
+use super::call::{Call, CallKind, Event, FileIdentity};
+use super::descriptor;
+use super::seconds::Seconds;
+use super::temp::TempRules;
+use crate::wait::{NameId, Names, Op, Wait};
+
+/// Turns the reports of one recording into rows.
+pub struct Assembler {
+    origin_ns: u64,
+    pub rules: TempRules,
+    descriptors: HashMap<(i32, i32), Descriptor>,
+    /// CPU time of calls that made no row, per thread: it belongs before the next row.
+    carried_cpu_ns: HashMap<i32, u64>,
+    pub events: Names,
+    pub files: Names,
+    pub waits: Vec<Wait>,
+    pub seconds: Seconds,
+    pub counts: Counts,
+}
+
+/// What was seen, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counts {
+    pub temp_reads: u64,
+    pub temp_writes: u64,
+    pub temp_bytes: u64,
+    pub temp_ns: u64,
+    pub other_io: u64,
+    pub other_io_ns: u64,
+    /// Calls on a descriptor that was closed before it could be looked at.
+    pub unknown_file: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Descriptor {
+    file: Option<File>,
+    /// Where the next read or write without an offset begins, if that is known.
+    position: Option<i64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct File {
+    name: NameId,
+    regular: bool,
+    temp: bool,
+    /// The file was looked at again when it was first used: programs unlink right after opening.
+    settled: bool,
+}
+
+impl Assembler {
+    /// `origin_ns` is the start of the recording on the clock of the calls.
+    pub fn new(origin_ns: u64, rules: TempRules) -> Assembler {
+        Assembler {
+            origin_ns,
+            rules,
+            descriptors: HashMap::new(),
+            carried_cpu_ns: HashMap::new(),
+            events: Names::default(),
+            files: Names::default(),
+            waits: Vec::new(),
+            seconds: Seconds::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Looks at all that a process has open, so that later calls need no look-up.
+    pub fn snapshot(&mut self, pid: i32) {
+        for (fd, file) in descriptor::open_files(pid) {
+            self.identified(pid, fd, file, true);
+        }
+    }
+
+    pub fn take(&mut self, event: Event) {
+        match event {
+            Event::Call(call) if call.kind.is_io() => self.io(call),
+            Event::Call(call) => self.descriptor_call(call),
+            Event::File { pid, fd, file } => self.identified(pid, fd, file, false),
+            Event::Fork { parent, child } => self.fork(parent, child),
+            // Descriptors marked close-on-exec are closed now; which, a fresh look tells.
+            Event::Exec { pid } => self.descriptors.retain(|key, _| key.0 != pid),
+            Event::ProcessExit { pid } => self.descriptors.retain(|key, _| key.0 != pid),
+        }
+    }
+
+    fn identified(&mut self, pid: i32, fd: i32, identity: FileIdentity, settled: bool) {
+        let file = File {
+            name: self.files.id(&identity.path),
+            regular: identity.regular,
+            temp: self.rules.is_temp(pid, &identity),
+            settled,
+        };
+        let descriptor = self.descriptors.entry((pid, fd)).or_default();
+        descriptor.file = Some(file);
+        descriptor.position = identity.position.or(descriptor.position);
+    }
+
+    fn fork(&mut self, parent: i32, child: i32) {
+        let copies: Vec<_> = self
+            .descriptors
+            .iter()
+            .filter(|(key, _)| key.0 == parent)
+            .map(|(key, descriptor)| ((child, key.1), descriptor.clone()))
+            .collect();
+        self.descriptors.extend(copies);
+    }
+
+    fn descriptor_call(&mut self, call: Call) {
+        use CallKind::*;
+        let key = (call.pid, call.fd);
+        match call.kind {
+            Open | Openat | Openat2 | Creat if call.ret >= 0 => {
+                let key = (call.pid, call.ret as i32);
+                self.descriptors.entry(key).or_default().position = Some(0);
+            }
+            Close | Dup2 | Dup3 => drop(self.descriptors.remove(&key)),
+            Lseek if call.ret >= 0 => {
+                self.descriptors.entry(key).or_default().position = Some(call.ret);
+            }
+            _ => (),
+        }
+    }
+
+    fn io(&mut self, call: Call) {
+        let file = self.file_of(&call);
+        if call.ret < 0 || !file.is_some_and(|file| file.regular) {
+            self.counts.unknown_file += (call.ret >= 0 && file.is_none()) as u64;
+            *self.carried_cpu_ns.entry(call.tid).or_default() += call.cpu_before_ns.unwrap_or(0);
+            return;
+        }
+        let offset = self.offset_of(&call);
+        if call.start_ns < self.origin_ns {
+            return;
+        }
+        let carried_ns = self.carried_cpu_ns.remove(&call.tid).unwrap_or(0);
+        let wait = Wait {
+            start_ns: call.start_ns as i64 - self.origin_ns as i64,
+            elapsed_ns: call.end_ns as i64 - call.start_ns as i64,
+            session: call.tid as i64,
+            event: self.events.id(call.kind.name()),
+            op: op(call.kind),
+            temp: file.is_some_and(|file| file.temp),
+            file: file.map(|file| file.name),
+            offset,
+            bytes: Some(call.ret),
+            blocked: call.blocked,
+            cpu_before_ns: call.cpu_before_ns.map(|ns| (ns + carried_ns) as i64),
+            woken_by: None,
+            sql_id: None,
+            object: None,
+            line: None,
+        };
+        self.count(&wait);
+        self.seconds.add(&wait);
+        self.waits.push(wait);
+    }
+
+    fn file_of(&mut self, call: &Call) -> Option<File> {
+        let key = (call.pid, call.fd);
+        let known = self.descriptors.get(&key).and_then(|descriptor| descriptor.file);
+        if known.is_some_and(|file| file.settled || file.temp || !file.regular) {
+            return known;
+        }
+        // Position stays what the calls said: this look comes after the call.
+        if let Some(identity) = descriptor::identify(call.tid, call.fd) {
+            self.identified(call.pid, call.fd, FileIdentity { position: None, ..identity }, true);
+        } else if let Some(Descriptor { file: Some(file), .. }) = self.descriptors.get_mut(&key) {
+            file.settled = true;
+        }
+        self.descriptors.get(&key).and_then(|descriptor| descriptor.file)
+    }
+
+    fn offset_of(&mut self, call: &Call) -> Option<i64> {
+        if call.offset.is_some() || matches!(call.kind, CallKind::Pread64 | CallKind::Pwrite64) {
+            return call.offset;
+        }
+        let descriptor = self.descriptors.get_mut(&(call.pid, call.fd))?;
+        let start = descriptor.position?;
+        descriptor.position = Some(start + call.ret);
+        Some(start)
+    }
+
+    fn count(&mut self, wait: &Wait) {
+        let elapsed_ns = wait.elapsed_ns.max(0) as u64;
+        let counts = &mut self.counts;
+        if !wait.temp {
+            counts.other_io += 1;
+            counts.other_io_ns += elapsed_ns;
+            return;
+        }
+        counts.temp_ns += elapsed_ns;
+        counts.temp_bytes += wait.bytes.unwrap_or(0) as u64;
+        match wait.op {
+            Op::Write => counts.temp_writes += 1,
+            _ => counts.temp_reads += 1,
+        }
+    }
+}
+
+fn op(kind: CallKind) -> Op {
+    use CallKind::*;
+    match kind {
+        Read | Pread64 | Readv | Preadv | Preadv2 => Op::Read,
+        _ => Op::Write,
+    }
+}

@@ -1,0 +1,231 @@
+//! Capture with perf events: syscall tracepoints and context switches, one ring a CPU.
+//!
+//! Works as root, and without privilege for one's own processes at perf_event_paranoid <= 2.
+
+mod open;
+mod record;
+mod ring;
+mod threads;
+mod tracepoints;
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use super::call::{CallKind, Event, FileIdentity};
+use super::descriptor;
+use open::Scope;
+use record::{Record, What};
+use ring::{Ring, page_bytes};
+use threads::Threads;
+pub use tracepoints::Tracepoints;
+
+/// Ring sizes to try, largest first; an ordinary user is granted about 512 KiB a CPU.
+const RING_BYTES: [usize; 4] = [8 << 20, 2 << 20, 512 << 10, 128 << 10];
+/// Records younger than this wait for the next drain: another CPU may still be writing older ones.
+const SETTLE_NS: u64 = 50_000;
+
+/// Perf events on a set of processes, and the rings they write to.
+pub struct PerfSource {
+    tracepoints: Tracepoints,
+    holders: Vec<OwnedFd>,
+    rings: Vec<Ring>,
+    ring_bytes: usize,
+    events: Vec<OwnedFd>,
+    pending: Vec<Stamped>,
+    threads: Threads,
+    lost: u64,
+}
+
+/// A record and, for a call that made a descriptor, what that stood for just afterwards.
+struct Stamped {
+    record: Record,
+    file: Option<Event>,
+}
+
+impl PerfSource {
+    /// Prepares the rings; nothing is observed yet.
+    pub fn new() -> io::Result<PerfSource> {
+        let tracepoints = Tracepoints::find()?;
+        let cpus = online_cpus()?;
+        let mut holders = Vec::new();
+        for &cpu in &cpus {
+            holders.push(open::dummy(0, cpu, Scope::ThisThread)?);
+        }
+        let (rings, ring_bytes) = map_rings(&holders)?;
+        Ok(PerfSource {
+            tracepoints,
+            holders,
+            rings,
+            ring_bytes,
+            events: Vec::new(),
+            pending: Vec::new(),
+            threads: Threads::default(),
+            lost: 0,
+        })
+    }
+
+    /// Observes a process with all its threads, and all that it starts from now on.
+    ///
+    /// Errors: ESRCH when there is no such process, EACCES or EPERM when it may not be observed.
+    pub fn attach(&mut self, pid: i32) -> io::Result<()> {
+        raise_descriptor_limit();
+        let mut seen = HashSet::new();
+        // Threads that start while the list is read are missed by one look, not by two in a row.
+        loop {
+            let new: Vec<i32> = tasks(pid)?.into_iter().filter(|tid| seen.insert(*tid)).collect();
+            if new.is_empty() {
+                return if seen.is_empty() { Err(no_such_process()) } else { Ok(()) };
+            }
+            for tid in new {
+                match self.attach_thread(tid) {
+                    // The thread ended in between.
+                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => (),
+                    Err(error) => return Err(error),
+                    Ok(()) => (),
+                }
+            }
+        }
+    }
+
+    fn attach_thread(&mut self, tid: i32) -> io::Result<()> {
+        for (holder, cpu) in self.holders.iter().zip(online_cpus()?) {
+            let switches = open::switches(tid, cpu)?;
+            open::redirect(&switches, holder)?;
+            self.events.push(switches);
+            for (id, kind) in self.tracepoints.iter() {
+                let event = if makes_descriptor(kind) {
+                    open::urgent_tracepoint(id, tid, cpu, Scope::Descendants)?
+                } else {
+                    open::tracepoint(id, tid, cpu, Scope::Descendants)?
+                };
+                open::redirect(&event, holder)?;
+                self.events.push(event);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sleeps until a ring has something that should be read, or the time is over.
+    pub fn wait(&self, timeout: Duration) {
+        let mut polled: Vec<libc::pollfd> = self
+            .holders
+            .iter()
+            .map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })
+            .collect();
+        let timeout_ms = timeout.as_millis().min(i32::MAX as u128) as i32;
+        unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout_ms) };
+    }
+
+    /// Appends what happened since the last drain, in the order of time. `last` takes everything.
+    pub fn drain(&mut self, out: &mut Vec<Event>, last: bool) {
+        let until_ns = if last { u64::MAX } else { now_ns().saturating_sub(SETTLE_NS) };
+        let (tracepoints, pending) = (&self.tracepoints, &mut self.pending);
+        for ring in &mut self.rings {
+            ring.drain(|bytes| {
+                if let Some(record) = record::parse(bytes, tracepoints) {
+                    let file = opened_file(&record);
+                    pending.push(Stamped { record, file });
+                }
+            });
+        }
+        pending.sort_by_key(|stamped| stamped.record.time_ns);
+        let ready = pending.partition_point(|stamped| stamped.record.time_ns <= until_ns);
+        for Stamped { record, file } in self.pending.drain(..ready) {
+            if let What::Lost { count } = record.what {
+                self.lost += count;
+            }
+            self.threads.take(&record, out);
+            out.extend(file);
+        }
+    }
+
+    /// Records the kernel could not write because a ring was full.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    pub fn ring_bytes(&self) -> usize {
+        self.ring_bytes
+    }
+
+    /// CPU time of all observed threads since they were first seen.
+    pub fn cpu_ns(&self) -> u64 {
+        self.threads.cpu_ns()
+    }
+}
+
+/// What the descriptor that a call returned stands for, looked up before it can be closed.
+fn opened_file(record: &Record) -> Option<Event> {
+    match record.what {
+        What::Exit { kind, ret } if makes_descriptor(kind) && ret >= 0 => {
+            let (pid, fd) = (record.pid, ret as i32);
+            let file = descriptor::identify(record.tid, fd)?;
+            Some(Event::File { pid, fd, file: FileIdentity { position: None, ..file } })
+        }
+        _ => None,
+    }
+}
+
+fn makes_descriptor(kind: CallKind) -> bool {
+    use CallKind::*;
+    matches!(kind, Open | Openat | Openat2 | Creat)
+}
+
+fn map_rings(holders: &[OwnedFd]) -> io::Result<(Vec<Ring>, usize)> {
+    let mut refused = io::Error::from_raw_os_error(libc::EPERM);
+    for bytes in RING_BYTES.into_iter().filter(|bytes| bytes % page_bytes() == 0) {
+        let rings: io::Result<Vec<Ring>> =
+            holders.iter().map(|fd| Ring::map(fd.as_raw_fd(), bytes)).collect();
+        match rings {
+            Ok(rings) => return Ok((rings, bytes)),
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused)
+}
+
+/// The threads of a process; empty when it has ended.
+fn tasks(pid: i32) -> io::Result<Vec<i32>> {
+    let entries = match fs::read_dir(format!("/proc/{pid}/task")) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    Ok(entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// CPU numbers from a list such as `0-3,8`.
+fn online_cpus() -> io::Result<Vec<i32>> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/online")?;
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse::<i32>().ok()?..=last.parse::<i32>().ok()?)
+    };
+    Ok(text.trim().split(',').filter_map(range).flatten().collect())
+}
+
+/// Every thread takes an event per call and CPU; the soft limit of 1,024 would be too low.
+fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < limit.rlim_max
+        {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
+fn no_such_process() -> io::Error {
+    io::Error::from_raw_os_error(libc::ESRCH)
+}
+
+/// CLOCK_MONOTONIC, the clock of all records.
+pub fn now_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

@@ -1,0 +1,96 @@
+//! Opening perf events: a syscall tracepoint, or the dummy that carries context switches and forks.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use perf_event_open_sys::bindings as sys;
+
+use super::record::SAMPLE_TYPE;
+
+/// Whom an event observes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    ThisThread,
+    /// The thread, the threads it starts, and the processes it forks.
+    Descendants,
+}
+
+fn attributes(scope: Scope) -> sys::perf_event_attr {
+    let mut attr = sys::perf_event_attr {
+        size: size_of::<sys::perf_event_attr>() as u32,
+        sample_type: SAMPLE_TYPE,
+        clockid: libc::CLOCK_MONOTONIC,
+        ..Default::default()
+    };
+    attr.set_use_clockid(1);
+    attr.set_sample_id_all(1);
+    attr.set_exclude_kernel(1);
+    attr.set_exclude_hv(1);
+    attr.set_inherit((scope == Scope::Descendants) as u64);
+    attr
+}
+
+/// A tracepoint of number `id`: one sample, with its raw data, each time it is passed.
+pub fn tracepoint(id: u16, tid: i32, cpu: i32, scope: Scope) -> io::Result<OwnedFd> {
+    let mut attr = attributes(scope);
+    attr.type_ = sys::PERF_TYPE_TRACEPOINT;
+    attr.config = id as u64;
+    attr.sample_period = 1;
+    wake_at(&mut attr, u32::MAX);
+    open(&mut attr, tid, cpu)
+}
+
+/// A tracepoint that wakes the reader at once, for calls whose descriptor must be looked at now.
+pub fn urgent_tracepoint(id: u16, tid: i32, cpu: i32, scope: Scope) -> io::Result<OwnedFd> {
+    let mut attr = attributes(scope);
+    attr.type_ = sys::PERF_TYPE_TRACEPOINT;
+    attr.config = id as u64;
+    attr.sample_period = 1;
+    attr.wakeup_events = 1;
+    open(&mut attr, tid, cpu)
+}
+
+/// Context switches, forks, exits and program starts of a thread.
+pub fn switches(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
+    let mut attr = attributes(Scope::Descendants);
+    attr.type_ = sys::PERF_TYPE_SOFTWARE;
+    attr.config = sys::PERF_COUNT_SW_DUMMY as u64;
+    attr.set_context_switch(1);
+    attr.set_task(1);
+    attr.set_comm(1);
+    attr.set_comm_exec(1);
+    wake_at(&mut attr, u32::MAX);
+    open(&mut attr, tid, cpu)
+}
+
+/// An event that never fires: it holds a ring others write to.
+pub fn dummy(tid: i32, cpu: i32, scope: Scope) -> io::Result<OwnedFd> {
+    let mut attr = attributes(scope);
+    attr.type_ = sys::PERF_TYPE_SOFTWARE;
+    attr.config = sys::PERF_COUNT_SW_DUMMY as u64;
+    // The ring takes its watermark from the event that maps it; the kernel caps it at half.
+    wake_at(&mut attr, 128 << 10);
+    open(&mut attr, tid, cpu)
+}
+
+/// Sends the records of `event` to the ring of `holder`.
+pub fn redirect(event: &OwnedFd, holder: &OwnedFd) -> io::Result<()> {
+    let (event, holder) = (event.as_raw_fd(), holder.as_raw_fd());
+    match unsafe { perf_event_open_sys::ioctls::SET_OUTPUT(event, holder) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn wake_at(attr: &mut sys::perf_event_attr, watermark_bytes: u32) {
+    attr.set_watermark(1);
+    attr.wakeup_watermark = watermark_bytes;
+}
+
+fn open(attr: &mut sys::perf_event_attr, tid: i32, cpu: i32) -> io::Result<OwnedFd> {
+    let flags = sys::PERF_FLAG_FD_CLOEXEC as libc::c_ulong;
+    match unsafe { perf_event_open_sys::perf_event_open(attr, tid, cpu, -1, flags) } {
+        fd if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

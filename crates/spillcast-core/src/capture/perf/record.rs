@@ -1,0 +1,131 @@
+//! The bytes of a perf record -> what happened: a call began or ended, a thread left or took a CPU.
+
+use perf_event_open_sys::bindings as sys;
+
+use super::super::call::CallKind;
+use super::tracepoints::{Edge, Tracepoints};
+
+/// One record of a ring, as far as a capture needs it.
+#[derive(Clone, Copy, Debug)]
+pub struct Record {
+    pub time_ns: u64,
+    pub pid: i32,
+    pub tid: i32,
+    pub what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum What {
+    Enter {
+        kind: CallKind,
+        fd: i32,
+        offset: Option<i64>,
+    },
+    Exit {
+        kind: CallKind,
+        ret: i64,
+    },
+    /// The thread left the CPU: pushed off it, or because it had to wait.
+    SwitchOut {
+        preempted: bool,
+    },
+    SwitchIn,
+    Fork {
+        parent: i32,
+    },
+    Exec,
+    ThreadExit,
+    Lost {
+        count: u64,
+    },
+}
+
+/// The fields every record carries, in this order: see perf_event_open(2).
+pub const SAMPLE_TYPE: u64 =
+    (sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME | sys::PERF_SAMPLE_RAW) as u64;
+
+const HEADER: usize = 8;
+/// Size of pid, tid and time at the end of a record that is no sample.
+const TRAILER: usize = 16;
+/// Where a syscall tracepoint's raw data holds its first argument, or its return value.
+const RAW_ARGS: usize = 16;
+
+/// Reads one record; None for kinds that say nothing a capture needs.
+pub fn parse(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
+    let kind = u32_at(bytes, 0)?;
+    let misc = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?) as u32;
+    match kind {
+        sys::PERF_RECORD_SAMPLE => sample(bytes, tracepoints),
+        sys::PERF_RECORD_SWITCH => {
+            let what = if misc & sys::PERF_RECORD_MISC_SWITCH_OUT == 0 {
+                What::SwitchIn
+            } else {
+                let preempted = misc & sys::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT != 0;
+                What::SwitchOut { preempted }
+            };
+            trailed(bytes, what)
+        }
+        sys::PERF_RECORD_COMM if misc & sys::PERF_RECORD_MISC_COMM_EXEC != 0 => {
+            trailed(bytes, What::Exec)
+        }
+        sys::PERF_RECORD_FORK | sys::PERF_RECORD_EXIT => task(bytes, kind),
+        sys::PERF_RECORD_LOST => trailed(bytes, What::Lost { count: u64_at(bytes, HEADER + 8)? }),
+        _ => None,
+    }
+}
+
+fn sample(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
+    let (pid, tid) = (u32_at(bytes, HEADER)? as i32, u32_at(bytes, HEADER + 4)? as i32);
+    let time_ns = u64_at(bytes, HEADER + 8)?;
+    let raw = bytes.get(HEADER + 20..)?;
+    let id = u16::from_ne_bytes(raw.get(..2)?.try_into().ok()?);
+    let (kind, edge) = tracepoints.of(id)?;
+    let what = match edge {
+        Edge::Exit => What::Exit { kind, ret: u64_at(raw, RAW_ARGS)? as i64 },
+        Edge::Enter => {
+            let fd = match kind {
+                CallKind::Open | CallKind::Openat | CallKind::Openat2 | CallKind::Creat => -1,
+                // dup2 and dup3 replace their second descriptor.
+                CallKind::Dup2 | CallKind::Dup3 => u64_at(raw, RAW_ARGS + 8)? as i32,
+                _ => u64_at(raw, RAW_ARGS)? as i32,
+            };
+            let offset = if positioned(kind) {
+                // preadv2 and pwritev2 take -1 for "at the file position".
+                Some(u64_at(raw, RAW_ARGS + 24)? as i64).filter(|&offset| offset >= 0)
+            } else {
+                None
+            };
+            What::Enter { kind, fd, offset }
+        }
+    };
+    Some(Record { time_ns, pid, tid, what })
+}
+
+fn positioned(kind: CallKind) -> bool {
+    use CallKind::*;
+    matches!(kind, Pread64 | Pwrite64 | Preadv | Pwritev | Preadv2 | Pwritev2)
+}
+
+fn task(bytes: &[u8], kind: u32) -> Option<Record> {
+    let (pid, parent) = (u32_at(bytes, HEADER)? as i32, u32_at(bytes, HEADER + 4)? as i32);
+    let (tid, time_ns) = (u32_at(bytes, HEADER + 8)? as i32, u64_at(bytes, HEADER + 16)?);
+    let what = match kind {
+        sys::PERF_RECORD_EXIT => What::ThreadExit,
+        _ => What::Fork { parent },
+    };
+    Some(Record { time_ns, pid, tid, what })
+}
+
+fn trailed(bytes: &[u8], what: What) -> Option<Record> {
+    let at = bytes.len().checked_sub(TRAILER)?;
+    let (pid, tid) = (u32_at(bytes, at)? as i32, u32_at(bytes, at + 4)? as i32);
+    Some(Record { time_ns: u64_at(bytes, at + 8)?, pid, tid, what })
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}

@@ -1,0 +1,241 @@
+//! The numbers of the kernel's syscall tracepoints: read from tracefs, or found without it.
+//!
+//! tracefs is for root only. Any user, though, may trace system calls of their own processes, and
+//! only such tracepoints accept raw samples from them; so opening every number on oneself and
+//! issuing each call once shows which number belongs to which call.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+use perf_event_open_sys::bindings as sys;
+
+use super::super::call::CallKind;
+use super::open::{self, Scope};
+use super::ring::{Ring, page_bytes};
+
+/// Which side of a system call a tracepoint stands on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    Enter,
+    Exit,
+}
+
+/// Tracepoint numbers of the observed calls; a call the kernel does not know is absent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tracepoints {
+    list: Vec<(u16, CallKind, Edge)>,
+    by_id: Vec<Option<(CallKind, Edge)>>,
+}
+
+impl Tracepoints {
+    fn add(&mut self, id: u16, kind: CallKind, edge: Edge) {
+        if self.by_id.len() <= id as usize {
+            self.by_id.resize(id as usize + 1, None);
+        }
+        self.by_id[id as usize] = Some((kind, edge));
+        self.list.push((id, kind, edge));
+    }
+
+    pub fn of(&self, id: u16) -> Option<(CallKind, Edge)> {
+        *self.by_id.get(id as usize)?
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (u16, CallKind)> + '_ {
+        self.list.iter().map(|&(id, kind, _)| (id, kind))
+    }
+
+    /// Finds the numbers, from tracefs where it can be read and by trying otherwise.
+    pub fn find() -> io::Result<Tracepoints> {
+        for directory in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
+            if let Some(found) = from_directory(Path::new(directory)) {
+                return Ok(found);
+            }
+        }
+        match from_own_mount() {
+            Some(found) => Ok(found),
+            None => by_trying(),
+        }
+    }
+}
+
+fn from_directory(tracefs: &Path) -> Option<Tracepoints> {
+    let mut found = Tracepoints::default();
+    for kind in CallKind::ALL {
+        for (edge, word) in [(Edge::Enter, "enter"), (Edge::Exit, "exit")] {
+            let path = tracefs.join(format!("events/syscalls/sys_{word}_{}/id", kind.name()));
+            if let Some(id) = fs::read_to_string(path).ok().and_then(|s| s.trim().parse().ok()) {
+                found.add(id, kind, edge);
+            }
+        }
+    }
+    (!found.list.is_empty()).then_some(found)
+}
+
+/// Reads tracefs through a mount that no one else sees and that ends with its descriptor.
+fn from_own_mount() -> Option<Tracepoints> {
+    const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
+    let name = CString::new("tracefs").expect("no NUL");
+    let null = std::ptr::null::<libc::c_char>();
+    let context = owned(unsafe { libc::syscall(libc::SYS_fsopen, name.as_ptr(), 1) })?;
+    let fd = context.as_raw_fd();
+    let made = unsafe { libc::syscall(libc::SYS_fsconfig, fd, FSCONFIG_CMD_CREATE, null, null, 0) };
+    if made != 0 {
+        return None;
+    }
+    let mount = owned(unsafe { libc::syscall(libc::SYS_fsmount, fd, 1, 0) })?;
+    from_directory(Path::new(&format!("/proc/self/fd/{}", mount.as_raw_fd())))
+}
+
+fn owned(fd: libc::c_long) -> Option<OwnedFd> {
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Tracepoints are numbered from 1; kernels with every driver's have some 3,000.
+const ID_MAX: u16 = 6_000;
+/// Neighbours without a find after which a run of numbers is taken to have ended.
+const MISSES_MAX: usize = 10;
+
+/// The search without tracefs: which numbers were tried, and the events that opened.
+struct Search {
+    holder: OwnedFd,
+    ring: Ring,
+    tried: Vec<bool>,
+    events: Vec<OwnedFd>,
+    found: Tracepoints,
+}
+
+/// Tries numbers far apart first: calls defined in one kernel source file have adjacent numbers, and
+/// every event that was opened costs the kernel some 30 ms when it is closed.
+fn by_trying() -> io::Result<Tracepoints> {
+    let holder = open::dummy(0, -1, Scope::ThisThread)?;
+    let ring = Ring::map(holder.as_raw_fd(), 64 * page_bytes())?;
+    let tried = vec![false; ID_MAX as usize + 1];
+    let mut search =
+        Search { holder, ring, tried, events: Vec::new(), found: Tracepoints::default() };
+    for step in [16, 8, 4, 2, 1] {
+        (1..=ID_MAX).step_by(step).try_for_each(|id| search.open(id))?;
+        search.learn();
+        for (id, ..) in search.found.list.clone() {
+            search.look_beside(id, 1)?;
+            search.look_beside(id, -1)?;
+        }
+        if search.found.list.len() == 2 * CallKind::ALL.len() {
+            break;
+        }
+    }
+    let Search { events, found, .. } = search;
+    std::thread::spawn(move || drop(events));
+    match found.list.is_empty() {
+        true => Err(io::Error::from_raw_os_error(libc::EACCES)),
+        false => Ok(found),
+    }
+}
+
+impl Search {
+    /// Opens number `id` on this thread, once; most numbers are refused, which costs little.
+    fn open(&mut self, id: u16) -> io::Result<()> {
+        if !std::mem::replace(&mut self.tried[id as usize], true) {
+            if let Ok(event) = open::tracepoint(id, 0, -1, Scope::ThisThread) {
+                open::redirect(&event, &self.holder)?;
+                self.events.push(event);
+            }
+        }
+        Ok(())
+    }
+
+    /// Follows the numbers beside a find for as long as there are more finds.
+    fn look_beside(&mut self, id: u16, direction: i32) -> io::Result<()> {
+        let (mut next, mut misses) = (id as i32 + direction, 0);
+        while misses < MISSES_MAX && (1..=ID_MAX as i32).contains(&next) {
+            let known = self.found.list.len();
+            if !self.tried[next as usize] {
+                self.open(next as u16)?;
+                self.learn();
+            }
+            let hit = self.found.list.len() > known || self.found.of(next as u16).is_some();
+            misses = if hit { 0 } else { misses + 1 };
+            next += direction;
+        }
+        Ok(())
+    }
+
+    /// Issues every call once with a bad descriptor and sees under which numbers it shows.
+    fn learn(&mut self) {
+        for kind in CallKind::ALL {
+            self.ring.drain(|_| ());
+            unsafe { libc::syscall(number(kind), -1, -1, 0, -1, 0, 0) };
+            let mut seen = Vec::new();
+            self.ring.drain(|record| seen.extend(raw_syscall(record)));
+            for (id, nr, value) in seen {
+                if nr == number(kind) && self.found.of(id).is_none() {
+                    // Exits hold a small negative errno, which no first argument here is.
+                    let failed = (-4095..-1).contains(&value);
+                    self.found.add(id, kind, if failed { Edge::Exit } else { Edge::Enter });
+                }
+            }
+        }
+    }
+}
+
+/// (tracepoint number, syscall number, first argument or return value) of a sample.
+fn raw_syscall(record: &[u8]) -> Option<(u16, libc::c_long, i64)> {
+    let kind = u32::from_ne_bytes(record.get(..4)?.try_into().ok()?);
+    if kind != sys::PERF_RECORD_SAMPLE {
+        return None;
+    }
+    let raw = record.get(28..)?;
+    let id = u16::from_ne_bytes(raw.get(..2)?.try_into().ok()?);
+    let nr = i32::from_ne_bytes(raw.get(8..12)?.try_into().ok()?);
+    let value = i64::from_ne_bytes(raw.get(16..24)?.try_into().ok()?);
+    Some((id, nr as libc::c_long, value))
+}
+
+fn number(kind: CallKind) -> libc::c_long {
+    match kind {
+        CallKind::Read => libc::SYS_read,
+        CallKind::Write => libc::SYS_write,
+        CallKind::Pread64 => libc::SYS_pread64,
+        CallKind::Pwrite64 => libc::SYS_pwrite64,
+        CallKind::Readv => libc::SYS_readv,
+        CallKind::Writev => libc::SYS_writev,
+        CallKind::Preadv => libc::SYS_preadv,
+        CallKind::Pwritev => libc::SYS_pwritev,
+        CallKind::Preadv2 => libc::SYS_preadv2,
+        CallKind::Pwritev2 => libc::SYS_pwritev2,
+        CallKind::Lseek => libc::SYS_lseek,
+        CallKind::Open => libc::SYS_open,
+        CallKind::Openat => libc::SYS_openat,
+        CallKind::Openat2 => libc::SYS_openat2,
+        CallKind::Creat => libc::SYS_creat,
+        CallKind::Close => libc::SYS_close,
+        CallKind::Dup => libc::SYS_dup,
+        CallKind::Dup2 => libc::SYS_dup2,
+        CallKind::Dup3 => libc::SYS_dup3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trying_finds_what_tracefs_says() {
+        let Some(mut known) = from_own_mount() else {
+            eprintln!("SKIP trying_finds_what_tracefs_says: mounting tracefs needs CAP_SYS_ADMIN");
+            return;
+        };
+        // Trying tells syscall tracepoints apart by what an ordinary user may open.
+        let found = std::thread::spawn(|| {
+            let none = unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) };
+            assert_eq!(none, 0);
+            by_trying()
+        });
+        let mut found = found.join().unwrap().unwrap();
+        known.list.sort_by_key(|entry| entry.0);
+        found.list.sort_by_key(|entry| entry.0);
+        assert_eq!(found.list, known.list);
+    }
+}

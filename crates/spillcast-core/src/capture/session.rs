@@ -1,0 +1,258 @@
+//! A running capture: a thread that drains the source, and what it has gathered so far.
+
+use std::io;
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::assemble::{Assembler, Counts};
+use super::call::Event;
+use super::perf::{PerfSource, now_ns};
+use super::preload::PreloadSource;
+use super::seconds::SecondRow;
+use super::temp::TempRules;
+use super::watch::Watch;
+use crate::wait::Wait;
+
+/// How long the reader sleeps when nothing wakes it.
+const PERF_NAP: Duration = Duration::from_millis(100);
+/// The preload ring wakes no one, so it is looked at this often.
+const PRELOAD_NAP: Duration = Duration::from_millis(5);
+/// Raw waits that wait to be taken; beyond it they are dropped and counted, the seconds stay whole.
+const WAITS_MAX: usize = 4_000_000;
+
+/// Where finished calls come from.
+pub enum Source {
+    Perf(PerfSource),
+    Preload(PreloadSource),
+}
+
+/// What was gathered since the last look, and the names its rows point to.
+#[derive(Default)]
+pub struct Batch {
+    pub waits: Vec<Wait>,
+    pub seconds: Vec<SecondRow>,
+    pub event_names: Vec<String>,
+    pub file_names: Vec<String>,
+}
+
+/// The state of a capture, and what it cost.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    pub elapsed_ns: u64,
+    pub counts: Counts,
+    /// Reports the source had no room for.
+    pub lost: u64,
+    /// Raw waits dropped because they were not taken in time.
+    pub dropped: u64,
+    pub tracer_cpu_ns: u64,
+    /// CPU time of the observed threads; None where the source cannot tell.
+    pub cpu_ns: Option<u64>,
+    pub run_queue_delay_ns: u64,
+    pub io_uring: bool,
+    pub mapped: Vec<String>,
+    /// Preload only: whether the library was ever loaded into a process.
+    pub connected: bool,
+}
+
+struct Shared {
+    assembler: Mutex<Assembler>,
+    status: Mutex<Status>,
+    stop: AtomicBool,
+}
+
+/// A capture that runs until it is stopped.
+pub struct Capture {
+    origin_ns: u64,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Capture {
+    /// Starts reading; `pids` are the processes the source observes from the start.
+    pub fn start(source: Source, pids: &[i32], rules: TempRules) -> io::Result<Capture> {
+        let origin_ns = now_ns();
+        let mut assembler = Assembler::new(origin_ns, rules);
+        let mut watch = Watch::default();
+        for &pid in pids {
+            assembler.snapshot(pid);
+            watch.add(pid);
+        }
+        let shared = Arc::new(Shared {
+            assembler: Mutex::new(assembler),
+            status: Mutex::default(),
+            stop: AtomicBool::new(false),
+        });
+        let for_thread = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("spillcast-read".into())
+            .spawn(move || Reader { source, watch, shared: for_thread, origin_ns }.run())?;
+        Ok(Capture { origin_ns, shared, thread: Some(thread) })
+    }
+
+    /// CLOCK_MONOTONIC at the start of the recording.
+    pub fn origin_ns(&self) -> u64 {
+        self.origin_ns
+    }
+
+    /// Takes what was gathered since the last time.
+    pub fn take(&self) -> Batch {
+        let elapsed_ns = now_ns() - self.origin_ns;
+        let ended = self.thread.is_none();
+        let mut assembler = self.shared.assembler.lock().expect("the reader does not panic");
+        // A wait is filed under the second it began in; leave room for those still under way.
+        let until = if ended { i64::MAX } else { elapsed_ns as i64 / 1_000_000_000 - 2 };
+        Batch {
+            waits: mem::take(&mut assembler.waits),
+            seconds: assembler.seconds.finish_before(until),
+            event_names: assembler.events.list().to_vec(),
+            file_names: assembler.files.list().to_vec(),
+        }
+    }
+
+    pub fn status(&self) -> Status {
+        self.shared.status.lock().expect("the reader does not panic").clone()
+    }
+
+    /// Reads what is left and ends; the observed processes go on.
+    pub fn stop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the reader does not panic");
+        }
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+struct Reader {
+    source: Source,
+    watch: Watch,
+    shared: Arc<Shared>,
+    origin_ns: u64,
+}
+
+impl Reader {
+    fn run(mut self) {
+        let mut events = Vec::new();
+        let (mut status, mut looks) = (Status::default(), Looks::default());
+        loop {
+            let last = self.shared.stop.load(Ordering::Relaxed);
+            if !last {
+                self.wait();
+            }
+            self.drain(&mut events, last);
+            self.gather(&mut events, &mut status);
+            self.look(looks.due(last));
+            self.report(&mut status);
+            if last {
+                // Closing tracepoints takes the kernel a second or so; nobody needs to wait for it.
+                std::thread::spawn(move || drop(self.source));
+                return;
+            }
+        }
+    }
+
+    fn wait(&self) {
+        match &self.source {
+            Source::Perf(perf) => perf.wait(PERF_NAP),
+            Source::Preload(_) => std::thread::sleep(PRELOAD_NAP),
+        }
+    }
+
+    fn drain(&mut self, events: &mut Vec<Event>, last: bool) {
+        match &mut self.source {
+            Source::Perf(perf) => perf.drain(events, last),
+            Source::Preload(preload) => drop(preload.drain(events)),
+        }
+    }
+
+    fn gather(&mut self, events: &mut Vec<Event>, status: &mut Status) {
+        let mut assembler = self.shared.assembler.lock().expect("no holder panics");
+        for event in events.drain(..) {
+            match event {
+                Event::Fork { child, .. } => self.watch.add(child),
+                Event::ProcessExit { pid } => self.watch.remove(pid),
+                _ => (),
+            }
+            assembler.take(event);
+        }
+        let surplus = assembler.waits.len().saturating_sub(WAITS_MAX);
+        if surplus > 0 {
+            assembler.waits.truncate(WAITS_MAX);
+            status.dropped += surplus as u64;
+        }
+        status.counts = assembler.counts;
+    }
+
+    fn look(&mut self, due: Due) {
+        if due.delay {
+            self.watch.look_at_delay();
+        }
+        if due.blind_spots {
+            let mut assembler = self.shared.assembler.lock().expect("no holder panics");
+            self.watch.look_for_blind_spots(&mut assembler.rules);
+        }
+    }
+
+    fn report(&mut self, status: &mut Status) {
+        (status.lost, status.cpu_ns, status.connected) = match &self.source {
+            Source::Perf(perf) => (perf.lost(), Some(perf.cpu_ns()), true),
+            Source::Preload(preload) => (preload.lost(), None, preload.ever_connected()),
+        };
+        status.elapsed_ns = now_ns() - self.origin_ns;
+        status.tracer_cpu_ns = own_cpu_ns();
+        status.run_queue_delay_ns = self.watch.run_queue_delay_ns();
+        status.io_uring = self.watch.io_uring;
+        status.mapped = self.watch.mapped.iter().cloned().collect();
+        *self.shared.status.lock().expect("no holder panics") = status.clone();
+    }
+}
+
+/// When /proc is looked at: delays each second, blind spots early on and then every five seconds.
+struct Looks {
+    start: Instant,
+    delay_s: f64,
+    blind_spots_s: f64,
+}
+
+struct Due {
+    delay: bool,
+    blind_spots: bool,
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        Looks { start: Instant::now(), delay_s: 0.0, blind_spots_s: 0.1 }
+    }
+}
+
+impl Looks {
+    fn due(&mut self, last: bool) -> Due {
+        let now_s = self.start.elapsed().as_secs_f64();
+        let due = Due {
+            delay: last || now_s >= self.delay_s,
+            blind_spots: last || now_s >= self.blind_spots_s,
+        };
+        if due.delay {
+            self.delay_s = now_s + 1.0;
+        }
+        if due.blind_spots {
+            self.blind_spots_s = (2.0 * now_s).clamp(0.2, now_s + 5.0);
+        }
+        due
+    }
+}
+
+/// CPU time of this thread.
+fn own_cpu_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

@@ -1,0 +1,83 @@
+//! A command that is started but held back until its observer is ready.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+/// A child process that has not yet become its program.
+///
+/// Dropping it without [`HeldCommand::release`] ends the child before it has done anything.
+pub struct HeldCommand {
+    pub pid: i32,
+    go: File,
+    failure: File,
+}
+
+impl HeldCommand {
+    /// Forks a child that will run `arguments` (the first is the path of the program) with
+    /// `environment` (`NAME=value`) once it is released.
+    pub fn start(arguments: &[CString], environment: &[CString]) -> io::Result<HeldCommand> {
+        let (held, go) = pipe()?;
+        let (failure, report) = pipe()?;
+        let argv = pointers(arguments);
+        let envp = pointers(environment);
+        // Between fork and exec the child uses only what is prepared here: another thread may hold
+        // any lock of this process.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => child(&argv, &envp, held.as_raw_fd(), go.as_raw_fd(), report.as_raw_fd()),
+            pid => Ok(HeldCommand { pid, go: go.into(), failure: failure.into() }),
+        }
+    }
+
+    /// Lets the child become its program; an error says why it could not.
+    pub fn release(mut self) -> io::Result<i32> {
+        self.go.write_all(b"g")?;
+        let mut code = [0u8; 4];
+        match self.failure.read_exact(&mut code) {
+            // The pipe closed by itself: the program runs.
+            Err(_) => Ok(self.pid),
+            Ok(()) => {
+                unsafe { libc::waitpid(self.pid, ptr::null_mut(), 0) };
+                Err(io::Error::from_raw_os_error(i32::from_ne_bytes(code)))
+            }
+        }
+    }
+}
+
+fn child(
+    argv: &[*const libc::c_char],
+    envp: &[*const libc::c_char],
+    held: RawFd,
+    go: RawFd,
+    report: RawFd,
+) -> ! {
+    unsafe {
+        libc::close(go);
+        let mut byte = 0u8;
+        // End of file instead of a byte: the observer is gone, so nothing is run.
+        if libc::read(held, (&raw mut byte).cast(), 1) == 1 {
+            // Python ignores these; a program expects the default.
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+            libc::execve(argv[0], argv.as_ptr(), envp.as_ptr());
+            let code = (*libc::__errno_location()).to_ne_bytes();
+            libc::write(report, code.as_ptr().cast(), code.len());
+        }
+        libc::_exit(127)
+    }
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    match unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } {
+        0 => Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+}

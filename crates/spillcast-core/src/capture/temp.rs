@@ -1,0 +1,134 @@
+//! Which files are temporary: by the engines' names, by having no name left, by where they lie.
+
+use std::collections::HashMap;
+use std::ffi::{CString, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use super::call::FileIdentity;
+
+/// Decides for each file whether it is temporary.
+#[derive(Default)]
+pub struct TempRules {
+    /// Directories the user named; where there are any, nothing else is temporary.
+    named: Vec<PathBuf>,
+    /// TMPDIR and start time of each process seen.
+    processes: HashMap<i32, Process>,
+}
+
+struct Process {
+    temp_dirs: Vec<PathBuf>,
+    /// Seconds since the epoch.
+    started_s: i64,
+}
+
+impl TempRules {
+    pub fn new(named: Vec<PathBuf>) -> TempRules {
+        TempRules { named, processes: HashMap::new() }
+    }
+
+    pub fn is_temp(&mut self, pid: i32, file: &FileIdentity) -> bool {
+        let path = Path::new(&file.path);
+        if !file.regular {
+            return false;
+        }
+        if !self.named.is_empty() {
+            return self.named.iter().any(|dir| path.starts_with(dir));
+        }
+        file.unlinked || named_by_engine(path) || self.made_in_tmpdir(pid, path)
+    }
+
+    /// Under TMPDIR and younger than the process: a database that merely lies there is older, or is
+    /// told apart by `--temp`.
+    fn made_in_tmpdir(&mut self, pid: i32, path: &Path) -> bool {
+        let process = self.processes.entry(pid).or_insert_with(|| Process::look(pid));
+        process.temp_dirs.iter().any(|dir| path.starts_with(dir))
+            && !looks_like_database(path)
+            && born_s(path).is_none_or(|born_s| born_s >= process.started_s)
+    }
+}
+
+/// DuckDB's `duckdb_temp_storage_*.tmp` and `duckdb_temp_block-*`, PostgreSQL's `pgsql_tmp`.
+fn named_by_engine(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.as_bytes()).unwrap_or_default();
+    name.starts_with(b"duckdb_temp_") || path.iter().any(|part| part == "pgsql_tmp")
+}
+
+fn looks_like_database(path: &Path) -> bool {
+    let kinds = ["db", "duckdb", "wal", "sqlite", "parquet", "csv"];
+    path.extension().is_some_and(|extension| kinds.iter().any(|kind| extension == *kind))
+}
+
+impl Process {
+    fn look(pid: i32) -> Process {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let tmpdir = environment
+            .split(|&byte| byte == 0)
+            .find_map(|entry| entry.strip_prefix(b"TMPDIR="))
+            .filter(|value| !value.is_empty())
+            .map(|value| PathBuf::from(OsString::from_vec(value.to_vec())));
+        let temp_dirs = match tmpdir {
+            Some(dir) => vec![fs::canonicalize(&dir).unwrap_or(dir)],
+            None => vec![PathBuf::from("/tmp"), PathBuf::from("/var/tmp")],
+        };
+        Process { temp_dirs, started_s: started_s(pid).unwrap_or(0) }
+    }
+}
+
+/// Start of a process in whole seconds since the epoch, rounded down.
+fn started_s(pid: i32) -> Option<i64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold blanks; start time is field 22, the 20th after it.
+    let ticks: i64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
+    let boot = fs::read_to_string("/proc/stat").ok()?;
+    let boot_s: i64 = boot.lines().find_map(|line| line.strip_prefix("btime "))?.parse().ok()?;
+    let ticks_per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    Some(boot_s + ticks / ticks_per_s - 1)
+}
+
+/// Birth of a file in seconds since the epoch; None when it is gone or the file system keeps none.
+fn born_s(path: &Path) -> Option<i64> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
+    let (dir, flags, mask) = (libc::AT_FDCWD, libc::AT_SYMLINK_NOFOLLOW, libc::STATX_BTIME);
+    let status = unsafe { libc::statx(dir, path.as_ptr(), flags, mask, &mut stat) };
+    (status == 0 && stat.stx_mask & libc::STATX_BTIME != 0).then_some(stat.stx_btime.tv_sec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str) -> FileIdentity {
+        let path = path.to_owned();
+        FileIdentity { path, dev: 1, ino: 1, regular: true, unlinked: false, position: None }
+    }
+
+    #[test]
+    fn engines_name_their_temp_files() {
+        let mut rules = TempRules::default();
+        let me = std::process::id() as i32;
+        for path in [
+            "/data/x.db.tmp/duckdb_temp_storage_S96K-0.tmp",
+            "/data/.tmp/duckdb_temp_block-12.block",
+            "/var/lib/postgresql/18/main/base/pgsql_tmp/pgsql_tmp4711.0",
+            "/mnt/nvme/PG_18_202506291/pgsql_tmp/pgsql_tmp4711.2.fileset/i1of4.p0.0",
+        ] {
+            assert!(rules.is_temp(me, &file(path)), "{path}");
+        }
+        for path in ["/data/x.db", "/var/lib/postgresql/18/main/base/5/1259", "/etc/hostname"] {
+            assert!(!rules.is_temp(me, &file(path)), "{path}");
+        }
+        assert!(rules.is_temp(me, &FileIdentity { unlinked: true, ..file("/data/x") }));
+        assert!(!rules.is_temp(me, &FileIdentity { regular: false, ..file("/tmp/socket") }));
+    }
+
+    #[test]
+    fn named_directories_replace_every_other_rule() {
+        let mut rules = TempRules::new(vec![PathBuf::from("/mnt/scratch")]);
+        assert!(rules.is_temp(1, &file("/mnt/scratch/a/b")));
+        assert!(!rules.is_temp(1, &file("/mnt/scratchy/a")));
+        assert!(!rules.is_temp(1, &file("/data/duckdb_temp_storage_DEFAULT-0.tmp")));
+    }
+}

@@ -1,0 +1,102 @@
+//! What /proc tells about the observed processes: run-queue delay, and I/O that no call shows.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+
+use super::call::FileIdentity;
+use super::temp::TempRules;
+
+/// Looks at the observed processes now and then.
+#[derive(Default)]
+pub struct Watch {
+    pids: BTreeSet<i32>,
+    /// Run-queue delay of each thread: at the first look, at the last.
+    delay_ns: HashMap<i32, (u64, u64)>,
+    pub io_uring: bool,
+    /// Temp files mapped shared and writable: their I/O makes no system call.
+    pub mapped: BTreeSet<String>,
+}
+
+impl Watch {
+    pub fn add(&mut self, pid: i32) {
+        self.pids.insert(pid);
+    }
+
+    pub fn remove(&mut self, pid: i32) {
+        self.pids.remove(&pid);
+    }
+
+    /// Reads the run-queue delay of every thread; cheap enough for every second.
+    pub fn look_at_delay(&mut self) {
+        for pid in &self.pids {
+            let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+            for task in tasks.flatten() {
+                let name = task.file_name();
+                let Some(tid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+                if let Some(delay_ns) = run_queue_delay_ns(*pid, tid) {
+                    self.delay_ns.entry(tid).or_insert((delay_ns, delay_ns)).1 = delay_ns;
+                }
+            }
+        }
+    }
+
+    /// Looks for mapped temp files and io_uring.
+    pub fn look_for_blind_spots(&mut self, rules: &mut TempRules) {
+        for pid in &self.pids {
+            if let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) {
+                self.io_uring |= descriptors.flatten().any(|entry| {
+                    fs::read_link(entry.path())
+                        .is_ok_and(|target| target.as_os_str() == "anon_inode:[io_uring]")
+                });
+            }
+            let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+            let files = maps.lines().filter_map(shared_writable_file);
+            let temp = files.filter(|file| rules.is_temp(*pid, file)).map(|file| file.path);
+            self.mapped.extend(temp);
+        }
+    }
+
+    /// Time the observed threads stood ready and found no CPU, since the first look.
+    pub fn run_queue_delay_ns(&self) -> u64 {
+        self.delay_ns.values().map(|(first, last)| last - first).sum()
+    }
+}
+
+fn run_queue_delay_ns(pid: i32, tid: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+    text.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// The file of a line of /proc/PID/maps, if it is mapped shared and writable.
+fn shared_writable_file(line: &str) -> Option<FileIdentity> {
+    let permissions = line.split_ascii_whitespace().nth(1)?;
+    let shown = line.get(line.find('/')?..)?;
+    let device = shown.starts_with("/dev/") && !shown.starts_with("/dev/shm/");
+    let memory = device || shown.starts_with("/memfd:") || shown.starts_with("/SYSV");
+    if memory || !permissions.starts_with("rw") || !permissions.ends_with('s') {
+        return None;
+    }
+    let path = shown.strip_suffix(" (deleted)");
+    let (path, unlinked) = (path.unwrap_or(shown).to_owned(), path.is_some());
+    Some(FileIdentity { path, dev: 0, ino: 0, regular: true, unlinked, position: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_shared_writable_files_are_blind_spots() {
+        let file = |permissions: &str, path: &str| {
+            shared_writable_file(&format!("7f00-7f01 {permissions} 00000000 fe:00 1234    {path}"))
+        };
+        let found = file("rw-s", "/data/my sort.tmp (deleted)").unwrap();
+        assert_eq!((found.path.as_str(), found.unlinked), ("/data/my sort.tmp", true));
+        assert!(!file("rw-s", "/dev/shm/spill.1").unwrap().unlinked);
+        assert_eq!(file("rw-p", "/data/x"), None);
+        assert_eq!(file("r--s", "/data/x"), None);
+        assert_eq!(file("rw-s", "/memfd:ring (deleted)"), None);
+        assert_eq!(file("rw-s", "/dev/zero (deleted)"), None);
+        assert_eq!(shared_writable_file("7f00-7f01 rw-s 00000000 00:00 0"), None);
+    }
+}

@@ -1,0 +1,53 @@
+//! Record batches handed to and taken from Python by the Arrow PyCapsule interface, uncopied.
+
+use std::mem;
+
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
+use arrow_array::{Array, RecordBatch, StructArray};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+/// Columns of rows. `pyarrow.record_batch(table)` and any other Arrow reader takes it.
+#[pyclass(frozen, module = "spillcast._core")]
+pub struct Table(pub RecordBatch);
+
+#[pymethods]
+impl Table {
+    /// The rows as a pair of capsules: schema and array.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+        // The interface allows a producer to leave a cast to its consumer.
+        let _ = requested_schema;
+        let rows = StructArray::from(self.0.clone());
+        let (array, schema): (FFI_ArrowArray, FFI_ArrowSchema) =
+            to_ffi(&rows.to_data()).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok((
+            PyCapsule::new_with_value(py, schema, c"arrow_schema")?,
+            PyCapsule::new_with_value(py, array, c"arrow_array")?,
+        ))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.num_rows()
+    }
+}
+
+/// Takes the rows of any object with `__arrow_c_array__`.
+pub fn import(rows: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
+    let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) =
+        rows.call_method0("__arrow_c_array__")?.extract()?;
+    let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
+    let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
+    // The capsule keeps the schema; the array is moved out of it, as the interface asks.
+    let data = unsafe {
+        let array = mem::replace(&mut *array.as_ptr(), FFI_ArrowArray::empty());
+        from_ffi(array, schema.as_ref())
+    };
+    let data = data.map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok(RecordBatch::from(StructArray::from(data)))
+}

@@ -1,0 +1,160 @@
+//! Captures, and commands held back until a capture is ready.
+
+use std::ffi::CString;
+use std::path::PathBuf;
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use spillcast_core::capture::perf;
+use spillcast_core::capture::preload::PreloadSource;
+use spillcast_core::capture::{self as core, Source, TempRules};
+
+use crate::arrow::Table;
+use crate::columns;
+
+/// A running capture of the file I/O of some processes.
+#[pyclass(module = "spillcast._core")]
+pub struct Capture(core::Capture);
+
+#[pymethods]
+impl Capture {
+    /// Observe processes and all they start, with perf events. OSError says what is refused.
+    #[staticmethod]
+    fn perf(
+        py: Python<'_>,
+        source: &Bound<'_, PerfSource>,
+        pids: Vec<i32>,
+        temp_dirs: Vec<PathBuf>,
+    ) -> PyResult<Capture> {
+        let mut source = source.borrow_mut().0.take().ok_or_else(in_use)?;
+        let capture = py.detach(|| -> std::io::Result<core::Capture> {
+            for &pid in &pids {
+                source.attach(pid)?;
+            }
+            core::Capture::start(Source::Perf(source), &pids, TempRules::new(temp_dirs))
+        })?;
+        Ok(Capture(capture))
+    }
+
+    /// Observe the processes that load the preload library and find `ring`.
+    #[staticmethod]
+    fn preload(
+        ring: &Bound<'_, PreloadRing>,
+        pids: Vec<i32>,
+        temp_dirs: Vec<PathBuf>,
+    ) -> PyResult<Capture> {
+        let source = ring.borrow_mut().0.take().ok_or_else(in_use)?;
+        let rules = TempRules::new(temp_dirs);
+        Ok(Capture(core::Capture::start(Source::Preload(source), &pids, rules)?))
+    }
+
+    /// CLOCK_MONOTONIC at the start of the recording.
+    #[getter]
+    fn origin_ns(&self) -> u64 {
+        self.0.origin_ns()
+    }
+
+    /// What was gathered since the last call: waits, seconds.
+    fn take(&self, py: Python<'_>) -> PyResult<(Table, Table)> {
+        let tables = py.detach(|| {
+            let batch = self.0.take();
+            Ok((Table(columns::waits(&batch)?), Table(columns::seconds(&batch.seconds)?)))
+        });
+        tables.map_err(|error: arrow_schema::ArrowError| PyRuntimeError::new_err(error.to_string()))
+    }
+
+    /// Counts and costs so far.
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let status = self.0.status();
+        let dict = PyDict::new(py);
+        dict.set_item("elapsed_ns", status.elapsed_ns)?;
+        dict.set_item("temp_reads", status.counts.temp_reads)?;
+        dict.set_item("temp_writes", status.counts.temp_writes)?;
+        dict.set_item("temp_bytes", status.counts.temp_bytes)?;
+        dict.set_item("temp_ns", status.counts.temp_ns)?;
+        dict.set_item("other_io", status.counts.other_io)?;
+        dict.set_item("other_io_ns", status.counts.other_io_ns)?;
+        dict.set_item("unknown_file", status.counts.unknown_file)?;
+        dict.set_item("lost", status.lost)?;
+        dict.set_item("dropped", status.dropped)?;
+        dict.set_item("tracer_cpu_ns", status.tracer_cpu_ns)?;
+        dict.set_item("cpu_ns", status.cpu_ns)?;
+        dict.set_item("run_queue_delay_ns", status.run_queue_delay_ns)?;
+        dict.set_item("io_uring", status.io_uring)?;
+        dict.set_item("mapped", status.mapped)?;
+        dict.set_item("connected", status.connected)?;
+        Ok(dict)
+    }
+
+    /// Read what is left and end; the observed processes go on.
+    fn stop(&mut self, py: Python<'_>) {
+        py.detach(|| self.0.stop());
+    }
+}
+
+/// Perf events made ready: tracepoints found, rings mapped.
+#[pyclass(module = "spillcast._core")]
+pub struct PerfSource(Option<perf::PerfSource>);
+
+#[pymethods]
+impl PerfSource {
+    /// OSError says why perf events cannot be used here.
+    #[new]
+    fn new(py: Python<'_>) -> PyResult<PerfSource> {
+        Ok(PerfSource(Some(py.detach(perf::PerfSource::new)?)))
+    }
+}
+
+/// A command that is started but does nothing until it is released.
+#[pyclass(module = "spillcast._core")]
+pub struct HeldCommand(Option<core::HeldCommand>, i32);
+
+#[pymethods]
+impl HeldCommand {
+    /// `arguments[0]` is the path of the program, `environment` holds NAME=value.
+    #[new]
+    fn new(arguments: Vec<String>, environment: Vec<String>) -> PyResult<HeldCommand> {
+        let strings = |list: Vec<String>| -> PyResult<Vec<CString>> {
+            list.into_iter().map(|text| Ok(CString::new(text)?)).collect()
+        };
+        let held = core::HeldCommand::start(&strings(arguments)?, &strings(environment)?)?;
+        let pid = held.pid;
+        Ok(HeldCommand(Some(held), pid))
+    }
+
+    #[getter]
+    fn pid(&self) -> i32 {
+        self.1
+    }
+
+    /// Let the program run. OSError says why it could not be started.
+    fn release(&mut self, py: Python<'_>) -> PyResult<()> {
+        if let Some(held) = self.0.take() {
+            py.detach(|| held.release())?;
+        }
+        Ok(())
+    }
+}
+
+/// Shared memory through which the preload library reports.
+#[pyclass(module = "spillcast._core")]
+pub struct PreloadRing(Option<PreloadSource>);
+
+#[pymethods]
+impl PreloadRing {
+    #[new]
+    fn new(capacity_bytes: usize) -> PyResult<PreloadRing> {
+        Ok(PreloadRing(Some(PreloadSource::create(capacity_bytes)?)))
+    }
+
+    /// The environment variable by which a process finds the ring: name, value.
+    fn environment(&self) -> PyResult<(String, String)> {
+        let (name, value) = self.0.as_ref().ok_or_else(in_use)?.env();
+        Ok((name.to_owned(), value))
+    }
+}
+
+fn in_use() -> PyErr {
+    PyValueError::new_err("a source serves one capture only")
+}

@@ -1,0 +1,129 @@
+//! The probe: a plan of I/O as Arrow columns in, measured groups out.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use arrow_schema::ArrowError;
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use spillcast_core::probe::{self as core, Group, Options, Outcome, Plan, ProbeError, Step};
+use spillcast_core::wait::Op;
+
+use crate::arrow::{self, Table};
+use crate::columns;
+
+/// A replay of recorded temp I/O on a directory.
+#[pyclass(frozen, module = "spillcast._core")]
+pub struct Probe(core::Probe);
+
+#[pymethods]
+impl Probe {
+    /// `plan` has the columns thread, file (uint32), write (bool), offset, bytes, think_ns (uint64).
+    ///
+    /// ValueError for a plan or directory that cannot be used, OSError where it is too small.
+    #[new]
+    fn new(
+        plan: &Bound<'_, PyAny>,
+        dir: PathBuf,
+        budget_s: f64,
+        think: bool,
+        direct: bool,
+    ) -> PyResult<Probe> {
+        let steps = steps(&arrow::import(plan)?)
+            .ok_or_else(|| PyValueError::new_err("the plan lacks a column or has another type"))?;
+        let budget = Duration::try_from_secs_f64(budget_s)
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let options = Options { dir, budget, think, direct };
+        Ok(Probe(core::Probe::new(Plan { steps }, options).map_err(to_python)?))
+    }
+
+    /// Replay; blocks, other threads of Python go on. Returns the groups and what else was measured.
+    fn run<'py>(&self, py: Python<'py>) -> PyResult<(Table, Bound<'py, PyDict>)> {
+        let outcome = py.detach(|| self.0.run()).map_err(to_python)?;
+        let groups =
+            groups(&outcome.groups).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        Ok((Table(groups), facts(py, &outcome)?))
+    }
+
+    /// Steps done (or skipped), steps in all, bytes so far.
+    fn progress(&self) -> (u64, u64, u64) {
+        let progress = self.0.progress();
+        (progress.steps_done, progress.steps_total, progress.bytes)
+    }
+
+    /// End a replay that runs in another thread.
+    fn cancel(&self) {
+        self.0.cancel();
+    }
+}
+
+fn steps(plan: &RecordBatch) -> Option<Vec<Step>> {
+    let thread = plan.column_by_name("thread")?.as_primitive_opt::<UInt32Type>()?;
+    let file = plan.column_by_name("file")?.as_primitive_opt::<UInt32Type>()?;
+    let write = plan.column_by_name("write")?.as_boolean_opt()?;
+    let offset = plan.column_by_name("offset")?.as_primitive_opt::<UInt64Type>()?;
+    let bytes = plan.column_by_name("bytes")?.as_primitive_opt::<UInt32Type>()?;
+    let think = plan.column_by_name("think_ns")?.as_primitive_opt::<UInt64Type>()?;
+    let step = |row: usize| Step {
+        thread: thread.value(row),
+        op: if write.value(row) { Op::Write } else { Op::Read },
+        file: file.value(row),
+        offset: offset.value(row),
+        bytes: bytes.value(row),
+        think_ns: think.value(row),
+    };
+    Some((0..plan.num_rows()).map(step).collect())
+}
+
+fn groups(groups: &[Group]) -> Result<RecordBatch, ArrowError> {
+    let column = |of: fn(&Group) -> i64| -> ArrayRef {
+        Arc::new(groups.iter().map(of).collect::<Int64Array>())
+    };
+    let (latency_ns, latency_count) = columns::histograms(groups.iter().map(|g| &g.histogram));
+    let blocks = |of: fn(&(u64, f64)) -> i64| -> ArrayRef {
+        let lists = groups.iter().map(|g| Some(g.block_means_ns.iter().map(move |b| Some(of(b)))));
+        Arc::new(arrow_array::ListArray::from_iter_primitive::<Int64Type, _, _>(lists))
+    };
+    RecordBatch::try_from_iter([
+        ("op", columns::ops(groups.iter().map(|g| g.op))?),
+        ("size_class_bytes", column(|g| g.size_class_bytes as i64)),
+        ("depth", column(|g| g.depth as i64)),
+        ("count", column(|g| g.count as i64)),
+        ("bytes", column(|g| g.bytes as i64)),
+        ("total_ns", column(|g| g.histogram.total_ns() as i64)),
+        ("latency_ns", latency_ns),
+        ("latency_count", latency_count),
+        ("block_count", blocks(|block| block.0 as i64)),
+        ("block_mean_ns", blocks(|block| block.1.round() as i64)),
+    ])
+}
+
+fn facts<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("elapsed_ns", outcome.elapsed_ns)?;
+    dict.set_item("steps_replayed", outcome.steps_replayed)?;
+    dict.set_item("steps_skipped", outcome.steps_skipped)?;
+    dict.set_item("prefilled_bytes", outcome.prefilled_bytes)?;
+    dict.set_item("threads", outcome.threads)?;
+    dict.set_item("in_flight", outcome.in_flight)?;
+    dict.set_item("filesystem", &outcome.filesystem)?;
+    dict.set_item("floor_ns", outcome.floor_ns)?;
+    Ok(dict)
+}
+
+fn to_python(error: ProbeError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        ProbeError::Io { source, .. } => match source.raw_os_error() {
+            Some(code) => PyOSError::new_err((code, text)),
+            None => PyRuntimeError::new_err(text),
+        },
+        ProbeError::Cancelled => PyRuntimeError::new_err(text),
+        _ => PyValueError::new_err(text),
+    }
+}

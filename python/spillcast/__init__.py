@@ -1,0 +1,28 @@
+"""How long a spilling query would take if its temp files stood on other storage."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spillcast.forecast import forecast as forecast
+    from spillcast.profile import profile as profile
+    from spillcast.recording import Recording as Recording
+    from spillcast.storage import Storage as Storage
+
+__all__ = ["Recording", "Storage", "__version__", "forecast", "profile"]
+
+_HOMES = {
+    "__version__": "spillcast._core",
+    "forecast": "spillcast.forecast",
+    "profile": "spillcast.profile",
+    "Recording": "spillcast.recording",
+    "Storage": "spillcast.storage",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for when it is asked for: the command must start fast."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'spillcast' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

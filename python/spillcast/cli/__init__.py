@@ -1,0 +1,68 @@
+"""The command line: finds the verb, runs it, turns errors into words and an exit status."""
+
+import os
+import signal
+import sys
+from importlib import import_module
+
+VERBS = ("demo", "record", "probe", "forecast", "verify")
+
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    arguments = sys.argv[1:]
+    if arguments == ["--version"]:
+        from spillcast._core import __version__
+
+        print(f"spillcast {__version__}")
+        sys.exit(0)
+    # Ending by SIGTERM is ending by Ctrl-C: recordings are kept, mounts and files are undone.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: list[str]) -> int:
+    from spillcast.errors import SpillcastError
+
+    try:
+        status = _application(arguments)(args=arguments, prog_name="spillcast")
+        return int(status or 0)
+    except SpillcastError as error:
+        _complain(error)
+        return error.exit_status
+    except KeyboardInterrupt:
+        print("spillcast: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of stdout has gone; nothing more can be said to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"spillcast: {where}{error.strerror or error}", file=sys.stderr)
+        return 1
+
+
+def _complain(error: "SpillcastError") -> None:  # noqa: F821
+    print(f"spillcast: {error.message}", file=sys.stderr)
+    if error.hint:
+        print(f"  {error.hint}", file=sys.stderr)
+
+
+def _application(arguments: list[str]):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    """The typer application with the verb that is asked for, or with all of them for help."""
+    import typer
+
+    application = typer.Typer(
+        name="spillcast",
+        help=__import__("spillcast").__doc__,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    application.callback()(lambda: None)
+    asked = arguments[0] if arguments else ""
+    for verb in (asked,) if asked in VERBS else VERBS:
+        import_module(f"spillcast.cli.{verb}").add_to(application)
+    return application

@@ -1,0 +1,15 @@
+"""The options that verbs share, each defined once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Confidence = Annotated[
+    float, typer.Option(min=0.5, max=0.999, help="Level of the interval, 0.5 to 0.999.")
+]
+Budget = Annotated[str, typer.Option(help="Time a probe may take, such as 60s.")]
+Work = Annotated[
+    Path | None, typer.Option(help="Directory for data and slow storage (default: TMPDIR).")
+]

@@ -1,0 +1,62 @@
+"""Where output goes: data to stdout, progress to stderr, and to a terminal only."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+
+def emit(document: Mapping[str, Any]) -> None:
+    """Print one JSON document."""
+    print(json.dumps(document, indent=2, default=str))
+
+
+@contextmanager
+def live_line(*, show: bool = True) -> Iterator[Callable[[str], None]]:
+    """One line on stderr that is written over, on a terminal; nothing elsewhere."""
+    if not show or not sys.stderr.isatty():
+        yield lambda _text: None
+        return
+
+    def write(text: str) -> None:
+        import shutil
+
+        width = shutil.get_terminal_size().columns - 1
+        sys.stderr.write("\r\x1b[2K" + text[:width])
+        sys.stderr.flush()
+
+    try:
+        yield write
+    finally:
+        sys.stderr.write("\r\x1b[2K")
+        sys.stderr.flush()
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[int, int, int], None]]:
+    """A bar on stderr fed with steps done, steps in all and bytes, shown on a terminal only."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total, _bytes: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:3.0f} %"),
+        TextColumn("{task.fields[moved]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=None, moved="", visible=False)
+
+        def show(done: int, total: int, count: int) -> None:
+            from spillcast.units import format_bytes
+
+            progress.update(
+                task, completed=done, total=total, moved=format_bytes(count), visible=True
+            )
+
+        yield show

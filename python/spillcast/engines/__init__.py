@@ -1,0 +1,1 @@
+"""Engines whose queries spill: find them, run them, move their temp files."""

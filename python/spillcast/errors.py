@@ -1,0 +1,24 @@
+"""What can go wrong, with the exit status of each kind and the words that mend it."""
+
+
+class SpillcastError(Exception):
+    """A failure that a person can act on: what is wrong and where, and what mends it."""
+
+    exit_status = 1
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class InputError(SpillcastError):
+    """Bad usage or bad input: a flag, a file, a process or a directory that cannot be used."""
+
+    exit_status = 2
+
+
+class Refusal(SpillcastError):
+    """The evidence cannot carry a number; the message is the reason."""
+
+    exit_status = 3

@@ -1,0 +1,63 @@
+"""How sure a forecast is: what varies is drawn again and again, and the spread is read off."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+DRAWS = 4000
+#: Spread (standard deviation) of the time outside temp I/O when the same run is repeated.
+RUN_NOISE = 0.03
+#: Spread between the latency of a replay and of the engine on the same storage.
+REPLAY_NOISE = 0.05
+#: The same for a storage that somebody asked for: nothing was measured.
+ASKED_NOISE = 0.15
+#: CPU time grows with the length of waits, by up to this share for each tenfold.
+CPU_DRIFT_PER_DECADE = 0.10
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Seconds of one term on the target, and the measured blocks behind it."""
+
+    forecast_s: float
+    blocks: np.ndarray
+
+
+def interval(
+    remainder_s: float,
+    terms: Sequence[Measured],
+    *,
+    decades: float,
+    noise: float,
+    confidence: float,
+) -> tuple[float, float]:
+    """Bounds that hold the elapsed time with probability ``confidence``.
+
+    ``remainder_s`` is the time outside temp I/O; ``decades`` is log10 of the target's mean latency
+    over the baseline's, which tells which way the CPU time drifts.
+    """
+    draws = np.random.default_rng(0)
+    drift = decades * draws.uniform(0, CPU_DRIFT_PER_DECADE, DRAWS)
+    total = remainder_s * (1 + drift + draws.normal(0, RUN_NOISE, DRAWS))
+    for term in terms:
+        total += term.forecast_s * _resampled_means(term.blocks, draws)
+    io = sum(term.forecast_s for term in terms)
+    total += io * draws.normal(0, noise, DRAWS)
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(total, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def _resampled_means(blocks: np.ndarray, draws: np.random.Generator) -> np.ndarray:
+    """Block bootstrap: means of the measurement put together anew from its stretches, over its own.
+
+    Latencies next to each other are alike, so whole stretches are drawn, not single operations.
+    """
+    count, mean_s = blocks[:, 0], blocks[:, 1]
+    whole = float((count * mean_s).sum() / count.sum())
+    if len(blocks) < 2 or whole == 0:
+        return np.ones(DRAWS)
+    picks = draws.integers(0, len(blocks), (DRAWS, len(blocks)))
+    means = (count[picks] * mean_s[picks]).sum(axis=1) / count[picks].sum(axis=1)
+    return means / whole

@@ -1,0 +1,1 @@
+"""Experiments: the same query on several storages, forecast and measured."""

@@ -1,0 +1,48 @@
+"""DuckDB queries that spill, over one generated table."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+#: id, a business date and three amounts, as in the query that started this: about 40 bytes a row.
+TABLE = """
+create table t as
+select hash(i) % {rows} as id,
+       date '2020-01-01' + cast(hash(i + 1) % 1500 as integer) as business_date,
+       (hash(i + 2) % 1000000) / 100.0 as amount01,
+       (hash(i + 3) % 1000000) / 100.0 as amount02,
+       (hash(i + 4) % 1000000) / 100.0 as amount03
+from range({rows}) as r(i)
+"""
+
+HASH_JOIN = """
+select max(c.business_date)
+from (select a.*, b.amount01 from t a, t b where a.id = b.id) c
+"""
+SORT = """
+select sum(amount01), max(n) from (
+  select amount01, row_number() over (order by amount02, id) as n from t
+)
+"""
+COUNT_DISTINCT = "select count(distinct (id, amount03)) from t"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A query and the memory under which it spills well on a table of ``rows`` rows."""
+
+    name: str
+    sql: str
+    rows: int
+    memory_limit: str
+
+
+def build_table(database: Path, rows: int, on_progress: Callable[[], None] | None = None) -> None:
+    """Create the table of ``rows`` rows in a new database file."""
+    import duckdb
+
+    with duckdb.connect(str(database)) as connection:
+        connection.execute("set threads = 2")
+        connection.execute(TABLE.format(rows=rows))
+    if on_progress is not None:
+        on_progress()

@@ -1,0 +1,34 @@
+"""A directory for an experiment that is gone afterwards, also when the experiment is killed."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+#: Reads until the experiment's end of the pipe closes, which it does however the experiment ends.
+_JANITOR = 'trap "" INT TERM HUP; cat >/dev/null; rm -rf --one-file-system -- "$1"'
+
+
+@contextmanager
+def workspace(parent: Path | None = None) -> Iterator[Path]:
+    """A new empty directory below ``parent`` (default: the system's temp directory)."""
+    path = Path(tempfile.mkdtemp(prefix="spillcast-", dir=parent))
+    janitor = subprocess.Popen(
+        ["sh", "-c", _JANITOR, "spillcast-janitor", str(path)],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        yield path
+    finally:
+        assert janitor.stdin is not None
+        janitor.stdin.close()
+        janitor.wait()
+
+
+def free_bytes(directory: Path) -> int:
+    """Space an ordinary user may still fill."""
+    stats = os.statvfs(directory)
+    return stats.f_bavail * stats.f_frsize

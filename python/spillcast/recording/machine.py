@@ -1,0 +1,50 @@
+"""The machine and the process that were observed, as a recording's meta.json keeps them."""
+
+import os
+import platform
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+def describe_machine() -> dict[str, Any]:
+    """CPUs, memory, kernel; what a page cache could hold."""
+    memory = _meminfo_bytes()
+    return {
+        "host": platform.node(),
+        "kernel": platform.release(),
+        "cpus": os.cpu_count(),
+        "memory_bytes": memory.get("MemTotal"),
+        "memory_available_bytes": memory.get("MemAvailable"),
+        "swap_bytes": memory.get("SwapTotal"),
+    }
+
+
+def describe_process(pid: int, command: Sequence[str] | None = None) -> dict[str, Any]:
+    """Name and arguments of a process, secrets struck out; ``command`` where it is known."""
+    if command is not None:
+        return {"pid": pid, "command": redact(list(command))}
+    try:
+        raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return {"pid": pid}
+    arguments = [os.fsdecode(part) for part in raw.split(b"\0") if part]
+    return {"pid": pid, "command": redact(arguments)}
+
+
+def redact(arguments: list[str]) -> list[str]:
+    """Arguments without the secrets that command lines carry."""
+    hidden = [re.sub(r"(://[^:/@\s]*:)[^@\s]*@", r"\1***@", text) for text in arguments]
+    secret = r"(?i)((?:password|passwd|pwd|token|secret|api_?key)['\"]?\s*[=:]\s*)\S+"
+    hidden = [re.sub(secret, r"\1***", text) for text in hidden]
+    for i, text in enumerate(hidden[:-1]):
+        if re.fullmatch(r"(?i)--?(password|passwd|pwd|token|secret)", text):
+            hidden[i + 1] = "***"
+    return hidden
+
+
+def _meminfo_bytes() -> dict[str, int]:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    pairs = (re.match(r"(\w+):\s+(\d+) kB", line) for line in lines)
+    return {m[1]: int(m[2]) * 1024 for m in pairs if m}

@@ -1,0 +1,233 @@
+"""Recording a live process: capture, write, and say what it cost."""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import pyarrow as pa
+
+from spillcast import _core
+from spillcast.errors import InputError
+from spillcast.recording import machine
+from spillcast.recording.recording import Recording
+from spillcast.recording.refused import refused
+from spillcast.recording.target import Command, Process, preload_environment
+from spillcast.recording.writer import RecordingWriter, check_output
+
+Method = Literal["auto", "perf", "preload"]
+RING_BYTES = 16 << 20
+#: What two tracepoints cost the observed thread, measured (docs/method.md).
+CALL_COST_S = {"perf": 0.31e-6, "preload": 0.9e-6}
+TICK_S = 0.25
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a recording was asked to do."""
+
+    temp_dirs: Sequence[Path] = ()
+    capture: Method = "auto"
+    duration_s: float | None = None
+    slices: int | None = None
+
+
+class Target(Protocol):
+    """What is observed, and how its end is told."""
+
+    pid: int
+    exit_status: int | None
+
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep until it has ended or the time is over; True when it has ended."""
+
+
+class Recorder:
+    """One recording under way: ``prepare``, ``observe``, ``poll`` until done, ``finish``.
+
+    ``record_command`` and ``record_pid`` are the usual ways to begin one.
+    """
+
+    def __init__(self, output: Path, asked: Asked | None = None) -> None:
+        self.output = output
+        self.asked = asked or Asked()
+        self.method: Literal["perf", "preload"] = "perf"
+        self._source: _core.PerfSource | _core.PreloadRing | None = None
+        self._writer: RecordingWriter | None = None
+
+    def prepare(self, what: str = "a command", *, startable: bool = True) -> dict[str, str]:
+        """Choose the capture; returns what the environment of a command must hold for it.
+
+        ``what`` names the target in errors; one that runs already is not ``startable`` and cannot
+        be given an environment. InputError says what is refused and what mends it.
+        """
+        for path in self.asked.temp_dirs:
+            if not path.is_dir():
+                raise InputError(f"--temp {path}: there is no such directory")
+        check_output(self.output)
+        if self.asked.capture == "preload" and not startable:
+            raise InputError(
+                f"--capture preload cannot observe {what}, which runs already",
+                "start it under: spillcast record --capture preload -- COMMAND",
+            )
+        if self.asked.capture != "preload":
+            try:
+                self._source = _core.PerfSource()
+                return {}
+            except OSError as error:
+                if self.asked.capture == "perf" or not startable:
+                    raise refused(error, what) from error
+        self.method = "preload"
+        ring = self._source = _core.PreloadRing(RING_BYTES)
+        return preload_environment(ring)
+
+    def observe(self, target: Target, command: Sequence[str] | None = None) -> None:
+        """Begin. Nothing of the target's work before this call is in the recording."""
+        self.target = target
+        self._process = machine.describe_process(target.pid, command)
+        self._machine = machine.describe_machine()
+        dirs = [str(path.resolve()) for path in self.asked.temp_dirs]
+        try:
+            if isinstance(self._source, _core.PreloadRing):
+                self._capture = _core.Capture.preload(self._source, [target.pid], dirs)
+            else:
+                assert self._source is not None
+                self._capture = _core.Capture.perf(self._source, [target.pid], dirs)
+        except OSError as error:
+            raise refused(error, f"process {target.pid}") from error
+        self._writer = RecordingWriter(self.output, self.asked.slices)
+        self._started_at = datetime.now(UTC)
+        self._started = time.monotonic()
+
+    def poll(self, timeout_s: float = TICK_S) -> bool:
+        """Sleep a moment, write what came in; True when the observed process has ended."""
+        ended = self.target.wait(timeout_s)
+        self._elapsed_s = time.monotonic() - self._started
+        self._take()
+        limit_s = self.asked.duration_s
+        return ended or (limit_s is not None and self._elapsed_s >= limit_s)
+
+    def _take(self) -> None:
+        assert self._writer is not None
+        waits, seconds = self._capture.take()
+        self._writer.add_waits(pa.record_batch(waits))
+        self._writer.add_seconds(pa.record_batch(seconds))
+
+    def status(self) -> dict[str, Any]:
+        """Counts and costs so far."""
+        return self._capture.status()
+
+    def finish(
+        self, *, elapsed_s: float | None = None, extra: Mapping[str, Any] | None = None
+    ) -> Recording:
+        """End the capture, keep the recording.
+
+        ``elapsed_s`` is the wall time of the run where the caller knows it better than the
+        recorder, as when only a part of a process's life was the query. InputError when nothing
+        was seen on temp files.
+        """
+        wall_s = time.monotonic() - self._started
+        if self.target.exit_status is not None:
+            wall_s = self._elapsed_s
+        self._capture.stop()
+        self._take()
+        assert self._writer is not None
+        status = self._capture.status()
+        problem = _nothing_seen(status, self.method, self.asked)
+        if problem is not None:
+            self._writer.discard()
+            raise problem
+        meta = self._meta(status, wall_s if elapsed_s is None else elapsed_s)
+        return self._writer.finish({**meta, **(extra or {})})
+
+    def abandon(self) -> None:
+        """End the capture and leave nothing."""
+        if self._writer is not None:
+            self._capture.stop()
+            self._writer.discard()
+
+    def _meta(self, status: Mapping[str, Any], elapsed_s: float) -> dict[str, Any]:
+        calls = status["temp_reads"] + status["temp_writes"] + status["other_io"]
+        cpu_s = None if status["cpu_ns"] is None else status["cpu_ns"] / 1e9
+        exit_status = self.target.exit_status
+        return {
+            "spillcast": _core.__version__,
+            "started_at": self._started_at.isoformat(timespec="milliseconds"),
+            "elapsed_s": elapsed_s,
+            "recorded_s": status["elapsed_ns"] / 1e9,
+            "clock": "CLOCK_MONOTONIC",
+            "engine": {"name": "process", **self._process, "exit_status": exit_status},
+            "machine": self._machine,
+            "cpu_s": cpu_s,
+            "temp": {
+                "reads": status["temp_reads"],
+                "writes": status["temp_writes"],
+                "bytes": status["temp_bytes"],
+                "total_s": status["temp_ns"] / 1e9,
+            },
+            "other_io": {"count": status["other_io"], "total_s": status["other_io_ns"] / 1e9},
+            "capture": {
+                "method": self.method,
+                "lost": status["lost"],
+                "dropped": status["dropped"],
+                "unknown_file": status["unknown_file"],
+                "tracer_cpu_s": status["tracer_cpu_ns"] / 1e9,
+                "overhead_s": calls * CALL_COST_S[self.method],
+                "run_queue_delay_s": status["run_queue_delay_ns"] / 1e9,
+                "io_uring": status["io_uring"],
+                "mapped_temp_files": status["mapped"],
+            },
+            "asked": {
+                "temp_dirs": [str(path) for path in self.asked.temp_dirs],
+                "capture": self.asked.capture,
+                "duration_s": self.asked.duration_s,
+                "slices": self.asked.slices,
+            },
+        }
+
+
+def _nothing_seen(
+    status: Mapping[str, Any], method: str, asked: Asked
+) -> InputError | None:
+    if status["temp_reads"] + status["temp_writes"]:
+        return None
+    if method == "preload" and not status["connected"]:
+        return InputError(
+            "the preload library was never loaded: the command is static or drops LD_PRELOAD",
+            "record it with --capture perf",
+        )
+    spots = ["io_uring"] * status["io_uring"] + ["mmap of temp files"] * bool(status["mapped"])
+    if spots:
+        names = " and ".join(spots)
+        return InputError(f"no temp I/O was seen; the process uses {names}, which no call shows")
+    where = ", ".join(map(str, asked.temp_dirs))
+    if where:
+        return InputError(f"no temp I/O was seen under {where}", "is --temp the right directory?")
+    return InputError(
+        f"no temp I/O was seen ({status['other_io']:,} calls on other files)",
+        "if the query did spill, name the directory with --temp DIR",
+    )
+
+
+def record_command(
+    arguments: Sequence[str], output: Path, asked: Asked | None = None
+) -> tuple[Recorder, Command]:
+    """Start a command under observation."""
+    recorder = Recorder(output, asked)
+    environment = dict(os.environ) | recorder.prepare()
+    command = Command(arguments, environment)
+    recorder.observe(command, arguments)
+    command.release()
+    return recorder, command
+
+
+def record_pid(pid: int, output: Path, asked: Asked | None = None) -> Recorder:
+    """Observe a running process and all its threads."""
+    recorder = Recorder(output, asked)
+    process = Process(pid)
+    recorder.prepare(f"process {pid}", startable=False)
+    recorder.observe(process)
+    return recorder

@@ -1,0 +1,74 @@
+"""A recording on disk: a folder of meta.json and Parquet files that any reader opens."""
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spillcast.errors import InputError
+from spillcast.recording.schema import RECORDING_SCHEMA
+
+
+class Recording:
+    """What was observed in one run. Tables are read when they are first asked for."""
+
+    def __init__(self, path: Path, meta: Mapping[str, Any]) -> None:
+        self.path = path
+        self.meta = meta
+
+    @classmethod
+    def open(cls, path: str | Path) -> "Recording":
+        """Open the folder at ``path``. InputError says why it is no whole recording."""
+        path = Path(path)
+        meta_path = path / "meta.json"
+        if not path.exists():
+            raise InputError(f"{path}: no such recording")
+        if not meta_path.is_file():
+            raise InputError(
+                f"{path}: not a recording, or a cut one: it holds no meta.json",
+                "record again with: spillcast record -o run.spill -- COMMAND",
+            )
+        try:
+            meta = json.loads(meta_path.read_text())
+            schema = meta.get("schema")
+        except (ValueError, AttributeError) as error:
+            raise InputError(f"{meta_path}: cut or damaged: {error}", "record again") from error
+        if schema != RECORDING_SCHEMA:
+            raise InputError(
+                f"{meta_path}: schema is {schema!r}, this spillcast reads {RECORDING_SCHEMA!r}",
+                "use the spillcast that made it, or record again",
+            )
+        return cls(path, meta)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Wall time of the observed run."""
+        return float(self.meta["elapsed_s"])
+
+    @cached_property
+    def seconds(self) -> pa.Table:
+        """Per second, op and size: the whole run. See recording/schema.py."""
+        return self._table("seconds.parquet")
+
+    @cached_property
+    def waits(self) -> pa.Table:
+        """Single waits: the whole run, or slices of it."""
+        return self._table("waits.parquet")
+
+    @cached_property
+    def temp_waits(self) -> pa.Table:
+        """Waits on temp files, by start."""
+        waits = self.waits
+        return waits.filter(waits["temp"]).sort_by("start_ns")
+
+    def _table(self, name: str) -> pa.Table:
+        try:
+            return pq.read_table(self.path / name)
+        except (OSError, pa.ArrowInvalid) as error:
+            what = str(error).splitlines()[0]
+            message = f"{self.path / name}: cut or damaged: {what}"
+            raise InputError(message, "record again") from error

@@ -1,0 +1,34 @@
+"""Why the kernel refuses to let a process be observed, and what mends it."""
+
+import errno
+import os
+from pathlib import Path
+
+from spillcast.errors import InputError
+
+
+def refused(error: OSError, what: str) -> InputError:
+    """The error of an attempt to observe ``what``, in words."""
+    if error.errno == errno.ESRCH:
+        return InputError(f"{what} has ended")
+    if error.errno == errno.EMFILE:
+        return InputError(f"too many threads to observe in {what}", "raise ulimit -n")
+    if error.errno not in (errno.EACCES, errno.EPERM, errno.ENOSYS, errno.ENOENT):
+        return InputError(f"cannot observe {what}: {error.strerror}")
+    try:
+        paranoid = int(Path("/proc/sys/kernel/perf_event_paranoid").read_text())
+    except (OSError, ValueError):
+        paranoid = None
+    if paranoid is not None and paranoid > 2 and os.geteuid() != 0:
+        mend = "as root: sysctl kernel.perf_event_paranoid=2, or give spillcast CAP_PERFMON"
+        return InputError(
+            f"cannot observe {what}: kernel.perf_event_paranoid is {paranoid}", mend
+        )
+    if os.geteuid() != 0 and what != "a command":
+        mend = "run spillcast as that user, as root, or with CAP_PERFMON and CAP_SYS_PTRACE"
+        return InputError(f"cannot observe {what}: it belongs to another user", mend)
+    mend = (
+        "perf_event_open is refused here: give the container CAP_PERFMON and a seccomp profile "
+        "that allows it, or start the command with --capture preload"
+    )
+    return InputError(f"cannot observe {what}: {error.strerror}", mend)

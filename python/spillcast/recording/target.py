@@ -1,0 +1,88 @@
+"""What is to be observed: a command held back until the capture is ready, or a running process."""
+
+import errno
+import os
+import select
+import shutil
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from spillcast import _core
+from spillcast.errors import InputError
+
+PRELOAD_LIBRARY = Path(__file__).parents[1] / "_preload.so"
+
+
+class Command:
+    """A command that does nothing until it is released."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        program = shutil.which(arguments[0])
+        if program is None:
+            raise InputError(f"{arguments[0]}: no such command", "give its path, or mend PATH")
+        pairs = [f"{name}={value}" for name, value in environment.items()]
+        self._held = _core.HeldCommand([program, *arguments[1:]], pairs)
+        self.pid = self._held.pid
+        self._pidfd = os.pidfd_open(self.pid)
+        self.exit_status: int | None = None
+        self.cpu_s = 0.0
+
+    def release(self) -> None:
+        """Let it run. InputError says why it could not be started."""
+        try:
+            self._held.release()
+        except OSError as error:
+            raise InputError(f"cannot run the command: {error.strerror}") from error
+
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep until it has ended or the time is over; True when it has ended."""
+        if self.exit_status is None and readable(self._pidfd, timeout_s):
+            _, status, usage = os.wait4(self.pid, 0)
+            self.exit_status = os.waitstatus_to_exitcode(status)
+            self.cpu_s = usage.ru_utime + usage.ru_stime
+        return self.exit_status is not None
+
+
+class Process:
+    """A process that runs already; it is only watched."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.exit_status: int | None = None
+        try:
+            self._pidfd = os.pidfd_open(pid)
+        except (ProcessLookupError, OverflowError) as error:
+            raise InputError(f"--pid {pid}: there is no such process") from error
+        except OSError as error:
+            # A number that is a thread of some process, and not the process itself.
+            if error.errno in (errno.EINVAL, errno.ENOENT):
+                raise InputError(f"--pid {pid}: there is no such process") from error
+            raise
+
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep until it has ended or the time is over; True when it has ended."""
+        return readable(self._pidfd, timeout_s)
+
+
+def preload_environment(ring: _core.PreloadRing) -> dict[str, str]:
+    """What a command needs in its environment to load the library and find the ring."""
+    if not PRELOAD_LIBRARY.exists():
+        raise InputError(f"{PRELOAD_LIBRARY}: the preload library is missing", "run: make build")
+    name, value = ring.environment()
+    preload = [str(PRELOAD_LIBRARY), os.environ.get("LD_PRELOAD", "")]
+    return {name: value, "LD_PRELOAD": ":".join(path for path in preload if path)}
+
+
+def describe_exit(status: int) -> str:
+    """An exit status in words."""
+    if status < 0:
+        return f"ended by {signal.Signals(-status).name}"
+    return f"exited with status {status}"
+
+
+def readable(descriptor: int, timeout_s: float) -> bool:
+    """Sleep until a descriptor has something to read or the time is over."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(max(0, round(timeout_s * 1000))))

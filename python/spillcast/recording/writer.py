@@ -1,0 +1,138 @@
+"""Writing a recording while it runs: raw waits in parts that are thinned out when they grow many."""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spillcast.errors import InputError
+from spillcast.recording.recording import Recording
+from spillcast.recording.schema import (
+    RECORDING_SCHEMA,
+    SAMPLES_SCHEMA,
+    SECONDS_SCHEMA,
+    WAITS_SCHEMA,
+)
+
+#: Raw waits kept in all, unless slices are asked for.
+ROWS_MAX = 10_000_000
+#: Length of a part: short where slices are asked for, so that many fit into a short run.
+PART_NS = 1_000_000_000
+SLICE_NS = 300_000_000
+PARTS_MAX = 2_000
+
+
+class RecordingWriter:
+    """Writes ``NAME.spill`` beside itself as ``NAME.spill.partial`` and renames it when whole.
+
+    Raw waits go to parts of equal time. Whenever too many rows or parts are held, every second
+    part is dropped and from then on only every second one is kept: what remains is spread evenly
+    over the run, however long it gets. The per-second rows are never thinned.
+    """
+
+    def __init__(self, path: Path, slices: int | None = None) -> None:
+        self.path = path
+        self.slices = slices
+        self._part_ns = SLICE_NS if slices else PART_NS
+        self._stride = 1
+        self._parts: dict[int, int] = {}
+        self._open: dict[int, list[pa.RecordBatch]] = {}
+        self._rows_seen = 0
+        self._folder = path.with_name(path.name + ".partial")
+        check_output(path)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        (self._folder / "parts").mkdir(parents=True)
+        self._seconds = pq.ParquetWriter(self._folder / "seconds.parquet", SECONDS_SCHEMA)
+
+    def add_waits(self, batch: pa.RecordBatch) -> None:
+        """Take raw waits; parts that can grow no more go to disk."""
+        self._rows_seen += batch.num_rows
+        if batch.num_rows == 0:
+            return
+        batch = batch.cast(WAITS_SCHEMA)
+        part_of = pa.compute.divide(batch["start_ns"], self._part_ns)
+        for index in part_of.unique().to_pylist():
+            if index % self._stride == 0:
+                rows = batch.filter(pa.compute.equal(part_of, index))
+                self._open.setdefault(index, []).append(rows)
+        newest = pa.compute.max(part_of).as_py()
+        self._close_parts(before=newest - 1)
+
+    def add_seconds(self, batch: pa.RecordBatch) -> None:
+        """Take per-second rows."""
+        if batch.num_rows:
+            self._seconds.write_batch(batch.cast(SECONDS_SCHEMA))
+
+    def finish(self, meta: Mapping[str, Any]) -> Recording:
+        """Write what is left and make the recording visible, whole or not at all."""
+        self._close_parts(before=None)
+        self._seconds.close()
+        kept = self._kept_parts()
+        with pq.ParquetWriter(
+            self._folder / "waits.parquet", WAITS_SCHEMA, compression="zstd"
+        ) as writer:
+            for index in kept:
+                writer.write_table(pq.read_table(self._part_path(index)).cast(WAITS_SCHEMA))
+        pq.write_table(SAMPLES_SCHEMA.empty_table(), self._folder / "samples.parquet")
+        shutil.rmtree(self._folder / "parts")
+        meta = {"schema": RECORDING_SCHEMA, **meta, "raw": self._raw(kept)}
+        with (self._folder / "meta.json").open("w") as file:
+            json.dump(meta, file, indent=2)
+            file.write("\n")
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.rename(self._folder, self.path)
+        return Recording(self.path, meta)
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        self._seconds.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _close_parts(self, before: int | None) -> None:
+        for index in sorted(self._open):
+            if before is None or index < before:
+                table = pa.Table.from_batches(self._open.pop(index)).unify_dictionaries()
+                pq.write_table(table, self._part_path(index))
+                self._parts[index] = table.num_rows
+        while self._too_many():
+            self._stride *= 2
+            for index in [i for i in self._parts if i % self._stride]:
+                del self._parts[index]
+                self._part_path(index).unlink()
+
+    def _too_many(self) -> bool:
+        if self.slices:
+            return len(self._parts) > 2 * self.slices
+        return sum(self._parts.values()) > ROWS_MAX or len(self._parts) > PARTS_MAX
+
+    def _kept_parts(self) -> list[int]:
+        kept = sorted(self._parts)
+        if self.slices and len(kept) > self.slices:
+            step = (len(kept) - 1) / max(self.slices - 1, 1)
+            kept = sorted({kept[round(i * step)] for i in range(self.slices)})
+        return kept
+
+    def _raw(self, kept: list[int]) -> dict[str, Any]:
+        rows = sum(self._parts[index] for index in kept)
+        whole = rows == self._rows_seen
+        part_s = self._part_ns / 1e9
+        slices = [[index * part_s, (index + 1) * part_s] for index in kept]
+        return {"rows": rows, "rows_seen": self._rows_seen, "slices_s": None if whole else slices}
+
+    def _part_path(self, index: int) -> Path:
+        return self._folder / "parts" / f"{index:08d}.parquet"
+
+
+def check_output(path: Path) -> None:
+    """InputError unless a recording can be written at ``path``: an old one may be replaced."""
+    if path.exists() and not (path / "meta.json").exists():
+        raise InputError(f"{path}: exists and is not a recording", "name another with -o")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path}: there is no directory {path.absolute().parent}")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise InputError(f"{path}: its directory is not writable", "name another with -o")

@@ -1,0 +1,5 @@
+"""Storage: how long its operations take, and where that is known from."""
+
+from spillcast.storage.storage import Group, Storage
+
+__all__ = ["Group", "Storage"]

@@ -1,0 +1,129 @@
+"""Measuring a directory with the I/O of a recording."""
+
+import errno
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from spillcast import _core
+from spillcast.errors import InputError, SpillcastError
+from spillcast.recording import Recording
+from spillcast.storage.storage import Group, Storage
+
+BUDGET_S = 60.0
+Progress = Callable[[int, int, int], None]
+
+
+def probe(
+    directory: Path,
+    like: Recording,
+    *,
+    budget_s: float = BUDGET_S,
+    on_progress: Progress | None = None,
+) -> Storage:
+    """Replay the temp I/O of ``like`` on ``directory`` and time it.
+
+    ``on_progress`` gets steps done, steps in all and bytes, a few times a second. InputError where
+    the directory cannot be used; nothing is left in it, whatever happens.
+    """
+    if not directory.is_dir():
+        raise InputError(f"{directory}: there is no such directory")
+    try:
+        replay = _core.Probe(plan(like), str(directory), budget_s, True, False)
+        groups, facts = _run(replay, on_progress)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    except OSError as error:
+        raise _failure(directory, error) from error
+    rows = pa.record_batch(groups).to_pylist()
+    facts = {**facts, "directory": str(directory), "like": like.path.name}
+    return Storage(str(directory), "probe", [Group(**row) for row in rows], facts)
+
+
+def _run(
+    replay: "_core.Probe", on_progress: Progress | None
+) -> tuple["_core.Table", dict[str, int | float | str]]:
+    """Run in a thread, so that this one can show progress and be interrupted."""
+    result: list[tuple[_core.Table, dict[str, int | float | str]]] = []
+    failure: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            result.append(replay.run())
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=work, name="probe")
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(0.1)
+            if on_progress is not None:
+                on_progress(*replay.progress())
+    finally:
+        replay.cancel()
+        thread.join()
+    if failure:
+        raise failure[0]
+    return result[0]
+
+
+def plan(recording: Recording) -> pa.RecordBatch:
+    """The temp I/O of a recording as steps: who, which file, where, how much, after what pause."""
+    waits = recording.temp_waits
+    moved = pa.compute.greater(waits["bytes"], 0)
+    waits = waits.filter(moved)
+    if waits.num_rows == 0:
+        raise InputError(f"{recording.path}: holds no temp I/O to replay")
+    start = waits["start_ns"].to_numpy()
+    end = start + waits["elapsed_ns"].to_numpy()
+    session = waits["session"].to_numpy()
+    size = waits["bytes"].to_numpy()
+    threads, thread = np.unique(session, return_inverse=True)
+    file = _codes(waits["file"])
+    return pa.record_batch(
+        {
+            "thread": pa.array(thread, pa.uint32()),
+            "file": pa.array(file, pa.uint32()),
+            "write": pa.compute.equal(waits["op"].combine_chunks().cast(pa.string()), "write"),
+            "offset": pa.array(_offsets(waits["offset"], file, size), pa.uint64()),
+            "bytes": pa.array(size, pa.uint32()),
+            "think_ns": pa.array(_pauses(start, end, thread, len(threads)), pa.uint64()),
+        }
+    )
+
+
+def _codes(names: pa.ChunkedArray) -> np.ndarray:
+    encoded = names.combine_chunks().cast(pa.string()).dictionary_encode()
+    return encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()
+
+
+def _offsets(offsets: pa.ChunkedArray, file: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Offsets as recorded; where there is none, the I/O of a file is taken to be sequential."""
+    known = offsets.is_valid().to_numpy()
+    given = offsets.fill_null(0).to_numpy().copy()
+    if known.all():
+        return given
+    for code in np.unique(file[~known]):
+        rows = np.flatnonzero((file == code) & ~known)
+        given[rows] = np.cumsum(size[rows]) - size[rows]
+    return given
+
+
+def _pauses(start: np.ndarray, end: np.ndarray, thread: np.ndarray, threads: int) -> np.ndarray:
+    """Time between the end of a thread's I/O and its next."""
+    pauses = np.zeros(len(start), dtype=np.int64)
+    for code in range(threads):
+        rows = np.flatnonzero(thread == code)
+        pauses[rows[1:]] = np.maximum(0, start[rows[1:]] - end[rows[:-1]])
+    return pauses
+
+
+def _failure(directory: Path, error: OSError) -> SpillcastError:
+    if error.errno == errno.ENOSPC:
+        hint = "free some space, or name a larger directory"
+        return SpillcastError(f"{directory}: filled up during the probe", hint)
+    return SpillcastError(error.strerror or str(error))

@@ -1,0 +1,115 @@
+"""A storage: measured latencies by op, size and depth, kept as histograms."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spillcast.errors import InputError
+
+STORAGE_SCHEMA = "spillcast.storage/1"
+
+
+@dataclass(frozen=True)
+class Group:
+    """The operations of one op and size class at one depth."""
+
+    op: str
+    size_class_bytes: int
+    depth: int
+    count: int
+    bytes: int
+    total_ns: int
+    #: Histogram: middle of each bucket and number of operations in it.
+    latency_ns: Sequence[int]
+    latency_count: Sequence[int]
+    #: Count and mean latency of consecutive stretches of the measurement, in the order of time.
+    block_count: Sequence[int]
+    block_mean_ns: Sequence[int]
+
+    @property
+    def mean_s(self) -> float:
+        """Mean latency."""
+        return self.total_ns / self.count / 1e9 if self.count else float("nan")
+
+    def quantile_s(self, quantile: float) -> float:
+        """Latency below which this share of the operations lies."""
+        counts = np.cumsum(self.latency_count)
+        at = int(np.searchsorted(counts, quantile * counts[-1]))
+        return self.latency_ns[min(at, len(self.latency_ns) - 1)] / 1e9
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Latencies of one storage and where they come from.
+
+    ``source`` is ``probe`` (measured), ``recording`` (seen by an engine) or ``asked`` (somebody's
+    wish). ``facts`` holds what else the measurement said: file system, replayed and skipped steps.
+    """
+
+    name: str
+    source: str
+    groups: Sequence[Group]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def of(self, op: str) -> list[Group]:
+        """The groups of an op, smallest size first."""
+        return sorted((g for g in self.groups if g.op == op), key=lambda g: g.size_class_bytes)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of docs/schema.md."""
+        groups = [{key: _plain(value) for key, value in asdict(g).items()} for g in self.groups]
+        return {
+            "schema": STORAGE_SCHEMA,
+            "name": self.name,
+            "source": self.source,
+            "groups": groups,
+            "facts": dict(self.facts),
+        }
+
+    def save(self, path: Path) -> None:
+        """Write the document, whole or not at all."""
+        partial = path.with_name(path.name + ".partial")
+        partial.write_text(json.dumps(self.to_json(), indent=1) + "\n")
+        partial.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> "Storage":
+        """Read a document. InputError says what is wrong with it."""
+        try:
+            document = json.loads(path.read_text())
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror}") from error
+        except ValueError as error:
+            raise InputError(f"{path}: not JSON, or cut: {error}", "probe again") from error
+        schema = document.get("schema") if isinstance(document, dict) else None
+        if schema != STORAGE_SCHEMA:
+            raise InputError(
+                f"{path}: schema is {schema!r}, this spillcast reads {STORAGE_SCHEMA!r}",
+                "make it with: spillcast probe DIR --like run.spill -o storage.json",
+            )
+        try:
+            groups = [Group(**group) for group in document["groups"]]
+            return cls(document["name"], document["source"], groups, document["facts"])
+        except (KeyError, TypeError) as error:
+            raise InputError(f"{path}: damaged: {error}", "probe again") from error
+
+    def scaled(self, factor: float, name: str) -> "Storage":
+        """The same storage with every latency multiplied by ``factor``."""
+        groups = [
+            replace(
+                g,
+                total_ns=round(g.total_ns * factor),
+                latency_ns=[round(ns * factor) for ns in g.latency_ns],
+                block_mean_ns=[round(ns * factor) for ns in g.block_mean_ns],
+            )
+            for g in self.groups
+        ]
+        return Storage(name, "asked", groups, dict(self.facts))
+
+
+def _plain(value: Any) -> Any:
+    return [int(v) for v in value] if isinstance(value, list | tuple | np.ndarray) else value
