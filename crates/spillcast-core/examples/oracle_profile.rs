@@ -25,25 +25,53 @@ fn main() -> ExitCode {
     let elapsed_s = start.elapsed().as_secs_f64();
     let mut groups: Vec<_> = profile.groups().iter().collect();
     groups.sort_by_key(|(_, group)| -group.total_us);
-    println!("{:<44} {:>10} {:>16} {:>12} {:>10}", "event", "count", "total us", "p50 us", "max line");
+    println!(
+        "{:<44} {:>10} {:>16} {:>12} {:>10}",
+        "event", "count", "total us", "p50 us", "max line"
+    );
     for (key, group) in groups {
-        let event = key.get(Dimension::Event).map(|event| &*reading.dictionary.events.list()[event as usize]);
+        let event = key
+            .get(Dimension::Event)
+            .map(|event| &*reading.dictionary.events.list()[event as usize]);
         let name = event.or_else(|| key.call().map(|kind| kind.name())).unwrap_or_default();
         let median_us = group.histogram().quantile_ns(0.5) / 1_000;
-        println!("{name:<44} {:>10} {:>16} {median_us:>12} {:>10}", group.count, group.total_us, group.max_at.line);
+        println!(
+            "{name:<44} {:>10} {:>16} {median_us:>12} {:>10}",
+            group.count, group.total_us, group.max_at.line
+        );
     }
     for (path, file) in paths.iter().zip(&reading.files) {
-        eprintln!("{}: {} lines, {} waits, {} calls, {} statements, {} damaged", path.display(), file.lines, file.waits, file.calls, file.statements, file.damages.count);
+        eprintln!(
+            "{}: {} lines, {} waits, {} calls, {} statements, {} damaged",
+            path.display(),
+            file.lines,
+            file.waits,
+            file.calls,
+            file.statements,
+            file.damages.count
+        );
         for damage in file.damages.first.iter().take(10) {
             eprintln!("  line {}: {}", damage.line, damage.what);
         }
         for (session, times) in &file.sessions {
             let id = reading.dictionary.sessions[*session];
-            eprintln!("  {id:?}: elapsed {} us, CPU {}, waits {}, idle {}, unaccounted-for {}", times.elapsed_us, times.cpu_us, times.wait_us, times.idle_us, times.unaccounted_us());
+            eprintln!(
+                "  {id:?}: elapsed {} us, CPU {}, waits {}, idle {}, unaccounted-for {}",
+                times.elapsed_us,
+                times.cpu_us,
+                times.wait_us,
+                times.idle_us,
+                times.unaccounted_us()
+            );
         }
     }
-    let bytes: u64 = paths.iter().filter_map(|path| std::fs::metadata(path).ok()).map(|m| m.len()).sum();
-    eprintln!("{elapsed_s:.3} s, {:.0} MB/s, peak {} MB", bytes as f64 / 1e6 / elapsed_s, peak_rss_bytes() / 1_000_000);
+    let bytes: u64 =
+        paths.iter().filter_map(|path| std::fs::metadata(path).ok()).map(|m| m.len()).sum();
+    eprintln!(
+        "{elapsed_s:.3} s, {:.0} MB/s, peak {} MB",
+        bytes as f64 / 1e6 / elapsed_s,
+        peak_rss_bytes() / 1_000_000
+    );
     ExitCode::SUCCESS
 }
 

@@ -22,8 +22,9 @@ pub fn classify(name: &str) -> EventClass {
         op,
         temp: op != Op::Null && name.ends_with(" temp"),
         idle: is_idle(name),
-        unnamed_blocks: op != Op::Null
-            && ["db file s", "direct path ", "control file s"].iter().any(|p| name.starts_with(p)),
+        unnamed_blocks: ["db file s", "direct path ", "control file s"]
+            .iter()
+            .any(|family| name.starts_with(family)),
     }
 }
 

@@ -177,7 +177,11 @@ impl Follower {
             object: wait.object,
         };
         self.summary.waits += 1;
-        out.sink.wait(out.dictionary, Origin { file: self.file, line, session: position, sql }, &row);
+        out.sink.wait(
+            out.dictionary,
+            Origin { file: self.file, line, session: position, sql },
+            &row,
+        );
     }
 
     #[inline(always)]
@@ -192,7 +196,7 @@ impl Follower {
             session.tick(tim);
         }
         call.tim = session.clock_us;
-        let (self_c_us, self_e_us) = session.self_times(&call);
+        let (self_c_us, self_e_us) = session.self_times(&call, self.clock.unit_us);
         session.times.calls += 1;
         session.times.cpu_us = session.times.cpu_us.saturating_add(self_c_us);
         let sql = session.sql(call.cursor);

@@ -12,11 +12,7 @@ pub type Source = Box<dyn Read + Send>;
 
 /// Opens `path`, or standard input for `-`.
 pub fn open(path: &Path) -> io::Result<Source> {
-    if path.as_os_str() == "-" {
-        decompress(io::stdin())
-    } else {
-        decompress(File::open(path)?)
-    }
+    if path.as_os_str() == "-" { decompress(io::stdin()) } else { decompress(File::open(path)?) }
 }
 
 /// Decompresses gzip and zstd, also several streams one behind the other; passes on anything else.

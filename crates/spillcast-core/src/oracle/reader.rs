@@ -23,7 +23,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { lenient: false, chunk_bytes: 1 << 20 }
+        Options { lenient: false, chunk_bytes: 256 << 10 }
     }
 }
 
@@ -105,7 +105,11 @@ pub fn read(
 
 type Buffers = Vec<Vec<u8>>;
 
-fn read_batch(chunks: &mut Chunks, len: usize, mut spare: Buffers) -> Result<Vec<Chunk>, ReadError> {
+fn read_batch(
+    chunks: &mut Chunks,
+    len: usize,
+    mut spare: Buffers,
+) -> Result<Vec<Chunk>, ReadError> {
     let mut batch = Vec::with_capacity(len);
     while batch.len() < len {
         match chunks.next(spare.pop().unwrap_or_default())? {

@@ -265,10 +265,9 @@ impl<'a> Scanner<'a> {
                 self.state = State::Bind { avl };
             }
         }
-        if self.lenient {
-            if let Some(wait) = grammar::wait_within(line) {
-                self.parsed_line(wait);
-            }
+        let wait = if self.lenient { grammar::wait_within(line) } else { None };
+        if let Some(wait) = wait {
+            self.parsed_line(wait);
         }
     }
 
@@ -340,7 +339,9 @@ fn bind_length(line: &[u8]) -> Option<i64> {
 /// at its end by the length given before it, or where a new file or session begins.
 fn goes_on(line: &[u8], left: i64) -> bool {
     match grammar::parse(line) {
-        Ok(Line::Mark(Mark::Header | Mark::Session { .. } | Mark::Switch { .. } | Mark::SizeLimit)) => true,
+        Ok(Line::Mark(
+            Mark::Header | Mark::Session { .. } | Mark::Switch { .. } | Mark::SizeLimit,
+        )) => true,
         Ok(Line::Text | Line::EndOfStatement | Line::Mark(_)) | Err(_) => false,
         Ok(_) => left == 0,
     }

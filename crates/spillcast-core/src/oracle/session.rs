@@ -59,8 +59,24 @@ pub(super) struct Session {
     sql: FxHashMap<i64, NameId>,
     /// The cursor looked up last, most often the next one too.
     last_sql: Option<(i64, Option<NameId>)>,
-    /// CPU and elapsed time of calls whose parent has not ended yet, by depth.
-    children: Vec<(i64, i64)>,
+    /// Calls whose parent has not ended yet, by depth.
+    children: Vec<Calls>,
+}
+
+/// Calls taken together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Calls {
+    count: i64,
+    c_us: i64,
+    e_us: i64,
+}
+
+impl Calls {
+    fn add(&mut self, count: i64, c_us: i64, e_us: i64) {
+        self.count += count;
+        self.c_us = self.c_us.saturating_add(c_us);
+        self.e_us = self.e_us.saturating_add(e_us);
+    }
 }
 
 impl Session {
@@ -123,20 +139,25 @@ impl Session {
     /// The CPU and elapsed time of a call without those of the calls it made. A line is written when
     /// its call ends, so that the calls it made stand before it, deeper.
     ///
-    /// Below zero where Oracle's CPU clock is coarser than the calls are short; in the sum this
-    /// cancels out.
-    pub fn self_times(&mut self, call: &CallLine) -> (i64, i64) {
+    /// Deeper calls that took longer than the call, by more than times in units of `unit_us` are
+    /// rounded, cannot be its own: they belong to a call that the trace does not show, and nothing
+    /// is taken off. The CPU is below zero where its clock is coarser than the calls are short;
+    /// in the sum this cancels out.
+    pub fn self_times(&mut self, call: &CallLine, unit_us: i64) -> (i64, i64) {
         let depth = (call.dep as usize).min(DEPTH_MAX);
-        let deeper = self.children.drain((depth + 1).min(self.children.len())..);
-        let made = deeper.fold((0i64, 0i64), |sum, (c, e)| {
-            (sum.0.saturating_add(c), sum.1.saturating_add(e))
-        });
-        if self.children.len() <= depth {
-            self.children.resize(depth + 1, (0, 0));
+        let mut made = Calls::default();
+        for deeper in self.children.drain((depth + 1).min(self.children.len())..) {
+            made.add(deeper.count, deeper.c_us, deeper.e_us);
         }
-        let siblings = &mut self.children[depth];
-        *siblings = (siblings.0.saturating_add(call.c), siblings.1.saturating_add(call.e));
-        (call.c.saturating_sub(made.0), call.e.saturating_sub(made.1))
+        if self.children.len() <= depth {
+            self.children.resize(depth + 1, Calls::default());
+        }
+        self.children[depth].add(1, call.c, call.e);
+        let rounding_us = (made.count + 1).saturating_mul(unit_us);
+        if made.e_us > call.e.saturating_add(rounding_us) {
+            return (call.c, call.e);
+        }
+        (call.c - made.c_us, call.e - made.e_us)
     }
 }
 
@@ -151,24 +172,35 @@ mod tests {
     #[test]
     fn the_time_of_recursive_calls_counts_once() {
         let mut session = Session::default();
-        assert_eq!(session.self_times(&call(2, 5, 7)), (5, 7));
-        assert_eq!(session.self_times(&call(1, 20, 30)), (15, 23));
-        assert_eq!(session.self_times(&call(1, 1, 2)), (1, 2));
-        assert_eq!(session.self_times(&call(0, 100, 200)), (79, 168));
-        assert_eq!(session.self_times(&call(0, 3, 4)), (3, 4));
+        assert_eq!(session.self_times(&call(2, 5, 7), 1), (5, 7));
+        assert_eq!(session.self_times(&call(1, 20, 30), 1), (15, 23));
+        assert_eq!(session.self_times(&call(1, 1, 2), 1), (1, 2));
+        assert_eq!(session.self_times(&call(0, 100, 200), 1), (79, 168));
+        assert_eq!(session.self_times(&call(0, 3, 4), 1), (3, 4));
+    }
+
+    #[test]
+    fn deeper_calls_that_took_longer_than_a_call_are_not_its_own() {
+        let mut session = Session::default();
+        session.self_times(&call(1, 300, 919), 1);
+        assert_eq!(session.self_times(&call(0, 20, 28), 1), (20, 28));
+        session.self_times(&call(1, 0, 10_000), 10_000);
+        assert_eq!(session.self_times(&call(0, 0, 0), 10_000), (0, -10_000));
     }
 
     #[test]
     fn a_call_owns_deeper_calls_whose_own_parent_is_missing() {
         let mut session = Session::default();
-        session.self_times(&call(3, 5, 7));
-        assert_eq!(session.self_times(&call(1, 20, 30)), (15, 23));
+        session.self_times(&call(3, 5, 7), 1);
+        assert_eq!(session.self_times(&call(1, 20, 30), 1), (15, 23));
     }
 
     #[test]
     fn elapsed_time_is_that_of_the_stretches_between_steps_back() {
         let mut session = Session::default();
-        [5_000_000, 9_000_000, 8_999_990, 1_000_000, 4_000_000].map(|tim| session.tick(tim));
+        for tim in [5_000_000, 9_000_000, 8_999_990, 1_000_000, 4_000_000] {
+            session.tick(tim);
+        }
         session.restart();
         assert_eq!((session.times.elapsed_us, session.times.steps_back), (7_000_000, 1));
     }

@@ -1,0 +1,97 @@
+//! The reader's rows in the slow reader's form, so that the two can be compared.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::Path;
+
+use spillcast_core::oracle::{
+    Batch, Dictionary, Options, Origin, ReadError, Reading, Rows, SessionId, read,
+};
+
+use super::slow::{Slow, SlowCall, SlowSession, SlowWait};
+
+/// Reads a file into rows, all kept.
+pub fn rows(path: &Path, options: &Options) -> Result<(Reading, Batch), ReadError> {
+    let mut all = Batch::default();
+    let mut take = |batch: Batch| {
+        all.waits.extend(batch.waits);
+        all.calls.extend(batch.calls);
+        all.statements.extend(batch.statements);
+    };
+    let mut sink = Rows::new(100, |_: &Dictionary, batch| {
+        take(batch);
+        true
+    });
+    let reading = read(&[path.to_path_buf()], options, &mut sink)?;
+    let rest = sink.finish();
+    take(rest);
+    Ok((reading, all))
+}
+
+/// Reads `bytes` with chunks of `chunk_bytes`; a file without trace lines has no rows.
+pub fn fast(bytes: &[u8], lenient: bool, chunk_bytes: usize) -> Slow {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    match rows(file.path(), &Options { lenient, chunk_bytes }) {
+        Ok((reading, batch)) => in_slow_form(&reading, batch),
+        Err(ReadError::NoTraceLines { .. }) => Slow::default(),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The slow reader's answer where there is nothing to compare: a file without waits and calls.
+pub fn without_rows(slow: Slow) -> Slow {
+    if slow.waits.is_empty() && slow.calls.is_empty() { Slow::default() } else { slow }
+}
+
+fn in_slow_form(reading: &Reading, batch: Batch) -> Slow {
+    let names = &reading.dictionary;
+    let sql = |origin: Origin| origin.sql.map(|sql| names.sql.list()[sql as usize].clone());
+    let session = |origin: Origin| of_id(names.sessions[origin.session]);
+    let waits = batch.waits.iter().map(|row| SlowWait {
+        line: row.origin.line,
+        event: names.events.list()[row.wait.event as usize].clone(),
+        session: session(row.origin),
+        sql: sql(row.origin),
+        start_us: row.wait.start_ns / 1_000,
+        elapsed_us: row.wait.elapsed_ns / 1_000,
+        file: row.file_number,
+        blocks: row.blocks,
+        bytes: row.wait.bytes,
+        object: row.wait.object,
+    });
+    let calls = batch.calls.iter().map(|row| SlowCall {
+        line: row.origin.line,
+        kind: row.call.line.kind.name().to_string(),
+        session: session(row.origin),
+        sql: sql(row.origin),
+        self_c_us: row.call.self_c_us,
+        self_e_us: row.call.self_e_us,
+        tim_us: row.call.line.tim,
+    });
+    let statements = batch
+        .statements
+        .into_iter()
+        .map(|row| (row.origin.line, sql(row.origin).unwrap(), row.statement.text));
+    let file = &reading.files[0];
+    Slow {
+        waits: waits.collect(),
+        calls: calls.collect(),
+        statements: statements.collect(),
+        damaged_lines: file.damages.first.iter().map(|damage| damage.line).collect(),
+        lines: file.lines,
+        elapsed_us: elapsed(reading),
+    }
+}
+
+fn elapsed(reading: &Reading) -> HashMap<SlowSession, i64> {
+    let sessions = reading.files[0].sessions.iter();
+    sessions
+        .filter(|(_, times)| times.first_tim_us.is_some())
+        .map(|(at, times)| (of_id(reading.dictionary.sessions[*at]), times.elapsed_us))
+        .collect()
+}
+
+fn of_id(id: SessionId) -> SlowSession {
+    (id.sid, id.serial, id.pid)
+}

@@ -1,0 +1,277 @@
+//! What the reader promises, shown on small traces: units, sessions, opaque text, damage, profile.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use crate::compare::rows;
+use spillcast_core::oracle::{
+    Batch, Dimension, KEPT_PER_FILE, Options, Place, Profile, ReadError, Reading, read,
+};
+use spillcast_core::wait::Op;
+
+fn file(text: &[u8]) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text).unwrap();
+    file
+}
+
+fn read_text(text: &str) -> (Reading, Batch) {
+    rows(file(text.as_bytes()).path(), &Options::default()).unwrap()
+}
+
+fn damages(reading: &Reading) -> Vec<(u64, &str)> {
+    reading.files[0].damages.first.iter().map(|damage| (damage.line, damage.what)).collect()
+}
+
+const HEAD: &str = "Trace file /u01/trace/x_ora_1.trc\n";
+
+#[test]
+fn a_wait_becomes_a_row() {
+    let (reading, batch) = read_text(
+        "*** SESSION ID:(35.65385) 2024-03-26T16:08:36.086107-07:00\n\
+         WAIT #140691456823824: nam='direct path read temp' ela= 13700 file number=203 \
+         first dba=2827236 block cnt=31 obj#=99574 tim=25786537823120\n",
+    );
+    let [row] = &batch.waits[..] else { panic!("one wait") };
+    assert_eq!(reading.dictionary.events.list(), ["direct path read temp"]);
+    assert_eq!(row.wait.start_ns, (25_786_537_823_120 - 13_700) * 1_000);
+    assert_eq!(row.wait.elapsed_ns, 13_700_000);
+    assert_eq!((row.wait.op, row.wait.temp, row.idle), (Op::Read, true, false));
+    assert_eq!((row.file_number, row.blocks, row.wait.bytes), (Some(203), Some(31), None));
+    assert_eq!((row.wait.session, row.wait.object, row.wait.line), (35, Some(99_574), Some(2)));
+    assert_eq!(row.params, [203, 2_827_236, 31]);
+}
+
+#[test]
+fn oracle_8i_writes_centiseconds_and_no_time_of_waits() {
+    let (_, batch) = read_text(&format!(
+        "{HEAD}Oracle8i Enterprise Edition Release 8.1.7.0.0 - Production\n\
+         PARSE #1:c=1,e=2,p=0,cr=0,cu=0,mis=1,r=0,dep=0,og=4,tim=500\n\
+         WAIT #1: nam='db file scattered read' ela= 3 p1=4 p2=77 p3=16\n\
+         WAIT #1: nam='db file scattered read' ela= 1 p1=4 p2=93 p3=16\n"
+    ));
+    assert_eq!(batch.calls[0].call.line.e, 20_000);
+    assert_eq!(batch.waits[0].wait.elapsed_ns, 30_000_000);
+    assert_eq!(batch.waits[0].wait.start_ns, 5_000_000_000);
+    assert_eq!(batch.waits[1].wait.start_ns, 5_030_000_000);
+    assert_eq!((batch.waits[0].file_number, batch.waits[0].blocks), (Some(4), Some(16)));
+}
+
+#[test]
+fn the_clock_of_waits_in_11_1_0_7_is_corrected() {
+    let (_, batch) = read_text(&format!(
+        "{HEAD}Oracle Database 11g Enterprise Edition Release 11.1.0.7.0 - 64bit Production\n\
+         WAIT #1: nam='db file sequential read' ela= 24 file#=1 block#=2 blocks=1 obj#=3 tim=1000000\n\
+         FETCH #1:c=0,e=9,p=0,cr=0,cu=0,mis=0,r=0,dep=0,og=4,tim=1024000\n"
+    ));
+    assert_eq!(batch.waits[0].wait.start_ns, (1_024_000 - 24) * 1_000);
+    assert_eq!(batch.calls[0].call.line.tim, 1_024_000);
+}
+
+#[test]
+fn sql_text_and_bind_values_are_opaque() {
+    let fake = "WAIT #9: nam='fake' ela= 1 p1=1 p2=2 p3=3 obj#=-1 tim=9";
+    let sql = format!("select '\n{fake}\n' from dual");
+    let (reading, batch) = read_text(&format!(
+        "=====================\n\
+         PARSING IN CURSOR #3 len={} dep=0 uid=5 oct=3 lid=5 tim=100 hv=462 ad='9d' sqlid='0gjpt6cdt5vxb'\n\
+         {sql}\nEND OF STMT\nBINDS #3:\n Bind#0\n  kxsbbbfp=7f  bln=32  avl={:02}  flg=05\n  value=\"a\n{fake}\nb\"\n\
+         WAIT #3: nam='real' ela= 1 p1=1 p2=2 p3=3 obj#=-1 tim=200\n",
+        sql.len(),
+        fake.len() + 4,
+    ));
+    assert_eq!(reading.dictionary.events.list(), ["real"]);
+    assert_eq!(reading.dictionary.sql.list(), ["0gjpt6cdt5vxb"]);
+    assert_eq!(batch.waits[0].wait.sql_id, Some(0));
+    assert_eq!(batch.statements[0].statement.text, sql.as_bytes());
+    assert_eq!(reading.files[0].damages.count, 0);
+}
+
+#[test]
+fn unclosed_text_does_not_swallow_the_rest() {
+    let (reading, batch) = read_text(
+        "PARSING IN CURSOR #3 len=8 dep=0 uid=5 oct=3 lid=5 tim=100 hv=462 ad='9d'\n\
+         select 1\n\
+         WAIT #3: nam='a' ela= 1 p1=1 p2=2 p3=3 obj#=-1 tim=200\n\
+         \x20 bln=32  avl=04  flg=05\n\
+         \x20 value=\"open\n\
+         WAIT #3: nam='b' ela= 1 p1=1 p2=2 p3=3 obj#=-1 tim=300\n\
+         PARSING IN CURSOR #3 len=900 dep=0 uid=5 oct=3 lid=5 tim=400 hv=463 ad='9d'\n\
+         cut her\n\
+         Trace file /u01/trace/next_ora_2.trc\n\
+         WAIT #3: nam='c' ela= 1 p1=1 p2=2 p3=3 obj#=-1 tim=500\n",
+    );
+    assert_eq!(reading.dictionary.events.list(), ["a", "b", "c"]);
+    let lines: Vec<u64> = damages(&reading).iter().map(|damage| damage.0).collect();
+    assert_eq!(lines, [3, 6, 9]);
+    assert_eq!(batch.waits[2].wait.sql_id, None);
+}
+
+#[test]
+fn damage_is_counted_and_named_with_its_line() {
+    let (reading, batch) = read_text(
+        "WAIT #1: nam='a' ela= -7 p1=1 p2=2 p3=3 obj#=-1 tim=200\n\
+         WAIT #1: nam='a' ela= 5 p1=1 p2=\n\
+         FETCH #1:c=0,e=153,p=1\n\
+         anything else\n\
+         WAIT #1: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 ti",
+    );
+    assert_eq!(
+        damages(&reading),
+        [
+            (1, "time below zero, counted as 0"),
+            (2, "WAIT with a parameter that is no number"),
+            (3, "call without c=, e= or tim="),
+            (5, "WAIT that goes on after its last figure"),
+        ]
+    );
+    assert_eq!((batch.waits.len(), batch.waits[0].wait.elapsed_ns), (1, 0));
+}
+
+#[test]
+fn all_damage_is_counted_and_the_first_is_kept() {
+    let (reading, _) = read_text(&format!(
+        "EXEC #1:c=0,e=1,dep=0,tim=5\n{}",
+        "WAIT #\n".repeat(3 * KEPT_PER_FILE)
+    ));
+    assert_eq!(reading.files[0].damages.count, 3 * KEPT_PER_FILE as u64);
+    assert_eq!(reading.files[0].damages.first.len(), KEPT_PER_FILE);
+}
+
+#[test]
+fn a_line_too_long_to_be_read_is_damage_however_the_file_is_cut() {
+    let wait = "WAIT #1: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=9\n";
+    let text = [wait, &"x".repeat(3 << 20), "\n", wait].concat();
+    for chunk_bytes in [1 << 10, 1 << 20, 1 << 23] {
+        let options = Options { chunk_bytes, ..Options::default() };
+        let (reading, batch) = rows(file(text.as_bytes()).path(), &options).unwrap();
+        assert_eq!(damages(&reading), [(2, "line longer than 1 MiB")]);
+        assert_eq!((batch.waits.len(), reading.files[0].lines), (2, 3));
+    }
+}
+
+#[test]
+fn compressed_traces_read_alike_and_a_cut_one_says_so() {
+    let line = "WAIT #1: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=9\n";
+    let text: String =
+        (0..20_000).map(|i| line.replace('9', &format!("{}", 1_000 + i * 7))).collect();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(text.as_bytes()).unwrap();
+    let gzip = gzip.finish().unwrap();
+    let zstd = zstd::encode_all(text.as_bytes(), 1).unwrap();
+    for packed in [&gzip, &zstd] {
+        let whole = rows(file(packed).path(), &Options::default()).unwrap();
+        assert_eq!((whole.0.files[0].waits, whole.0.files[0].damages.count), (20_000, 0));
+        let cut = rows(file(&packed[..packed.len() / 2]).path(), &Options::default()).unwrap();
+        assert!((1..20_000).contains(&cut.0.files[0].waits));
+        assert_eq!(damages(&cut.0).last().unwrap().1, "compressed file cut short");
+    }
+}
+
+#[test]
+fn sessions_of_a_merged_file_are_told_apart() {
+    let wait = |tim: u32| format!("WAIT #3: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim={tim}\n");
+    let sql = |id: &str| {
+        format!(
+            "PARSING IN CURSOR #3 len=1 dep=0 uid=5 oct=3 lid=5 tim=50 hv=1 ad='9d' sqlid='{id}'\nx\nEND OF STMT\n"
+        )
+    };
+    let (reading, batch) = read_text(
+        &[
+            "*** [ Unix process pid: 9850 ]\n",
+            &sql("one"),
+            &wait(100),
+            "*** [ Unix process pid: 9854 ]\n",
+            &sql("two"),
+            &wait(200),
+            "*** [ Unix process pid: 9850 ]\n",
+            &wait(1_100),
+        ]
+        .concat(),
+    );
+    let sql: Vec<_> = batch.waits.iter().map(|row| row.wait.sql_id).collect();
+    assert_eq!(sql, [Some(0), Some(1), Some(0)]);
+    let elapsed: Vec<_> = reading.files[0].sessions.iter().map(|s| s.1.elapsed_us).collect();
+    assert_eq!(elapsed, [1_050, 150]);
+}
+
+#[test]
+fn the_profile_counts_by_what_is_asked_for() {
+    let wait = |ela: u32, blocks: u32| {
+        format!(
+            "WAIT #1: nam='direct path read temp' ela= {ela} file number=201 first dba=7 block cnt={blocks} obj#=5 tim=2000000\n"
+        )
+    };
+    let text = [
+        &wait(10, 31), &wait(30, 31), &wait(5, 15),
+        "WAIT #1: nam='SQL*Net message from client' ela= 100 driver id=1 #bytes=1 p3=0 obj#=-1 tim=3000000\n",
+        "FETCH #1:c=7,e=50,p=1,cr=1,cu=0,mis=0,r=1,dep=1,og=4,plh=1,tim=3000000\n",
+        "FETCH #1:c=9,e=90,p=1,cr=1,cu=0,mis=0,r=1,dep=0,og=4,plh=1,tim=3000000\n",
+    ].concat();
+    let file = file(text.as_bytes());
+    let mut profile =
+        Profile::new(vec![Dimension::Op, Dimension::Blocks, Dimension::Idle, Dimension::Second]);
+    let reading = read(&[file.path().into()], &Options::default(), &mut profile).unwrap();
+    let groups: Vec<_> = profile
+        .groups()
+        .iter()
+        .map(|(key, group)| {
+            let idle = key.get(Dimension::Idle);
+            (
+                key.op(),
+                key.get(Dimension::Blocks),
+                idle,
+                key.get(Dimension::Second),
+                group.count,
+                group.total_us,
+            )
+        })
+        .collect();
+    assert_eq!(
+        groups,
+        [
+            (Op::Read, Some(31), Some(0), Some(2), 2, 40),
+            (Op::Read, Some(15), Some(0), Some(2), 1, 5),
+            (Op::Null, None, Some(1), Some(3), 1, 100),
+            (Op::Null, None, Some(0), Some(3), 2, 7 + 2),
+        ]
+    );
+    let (_, reads) = &profile.groups()[0];
+    assert_eq!((reads.min_us, reads.max_us), (10, 30));
+    assert_eq!(reads.max_at, Place { file: 0, line: 2 });
+    assert_eq!(reads.histogram().count(), 2);
+    let (_, times) = &reading.files[0].sessions[0];
+    assert_eq!((times.cpu_us, times.wait_us, times.idle_us), (9, 45, 100));
+    assert_eq!(times.unaccounted_us(), 1_000_000 - 9 - 45 - 100);
+}
+
+#[test]
+fn a_profile_of_some_events_leaves_out_the_rest() {
+    let text = "WAIT #1: nam='a temp' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=9\n\
+                WAIT #1: nam='b' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=9\n\
+                EXEC #1:c=1,e=1,dep=0,tim=9\n";
+    let mut profile =
+        Profile::new(vec![Dimension::Event]).with_events(|name| name.ends_with("temp"));
+    read(&[file(text.as_bytes()).path().into()], &Options::default(), &mut profile).unwrap();
+    assert_eq!(profile.groups().len(), 1);
+    assert_eq!(profile.groups()[0].1.count, 1);
+}
+
+#[test]
+fn several_files_are_read_in_their_order() {
+    let files: Vec<_> =
+        (0..40).map(|i| file(format!("EXEC #1:c={i},e=1,dep=0,tim=9\n").as_bytes())).collect();
+    let paths: Vec<PathBuf> = files.iter().map(|file| file.path().into()).collect();
+    let mut profile = Profile::new(vec![]);
+    let reading = read(&paths, &Options::default(), &mut profile).unwrap();
+    assert_eq!(reading.files.len(), 40);
+    assert_eq!(profile.groups()[0].1.max_at, Place { file: 39, line: 1 });
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let mut profile = Profile::new(vec![]);
+    let error = read(&["/nowhere/x.trc".into()], &Options::default(), &mut profile).unwrap_err();
+    assert!(matches!(error, ReadError::File { .. }));
+    assert!(error.to_string().starts_with("/nowhere/x.trc: "), "{error}");
+}
