@@ -44,17 +44,13 @@ pub fn regular(fd: c_int) -> Option<RegularFile> {
     } else if bits & FRESH != 0 {
         bits = look_again(fd, state);
     }
-    (bits & REGULAR != 0).then_some(RegularFile {
-        delayed: bits & DELAYED != 0,
-    })
+    (bits & REGULAR != 0).then_some(RegularFile { delayed: bits & DELAYED != 0 })
 }
 
 /// As [`regular`], of what is already known alone.
 pub fn known_regular(fd: c_int) -> bool {
     setup::active()
-        && STATES
-            .get(fd as usize)
-            .is_some_and(|bits| bits.load(Ordering::Relaxed) & REGULAR != 0)
+        && STATES.get(fd as usize).is_some_and(|bits| bits.load(Ordering::Relaxed) & REGULAR != 0)
 }
 
 /// `fd` was just opened: reports it if it is a regular file.
@@ -76,9 +72,7 @@ pub fn forget(fd: c_int) {
 
 /// No descriptor from `first` to `last` stands for what it stood for.
 pub fn forget_range(first: c_int, last: c_int) {
-    let end = KNOWN_END
-        .load(Ordering::Relaxed)
-        .min(last.saturating_add(1));
+    let end = KNOWN_END.load(Ordering::Relaxed).min(last.saturating_add(1));
     (first.max(0)..end).for_each(forget);
 }
 
@@ -136,11 +130,7 @@ fn report(fd: c_int, stat: &libc::stat) -> u8 {
         };
         ring.push_file(&file, path);
     }
-    if setup::delay().is_some_and(|delay| delay.holds(path)) {
-        DELAYED
-    } else {
-        0
-    }
+    if setup::delay().is_some_and(|delay| delay.holds(path)) { DELAYED } else { 0 }
 }
 
 fn stat(fd: c_int) -> Option<libc::stat> {
@@ -155,13 +145,8 @@ fn is_regular_mode(stat: &libc::stat) -> bool {
 /// The path that /proc shows for `fd`, without the mark of a deleted file; empty where it shows none.
 fn path_of(fd: c_int, buffer: &mut [u8; PATH_BYTES]) -> &[u8] {
     let link = proc_link(fd);
-    let bytes = unsafe {
-        libc::readlink(
-            link.as_ptr().cast(),
-            buffer.as_mut_ptr().cast(),
-            buffer.len(),
-        )
-    };
+    let bytes =
+        unsafe { libc::readlink(link.as_ptr().cast(), buffer.as_mut_ptr().cast(), buffer.len()) };
     let path = buffer.get(..bytes.max(0) as usize).unwrap_or_default();
     path.strip_suffix(DELETED).unwrap_or(path)
 }
@@ -180,9 +165,7 @@ fn proc_link(fd: c_int) -> [u8; 32] {
             break;
         }
     }
-    let text = b"/proc/self/fd/"
-        .iter()
-        .chain(digits.iter().take(used).rev());
+    let text = b"/proc/self/fd/".iter().chain(digits.iter().take(used).rev());
     link.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
     link
 }

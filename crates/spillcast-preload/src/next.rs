@@ -18,11 +18,7 @@ impl<F: Copy> Next<F> {
     /// `F` must be the function pointer type of the symbol `name`.
     pub const unsafe fn new(name: &'static CStr) -> Self {
         assert!(size_of::<F>() == size_of::<*mut c_void>());
-        Next {
-            name,
-            address: AtomicPtr::new(std::ptr::null_mut()),
-            function: PhantomData,
-        }
+        Next { name, address: AtomicPtr::new(std::ptr::null_mut()), function: PhantomData }
     }
 
     /// None where this C library has no such function; errno then says so.

@@ -38,20 +38,20 @@ pub fn io(
     let end_errno = errno();
     delay_until(ret, delay_ns);
     let end_ns = thread::monotonic_ns();
-    let cpu_end_ns = thread::cpu_ns();
-    let cpu_ns = cpu_end_ns.saturating_sub(cpu_start_ns);
+    let elapsed_ns = end_ns.saturating_sub(start_ns);
+    // A call as short as this did not leave the CPU: the clock of CPU time, a system call of its
+    // own, need not be asked again.
+    let cpu_ns = match elapsed_ns {
+        0..=BLOCKED_MIN_NS => elapsed_ns,
+        _ => thread::cpu_ns().saturating_sub(cpu_start_ns),
+    };
     report(CallRecord {
         offset,
         cpu_before_ns: thread::last_cpu_ns().map(|last| cpu_start_ns.saturating_sub(last)),
-        blocked: Some(end_ns.saturating_sub(start_ns).saturating_sub(cpu_ns) > BLOCKED_MIN_NS),
-        ..record(
-            kind,
-            fd,
-            (start_ns, end_ns),
-            returned(ret as i64, end_errno),
-        )
+        blocked: Some(elapsed_ns.saturating_sub(cpu_ns) > BLOCKED_MIN_NS),
+        ..record(kind, fd, (start_ns, end_ns), returned(ret as i64, end_errno))
     });
-    thread::set_last_cpu_ns(cpu_end_ns);
+    thread::set_last_cpu_ns(cpu_start_ns.saturating_add(cpu_ns));
     ret
 }
 
@@ -85,12 +85,7 @@ pub fn seek(fd: c_int, call: impl FnOnce() -> i64) -> i64 {
     let start_ns = thread::monotonic_ns();
     let position = call();
     let end_ns = thread::monotonic_ns();
-    report(record(
-        CallKind::Lseek,
-        fd,
-        (start_ns, end_ns),
-        returned(position, errno()),
-    ));
+    report(record(CallKind::Lseek, fd, (start_ns, end_ns), returned(position, errno())));
     position
 }
 

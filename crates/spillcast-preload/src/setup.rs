@@ -32,16 +32,11 @@ impl Delay {
         if directory == b"/" {
             directory.clear();
         }
-        Some(Delay {
-            directory,
-            read_ns,
-            write_ns,
-        })
+        Some(Delay { directory, read_ns, write_ns })
     }
 
     pub fn holds(&self, path: &[u8]) -> bool {
-        path.strip_prefix(self.directory.as_slice())
-            .is_some_and(|rest| rest.first() == Some(&b'/'))
+        path.strip_prefix(self.directory.as_slice()).is_some_and(|rest| rest.first() == Some(&b'/'))
     }
 }
 

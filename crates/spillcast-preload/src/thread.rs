@@ -27,9 +27,7 @@ pub fn ids() -> (i32, i32) {
     THREAD.with(|thread| {
         if thread.pid.get() == 0 {
             thread.pid.set(unsafe { libc::getpid() });
-            thread
-                .tid
-                .set(unsafe { libc::syscall(libc::SYS_gettid) } as i32);
+            thread.tid.set(unsafe { libc::syscall(libc::SYS_gettid) } as i32);
         }
         (thread.pid.get(), thread.tid.get())
     })
@@ -95,12 +93,7 @@ pub fn cpu_ns() -> u64 {
 
 #[inline]
 fn clock_ns(clock: clockid_t) -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     unsafe { libc::clock_gettime(clock, &mut time) };
-    (time.tv_sec as u64)
-        .wrapping_mul(1_000_000_000)
-        .wrapping_add(time.tv_nsec as u64)
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }

@@ -66,6 +66,8 @@ impl Drop for Guard {
 unsafe fn watch(ended: RawFd, mountpoint: &CStr) -> ! {
     unsafe {
         libc::setsid();
+        // Else whoever looks for the serving process by its name finds two.
+        libc::prctl(libc::PR_SET_NAME, c"spillcast-guard".as_ptr());
         close_all_but(ended);
         let mut byte = 0u8;
         while libc::read(ended, (&raw mut byte).cast(), 1) < 0 && errno() == libc::EINTR {}
