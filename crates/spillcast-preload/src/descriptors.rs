@@ -19,7 +19,7 @@ const KNOWN: u8 = 1;
 const REGULAR: u8 = 2;
 /// The file is under the directory that is delayed.
 const DELAYED: u8 = 4;
-/// Opened and not used since: many programs unlink a temporary file right after opening it.
+/// A regular file, opened and not used since: many programs unlink a temporary file right after opening it.
 const FRESH: u8 = 8;
 
 /// One past the highest descriptor that was ever known, so that forgetting all is short.
@@ -104,10 +104,8 @@ fn identify(fd: c_int, fresh: u8) -> u8 {
 fn look_again(fd: c_int, state: &AtomicU8) -> u8 {
     let bits = state.fetch_and(!FRESH, Ordering::Relaxed) & !FRESH;
     let saved_errno = errno();
-    if let Some(stat) = stat(fd) {
-        if stat.st_nlink == 0 && bits & REGULAR != 0 {
-            report(fd, &stat);
-        }
+    if let Some(stat) = stat(fd).filter(|stat| stat.st_nlink == 0) {
+        report(fd, &stat);
     }
     set_errno(saved_errno);
     bits
