@@ -181,7 +181,7 @@ mod tests {
             fd: -1,
             offset: Some(-5),
             ret: -9,
-            cpu_before_ns: (index % 2 == 0).then_some(index),
+            cpu_before_ns: index.is_multiple_of(2).then_some(index),
             blocked: [None, Some(false), Some(true)][index as usize % 3],
         }
     }
