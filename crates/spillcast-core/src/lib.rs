@@ -2,6 +2,7 @@
 //! and the rooms that make or use them.
 
 pub mod capture;
+pub mod cold_cache;
 pub mod emulate;
 pub mod histogram;
 pub mod oracle;

@@ -8,6 +8,13 @@ mod probe;
 
 use pyo3::prelude::*;
 
+/// What waits of some lengths cost afterwards: (wait in ns, extra CPU in ns), shortest first.
+#[pyfunction]
+fn cold_cache(py: Python<'_>) -> Vec<(u64, u64)> {
+    let costs = py.detach(spillcast_core::cold_cache::measure);
+    costs.into_iter().map(|cost| (cost.wait_ns, cost.extra_ns)).collect()
+}
+
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
@@ -18,5 +25,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<capture::PreloadRing>()?;
     module.add_class::<emulate::Emulation>()?;
     module.add_class::<probe::Probe>()?;
+    module.add_function(wrap_pyfunction!(cold_cache, module)?)?;
     Ok(())
 }

@@ -5,7 +5,7 @@ import signal
 import sys
 from importlib import import_module
 
-VERBS = ("demo", "record", "probe", "forecast", "verify")
+VERBS = ("demo", "record", "probe", "forecast")
 
 
 def main() -> None:

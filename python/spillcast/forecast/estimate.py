@@ -1,15 +1,17 @@
 """Counts first: the time outside temp I/O stays, each operation takes what it takes over there.
 
-    T_B = T_A - IO_A + sum over (op, size) of N * L_B(op, size) / c
+    T_B = T_A - IO_A + D + sum over (op, size) of N * L_B(op, size) / c
 
 N, T_A and IO_A come from one recording, L_B from its replay on the target. c is the number of
-operations in flight while there are any. docs/method.md derives it and says what breaks it.
+operations in flight while there are any; D is the CPU time that colder or warmer caches make.
+docs/method.md derives it and says what breaks it.
 """
 
-import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from spillcast.errors import InputError, Refusal
+from spillcast.forecast.drift import cpu_drift_s
 from spillcast.forecast.interval import ASKED_NOISE, REPLAY_NOISE, Measured, interval
 from spillcast.forecast.latency import Latency, latency
 from spillcast.forecast.load import Load, in_flight, sessions, temp_load
@@ -52,27 +54,28 @@ def forecast(
             target.name, whole_s, None, None, confidence, remainder_s, rest, refused=str(refused)
         )
     there = float(target.facts.get("in_flight", at_once))
-    forecast_s = [scale * load.count * lat.mean_s / there for load, lat in zip(loads, found, strict=True)]
-    io_terms = _io_terms(loads, forecast_s, scale / at_once)
-    total_s = remainder_s + sum(forecast_s)
+    io_forecast_s = [
+        scale * load.count * lat.mean_s / there for load, lat in zip(loads, found, strict=True)
+    ]
+    # Below half, caches would have to be what most of the time goes into.
+    drift_s = max(scale * cpu_drift_s(baseline, loads, found) / at_once, -remainder_s / 2)
+    total_s = remainder_s + drift_s + sum(io_forecast_s)
     bounds = interval(
-        remainder_s,
-        [Measured(s, lat.blocks) for s, lat in zip(forecast_s, found, strict=True)],
-        decades=_decades(loads, found),
+        remainder_s + drift_s,
+        [Measured(s, lat.blocks) for s, lat in zip(io_forecast_s, found, strict=True)],
+        drift_s=drift_s,
         noise=ASKED_NOISE if target.source == "asked" else REPLAY_NOISE,
         confidence=confidence,
     )
-    bounds = (min(bounds[0], total_s), max(bounds[1], total_s))
-    warnings = warn(baseline, target, loads, found, remainder_s / whole_s)
     return Forecast(
         target.name,
         whole_s,
         total_s,
-        bounds,
+        (min(bounds[0], total_s), max(bounds[1], total_s)),
         confidence,
         remainder_s,
-        [*rest, *io_terms],
-        warnings=warnings,
+        [*_moved(rest, drift_s), *_io_terms(loads, io_forecast_s, scale / at_once)],
+        warnings=warn(baseline, target, loads, found, remainder_s / whole_s),
     )
 
 
@@ -89,15 +92,14 @@ def _rest(baseline: Recording, remainder_s: float, scale: float) -> list[Term]:
     ]
 
 
+def _moved(rest: Sequence[Term], drift_s: float) -> list[Term]:
+    """The first term, which holds the CPU time, as it is on the target."""
+    cpu, *others = rest
+    return [replace(cpu, forecast_s=cpu.forecast_s + drift_s), *others]
+
+
 def _io_terms(loads: Sequence[Load], forecast_s: Sequence[float], scale: float) -> list[Term]:
     return [
         Term(f"temp {load.op}", load.op, load.bytes, load.count, scale * load.total_s, seconds)
         for load, seconds in zip(loads, forecast_s, strict=True)
     ]
-
-
-def _decades(loads: Sequence[Load], found: Sequence[Latency]) -> float:
-    """log10 of the target's latency over the baseline's, for this load."""
-    here = sum(load.total_s for load in loads)
-    there = sum(load.count * lat.mean_s for load, lat in zip(loads, found, strict=True))
-    return math.log10(there / here) if here > 0 and there > 0 else 0.0

@@ -12,8 +12,6 @@ RUN_NOISE = 0.03
 REPLAY_NOISE = 0.05
 #: The same for a storage that somebody asked for: nothing was measured.
 ASKED_NOISE = 0.15
-#: CPU time grows with the length of waits, by up to this share for each tenfold.
-CPU_DRIFT_PER_DECADE = 0.10
 
 
 @dataclass(frozen=True)
@@ -28,18 +26,18 @@ def interval(
     remainder_s: float,
     terms: Sequence[Measured],
     *,
-    decades: float,
+    drift_s: float,
     noise: float,
     confidence: float,
 ) -> tuple[float, float]:
     """Bounds that hold the elapsed time with probability ``confidence``.
 
-    ``remainder_s`` is the time outside temp I/O; ``decades`` is log10 of the target's mean latency
-    over the baseline's, which tells which way the CPU time drifts.
+    ``remainder_s`` is the time outside temp I/O. ``drift_s`` is what it was moved by because caches
+    go less or more cold over there: anything from nothing to twice that is held possible.
     """
     draws = np.random.default_rng(0)
-    drift = decades * draws.uniform(0, CPU_DRIFT_PER_DECADE, DRAWS)
-    total = remainder_s * (1 + drift + draws.normal(0, RUN_NOISE, DRAWS))
+    total = remainder_s * (1 + draws.normal(0, RUN_NOISE, DRAWS))
+    total += drift_s * draws.triangular(-1, 0, 1, DRAWS)
     for term in terms:
         total += term.forecast_s * _resampled_means(term.blocks, draws)
     io = sum(term.forecast_s for term in terms)

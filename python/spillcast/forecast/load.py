@@ -25,9 +25,13 @@ class Load:
 
 
 def temp_load(recording: Recording) -> list[Load]:
-    """One load per op and size class, from the per-second rows, which cover the whole run."""
+    """One load per op and size class, from the per-second rows, which cover the whole run.
+
+    Calls that moved no byte, such as reads at the end of a file, reach no storage and are no load.
+    """
     seconds = recording.seconds
-    seconds = seconds.filter(seconds["temp"])
+    moved = pa.compute.greater(seconds["size_class_bytes"], 0)
+    seconds = seconds.filter(pa.compute.and_(seconds["temp"], moved))
     sums = seconds.group_by(["op", "size_class_bytes"], use_threads=False).aggregate(
         [("count", "sum"), ("bytes", "sum"), ("total_ns", "sum")]
     )

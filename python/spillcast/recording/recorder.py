@@ -160,7 +160,7 @@ class Recorder:
             "recorded_s": status["elapsed_ns"] / 1e9,
             "clock": "CLOCK_MONOTONIC",
             "engine": {"name": "process", **self._process, "exit_status": exit_status},
-            "machine": self._machine,
+            "machine": {**self._machine, "cold_cache_ns": _core.cold_cache()},
             "cpu_s": cpu_s,
             "temp": {
                 "reads": status["temp_reads"],

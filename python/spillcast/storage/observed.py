@@ -1,9 +1,9 @@
 """Storages that were not probed: as an engine saw its own, or as somebody wishes one."""
 
+from collections import Counter
 from dataclasses import replace
-
-import numpy as np
-import pyarrow as pa
+from itertools import groupby
+from typing import Any
 
 from spillcast.recording import Recording
 from spillcast.storage.storage import Group, Storage
@@ -13,31 +13,32 @@ def observed(recording: Recording) -> Storage:
     """The storage a recording was made on, from the whole run's per-second histograms."""
     seconds = recording.seconds
     seconds = seconds.filter(seconds["temp"])
-    by_group: dict[tuple[str, int], list[dict[str, object]]] = {}
-    for row in seconds.sort_by("second").to_pylist():
-        by_group.setdefault((row["op"], row["size_class_bytes"]), []).append(row)
-    groups = [_group(op, size, rows) for (op, size), rows in sorted(by_group.items())]
+
+    def key(row: dict[str, Any]) -> tuple[str, int]:
+        return row["op"], row["size_class_bytes"]
+
+    # Rows come by second and stay so within a group, for the sort is stable.
+    rows = groupby(sorted(seconds.to_pylist(), key=key), key)
+    groups = [_group(op, size, list(group)) for (op, size), group in rows if size]
     return Storage(recording.path.stem, "recording", groups, {"like": recording.path.name})
 
 
-def _group(op: str, size_class_bytes: int, rows: list[dict[str, object]]) -> Group:
-    table = pa.Table.from_pylist(rows)
-    latency_ns = np.concatenate([np.asarray(r, dtype=np.int64) for r in table["latency_ns"].to_pylist()])
-    counts = np.concatenate([np.asarray(r, dtype=np.int64) for r in table["latency_count"].to_pylist()])
-    buckets, position = np.unique(latency_ns, return_inverse=True)
-    count = table["count"].to_numpy()
-    total_ns = table["total_ns"].to_numpy()
+def _group(op: str, size_class_bytes: int, rows: list[dict[str, Any]]) -> Group:
+    buckets: Counter[int] = Counter()
+    for row in rows:
+        buckets.update(dict(zip(row["latency_ns"], row["latency_count"], strict=True)))
+    latency_ns = sorted(buckets)
     return Group(
         op=op,
         size_class_bytes=size_class_bytes,
         depth=1,
-        count=int(count.sum()),
-        bytes=int(table["bytes"].to_numpy().sum()),
-        total_ns=int(total_ns.sum()),
-        latency_ns=buckets.tolist(),
-        latency_count=np.bincount(position, weights=counts).astype(np.int64).tolist(),
-        block_count=count.tolist(),
-        block_mean_ns=(total_ns // count).tolist(),
+        count=sum(row["count"] for row in rows),
+        bytes=sum(row["bytes"] for row in rows),
+        total_ns=sum(row["total_ns"] for row in rows),
+        latency_ns=latency_ns,
+        latency_count=[buckets[ns] for ns in latency_ns],
+        block_count=[row["count"] for row in rows],
+        block_mean_ns=[row["total_ns"] // row["count"] for row in rows],
     )
 
 

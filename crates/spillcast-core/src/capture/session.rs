@@ -14,6 +14,7 @@ use super::preload::PreloadSource;
 use super::seconds::SecondRow;
 use super::temp::TempRules;
 use super::watch::Watch;
+use crate::cold_cache::thread_cpu_ns;
 use crate::wait::Wait;
 
 /// How long the reader sleeps when nothing wakes it.
@@ -48,7 +49,7 @@ pub struct Status {
     /// Raw waits dropped because they were not taken in time.
     pub dropped: u64,
     pub tracer_cpu_ns: u64,
-    /// CPU time of the observed threads; None where the source cannot tell.
+    /// CPU time of the observed threads outside their I/O calls; None where the source cannot tell.
     pub cpu_ns: Option<u64>,
     pub run_queue_delay_ns: u64,
     pub io_uring: bool,
@@ -207,7 +208,7 @@ impl Reader {
             Source::Preload(preload) => (preload.lost(), None, preload.ever_connected()),
         };
         status.elapsed_ns = now_ns() - self.origin_ns;
-        status.tracer_cpu_ns = own_cpu_ns();
+        status.tracer_cpu_ns = thread_cpu_ns();
         status.run_queue_delay_ns = self.watch.run_queue_delay_ns();
         status.io_uring = self.watch.io_uring;
         status.mapped = self.watch.mapped.iter().cloned().collect();
@@ -248,11 +249,4 @@ impl Looks {
         }
         due
     }
-}
-
-/// CPU time of this thread.
-fn own_cpu_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

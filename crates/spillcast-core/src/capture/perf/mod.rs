@@ -151,7 +151,7 @@ impl PerfSource {
         self.ring_bytes
     }
 
-    /// CPU time of all observed threads since they were first seen.
+    /// CPU time of all observed threads outside their I/O calls, since they were first seen.
     pub fn cpu_ns(&self) -> u64 {
         self.threads.cpu_ns()
     }

@@ -18,7 +18,7 @@ struct Thread {
     on_cpu_since_ns: Option<u64>,
     /// CPU time since the last I/O call, up to `on_cpu_since_ns`.
     cpu_ns: u64,
-    /// CPU time in all, up to `on_cpu_since_ns`.
+    /// CPU time outside I/O calls, up to `on_cpu_since_ns`.
     total_cpu_ns: u64,
     call: Option<Open>,
 }
@@ -38,8 +38,10 @@ impl Thread {
     fn settle(&mut self, now_ns: u64) {
         if let Some(since_ns) = self.on_cpu_since_ns {
             let ran_ns = now_ns.saturating_sub(since_ns);
-            self.cpu_ns += ran_ns;
-            self.total_cpu_ns += ran_ns;
+            if !self.call.as_ref().is_some_and(|call| call.kind.is_io()) {
+                self.cpu_ns += ran_ns;
+                self.total_cpu_ns += ran_ns;
+            }
             self.on_cpu_since_ns = Some(now_ns);
         }
     }
@@ -111,7 +113,7 @@ impl Threads {
         }
     }
 
-    /// CPU time of all threads seen, up to their last record.
+    /// CPU time of all threads outside their I/O calls, up to their last record.
     pub fn cpu_ns(&self) -> u64 {
         self.ended_cpu_ns + self.by_tid.values().map(|thread| thread.total_cpu_ns).sum::<u64>()
     }
@@ -156,6 +158,6 @@ mod tests {
             .collect();
         assert_eq!(calls[0], (210, 300, Some(30 + 10), Some(true), 512));
         assert_eq!(calls[1], (340, 360, Some(40), Some(false), 512));
-        assert_eq!(threads.cpu_ns(), 30 + 10 + 5 + 10 + 40 + 5 + 10);
+        assert_eq!(threads.cpu_ns(), 30 + 10 + 40);
     }
 }

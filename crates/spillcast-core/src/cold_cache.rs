@@ -1,0 +1,122 @@
+//! What a wait costs once it is over: the CPU time to fill caches that went cold meanwhile.
+//!
+//! While a thread sleeps, others use its core and the caches it shares. The work after the wait is
+//! the same and takes longer. How much depends on the machine and on the length of the wait; this
+//! measures it for a few lengths. A query that spills works on more data than any cache holds, so
+//! what goes cold is all the cache a core can get: its own and its share of the last level.
+
+use std::time::Duration;
+
+const LINE_BYTES: usize = 64;
+/// Assumed where the system does not tell.
+const L2_BYTES: usize = 1 << 20;
+/// Lengths of the waits, and how often each is tried.
+const WAITS: [(Duration, usize); 6] = [
+    (Duration::ZERO, 32),
+    (Duration::from_micros(100), 32),
+    (Duration::from_micros(500), 24),
+    (Duration::from_millis(2), 20),
+    (Duration::from_millis(5), 16),
+    (Duration::from_millis(20), 8),
+];
+
+/// Cache a core can get, in units of its second level: that and a share of three times as much is
+/// usual on servers.
+const SHARE: usize = 4;
+
+/// Extra CPU time of a thread after a wait.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    pub wait_ns: u64,
+    pub extra_ns: u64,
+}
+
+/// Measures the cost, shortest wait first.
+///
+/// Takes about 0.4 s, nearly all of it asleep.
+pub fn measure() -> Vec<Cost> {
+    let set = WorkingSet::new(SHARE * l2_bytes());
+    let medians = WAITS.map(|(wait, times)| {
+        let mut passes_ns: Vec<u64> = (0..times)
+            .map(|_| {
+                // The pass before the wait leaves the caches as warm as they get.
+                set.pass_ns();
+                std::thread::sleep(wait);
+                set.pass_ns()
+            })
+            .collect();
+        passes_ns.sort_unstable();
+        passes_ns[times / 2]
+    });
+    let cost = |((wait, _), pass_ns): (&(Duration, usize), u64)| Cost {
+        wait_ns: wait.as_nanos() as u64,
+        extra_ns: pass_ns.saturating_sub(medians[0]),
+    };
+    WAITS.iter().zip(medians).skip(1).map(cost).collect()
+}
+
+/// Memory that is read in an order no prefetcher follows.
+struct WorkingSet {
+    memory: Vec<u8>,
+    order: Vec<u32>,
+}
+
+impl WorkingSet {
+    fn new(bytes: usize) -> WorkingSet {
+        let mut order: Vec<u32> = (0..(bytes / LINE_BYTES) as u32).collect();
+        let mut state = 0x9E37_79B9_7F4A_7C15u64;
+        for i in (1..order.len()).rev() {
+            // Xorshift: any fixed shuffle will do.
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            order.swap(i, (state % (i as u64 + 1)) as usize);
+        }
+        WorkingSet { memory: vec![1; bytes], order }
+    }
+
+    /// CPU time to read every line once.
+    fn pass_ns(&self) -> u64 {
+        let start_ns = thread_cpu_ns();
+        let sum: u64 =
+            self.order.iter().map(|&line| self.memory[line as usize * LINE_BYTES] as u64).sum();
+        std::hint::black_box(sum);
+        thread_cpu_ns() - start_ns
+    }
+}
+
+fn l2_bytes() -> usize {
+    match unsafe { libc::sysconf(libc::_SC_LEVEL2_CACHE_SIZE) } {
+        bytes if bytes > 0 => bytes as usize,
+        _ => L2_BYTES,
+    }
+}
+
+/// CPU time of the calling thread.
+pub fn thread_cpu_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_wait_is_measured() {
+        let costs = measure();
+        assert_eq!(costs.len(), WAITS.len() - 1);
+        assert!(costs.is_sorted_by_key(|cost| cost.wait_ns));
+        // A pass takes no longer than reading each line from memory would.
+        let lines = (SHARE * l2_bytes() / LINE_BYTES) as u64;
+        assert!(costs.iter().all(|cost| cost.extra_ns < lines * 1_000), "{costs:?}");
+    }
+
+    #[test]
+    fn a_working_set_reads_every_line_once() {
+        let mut order = WorkingSet::new(1 << 16).order;
+        order.sort_unstable();
+        assert!(order.into_iter().eq(0..1024));
+    }
+}

@@ -1,0 +1,30 @@
+"""``spillcast demo``: the whole loop on a real engine, in about two minutes."""
+
+import typer
+
+from spillcast.cli.options import Json, Work
+
+
+def add_to(application: typer.Typer) -> None:
+    """Register the verb."""
+    application.command("demo")(demo)
+
+
+def demo(work: Work = None, json: Json = False) -> None:
+    """Run the whole loop on DuckDB and compare forecast and truth.
+
+    A join spills to slow temp storage and is recorded; fast storage is probed; the forecast is
+    made; then the join is run there. Nothing is left behind.
+    """
+    from spillcast.cli.output import emit
+    from spillcast.cli.stage import TerminalStage
+    from spillcast.lab.case import document
+    from spillcast.lab.demo import STEPS, run_demo
+    from spillcast.report.verify import demo_text
+
+    with TerminalStage(STEPS) as stage:
+        result = run_demo(stage, work)
+    if json:
+        emit(document([result.case]))
+    else:
+        print(demo_text(result))

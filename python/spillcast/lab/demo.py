@@ -1,0 +1,109 @@
+"""The whole loop on DuckDB: record on slow storage, probe a fast one, forecast, run it there."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from spillcast.engines.duckdb import Query, version
+from spillcast.errors import InputError
+from spillcast.forecast import forecast
+from spillcast.forecast.seed import seed_formula_s
+from spillcast.lab.case import Case
+from spillcast.lab.run import Status, run, run_recorded
+from spillcast.lab.storages import Emulated, Place, emulated, fast_parent, plain
+from spillcast.lab.workloads import HASH_JOIN, Workload, build_table
+from spillcast.lab.workspace import free_bytes, workspace
+from spillcast.storage.probe import probe
+from spillcast.units import format_bytes
+
+JOIN = Workload("hash join", HASH_JOIN, rows=45_000_000, memory_limit="400MB")
+SLOW = Emulated("slow", read_s=0.002, write_s=0.002)
+#: The database and, beside it, a spill.
+DISK_BYTES = 4 << 30
+SPILL_BYTES = 3 << 30
+STEPS = 4
+
+
+class Stage(Protocol):
+    """Shows the steps of an experiment while they run."""
+
+    def step(self, title: str) -> None:
+        """A step begins; the one before has ended."""
+
+    def status(self, status: Status) -> None:
+        """The state of a recording under way."""
+
+    def progress(self, done: int, total: int, count: int) -> None:
+        """The state of a probe under way."""
+
+    def tick(self) -> None:
+        """Time goes by."""
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What the demo did and where."""
+
+    case: Case
+    means: str
+    bytes: int
+
+
+def run_demo(stage: Stage, work: Path | None = None) -> Demo:
+    """Do the whole loop and return forecast and measurement. Leaves nothing behind."""
+    with workspace(work) as room, _candidate(room) as fast, ExitStack() as stack:
+        if free_bytes(room) < DISK_BYTES:
+            message = f"{room.parent}: the demo wants {format_bytes(DISK_BYTES)} of free space"
+            raise InputError(message, "name another directory with --work DIR")
+        stage.step(f"making a table of {JOIN.rows // 1_000_000} million rows")
+        database = room / "demo.db"
+        build_table(database, JOIN.rows, stage.tick)
+        slow = stack.enter_context(emulated(SLOW, room, _backing(room)))
+        stage.step("running the query on slow temp storage, 2 ms an operation, recorded")
+        ran, recording = run_recorded(
+            _query(database, slow), slow, room / "slow.spill", stage.status
+        )
+        stage.step(f"probing {fast.name} with the recorded I/O")
+        storage = probe(fast.directory, recording, on_progress=stage.progress)
+        said = forecast(recording, storage)
+        stage.step(f"running the query on {fast.name}, to compare")
+        there = run(_query(database, fast), fast, stage.tick)
+        if there.rows != ran.rows:
+            raise AssertionError("the query gave other rows on other storage")
+        case = Case(
+            engine=f"DuckDB {version()}",
+            workload=JOIN.name,
+            threads=1,
+            source="slow storage (2 ms an operation)",
+            target=fast.name,
+            measured_from_s=ran.elapsed_s,
+            measured_to_s=there.elapsed_s,
+            forecast=said,
+            seed_formula_s=seed_formula_s(recording, storage),
+        )
+        return Demo(case, slow.means, recording.meta["temp"]["bytes"])
+
+
+def _query(database: Path, place: Place) -> Query:
+    return Query(JOIN.sql, database, place.directory, JOIN.memory_limit)
+
+
+@contextmanager
+def _candidate(room: Path) -> Iterator[Place]:
+    """Shared memory where there is enough; else a directory on the disk of the workspace."""
+    memory = fast_parent(SPILL_BYTES)
+    if memory is None:
+        directory = room / "fast"
+        directory.mkdir()
+        yield plain(f"a directory in {room.parent}", directory)
+        return
+    with workspace(memory) as directory:
+        yield plain(str(memory), directory)
+
+
+def _backing(room: Path) -> Path:
+    backing = room / "backing"
+    backing.mkdir()
+    return backing

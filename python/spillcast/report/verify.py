@@ -1,0 +1,93 @@
+"""Forecasts beside measured times."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from spillcast.lab.case import Case
+from spillcast.lab.demo import Demo
+from spillcast.report.forecast import sentence
+from spillcast.report.table import table_text
+from spillcast.units import format_bytes, format_duration, format_speedup
+
+
+def percent(error: float | None) -> str:
+    """An error with its sign."""
+    return "-" if error is None else f"{error:+.1%}".replace("%", " %")
+
+
+def demo_text(demo: Demo) -> str:
+    """What was forecast and what was measured, at a glance."""
+    case = demo.case
+    low, high = map(format_duration, case.forecast.interval_s or (0.0, 0.0))
+    rows = [
+        ["measured on " + case.source, format_duration(case.measured_from_s)],
+        [f"forecast for {case.target}", format_duration(case.forecast.forecast_s or 0.0)],
+        [f"  {case.forecast.confidence:.0%} sure", f"{low} to {high}"],
+        [f"measured on {case.target}", format_duration(case.measured_to_s)],
+        ["error of the forecast", percent(case.error)],
+        ["error of the seed's formula", percent(case.seed_error)],
+    ]
+    how = {"fuse": "a FUSE file system", "preload": "a preload library", "none": "nothing"}
+    speedup = format_speedup(case.measured_from_s / case.measured_to_s)
+    return "\n".join(
+        [
+            sentence(case.forecast),
+            "",
+            table_text([f"{case.engine}, {case.workload}, one thread", "elapsed"], rows),
+            "",
+            f"  {format_bytes(demo.bytes)} of temp I/O; the slow storage is made by "
+            f"{how[demo.means]}; measured speed-up {speedup}.",
+        ]
+    )
+
+
+HEADER = ("workload", "from", "to", "now", "forecast", "interval", "measured", "error", "seed's")
+
+
+def case_rows(cases: Sequence[Case]) -> list[list[str]]:
+    """One row a case."""
+    return [
+        [
+            case.workload,
+            case.source,
+            case.target,
+            format_duration(case.measured_from_s),
+            "refused" if case.forecast.forecast_s is None else format_duration(case.forecast.forecast_s),
+            "-"
+            if case.forecast.interval_s is None
+            else " to ".join(map(format_duration, case.forecast.interval_s))
+            + ("" if case.covered else " (missed)"),
+            format_duration(case.measured_to_s),
+            percent(case.error),
+            percent(case.seed_error),
+        ]
+        for case in cases
+    ]
+
+
+def summary_lines(cases: Sequence[Case]) -> list[str]:
+    """Median and worst error, coverage, and the seed's formula beside."""
+    errors = sorted(abs(case.error) for case in cases if case.error is not None)
+    seeds = sorted(abs(case.seed_error) for case in cases)
+    if not errors:
+        return ["Every forecast was refused."]
+    covered = sum(case.covered for case in cases) / len(cases)
+    bounds = [c.forecast.interval_s for c in cases if c.forecast.interval_s is not None]
+    widths = [
+        (b[1] - b[0]) / 2 / (c.forecast.forecast_s or 1.0)
+        for b, c in zip(bounds, [c for c in cases if c.forecast.interval_s], strict=True)
+    ]
+    return [
+        f"{len(cases)} forecasts: median error {median(errors):.1%}, worst {errors[-1]:.1%}.",
+        f"The seed's formula on the same evidence: median {median(seeds):.1%}, "
+        f"worst {seeds[-1]:.1%}.",
+        f"{covered:.0%} of the {cases[0].forecast.confidence:.0%} intervals hold the measured time; "
+        f"median half-width {median(widths):.1%} of the forecast.",
+    ]
+
+
+def verify_text(cases: Sequence[Case]) -> str:
+    """The table and its summary for a terminal."""
+    return "\n".join(
+        [table_text(HEADER, case_rows(cases), left=(0, 1, 2)), "", *summary_lines(cases)]
+    )
