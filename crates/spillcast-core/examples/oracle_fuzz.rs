@@ -45,7 +45,11 @@ fn agree(case: u64) -> bool {
     let chunk_bytes = [1, 64, 4_096][random.below(3) as usize];
     let mut expected = without_rows(slow::read(&bytes, lenient));
     expected.damaged_lines.truncate(KEPT_PER_FILE);
-    fast(&bytes, lenient, chunk_bytes) == expected
+    let read = fast(&bytes, lenient, chunk_bytes);
+    if read != expected {
+        eprintln!("{}\nread {read:#?}\nnot {expected:#?}", String::from_utf8_lossy(&bytes));
+    }
+    read == expected
 }
 
 fn trace(random: &mut Random) -> Vec<u8> {

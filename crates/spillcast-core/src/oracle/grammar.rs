@@ -408,7 +408,8 @@ fn stat<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
 }
 
 fn binds<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
-    text.int().ok_or("BINDS without a cursor number")?;
+    text.int().filter(|_| text.eat(b":")).ok_or("BINDS without a cursor number")?;
+    ended(text, "BINDS that goes on after its cursor number")?;
     Ok(Line::Other { tim: 0 })
 }
 

@@ -99,6 +99,12 @@ fn latin1(bytes: &[u8]) -> String {
     bytes.iter().map(|&byte| char::from(byte)).collect()
 }
 
+/// What characters of [`latin1`] say, read as a name.
+fn name_of(text: &str) -> String {
+    let bytes: Vec<u8> = text.chars().map(|c| c as u8).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// A number at the start of `text`, and what follows it.
 fn number(text: &str) -> Option<(i64, &str)> {
     let (sign, digits) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
@@ -109,16 +115,23 @@ fn number(text: &str) -> Option<(i64, &str)> {
 
 type Pairs = Vec<(String, i64)>;
 
-/// `name=number` pairs with commas between them, and nothing but spaces behind them.
-fn pairs(mut text: &str) -> Option<Pairs> {
+/// `name=number` pairs with commas between them, and nothing but spaces behind them. LOB calls
+/// have names among the numbers, which are passed over.
+fn pairs(mut text: &str, other_values: bool) -> Option<Pairs> {
     let mut found = Vec::new();
     loop {
         let (name, rest) = text.split_once('=')?;
-        let (value, rest) = number(rest)?;
-        found.push((name.to_string(), value));
-        match rest.strip_prefix(',') {
-            Some(rest) => text = rest,
-            None => return rest.trim_start_matches(' ').is_empty().then_some(found),
+        let behind = match number(rest) {
+            Some((value, behind)) => {
+                found.push((name.to_string(), value));
+                behind
+            }
+            None if other_values => rest.find(',').map_or(rest, |comma| &rest[comma..]),
+            None => return None,
+        };
+        match behind.strip_prefix(',') {
+            Some(behind) => text = behind,
+            None => return behind.trim_start_matches(' ').is_empty().then_some(found),
         }
     }
 }
@@ -221,7 +234,8 @@ fn well_formed(text: &str) -> Option<bool> {
         return op.ends_with('\'').then_some(true);
     }
     if let Some(rest) = text.strip_prefix("BINDS #") {
-        return number(rest).map(|_| true);
+        let (_, rest) = number(rest)?;
+        return rest.strip_prefix(':').filter(|rest| spaces_only(rest)).map(|_| true);
     }
     Some(text == "=====================")
 }
@@ -243,17 +257,14 @@ struct ParsedCall {
 
 fn call(text: &str) -> Option<ParsedCall> {
     let (kind, cursor, found) = if let Some(figures) = text.strip_prefix("RPC EXEC:") {
-        ("RPC".to_string(), 0, pairs(figures)?)
+        ("RPC".to_string(), 0, pairs(figures, false)?)
     } else if let Some(figures) = lob(text) {
-        let numbers: Vec<&str> = figures
-            .split(',')
-            .filter(|pair| pair.split_once('=').is_some_and(|(_, v)| number(v).is_some()))
-            .collect();
-        ("LOB".to_string(), 0, pairs(&numbers.join(","))?)
+        ("LOB".to_string(), 0, pairs(figures.trim_start_matches(' '), true)?)
     } else {
-        let (kind, rest) = text.split_once(" #")?;
+        let kind = CALLS.iter().find(|kind| text.starts_with(*kind))?;
+        let (kind, rest) = (kind.trim_end_matches(" #"), &text[kind.len()..]);
         let (cursor, rest) = number(rest)?;
-        (kind.to_string(), cursor, pairs(rest.strip_prefix(':')?)?)
+        (kind.to_string(), cursor, pairs(rest.strip_prefix(':')?, false)?)
     };
     let tim = match get(&found, "tim") {
         None if kind != "RPC" => return None,
@@ -273,7 +284,7 @@ fn parsing(text: &str) -> Option<(i64, i64, i64, String)> {
         let (name, value) = rest.split_once('=')?;
         rest = if let Some(quoted) = value.strip_prefix('\'') {
             let (value, behind) = quoted.split_once('\'')?;
-            texts.insert(name.to_string(), value.to_string());
+            texts.insert(name.to_string(), name_of(value));
             behind
         } else {
             let (value, behind) = number(value)?;
@@ -553,9 +564,7 @@ impl State {
                 before
             }
         };
-        let name =
-            String::from_utf8_lossy(&wait.event.chars().map(|c| c as u8).collect::<Vec<_>>())
-                .into_owned();
+        let name = name_of(&wait.event);
         let named = |names: &[&str]| {
             wait.params.iter().find(|(n, _)| names.contains(&n.as_str())).map(|p| p.1)
         };
