@@ -4,16 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spillcast.forecast import forecast as forecast
-    from spillcast.profile import profile as profile
     from spillcast.recording import Recording as Recording
     from spillcast.storage import Storage as Storage
 
-__all__ = ["Recording", "Storage", "__version__", "forecast", "profile"]
+__all__ = ["Recording", "Storage", "__version__", "forecast"]
 
 _HOMES = {
     "__version__": "spillcast._core",
     "forecast": "spillcast.forecast",
-    "profile": "spillcast.profile",
     "Recording": "spillcast.recording",
     "Storage": "spillcast.storage",
 }

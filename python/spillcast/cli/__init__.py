@@ -4,8 +4,14 @@ import os
 import signal
 import sys
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-VERBS = ("demo", "record", "probe", "forecast")
+if TYPE_CHECKING:
+    from typer import Typer
+
+    from spillcast.errors import SpillcastError
+
+VERBS = ("demo", "record", "probe", "forecast", "verify")
 
 
 def main() -> None:
@@ -43,13 +49,13 @@ def _run(arguments: list[str]) -> int:
         return 1
 
 
-def _complain(error: "SpillcastError") -> None:  # noqa: F821
+def _complain(error: "SpillcastError") -> None:
     print(f"spillcast: {error.message}", file=sys.stderr)
     if error.hint:
         print(f"  {error.hint}", file=sys.stderr)
 
 
-def _application(arguments: list[str]):  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _application(arguments: list[str]) -> "Typer":
     """The typer application with the verb that is asked for, or with all of them for help."""
     import typer
 

@@ -19,7 +19,7 @@ def forecast(
         list[str],
         typer.Option(
             "--to",
-            help="Target: directory, storage.json, recording, latency:150us, factor:60. Repeatable.",
+            help="Directory, storage.json, recording, latency:150us or factor:60. Repeatable.",
         ),
     ],
     elapsed: Annotated[
@@ -47,12 +47,8 @@ def forecast(
     forecasts = []
     for text in to:
         with progress_bar(f"probing {text}") as show:
-            storage = resolve(
-                text, recording, budget_s=parse_duration_s(budget), on_progress=show
-            )
-        forecasts.append(
-            estimate(recording, storage, elapsed_s=elapsed_s, confidence=confidence)
-        )
+            storage = resolve(text, recording, budget_s=parse_duration_s(budget), on_progress=show)
+        forecasts.append(estimate(recording, storage, elapsed_s=elapsed_s, confidence=confidence))
     if json:
         documents = [f.to_json() for f in forecasts]
         schema = documents[0]["schema"]

@@ -11,7 +11,8 @@ from spillcast.cli.options import Json
 def add_to(application: typer.Typer) -> None:
     """Register the verb."""
     application.command(
-        "record", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False}
+        "record",
+        context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
     )(record)
 
 
@@ -51,7 +52,9 @@ def record(
     from spillcast.units import parse_duration_s
 
     if (command is None) == (pid is None):
-        raise InputError("record needs either --pid PID or -- COMMAND", "see: spillcast record --help")
+        raise InputError(
+            "record needs either --pid PID or -- COMMAND", "see: spillcast record --help"
+        )
     duration_s = None if duration is None else parse_duration_s(duration)
     asked = Asked(tuple(temp or ()), capture, duration_s, slices)
     if command is not None:

@@ -30,6 +30,8 @@ class Ran:
 
     elapsed_s: float
     rows: str
+    #: Time its threads stood ready without a CPU: the machine was busy with something else.
+    run_queue_delay_s: float
 
 
 class DuckDb:
@@ -66,7 +68,7 @@ class DuckDb:
         """Wait for the end of the query."""
         answer = self._answer()
         self.close()
-        return Ran(answer["elapsed_s"], answer["rows"])
+        return Ran(**answer)
 
     def close(self) -> None:
         """End the process."""

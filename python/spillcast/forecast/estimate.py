@@ -13,7 +13,7 @@ from dataclasses import replace
 from spillcast.errors import InputError, Refusal
 from spillcast.forecast.drift import cpu_drift_s
 from spillcast.forecast.interval import ASKED_NOISE, REPLAY_NOISE, Measured, interval
-from spillcast.forecast.latency import Latency, latency
+from spillcast.forecast.latency import latency
 from spillcast.forecast.load import Load, in_flight, sessions, temp_load
 from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.warnings import refusal, warn
@@ -59,6 +59,7 @@ def forecast(
     ]
     # Below half, caches would have to be what most of the time goes into.
     drift_s = max(scale * cpu_drift_s(baseline, loads, found) / at_once, -remainder_s / 2)
+    ceiling_s = remainder_s + min(drift_s, 0.0)
     total_s = remainder_s + drift_s + sum(io_forecast_s)
     bounds = interval(
         remainder_s + drift_s,
@@ -73,7 +74,7 @@ def forecast(
         total_s,
         (min(bounds[0], total_s), max(bounds[1], total_s)),
         confidence,
-        remainder_s,
+        ceiling_s,
         [*_moved(rest, drift_s), *_io_terms(loads, io_forecast_s, scale / at_once)],
         warnings=warn(baseline, target, loads, found, remainder_s / whole_s),
     )

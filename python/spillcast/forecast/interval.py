@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
 
 DRAWS = 4000
 #: Spread (standard deviation) of the time outside temp I/O when the same run is repeated.
@@ -19,7 +22,7 @@ class Measured:
     """Seconds of one term on the target, and the measured blocks behind it."""
 
     forecast_s: float
-    blocks: np.ndarray
+    blocks: Array
 
 
 def interval(
@@ -47,7 +50,7 @@ def interval(
     return float(low), float(high)
 
 
-def _resampled_means(blocks: np.ndarray, draws: np.random.Generator) -> np.ndarray:
+def _resampled_means(blocks: Array, draws: np.random.Generator) -> Array:
     """Block bootstrap: means of the measurement put together anew from its stretches, over its own.
 
     Latencies next to each other are alike, so whole stretches are drawn, not single operations.
@@ -58,4 +61,4 @@ def _resampled_means(blocks: np.ndarray, draws: np.random.Generator) -> np.ndarr
         return np.ones(DRAWS)
     picks = draws.integers(0, len(blocks), (DRAWS, len(blocks)))
     means = (count[picks] * mean_s[picks]).sum(axis=1) / count[picks].sum(axis=1)
-    return means / whole
+    return np.asarray(means / whole)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spillcast.errors import Refusal
 from spillcast.storage import Group, Storage
@@ -17,7 +18,7 @@ class Latency:
 
     mean_s: float
     #: Count and mean (s) of consecutive stretches of the measurement.
-    blocks: np.ndarray
+    blocks: NDArray[np.float64]
     measured: bool
 
 
@@ -47,6 +48,6 @@ def _between(groups: list[Group], size_class_bytes: int) -> float:
     return float(np.clip(guess, means.min() / 2, means.max() * 2))
 
 
-def _blocks(group: Group, factor: float) -> np.ndarray:
+def _blocks(group: Group, factor: float) -> NDArray[np.float64]:
     means_s = np.asarray(group.block_mean_ns, dtype=float) * factor / 1e9
     return np.column_stack([np.asarray(group.block_count, dtype=float), means_s])

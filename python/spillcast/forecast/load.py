@@ -36,7 +36,9 @@ def temp_load(recording: Recording) -> list[Load]:
         [("count", "sum"), ("bytes", "sum"), ("total_ns", "sum")]
     )
     loads = [
-        Load(r["op"], r["size_class_bytes"], r["count_sum"], r["bytes_sum"], r["total_ns_sum"] / 1e9)
+        Load(
+            r["op"], r["size_class_bytes"], r["count_sum"], r["bytes_sum"], r["total_ns_sum"] / 1e9
+        )
         for r in sums.to_pylist()
     ]
     return sorted(loads, key=lambda load: (load.op, load.size_class_bytes))

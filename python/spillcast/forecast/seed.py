@@ -2,7 +2,8 @@
 
     T_new = T - p*T + p*T / g        p: share of 1 Hz samples in temp waits, g = L_old / L_new
 
-It stands beside every verified forecast as the one to beat; docs/method.md tells what it leaves out.
+It stands beside every verified forecast as the one to beat; docs/method.md tells what it
+leaves out.
 """
 
 import numpy as np

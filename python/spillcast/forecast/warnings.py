@@ -65,9 +65,7 @@ def _about_recording(baseline: Recording, rest_share: float) -> list[Warned]:
     return warnings
 
 
-def _about_target(
-    target: Storage, loads: Sequence[Load], found: Sequence[Latency]
-) -> list[Warned]:
+def _about_target(target: Storage, loads: Sequence[Load], found: Sequence[Latency]) -> list[Warned]:
     warnings = []
     if target.source == "asked":
         warnings.append(Warned("not-measured", "nothing was measured: the latency is a wish"))
@@ -88,6 +86,8 @@ def _about_target(
     prefilled = target.facts.get("prefilled_bytes", 0)
     read = sum(load.bytes for load in loads if load.op == "read")
     if read and prefilled > 0.1 * read:
-        text = f"{format_bytes(prefilled)} were read without a recorded write: cached more than real"
+        text = (
+            f"{format_bytes(prefilled)} were read without a recorded write: cached more than real"
+        )
         warnings.append(Warned("prefilled", text))
     return warnings

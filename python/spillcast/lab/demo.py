@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -11,7 +11,7 @@ from spillcast.errors import InputError
 from spillcast.forecast import forecast
 from spillcast.forecast.seed import seed_formula_s
 from spillcast.lab.case import Case
-from spillcast.lab.run import Status, run, run_recorded
+from spillcast.lab.run import Status, busy, run, run_recorded
 from spillcast.lab.storages import Emulated, Place, emulated, fast_parent, plain
 from spillcast.lab.workloads import HASH_JOIN, Workload, build_table
 from spillcast.lab.workspace import free_bytes, workspace
@@ -49,6 +49,8 @@ class Demo:
     case: Case
     means: str
     bytes: int
+    #: Whether other work on the machine disturbed one of the runs.
+    busy: bool
 
 
 def run_demo(stage: Stage, work: Path | None = None) -> Demo:
@@ -67,7 +69,7 @@ def run_demo(stage: Stage, work: Path | None = None) -> Demo:
         )
         stage.step(f"probing {fast.name} with the recorded I/O")
         storage = probe(fast.directory, recording, on_progress=stage.progress)
-        said = forecast(recording, storage)
+        said = forecast(recording, replace(storage, name=fast.name))
         stage.step(f"running the query on {fast.name}, to compare")
         there = run(_query(database, fast), fast, stage.tick)
         if there.rows != ran.rows:
@@ -83,7 +85,7 @@ def run_demo(stage: Stage, work: Path | None = None) -> Demo:
             forecast=said,
             seed_formula_s=seed_formula_s(recording, storage),
         )
-        return Demo(case, slow.means, recording.meta["temp"]["bytes"])
+        return Demo(case, slow.means, recording.meta["temp"]["bytes"], busy(ran) or busy(there))
 
 
 def _query(database: Path, place: Place) -> Query:

@@ -7,9 +7,11 @@ from typing import Any
 from spillcast.engines.duckdb import DuckDb, Query, Ran, version
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
-from spillcast.recording.recorder import Asked, Recorder
+from spillcast.recording.recorder import Asked, Method, Recorder
 
 Status = dict[str, Any]
+#: Share of a run spent ready without a CPU from which on the machine counts as busy.
+BUSY = 0.03
 
 
 def run(query: Query, place: Place, on_tick: Callable[[], None] | None = None) -> Ran:
@@ -25,6 +27,11 @@ def run(query: Query, place: Place, on_tick: Callable[[], None] | None = None) -
         engine.close()
 
 
+def busy(ran: Ran) -> bool:
+    """Whether other work on the machine took so much CPU that the run says little."""
+    return ran.run_queue_delay_s > BUSY * ran.elapsed_s
+
+
 def run_recorded(
     query: Query,
     place: Place,
@@ -33,7 +40,7 @@ def run_recorded(
 ) -> tuple[Ran, Recording]:
     """Run a query and record it; the recording's elapsed time is the query's own."""
     # A delay made by the preload library is seen from inside the process only.
-    capture = "preload" if place.means == "preload" else "auto"
+    capture: Method = "preload" if place.means == "preload" else "auto"
     recorder = Recorder(output, Asked(temp_dirs=[query.temp_directory], capture=capture))
     environment = recorder.prepare()
     engine = DuckDb(query, environment | place.environment)

@@ -22,7 +22,7 @@ class Emulated:
 
 @dataclass(frozen=True)
 class Place:
-    """A directory to spill to, and the environment an engine needs for it to be as slow as asked."""
+    """A directory to spill to, and the environment that makes it as slow as asked."""
 
     name: str
     directory: Path

@@ -46,3 +46,11 @@ def build_table(database: Path, rows: int, on_progress: Callable[[], None] | Non
         connection.execute(TABLE.format(rows=rows))
     if on_progress is not None:
         on_progress()
+
+
+#: What a verification runs: about two seconds of CPU each and one to four thousand temp operations.
+VERIFIED = (
+    Workload("hash join", HASH_JOIN, rows=12_000_000, memory_limit="200MB"),
+    Workload("sort", SORT, rows=4_000_000, memory_limit="100MB"),
+    Workload("count distinct", COUNT_DISTINCT, rows=12_000_000, memory_limit="200MB"),
+)

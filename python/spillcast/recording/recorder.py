@@ -189,9 +189,7 @@ class Recorder:
         }
 
 
-def _nothing_seen(
-    status: Mapping[str, Any], method: str, asked: Asked
-) -> InputError | None:
+def _nothing_seen(status: Mapping[str, Any], method: str, asked: Asked) -> InputError | None:
     if status["temp_reads"] + status["temp_writes"]:
         return None
     if method == "preload" and not status["connected"]:

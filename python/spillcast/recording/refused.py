@@ -21,9 +21,7 @@ def refused(error: OSError, what: str) -> InputError:
         paranoid = None
     if paranoid is not None and paranoid > 2 and os.geteuid() != 0:
         mend = "as root: sysctl kernel.perf_event_paranoid=2, or give spillcast CAP_PERFMON"
-        return InputError(
-            f"cannot observe {what}: kernel.perf_event_paranoid is {paranoid}", mend
-        )
+        return InputError(f"cannot observe {what}: kernel.perf_event_paranoid is {paranoid}", mend)
     if os.geteuid() != 0 and what != "a command":
         mend = "run spillcast as that user, as root, or with CAP_PERFMON and CAP_SYS_PTRACE"
         return InputError(f"cannot observe {what}: it belongs to another user", mend)

@@ -1,4 +1,4 @@
-"""Writing a recording while it runs: raw waits in parts that are thinned out when they grow many."""
+"""Writing a recording while it runs: raw waits in parts, thinned out when they grow many."""
 
 import json
 import os

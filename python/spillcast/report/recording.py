@@ -13,9 +13,10 @@ def status_line(status: Mapping[str, Any]) -> str:
     count = status["temp_reads"] + status["temp_writes"]
     temp_s = status["temp_ns"] / 1e9
     latency = format_duration(temp_s / count) if count else "-"
+    size = format_bytes(status["temp_bytes"])
     line = (
         f"recording {format_duration(elapsed_s)}  temp I/O {count / elapsed_s:,.0f}/s  "
-        f"{temp_s / elapsed_s:.0%} of the time  mean {latency}  {format_bytes(status['temp_bytes'])}"
+        f"{temp_s / elapsed_s:.0%} of the time  mean {latency}  {size}"
     )
     return line + (f"  lost {status['lost']:,}" if status["lost"] else "")
 
@@ -48,9 +49,13 @@ def _warnings(capture: Mapping[str, Any]) -> list[str]:
         texts.append("the process uses io_uring; that I/O is not in the recording")
     if capture["mapped_temp_files"]:
         names = ", ".join(capture["mapped_temp_files"][:3])
-        texts.append(f"temp files are mapped into memory ({names}); that I/O is not in the recording")
+        texts.append(
+            f"temp files are mapped into memory ({names}); that I/O is not in the recording"
+        )
     if capture["dropped"]:
         texts.append(f"{capture['dropped']:,} single waits were dropped; the seconds are whole")
     if capture["unknown_file"]:
-        texts.append(f"{capture['unknown_file']:,} calls were on files closed before they were seen")
+        texts.append(
+            f"{capture['unknown_file']:,} calls were on files closed before they were seen"
+        )
     return texts

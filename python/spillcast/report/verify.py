@@ -5,8 +5,9 @@ from statistics import median
 
 from spillcast.lab.case import Case
 from spillcast.lab.demo import Demo
+from spillcast.recording.machine import describe_machine
 from spillcast.report.forecast import sentence
-from spillcast.report.table import table_text
+from spillcast.report.table import markdown_table, table_text
 from spillcast.units import format_bytes, format_duration, format_speedup
 
 
@@ -37,6 +38,8 @@ def demo_text(demo: Demo) -> str:
             "",
             f"  {format_bytes(demo.bytes)} of temp I/O; the slow storage is made by "
             f"{how[demo.means]}; measured speed-up {speedup}.",
+            *["  warning: other work kept the CPUs busy; run it again on a quiet machine"]
+            * demo.busy,
         ]
     )
 
@@ -52,7 +55,9 @@ def case_rows(cases: Sequence[Case]) -> list[list[str]]:
             case.source,
             case.target,
             format_duration(case.measured_from_s),
-            "refused" if case.forecast.forecast_s is None else format_duration(case.forecast.forecast_s),
+            "refused"
+            if case.forecast.forecast_s is None
+            else format_duration(case.forecast.forecast_s),
             "-"
             if case.forecast.interval_s is None
             else " to ".join(map(format_duration, case.forecast.interval_s))
@@ -81,8 +86,8 @@ def summary_lines(cases: Sequence[Case]) -> list[str]:
         f"{len(cases)} forecasts: median error {median(errors):.1%}, worst {errors[-1]:.1%}.",
         f"The seed's formula on the same evidence: median {median(seeds):.1%}, "
         f"worst {seeds[-1]:.1%}.",
-        f"{covered:.0%} of the {cases[0].forecast.confidence:.0%} intervals hold the measured time; "
-        f"median half-width {median(widths):.1%} of the forecast.",
+        f"{covered:.0%} of the {cases[0].forecast.confidence:.0%} intervals hold the measured "
+        f"time; median half-width {median(widths):.1%} of the forecast.",
     ]
 
 
@@ -90,4 +95,28 @@ def verify_text(cases: Sequence[Case]) -> str:
     """The table and its summary for a terminal."""
     return "\n".join(
         [table_text(HEADER, case_rows(cases), left=(0, 1, 2)), "", *summary_lines(cases)]
+    )
+
+
+def verify_markdown(cases: Sequence[Case], repeat: int) -> str:
+    """The page docs/accuracy.md."""
+    machine = describe_machine()
+    return "\n".join(
+        [
+            "# Accuracy",
+            "",
+            "Each row is a forecast made from one recording and a probe, with no run on the",
+            f"target, beside the median of {repeat} measured runs there. Made by `make truth`,",
+            "which runs `spillcast verify --markdown docs/accuracy.md`, on "
+            f"{machine['cpus']} CPUs, {format_bytes(machine['memory_bytes'])} of memory, "
+            f"kernel {machine['kernel']}, {cases[0].engine}, one thread.",
+            "",
+            *(f"- {line}" for line in summary_lines(cases)),
+            "",
+            "An interval marked *missed* does not hold the measured time. *seed's* is the error of",
+            "the formula of the post that started this, on the same evidence.",
+            "",
+            markdown_table(HEADER, case_rows(cases)),
+            "",
+        ]
     )

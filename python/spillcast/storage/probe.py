@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.errors import InputError, SpillcastError
@@ -14,6 +15,7 @@ from spillcast.recording import Recording
 from spillcast.storage.storage import Group, Storage
 
 BUDGET_S = 60.0
+Array = NDArray[np.int64]
 Progress = Callable[[int, int, int], None]
 
 
@@ -96,15 +98,15 @@ def plan(recording: Recording) -> pa.RecordBatch:
     )
 
 
-def _codes(names: pa.ChunkedArray) -> np.ndarray:
+def _codes(names: pa.ChunkedArray) -> Array:
     encoded = names.combine_chunks().cast(pa.string()).dictionary_encode()
-    return encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()
+    return np.asarray(encoded.indices.fill_null(len(encoded.dictionary)), dtype=np.int64)
 
 
-def _offsets(offsets: pa.ChunkedArray, file: np.ndarray, size: np.ndarray) -> np.ndarray:
+def _offsets(offsets: pa.ChunkedArray, file: Array, size: Array) -> Array:
     """Offsets as recorded; where there is none, the I/O of a file is taken to be sequential."""
     known = offsets.is_valid().to_numpy()
-    given = offsets.fill_null(0).to_numpy().copy()
+    given: Array = offsets.fill_null(0).to_numpy().copy()
     if known.all():
         return given
     for code in np.unique(file[~known]):
@@ -113,7 +115,7 @@ def _offsets(offsets: pa.ChunkedArray, file: np.ndarray, size: np.ndarray) -> np
     return given
 
 
-def _pauses(start: np.ndarray, end: np.ndarray, thread: np.ndarray, threads: int) -> np.ndarray:
+def _pauses(start: Array, end: Array, thread: Array, threads: int) -> Array:
     """Time between the end of a thread's I/O and its next."""
     pauses = np.zeros(len(start), dtype=np.int64)
     for code in range(threads):

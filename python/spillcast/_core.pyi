@@ -1,0 +1,93 @@
+"""The Rust core: captures, probes and emulated storage."""
+
+from collections.abc import Sequence
+from typing import Any, final
+
+__version__: str
+
+def cold_cache() -> list[tuple[int, int]]:
+    """What waits of some lengths cost afterwards: (wait in ns, extra CPU in ns)."""
+
+@final
+class Table:
+    """Columns of rows; any Arrow reader takes it."""
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]: ...
+    def __len__(self) -> int: ...
+
+@final
+class PerfSource:
+    """Perf events made ready: tracepoints found, rings mapped."""
+
+    def __new__(cls) -> PerfSource: ...
+
+@final
+class PreloadRing:
+    """Shared memory through which the preload library reports."""
+
+    def __new__(cls, capacity_bytes: int) -> PreloadRing: ...
+    def environment(self) -> tuple[str, str]:
+        """The variable by which a process finds the ring: name, value."""
+
+@final
+class Capture:
+    """A running capture of the file I/O of some processes."""
+
+    @staticmethod
+    def perf(source: PerfSource, pids: Sequence[int], temp_dirs: Sequence[str]) -> Capture:
+        """Observe processes and all they start. OSError says what is refused."""
+    @staticmethod
+    def preload(ring: PreloadRing, pids: Sequence[int], temp_dirs: Sequence[str]) -> Capture:
+        """Observe the processes that load the library and find the ring."""
+    @property
+    def origin_ns(self) -> int:
+        """CLOCK_MONOTONIC at the start of the recording."""
+    def take(self) -> tuple[Table, Table]:
+        """What was gathered since the last call: waits, seconds."""
+    def status(self) -> dict[str, Any]:
+        """Counts and costs so far."""
+    def stop(self) -> None:
+        """Read what is left and end; the observed processes go on."""
+
+@final
+class HeldCommand:
+    """A command that is started but does nothing until it is released."""
+
+    def __new__(cls, arguments: Sequence[str], environment: Sequence[str]) -> HeldCommand: ...
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+    def release(self) -> None:
+        """Let the program run. OSError says why it could not be started."""
+
+@final
+class Emulation:
+    """A directory mounted with a delay per operation."""
+
+    def __new__(
+        cls,
+        backing: Any,
+        mountpoint: Any,
+        *,
+        read_ns: int,
+        write_ns: int,
+        read_ns_per_byte: float = 0.0,
+        write_ns_per_byte: float = 0.0,
+        servers: int | None = None,
+    ) -> Emulation: ...
+    def stats(self) -> dict[str, int]:
+        """Operations and bytes so far."""
+    def unmount(self) -> None:
+        """Unmount; files that are open there keep working until they are closed."""
+
+@final
+class Probe:
+    """A replay of recorded temp I/O on a directory."""
+
+    def __new__(cls, plan: Any, dir: Any, budget_s: float, think: bool, direct: bool) -> Probe: ...
+    def run(self) -> tuple[Table, dict[str, Any]]:
+        """Replay; returns the groups and what else was measured."""
+    def progress(self) -> tuple[int, int, int]:
+        """Steps done (or skipped), steps in all, bytes so far."""
+    def cancel(self) -> None:
+        """End a replay that runs in another thread."""
