@@ -22,7 +22,7 @@ $(VENV)/tools: requirements.txt
 $(VENV)/built: $(VENV)/tools $(RUST) pyproject.toml
 	cargo build --release --locked -p spillcast-preload
 	install -m 755 target/release/libspillcast_preload.so $(PRELOAD)
-	$(BIN)/maturin develop --release --locked --quiet
+	PIP_QUIET=1 $(BIN)/maturin develop --release --locked --quiet
 	@touch $@
 
 demo: build ## the whole loop on a real engine: record, probe, forecast, run it there, compare
