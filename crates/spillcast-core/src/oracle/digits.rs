@@ -54,8 +54,8 @@ impl<'a> Text<'a> {
         let number = self.bytes;
         let mut value = 0u64;
         let mut count = 0;
-        while let Some((word, _)) = number[count..].split_first_chunk::<8>() {
-            let word = u64::from_le_bytes(*word) ^ 0x3030_3030_3030_3030;
+        loop {
+            let word = first_word(&number[count..]) ^ 0x3030_3030_3030_3030;
             let digits = leading_digits(word);
             if digits == 0 {
                 break;
@@ -66,10 +66,6 @@ impl<'a> Text<'a> {
             if digits < 8 {
                 break;
             }
-        }
-        while let Some(byte @ b'0'..=b'9') = number.get(count) {
-            value = value.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
-            count += 1;
         }
         match count {
             0 => return None,
@@ -88,15 +84,31 @@ impl<'a> Text<'a> {
 pub(super) fn find_near(bytes: &[u8], byte: u8) -> Option<usize> {
     const LOW: u64 = 0x0101_0101_0101_0101;
     let mut at = 0;
-    while let Some((word, _)) = bytes[at..].split_first_chunk::<8>() {
-        let different = u64::from_le_bytes(*word) ^ (LOW * u64::from(byte));
+    while at < bytes.len() {
+        let different = first_word(&bytes[at..]) ^ (LOW * u64::from(byte));
         let found = different.wrapping_sub(LOW) & !different & (LOW << 7);
         if found != 0 {
-            return Some(at + found.trailing_zeros() as usize / 8);
+            let found = at + found.trailing_zeros() as usize / 8;
+            return Some(found).filter(|&at| at < bytes.len());
         }
         at += 8;
     }
-    Some(at + bytes[at..].iter().position(|&b| b == byte)?)
+    None
+}
+
+/// The first eight bytes, the first one lowest; what is missing is zero.
+#[inline(always)]
+fn first_word(bytes: &[u8]) -> u64 {
+    if let Some((word, _)) = bytes.split_first_chunk() {
+        return u64::from_le_bytes(*word);
+    }
+    // Two overlapping halves cover four to seven bytes.
+    if let (Some((low, _)), Some((_, high))) = (bytes.split_first_chunk(), bytes.split_last_chunk())
+    {
+        let (low, high) = (u32::from_le_bytes(*low), u32::from_le_bytes(*high));
+        return u64::from(low) | u64::from(high) << (8 * (bytes.len() - 4));
+    }
+    bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
 const POWER_OF_TEN: [u64; 9] =

@@ -154,7 +154,7 @@ pub enum Mark {
 ///
 /// # Errors
 /// Says what is wrong with a line that begins as a trace line does and goes on otherwise.
-#[inline]
+#[inline(always)]
 pub fn parse(line: &[u8]) -> Result<Line<'_>, Fault> {
     use CallKind::*;
     let mut text = Text::new(line);
@@ -261,7 +261,6 @@ fn ended(text: &mut Text, fault: Fault) -> Result<(), Fault> {
     if text.is_end() { Ok(()) } else { Err(fault) }
 }
 
-#[inline(always)]
 fn call<'a>(kind: CallKind, text: &mut Text) -> Result<Line<'a>, Fault> {
     let cursor = text.int().ok_or("call without a cursor number")?;
     if !text.eat(b":") {
@@ -271,7 +270,7 @@ fn call<'a>(kind: CallKind, text: &mut Text) -> Result<Line<'a>, Fault> {
 }
 
 /// `name=number` pairs with commas between; names that are not known are passed over.
-#[inline(always)]
+#[inline(never)]
 fn call_figures<'a>(kind: CallKind, cursor: i64, text: &mut Text) -> Result<Line<'a>, Fault> {
     const C: u8 = 1;
     const E: u8 = 2;

@@ -1,11 +1,10 @@
-//! Traces to a sink: one batch of chunks is read while the one before is scanned by all threads and
-//! the one before that is followed in order.
+//! Traces to a sink: all threads scan chunks, and follow them one after another.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-
-use rayon::prelude::*;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::available_parallelism;
 
 use super::chunks::{Chunk, Chunks, Unreadable};
 use super::follow::{FileSummary, Follower, Output};
@@ -16,8 +15,8 @@ use super::sink::{Dictionary, Sink};
 pub struct Options {
     /// Take WAIT lines out of running text, such as a page that quotes a trace.
     pub lenient: bool,
-    /// Bytes read at a time. What is read does not depend on it; memory does, at about ten times
-    /// as much a thread.
+    /// Bytes read at a time. What is read does not depend on it; memory does, at about twice as
+    /// much a thread.
     pub chunk_bytes: usize,
 }
 
@@ -70,7 +69,8 @@ impl From<Unreadable> for ReadError {
     }
 }
 
-/// Reads traces one after another, plain, gzip or zstd, `-` for standard input, into `sink`.
+/// Reads traces one after another, plain, gzip or zstd, `-` for standard input, into `sink`, on all
+/// processors.
 ///
 /// # Errors
 /// A file that cannot be read, inputs that hold no trace at all, or a sink that asks to stop; what
@@ -80,86 +80,123 @@ pub fn read(
     options: &Options,
     sink: &mut impl Sink,
 ) -> Result<Reading, ReadError> {
-    let mut chunks = Chunks::new(inputs, options.chunk_bytes);
-    let mut follow = Follow { options, sink, follower: None, reading: Reading::default() };
-    let batch_len = 2 * rayon::current_num_threads();
-    let mut spare = Vec::new();
-    let mut read = Vec::new();
-    let mut scanned = Vec::new();
-    loop {
-        let (followed, (next, next_scanned)) = rayon::join(
-            || follow.batch(std::mem::take(&mut scanned)),
-            || {
-                rayon::join(
-                    || read_batch(&mut chunks, batch_len, std::mem::take(&mut spare)),
-                    || scan_batch(std::mem::take(&mut read), options.lenient),
-                )
-            },
-        );
-        (spare, read, scanned) = (followed?, next?, next_scanned);
-        if read.is_empty() && scanned.is_empty() {
-            return follow.finish(inputs);
-        }
-    }
-}
-
-type Buffers = Vec<Vec<u8>>;
-
-fn read_batch(
-    chunks: &mut Chunks,
-    len: usize,
-    mut spare: Buffers,
-) -> Result<Vec<Chunk>, ReadError> {
-    let mut batch = Vec::with_capacity(len);
-    while batch.len() < len {
-        match chunks.next(spare.pop().unwrap_or_default())? {
-            Some(chunk) => batch.push(chunk),
-            None => break,
-        }
-    }
-    Ok(batch)
-}
-
-fn scan_batch(batch: Vec<Chunk>, lenient: bool) -> Vec<(Chunk, Scanned)> {
-    let scan = |chunk: Chunk| {
-        let scanned = scan::scan(&chunk.bytes, lenient);
-        (chunk, scanned)
+    let source = Mutex::new((0, Chunks::new(inputs, options.chunk_bytes)));
+    let follow = Follow {
+        lenient: options.lenient,
+        sink,
+        next: 0,
+        follower: None,
+        reading: Reading::default(),
+        end: None,
     };
-    batch.into_par_iter().with_max_len(1).map(scan).collect()
+    let turns = Turns { follow: Mutex::new(follow), changed: Condvar::new() };
+    let threads = available_parallelism().map_or(1, |threads| threads.get());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| work(&source, &turns, options.lenient));
+        }
+    });
+    turns.follow.into_inner().unwrap_or_else(PoisonError::into_inner).finish(inputs)
+}
+
+/// Takes chunk after chunk, reads and scans it alone, and follows it when its turn comes. So a
+/// chunk stays in one processor's cache, and there are as many in memory as there are threads.
+fn work<S: Sink>(source: &Mutex<(u64, Chunks)>, turns: &Turns<S>, lenient: bool) {
+    let _stop = StopOnPanic(turns);
+    let mut buffer = Vec::new();
+    loop {
+        let (turn, chunk) = {
+            let mut source = source.lock().unwrap_or_else(PoisonError::into_inner);
+            let (turn, chunks) = &mut *source;
+            *turn += 1;
+            (*turn - 1, chunks.next(buffer))
+        };
+        let chunk = match chunk {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) => return,
+            Err(error) => return turns.end(error.into()),
+        };
+        let scanned = scan::scan(&chunk.bytes, lenient);
+        if !turns.take(turn, &chunk, scanned) {
+            return;
+        }
+        buffer = chunk.bytes;
+    }
+}
+
+/// Lets chunks be followed one at a time, in their order.
+struct Turns<'a, S> {
+    follow: Mutex<Follow<'a, S>>,
+    changed: Condvar,
+}
+
+impl<'a, S: Sink> Turns<'a, S> {
+    fn lock(&self) -> MutexGuard<'_, Follow<'a, S>> {
+        self.follow.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Follows the chunk when its turn comes; false where reading has ended.
+    fn take(&self, turn: u64, chunk: &Chunk, scanned: Scanned) -> bool {
+        let not_yet = |follow: &mut Follow<S>| follow.next < turn && follow.end.is_none();
+        let follow = self.changed.wait_while(self.lock(), not_yet);
+        let mut follow = follow.unwrap_or_else(PoisonError::into_inner);
+        if follow.end.is_none() {
+            follow.chunk(chunk, scanned);
+        }
+        self.changed.notify_all();
+        follow.end.is_none()
+    }
+
+    fn end(&self, error: ReadError) {
+        self.lock().end.get_or_insert(error);
+        self.changed.notify_all();
+    }
+}
+
+/// Ends the reading if its thread panics, or the others would wait for its turn for ever.
+struct StopOnPanic<'a, 'b, S: Sink>(&'a Turns<'b, S>);
+
+impl<S: Sink> Drop for StopOnPanic<'_, '_, S> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.end(ReadError::Stopped);
+        }
+    }
 }
 
 struct Follow<'a, S> {
-    options: &'a Options,
+    lenient: bool,
     sink: &'a mut S,
+    /// The turn that comes next.
+    next: u64,
     /// Of the file that is not at its end yet.
     follower: Option<Follower>,
     reading: Reading,
+    /// Why reading ended early.
+    end: Option<ReadError>,
 }
 
 impl<S: Sink> Follow<'_, S> {
-    /// Follows scanned chunks in their order, and gives their buffers back.
-    fn batch(&mut self, batch: Vec<(Chunk, Scanned)>) -> Result<Buffers, ReadError> {
-        let mut spare = Vec::with_capacity(batch.len());
-        for (chunk, scanned) in batch {
-            let Reading { dictionary, files } = &mut self.reading;
-            let mut out = Output { dictionary, sink: &mut *self.sink };
-            let follower = self.follower.take();
-            let mut follower =
-                follower.unwrap_or_else(|| Follower::new(chunk.file, self.options.lenient));
-            follower.chunk(&chunk, scanned, &mut out);
-            match chunk.last {
-                true => files.push(follower.finish(&mut out)),
-                false => self.follower = Some(follower),
-            }
-            if !self.sink.progress(&self.reading.dictionary, chunk.bytes.len()) {
-                return Err(ReadError::Stopped);
-            }
-            spare.push(chunk.bytes);
+    fn chunk(&mut self, chunk: &Chunk, scanned: Scanned) {
+        let Reading { dictionary, files } = &mut self.reading;
+        let mut out = Output { dictionary, sink: &mut *self.sink };
+        let follower = self.follower.take();
+        let mut follower = follower.unwrap_or_else(|| Follower::new(chunk.file, self.lenient));
+        follower.chunk(chunk, scanned, &mut out);
+        match chunk.last {
+            true => files.push(follower.finish(&mut out)),
+            false => self.follower = Some(follower),
         }
-        Ok(spare)
+        if !self.sink.progress(&self.reading.dictionary, chunk.bytes.len()) {
+            self.end = Some(ReadError::Stopped);
+        }
+        self.next += 1;
     }
 
     fn finish(self, inputs: &[PathBuf]) -> Result<Reading, ReadError> {
+        if let Some(error) = self.end {
+            return Err(error);
+        }
         let files = &self.reading.files;
         if files.iter().all(|file| file.waits + file.calls == 0) {
             let waits_in_text = files.iter().map(|file| file.waits_in_text).sum();
