@@ -13,6 +13,10 @@ pub struct Assembler {
     origin_ns: u64,
     pub rules: TempRules,
     descriptors: HashMap<(i32, i32), Descriptor>,
+    /// Descriptors that change in the batch being taken, and the position of their last change.
+    changes: HashMap<(i32, i32), usize>,
+    /// Position in the batch.
+    at: usize,
     /// CPU time of calls that made no row, per thread: it belongs before the next row.
     carried_cpu_ns: HashMap<i32, u64>,
     pub events: Names,
@@ -45,6 +49,8 @@ struct Descriptor {
 #[derive(Clone, Copy, Debug)]
 struct File {
     name: NameId,
+    /// Device and inode.
+    identity: (u64, u64),
     regular: bool,
     temp: bool,
     /// The file was looked at again when it was first used: programs unlink right after opening.
@@ -58,6 +64,8 @@ impl Assembler {
             origin_ns,
             rules,
             descriptors: HashMap::new(),
+            changes: HashMap::new(),
+            at: 0,
             carried_cpu_ns: HashMap::new(),
             events: Names::default(),
             files: Names::default(),
@@ -74,7 +82,17 @@ impl Assembler {
         }
     }
 
-    pub fn take(&mut self, event: Event) {
+    /// Takes what a source reported, in the order of time.
+    pub fn take(&mut self, events: &mut Vec<Event>) {
+        let changed = events.iter().enumerate().filter_map(|(at, e)| Some((e.changes()?, at)));
+        self.changes = changed.collect();
+        for (at, event) in events.drain(..).enumerate() {
+            self.at = at;
+            self.take_one(event);
+        }
+    }
+
+    fn take_one(&mut self, event: Event) {
         match event {
             Event::Call(call) if call.kind.is_io() => self.io(call),
             Event::Call(call) => self.descriptor_call(call),
@@ -89,6 +107,7 @@ impl Assembler {
     fn identified(&mut self, pid: i32, fd: i32, identity: FileIdentity, settled: bool) {
         let file = File {
             name: self.files.id(&identity.path),
+            identity: (identity.dev, identity.ino),
             regular: identity.regular,
             temp: self.rules.is_temp(pid, &identity),
             settled,
@@ -109,16 +128,23 @@ impl Assembler {
     }
 
     fn descriptor_call(&mut self, call: Call) {
-        use CallKind::*;
-        let key = (call.pid, call.fd);
+        if call.ret < 0 {
+            return;
+        }
+        let (given, returned) = ((call.pid, call.fd), (call.pid, call.ret as i32));
         match call.kind {
-            Open | Openat | Openat2 | Creat if call.ret >= 0 => {
-                let key = (call.pid, call.ret as i32);
-                self.descriptors.entry(key).or_default().position = Some(0);
+            kind if kind.opens() => {
+                self.descriptors.entry(returned).or_default().position = Some(0);
             }
-            Close | Dup2 | Dup3 => drop(self.descriptors.remove(&key)),
-            Lseek if call.ret >= 0 => {
-                self.descriptors.entry(key).or_default().position = Some(call.ret);
+            kind if kind.duplicates() && given != returned => {
+                match self.descriptors.get(&given).cloned() {
+                    Some(descriptor) => self.descriptors.insert(returned, descriptor),
+                    None => self.descriptors.remove(&returned),
+                };
+            }
+            CallKind::Close => drop(self.descriptors.remove(&given)),
+            CallKind::Lseek => {
+                self.descriptors.entry(given).or_default().position = Some(call.ret);
             }
             _ => (),
         }
@@ -164,9 +190,15 @@ impl Assembler {
         if known.is_some_and(|file| file.settled || file.temp || !file.regular) {
             return known;
         }
-        // Position stays what the calls said: this look comes after the call.
-        if let Some(identity) = descriptor::identify(call.tid, call.fd) {
-            self.identified(call.pid, call.fd, FileIdentity { position: None, ..identity }, true);
+        // This look comes after the call: the position stays what the calls said, and by now the
+        // number may stand for another file than the one that was seen when it was opened.
+        if self.changes.get(&key).is_some_and(|&change| change > self.at) {
+            return known;
+        }
+        let same =
+            |now: &FileIdentity| known.is_none_or(|file| file.identity == (now.dev, now.ino));
+        if let Some(now) = descriptor::identify(call.tid, call.fd).filter(same) {
+            self.identified(call.pid, call.fd, FileIdentity { position: None, ..now }, true);
         } else if let Some(Descriptor { file: Some(file), .. }) = self.descriptors.get_mut(&key) {
             file.settled = true;
         }

@@ -23,10 +23,12 @@ pub enum CallKind {
     Dup,
     Dup2,
     Dup3,
+    /// Only where it duplicates a descriptor.
+    Fcntl,
 }
 
 impl CallKind {
-    pub const ALL: [CallKind; 19] = [
+    pub const ALL: [CallKind; 20] = [
         CallKind::Read,
         CallKind::Write,
         CallKind::Pread64,
@@ -46,6 +48,7 @@ impl CallKind {
         CallKind::Dup,
         CallKind::Dup2,
         CallKind::Dup3,
+        CallKind::Fcntl,
     ];
 
     /// The kernel's name of the call, as in `syscalls:sys_enter_NAME`.
@@ -70,11 +73,22 @@ impl CallKind {
             CallKind::Dup => "dup",
             CallKind::Dup2 => "dup2",
             CallKind::Dup3 => "dup3",
+            CallKind::Fcntl => "fcntl",
         }
     }
 
     pub fn is_io(self) -> bool {
         (self as u8) < CallKind::Lseek as u8
+    }
+
+    /// Returns a descriptor for a file it was given the path of.
+    pub fn opens(self) -> bool {
+        matches!(self, CallKind::Open | CallKind::Openat | CallKind::Openat2 | CallKind::Creat)
+    }
+
+    /// Returns another descriptor for the one it was given.
+    pub fn duplicates(self) -> bool {
+        matches!(self, CallKind::Dup | CallKind::Dup2 | CallKind::Dup3 | CallKind::Fcntl)
     }
 
     pub fn from_u8(value: u8) -> Option<CallKind> {
@@ -138,4 +152,17 @@ pub enum Event {
     ProcessExit {
         pid: i32,
     },
+}
+
+impl Event {
+    /// The process and descriptor that stand for something else from now on, if any.
+    pub fn changes(&self) -> Option<(i32, i32)> {
+        match self {
+            Event::Call(call) if call.kind.opens() || call.kind.duplicates() => {
+                (call.ret >= 0).then_some((call.pid, call.ret as i32))
+            }
+            Event::Call(call) if call.kind == CallKind::Close => Some((call.pid, call.fd)),
+            _ => None,
+        }
+    }
 }

@@ -176,14 +176,14 @@ impl Reader {
 
     fn gather(&mut self, events: &mut Vec<Event>, status: &mut Status) {
         let mut assembler = self.shared.assembler.lock().expect("no holder panics");
-        for event in events.drain(..) {
-            match event {
+        for event in events.iter() {
+            match *event {
                 Event::Fork { child, .. } => self.watch.add(child),
                 Event::ProcessExit { pid } => self.watch.remove(pid),
                 _ => (),
             }
-            assembler.take(event);
         }
+        assembler.take(events);
         let surplus = assembler.waits.len().saturating_sub(WAITS_MAX);
         if surplus > 0 {
             assembler.waits.truncate(WAITS_MAX);

@@ -8,7 +8,7 @@ mod ring;
 mod threads;
 mod tracepoints;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -39,10 +39,21 @@ pub struct PerfSource {
     lost: u64,
 }
 
-/// A record and, for a call that made a descriptor, what that stood for just afterwards.
+/// A record and, for a call that opened a file, what its descriptor stood for just afterwards.
 struct Stamped {
     record: Record,
-    file: Option<Event>,
+    looked: Looked,
+}
+
+enum Looked {
+    NotYet,
+    /// The number stood, or may have stood, for something else already.
+    TooLate,
+    Seen {
+        fd: i32,
+        file: FileIdentity,
+        at_ns: u64,
+    },
 }
 
 impl PerfSource {
@@ -96,7 +107,7 @@ impl PerfSource {
             open::redirect(&switches, holder)?;
             self.events.push(switches);
             for (id, kind) in self.tracepoints.iter() {
-                let event = if makes_descriptor(kind) {
+                let event = if kind.opens() {
                     open::urgent_tracepoint(id, tid, cpu, Scope::Descendants)?
                 } else {
                     open::tracepoint(id, tid, cpu, Scope::Descendants)?
@@ -121,25 +132,82 @@ impl PerfSource {
 
     /// Appends what happened since the last drain, in the order of time. `last` takes everything.
     pub fn drain(&mut self, out: &mut Vec<Event>, last: bool) {
+        self.read_rings();
         let until_ns = if last { u64::MAX } else { now_ns().saturating_sub(SETTLE_NS) };
-        let (tracepoints, pending) = (&self.tracepoints, &mut self.pending);
-        for ring in &mut self.rings {
-            ring.drain(|bytes| {
-                if let Some(record) = record::parse(bytes, tracepoints) {
-                    let file = opened_file(&record);
-                    pending.push(Stamped { record, file });
-                }
-            });
-        }
-        pending.sort_by_key(|stamped| stamped.record.time_ns);
-        let ready = pending.partition_point(|stamped| stamped.record.time_ns <= until_ns);
-        for Stamped { record, file } in self.pending.drain(..ready) {
+        self.look_at_opened();
+        self.pending.sort_by_key(|stamped| stamped.record.time_ns);
+        let ready = self.pending.partition_point(|stamped| stamped.record.time_ns <= until_ns);
+        for Stamped { record, looked } in self.pending.drain(..ready) {
             if let What::Lost { count } = record.what {
                 self.lost += count;
             }
             self.threads.take(&record, out);
-            out.extend(file);
+            if let Looked::Seen { fd, file, .. } = looked {
+                out.push(Event::File { pid: record.pid, fd, file });
+            }
         }
+    }
+
+    fn read_rings(&mut self) {
+        let (tracepoints, pending) = (&self.tracepoints, &mut self.pending);
+        for ring in &mut self.rings {
+            ring.drain(|bytes| {
+                if let Some(record) = record::parse(bytes, tracepoints) {
+                    pending.push(Stamped { record, looked: Looked::NotYet });
+                }
+            });
+        }
+    }
+
+    /// Looks up what opened descriptors stand for, before they can be closed, as far as that can be
+    /// known: where the number was used again before the look, nothing is said.
+    fn look_at_opened(&mut self) {
+        loop {
+            let changed = self.last_changes();
+            let mut looked = false;
+            for Stamped { record, looked: look } in &mut self.pending {
+                let Some(fd) = opened(record).filter(|_| matches!(look, Looked::NotYet)) else {
+                    continue;
+                };
+                *look = Looked::TooLate;
+                if changed.get(&(record.pid, fd)).is_none_or(|&last| last <= record.time_ns) {
+                    if let Some(file) = descriptor::identify(record.tid, fd) {
+                        let file = FileIdentity { position: None, ..file };
+                        *look = Looked::Seen { fd, file, at_ns: now_ns() };
+                        looked = true;
+                    }
+                }
+            }
+            if !looked {
+                return;
+            }
+            self.read_rings();
+            let changed = self.last_changes();
+            for Stamped { record, looked: look } in &mut self.pending {
+                let Looked::Seen { fd, at_ns, .. } = look else { continue };
+                let last_ns = changed.get(&(record.pid, *fd)).copied().unwrap_or(0);
+                if last_ns > record.time_ns && last_ns <= *at_ns {
+                    *look = Looked::TooLate;
+                }
+            }
+        }
+    }
+
+    /// When each descriptor last came to stand for something else, among the pending records.
+    fn last_changes(&self) -> HashMap<(i32, i32), u64> {
+        let mut last = HashMap::new();
+        for Stamped { record, .. } in &self.pending {
+            let fd = match record.what {
+                What::Enter { kind: CallKind::Close, fd, .. } => fd,
+                What::Exit { kind, ret } if ret >= 0 && (kind.opens() || kind.duplicates()) => {
+                    ret as i32
+                }
+                _ => continue,
+            };
+            let time_ns: &mut u64 = last.entry((record.pid, fd)).or_default();
+            *time_ns = record.time_ns.max(*time_ns);
+        }
+        last
     }
 
     /// Records the kernel could not write because a ring was full.
@@ -157,21 +225,12 @@ impl PerfSource {
     }
 }
 
-/// What the descriptor that a call returned stands for, looked up before it can be closed.
-fn opened_file(record: &Record) -> Option<Event> {
+/// The descriptor that a call returned for a path.
+fn opened(record: &Record) -> Option<i32> {
     match record.what {
-        What::Exit { kind, ret } if makes_descriptor(kind) && ret >= 0 => {
-            let (pid, fd) = (record.pid, ret as i32);
-            let file = descriptor::identify(record.tid, fd)?;
-            Some(Event::File { pid, fd, file: FileIdentity { position: None, ..file } })
-        }
+        What::Exit { kind, ret } if kind.opens() && ret >= 0 => Some(ret as i32),
         _ => None,
     }
-}
-
-fn makes_descriptor(kind: CallKind) -> bool {
-    use CallKind::*;
-    matches!(kind, Open | Openat | Openat2 | Creat)
 }
 
 fn map_rings(holders: &[OwnedFd]) -> io::Result<(Vec<Ring>, usize)> {

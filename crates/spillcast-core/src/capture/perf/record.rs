@@ -83,12 +83,12 @@ fn sample(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
     let what = match edge {
         Edge::Exit => What::Exit { kind, ret: u64_at(raw, RAW_ARGS)? as i64 },
         Edge::Enter => {
-            let fd = match kind {
-                CallKind::Open | CallKind::Openat | CallKind::Openat2 | CallKind::Creat => -1,
-                // dup2 and dup3 replace their second descriptor.
-                CallKind::Dup2 | CallKind::Dup3 => u64_at(raw, RAW_ARGS + 8)? as i32,
-                _ => u64_at(raw, RAW_ARGS)? as i32,
-            };
+            let fd = if kind.opens() { -1 } else { u64_at(raw, RAW_ARGS)? as i32 };
+            let command = u64_at(raw, RAW_ARGS + 8).unwrap_or_default() as i32;
+            let duplicates = [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC].contains(&command);
+            if kind == CallKind::Fcntl && !duplicates {
+                return None;
+            }
             let offset = if positioned(kind) {
                 // preadv2 and pwritev2 take -1 for "at the file position".
                 Some(u64_at(raw, RAW_ARGS + 24)? as i64).filter(|&offset| offset >= 0)

@@ -214,6 +214,7 @@ fn number(kind: CallKind) -> libc::c_long {
         CallKind::Dup => libc::SYS_dup,
         CallKind::Dup2 => libc::SYS_dup2,
         CallKind::Dup3 => libc::SYS_dup3,
+        CallKind::Fcntl => libc::SYS_fcntl,
     }
 }
 

@@ -1,0 +1,51 @@
+"""Fixtures for all tests: places for temp files and base tables, and a recording to work with."""
+
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from harness import account_of, environment, spillcast, target
+
+BASE_BYTES = 512 * 101
+
+
+def make_places(root):
+    """A directory for temp files, and one with a base table beside it."""
+    temp, data = root / "temp", root / "data"
+    temp.mkdir()
+    data.mkdir()
+    base = data / "table.db"
+    base.write_bytes(bytes(range(256)) * (BASE_BYTES // 256))
+    return SimpleNamespace(
+        root=root, temp=temp, data=data, base=base, env=environment(TMPDIR=temp)
+    )
+
+
+@pytest.fixture
+def places(tmp_path):
+    """Directories of one test."""
+    return make_places(tmp_path)
+
+
+@pytest.fixture
+def open_places():
+    """Directories that any user may use."""
+    with tempfile.TemporaryDirectory(prefix="spillcast-test-") as name:
+        Path(name).chmod(0o777)
+        made = make_places(Path(name))
+        made.temp.chmod(0o777)
+        yield made
+
+
+@pytest.fixture(scope="session")
+def spilled(tmp_path_factory):
+    """A recording of the spill program with two threads; tests must not change it."""
+    places = make_places(tmp_path_factory.mktemp("spilled"))
+    output = places.root / "run.spill"
+    command = target(
+        "spill", "--file", places.temp / "spill", "--base", places.base, "--threads", 2
+    )
+    result = spillcast("record", "-o", output, "--", *command, env=places.env)
+    assert result.returncode == 0, result.stderr
+    return SimpleNamespace(path=output, account=account_of(result.stdout), places=places)

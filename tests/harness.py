@@ -1,0 +1,89 @@
+"""How tests run spillcast and the programs that it observes."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+TARGETS = Path(__file__).parent / "targets"
+TIMEOUT_S = 120
+
+
+def spillcast_command(*arguments):
+    """The command line of spillcast with these arguments."""
+    return [sys.executable, "-m", "spillcast", *map(str, arguments)]
+
+
+def spillcast(*arguments, under=(), **options):
+    """Run spillcast to its end; ``under`` is a command that runs it, such as ``refuse_perf()``."""
+    return subprocess.run(
+        [*under, *spillcast_command(*arguments)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        stdin=subprocess.DEVNULL,
+        **options,
+    )
+
+
+def target(name, *arguments):
+    """The command line of a program of tests/targets."""
+    return [sys.executable, str(TARGETS / f"{name}.py"), *map(str, arguments)]
+
+
+def refuse_perf():
+    """A command that runs others where perf events are refused."""
+    return target("refuse_perf")
+
+
+def ordinary_user():
+    """A command that runs others without privilege; nothing where there is none to give up."""
+    return target("ordinary_user") if os.geteuid() == 0 else []
+
+
+def environment(**changes):
+    """The environment of this process with changes."""
+    return os.environ | {name: str(value) for name, value in changes.items()}
+
+
+def until(condition, what):
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited too long for {what}"
+        time.sleep(0.01)
+
+
+def only_line(result, status):
+    """The one line, apart from hints, with which a run failed; no traceback, no data."""
+    assert result.returncode == status, result.stderr
+    assert result.stdout == ""
+    first, *hints = result.stderr.splitlines()
+    assert first.startswith("spillcast: ")
+    assert len(hints) <= 1
+    assert all(hint.startswith("  ") for hint in hints)
+    return result.stderr
+
+
+def account_of(stdout):
+    """What the spill program said it did: the first line with a JSON document."""
+    return json.loads(next(line for line in stdout.splitlines() if line.startswith('{"account"')))
+
+
+def rows(recording, *, files):
+    """The waits on ``files``, each as in the account of the spill program, and whether temp."""
+    names = ["session", "event", "op", "bytes", "offset", "file", "temp"]
+    table = pq.read_table(Path(recording) / "waits.parquet", columns=names)
+    picked = zip(*(table[name].to_pylist() for name in names), strict=True)
+    return Counter(row for row in picked if row[5] in files)
+
+
+def expected_rows(account, *, base):
+    """The rows that an account of the spill program asks for; all but those on ``base`` are temp."""
+    done = account["account"]
+    return Counter((*operation, operation[5] != str(base)) for operation in done)

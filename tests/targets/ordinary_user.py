@@ -1,0 +1,43 @@
+"""Run by root: runs its arguments as a command of user 65534, without any privilege.
+
+Where the Python installation lies in a directory that only root may enter, that directory is
+replaced, in a mount namespace of this process alone, by one through which nothing else is seen.
+"""
+
+import ctypes
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+CLONE_NEWNS = 0x00020000
+MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
+NOBODY = 65534
+
+
+def call(function, *arguments):
+    if function(*arguments) != 0:
+        raise OSError(ctypes.get_errno(), f"{function.__name__} refused")
+
+
+def show(tree, libc):
+    """Make ``tree`` reachable for everybody, if a directory above it is not."""
+    closed = [parent for parent in tree.parents if not parent.stat().st_mode & 0o001]
+    if not closed:
+        return
+    door = tempfile.mkdtemp()
+    call(libc.mount, os.fsencode(tree), door.encode(), None, MS_BIND | MS_REC, None)
+    call(libc.mount, b"none", os.fsencode(closed[-1]), b"tmpfs", 0, b"mode=755")
+    os.makedirs(tree, mode=0o755)
+    call(libc.mount, door.encode(), os.fsencode(tree), None, MS_BIND | MS_REC, None)
+
+
+if __name__ == "__main__":
+    libc = ctypes.CDLL(None, use_errno=True)
+    call(libc.unshare, CLONE_NEWNS)
+    call(libc.mount, b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+    show(Path(sys.base_prefix).resolve(), libc)
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+    os.execvp(sys.argv[1], sys.argv[1:])
