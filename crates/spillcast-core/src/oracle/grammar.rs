@@ -212,8 +212,7 @@ fn wait<'a>(text: &mut Text<'a>, tail: Tail) -> Result<Line<'a>, Fault> {
     let mut params = [0; 3];
     let mut roles = [Role::Other; 3];
     for (param, role) in params.iter_mut().zip(&mut roles) {
-        let name = if text.eat(b" ") { text.until(b'=') } else { None };
-        *role = self::role(name.ok_or("WAIT with less than three parameters")?);
+        *role = self::role(text).ok_or("WAIT with less than three parameters")?;
         *param = text.int().ok_or("WAIT with a parameter that is no number")?;
     }
     let mut object = None;
@@ -245,15 +244,29 @@ fn event<'a>(text: &mut Text<'a>, tail: Tail) -> Option<&'a [u8]> {
     text.eat(b" ela=").then(|| &quoted[..end])
 }
 
+/// Steps over a parameter's name. The names of block I/O are tried one by one, which a processor
+/// foresees, while it has to wait for the end of a name that is searched for.
 #[inline(always)]
-fn role(name: &[u8]) -> Role {
-    match name {
-        b"p1" | b"p2" | b"p3" => Role::Unnamed,
-        b"file#" | b"file number" | b"File number" => Role::File,
-        b"blocks" | b"block cnt" => Role::Blocks,
-        b"bytes" => Role::Bytes,
-        _ => Role::Other,
+fn role(text: &mut Text) -> Option<Role> {
+    const KNOWN: [(&[u8], Role); 11] = [
+        (b" file number=", Role::File),
+        (b" first dba=", Role::Other),
+        (b" block cnt=", Role::Blocks),
+        (b" file#=", Role::File),
+        (b" block#=", Role::Other),
+        (b" blocks=", Role::Blocks),
+        (b" p1=", Role::Unnamed),
+        (b" p2=", Role::Unnamed),
+        (b" p3=", Role::Unnamed),
+        (b" bytes=", Role::Bytes),
+        (b" File number=", Role::File),
+    ];
+    for (name, role) in KNOWN {
+        if text.eat(name) {
+            return Some(role);
+        }
     }
+    text.eat(b" ").then(|| text.until(b'='))?.map(|_| Role::Other)
 }
 
 fn ended(text: &mut Text, fault: Fault) -> Result<(), Fault> {

@@ -168,6 +168,7 @@ impl Profile {
         &mut self.groups[position].1
     }
 
+    #[inline(always)]
     fn is_wanted(&mut self, names: &Dictionary, event: usize) -> bool {
         let Some(filter) = &self.filter else { return true };
         if event >= self.wanted.len() {
