@@ -8,6 +8,7 @@ mod ring;
 mod threads;
 mod tracepoints;
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
@@ -34,26 +35,17 @@ pub struct PerfSource {
     rings: Vec<Ring>,
     ring_bytes: usize,
     events: Vec<OwnedFd>,
-    pending: Vec<Stamped>,
+    pending: Vec<Record>,
+    /// For each pending record of an open, by thread and time: None where the look came too late.
+    looks: HashMap<(i32, u64), Option<Look>>,
     threads: Threads,
     lost: u64,
 }
 
-/// A record and, for a call that opened a file, what its descriptor stood for just afterwards.
-struct Stamped {
-    record: Record,
-    looked: Looked,
-}
-
-enum Looked {
-    NotYet,
-    /// The number stood, or may have stood, for something else already.
-    TooLate,
-    Seen {
-        fd: i32,
-        file: FileIdentity,
-        at_ns: u64,
-    },
+/// What an opened descriptor stood for just afterwards.
+struct Look {
+    file: FileIdentity,
+    at_ns: u64,
 }
 
 impl PerfSource {
@@ -73,6 +65,7 @@ impl PerfSource {
             ring_bytes,
             events: Vec::new(),
             pending: Vec::new(),
+            looks: HashMap::new(),
             threads: Threads::default(),
             lost: 0,
         })
@@ -135,15 +128,17 @@ impl PerfSource {
         self.read_rings();
         let until_ns = if last { u64::MAX } else { now_ns().saturating_sub(SETTLE_NS) };
         self.look_at_opened();
-        self.pending.sort_by_key(|stamped| stamped.record.time_ns);
-        let ready = self.pending.partition_point(|stamped| stamped.record.time_ns <= until_ns);
-        for Stamped { record, looked } in self.pending.drain(..ready) {
+        self.pending.sort_by_key(|record| record.time_ns);
+        let ready = self.pending.partition_point(|record| record.time_ns <= until_ns);
+        for record in self.pending.drain(..ready) {
             if let What::Lost { count } = record.what {
                 self.lost += count;
             }
             self.threads.take(&record, out);
-            if let Looked::Seen { fd, file, .. } = looked {
-                out.push(Event::File { pid: record.pid, fd, file });
+            if let Some(fd) = opened(&record) {
+                if let Some(Some(look)) = self.looks.remove(&(record.tid, record.time_ns)) {
+                    out.push(Event::File { pid: record.pid, fd, file: look.file });
+                }
             }
         }
     }
@@ -151,11 +146,7 @@ impl PerfSource {
     fn read_rings(&mut self) {
         let (tracepoints, pending) = (&self.tracepoints, &mut self.pending);
         for ring in &mut self.rings {
-            ring.drain(|bytes| {
-                if let Some(record) = record::parse(bytes, tracepoints) {
-                    pending.push(Stamped { record, looked: Looked::NotYet });
-                }
-            });
+            ring.drain(|bytes| pending.extend(record::parse(bytes, tracepoints)));
         }
     }
 
@@ -165,29 +156,33 @@ impl PerfSource {
         loop {
             let changed = self.last_changes();
             let mut looked = false;
-            for Stamped { record, looked: look } in &mut self.pending {
-                let Some(fd) = opened(record).filter(|_| matches!(look, Looked::NotYet)) else {
+            for record in &self.pending {
+                let Some(fd) = opened(record) else { continue };
+                let Entry::Vacant(place) = self.looks.entry((record.tid, record.time_ns)) else {
                     continue;
                 };
-                *look = Looked::TooLate;
-                if changed.get(&(record.pid, fd)).is_none_or(|&last| last <= record.time_ns) {
-                    if let Some(file) = descriptor::identify(record.tid, fd) {
-                        let file = FileIdentity { position: None, ..file };
-                        *look = Looked::Seen { fd, file, at_ns: now_ns() };
-                        looked = true;
-                    }
-                }
+                let again = changed.get(&(record.pid, fd)).is_some_and(|&ns| ns > record.time_ns);
+                let file = if again { None } else { descriptor::identify(record.tid, fd) };
+                looked |= file.is_some();
+                place.insert(file.map(|file| Look {
+                    file: FileIdentity { position: None, ..file },
+                    at_ns: now_ns(),
+                }));
             }
             if !looked {
                 return;
             }
             self.read_rings();
             let changed = self.last_changes();
-            for Stamped { record, looked: look } in &mut self.pending {
-                let Looked::Seen { fd, at_ns, .. } = look else { continue };
-                let last_ns = changed.get(&(record.pid, *fd)).copied().unwrap_or(0);
-                if last_ns > record.time_ns && last_ns <= *at_ns {
-                    *look = Looked::TooLate;
+            for record in &self.pending {
+                let Some(fd) = opened(record) else { continue };
+                let Some(look) = self.looks.get_mut(&(record.tid, record.time_ns)) else {
+                    continue;
+                };
+                let last_ns = changed.get(&(record.pid, fd)).copied().unwrap_or(0);
+                if look.as_ref().is_some_and(|l| (record.time_ns + 1..=l.at_ns).contains(&last_ns))
+                {
+                    *look = None;
                 }
             }
         }
@@ -196,7 +191,7 @@ impl PerfSource {
     /// When each descriptor last came to stand for something else, among the pending records.
     fn last_changes(&self) -> HashMap<(i32, i32), u64> {
         let mut last = HashMap::new();
-        for Stamped { record, .. } in &self.pending {
+        for record in &self.pending {
             let fd = match record.what {
                 What::Enter { kind: CallKind::Close, fd, .. } => fd,
                 What::Exit { kind, ret } if ret >= 0 && (kind.opens() || kind.duplicates()) => {

@@ -1,0 +1,51 @@
+"""Reads a second that a capture follows without loss; the peer is strace."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.result import SPILLCAST, Result
+
+PROCESSES = 2
+READS = 600_000
+AIM_PER_S = 300_000
+TARGET = Path(__file__).with_name("reads.py")
+
+
+def run() -> Iterator[Result]:
+    """Cached 8 KiB preads from two processes: bare, recorded, under strace."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as room:
+        rate = _rate([], room, READS)
+        output = Path(room) / "bench.spill"
+        for method in ("perf", "preload"):
+            record = [*SPILLCAST, "record", "-o", str(output), "--temp", room]
+            recorded = _rate([*record, "--capture", method, "--"], room, READS)
+            meta = json.loads((output / "meta.json").read_text())
+            lost = meta["capture"]["lost"]
+            seen = meta["temp"]["reads"]
+            peer, ratio = "strace is not installed", float("nan")
+            if shutil.which("strace"):
+                traced = _rate(["strace", "-f", "-qq", "-o", "/dev/null"], room, READS // 30)
+                peer, ratio = f"{traced:,.0f} reads/s (strace -f)", recorded / traced
+            yield Result(
+                f"capture: {method}, {READS * PROCESSES:,} cached reads of 8 KiB, "
+                f"{rate:,.0f}/s when not observed",
+                f"{recorded:,.0f} reads/s, {lost:,} lost, {seen:,} recorded",
+                peer,
+                ratio,
+                f"0 lost at {AIM_PER_S:,} reads/s as root",
+                lost == 0 and recorded >= AIM_PER_S and seen == READS * PROCESSES,
+            )
+
+
+def _rate(prefix: list[str], room: str, reads: int) -> float:
+    """Reads a second of all processes together, by their own clock."""
+    command = [*prefix, sys.executable, str(TARGET), room, str(PROCESSES), str(reads)]
+    environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1")
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return float(done.stdout.splitlines()[0])
