@@ -8,6 +8,8 @@
 mod compare;
 #[path = "../tests/oracle/slow.rs"]
 mod slow;
+#[path = "../tests/oracle/slow_line.rs"]
+mod slow_line;
 #[path = "../tests/oracle/writer.rs"]
 mod writer;
 

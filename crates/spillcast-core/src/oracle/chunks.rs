@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::path::PathBuf;
 
-use super::grammar::Fault;
+use super::line::Fault;
 use super::open::{self, Source};
 use super::scan::LINE_BYTES_MAX;
 

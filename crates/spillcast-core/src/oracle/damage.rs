@@ -1,6 +1,6 @@
 //! Damaged lines: all are counted, the first of each file are kept to be shown.
 
-use super::grammar::Fault;
+use super::line::Fault;
 
 /// Damaged lines kept of each file.
 pub const KEPT_PER_FILE: usize = 100;

@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::grammar::CallKind;
 use super::latencies::Latencies;
+use super::line::CallKind;
 use super::sink::{Dictionary, Origin, Sink, Statement, TimedCall, TimedWait};
 use crate::histogram::Histogram;
 use crate::wait::Op;

@@ -6,7 +6,8 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 
 use super::digits::Text;
-use super::grammar::{self, CallLine, Fault, Line, Mark, ParsingLine, WaitLine};
+use super::grammar;
+use super::line::{CallLine, Fault, Line, Mark, ParsingLine, WaitLine};
 
 /// A longer line is damage, whatever is in it.
 pub(super) const LINE_BYTES_MAX: usize = 1 << 20;

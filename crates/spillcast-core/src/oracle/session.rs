@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::grammar::CallLine;
+use super::line::CallLine;
 use crate::wait::NameId;
 
 /// Who the lines of a trace belong to. What a trace does not tell is None.

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::events::{self, EventClass};
-use super::grammar::{CallLine, ParsingLine};
+use super::line::{CallLine, ParsingLine};
 use super::session::SessionId;
 use crate::wait::{NameId, Names};
 

@@ -5,5 +5,6 @@ mod compare;
 mod equal;
 mod real;
 mod slow;
+mod slow_line;
 mod small;
 mod writer;

@@ -1,0 +1,149 @@
+//! What one line of an extended SQL trace says, by kind of line.
+//!
+//! Times are as written: microseconds, or centiseconds before Oracle 9i.
+
+/// What is wrong with a line, in words for the user.
+pub type Fault = &'static str;
+
+/// One line, read without regard to the lines around it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Line<'a> {
+    Wait {
+        event: &'a [u8],
+        wait: WaitLine,
+    },
+    Call(CallLine),
+    /// `PARSING IN CURSOR`: the statement's text follows, up to `END OF STMT`.
+    Parsing(ParsingLine),
+    /// `PARSE ERROR`: the statement's text follows, `len` bytes of it.
+    ParseError {
+        cursor: i64,
+        len: i64,
+        tim: i64,
+    },
+    EndOfStatement,
+    Mark(Mark),
+    /// A trace line that times no operation (STAT, BINDS, XCTEND, ERROR, a separator); `tim` is 0
+    /// where it has none.
+    Other {
+        tim: i64,
+    },
+    Text,
+}
+
+/// `WAIT #cursor: nam='...' ela= N <three parameters> [obj#=N] [tim=N]`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WaitLine {
+    pub cursor: i64,
+    pub ela: i64,
+    /// The event's three parameters; what they mean depends on the event.
+    pub params: [i64; 3],
+    pub roles: [Role; 3],
+    /// None where the trace has no object number, or one below zero.
+    pub object: Option<u32>,
+    /// When the wait ended; 0 where the trace does not say.
+    pub tim: i64,
+}
+
+/// What the name of a wait's parameter says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    File,
+    Blocks,
+    Bytes,
+    /// `p1`, `p2` or `p3`: the event has to tell.
+    Unnamed,
+    Other,
+}
+
+/// A database call, or another operation whose CPU and elapsed time a line gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CallLine {
+    pub kind: CallKind,
+    /// 0 for LOB and RPC calls, which have none.
+    pub cursor: i64,
+    pub c: i64,
+    pub e: i64,
+    /// Blocks read from disk, then got in consistent and in current mode.
+    pub p: i64,
+    pub cr: i64,
+    pub cu: i64,
+    pub mis: i64,
+    pub r: i64,
+    /// Recursion depth; 0 for what the client asked for.
+    pub dep: u32,
+    pub og: i32,
+    pub plh: i64,
+    /// 0 where the trace does not say.
+    pub tim: i64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum CallKind {
+    #[default]
+    Parse,
+    Exec,
+    Fetch,
+    Unmap,
+    SortUnmap,
+    Close,
+    Lob,
+    Rpc,
+}
+
+impl CallKind {
+    pub const ALL: [CallKind; 8] = {
+        use CallKind::*;
+        [Parse, Exec, Fetch, Unmap, SortUnmap, Close, Lob, Rpc]
+    };
+
+    pub fn name(self) -> &'static str {
+        match self {
+            CallKind::Parse => "PARSE",
+            CallKind::Exec => "EXEC",
+            CallKind::Fetch => "FETCH",
+            CallKind::Unmap => "UNMAP",
+            CallKind::SortUnmap => "SORT UNMAP",
+            CallKind::Close => "CLOSE",
+            CallKind::Lob => "LOB",
+            CallKind::Rpc => "RPC",
+        }
+    }
+}
+
+/// `PARSING IN CURSOR #cursor len= dep= uid= oct= lid= tim= hv= ad='...' [sqlid='...']`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ParsingLine {
+    pub cursor: i64,
+    /// Bytes of the statement's text.
+    pub len: i64,
+    pub dep: i64,
+    pub uid: i64,
+    pub oct: i64,
+    pub lid: i64,
+    pub tim: i64,
+    pub hv: i64,
+    pub ad: String,
+    /// Empty before Oracle 11g.
+    pub sqlid: String,
+}
+
+/// A line that says where the lines after it come from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mark {
+    /// The first line of a file: what was appended to another file starts afresh here.
+    Header,
+    /// The release of the database, as in 19.12.0.0.
+    Release([u16; 4]),
+    /// `*** SESSION ID:(sid.serial)`
+    Session { sid: i64, serial: i64 },
+    /// `Unix process pid: N`, of the file.
+    Process { pid: i64 },
+    /// `*** [ Unix process pid: N ]`: the lines of another process follow, in a merged file.
+    Switch { pid: i64 },
+    /// `*** DUMP FILE SIZE IS LIMITED TO N BYTES ***`
+    SizeLimit,
+    /// Any other line after three stars: a time, a module, where the trace continues.
+    Stars,
+}
