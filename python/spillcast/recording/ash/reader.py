@@ -1,0 +1,302 @@
+"""ASH exports, CSV or Parquet, from V$ or DBA_HIST, as samples that know what they stand for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from spillcast.errors import InputError
+from spillcast.recording.ash import values
+from spillcast.recording.schema import SAMPLES_SCHEMA
+from spillcast.recording.spooled import Damage, normal_name, read_spooled
+
+Source = Literal["V$", "DBA_HIST"]
+
+#: Memory is sampled each second; DBA_HIST keeps one sample in ten.
+MEMORY_INTERVAL_US = 1_000_000
+HISTORY_INTERVAL_US = 10 * MEMORY_INTERVAL_US
+
+_TEXTS = ("event", "session_state", "wait_class", "sql_id")
+_EXTRA_NUMBERS = ("p1", "p2", "p3", "instance")
+_NUMBERS = (
+    *("session", "time_waited_us", "sql_exec_id", "plan_line", "coordinator"),
+    *("usecs_per_row", "snap_id", *_EXTRA_NUMBERS),
+)
+#: Normal headings and what they are called here. SQL*Plus cuts the heading SESSION_STATE down to
+#: the seven characters of its values.
+_NAMES = {
+    **{name: name for name in ("sample_time", *_TEXTS, *_NUMBERS) if name != "session"},
+    "session": "session_state",
+    "session_id": "session",
+    "sid": "session",
+    "time_waited": "time_waited_us",
+    "sql_plan_line_id": "plan_line",
+    "qc_session_id": "coordinator",
+    "inst_id": "instance",
+    "instance_number": "instance",
+}
+_NAME = pa.dictionary(pa.int32(), pa.string())
+_NEEDED = "SAMPLE_TIME, and EVENT or SESSION_STATE"
+
+
+@dataclass(frozen=True)
+class Ash:
+    """What active sessions did, instant by instant.
+
+    ``samples`` has the columns of SAMPLES in recording/schema.py, by time, and p1, p2, p3,
+    instance and wait_class where the export has them. ``began`` is the first sample's time as
+    written, in no particular zone.
+    """
+
+    samples: pa.Table
+    source: Source
+    began: datetime
+    notes: list[str] = field(default_factory=list)
+    damaged: list[Damage] = field(default_factory=list)
+
+    @property
+    def interval_us(self) -> int:
+        """Time from one sample of a session to the next."""
+        return HISTORY_INTERVAL_US if self.source == "DBA_HIST" else MEMORY_INTERVAL_US
+
+
+@dataclass(frozen=True)
+class _Export:
+    """One file, its times still absolute."""
+
+    samples: pa.Table
+    source: Source
+    damaged: list[Damage]
+    has_clock: bool
+
+
+def read_ash(
+    paths: str | Path | Sequence[str | Path],
+    *,
+    sql_id: str | None = None,
+    sql_exec_id: int | None = None,
+) -> Ash:
+    """Read ASH exports, of one statement or execution or of all.
+
+    InputError where a file lacks columns, where V$ and DBA_HIST are mixed, and where no row is
+    left. Lines that cannot be read are in ``damaged``, each with its file.
+    """
+    several = [paths] if isinstance(paths, str | Path) else list(paths)
+    exports = [_read_export(Path(path)) for path in several]
+    if len({export.source for export in exports}) > 1:
+        raise InputError(
+            "V$ and DBA_HIST rows are mixed, and the second repeat one in ten of the first",
+            "give files of one kind",
+        )
+    tables = [export.samples for export in exports]
+    samples = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+    if samples.num_rows == 0:
+        raise InputError(f"{', '.join(map(str, several))}: no row could be read")
+    samples = _chosen(samples, sql_id, sql_exec_id).sort_by("time_ns")
+    first_ns = samples["time_ns"][0].as_py()
+    times = pc.subtract(samples["time_ns"], first_ns)
+    notes = []
+    if not all(export.has_clock for export in exports):
+        notes.append(
+            "SAMPLE_TIME holds dates without a time of day: elapsed time is unknown; "
+            "export it with to_char(sample_time, 'YYYY-MM-DD HH24:MI:SS.FF3')"
+        )
+    return Ash(
+        samples.set_column(0, samples.schema.field("time_ns"), times),
+        exports[0].source,
+        datetime.fromtimestamp(first_ns / 1e9, UTC).replace(tzinfo=None),
+        notes,
+        [damage for export in exports for damage in export.damaged],
+    )
+
+
+def _read_export(path: Path) -> _Export:
+    if _is_parquet(path):
+        heading, columns, lines, damaged = *_parquet_columns(path), None, []
+    else:
+        spooled = read_spooled(path, _NAMES)
+        heading, lines, damaged = spooled.heading, spooled.lines, list(spooled.damaged)
+        columns = {name: pa.array(cells, pa.string()) for name, cells in spooled.columns.items()}
+    if "sample_time" not in columns or not {"event", "session_state"} & columns.keys():
+        found = ", ".join(heading[:20]) or "nothing"
+        raise InputError(f"{path}: an ASH export needs {_NEEDED}; found: {found}")
+    reader = _Columns(path, columns, lines, damaged)
+    times = reader.times()
+    numbers = {name: reader.numbers(name) for name in _NUMBERS}
+    samples, source = _samples(times, numbers, {name: reader.texts(name) for name in _TEXTS})
+    extra = {name: numbers[name] for name in _EXTRA_NUMBERS if name in columns}
+    if "wait_class" in columns:
+        extra["wait_class"] = reader.texts("wait_class")
+    for name, column in extra.items():
+        samples = samples.append_column(name, column)
+    samples = samples.filter(pc.is_valid(times))
+    return _Export(_typed(samples), source, sorted(damaged, key=lambda d: d.line), reader.has_clock)
+
+
+def _samples(
+    times: pa.Array, numbers: dict[str, pa.Array], texts: dict[str, pa.Array]
+) -> tuple[pa.Table, Source]:
+    on_cpu = pc.fill_null(pc.equal(pc.utf8_upper(texts["session_state"]), "ON CPU"), False)
+    event = pc.if_else(on_cpu, pa.scalar(None, pa.string()), texts["event"])
+    session = pc.fill_null(numbers["session"], 0)
+    snapshots = numbers["snap_id"]
+    if snapshots.null_count < len(snapshots) or _seen_each_s(session, times) > 5:
+        source: Source = "DBA_HIST"
+    else:
+        source = "V$"
+    usual_us = HISTORY_INTERVAL_US if source == "DBA_HIST" else MEMORY_INTERVAL_US
+    # Serial sessions have no coordinator, which ASH writes as null or as 0.
+    coordinator = numbers["coordinator"]
+    serial = pc.fill_null(pc.equal(coordinator, 0), True)
+    columns = {
+        "time_ns": times,
+        "session": session,
+        "event": event,
+        "time_waited_us": numbers["time_waited_us"],
+        "weight_us": _positive_or(numbers["usecs_per_row"], usual_us),
+        "sql_id": texts["sql_id"],
+        "sql_exec_id": numbers["sql_exec_id"],
+        "plan_line": numbers["plan_line"],
+        "coordinator": pc.if_else(serial, pa.scalar(None, pa.int64()), coordinator),
+    }
+    return pa.table(columns), source
+
+
+def _positive_or(numbers: pa.Array, usual: int) -> pa.Array:
+    return pc.if_else(pc.fill_null(pc.greater(numbers, 0), False), numbers, usual)
+
+
+def _seen_each_s(session: pa.Array, times: pa.Array) -> float:
+    """Seconds between samples of a busy session: a low quantile, as idle gaps are longer."""
+    table = pa.table({"session": session, "time": times}).filter(pc.is_valid(times))
+    table = table.sort_by([("session", "ascending"), ("time", "ascending")])
+    session, time = table["session"].to_numpy(), table["time"].to_numpy()
+    gaps = (time[1:] - time[:-1])[(session[1:] == session[:-1]) & (time[1:] > time[:-1])]
+    if len(gaps) < 3:
+        return 0.0
+    gaps.sort()
+    return float(gaps[len(gaps) // 10]) / 1e9
+
+
+class _Columns:
+    """The columns of one file, converted; what cannot be is damage of its line."""
+
+    def __init__(
+        self,
+        path: Path,
+        columns: dict[str, pa.Array],
+        lines: list[int] | None,
+        damaged: list[Damage],
+    ) -> None:
+        self.path, self.columns, self.lines, self.damaged = path, columns, lines, damaged
+        self.rows = len(columns["sample_time"])
+        self.has_clock = True
+
+    def times(self) -> pa.Array:
+        """Nanoseconds since 1970; null and damage where there is none."""
+        column = self.columns["sample_time"]
+        if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+            return column.cast(pa.timestamp("ns", getattr(column.type, "tz", None))).cast(
+                pa.int64()
+            )
+        encoded = _encoded(column)
+        texts = [text for text in encoded.dictionary.to_pylist() if text is not None]
+        month_first = values.month_comes_first(texts)
+        parsed = [values.parse_time_ns(text, month_first=month_first) for text in texts]
+        times = pa.array(parsed, pa.int64()).take(encoded.indices)
+        self.has_clock = any(map(values.has_clock, texts))
+        for row in pc.indices_nonzero(pc.is_null(times)).to_pylist():
+            self._damage(row, f"SAMPLE_TIME is {column[row].as_py()!r}: the row is left out")
+        return times
+
+    def numbers(self, name: str) -> pa.Array:
+        """Whole numbers; null where empty, null and damage where there is something else."""
+        column = self.columns.get(name)
+        if column is None or pa.types.is_null(column.type):
+            return pa.nulls(self.rows, pa.int64())
+        if pa.types.is_integer(column.type):
+            return column.cast(pa.int64())
+        if pa.types.is_decimal(column.type) or pa.types.is_floating(column.type):
+            return pc.round(column).cast(pa.int64())
+        if not _is_text(column.type):
+            raise InputError(f"{self.path}: column {name} holds {column.type}, not numbers")
+        encoded = _encoded(column)
+        parsed = [values.parse_integer(text) for text in encoded.dictionary.to_pylist()]
+        numbers = pa.array(parsed, pa.int64()).take(encoded.indices)
+        bad = pc.and_(pc.is_null(numbers), pc.is_valid(column))
+        for row in pc.indices_nonzero(bad).to_pylist():
+            self._damage(row, f"{name} is {column[row].as_py()!r}: taken as unknown")
+        return numbers
+
+    def texts(self, name: str) -> pa.Array:
+        """Texts, null where empty."""
+        column = self.columns.get(name)
+        if column is None:
+            return pa.nulls(self.rows, pa.string())
+        column = column.cast(pa.string())
+        return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+
+    def _damage(self, row: int, what: str) -> None:
+        line = self.lines[row] if self.lines is not None else row + 1
+        self.damaged.append(Damage(str(self.path), line, what))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return kind in (pa.string(), pa.large_string())
+
+
+def _encoded(column: pa.Array) -> Any:
+    """Distinct texts and who has which: each is parsed once."""
+    return column.cast(pa.string()).dictionary_encode()
+
+
+def _is_parquet(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"PAR1"
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+
+
+def _parquet_columns(path: Path) -> tuple[list[str], dict[str, pa.Array]]:
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        what = str(error).splitlines()[0]
+        raise InputError(f"{path}: cut or damaged: {what}", "export it again") from error
+    columns: dict[str, pa.Array] = {}
+    for heading in table.column_names:
+        if (name := _NAMES.get(normal_name(heading))) is not None and name not in columns:
+            columns[name] = table[heading].combine_chunks()
+    return table.column_names, columns
+
+
+def _typed(samples: pa.Table) -> pa.Table:
+    """The columns in the types that schema.py gives them."""
+    fields = list(SAMPLES_SCHEMA)
+    for name in samples.column_names[len(fields) :]:
+        fields.append(pa.field(name, _NAME if name == "wait_class" else pa.int64()))
+    return samples.cast(pa.schema(fields))
+
+
+def _chosen(samples: pa.Table, sql_id: str | None, sql_exec_id: int | None) -> pa.Table:
+    """The rows of one statement or execution; InputError names those there are."""
+    for name, wanted in (("sql_id", sql_id), ("sql_exec_id", sql_exec_id)):
+        if wanted is None:
+            continue
+        column = samples[name].cast(pa.string())
+        chosen = samples.filter(pc.fill_null(pc.equal(column, str(wanted)), False))
+        if chosen.num_rows == 0:
+            counts = pc.value_counts(column.drop_null()).to_pylist()
+            counts.sort(key=lambda entry: (-entry["counts"], entry["values"]))
+            there = ", ".join(entry["values"] for entry in counts[:5]) or "none"
+            raise InputError(f"no sample has {name.upper()} {wanted}", f"there are: {there}")
+        samples = chosen
+    return samples

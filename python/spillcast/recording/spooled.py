@@ -1,0 +1,158 @@
+"""Tables that SQL*Plus, SQLcl or a spreadsheet wrote as text: columns by name, damage by line."""
+
+import codecs
+import csv
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import TextIO
+
+from spillcast.errors import InputError
+
+#: Lines before the heading: echoed commands and blank lines.
+_HEADING_LINES_MAX = 200
+_SEPARATORS = (",", ";", "|", "\t")
+#: Columns set apart by spaces only, where no underline tells how wide they are.
+_GAP = re.compile(r"\s{2,}")
+_UNDERLINE = re.compile(r"\s*-+([\s,;|]+-+)*\s*")
+_FEEDBACK = re.compile(
+    r"SQL> |SQL>$|\s*\d+\s+rows? selected|no rows selected|Elapsed: |sep=.$|Disconnected from ",
+    re.IGNORECASE,
+)
+_NULLS = {"", "null", "(null)"}
+
+_Split = Callable[[str], list[str]]
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A line that could not be read, or not wholly; lines count from 1."""
+
+    file: str
+    line: int
+    what: str
+
+
+@dataclass(frozen=True)
+class Spooled:
+    """The wanted columns of a file as text, null where empty; ``lines`` says where rows stood."""
+
+    path: Path
+    heading: list[str]
+    columns: dict[str, list[str | None]]
+    lines: list[int]
+    damaged: list[Damage]
+
+
+def normal_name(heading: str) -> str:
+    """A column heading in one form: ``"Session_Serial#"`` and ``session serial`` are equal."""
+    return re.sub(r"[\s_]+", "_", heading.strip().strip('"').replace("#", "").lower())
+
+
+def read_spooled(path: Path, names: Mapping[str, str]) -> Spooled:
+    """Read the columns whose normal heading is in ``names``, under the names it gives them.
+
+    Read are comma, semicolon, bar or tab separated values, quoted or not, and columns of fixed
+    width under an underlined heading. Headings repeated on each page and feedback lines such as
+    ``773 rows selected.`` are no rows. A row with too few or too many values is damage.
+    """
+    with _open(path) as file:
+        lines = (line.rstrip("\r\n").replace("\f", "") for line in file)
+        head = list(islice(lines, _HEADING_LINES_MAX))
+        at, split = _find_heading(head, names)
+        heading = split(head[at]) if head else []
+        rows = enumerate(chain(head[at + 1 :], lines), start=at + 2)
+        return _read_rows(path, heading, split, rows, names)
+
+
+def _open(path: Path) -> TextIO:
+    try:
+        with path.open("rb") as file:
+            start = file.read(4)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+    utf16 = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return path.open(encoding="utf-16" if utf16 else "utf-8-sig", errors="replace", newline="")
+
+
+def _find_heading(head: list[str], names: Mapping[str, str]) -> tuple[int, _Split]:
+    """The first line with the most wanted names in it, and the way to take its like apart."""
+    best: tuple[int, int, _Split] = (-1, 0, str.split)
+    for at, line in enumerate(head):
+        if not line.strip() or _FEEDBACK.match(line) or _UNDERLINE.fullmatch(line):
+            continue
+        below = next((text for text in head[at + 1 :] if text.strip()), "")
+        for split in _ways(below):
+            known = {names.get(normal_name(cell)) for cell in split(line)} - {None}
+            if len(known) > best[0]:
+                best = (len(known), at, split)
+    return best[1], best[2]
+
+
+def _ways(below: str) -> list[_Split]:
+    if not _UNDERLINE.fullmatch(below):
+        return [_by_separator(separator) for separator in _SEPARATORS] + [_by_gap]
+    separator = next((s for s in (*_SEPARATORS[:3], "\t") if s in below), None)
+    return [_by_width(below, separator)]
+
+
+def _by_separator(separator: str) -> _Split:
+    def split(line: str) -> list[str]:
+        if '"' not in line:
+            return [cell.strip() for cell in line.split(separator)]
+        # Line by line, so that a lost quote costs its own line and not the rest of the file.
+        cells = next(csv.reader([line], delimiter=separator, skipinitialspace=True))
+        return [cell.strip() for cell in cells]
+
+    return split
+
+
+def _by_gap(line: str) -> list[str]:
+    return _GAP.split(line.strip())
+
+
+def _by_width(underline: str, separator: str | None) -> _Split:
+    """Columns as wide as their dashes, or between separators where these give as many."""
+    spans = [match.span() for match in re.finditer("-+", underline.expandtabs())]
+    separated = _by_separator(separator) if separator else None
+
+    def split(line: str) -> list[str]:
+        if separated and len(cells := separated(line)) == len(spans):
+            return cells
+        wide = line.expandtabs()
+        return [wide[start:end].strip() for start, end in spans]
+
+    return split
+
+
+def _read_rows(
+    path: Path,
+    heading: list[str],
+    split: _Split,
+    rows: Iterator[tuple[int, str]],
+    names: Mapping[str, str],
+) -> Spooled:
+    wanted: dict[str, int] = {}
+    for position, cell in enumerate(heading):
+        if (name := names.get(normal_name(cell))) is not None:
+            wanted.setdefault(name, position)
+    columns: dict[str, list[str | None]] = {name: [] for name in wanted}
+    numbers: list[int] = []
+    damaged: list[Damage] = []
+    for number, line in rows:
+        if not line.strip() or _UNDERLINE.fullmatch(line) or _FEEDBACK.match(line):
+            continue
+        cells = split(line)
+        if cells == heading:
+            continue
+        if len(cells) != len(heading):
+            what = f"{len(cells)} values where the heading has {len(heading)}"
+            damaged.append(Damage(str(path), number, what))
+            continue
+        numbers.append(number)
+        for name, position in wanted.items():
+            cell = cells[position]
+            columns[name].append(None if cell.lower() in _NULLS else cell)
+    return Spooled(path, heading, columns, numbers, damaged)
