@@ -8,13 +8,13 @@ use spillcast_core::oracle::{Dimension, Options, Profile, ReadError, Reading, re
 
 /// A trace of the shared folder, or None where the folder is absent.
 fn real(name: &str) -> Option<PathBuf> {
-    let folders = ["../../../shared/traces", "/work/shared/traces"];
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let found = folders.iter().map(|folder| manifest.join(folder).join(name)).find(|p| p.exists());
-    if found.is_none() {
-        eprintln!("skipped: no trace {name} here");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let path = folder.join(name);
+    if !path.exists() {
+        eprintln!("skipped: there is no {}", path.display());
+        return None;
     }
-    found
+    Some(path)
 }
 
 /// Count and total in microseconds of an event's waits.
