@@ -1,0 +1,359 @@
+"""ASH exports in the shapes that clients write, against the rows they were written from."""
+
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spillcast.errors import InputError
+from spillcast.recording.ash import read_ash
+from spillcast.recording.ash.values import parse_integer, parse_time_ns
+from spillcast.recording.schema import SAMPLES_SCHEMA
+
+READ = "direct path read temp"
+START = datetime(2024, 10, 14, 12, 34, 56, 789_000)
+#: second, session, state, event, time waited in us, p3
+ROWS = [
+    (0, 815, "WAITING", READ, 19_305, 31),
+    (1, 815, "ON CPU", "", 0, 31),
+    (2, 815, "WAITING", "cell smart table scan", 1_234, 0),
+]
+HEADING = ["SAMPLE_TIME", "SESSION_ID", "SESSION_STATE", "EVENT", "TIME_WAITED", "P3"]
+
+
+def written(text, tmp_path, name="ash.csv", encoding="utf-8"):
+    path = tmp_path / name
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def texts(rows=ROWS, stamp="%Y-%m-%d %H:%M:%S.%f"):
+    """The rows as text, time first."""
+    return [
+        [(START + timedelta(seconds=row[0])).strftime(stamp), *map(str, row[1:])] for row in rows
+    ]
+
+
+def assert_rows(ash, rows=ROWS):
+    assert [row["time_ns"] for row in ash.samples.to_pylist()] == [row[0] * 10**9 for row in rows]
+    assert ash.samples["session"].to_pylist() == [row[1] for row in rows]
+    assert ash.samples["event"].to_pylist() == [row[3] or None for row in rows]
+    assert ash.samples["time_waited_us"].to_pylist() == [row[4] for row in rows]
+    assert ash.samples["p3"].to_pylist() == [row[5] for row in rows]
+    assert ash.damaged == []
+
+
+def joined(separator, lines):
+    return "\n".join(separator.join(line) for line in lines) + "\n"
+
+
+def quoted(lines):
+    return [[f'"{cell}"' for cell in line] for line in lines]
+
+
+def fixed(colsep, lines, heading=HEADING):
+    """As SQL*Plus prints: padded columns, the heading underlined and repeated on each page."""
+    widths = [max(len(line[i]) for line in [heading, *lines]) for i in range(len(heading))]
+
+    def line(cells):
+        return colsep.join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+
+    page = [line(heading), colsep.join("-" * width for width in widths)]
+    pages = ["\n".join(["", *page, line(row)]) for row in lines]
+    return "\n".join(pages) + "\n\n3 rows selected.\n\n"
+
+
+def csv_without_quotes():
+    return joined(",", [HEADING, *texts()])
+
+
+def csv_markup():
+    """SQL*Plus `set markup csv on`, with page breaks and feedback."""
+    heading, *lines = quoted([HEADING, *texts()])
+    pages = ["\n" + joined(",", [heading, line]) for line in lines]
+    return "".join(pages) + "\n3 rows selected.\n\nElapsed: 00:00:00.02\n"
+
+
+def sqlcl():
+    return joined(",", quoted([HEADING, *texts()])) + "\n3 rows selected. \n\n"
+
+
+def echoed():
+    return "SQL> @ash\nSQL> set colsep ','\n\n" + csv_without_quotes() + "SQL> spool off\n"
+
+
+def spreadsheet():
+    """Semicolons, decimal commas, a byte order mark, CRLF."""
+    lines = [[cell.replace(".", ",") for cell in line] for line in texts()]
+    text = joined(";", [HEADING, *(line[:4] + [line[4] + ",00", line[5]] for line in lines)])
+    return "\ufeffsep=;\n" + text.replace("\n", "\r\n")
+
+
+def thousands():
+    lines = [[*line[:4], f"{int(line[4]):,}", line[5]] for line in texts()]
+    return joined(",", quoted([HEADING, *lines]))
+
+
+def other_order_and_case():
+    return joined("|", [[name.lower() for name in HEADING[::-1]], *(t[::-1] for t in texts())])
+
+
+SHAPES = {
+    "csv": csv_without_quotes,
+    "markup": csv_markup,
+    "sqlcl": sqlcl,
+    "echoed": echoed,
+    "spreadsheet": spreadsheet,
+    "thousands": thousands,
+    "order": other_order_and_case,
+    "tabs": lambda: joined("\t", [HEADING, *texts()]),
+    "fixed": lambda: fixed(" ", texts()),
+    "fixed, bars": lambda: fixed(" | ", texts()),
+    "fixed, commas": lambda: fixed(",", texts()),
+    "fixed, tabs": lambda: fixed("\t", texts()),
+    "fixed, semicolons": lambda: fixed(";", texts()),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes(shape, tmp_path):
+    ash = read_ash(written(SHAPES[shape](), tmp_path))
+    assert_rows(ash)
+    assert ash.source == "V$"
+    assert ash.began == START
+    assert set(ash.samples["weight_us"].to_pylist()) == {1_000_000}
+
+
+def test_utf16(tmp_path):
+    assert_rows(read_ash(written(csv_without_quotes(), tmp_path, encoding="utf-16")))
+
+
+def test_a_heading_that_sqlplus_cut_to_its_column(tmp_path):
+    heading = [name.replace("SESSION_STATE", "SESSION") for name in HEADING]
+    assert_rows(read_ash(written(fixed(" ", texts(), heading), tmp_path)))
+
+
+def test_columns_are_those_of_samples_and_more(tmp_path):
+    ash = read_ash(written(csv_without_quotes(), tmp_path))
+    assert ash.samples.schema.names == [*SAMPLES_SCHEMA.names, "p3"]
+    assert ash.samples.schema.types[: len(SAMPLES_SCHEMA)] == SAMPLES_SCHEMA.types
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_parquet(as_text, tmp_path):
+    columns = dict(zip(HEADING, map(list, zip(*ROWS, strict=True)), strict=True))
+    times = [START + timedelta(seconds=second) for second in columns["SAMPLE_TIME"]]
+    columns["SAMPLE_TIME"] = [f"{time}" for time in times] if as_text else times
+    numbers = pa.array(columns["TIME_WAITED"]).cast(pa.decimal128(38, 10))
+    columns["TIME_WAITED"] = columns["TIME_WAITED"] if as_text else numbers
+    pq.write_table(pa.table(columns), tmp_path / "ash.parquet")
+    assert_rows(read_ash(tmp_path / "ash.parquet"))
+
+
+def test_a_cut_parquet_file_is_bad_input(tmp_path):
+    path = tmp_path / "ash.parquet"
+    pq.write_table(pa.table({"SAMPLE_TIME": [START], "EVENT": [READ]}), path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(InputError, match="cut or damaged"):
+        read_ash(path)
+
+
+# Times: each text and what it says, by datetime.
+NOON_MS = datetime(2024, 10, 14, 12, 34, 56, 789_000)
+NOON = NOON_MS.replace(microsecond=0)
+TIMES = {
+    "2024-10-14 12:34:56.789": NOON_MS,
+    "2024-10-14 12:34:56,789000000": NOON_MS,
+    "2024-10-14T12:34:56.789": NOON_MS,
+    "2024-10-14T12:34:56Z": NOON,
+    "2024-10-14T12:34:56+02:00": NOON - timedelta(hours=2),
+    "2024-10-14 12:34:56.789 -0730": NOON_MS + timedelta(hours=7, minutes=30),
+    "2024-10-14 12:34:56 Europe/Berlin": NOON,
+    "14-OCT-24 12.34.56.789 PM": NOON_MS,
+    "14-OCT-24 12.34.56.789000 AM": NOON_MS - timedelta(hours=12),
+    "14-OCT-24 01.34.56.789 PM": NOON_MS + timedelta(hours=1),
+    "14-Oct-2024 12:34:56": NOON,
+    "14-OKT-24 12:34:56,789": NOON_MS,
+    "14.10.24 12:34:56,789000": NOON_MS,
+    "14.10.2024 12:34": NOON.replace(second=0),
+    "2024/10/14": datetime(2024, 10, 14),
+    "2024/10/14 12:34:56": NOON,
+    "14/10/2024 12:34:56": NOON,
+    "14-OCT-24": datetime(2024, 10, 14),
+}
+
+
+@pytest.mark.parametrize("text", TIMES)
+def test_times(text):
+    since = TIMES[text] - datetime(1970, 1, 1)
+    assert parse_time_ns(text) == round(since / timedelta(microseconds=1)) * 1000
+
+
+def test_month_first_where_a_date_of_the_file_says_so(tmp_path):
+    lines = [["10/03/2024 23:59:59", "1", "ON CPU"], ["10/14/2024 00:00:00", "1", "ON CPU"]]
+    ash = read_ash(written(joined(",", [HEADING[:3], *lines]), tmp_path))
+    assert ash.began == datetime(2024, 10, 3, 23, 59, 59)
+    assert ash.samples["time_ns"].to_pylist() == [0, (10 * 86_400 + 1) * 10**9]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "yesterday", "2024-13-14", "31-FEB-24", "2024-10-14 25:00:00"]
+)
+def test_what_is_no_time(text):
+    assert parse_time_ns(text) is None
+
+
+@given(st.datetimes(datetime(2000, 1, 1), datetime(2099, 12, 31)))
+def test_any_time_in_any_form(time):
+    time = time.replace(microsecond=time.microsecond // 1000 * 1000)
+    wanted = round((time - datetime(1970, 1, 1)) / timedelta(microseconds=1)) * 1000
+    for form in ("%Y-%m-%d %H:%M:%S.%f", "%d-%b-%y %I.%M.%S.%f %p", "%d.%m.%Y %H:%M:%S,%f"):
+        assert parse_time_ns(time.strftime(form)) == wanted
+
+
+NUMBERS = {
+    "19305": 19_305,
+    " 19305 ": 19_305,
+    "19,305": 19_305,
+    "1.234.567": 1_234_567,
+    "1.234,5": 1_234,
+    "19305,25": 19_305,
+    "19305.75": 19_306,
+    "-1": -1,
+    "1.4E+14": 140_000_000_000_000,
+    "1,5E+03": 1_500,
+    "##########": None,
+    "n/a": None,
+    "1e400": None,
+}
+
+
+@pytest.mark.parametrize("text", NUMBERS)
+def test_numbers(text):
+    assert parse_integer(text) == NUMBERS[text]
+
+
+@given(st.integers(-(10**15), 10**15), st.sampled_from(",.'"))
+def test_grouped_numbers(number, separator):
+    assert parse_integer(f"{number:,}".replace(",", separator)) == number
+
+
+def test_damaged_lines_are_named_and_the_rest_is_read(tmp_path):
+    good = texts()
+    lines = [HEADING, good[0], good[1][:3], ["never", *good[1][1:]], good[1], good[2]]
+    lines[-1] = [*good[2][:4], "####", good[2][5]]
+    path = written(joined(",", lines)[:-1], tmp_path)
+    ash = read_ash(path)
+    assert ash.samples["event"].to_pylist() == [READ, None, "cell smart table scan"]
+    assert ash.samples["time_waited_us"].to_pylist() == [19_305, 0, None]
+    assert [(damage.file, damage.line) for damage in ash.damaged] == [
+        (str(path), 3),
+        (str(path), 4),
+        (str(path), 6),
+    ]
+    assert "3 values where the heading has 6" in ash.damaged[0].what
+    assert "'never'" in ash.damaged[1].what
+    assert "'####'" in ash.damaged[2].what
+
+
+def test_a_lost_quote_costs_its_own_line_only(tmp_path):
+    heading, *lines = quoted([HEADING, *texts()])
+    lines[1][3] = '"lost'
+    ash = read_ash(written(joined(",", [heading, *lines]), tmp_path))
+    assert ash.samples.num_rows == 2
+    assert [damage.line for damage in ash.damaged] == [3]
+
+
+@pytest.mark.parametrize(
+    ("heading", "found"),
+    [
+        (["SAMPLE_TIME", "SESSION_ID"], "SAMPLE_TIME, SESSION_ID"),
+        (["EVENT", "TIME_WAITED"], "EVENT, TIME_WAITED"),
+        (["a", "b"], "a, b"),
+    ],
+)
+def test_missing_columns_are_named_with_those_found(heading, found, tmp_path):
+    path = written(joined(",", [heading, ["1", "2"]]), tmp_path)
+    with pytest.raises(InputError) as caught:
+        read_ash(path)
+    message = f"{path}: an ASH export needs SAMPLE_TIME, and EVENT or SESSION_STATE; found: {found}"
+    assert caught.value.message == message
+
+
+def test_an_empty_file_and_no_file_are_bad_input(tmp_path):
+    with pytest.raises(InputError, match="found: nothing"):
+        read_ash(written("", tmp_path))
+    with pytest.raises(InputError, match="no row could be read"):
+        read_ash(written(",".join(HEADING) + "\n\nno rows selected\n", tmp_path))
+    with pytest.raises(InputError, match="No such file"):
+        read_ash(tmp_path / "none.csv")
+
+
+def export(rows, heading):
+    return joined(",", [heading, *([str(cell) for cell in row] for row in rows)])
+
+
+def test_history_by_its_columns(tmp_path):
+    heading = ["SNAP_ID", "DBID", "SAMPLE_TIME", "EVENT"]
+    ash = read_ash(written(export([(1, 2, "2024-10-14 12:00:00", READ)], heading), tmp_path))
+    assert (ash.source, ash.interval_us) == ("DBA_HIST", 10_000_000)
+    assert ash.samples["weight_us"].to_pylist() == [10_000_000]
+
+
+@pytest.mark.parametrize(("step_s", "source"), [(1, "V$"), (10, "DBA_HIST")])
+def test_history_by_the_time_between_samples(step_s, source, tmp_path):
+    """A session that is idle now and then: gaps are whole intervals."""
+    seconds = [step_s * i for i in (0, 1, 2, 9, 10, 11, 12, 30, 31, 32, 33, 34)]
+    rows = [(START + timedelta(seconds=s), 7, READ) for s in seconds]
+    ash = read_ash(written(export(rows, ["SAMPLE_TIME", "SESSION_ID", "EVENT"]), tmp_path))
+    assert ash.source == source
+
+
+def test_rows_that_tell_their_weight(tmp_path):
+    rows = [(START, READ, 500_000), (START, READ, ""), (START, READ, 0)]
+    ash = read_ash(written(export(rows, ["SAMPLE_TIME", "EVENT", "USECS_PER_ROW"]), tmp_path))
+    assert ash.samples["weight_us"].to_pylist() == [500_000, 1_000_000, 1_000_000]
+
+
+def test_memory_and_history_together_are_bad_input(tmp_path):
+    memory = written(export([(START, READ)], ["SAMPLE_TIME", "EVENT"]), tmp_path, "a.csv")
+    heading = ["SAMPLE_TIME", "EVENT", "SNAP_ID"]
+    history = written(export([(START, READ, 1)], heading), tmp_path, "b.csv")
+    with pytest.raises(InputError, match="mixed"):
+        read_ash([memory, history])
+
+
+def test_several_files_are_one_sequence(tmp_path):
+    later = export([(START + timedelta(seconds=5), READ)], ["sample_time", "event"])
+    earlier = export([(START, 3, "ON CPU")], ["SAMPLE_TIME", "INST_ID", "SESSION_STATE"])
+    ash = read_ash([written(later, tmp_path, "a.csv"), written(earlier, tmp_path, "b.csv")])
+    assert ash.samples["time_ns"].to_pylist() == [0, 5 * 10**9]
+    assert ash.samples["event"].to_pylist() == [None, READ]
+    assert ash.samples["instance"].to_pylist() == [3, None]
+
+
+def test_one_statement_and_one_execution(tmp_path):
+    heading = ["SAMPLE_TIME", "EVENT", "SQL_ID", "SQL_EXEC_ID", "QC_SESSION_ID"]
+    rows = [
+        (START, READ, "aaaaaaaaaaaaa", 16777216, 0),
+        (START + timedelta(seconds=1), READ, "bbbbbbbbbbbbb", 16777216, 10),
+        (START + timedelta(seconds=2), READ, "bbbbbbbbbbbbb", 16777217, 10),
+        (START + timedelta(seconds=3), READ, "", "", ""),
+    ]
+    path = written(export(rows, heading), tmp_path)
+    assert read_ash(path).samples["coordinator"].to_pylist() == [None, 10, 10, None]
+    assert read_ash(path, sql_id="bbbbbbbbbbbbb").samples["time_ns"].to_pylist() == [0, 10**9]
+    one = read_ash(path, sql_id="bbbbbbbbbbbbb", sql_exec_id=16777217)
+    assert one.samples.num_rows == 1
+    with pytest.raises(InputError, match="SQL_ID ccc") as caught:
+        read_ash(path, sql_id="ccc")
+    assert caught.value.hint == "there are: bbbbbbbbbbbbb, aaaaaaaaaaaaa"
+
+
+def test_dates_without_a_clock_are_noted(tmp_path):
+    ash = read_ash(written(export([("14-OCT-24", READ)] * 3, ["SAMPLE_TIME", "EVENT"]), tmp_path))
+    assert ash.samples.num_rows == 3
+    assert "without a time of day" in ash.notes[0]

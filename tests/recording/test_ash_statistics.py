@@ -1,0 +1,82 @@
+"""Spooled session statistics: intervals, numbers, and whether flash served temp I/O."""
+
+import pytest
+
+from spillcast.errors import InputError
+from spillcast.recording.statistics import read_statistics, temp_on_flash
+
+READS = "physical reads"
+TEMP_READS = "physical reads direct temporary tablespace"
+READ_REQUESTS = "physical read IO requests"
+FLASH_READS = "cell flash cache read hits for temp IO"
+WRITES = "physical writes"
+TEMP_WRITES = "physical writes direct temporary tablespace"
+WRITE_REQUESTS = "physical write IO requests"
+FLASH_WRITES = "cell writes to flash cache for temp IO"
+
+
+def spooled(tmp_path, *intervals):
+    """A table of the printed kind: aligned by spaces, no underline, digits in groups."""
+    text = ""
+    for values in intervals:
+        text += (
+            f"{'STATISTIC NAME':50}{'VALUE':>20}{'VALUE per sec':>20}{'VALUE accumulated':>24}\n"
+        )
+        for name, value in values.items():
+            text += f"{name:50}{value:>20,}{value // 3:>20,}{value * 7:>24,}\n"
+        text += "\n"
+    path = tmp_path / "statistics.txt"
+    path.write_text(text)
+    return path
+
+
+def test_intervals_and_numbers(tmp_path):
+    values = {READS: 105_899, FLASH_READS: 0}
+    statistics = read_statistics(spooled(tmp_path, values, values))
+    rows = [tuple(row.values()) for row in statistics.rows.to_pylist()]
+    assert rows == [
+        (0, READS, 105_899, 35_299, 741_293),
+        (0, FLASH_READS, 0, 0, 0),
+        (1, READS, 105_899, 35_299, 741_293),
+        (1, FLASH_READS, 0, 0, 0),
+    ]
+    assert statistics.total(READS) == 2 * 105_899
+    assert statistics.total("not there") == 0
+
+
+def test_a_probe_phase_that_flash_serves(tmp_path):
+    """1,796 requests, all of them for temp and all of them hits; nothing is written."""
+    probe = {FLASH_READS: 1_796, READ_REQUESTS: 1_796, READS: 55_676, TEMP_READS: 55_676}
+    found = temp_on_flash(read_statistics(spooled(tmp_path, probe | {WRITES: 0})))
+    assert (found.read, found.write) == (1.0, None)
+
+
+def test_a_build_phase_that_flash_serves(tmp_path):
+    """Each write stands on two mirrors, so there are twice as many; table reads are no temp I/O."""
+    build = {FLASH_WRITES: 2_522, WRITE_REQUESTS: 1_261, WRITES: 39_091, TEMP_WRITES: 39_091}
+    build |= {READS: 105_899, TEMP_READS: 0, READ_REQUESTS: 983, FLASH_READS: 0}
+    found = temp_on_flash(read_statistics(spooled(tmp_path, build)))
+    assert (found.read, found.write) == (None, 1.0)
+
+
+def test_temp_on_disk_and_half_on_flash(tmp_path):
+    """Of 1,000 requests temp has half the blocks, so 500 are for temp; 250 of them are hits."""
+    values = {READ_REQUESTS: 1_000, READS: 31_000, TEMP_READS: 15_500, FLASH_READS: 250}
+    values |= {WRITE_REQUESTS: 10, WRITES: 310, TEMP_WRITES: 310, FLASH_WRITES: 0}
+    found = temp_on_flash(read_statistics(spooled(tmp_path, values)))
+    assert (found.read, found.write) == (0.5, 0.0)
+
+
+def test_damage_is_named(tmp_path):
+    path = tmp_path / "statistics.csv"
+    path.write_text("NAME,VALUE,PER_SECOND,ACCUMULATED\nphysical reads,####,1,2\ncut,1\n")
+    statistics = read_statistics(path)
+    assert [row["value"] for row in statistics.rows.to_pylist()] == [None]
+    assert sorted(damage.line for damage in statistics.damaged) == [2, 3]
+
+
+def test_another_file_is_bad_input(tmp_path):
+    path = tmp_path / "ash.csv"
+    path.write_text("SAMPLE_TIME,EVENT\n1,2\n")
+    with pytest.raises(InputError, match="need NAME and VALUE; found: SAMPLE_TIME, EVENT"):
+        read_statistics(path)
