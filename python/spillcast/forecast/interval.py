@@ -36,11 +36,11 @@ def interval(
     """Bounds that hold the elapsed time with probability ``confidence``.
 
     ``remainder_s`` is the time outside temp I/O. ``drift_s`` is what it was moved by because caches
-    go less or more cold over there: anything from nothing to twice that is held possible.
+    go less or more cold over there: anything from nothing to twice that is equally likely.
     """
     draws = np.random.default_rng(0)
     total = remainder_s * (1 + draws.normal(0, RUN_NOISE, DRAWS))
-    total += drift_s * draws.triangular(-1, 0, 1, DRAWS)
+    total += drift_s * draws.uniform(-1, 1, DRAWS)
     for term in terms:
         total += term.forecast_s * _resampled_means(term.blocks, draws)
     io = sum(term.forecast_s for term in terms)

@@ -19,7 +19,7 @@ from spillcast.storage.probe import probe
 from spillcast.units import format_bytes
 
 JOIN = Workload("hash join", HASH_JOIN, rows=45_000_000, memory_limit="400MB")
-SLOW = Emulated("slow", read_s=0.002, write_s=0.002)
+SLOW = Emulated("slow", read_s=0.001, write_s=0.001)
 #: The database and, beside it, a spill.
 DISK_BYTES = 4 << 30
 SPILL_BYTES = 3 << 30
@@ -53,32 +53,36 @@ class Demo:
     busy: bool
 
 
-def run_demo(stage: Stage, work: Path | None = None) -> Demo:
+def run_demo(stage: Stage, work: Path | None = None, workload: Workload = JOIN) -> Demo:
     """Do the whole loop and return forecast and measurement. Leaves nothing behind."""
+
+    def query(place: Place) -> Query:
+        return Query(workload.sql, database, place.directory, workload.memory_limit)
+
     with workspace(work) as room, _candidate(room) as fast, ExitStack() as stack:
         if free_bytes(room) < DISK_BYTES:
             message = f"{room.parent}: the demo wants {format_bytes(DISK_BYTES)} of free space"
             raise InputError(message, "name another directory with --work DIR")
-        stage.step(f"making a table of {JOIN.rows // 1_000_000} million rows")
+        stage.step(f"making a table of {workload.rows // 1_000_000} million rows")
         database = room / "demo.db"
-        build_table(database, JOIN.rows, stage.tick)
+        build_table(database, workload.rows, stage.tick)
         slow = stack.enter_context(emulated(SLOW, room, _backing(room)))
-        stage.step("running the query on slow temp storage, 2 ms an operation, recorded")
+        stage.step("running the query on slow temp storage, 1 ms an operation, recorded")
         ran, recording = run_recorded(
-            _query(database, slow), slow, room / "slow.spill", stage.status
+            query(slow), slow, room / "slow.spill", stage.status
         )
         stage.step(f"probing {fast.name} with the recorded I/O")
         storage = probe(fast.directory, recording, on_progress=stage.progress)
         said = forecast(recording, replace(storage, name=fast.name))
         stage.step(f"running the query on {fast.name}, to compare")
-        there = run(_query(database, fast), fast, stage.tick)
+        there = run(query(fast), fast, stage.tick)
         if there.rows != ran.rows:
             raise AssertionError("the query gave other rows on other storage")
         case = Case(
             engine=f"DuckDB {version()}",
-            workload=JOIN.name,
+            workload=workload.name,
             threads=1,
-            source="slow storage (2 ms an operation)",
+            source="slow storage (1 ms an operation)",
             target=fast.name,
             measured_from_s=ran.elapsed_s,
             measured_to_s=there.elapsed_s,
@@ -86,10 +90,6 @@ def run_demo(stage: Stage, work: Path | None = None) -> Demo:
             seed_formula_s=seed_formula_s(recording, storage),
         )
         return Demo(case, slow.means, recording.meta["temp"]["bytes"], busy(ran) or busy(there))
-
-
-def _query(database: Path, place: Place) -> Query:
-    return Query(JOIN.sql, database, place.directory, JOIN.memory_limit)
 
 
 @contextmanager

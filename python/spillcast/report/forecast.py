@@ -16,7 +16,7 @@ def sentence(forecast: Forecast) -> str:
     return (
         f"On {forecast.target} this run would take about {format_duration(forecast.forecast_s)} "
         f"instead of {here}, {forecast.confidence:.0%} sure between {low} and {high}; "
-        f"no storage can bring it under {format_duration(forecast.ceiling_s)}."
+        f"storage without any latency would leave about {format_duration(forecast.ceiling_s)}."
     )
 
 
@@ -60,7 +60,7 @@ def choices_text(forecasts: Sequence[Forecast]) -> str:
     return "\n".join(
         [
             f"Now {format_duration(best.baseline_s)}; "
-            f"no storage can bring it under {format_duration(best.ceiling_s)}.",
+            f"storage without any latency would leave about {format_duration(best.ceiling_s)}.",
             "",
             table_text(header, rows, left=(0, 4)),
         ]
