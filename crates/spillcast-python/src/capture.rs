@@ -11,7 +11,7 @@ use spillcast_core::capture::preload::PreloadSource;
 use spillcast_core::capture::{self as core, Source, TempRules};
 
 use crate::arrow::Table;
-use crate::columns;
+use crate::{columns, os_error};
 
 /// A running capture of the file I/O of some processes.
 #[pyclass(module = "spillcast._core")]
@@ -33,8 +33,8 @@ impl Capture {
                 source.attach(pid)?;
             }
             core::Capture::start(Source::Perf(source), &pids, TempRules::new(temp_dirs))
-        })?;
-        Ok(Capture(capture))
+        });
+        Ok(Capture(capture.map_err(os_error)?))
     }
 
     /// Observe the processes that load the preload library and find `ring`.
@@ -46,7 +46,8 @@ impl Capture {
     ) -> PyResult<Capture> {
         let source = ring.borrow_mut().0.take().ok_or_else(in_use)?;
         let rules = TempRules::new(temp_dirs);
-        Ok(Capture(core::Capture::start(Source::Preload(source), &pids, rules)?))
+        let capture = core::Capture::start(Source::Preload(source), &pids, rules);
+        Ok(Capture(capture.map_err(os_error)?))
     }
 
     /// CLOCK_MONOTONIC at the start of the recording.
@@ -102,7 +103,7 @@ impl PerfSource {
     /// OSError says why perf events cannot be used here.
     #[new]
     fn new(py: Python<'_>) -> PyResult<PerfSource> {
-        Ok(PerfSource(Some(py.detach(perf::PerfSource::new)?)))
+        Ok(PerfSource(Some(py.detach(perf::PerfSource::new).map_err(os_error)?)))
     }
 }
 
@@ -118,7 +119,8 @@ impl HeldCommand {
         let strings = |list: Vec<String>| -> PyResult<Vec<CString>> {
             list.into_iter().map(|text| Ok(CString::new(text)?)).collect()
         };
-        let held = core::HeldCommand::start(&strings(arguments)?, &strings(environment)?)?;
+        let held = core::HeldCommand::start(&strings(arguments)?, &strings(environment)?);
+        let held = held.map_err(os_error)?;
         let pid = held.pid;
         Ok(HeldCommand(Some(held), pid))
     }
@@ -131,7 +133,7 @@ impl HeldCommand {
     /// Let the program run. OSError says why it could not be started.
     fn release(&mut self, py: Python<'_>) -> PyResult<()> {
         if let Some(held) = self.0.take() {
-            py.detach(|| held.release())?;
+            py.detach(|| held.release()).map_err(os_error)?;
         }
         Ok(())
     }
@@ -145,7 +147,7 @@ pub struct PreloadRing(Option<PreloadSource>);
 impl PreloadRing {
     #[new]
     fn new(capacity_bytes: usize) -> PyResult<PreloadRing> {
-        Ok(PreloadRing(Some(PreloadSource::create(capacity_bytes)?)))
+        Ok(PreloadRing(Some(PreloadSource::create(capacity_bytes).map_err(os_error)?)))
     }
 
     /// The environment variable by which a process finds the ring: name, value.

@@ -5,8 +5,25 @@ mod capture;
 mod columns;
 mod emulate;
 mod probe;
+mod trace;
+mod trace_rows;
 
+use std::io;
+
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
+
+/// An OSError with errno and strerror, which pyo3's own conversion leaves out.
+fn os_error(error: io::Error) -> PyErr {
+    let text = error.to_string();
+    match error.raw_os_error() {
+        Some(code) => {
+            let strerror = text.split(" (os error").next().unwrap_or_default().to_owned();
+            PyOSError::new_err((code, strerror))
+        }
+        None => PyOSError::new_err(text),
+    }
+}
 
 /// What waits of some lengths cost afterwards: (wait in ns, extra CPU in ns), shortest first.
 #[pyfunction]
@@ -25,6 +42,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<capture::PreloadRing>()?;
     module.add_class::<emulate::Emulation>()?;
     module.add_class::<probe::Probe>()?;
+    module.add_class::<trace::TraceReader>()?;
     module.add_function(wrap_pyfunction!(cold_cache, module)?)?;
     Ok(())
 }

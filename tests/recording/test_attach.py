@@ -1,0 +1,98 @@
+"""Observing a process that runs already, ending early, and keeping slices."""
+
+import json
+import signal
+import subprocess
+
+import duckdb
+import pyarrow.parquet as pq
+from harness import account_of, expected_rows, rows, spillcast_command, target, until
+
+PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+
+
+class Gated:
+    """The spill program behind its gate, and spillcast attached to it."""
+
+    def __init__(self, places, *options, asked=()):
+        self.output = places.root / "run.spill"
+        self.base = places.base
+        plan = ("--file", places.temp / "spill", "--base", places.base, "--gate")
+        self.program = subprocess.Popen(
+            target("spill", *plan, *options), env=places.env, **PIPES
+        )
+        assert self.program.stdout.readline() == "ready\n"
+        asked = ("record", "--pid", self.program.pid, "-o", self.output, *asked)
+        self.recorder = subprocess.Popen(
+            spillcast_command(*asked), stderr=subprocess.PIPE, **PIPES
+        )
+        partial = self.output.with_name("run.spill.partial")
+        until(lambda: partial.exists() or self.recorder.poll() is not None, "the attachment")
+        self.program.stdin.write("go\n")
+        self.program.stdin.flush()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in (self.program, self.recorder):
+            process.kill()
+            process.communicate()
+
+    def meta(self):
+        return json.loads((self.output / "meta.json").read_text())
+
+
+def test_a_running_program_with_threads(places):
+    with Gated(places, "--threads", 3, "--sequential") as gated:
+        stdout, _ = gated.program.communicate()
+        _, stderr = gated.recorder.communicate()
+        assert gated.recorder.returncode == 0, stderr
+        account = account_of(stdout)
+        files = {operation[5] for operation in account["account"]}
+        assert rows(gated.output, files=files) == expected_rows(account, base=places.base)
+
+
+def test_interrupt_keeps_the_recording_and_leaves_the_program(places):
+    with Gated(places, "--pause", 0.01) as gated:
+        temp = places.temp / "spill"
+        until(lambda: temp.stat().st_size > 1 << 20, "some spill")
+        # Held where it is, so that it cannot end first.
+        gated.program.send_signal(signal.SIGSTOP)
+        gated.recorder.send_signal(signal.SIGINT)
+        _, stderr = gated.recorder.communicate()
+        gated.program.send_signal(signal.SIGCONT)
+        assert gated.recorder.returncode == 0, stderr
+        stdout, _ = gated.program.communicate()
+        assert gated.program.returncode == 0
+        account = account_of(stdout)
+        seen = rows(gated.output, files={str(temp)})
+        everything = expected_rows(account, base=places.base)
+        assert seen
+        assert seen <= everything
+        assert sum(seen.values()) < sum(everything.values())
+
+
+def test_duration_ends_a_recording(places):
+    with Gated(places, "--pause", 0.02, asked=("--duration", "0.5s")) as gated:
+        _, stderr = gated.recorder.communicate()
+        assert gated.recorder.returncode == 0, stderr
+        assert gated.meta()["elapsed_s"] >= 0.5
+        assert gated.meta()["asked"]["duration_s"] == 0.5
+
+
+def test_slices_keep_few_waits_and_whole_seconds(places):
+    with Gated(places, "--pause", 0.03, asked=("--slices", 3)) as gated:
+        stdout, _ = gated.program.communicate()
+        _, stderr = gated.recorder.communicate()
+        assert gated.recorder.returncode == 0, stderr
+        account = account_of(stdout)
+        temp = [operation for operation in account["account"] if operation[5] != str(places.base)]
+        raw = gated.meta()["raw"]
+        assert 2 <= len(raw["slices_s"]) <= 3
+        starts = pq.read_table(gated.output / "waits.parquet")["start_ns"].to_numpy() / 1e9
+        assert 0 < len(starts) == raw["rows"] < raw["rows_seen"]
+        assert all(any(low <= s < high for low, high in raw["slices_s"]) for s in starts)
+        query = 'select sum("count")::int, sum(bytes)::int from \'{}\' where temp'
+        whole = duckdb.sql(query.replace("{}", str(gated.output / "seconds.parquet"))).fetchall()
+        assert whole == [(len(temp), sum(operation[3] for operation in temp))]

@@ -1,0 +1,198 @@
+"""A probe replays what was recorded, on a real directory, and leaves nothing there."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import duckdb
+import pytest
+from harness import only_line, ordinary_user, spillcast, spillcast_command, target, until
+from spillcast.recording import Recording
+from spillcast.storage import Storage
+from spillcast.storage.probe import probe
+
+SHARED_MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture(params=["disk", "shared memory"])
+def directory(request, tmp_path):
+    """An empty directory on each kind of storage that every machine has."""
+    if request.param == "disk":
+        made = tmp_path / "probed"
+    else:
+        if not os.access(SHARED_MEMORY, os.W_OK):
+            pytest.skip("no /dev/shm")
+        made = SHARED_MEMORY / f"spillcast-test-{os.getpid()}"
+    made.mkdir()
+    yield made
+    made.rmdir()  # Fails unless the probe left it empty.
+
+
+def recorded_groups(path):
+    """Count and bytes of the recorded temp I/O by op and size class, by another way than Python."""
+    query = f"""
+        select op, size_class_bytes, sum("count")::bigint, sum(bytes)::bigint
+        from '{path}/seconds.parquet' where temp and size_class_bytes > 0 group by all
+    """
+    rows = duckdb.sql(query).fetchall()
+    return {(op, size): (count, moved) for op, size, count, moved in rows}
+
+
+def test_every_recorded_operation_is_replayed(spilled, directory, tmp_path):
+    output = tmp_path / "storage.json"
+    result = spillcast("probe", directory, "--like", spilled.path, "-o", output, "--json")
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document == json.loads(output.read_text())
+    groups = document["groups"]
+    replayed = {(g["op"], g["size_class_bytes"]): (g["count"], g["bytes"]) for g in groups}
+    assert replayed == recorded_groups(spilled.path)
+    assert document["facts"]["threads"] == 2
+    assert document["facts"]["steps_skipped"] == 0
+    for group in groups:
+        assert group["total_ns"] > 0
+        assert sum(group["latency_count"]) == group["count"]
+        assert sum(group["block_count"]) == group["count"]
+
+
+def test_a_storage_survives_its_file(spilled, tmp_path):
+    measured = probe(tmp_path, Recording.open(spilled.path))
+    path = tmp_path / "storage.json"
+    measured.save(path)
+    read = Storage.load(path)
+    assert read.to_json() == measured.to_json() == json.loads(path.read_text())
+    assert [path.name for path in tmp_path.iterdir()] == ["storage.json"]
+
+
+def test_progress_ends_with_everything_done(spilled, tmp_path):
+    seen = []
+    recording = Recording.open(spilled.path)
+    storage = probe(tmp_path, recording, on_progress=lambda *state: seen.append(state))
+    steps = storage.facts["steps_replayed"]
+    assert steps == sum(count for count, _ in recorded_groups(spilled.path).values())
+    assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
+    assert seen[-1][:2] == (steps, steps)
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory):
+    """A recording with pauses, so that a replay of it takes a while."""
+    root = tmp_path_factory.mktemp("slow")
+    base = root / "table.db"
+    base.write_bytes(bytes(512 * 101))
+    plan = ("--file", root / "spill", "--base", base, "--unlink", "--pause", 0.02)
+    result = spillcast("record", "-o", root / "run.spill", "--", *target("spill", *plan))
+    assert result.returncode == 0, result.stderr
+    return root / "run.spill"
+
+
+@pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_is_left_when_it_is_killed(slow, directory, death):
+    rng = random.Random(death)
+    for _ in range(3):
+        process = subprocess.Popen(
+            spillcast_command("probe", directory, "--like", slow), stderr=subprocess.PIPE
+        )
+        until(lambda: holds_files_in(process.pid, directory), "the replay")  # noqa: B023
+        time.sleep(rng.uniform(0, 0.2))
+        process.send_signal(death)
+        _, stderr = process.communicate()
+        assert process.returncode != 0
+        assert b"Traceback" not in stderr
+        assert list(directory.iterdir()) == []
+
+
+def holds_files_in(pid, directory):
+    """Whether a process has a file open that was made in a directory."""
+    opened = Counter()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            opened[os.readlink(link).startswith(f"{directory}/")] += 1
+        except FileNotFoundError:
+            continue
+    return opened[True] > 0
+
+
+def probe_fails(spilled, directory, words, **options):
+    result = spillcast("probe", directory, "--like", spilled.path, **options)
+    text = only_line(result, 2)
+    assert str(directory) in text
+    assert words in text
+
+
+def test_a_missing_directory(spilled, tmp_path):
+    probe_fails(spilled, tmp_path / "missing", "no such directory")
+
+
+def test_a_file_instead_of_a_directory(spilled, tmp_path):
+    (tmp_path / "file").touch()
+    probe_fails(spilled, tmp_path / "file", "directory")
+
+
+def test_a_directory_that_is_not_writable(spilled, tmp_path):
+    directory = tmp_path / "read-only"
+    directory.mkdir(mode=0o555)
+    if os.geteuid() == 0:
+        pytest.skip("root may write everywhere: tried as an ordinary user")
+    probe_fails(spilled, directory, "not writable")
+
+
+def test_a_directory_of_another_user(open_places):
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a directory of another user")
+    recording = open_places.root / "run.spill"
+    plan = ("--file", open_places.temp / "spill", "--base", open_places.base)
+    made = spillcast(
+        "record", "-o", recording, "--", *target("spill", *plan), env=open_places.env
+    )
+    assert made.returncode == 0, made.stderr
+    result = spillcast("probe", open_places.data, "--like", recording, under=ordinary_user())
+    text = only_line(result, 2)
+    assert f"{open_places.data} is not writable" in text
+
+
+def test_a_directory_that_is_too_small(spilled, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", small], capture_output=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip("mounting a small tmpfs needs root")
+    try:
+        probe_fails(spilled, small, "free")
+        assert list(small.iterdir()) == []
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+def test_the_output_must_have_a_directory(spilled, tmp_path):
+    output = tmp_path / "missing" / "storage.json"
+    result = spillcast("probe", tmp_path, "--like", spilled.path, "-o", output)
+    assert "there is no directory" in only_line(result, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "not JSON, or cut"),
+        ('{"schema": "spillcast.stor', "not JSON, or cut"),
+        ("[]", "schema is None"),
+        ('{"schema": "spillcast.storage/2"}', "'spillcast.storage/2'"),
+        ('{"schema": "spillcast.storage/1"}', "damaged"),
+        ('{"schema": "spillcast.storage/1", "name": "", "source": "", "facts": {}, "groups": [1]}',
+         "damaged"),
+    ],
+)  # fmt: skip
+def test_a_damaged_document_is_refused_in_one_line(spilled, tmp_path, text, words):
+    path = tmp_path / "storage.json"
+    path.write_text(text)
+    result = spillcast("forecast", spilled.path, "--to", path)
+    complaint = only_line(result, 2)
+    assert str(path) in complaint
+    assert words in complaint
