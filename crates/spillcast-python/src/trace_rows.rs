@@ -1,0 +1,106 @@
+//! Rows of traces -> Arrow columns: the tables waits, calls and statements.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray};
+use arrow_schema::ArrowError;
+use spillcast_core::oracle::{Batch, CallRow, Dictionary, Origin, StatementRow, WaitRow};
+
+use crate::columns;
+
+/// The three tables of a batch.
+pub fn tables(names: &Dictionary, batch: &Batch) -> Result<[RecordBatch; 3], ArrowError> {
+    Ok([waits(names, &batch.waits)?, calls(names, &batch.calls)?, statements(&batch.statements)?])
+}
+
+fn int<T>(rows: &[T], of: impl Fn(&T) -> Option<i64>) -> ArrayRef {
+    Arc::new(rows.iter().map(of).collect::<Int64Array>())
+}
+
+fn text<'a, T>(rows: &'a [T], of: impl Fn(&'a T) -> Option<&'a str>) -> ArrayRef {
+    Arc::new(rows.iter().map(of).collect::<StringArray>())
+}
+
+fn flag<T>(rows: &[T], of: impl Fn(&T) -> bool) -> ArrayRef {
+    Arc::new(rows.iter().map(|row| Some(of(row))).collect::<BooleanArray>())
+}
+
+fn sql(names: &Dictionary, origin: Origin) -> Option<&str> {
+    origin.sql.map(|id| names.sql.list()[id as usize].as_str())
+}
+
+/// The columns of every recording's waits, and those that only traces have.
+fn waits(names: &Dictionary, rows: &[WaitRow]) -> Result<RecordBatch, ArrowError> {
+    let events = names.events.list();
+    let file: ArrayRef = Arc::new(
+        rows.iter().map(|r| r.file_number.map(|n| n.to_string())).collect::<StringArray>(),
+    );
+    RecordBatch::try_from_iter_with_nullable([
+        ("start_ns", int(rows, |r| Some(r.wait.start_ns)), false),
+        ("elapsed_ns", int(rows, |r| Some(r.wait.elapsed_ns)), false),
+        ("session", int(rows, |r| Some(r.wait.session)), false),
+        ("event", text(rows, |r| Some(&events[r.wait.event as usize])), false),
+        ("op", columns::ops(rows.iter().map(|r| r.wait.op))?, true),
+        ("temp", flag(rows, |r| r.wait.temp), false),
+        ("file", file, true),
+        ("offset", int(rows, |r| r.wait.offset), true),
+        ("bytes", int(rows, |r| r.wait.bytes), true),
+        ("sql_id", text(rows, |r| sql(names, r.origin)), true),
+        ("object", int(rows, |r| r.wait.object), true),
+        ("line", int(rows, |r| r.wait.line), true),
+        ("blocks", int(rows, |r| r.blocks), true),
+        ("p1", int(rows, |r| Some(r.params[0])), false),
+        ("p2", int(rows, |r| Some(r.params[1])), false),
+        ("p3", int(rows, |r| Some(r.params[2])), false),
+        ("idle", flag(rows, |r| r.idle), false),
+        ("cursor", int(rows, |r| Some(r.cursor)), false),
+        ("source", int(rows, |r| Some(r.origin.file as i64)), false),
+    ])
+}
+
+fn calls(names: &Dictionary, rows: &[CallRow]) -> Result<RecordBatch, ArrowError> {
+    let number = |of: fn(&CallRow) -> i64| int(rows, move |row| Some(of(row)));
+    RecordBatch::try_from_iter_with_nullable([
+        ("call", text(rows, |r| Some(r.call.line.kind.name())), false),
+        ("cursor", number(|r| r.call.line.cursor), false),
+        ("c_us", number(|r| r.call.line.c), false),
+        ("e_us", number(|r| r.call.line.e), false),
+        ("self_c_us", number(|r| r.call.self_c_us), false),
+        ("self_e_us", number(|r| r.call.self_e_us), false),
+        ("p", number(|r| r.call.line.p), false),
+        ("cr", number(|r| r.call.line.cr), false),
+        ("cu", number(|r| r.call.line.cu), false),
+        ("mis", number(|r| r.call.line.mis), false),
+        ("r", number(|r| r.call.line.r), false),
+        ("dep", number(|r| r.call.line.dep.into()), false),
+        ("plh", number(|r| r.call.line.plh), false),
+        ("tim_us", number(|r| r.call.line.tim), false),
+        ("sql_id", text(rows, |r| sql(names, r.origin)), true),
+        ("session", int(rows, |r| names.sessions[r.origin.session].sid), true),
+        ("line", number(|r| r.origin.line as i64), false),
+        ("source", number(|r| r.origin.file as i64), false),
+    ])
+}
+
+fn statements(rows: &[StatementRow]) -> Result<RecordBatch, ArrowError> {
+    let number = |of: fn(&StatementRow) -> i64| int(rows, move |row| Some(of(row)));
+    let texts: ArrayRef = Arc::new(
+        rows.iter()
+            .map(|r| Some(String::from_utf8_lossy(&r.statement.text).into_owned()))
+            .collect::<StringArray>(),
+    );
+    RecordBatch::try_from_iter_with_nullable([
+        ("sql_id", text(rows, |r| Some(r.statement.line.sqlid.as_str())), false),
+        ("cursor", number(|r| r.statement.line.cursor), false),
+        ("len", number(|r| r.statement.line.len), false),
+        ("dep", number(|r| r.statement.line.dep), false),
+        ("uid", number(|r| r.statement.line.uid), false),
+        ("oct", number(|r| r.statement.line.oct), false),
+        ("lid", number(|r| r.statement.line.lid), false),
+        ("tim_us", number(|r| r.statement.line.tim), false),
+        ("hv", number(|r| r.statement.line.hv), false),
+        ("text", texts, false),
+        ("line", number(|r| r.origin.line as i64), false),
+        ("source", number(|r| r.origin.file as i64), false),
+    ])
+}
