@@ -88,7 +88,7 @@ def echoed():
 def spreadsheet():
     """Semicolons, decimal commas, a byte order mark, CRLF."""
     lines = [[cell.replace(".", ",") for cell in line] for line in texts()]
-    text = joined(";", [HEADING, *(line[:4] + [line[4] + ",00", line[5]] for line in lines)])
+    text = joined(";", [HEADING, *([*line[:4], line[4] + ",00", line[5]] for line in lines)])
     return "\ufeffsep=;\n" + text.replace("\n", "\r\n")
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from spillcast.errors import SpillcastError
 
-VERBS = ("demo", "record", "probe", "forecast", "verify")
+VERBS = ("demo", "record", "probe", "forecast", "verify", "collect")
 
 
 def main() -> None:
