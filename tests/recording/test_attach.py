@@ -6,6 +6,7 @@ import subprocess
 
 import duckdb
 import pyarrow.parquet as pq
+
 from harness import account_of, expected_rows, rows, spillcast_command, target, until
 
 PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -18,14 +19,10 @@ class Gated:
         self.output = places.root / "run.spill"
         self.base = places.base
         plan = ("--file", places.temp / "spill", "--base", places.base, "--gate")
-        self.program = subprocess.Popen(
-            target("spill", *plan, *options), env=places.env, **PIPES
-        )
+        self.program = subprocess.Popen(target("spill", *plan, *options), env=places.env, **PIPES)
         assert self.program.stdout.readline() == "ready\n"
         asked = ("record", "--pid", self.program.pid, "-o", self.output, *asked)
-        self.recorder = subprocess.Popen(
-            spillcast_command(*asked), stderr=subprocess.PIPE, **PIPES
-        )
+        self.recorder = subprocess.Popen(spillcast_command(*asked), stderr=subprocess.PIPE, **PIPES)
         partial = self.output.with_name("run.spill.partial")
         until(lambda: partial.exists() or self.recorder.poll() is not None, "the attachment")
         self.program.stdin.write("go\n")
@@ -93,6 +90,6 @@ def test_slices_keep_few_waits_and_whole_seconds(places):
         starts = pq.read_table(gated.output / "waits.parquet")["start_ns"].to_numpy() / 1e9
         assert 0 < len(starts) == raw["rows"] < raw["rows_seen"]
         assert all(any(low <= s < high for low, high in raw["slices_s"]) for s in starts)
-        query = 'select sum("count")::int, sum(bytes)::int from \'{}\' where temp'
+        query = "select sum(\"count\")::int, sum(bytes)::int from '{}' where temp"
         whole = duckdb.sql(query.replace("{}", str(gated.output / "seconds.parquet"))).fetchall()
         assert whole == [(len(temp), sum(operation[3] for operation in temp))]

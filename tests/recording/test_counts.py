@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+
 from harness import account_of, expected_rows, rows, spillcast, target
 
 READS, WRITES = 60, 40
@@ -15,9 +16,7 @@ def observe(places, capture, name, *options):
     plan = ("--file", file, "--base", places.base, "--reads", READS, "--writes", WRITES)
     output = places.root / f"{name}.spill"
     command = target("spill", *plan, *options)
-    result = spillcast(
-        "record", "--capture", capture, "-o", output, "--", *command, env=places.env
-    )
+    result = spillcast("record", "--capture", capture, "-o", output, "--", *command, env=places.env)
     assert result.returncode == 0, result.stderr
     account = account_of(result.stdout)
     files = {operation[5] for operation in account["account"]}

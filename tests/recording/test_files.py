@@ -6,6 +6,7 @@ from collections import Counter
 import duckdb
 import pyarrow.parquet as pq
 import pytest
+
 from spillcast.recording.schema import SAMPLES_SCHEMA, SECONDS_SCHEMA, WAITS_SCHEMA
 
 FILES = {

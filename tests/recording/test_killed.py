@@ -5,6 +5,7 @@ import subprocess
 import time
 
 import pytest
+
 from harness import account_of, spillcast_command, target, until
 
 MOMENTS = 6
@@ -28,9 +29,7 @@ def test_a_command_survives_its_recorder(places, capture):
     for moment in range(MOMENTS):
         output = places.root / f"{moment}.spill"
         recorder = subprocess.Popen(
-            spillcast_command(
-                "record", "--capture", capture, "-o", output, "--", *command(places)
-            ),
+            spillcast_command("record", "--capture", capture, "-o", output, "--", *command(places)),
             stdout=subprocess.PIPE,
             text=True,
             env=places.env,
@@ -62,9 +61,7 @@ def test_a_running_process_survives_its_recorder(places):
         )  # fmt: skip
         assert program.stdout.readline() == "ready\n"
         output = places.root / f"{moment}.spill"
-        recorder = subprocess.Popen(
-            spillcast_command("record", "--pid", program.pid, "-o", output)
-        )
+        recorder = subprocess.Popen(spillcast_command("record", "--pid", program.pid, "-o", output))
         until(output.with_name(output.name + ".partial").exists, "the attachment")
         program.stdin.write("go\n")
         program.stdin.flush()

@@ -1,6 +1,7 @@
 """Temp files are recognised by themselves, and base tables are not."""
 
 import pytest
+
 from harness import account_of, expected_rows, only_line, rows, spillcast, target
 
 CAPTURES = ["perf", "preload"]
@@ -58,9 +59,7 @@ def test_a_named_directory_is_the_only_one(places, capture):
 def test_no_temp_io_under_the_named_directory(places):
     elsewhere = places.root / "elsewhere"
     elsewhere.mkdir()
-    result, output = record(
-        places, "auto", places.temp / "spill", asked=("--temp", elsewhere)
-    )
+    result, output = record(places, "auto", places.temp / "spill", asked=("--temp", elsewhere))
     assert result.returncode == 2
     assert f"no temp I/O was seen under {elsewhere}" in result.stderr
     assert not output.exists()
