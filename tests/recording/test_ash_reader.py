@@ -303,13 +303,14 @@ def test_history_by_its_columns(tmp_path):
     assert ash.samples["weight_us"].to_pylist() == [10_000_000]
 
 
-@pytest.mark.parametrize(("step_s", "source"), [(1, "V$"), (10, "DBA_HIST")])
+@pytest.mark.parametrize(("step_s", "source"), [(1, "V$"), (10, "DBA_HIST"), (60, "V$")])
 def test_history_by_the_time_between_samples(step_s, source, tmp_path):
     """A session that is idle now and then: gaps are whole intervals."""
     seconds = [step_s * i for i in (0, 1, 2, 9, 10, 11, 12, 30, 31, 32, 33, 34)]
     rows = [(START + timedelta(seconds=s), 7, READ) for s in seconds]
     ash = read_ash(written(export(rows, ["SAMPLE_TIME", "SESSION_ID", "EVENT"]), tmp_path))
     assert ash.source == source
+    assert bool(ash.notes) == (source == "DBA_HIST")
 
 
 def test_rows_that_tell_their_weight(tmp_path):

@@ -73,6 +73,7 @@ class _Export:
     source: Source
     damaged: list[Damage]
     has_clock: bool
+    has_snapshots: bool
 
 
 def read_ash(
@@ -106,6 +107,8 @@ def read_ash(
             "SAMPLE_TIME holds dates without a time of day: elapsed time is unknown; "
             "export it with to_char(sample_time, 'YYYY-MM-DD HH24:MI:SS.FF3')"
         )
+    if any(export.source == "DBA_HIST" and not export.has_snapshots for export in exports):
+        notes.append("samples are 10 s apart: taken for DBA_HIST, 10 s each")
     return Ash(
         samples.set_column(0, samples.schema.field("time_ns"), times),
         exports[0].source,
@@ -135,7 +138,8 @@ def _read_export(path: Path) -> _Export:
     for name, column in extra.items():
         samples = samples.append_column(name, column)
     samples = samples.filter(pc.is_valid(times))
-    return _Export(_typed(samples), source, sorted(damaged, key=lambda d: d.line), reader.has_clock)
+    damaged.sort(key=lambda damage: damage.line)
+    return _Export(_typed(samples), source, damaged, reader.has_clock, "snap_id" in columns)
 
 
 def _samples(
@@ -145,7 +149,7 @@ def _samples(
     event = pc.if_else(on_cpu, pa.scalar(None, pa.string()), texts["event"])
     session = pc.fill_null(numbers["session"], 0)
     snapshots = numbers["snap_id"]
-    if snapshots.null_count < len(snapshots) or _seen_each_s(session, times) > 5:
+    if snapshots.null_count < len(snapshots) or 9 < _seen_each_s(session, times) < 11:
         source: Source = "DBA_HIST"
     else:
         source = "V$"
