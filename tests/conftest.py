@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
 from harness import account_of, environment, spillcast, target
 
 BASE_BYTES = 512 * 101
@@ -17,9 +18,7 @@ def make_places(root):
     data.mkdir()
     base = data / "table.db"
     base.write_bytes(bytes(range(256)) * (BASE_BYTES // 256))
-    return SimpleNamespace(
-        root=root, temp=temp, data=data, base=base, env=environment(TMPDIR=temp)
-    )
+    return SimpleNamespace(root=root, temp=temp, data=data, base=base, env=environment(TMPDIR=temp))
 
 
 @pytest.fixture

@@ -84,6 +84,6 @@ def rows(recording, *, files):
 
 
 def expected_rows(account, *, base):
-    """The rows that an account of the spill program asks for; all but those on ``base`` are temp."""
+    """The rows that an account of the spill program asks for: temp but on ``base``."""
     done = account["account"]
     return Counter((*operation, operation[5] != str(base)) for operation in done)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+
 from harness import only_line, ordinary_user, spillcast, spillcast_command, target, until
 from spillcast.recording import Recording
 from spillcast.storage import Storage
@@ -147,9 +148,7 @@ def test_a_directory_of_another_user(open_places):
         pytest.skip("only root can make a directory of another user")
     recording = open_places.root / "run.spill"
     plan = ("--file", open_places.temp / "spill", "--base", open_places.base)
-    made = spillcast(
-        "record", "-o", recording, "--", *target("spill", *plan), env=open_places.env
-    )
+    made = spillcast("record", "-o", recording, "--", *target("spill", *plan), env=open_places.env)
     assert made.returncode == 0, made.stderr
     result = spillcast("probe", open_places.data, "--like", recording, under=ordinary_user())
     text = only_line(result, 2)

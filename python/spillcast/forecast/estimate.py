@@ -39,6 +39,8 @@ def forecast(
     if not loads:
         raise InputError(f"{baseline.path}: no temp I/O was recorded, so no storage changes it")
     whole_s = baseline.elapsed_s if elapsed_s is None else elapsed_s
+    if min(whole_s, baseline.elapsed_s) <= 0:
+        raise InputError(f"{baseline.path}: an elapsed time of 0 leaves nothing to forecast")
     scale = whole_s / baseline.elapsed_s
     at_once = in_flight(baseline)
     io_s = scale * sum(load.total_s for load in loads) / at_once

@@ -12,6 +12,9 @@ import pyarrow.parquet as pq
 from spillcast.errors import InputError
 from spillcast.recording.schema import RECORDING_SCHEMA
 
+#: What readers of a recording need of meta.json.
+_META_KEYS = ("elapsed_s", "temp", "capture", "machine")
+
 
 class Recording:
     """What was observed in one run. Tables are read when they are first asked for."""
@@ -42,6 +45,9 @@ class Recording:
                 f"{meta_path}: schema is {schema!r}, this spillcast reads {RECORDING_SCHEMA!r}",
                 "use the spillcast that made it, or record again",
             )
+        missing = [key for key in _META_KEYS if key not in meta]
+        if missing:
+            raise InputError(f"{meta_path}: damaged: it lacks {missing[0]}", "record again")
         return cls(path, meta)
 
     @property
@@ -58,6 +64,11 @@ class Recording:
     def waits(self) -> pa.Table:
         """Single waits: the whole run, or slices of it."""
         return self._table("waits.parquet")
+
+    @cached_property
+    def samples(self) -> pa.Table:
+        """What sessions did, instant by instant."""
+        return self._table("samples.parquet")
 
     @cached_property
     def temp_waits(self) -> pa.Table:

@@ -1,0 +1,134 @@
+"""What --json prints holds the keys that others rely on, and stdout holds nothing else."""
+
+import json
+import shlex
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from harness import spillcast, target
+
+NUMBER, TEXT = {"type": "number"}, {"type": "string"}
+
+
+def document(properties):
+    """A JSON schema of an object with at least these keys."""
+    return {"type": "object", "required": list(properties), "properties": properties}
+
+
+def array(items):
+    return {"type": "array", "items": items}
+
+
+def nullable(of):
+    return {"anyOf": [of, {"type": "null"}]}
+
+
+TERM = document(
+    {
+        "name": TEXT, "op": nullable({"enum": ["read", "write"]}),
+        "bytes": nullable({"type": "integer"}), "count": nullable({"type": "integer"}),
+        "baseline_s": NUMBER, "forecast_s": NUMBER,
+    }
+)  # fmt: skip
+FORECAST = document(
+    {
+        "schema": {"const": "spillcast.forecast/1"},
+        "baseline_s": NUMBER,
+        "forecast_s": nullable(NUMBER),
+        "interval_s": nullable({"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2}),
+        "confidence": NUMBER,
+        "ceiling_s": NUMBER,
+        "speedup": nullable(NUMBER),
+        "terms": array(TERM),
+        "method": TEXT,
+        "warnings": array(document({"code": TEXT, "message": TEXT})),
+        "refused": nullable(TEXT),
+    }
+)
+STORAGE = document({"schema": {"const": "spillcast.storage/1"}, "groups": array(document({
+    "op": {"enum": ["read", "write"]}, "size_class_bytes": {"type": "integer"},
+    "count": {"type": "integer"}, "total_ns": {"type": "integer"},
+    "latency_ns": array({"type": "integer"}), "latency_count": array({"type": "integer"}),
+}))})  # fmt: skip
+
+
+def printed(*arguments, status=0):
+    """The one document that stdout holds."""
+    result = spillcast(*arguments, "--json")
+    assert result.returncode == status, result.stderr
+    return json.loads(result.stdout)
+
+
+def valid(schema, instance):
+    Draft202012Validator(schema).validate(instance)
+    return True
+
+
+@pytest.mark.parametrize("to", ["factor:10", "latency:150us", "{spilled}", "{directory}"])
+def test_forecast(spilled, tmp_path, to):
+    to = to.format(spilled=spilled.path, directory=tmp_path)
+    said = printed("forecast", spilled.path, "--to", to)
+    assert valid(FORECAST, said)
+    assert sum(t["forecast_s"] for t in said["terms"]) == pytest.approx(said["forecast_s"])
+    assert said["confidence"] == 0.9
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_forecast_refused(spilled, tmp_path):
+    reads_only = {
+        "op": "read", "size_class_bytes": 8192, "depth": 1, "count": 9, "bytes": 73728,
+        "total_ns": 900, "latency_ns": [100], "latency_count": [9],
+        "block_count": [9], "block_mean_ns": [100],
+    }  # fmt: skip
+    path = tmp_path / "storage.json"
+    path.write_text(
+        json.dumps(
+            {
+                "schema": "spillcast.storage/1", "name": "reads", "source": "probe",
+                "groups": [reads_only], "facts": {},
+            }
+        )
+    )  # fmt: skip
+    said = printed("forecast", spilled.path, "--to", path, status=3)
+    assert valid(FORECAST, said)
+    assert "no figures for writes" in said["refused"]
+
+
+def test_forecast_of_several_targets(spilled):
+    to = ("--to", "factor:10", "--to", "latency:150us")
+    said = printed("forecast", spilled.path, *to, "--confidence", "0.8")
+    assert said["schema"] == "spillcast.forecast/1"
+    assert [valid(FORECAST, one) for one in said["targets"]] == [True, True]
+    assert [one["target"] for one in said["targets"]] == ["factor:10", "latency:150us"]
+    assert {one["confidence"] for one in said["targets"]} == {0.8}
+
+
+def test_probe(spilled, tmp_path):
+    assert valid(STORAGE, printed("probe", tmp_path, "--like", spilled.path))
+
+
+def test_record(places):
+    command = target("spill", "--file", places.temp / "spill", "--base", places.base)
+    # The command's own words go elsewhere, so that stdout is the document alone.
+    silent = ("sh", "-c", f"exec {shlex.join(command)} >/dev/null")
+    output = places.root / "run.spill"
+    result = spillcast("record", "--json", "-o", output, "--", *silent, env=places.env)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    meta = json.loads(result.stdout)
+    assert meta.pop("path") == str(output)
+    assert meta == json.loads((output / "meta.json").read_text())
+
+
+def test_words_for_people_go_to_stdout_and_nothing_to_stderr(spilled, tmp_path):
+    for arguments in (
+        ("forecast", spilled.path, "--to", "factor:10"),
+        ("forecast", spilled.path, "--to", "factor:10", "--to", "factor:2"),
+        ("probe", tmp_path, "--like", spilled.path),
+    ):
+        result = spillcast(*arguments)
+        assert result.returncode == 0
+        assert result.stdout
+        assert result.stderr == ""
+        assert "\x1b" not in result.stdout

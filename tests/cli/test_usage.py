@@ -1,0 +1,136 @@
+"""Bad usage and bad input: one clear line on stderr, exit 2, nothing on stdout, no traceback."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from harness import environment, only_line, spillcast, target
+from spillcast.cli import VERBS
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(verb):
+    result = spillcast(verb, "--help")
+    assert result.returncode == 0
+    assert result.stderr == ""
+    assert f"spillcast {verb}" in result.stdout
+
+
+def test_help_lists_every_verb():
+    result = spillcast("--help")
+    assert result.returncode == 0
+    listed = {line.split()[0] for line in result.stdout.splitlines() if line.strip()}
+    assert set(VERBS) <= listed
+
+
+def test_version():
+    result = spillcast("--version")
+    assert result.returncode == 0
+    assert result.stdout.startswith("spillcast ")
+    assert result.stderr == ""
+
+
+HEAVY = {"pyarrow", "duckdb", "numpy", "rich", "typer", "spillcast._core"}
+
+
+def test_the_command_line_imports_nothing_heavy():
+    code = "import sys, spillcast.cli; print(*sys.modules)"
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert HEAVY & set(printed.stdout.split()) == set()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("recrod",),
+        ("record", "--no-such-option"),
+        ("record", "--slices", "0", "--", "true"),
+        ("record", "--slices", "many", "--", "true"),
+        ("record", "--capture", "strace", "--", "true"),
+        ("record", "--pid", "me"),
+        ("probe",),
+        ("probe", "/tmp"),
+        ("forecast",),
+        ("forecast", "run.spill"),
+        ("forecast", "run.spill", "--to", "factor:2", "--confidence", "1.5"),
+        ("demo", "extra"),
+    ],
+    ids=" ".join,
+)
+def test_bad_usage(arguments):
+    result = spillcast(*arguments)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert "Error: " in result.stderr
+
+
+#: Command line, in a directory with an empty file of the name ``file``, and words of the answer.
+BAD_INPUT = {
+    "neither a process nor a command": (("record",), "--pid PID or -- COMMAND"),
+    "both": (("record", "--pid", str(os.getpid()), "--", "true"), "--pid PID or -- COMMAND"),
+    "no such command": (("record", "--", "no-such-command-here"), "no such command"),
+    "a file that is no program": (("record", "--", "./file"), "./file"),
+    "no such pid": (("record", "--pid", str(2**22 + 1)), "there is no such process"),
+    "pid 0": (("record", "--pid", "0"), "there is no such process"),
+    "a negative pid": (("record", "--pid", "-5"), "there is no such process"),
+    "a huge pid": (("record", "--pid", str(2**40)), "there is no such process"),
+    "no such temp directory": (("record", "--temp", "none", "--", "true"), "--temp none"),
+    "output into a missing directory": (
+        ("record", "-o", "none/run.spill", "--", "true"), "none/run.spill: there is no directory",
+    ),
+    "output over something else": (("record", "-o", "file", "--", "true"), "is not a recording"),
+    "duration in words": (("record", "--duration", "soon", "--", "true"), "'soon'"),
+    "no temp I/O": (("record", "--", "true"), "no temp I/O was seen"),
+    "no recording to probe like": (("probe", ".", "--like", "none.spill"), "no such recording"),
+    "no recording to forecast": (("forecast", "none.spill", "--to", "factor:2"), "no such rec"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input(tmp_path, case):
+    arguments, words = BAD_INPUT[case]
+    (tmp_path / "file").touch()
+    result = spillcast(*arguments, cwd=tmp_path, env=environment())
+    assert words in only_line(result, 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("target_text", ["nowhere", "latency:fast", "factor:0", "factor:x"])
+def test_no_such_target(spilled, target_text):
+    result = spillcast("forecast", spilled.path, "--to", target_text)
+    assert target_text.split(":")[-1] in only_line(result, 2)
+
+
+@pytest.mark.parametrize("elapsed", ["soon", "-1", ""])
+def test_elapsed_is_a_duration(spilled, elapsed):
+    result = spillcast("forecast", spilled.path, "--to", "factor:2", "--elapsed", elapsed)
+    only_line(result, 2)
+
+
+def test_an_elapsed_time_of_nothing_is_bad_input(spilled):
+    only_line(spillcast("forecast", spilled.path, "--to", "factor:2", "--elapsed", "0"), 2)
+
+
+def test_a_failed_command_is_said_and_its_recording_kept(places):
+    plan = ("--file", places.temp / "spill", "--base", places.base)
+    spill = " ".join(target("spill", *plan))
+    output = places.root / "run.spill"
+    result = spillcast("record", "-o", output, "--", "sh", "-c", f"{spill}; exit 7", env=places.env)
+    assert result.returncode == 1
+    assert "exited with status 7; its recording is kept" in result.stderr
+    assert (output / "meta.json").exists()
+
+
+def test_an_old_recording_is_replaced_only_by_a_whole_one(spilled, tmp_path):
+    output = tmp_path / "run.spill"
+    made = spillcast("record", "-o", output, "--", "true")
+    assert made.returncode == 2
+    output.symlink_to(spilled.path)
+    kept = (spilled.path / "meta.json").read_bytes()
+    assert spillcast("record", "-o", output, "--", "true").returncode == 2
+    assert (spilled.path / "meta.json").read_bytes() == kept

@@ -1,0 +1,93 @@
+"""Recordings and storages made up for tests, with latencies that are known."""
+
+from itertools import count
+
+import pyarrow as pa
+
+from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
+from spillcast.recording.writer import RecordingWriter
+from spillcast.storage import Group, Storage
+
+CAPTURE = {
+    "method": "perf",
+    "lost": 0,
+    "dropped": 0,
+    "unknown_file": 0,
+    "tracer_cpu_s": 0.0,
+    "overhead_s": 0.0,
+    "run_queue_delay_s": 0.0,
+    "io_uring": False,
+    "mapped_temp_files": [],
+}
+GAP_NS = 1000
+
+
+def recording(path, loads, *, elapsed_s, cpu_s=None, sessions=1, **capture):
+    """A recording of ``loads``: (op, bytes, count, latency in ns), one after the other.
+
+    With several sessions each does all of it, at the same time. The machine says nothing of caches.
+    """
+    writer = RecordingWriter(path)
+    rows = []
+    for session in range(sessions):
+        start_ns = 0
+        for op, size, times, latency_ns in loads:
+            for _ in range(times):
+                rows.append((session, op, size, start_ns, latency_ns))
+                start_ns += latency_ns + GAP_NS
+    writer.add_waits(waits(rows))
+    writer.add_seconds(seconds(loads, sessions))
+    reads, writes = (sessions * sum(load[2] for load in loads if load[0] == op)
+                     for op in ("read", "write"))  # fmt: skip
+    meta = {
+        "elapsed_s": elapsed_s,
+        "cpu_s": cpu_s,
+        "machine": {},
+        "temp": {"reads": reads, "writes": writes},
+        "capture": CAPTURE | capture,
+    }
+    return writer.finish(meta)
+
+
+def waits(rows):
+    offsets = count(0, 1 << 20)
+    columns = [
+        {
+            "start_ns": start_ns, "elapsed_ns": latency_ns, "session": session,
+            "event": f"p{op}64", "op": op, "temp": True, "file": "/t/spill",
+            "offset": next(offsets), "bytes": size,
+        }
+        for session, op, size, start_ns, latency_ns in rows
+    ]  # fmt: skip
+    return table(columns, WAITS_SCHEMA)
+
+
+def seconds(loads, sessions):
+    columns = [
+        {
+            "second": 0, "op": op, "temp": True, "size_class_bytes": size,
+            "count": times * sessions, "bytes": size * times * sessions,
+            "total_ns": latency_ns * times * sessions,
+            "latency_ns": [latency_ns], "latency_count": [times * sessions],
+        }
+        for op, size, times, latency_ns in loads
+    ]  # fmt: skip
+    return table(columns, SECONDS_SCHEMA)
+
+
+def table(rows, schema):
+    columns = [pa.array([row.get(field.name) for row in rows]) for field in schema]
+    return pa.record_batch(columns, schema.names)
+
+
+def storage(latencies, *, name="target", source="probe", times=1000):
+    """A storage of (op, bytes): latency in ns."""
+    groups = [
+        Group(
+            op=op, size_class_bytes=size, depth=1, count=times, bytes=size * times,
+            total_ns=latency_ns * times, latency_ns=[latency_ns], latency_count=[times],
+            block_count=[times], block_mean_ns=[latency_ns],
+        )
+        for (op, size), latency_ns in latencies.items()
+    ]  # fmt: skip
+    return Storage(name, source, groups)

@@ -1,0 +1,59 @@
+"""The interval holds the forecast and widens with what is asked of it."""
+
+from dataclasses import replace
+
+import pytest
+from evidence import recording, storage
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spillcast.forecast import forecast
+from spillcast.storage import Storage
+
+BIG = 256 * 1024
+THERE = {("read", BIG): 300_000}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    path = tmp_path_factory.mktemp("interval") / "run.spill"
+    return recording(path, [("read", BIG, 1000, 2_000_000)], elapsed_s=4.0)
+
+
+@given(st.floats(0.5, 0.98), st.floats(0.005, 0.019))
+@settings(max_examples=25, deadline=None)
+def test_widens_with_confidence(run, confidence, more):
+    low, high = forecast(run, storage(THERE), confidence=confidence).interval_s
+    wider_low, wider_high = forecast(run, storage(THERE), confidence=confidence + more).interval_s
+    assert wider_low <= low <= high <= wider_high
+
+
+@given(st.integers(0, 100_000_000), st.sampled_from(["probe", "asked"]), st.floats(0.5, 0.999))
+@settings(max_examples=50, deadline=None)
+def test_holds_the_forecast(run, latency_ns, source, confidence):
+    there = storage({("read", BIG): latency_ns}, source=source)
+    said = forecast(run, there, confidence=confidence)
+    low, high = said.interval_s
+    assert low <= said.forecast_s <= high
+    assert said.confidence == confidence
+
+
+def test_a_wish_is_less_sure_than_a_measurement(run):
+    def width(source):
+        low, high = forecast(run, storage(THERE, source=source)).interval_s
+        return high - low
+
+    assert width("asked") > width("probe")
+
+
+def test_an_unsteady_storage_is_less_sure_than_a_steady_one(run):
+    steady = storage(THERE)
+    blocks = {"block_count": [100] * 10, "block_mean_ns": [100_000, 500_000] * 5}
+    unsteady = Storage("target", "probe", [replace(steady.groups[0], **blocks)])
+    narrow, wide = (forecast(run, there).interval_s for there in (steady, unsteady))
+    assert wide[1] - wide[0] > narrow[1] - narrow[0]
+
+
+def test_the_same_evidence_gives_the_same_interval(run):
+    first, second = (forecast(run, storage(THERE)).interval_s for _ in range(2))
+    assert first == second

@@ -1,0 +1,64 @@
+"""Faster storage is never forecast to be slower than storage that is slower at everything."""
+
+import tempfile
+from pathlib import Path
+
+from evidence import recording, storage
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spillcast.forecast import forecast
+
+SIZES = [8192, 49152, 262144]
+KEYS = [(op, size) for op in ("read", "write") for size in SIZES]
+LATENCY_NS = st.integers(100, 20_000_000)
+LOADS = st.dictionaries(
+    st.sampled_from(KEYS), st.tuples(st.integers(1, 50), LATENCY_NS), min_size=1
+)
+
+
+def make(loads, sessions):
+    """A recording that took a second beyond its temp I/O."""
+    parts = [(op, size, times, ns) for (op, size), (times, ns) in loads.items()]
+    io_s = sum(times * ns for _, _, times, ns in parts) / 1e9
+    with tempfile.TemporaryDirectory() as name:
+        made = recording(
+            Path(name) / "run.spill", parts, elapsed_s=1.0 + 2 * io_s, sessions=sessions
+        )
+        assert made.seconds.num_rows == len(parts)
+        assert made.waits.num_rows > 0
+        return made
+
+
+@given(
+    LOADS,
+    st.integers(1, 2),
+    st.dictionaries(st.sampled_from(KEYS), LATENCY_NS, min_size=len(KEYS)),
+    st.dictionaries(st.sampled_from(KEYS), st.integers(0, 5_000_000), min_size=len(KEYS)),
+)
+@settings(max_examples=50, deadline=None)
+def test_slower_at_every_size(loads, sessions, faster, added):
+    run = make(loads, sessions)
+    slower = {key: ns + added[key] for key, ns in faster.items()}
+    fast, slow = forecast(run, storage(faster)), forecast(run, storage(slower))
+    assert fast.forecast_s <= slow.forecast_s * (1 + 1e-12)
+    assert fast.ceiling_s == slow.ceiling_s <= fast.forecast_s * (1 + 1e-12)
+
+
+@given(
+    LOADS,
+    st.dictionaries(st.sampled_from(KEYS), LATENCY_NS, min_size=1),
+    st.floats(1.01, 100.0),
+)
+@settings(max_examples=50, deadline=None)
+def test_slower_by_a_factor_whatever_was_measured(loads, measured, factor):
+    run = make(loads, 1)
+    there = storage(measured)
+    fast, slow = forecast(run, there), forecast(run, there.scaled(factor, "slower"))
+    if {op for op, _ in loads} <= {op for op, _ in measured}:
+        # Latencies are whole nanoseconds.
+        rounding_s = 1e-9 * sum(times for times, _ in loads.values())
+        assert fast.forecast_s <= slow.forecast_s + rounding_s
+    else:
+        assert fast.refused
+        assert slow.refused == fast.refused.replace("target", "slower")

@@ -1,0 +1,115 @@
+"""Evidence that carries no number is refused; evidence that is damaged is bad input."""
+
+import json
+import shutil
+
+import pytest
+from evidence import recording, storage
+
+from harness import only_line, spillcast
+from spillcast.forecast import forecast
+
+BIG = 256 * 1024
+LOADS = [("read", BIG, 90, 2_000_000), ("write", BIG, 10, 2_000_000)]
+THERE = {("read", BIG): 300_000, ("write", BIG): 300_000}
+
+
+@pytest.mark.parametrize(
+    ("capture", "words"),
+    [
+        ({"lost": 3}, "3 reports were lost"),
+        ({"io_uring": True}, "io_uring"),
+        ({"mapped_temp_files": ["/t/spill"]}, "mapped into memory"),
+    ],
+)
+def test_what_a_recording_cannot_carry(tmp_path, capture, words):
+    run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, **capture)
+    said = forecast(run, storage(THERE))
+    assert words in said.refused
+    assert said.forecast_s is None
+    assert said.interval_s is None
+    assert said.speedup is None
+    # What no storage can change is known all the same.
+    assert said.ceiling_s == pytest.approx(0.8)
+
+
+def test_a_little_loss_is_a_warning(tmp_path):
+    run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, lost=2)
+    said = forecast(run, storage(THERE))
+    assert said.refused is None
+    assert [warning.code for warning in said.warnings] == ["lost"]
+
+
+def test_an_op_that_the_target_has_no_figures_for(tmp_path):
+    run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0)
+    said = forecast(run, storage({("read", BIG): 300_000}, name="nvme"))
+    assert said.refused == "nvme has no figures for writes, and the query does some"
+
+
+def test_a_refusal_exits_with_3_and_says_why(tmp_path):
+    run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, lost=50)
+    result = spillcast("forecast", run.path, "--to", "factor:2", "--json")
+    assert result.returncode == 3
+    assert "50 reports were lost" in json.loads(result.stdout)["refused"]
+    result = spillcast("forecast", run.path, "--to", "factor:2")
+    assert result.returncode == 3
+    assert "50 reports were lost" in result.stdout + result.stderr
+
+
+def damaged(path, kind):
+    """Spoil a recording in one way; returns the words that name it."""
+    meta = path / "meta.json"
+    if kind == "no folder":
+        shutil.rmtree(path)
+        return "no such recording"
+    if kind == "no meta":
+        meta.unlink()
+        return "it holds no meta.json"
+    if kind == "cut meta":
+        meta.write_text(meta.read_text()[:40])
+        return "cut or damaged"
+    if kind == "other version":
+        meta.write_text(meta.read_text().replace("spillcast.recording/1", "spillcast.recording/9"))
+        return "'spillcast.recording/9'"
+    if kind == "a list":
+        meta.write_text("[]")
+        return "cut or damaged"
+    name, _, how = kind.partition(" ")
+    file = path / f"{name}.parquet"
+    content = file.read_bytes()
+    if how == "missing":
+        file.unlink()
+    else:
+        file.write_bytes(content[: len(content) // 2] if how == "cut" else b"")
+    return "cut or damaged"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "no folder", "no meta", "cut meta", "other version", "a list",
+        "waits cut", "waits empty", "waits missing",
+        "seconds cut", "seconds empty", "seconds missing",
+    ],
+)  # fmt: skip
+def test_a_damaged_recording_is_bad_input(tmp_path, kind):
+    path = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0).path
+    words = damaged(path, kind)
+    result = spillcast("forecast", path, "--to", "factor:2")
+    text = only_line(result, 2)
+    assert str(path) in text
+    assert words in text
+
+
+def test_a_meta_without_what_is_needed_is_bad_input(tmp_path):
+    path = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0).path
+    (path / "meta.json").write_text('{"schema": "spillcast.recording/1"}')
+    text = only_line(spillcast("forecast", path, "--to", "factor:2"), 2)
+    assert str(path) in text
+
+
+def test_a_file_is_no_recording(tmp_path):
+    path = tmp_path / "run.spill"
+    path.touch()
+    text = only_line(spillcast("forecast", path, "--to", "factor:2"), 2)
+    assert "not a recording" in text
