@@ -3,15 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spillcast.forecast import forecast as forecast
     from spillcast.recording import Recording as Recording
     from spillcast.storage import Storage as Storage
 
-__all__ = ["Recording", "Storage", "__version__", "forecast"]
+__all__ = ["Recording", "Storage", "__version__", "forecast", "profile"]
 
 _HOMES = {
     "__version__": "spillcast._core",
-    "forecast": "spillcast.forecast",
     "Recording": "spillcast.recording",
     "Storage": "spillcast.storage",
 }
@@ -19,8 +17,10 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: the command must start fast."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'spillcast' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in ("forecast", "profile"):
+        return import_module(f"spillcast.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'spillcast' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

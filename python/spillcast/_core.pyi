@@ -91,3 +91,17 @@ class Probe:
         """Steps done (or skipped), steps in all, bytes so far."""
     def cancel(self) -> None:
         """End a replay that runs in another thread."""
+
+@final
+class TraceReader:
+    """Reads traces; ``profile`` or ``rows`` does the work, other threads may watch and cancel."""
+
+    def __new__(cls, paths: Sequence[str], *, lenient: bool = False) -> TraceReader: ...
+    def profile(self, by: Sequence[str]) -> tuple[Table, dict[str, Any]]:
+        """Groups by event, call and each of op, temp, idle, blocks, file, object, sql, session."""
+    def rows(self, take: Any) -> dict[str, Any]:
+        """Hand all rows to ``take(waits, calls, statements)`` in batches."""
+    def progress(self) -> int:
+        """Bytes read so far."""
+    def cancel(self) -> None:
+        """End the reading that another thread does."""

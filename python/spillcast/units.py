@@ -16,6 +16,17 @@ def parse_duration_s(text: str) -> float:
     return float(match[1]) * _SECONDS[match[2] or "s"]
 
 
+def parse_factor(target: str, value: str) -> float:
+    """The number of ``factor:60``; ``target`` is the whole word, for the error."""
+    try:
+        factor = float(value)
+    except ValueError:
+        factor = 0.0
+    if not 0 < factor < float("inf"):
+        raise InputError(f"--to {target}: a factor is a number above 0", "for example factor:60")
+    return factor
+
+
 def parse_bytes(text: str) -> int:
     """Bytes from ``256K``, ``1.5 GiB`` or ``200MB``; units are powers of 1024."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", text.lower())

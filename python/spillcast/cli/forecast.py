@@ -1,11 +1,14 @@
 """``spillcast forecast``: how long the run would take elsewhere."""
 
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from spillcast.cli.options import Budget, Confidence, Json
+
+if TYPE_CHECKING:
+    from spillcast.forecast import Forecast
+    from spillcast.recording.evidence import Evidence
 
 
 def add_to(application: typer.Typer) -> None:
@@ -14,41 +17,54 @@ def add_to(application: typer.Typer) -> None:
 
 
 def forecast(
-    baseline: Annotated[Path, typer.Argument(help="Recording of the run as it is now.")],
+    baseline: Annotated[
+        list[str],
+        typer.Argument(help="A recording, or Oracle traces and an ASH export of the run as it is."),
+    ],
     to: Annotated[
         list[str],
         typer.Option(
             "--to",
-            help="Directory, storage.json, recording, latency:150us or factor:60. Repeatable.",
+            help="Directory, storage.json, recording, trace, latency:150us, factor:60. Repeatable.",
         ),
     ],
     elapsed: Annotated[
-        str | None, typer.Option(help="Time of the whole query, where the recording covers a part.")
+        str | None, typer.Option(help="Time of the whole query, where the evidence covers a part.")
     ] = None,
+    boost: Annotated[
+        str | None, typer.Option(help="Events that change, such as 'direct path * temp'.")
+    ] = None,
+    sql_id: Annotated[
+        str | None, typer.Option(help="Only this statement of an ASH export.")
+    ] = None,
+    method: Annotated[
+        Literal["counts", "seed"],
+        typer.Option(help="seed: one gain of mean latencies, sizes not matched."),
+    ] = "counts",
     confidence: Confidence = 0.9,
     budget: Budget = "60s",
     json: Json = False,
 ) -> None:
-    """Forecast a recorded run's elapsed time with its temp files on other storage.
+    """Forecast a run's elapsed time with its temp files on other storage.
 
     A directory is probed now. Exits with 3 where the evidence carries no number.
 
     Example: spillcast forecast run.spill --to /mnt/nvme --to latency:150us
+
+    Example: spillcast forecast ash.csv hdd.trc --to flash.trc --elapsed 773
     """
-    from spillcast.cli.output import emit, progress_bar
-    from spillcast.forecast import forecast as estimate
-    from spillcast.recording import Recording
+    from spillcast.cli.output import emit
+    from spillcast.recording.evidence import find_evidence
     from spillcast.report.forecast import choices_text, forecast_text
-    from spillcast.storage.target import resolve
     from spillcast.units import parse_duration_s
 
-    recording = Recording.open(baseline)
+    evidence = find_evidence(baseline)
     elapsed_s = None if elapsed is None else parse_duration_s(elapsed)
-    forecasts = []
-    for text in to:
-        with progress_bar(f"probing {text}") as show:
-            storage = resolve(text, recording, budget_s=parse_duration_s(budget), on_progress=show)
-        forecasts.append(estimate(recording, storage, elapsed_s=elapsed_s, confidence=confidence))
+    if evidence.recordings:
+        _only_for_oracle(boost=boost, sql_id=sql_id, method=None if method == "counts" else method)
+        forecasts = _from_recording(evidence, to, elapsed_s, confidence, parse_duration_s(budget))
+    else:
+        forecasts = _from_oracle(evidence, to, elapsed_s, boost, sql_id, method, confidence)
     if json:
         documents = [f.to_json() for f in forecasts]
         schema = documents[0]["schema"]
@@ -59,3 +75,64 @@ def forecast(
         print(choices_text(forecasts))
     if all(f.refused for f in forecasts):
         raise typer.Exit(3)
+
+
+def _only_for_oracle(**options: str | None) -> None:
+    from spillcast.errors import InputError
+
+    for name, value in options.items():
+        if value is not None:
+            flag = "--" + name.replace("_", "-")
+            raise InputError(f"{flag} is for traces and ASH exports, not for a recording")
+
+
+def _from_recording(
+    evidence: "Evidence",
+    to: list[str],
+    elapsed_s: float | None,
+    confidence: float,
+    budget_s: float,
+) -> "list[Forecast]":
+    from spillcast.cli.output import progress_bar
+    from spillcast.forecast import forecast as estimate
+    from spillcast.recording import Recording
+    from spillcast.storage.target import resolve
+
+    evidence.only_kind()
+    recording = Recording.open(evidence.recordings[0])
+    forecasts = []
+    for text in to:
+        with progress_bar(f"probing {text}") as show:
+            storage = resolve(text, recording, budget_s=budget_s, on_progress=show)
+        forecasts.append(estimate(recording, storage, elapsed_s=elapsed_s, confidence=confidence))
+    return forecasts
+
+
+def _from_oracle(
+    evidence: "Evidence",
+    to: list[str],
+    elapsed_s: float | None,
+    boost: str | None,
+    sql_id: str | None,
+    method: str,
+    confidence: float,
+) -> "list[Forecast]":
+    from spillcast.forecast.events import read_shares, read_traces
+    from spillcast.forecast.oracle import forecast_events, resolve_target
+    from spillcast.recording.ash import TEMP_EVENTS
+
+    boost = boost or TEMP_EVENTS
+    traces = read_traces(evidence.traces) if evidence.traces else None
+    ash = read_shares(evidence.ash, boost, sql_id) if evidence.ash else None
+    return [
+        forecast_events(
+            resolve_target(text),
+            boost,
+            traces=traces,
+            ash=ash,
+            elapsed_s=elapsed_s,
+            method=method,
+            confidence=confidence,
+        )
+        for text in to
+    ]

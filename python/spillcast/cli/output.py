@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,6 +31,23 @@ def live_line(*, show: bool = True) -> Iterator[Callable[[str], None]]:
     finally:
         sys.stderr.write("\r\x1b[2K")
         sys.stderr.flush()
+
+
+@contextmanager
+def reading_bar(evidence: Sequence[str]) -> Iterator[Callable[[int], None]]:
+    """A line on stderr with the bytes read of some files and the rate, on a terminal only."""
+    import time
+
+    from spillcast.units import format_bytes
+
+    start = time.monotonic()
+    with live_line() as write:
+
+        def show(count: int) -> None:
+            rate = count / max(time.monotonic() - start, 1e-3)
+            write(f"reading {evidence[0]}: {format_bytes(count)}, {format_bytes(rate)}/s")
+
+        yield show
 
 
 @contextmanager

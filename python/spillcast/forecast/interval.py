@@ -42,7 +42,7 @@ def interval(
     total = remainder_s * (1 + draws.normal(0, RUN_NOISE, DRAWS))
     total += drift_s * draws.uniform(-1, 1, DRAWS)
     for term in terms:
-        total += term.forecast_s * _resampled_means(term.blocks, draws)
+        total += term.forecast_s * resampled_means(term.blocks, draws)
     io = sum(term.forecast_s for term in terms)
     total += io * draws.normal(0, noise, DRAWS)
     tail = (1 - confidence) / 2
@@ -50,7 +50,7 @@ def interval(
     return float(low), float(high)
 
 
-def _resampled_means(blocks: Array, draws: np.random.Generator) -> Array:
+def resampled_means(blocks: Array, draws: np.random.Generator) -> Array:
     """Block bootstrap: means of the measurement put together anew from its stretches, over its own.
 
     Latencies next to each other are alike, so whole stretches are drawn, not single operations.

@@ -68,9 +68,7 @@ def run_demo(stage: Stage, work: Path | None = None, workload: Workload = JOIN) 
         build_table(database, workload.rows, stage.tick)
         slow = stack.enter_context(emulated(SLOW, room, _backing(room)))
         stage.step("running the query on slow temp storage, 1 ms an operation, recorded")
-        ran, recording = run_recorded(
-            query(slow), slow, room / "slow.spill", stage.status
-        )
+        ran, recording = run_recorded(query(slow), slow, room / "slow.spill", stage.status)
         stage.step(f"probing {fast.name} with the recorded I/O")
         storage = probe(fast.directory, recording, on_progress=stage.progress)
         said = forecast(recording, replace(storage, name=fast.name))

@@ -28,7 +28,7 @@ def forecast_text(forecast: Forecast) -> str:
             [
                 term.name,
                 "" if term.count is None else f"{term.count:,}",
-                "" if not term.count else format_bytes((term.bytes or 0) / term.count),
+                "" if not term.count or not term.bytes else format_bytes(term.bytes / term.count),
                 format_duration(term.baseline_s),
                 format_duration(term.forecast_s),
             ]

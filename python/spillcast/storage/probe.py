@@ -1,7 +1,6 @@
 """Measuring a directory with the I/O of a recording."""
 
 import errno
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.errors import InputError, SpillcastError
+from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
 from spillcast.storage.storage import Group, Storage
 
@@ -35,7 +35,8 @@ def probe(
         raise InputError(f"{directory}: there is no such directory")
     try:
         replay = _core.Probe(plan(like), str(directory), budget_s, True, False)
-        groups, facts = _run(replay, on_progress)
+        watch = None if on_progress is None else lambda: on_progress(*replay.progress())
+        groups, facts = run_interruptibly(replay.run, replay.cancel, watch)
     except ValueError as error:
         raise InputError(str(error)) from error
     except OSError as error:
@@ -43,34 +44,6 @@ def probe(
     rows = pa.record_batch(groups).to_pylist()
     facts = {**facts, "directory": str(directory), "like": like.path.name}
     return Storage(str(directory), "probe", [Group(**row) for row in rows], facts)
-
-
-def _run(
-    replay: "_core.Probe", on_progress: Progress | None
-) -> tuple["_core.Table", dict[str, int | float | str]]:
-    """Run in a thread, so that this one can show progress and be interrupted."""
-    result: list[tuple[_core.Table, dict[str, int | float | str]]] = []
-    failure: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            result.append(replay.run())
-        except BaseException as error:
-            failure.append(error)
-
-    thread = threading.Thread(target=work, name="probe")
-    thread.start()
-    try:
-        while thread.is_alive():
-            thread.join(0.1)
-            if on_progress is not None:
-                on_progress(*replay.progress())
-    finally:
-        replay.cancel()
-        thread.join()
-    if failure:
-        raise failure[0]
-    return result[0]
 
 
 def plan(recording: Recording) -> pa.RecordBatch:

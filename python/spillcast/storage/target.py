@@ -7,7 +7,7 @@ from spillcast.recording import Recording
 from spillcast.storage.observed import asked_latency, observed
 from spillcast.storage.probe import BUDGET_S, Progress, probe
 from spillcast.storage.storage import Storage
-from spillcast.units import parse_duration_s
+from spillcast.units import parse_duration_s, parse_factor
 
 FORMS = "a directory, a storage.json, a recording, latency:150us, or factor:60"
 
@@ -24,12 +24,7 @@ def resolve(
     if colon and kind == "latency":
         return asked_latency(observed(baseline), parse_duration_s(value), text)
     if colon and kind == "factor":
-        try:
-            factor = float(value)
-        except ValueError:
-            factor = 0.0
-        if factor <= 0:
-            raise InputError(f"--to {text}: a factor is a number above 0", "for example factor:60")
+        factor = parse_factor(text, value)
         return observed(baseline).scaled(1 / factor, text)
     path = Path(text)
     if (path / "meta.json").is_file():

@@ -1,0 +1,56 @@
+"""``spillcast profile``: where the time goes."""
+
+from typing import Annotated
+
+import typer
+
+from spillcast.cli.options import Json
+
+
+def add_to(application: typer.Typer) -> None:
+    """Register the verb."""
+    application.command("profile")(profile)
+
+
+def profile(
+    evidence: Annotated[
+        list[str],
+        typer.Argument(help="Traces (files, folders, patterns, -), ASH exports, or a recording."),
+    ],
+    by: Annotated[
+        str,
+        typer.Option(help="event, op, size, file, object, sql, session, second; several with ,"),
+    ] = "event",
+    event: Annotated[
+        str | None, typer.Option(help="Only events like this; * stands for any text.")
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option(help="Only waits for which this SQL condition holds.")
+    ] = None,
+    top: Annotated[int | None, typer.Option(min=1, help="Only so many rows.")] = None,
+    histogram: Annotated[bool, typer.Option(help="Show how latencies are spread.")] = False,
+    lenient: Annotated[bool, typer.Option(help="Find WAIT lines in running text too.")] = False,
+    json: Json = False,
+) -> None:
+    """Say where the time goes: by event, and what else is asked for.
+
+    Example: spillcast profile traces/ --by event,size --event 'direct path*'
+    """
+    from spillcast.cli.output import emit, reading_bar
+    from spillcast.profile import profile as make
+    from spillcast.report.profile import profile_text
+
+    with reading_bar(evidence) as show:
+        result = make(
+            *evidence,
+            by=[name.strip() for name in by.split(",")],
+            event=event,
+            where=where,
+            lenient=lenient,
+            on_progress=show,
+        )
+    result = result.top(top)
+    if json:
+        emit(result.to_json())
+    else:
+        print(profile_text(result, histogram=histogram))

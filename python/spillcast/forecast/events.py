@@ -1,0 +1,130 @@
+"""What a database says of its waits: time by event from ASH, latency and size from traces."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spillcast.errors import InputError
+from spillcast.recording.ash import TEMP_EVENTS, Ash, profile_ash, read_ash, wall_clock_share
+from spillcast.recording.trace import Progress, Traces, profile_traces
+
+
+@dataclass(frozen=True)
+class EventLatency:
+    """One event as traces saw it."""
+
+    event: str
+    op: str | None
+    idle: bool
+    count: int
+    total_s: float
+    #: Mean number of database blocks an operation moves; None where the trace does not tell.
+    blocks: float | None
+    #: Count and mean latency (s) of each second.
+    stretches: NDArray[np.float64]
+
+    @property
+    def mean_s(self) -> float:
+        """Mean latency."""
+        return self.total_s / self.count
+
+
+@dataclass(frozen=True)
+class TraceEvidence:
+    """All events of some traces, and how long they cover."""
+
+    name: str
+    elapsed_s: float
+    sessions: int
+    events: dict[str, EventLatency]
+    damaged: int
+
+
+@dataclass(frozen=True)
+class AshEvidence:
+    """Shares of wall clock by event, and how many instants they rest on."""
+
+    elapsed_s: float
+    instants: int
+    share: dict[str, float]
+    latency_s: dict[str, float]
+    notes: list[str] = field(default_factory=list)
+
+
+def read_traces(
+    paths: Sequence[Path], *, lenient: bool = False, on_progress: Progress | None = None
+) -> TraceEvidence:
+    """Latencies and sizes by event. InputError where there are no trace lines."""
+    by = ["blocks", "idle", "op", "second"]
+    read = profile_traces(paths, by, lenient=lenient, on_progress=on_progress)
+    waits = read.groups.filter(pa.compute.is_valid(read.groups["event"]))
+    events = {
+        name: _latency(name, waits.filter(pa.compute.equal(waits["event"], name)))
+        for name in waits["event"].unique().to_pylist()
+    }
+    sessions = [session for session in read.sessions() if session["elapsed_us"] > 0]
+    elapsed_s = _wall_s(read)
+    label = ", ".join(path.name for path in paths[:2]) + (", ..." if len(paths) > 2 else "")
+    return TraceEvidence(label, elapsed_s, max(1, len(sessions)), events, read.damaged_count())
+
+
+def _latency(name: str, groups: pa.Table) -> EventLatency:
+    count = groups["count"].to_numpy()
+    total_us = groups["total_us"].to_numpy().astype(float)
+    blocks = groups["blocks"].to_numpy(zero_copy_only=False).astype(float)
+    known = ~np.isnan(blocks) & (blocks > 0)
+    seconds, second_of = np.unique(groups["second"].to_numpy(), return_inverse=True)
+    counts = np.bincount(second_of, weights=count, minlength=len(seconds))
+    totals_s = np.bincount(second_of, weights=total_us, minlength=len(seconds)) / 1e6
+    return EventLatency(
+        event=name,
+        op=groups["op"][0].as_py(),
+        idle=bool(groups["idle"][0].as_py()),
+        count=int(count.sum()),
+        total_s=float(total_us.sum() / 1e6),
+        blocks=float(np.average(blocks[known], weights=count[known])) if known.any() else None,
+        stretches=np.column_stack([counts, totals_s / counts]),
+    )
+
+
+def _wall_s(read: Traces) -> float:
+    """From the first time of any session to the last; sessions of one job run side by side."""
+    times = [s for s in read.sessions() if s["first_tim_us"] is not None]
+    if not times or any(s["steps_back"] for s in times):
+        return float(sum(session["elapsed_us"] for session in times) / 1e6)
+    first = min(session["first_tim_us"] for session in times)
+    return float((max(session["last_tim_us"] for session in times) - first) / 1e6)
+
+
+def read_shares(paths: Sequence[Path], boost: str, sql_id: str | None) -> AshEvidence:
+    """Shares of wall clock of each event like ``boost``, from ASH exports."""
+    ash = read_ash(list(paths), sql_id=sql_id)
+    whole = wall_clock_share(ash, boost)
+    share = {event: _share_of(ash, event) for event in whole.events}
+    latency_s = {
+        row["event"]: row["latency_us"] / 1e6
+        for row in profile_ash(ash).to_pylist()
+        if row["latency_us"] is not None
+    }
+    return AshEvidence(whole.elapsed_s, whole.instants, share, latency_s, list(ash.notes))
+
+
+def _share_of(ash: Ash, event: str) -> float:
+    """Share of one event, whose name may hold characters of patterns."""
+    literal = "".join(f"[{char}]" if char in "*?[" else char for char in event)
+    return wall_clock_share(ash, literal).share
+
+
+def matching(names: Sequence[str], boost: str) -> list[str]:
+    """Names like ``boost``, upper and lower case alike. InputError where there is none."""
+    found = [name for name in names if fnmatchcase(name.lower(), boost.lower())]
+    if not found:
+        hint = f"the events are {', '.join(sorted(names)) or 'none'}"
+        what = " (the default)" if boost == TEMP_EVENTS else ""
+        raise InputError(f"--boost '{boost}'{what} matches no event of the baseline", hint)
+    return found

@@ -1,0 +1,65 @@
+"""Evidence of any kind -> its profile."""
+
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from spillcast.errors import InputError
+from spillcast.profile.ash import of_ash
+from spillcast.profile.result import DIMENSIONS, Profile
+from spillcast.profile.rows import of_recording, of_trace_rows
+from spillcast.profile.traces import of_traces
+from spillcast.recording import Recording
+from spillcast.recording.evidence import find_evidence
+from spillcast.recording.trace import Progress, profile_traces
+
+
+def profile(
+    *evidence: str | Path,
+    by: Sequence[str] = ("event",),
+    event: str | None = None,
+    where: str | None = None,
+    lenient: bool = False,
+    on_progress: Progress | None = None,
+) -> Profile:
+    """Profile traces, ASH exports or recordings.
+
+    ``event`` is a pattern in which ``*`` stands for any text; ``where`` is an SQL condition on the
+    columns of the waits. InputError for evidence that cannot be read or holds nothing.
+    """
+    for name in by:
+        if name not in DIMENSIONS:
+            raise InputError(f"--by {name}: unknown", f"it may be {', '.join(DIMENSIONS)}")
+    found = find_evidence(evidence)
+    kind = found.only_kind()
+    if kind == "ash":
+        result = of_ash(found.ash, by, where)
+    elif kind == "recording":
+        if len(found.recordings) != 1:
+            raise InputError("several recordings are given", "profile one at a time")
+        result = of_recording(Recording.open(found.recordings[0]), by, where)
+    elif where is not None:
+        result = of_trace_rows(found.traces, by, where, lenient, on_progress)
+    else:
+        dimensions = {"op", "temp", "idle"} | {DIMENSIONS[name] or "op" for name in by}
+        read = profile_traces(
+            found.traces, sorted(dimensions), lenient=lenient, on_progress=on_progress
+        )
+        result = of_traces(read, by)
+    return result if event is None else _only_event(result, event)
+
+
+def _only_event(result: Profile, pattern: str) -> Profile:
+    if "event" not in result.by:
+        raise InputError("--event goes with --by event,...")
+    lower = pattern.lower()
+    keep = [fnmatch.fnmatchcase(row["event"].lower(), lower) for row in result.rows]
+    if not any(keep):
+        names = sorted({row["event"] for row in result.rows})
+        raise InputError(f"--event: no event is like '{pattern}'", f"there are {', '.join(names)}")
+    rows = [row for row, kept in zip(result.rows, keep, strict=True) if kept]
+    histograms = result.histograms
+    if histograms:
+        histograms = [h for h, kept in zip(histograms, keep, strict=True) if kept]
+    return replace(result, rows=rows, histograms=histograms)

@@ -1,0 +1,97 @@
+"""Rows of waits -> a profile, counted by DuckDB: recordings, and traces under a condition."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from spillcast.errors import InputError
+from spillcast.profile.result import QUANTILES, Profile, bare_row
+from spillcast.profile.traces import trace_warnings
+from spillcast.recording import Recording
+from spillcast.recording.trace import Progress, spool_traces
+
+_COLUMNS = {
+    "event": "event",
+    "op": "op::varchar",
+    "size": "{size}",
+    "file": "file",
+    "object": "object",
+    "sql": "sql_id",
+    "session": "session",
+    "second": "(start_ns + elapsed_ns) // 1000000000",
+}
+
+
+def of_trace_rows(
+    paths: Sequence[Path],
+    by: Sequence[str],
+    where: str,
+    lenient: bool,
+    on_progress: Progress | None,
+) -> Profile:
+    """Traces, as far as ``where`` holds; the rows pass through Parquet files, not memory."""
+    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
+        read = spool_traces(paths, Path(folder), lenient=lenient, on_progress=on_progress)
+        connection.execute(f"create view waits as from read_parquet('{folder}/waits.parquet')")
+        elapsed_us = sum(session["elapsed_us"] for session in read.sessions())
+        rows = _aggregate(connection, by, where, elapsed_us, "blocks")
+    warnings = trace_warnings(read, 0)
+    return Profile(by, elapsed_us / 1e6, rows, read.damaged(), warnings)
+
+
+def of_recording(recording: Recording, by: Sequence[str], where: str | None) -> Profile:
+    """The single waits of a recording, with its CPU time beside them."""
+    elapsed_us = recording.elapsed_s * 1e6
+    with duckdb.connect() as connection:
+        connection.register("recorded", recording.waits)
+        connection.execute("create view waits as select *, false as idle from recorded")
+        rows = _aggregate(connection, by, where or "true", elapsed_us, "bytes")
+    warnings = []
+    if recording.meta["raw"]["slices_s"] is not None:
+        warnings.append("single waits were kept in slices: totals are those of the slices")
+    elif where is None and list(by) == ["event"] and recording.meta.get("cpu_s") is not None:
+        rows.append(bare_row("CPU", recording.meta["cpu_s"] * 1e6, elapsed_us))
+        rows.sort(key=lambda row: -row["total_us"])
+    return Profile(by, recording.elapsed_s, rows, [], warnings)
+
+
+def _aggregate(
+    connection: duckdb.DuckDBPyConnection,
+    by: Sequence[str],
+    where: str,
+    elapsed_us: float,
+    size: str,
+) -> list[dict[str, Any]]:
+    """Rows of the view ``waits``, in the same columns as a trace's profile."""
+    keys = [f"{_COLUMNS[name].format(size=size)} as {name}" for name in by]
+    op = [] if "op" in by else ["if(count(distinct op) = 1, any_value(op::varchar), null) as op"]
+    quantiles = [
+        f"quantile_cont(elapsed_ns, {at}) / 1e3 as {name}" for name, at in QUANTILES.items()
+    ]
+    columns = [
+        *keys,
+        *op,
+        "bool_and(idle) as idle",
+        "count(*) as count",
+        "sum(elapsed_ns)::double / 1e3 as total_us",
+        f"total_us / {elapsed_us or 'null'} as share",
+        "min(elapsed_ns) / 1e3 as min_us",
+        "avg(elapsed_ns) / 1e3 as mean_us",
+        *quantiles,
+        "max(elapsed_ns) / 1e3 as max_us",
+        "max_by(line, elapsed_ns)::varchar as longest_at",
+    ]
+    groups = ", ".join(str(number + 1) for number in range(len(by)))
+    query = (
+        f"select {', '.join(columns)} from (select * from waits where {where}) "
+        f"group by {groups} order by total_us desc"
+    )
+    try:
+        return list(connection.sql(query).to_arrow_table().to_pylist())
+    except duckdb.Error as error:
+        what = str(error).splitlines()[0]
+        names = ", ".join(connection.sql("select * from waits limit 0").columns)
+        raise InputError(f"--where: {what}", f"the columns are {names}") from error

@@ -1,0 +1,59 @@
+"""The evidence as tables in DuckDB."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from spillcast.errors import InputError
+from spillcast.recording import Recording
+from spillcast.recording.ash import read_ash
+from spillcast.recording.evidence import Evidence, find_evidence
+from spillcast.recording.trace import TABLES, Progress, spool_traces
+
+
+def run_sql(
+    query: str,
+    evidence: Sequence[str],
+    *,
+    lenient: bool = False,
+    on_progress: Progress | None = None,
+) -> tuple[list[str], list[list[Any]]]:
+    """Column names and rows. InputError says what DuckDB says of a wrong query."""
+    found = find_evidence(evidence)
+    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
+        _register(connection, found, Path(folder), lenient, on_progress)
+        try:
+            result = connection.execute(query)
+            columns = [column[0] for column in result.description or []]
+            return columns, [list(row) for row in result.fetchall()]
+        except duckdb.Error as error:
+            tables = ", ".join(row[0] for row in connection.execute("show tables").fetchall())
+            what = str(error).splitlines()[0]
+            raise InputError(f"the query: {what}", f"the tables are {tables}") from error
+
+
+def _register(
+    connection: duckdb.DuckDBPyConnection,
+    found: Evidence,
+    folder: Path,
+    lenient: bool,
+    on_progress: Progress | None,
+) -> None:
+    kind = found.only_kind()
+    if kind == "ash":
+        connection.register("samples", read_ash(found.ash).samples)
+    elif kind == "recording":
+        if len(found.recordings) != 1:
+            raise InputError("several recordings are given", "ask one at a time")
+        recording = Recording.open(found.recordings[0])
+        connection.register("waits", recording.waits)
+        connection.register("seconds", recording.seconds)
+        connection.register("samples", recording.samples)
+    else:
+        spool_traces(found.traces, folder, lenient=lenient, on_progress=on_progress)
+        for name in TABLES:
+            path = str(folder / f"{name}.parquet").replace("'", "''")
+            connection.execute(f"create view {name} as from read_parquet('{path}')")

@@ -1,0 +1,101 @@
+"""Traces -> a profile, from groups that the core counted without keeping rows."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spillcast.profile.result import DIMENSIONS, QUANTILES, Profile, bare_row
+from spillcast.recording.trace import Traces
+
+
+def of_traces(read: Traces, by: Sequence[str]) -> Profile:
+    """Groups by event, call and more, put together by what is asked for."""
+    sessions = read.sessions()
+    elapsed_us = sum(session["elapsed_us"] for session in sessions)
+    first_second = min((s["first_tim_us"] or 0 for s in sessions), default=0) // 1_000_000
+    merged: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for group in read.groups.to_pylist():
+        group["event"] = group["event"] or f"CPU: {group['call']}"
+        if "second" in group:
+            group["second"] -= first_second
+        keys = {name: group[DIMENSIONS[name] or "event"] for name in by}
+        row = merged.setdefault(
+            tuple(keys.values()), {**keys, "op": group["op"], "idle": True, "parts": []}
+        )
+        row["idle"] = row["idle"] and bool(group["idle"])
+        row["op"] = row["op"] if row["op"] == group["op"] else None
+        row["parts"].append(group)
+    rows = [_trace_row(row, read.paths, elapsed_us) for row in merged.values()]
+    unaccounted_us = sum(session["unaccounted_us"] for session in sessions)
+    if list(by) == ["event"] and unaccounted_us > 0:
+        rows.append((bare_row("unaccounted-for", unaccounted_us, elapsed_us), ([], [])))
+    warnings = trace_warnings(read, unaccounted_us)
+    return _sorted(Profile(by, elapsed_us / 1e6, [], read.damaged(), warnings), rows)
+
+
+def _trace_row(
+    row: dict[str, Any], paths: Sequence[Path], elapsed_us: int
+) -> tuple[dict[str, Any], tuple[list[int], list[int]]]:
+    parts = row.pop("parts")
+    longest = max(parts, key=lambda part: part["max_us"])
+    count, total_us = (sum(part[key] for part in parts) for key in ("count", "total_us"))
+    buckets: dict[int, int] = {}
+    for part in parts:
+        for ns, n in zip(part["latency_ns"], part["latency_count"], strict=True):
+            buckets[ns] = buckets.get(ns, 0) + n
+    latency_ns = sorted(buckets)
+    counts = [buckets[ns] for ns in latency_ns]
+    row |= {
+        "count": count,
+        "total_us": total_us,
+        "share": total_us / elapsed_us if elapsed_us else None,
+        "min_us": min(part["min_us"] for part in parts),
+        "mean_us": total_us / count,
+        **{
+            name: min(_quantile_us(latency_ns, counts, at), longest["max_us"])
+            for name, at in QUANTILES.items()
+        },
+        "max_us": longest["max_us"],
+        "longest_at": f"{paths[longest['max_file']]}:{longest['max_line']}",
+    }
+    return row, (latency_ns, counts)
+
+
+def _quantile_us(latency_ns: Sequence[int], counts: Sequence[int], quantile: float) -> float:
+    at = int(np.searchsorted(np.cumsum(counts), quantile * sum(counts)))
+    return latency_ns[min(at, len(latency_ns) - 1)] / 1e3
+
+
+def trace_warnings(read: Traces, unaccounted_us: int) -> list[str]:
+    """What a reader of a trace's profile should know."""
+    warnings = []
+    if damaged := read.damaged_count():
+        warnings.append(f"{damaged:,} damaged lines are not in the profile")
+    for path, file in zip(read.paths, read.files, strict=True):
+        if file["size_limit_line"]:
+            where = f"{path}:{file['size_limit_line']}"
+            warnings.append(f"{where}: the trace stopped at its size limit (max_dump_file_size)")
+        if file["waits_in_text"]:
+            warnings.append(f"{path}: {file['waits_in_text']:,} waits stand in running text")
+    if unaccounted_us < 0:
+        warnings.append(
+            f"waits and CPU overlap by {-unaccounted_us / 1e6:.2f} s: more than elapsed time"
+        )
+    return warnings
+
+
+def _sorted(
+    empty: Profile,
+    rows: Sequence[tuple[Mapping[str, Any], tuple[Sequence[int], Sequence[int]]]],
+) -> Profile:
+    ranked = sorted(rows, key=lambda pair: -pair[0]["total_us"])
+    return Profile(
+        empty.by,
+        empty.elapsed_s,
+        [dict(row) for row, _ in ranked],
+        empty.damaged,
+        empty.warnings,
+        [histogram for _, histogram in ranked],
+    )

@@ -1,0 +1,84 @@
+"""A profile as a table, and its latencies as histograms."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from spillcast.profile import Profile
+from spillcast.report.table import table_text
+from spillcast.units import format_bytes, format_duration
+
+BAR = 40
+#: Steps of a power of ten in a fine histogram.
+FINE = 5
+
+
+def profile_text(profile: Profile, *, histogram: bool = False) -> str:
+    """Rows of time; idle events below, for they are nobody's fault."""
+    busy = [row for row in profile.rows if not row["idle"]]
+    idle = [row for row in profile.rows if row["idle"]]
+    lines = [f"{format_duration(profile.elapsed_s)} of elapsed time", ""]
+    lines.append(_table(profile.by, busy))
+    if idle:
+        lines += ["", "  idle", _table(profile.by, idle)]
+    if histogram:
+        for row, buckets in zip(profile.rows, profile.histograms, strict=False):
+            if sum(buckets[1]):
+                title = ", ".join(str(row[name]) for name in profile.by)
+                lines += ["", f"  {title}", histogram_text(*buckets)]
+    lines += [f"  warning: {text}" for text in profile.warnings]
+    lines += [
+        f"  damaged: {damage['file']}:{damage['line']}: {damage['what']}"
+        for damage in profile.damaged[:10]
+    ]
+    if len(profile.damaged) > 10:
+        lines.append(f"  ... and {len(profile.damaged) - 10:,} more, see --json")
+    return "\n".join(lines)
+
+
+def _table(by: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
+    unbiased = any("latency_us" in row for row in rows)
+    last = "unbiased" if unbiased else "longest at"
+    header = [*by, "total", "share", "count", "mean", "p50", "p95", "p99", "max", last]
+    return table_text(
+        header,
+        [
+            [
+                *(_key(name, row[name]) for name in by),
+                format_duration(row["total_us"] / 1e6),
+                "" if row["share"] is None else f"{row['share']:.2%}".replace("%", " %"),
+                "" if row["count"] is None else f"{row['count']:,}",
+                *(_us(row[key]) for key in ("mean_us", "p50_us", "p95_us", "p99_us", "max_us")),
+                _us(row["latency_us"]) if unbiased else str(row["longest_at"] or ""),
+            ]
+            for row in rows
+        ],
+        left=(*range(len(by)), len(header) - 1),
+    )
+
+
+def _key(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    return format_bytes(value) if name == "size" and value >= 4096 else str(value)
+
+
+def _us(value: float | None) -> str:
+    return "" if value is None else format_duration(value / 1e6)
+
+
+def histogram_text(latency_ns: Sequence[int], counts: Sequence[int]) -> str:
+    """Bars over a logarithmic scale in fifths of a power of ten; powers of ten are marked."""
+    values = np.maximum(np.asarray(latency_ns, dtype=float), 1.0)
+    steps = np.floor(np.log10(values) * FINE).astype(int)
+    first, last = int(steps.min()), int(steps.max())
+    sums = np.bincount(steps - first, weights=counts, minlength=last - first + 1)
+    most = sums.max()
+    lines = []
+    for step, count in enumerate(sums, start=first):
+        low = format_duration(10 ** (step / FINE) / 1e9)
+        bar = "#" * max(round(BAR * count / most), int(count > 0))
+        rule = "+" if step % FINE == 0 else " "
+        lines.append(f"  {low:>8} {rule}|{bar:<{BAR}} {int(count):>10,}".rstrip())
+    return "\n".join(lines)
