@@ -3,6 +3,19 @@
 from collections.abc import Sequence
 from typing import Any, final
 
+__all__ = [
+    "Capture",
+    "Emulation",
+    "HeldCommand",
+    "PerfSource",
+    "PreloadRing",
+    "Probe",
+    "Table",
+    "TraceReader",
+    "__version__",
+    "cold_cache",
+]
+
 __version__: str
 
 def cold_cache() -> list[tuple[int, int]]:

@@ -6,6 +6,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use spillcast_core::emulate::{self as core, Delay};
 
+use crate::os_error;
+
 /// A directory mounted with a delay per operation; `unmount()` or the end of the process ends it.
 #[pyclass(module = "spillcast._core")]
 pub struct Emulation(Option<core::Emulation>);
@@ -26,7 +28,8 @@ impl Emulation {
         servers: Option<usize>,
     ) -> PyResult<Emulation> {
         let delay = Delay { read_ns, write_ns, read_ns_per_byte, write_ns_per_byte, servers };
-        Ok(Emulation(Some(core::Emulation::mount(&backing, &mountpoint, delay)?)))
+        let mounted = core::Emulation::mount(&backing, &mountpoint, delay).map_err(os_error)?;
+        Ok(Emulation(Some(mounted)))
     }
 
     /// Operations and bytes so far.
@@ -43,7 +46,7 @@ impl Emulation {
     /// Unmount; files that are open there keep working until they are closed.
     fn unmount(&mut self, py: Python<'_>) -> PyResult<()> {
         match self.0.take() {
-            Some(emulation) => Ok(py.detach(|| emulation.unmount())?),
+            Some(emulation) => py.detach(|| emulation.unmount()).map_err(os_error),
             None => Ok(()),
         }
     }

@@ -67,6 +67,7 @@ def forecast(
         remainder_s + drift_s,
         [Measured(s, lat.blocks) for s, lat in zip(io_forecast_s, found, strict=True)],
         drift_s=drift_s,
+        delay_s=min(scale * baseline.meta["capture"]["run_queue_delay_s"] / at_once, remainder_s),
         noise=ASKED_NOISE if target.source == "asked" else REPLAY_NOISE,
         confidence=confidence,
     )

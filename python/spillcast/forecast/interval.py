@@ -10,7 +10,7 @@ Array = NDArray[np.float64]
 
 DRAWS = 4000
 #: Spread (standard deviation) of the time outside temp I/O when the same run is repeated.
-RUN_NOISE = 0.03
+RUN_NOISE = 0.04
 #: Spread between the latency of a replay and of the engine on the same storage.
 REPLAY_NOISE = 0.05
 #: The same for a storage that somebody asked for: nothing was measured.
@@ -30,6 +30,7 @@ def interval(
     terms: Sequence[Measured],
     *,
     drift_s: float,
+    delay_s: float,
     noise: float,
     confidence: float,
 ) -> tuple[float, float]:
@@ -37,9 +38,12 @@ def interval(
 
     ``remainder_s`` is the time outside temp I/O. ``drift_s`` is what it was moved by because caches
     go less or more cold over there: anything from nothing to twice that is equally likely.
+    ``delay_s`` is the part of the remainder in which the run stood ready without a CPU; it may be
+    gone over there or not.
     """
     draws = np.random.default_rng(0)
     total = remainder_s * (1 + draws.normal(0, RUN_NOISE, DRAWS))
+    total -= delay_s * draws.uniform(0, 1, DRAWS)
     total += drift_s * draws.uniform(-1, 1, DRAWS)
     for term in terms:
         total += term.forecast_s * resampled_means(term.blocks, draws)

@@ -69,7 +69,7 @@ def verify(
 @contextmanager
 def _places(storages: Sequence[Emulated], room: Path, fast: Path) -> Iterator[list[Place]]:
     """The emulated storages and plain shared memory, each with an empty directory of its own."""
-    with ExitStack() as stack, workspace(fast) as below, workspace(room) as mounts:
+    with workspace(fast) as below, workspace(room) as mounts, ExitStack() as stack:
         places = []
         for storage in storages:
             backing = below / storage.name

@@ -31,7 +31,7 @@ def probe(
     ``on_progress`` gets steps done, steps in all and bytes, a few times a second. InputError where
     the directory cannot be used; nothing is left in it, whatever happens.
     """
-    if not directory.is_dir():
+    if not directory.exists():
         raise InputError(f"{directory}: there is no such directory")
     try:
         replay = _core.Probe(plan(like), str(directory), budget_s, True, False)

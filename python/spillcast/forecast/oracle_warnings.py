@@ -1,0 +1,74 @@
+"""What weakens a forecast from Oracle's evidence, said in words."""
+
+from collections.abc import Sequence
+
+from spillcast.forecast.events import AshEvidence, TraceEvidence
+from spillcast.forecast.oracle_parts import Part, Target
+from spillcast.forecast.result import Warned
+from spillcast.forecast.warnings import AMPLIFIED
+from spillcast.units import format_duration
+
+#: Temp latency below which the baseline is likely served by flash already.
+FLASH_S = 1e-3
+#: Share of the target's waits from which an event that the baseline has not is named.
+NEW_SHARE = 0.05
+
+
+def warn(
+    target: Target,
+    parts: Sequence[Part],
+    traces: TraceEvidence | None,
+    ash: AshEvidence | None,
+    whole_s: float,
+) -> list[Warned]:
+    warnings = [Warned("ash", note) for note in (ash.notes if ash is not None else [])]
+    temp = [part for part in parts if part.event.endswith(" temp")]
+    if temp and temp[0].here_s < FLASH_S:
+        text = (
+            f"{temp[0].event} takes {format_duration(temp[0].here_s)} here: flash already, or a "
+            "cache; on Exadata temp may be served by the flash cache, and moving it gains little"
+        )
+        warnings.append(Warned("already-fast", text))
+    for part in parts:
+        if part.borrowed:
+            text = f"{part.event} was not seen on {target.name}: the gain of the others is taken"
+            warnings.append(Warned("gain-borrowed", text))
+        if part.size_ratio != 1.0 and part.here is not None and part.there is not None:
+            text = (
+                f"{part.event} moves {part.here.blocks:.3g} blocks here and "
+                f"{part.there.blocks:.3g} there: latencies are compared per block"
+            )
+            warnings.append(Warned("sizes", text))
+    if target.traces is None:
+        warnings.append(Warned("not-measured", "nothing was measured: the latency is a wish"))
+    else:
+        warnings += _new_events(target.traces, traces)
+    if ash is None and traces is not None and traces.elapsed_s < 0.9 * whole_s:
+        text = (
+            f"the trace covers {format_duration(traces.elapsed_s)} of {format_duration(whole_s)}: "
+            "its mix is taken to hold for the rest; ASH of the whole run would tell"
+        )
+        warnings.append(Warned("part", text))
+    if traces is not None and ash is None and traces.sessions > 1:
+        text = "several sessions: the time of waits is divided by their number"
+        warnings.append(Warned("threads", text))
+    damaged = sum(t.damaged for t in (traces, target.traces) if t is not None)
+    if damaged:
+        warnings.append(Warned("damaged", f"{damaged:,} damaged lines were left out"))
+    return warnings
+
+
+def _new_events(there: TraceEvidence, here: TraceEvidence | None) -> list[Warned]:
+    """Events that only the target has: no term holds their time."""
+    if here is None:
+        return []
+    waits_s = sum(event.total_s for event in there.events.values() if not event.idle) or 1.0
+    return [
+        Warned(
+            "new-event",
+            f"{name} is {event.total_s / waits_s:.1%} of the waits on {there.name} and was not "
+            "seen here: no term holds it",
+        )
+        for name, event in sorted(there.events.items())
+        if name not in here.events and not event.idle and event.total_s > NEW_SHARE * waits_s
+    ]
