@@ -13,8 +13,7 @@ def cpu_drift_s(baseline: Recording, loads: Sequence[Load], found: Sequence[Late
     """Seconds of CPU that the run takes more on the target than on the baseline; mostly below 0.
 
     What a wait costs afterwards is measured on the machine when a recording ends, for a thread that
-    uses all the cache a core can get. One that uses little pays nothing: this takes the middle.
-    Zero where nothing was measured.
+    uses all the cache a core can get, as one that spills does. Zero where nothing was measured.
     """
     costs = baseline.meta["machine"].get("cold_cache_ns")
     if not costs:
@@ -24,7 +23,7 @@ def cpu_drift_s(baseline: Recording, loads: Sequence[Load], found: Sequence[Late
     def cost_s(wait_s: float) -> float:
         return float(np.interp(wait_s * 1e9, waits_ns, extra_ns)) / 1e9
 
-    return 0.5 * sum(
+    return sum(
         load.count * (cost_s(lat.mean_s) - cost_s(load.mean_s))
         for load, lat in zip(loads, found, strict=True)
     )

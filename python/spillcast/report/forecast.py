@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from spillcast.forecast import Forecast
-from spillcast.report.table import table_text
+from spillcast.report.table import paragraph, table_text
 from spillcast.units import format_bytes, format_duration, format_speedup
 
 
@@ -22,7 +22,7 @@ def sentence(forecast: Forecast) -> str:
 
 def forecast_text(forecast: Forecast) -> str:
     """Sentence, terms and warnings."""
-    lines = [sentence(forecast), ""]
+    lines = [paragraph(sentence(forecast)), ""]
     if forecast.forecast_s is not None and forecast.speedup is not None:
         rows = [
             [
@@ -37,8 +37,11 @@ def forecast_text(forecast: Forecast) -> str:
         total = [format_duration(forecast.baseline_s), format_duration(forecast.forecast_s)]
         rows.append(["elapsed", "", "", *total])
         lines.append(table_text(["term", "count", "size", "now", "there"], rows))
-        lines += ["", f"  speed-up {format_speedup(forecast.speedup)}"]
-    lines += [f"  warning: {warning.message}" for warning in forecast.warnings]
+        slower = ": the query gets slower" if forecast.speedup < 1 else ""
+        lines += ["", f"  speed-up {format_speedup(forecast.speedup)}{slower}"]
+    lines += [
+        paragraph(f"  warning: {warning.message}", indent="    ") for warning in forecast.warnings
+    ]
     return "\n".join(lines)
 
 

@@ -1,6 +1,18 @@
-"""Plain tables for terminals and files: aligned columns, no colour needed."""
+"""Plain tables and paragraphs for terminals and files: aligned, no colour needed."""
 
+import re
 from collections.abc import Sequence
+from textwrap import fill
+
+#: Sentences are broken so that they can be read.
+WIDTH = 96
+_GLUE = "\x00"
+
+
+def paragraph(text: str, indent: str = "") -> str:
+    """A sentence broken into lines, never between a number and its unit."""
+    glued = re.sub(r"(?<=\d) (?=(?:us|ms|s|min|h|%|[KMGT]?i?B)\b)", _GLUE, text)
+    return fill(glued, WIDTH, subsequent_indent=indent).replace(_GLUE, " ")
 
 
 def table_text(

@@ -7,7 +7,7 @@ from spillcast.lab.case import Case
 from spillcast.lab.demo import Demo
 from spillcast.recording.machine import describe_machine
 from spillcast.report.forecast import sentence
-from spillcast.report.table import markdown_table, table_text
+from spillcast.report.table import markdown_table, paragraph, table_text
 from spillcast.units import format_bytes, format_duration, format_speedup
 
 
@@ -32,7 +32,7 @@ def demo_text(demo: Demo) -> str:
     speedup = format_speedup(case.measured_from_s / case.measured_to_s)
     return "\n".join(
         [
-            sentence(case.forecast),
+            paragraph(sentence(case.forecast)),
             "",
             table_text([f"{case.engine}, {case.workload}, one thread", "elapsed"], rows),
             "",
