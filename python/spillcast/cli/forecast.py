@@ -41,6 +41,9 @@ def forecast(
         Literal["counts", "seed"],
         typer.Option(help="seed: one gain of mean latencies, sizes not matched."),
     ] = "counts",
+    lenient: Annotated[
+        bool, typer.Option(help="Find WAIT lines in running text of traces too.")
+    ] = False,
     confidence: Confidence = 0.9,
     budget: Budget = "60s",
     json: Json = False,
@@ -64,7 +67,9 @@ def forecast(
         _only_for_oracle(boost=boost, sql_id=sql_id, method=None if method == "counts" else method)
         forecasts = _from_recording(evidence, to, elapsed_s, confidence, parse_duration_s(budget))
     else:
-        forecasts = _from_oracle(evidence, to, elapsed_s, boost, sql_id, method, confidence)
+        forecasts = _from_oracle(
+            evidence, to, elapsed_s, boost, sql_id, method, lenient, confidence
+        )
     if json:
         documents = [f.to_json() for f in forecasts]
         schema = documents[0]["schema"]
@@ -115,18 +120,20 @@ def _from_oracle(
     boost: str | None,
     sql_id: str | None,
     method: str,
+    lenient: bool,
     confidence: float,
 ) -> "list[Forecast]":
     from spillcast.forecast.events import read_shares, read_traces
-    from spillcast.forecast.oracle import forecast_events, resolve_target
+    from spillcast.forecast.oracle import forecast_events
+    from spillcast.forecast.oracle_parts import resolve_target
     from spillcast.recording.ash import TEMP_EVENTS
 
     boost = boost or TEMP_EVENTS
-    traces = read_traces(evidence.traces) if evidence.traces else None
+    traces = read_traces(evidence.traces, lenient=lenient) if evidence.traces else None
     ash = read_shares(evidence.ash, boost, sql_id) if evidence.ash else None
     return [
         forecast_events(
-            resolve_target(text),
+            resolve_target(text, lenient=lenient),
             boost,
             traces=traces,
             ash=ash,

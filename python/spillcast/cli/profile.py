@@ -37,6 +37,7 @@ def profile(
     Example: spillcast profile traces/ --by event,size --event 'direct path*'
     """
     from spillcast.cli.output import emit, reading_bar
+    from spillcast.errors import InputError
     from spillcast.profile import profile as make
     from spillcast.report.profile import profile_text
 
@@ -49,6 +50,8 @@ def profile(
             lenient=lenient,
             on_progress=show,
         )
+    if histogram and not result.histograms:
+        raise InputError("--histogram: ASH holds samples, not single waits", "give a trace")
     result = result.top(top)
     if json:
         emit(result.to_json())

@@ -36,11 +36,15 @@ class EventLatency:
 
 @dataclass(frozen=True)
 class TraceEvidence:
-    """All events of some traces, and how long they cover."""
+    """All events of some traces, and how long they cover.
+
+    ``sessions_s`` is the time of all sessions added up: more than ``elapsed_s`` where they ran side
+    by side.
+    """
 
     name: str
     elapsed_s: float
-    sessions: int
+    sessions_s: float
     events: dict[str, EventLatency]
     damaged: int
 
@@ -67,10 +71,9 @@ def read_traces(
         name: _latency(name, waits.filter(pa.compute.equal(waits["event"], name)))
         for name in waits["event"].unique().to_pylist()
     }
-    sessions = [session for session in read.sessions() if session["elapsed_us"] > 0]
-    elapsed_s = _wall_s(read)
+    sessions_s = sum(session["elapsed_us"] for session in read.sessions()) / 1e6
     label = ", ".join(path.name for path in paths[:2]) + (", ..." if len(paths) > 2 else "")
-    return TraceEvidence(label, elapsed_s, max(1, len(sessions)), events, read.damaged_count())
+    return TraceEvidence(label, _wall_s(read), sessions_s, events, read.damaged_count())
 
 
 def _latency(name: str, groups: pa.Table) -> EventLatency:
@@ -93,12 +96,15 @@ def _latency(name: str, groups: pa.Table) -> EventLatency:
 
 
 def _wall_s(read: Traces) -> float:
-    """From the first time of any session to the last; sessions of one job run side by side."""
-    times = [s for s in read.sessions() if s["first_tim_us"] is not None]
-    if not times or any(s["steps_back"] for s in times):
+    """Time that any session covers; sessions of one job run side by side or one after another."""
+    times = [session for session in read.sessions() if session["first_tim_us"] is not None]
+    if any(session["steps_back"] for session in times):
         return float(sum(session["elapsed_us"] for session in times) / 1e6)
-    first = min(session["first_tim_us"] for session in times)
-    return float((max(session["last_tim_us"] for session in times) - first) / 1e6)
+    covered_us, until = 0, 0
+    for first, last in sorted((s["first_tim_us"], s["last_tim_us"]) for s in times):
+        covered_us += max(0, last - max(first, until))
+        until = max(until, last)
+    return covered_us / 1e6
 
 
 def read_shares(paths: Sequence[Path], boost: str, sql_id: str | None) -> AshEvidence:

@@ -43,13 +43,13 @@ def forecast_events(
         return Forecast(
             target.name, whole_s, None, None, confidence, whole_s, [], method, refused=str(refused)
         )
-    boosted_s = sum(part.time_s for part in parts)
+    boosted_s = sum(part.here.time_s for part in parts)
     rest_s = max(whole_s - boosted_s, 0.0)
     terms = [Term("CPU and other waits", None, None, None, rest_s, rest_s)]
     for part in parts:
-        count = round(part.time_s / part.here_s)
-        there_s = part.time_s / part.gain
-        terms.append(Term(part.event, part.op, None, count, part.time_s, there_s))
+        here = part.here
+        count = round(here.time_s / here.latency_s)
+        terms.append(Term(here.event, here.op, None, count, here.time_s, here.time_s / part.gain))
     total_s = sum(term.forecast_s for term in terms)
     low, high = _interval(parts, whole_s, ash, method, confidence)
     return Forecast(
@@ -84,8 +84,8 @@ def _interval(
         change = np.ones(DRAWS)
         if part.there is not None:
             change = change * resampled_means(part.there.stretches, draws)
-        if part.share is not None and part.here is not None:
-            change = change / resampled_means(part.here.stretches, draws)
+        if part.here.share is not None and part.here.seen is not None:
+            change = change / resampled_means(part.here.seen.stretches, draws)
         if part.size_ratio != 1.0:
             change = change * part.size_ratio ** (exponent - 1)
         total = total + time_s / part.gain * change * noise
@@ -99,8 +99,8 @@ def _drawn_times(
 ) -> Array:
     """Time of each event in each draw: multinomial where it comes from samples."""
     if ash is None:
-        return np.array([[part.time_s] * DRAWS for part in parts])
-    shares = [part.share or 0.0 for part in parts]
+        return np.array([[part.here.time_s] * DRAWS for part in parts])
+    shares = [part.here.share or 0.0 for part in parts]
     rest = max(0.0, 1.0 - sum(shares))
     hits = draws.multinomial(ash.instants, [*shares, rest], DRAWS)
     return np.asarray(hits[:, :-1].T / ash.instants * whole_s)

@@ -1,8 +1,6 @@
 """The events that change on another storage: their time here, and their gain there."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from spillcast.errors import InputError, Refusal
 from spillcast.forecast.events import (
@@ -26,7 +24,7 @@ class Target:
     factor: float | None = None
 
 
-def resolve_target(text: str) -> Target:
+def resolve_target(text: str, *, lenient: bool = False) -> Target:
     """The target that a word on the command line names. InputError where it names none."""
     kind, colon, value = text.partition(":")
     if colon and kind == "latency":
@@ -39,24 +37,37 @@ def resolve_target(text: str) -> Target:
             f"--to {text}: a baseline of traces or ASH is compared with traces",
             "trace the query for a minute with temp on the other storage, or ask latency:150us",
         )
-    traces = read_traces(evidence.traces)
+    traces = read_traces(evidence.traces, lenient=lenient)
     return Target(traces.name, traces=traces)
 
 
 @dataclass(frozen=True)
-class Part:
-    """One boosted event: its time here, and how the gain over there is known."""
+class Here:
+    """One boosted event on the baseline; ``share`` of elapsed time where ASH told it."""
 
     event: str
-    op: str | None
     time_s: float
     share: float | None
-    here: EventLatency | None
-    here_s: float
+    seen: EventLatency | None
+    latency_s: float
+
+    @property
+    def op(self) -> str | None:
+        """Read, write or neither, from the trace or else from the name."""
+        if self.seen is not None:
+            return self.seen.op
+        return next((op for op in ("read", "write") if op in self.event.split()), None)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One boosted event, and how the gain over there is known."""
+
+    here: Here
     there: EventLatency | None
     gain: float
-    size_ratio: float
-    borrowed: bool
+    size_ratio: float = 1.0
+    borrowed: bool = False
 
 
 def parts_of(
@@ -67,70 +78,53 @@ def parts_of(
     whole_s: float,
     method: str,
 ) -> list[Part]:
-    seen = traces.events if traces is not None else {}
-    names = matching(list(ash.share) if ash is not None else list(seen), boost)
-    parts = []
-    for name in names:
-        here = seen.get(name)
-        if ash is not None:
-            share: float | None = ash.share[name]
-            time_s = whole_s * ash.share[name]
-            here_s = here.mean_s if here is not None else ash.latency_s.get(name)
-        else:
-            assert here is not None
-            assert traces is not None
-            share = None
-            time_s = here.total_s / traces.sessions * whole_s / traces.elapsed_s
-            here_s = here.mean_s
-        if time_s > 0 and here_s:
-            parts.append((name, time_s, share, here, here_s))
+    """The boosted events, the longest first. Refusal where no gain is known."""
+    here = _baseline(boost, traces, ash, whole_s)
+    parts = [part for event in here if (part := _measured(target, event, method)) is not None]
     if not parts:
-        raise Refusal("the boosted events took no time that the evidence could tell")
-    parts.sort(key=lambda part: -part[1])
-    gains = {name: _gain(target, name, here, here_s, method) for name, *_, here, here_s in parts}
-    known = [(part[1], gains[part[0]]) for part in parts if gains[part[0]] is not None]
-    if not known:
-        missing = ", ".join(name for name, *_ in parts)
+        missing = ", ".join(event.event for event in here)
         raise Refusal(f"{target.name} saw none of {missing}: trace it there while it spills")
     if method == "seed":
-        first = known[0][1]
-        known, gains = [(1.0, first)], dict.fromkeys(gains, first)
-    pooled_time = sum(time_s for time_s, _ in known)
-    pooled = pooled_time / sum(time_s / gain[0] for time_s, gain in known if gain)
-    result = []
-    for name, time_s, share, here, here_s in parts:
-        gain = gains[name]
-        there = target.traces.events.get(name) if target.traces is not None else None
-        op = here.op if here is not None else "write" if "write" in name else "read"
-        result.append(
-            Part(
-                name,
-                op,
-                time_s,
-                share,
-                here,
-                here_s,
-                there,
-                gain[0] if gain is not None else pooled,
-                gain[1] if gain is not None else 1.0,
-                gain is None,
-            )
-        )
-    return result
+        return [replace(parts[0], here=event) for event in here]
+    pooled = sum(part.here.time_s for part in parts) / sum(p.here.time_s / p.gain for p in parts)
+    measured = {part.here.event: part for part in parts}
+    return [measured.get(event.event, Part(event, None, pooled, borrowed=True)) for event in here]
 
 
-def _gain(
-    target: Target, name: str, here: EventLatency | None, here_s: float, method: str
-) -> tuple[float, float] | None:
-    """(gain, blocks here over blocks there); None where the target did not see the event."""
+def _baseline(
+    boost: str, traces: TraceEvidence | None, ash: AshEvidence | None, whole_s: float
+) -> list[Here]:
+    seen = traces.events if traces is not None else {}
+    found = []
+    for name in matching(list(ash.share if ash is not None else seen), boost):
+        latency = seen.get(name)
+        if ash is not None:
+            latency_s = latency.mean_s if latency is not None else ash.latency_s.get(name, 0.0)
+            found.append(Here(name, whole_s * ash.share[name], ash.share[name], latency, latency_s))
+        elif traces is not None and latency is not None:
+            if traces.sessions_s <= 0:
+                raise InputError(
+                    f"{traces.name}: the lines carry no times (tim)",
+                    "the time by event must come from an ASH export",
+                )
+            time_s = latency.total_s / traces.sessions_s * whole_s
+            found.append(Here(name, time_s, None, latency, latency.mean_s))
+    found = [here for here in found if here.time_s > 0 and here.latency_s > 0]
+    if not found:
+        raise Refusal("the boosted events took no time that the evidence could tell")
+    return sorted(found, key=lambda here: -here.time_s)
+
+
+def _measured(target: Target, here: Here, method: str) -> Part | None:
+    """The event with its gain; None where the target did not see it."""
     if target.factor is not None:
-        return target.factor, 1.0
+        return Part(here, None, target.factor)
     if target.latency_s is not None:
-        return here_s / target.latency_s, 1.0
-    there = target.traces.events.get(name) if target.traces is not None else None
+        return Part(here, None, here.latency_s / target.latency_s)
+    there = target.traces.events.get(here.event) if target.traces is not None else None
     if there is None or there.total_s <= 0:
         return None
     ratio = 1.0
-    if method != "seed" and here is not None and here.blocks and there.blocks:
-        ratio = here.blocks / there.blocks
-    return here_s / (there.mean_s * ratio), ratio
+    if method != "seed" and here.seen is not None and here.seen.blocks and there.blocks:
+        ratio = here.seen.blocks / there.blocks
+    return Part(here, there, here.latency_s / (there.mean_s * ratio), ratio)

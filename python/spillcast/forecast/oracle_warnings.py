@@ -21,24 +21,17 @@ def warn(
     ash: AshEvidence | None,
     whole_s: float,
 ) -> list[Warned]:
+    """Everything a reader of the number should know."""
     warnings = [Warned("ash", note) for note in (ash.notes if ash is not None else [])]
-    temp = [part for part in parts if part.event.endswith(" temp")]
-    if temp and temp[0].here_s < FLASH_S:
+    temp = [part.here for part in parts if part.here.event.endswith(" temp")]
+    if temp and temp[0].latency_s < FLASH_S:
         text = (
-            f"{temp[0].event} takes {format_duration(temp[0].here_s)} here: flash already, or a "
+            f"{temp[0].event} takes {format_duration(temp[0].latency_s)} here: flash already, or a "
             "cache; on Exadata temp may be served by the flash cache, and moving it gains little"
         )
         warnings.append(Warned("already-fast", text))
     for part in parts:
-        if part.borrowed:
-            text = f"{part.event} was not seen on {target.name}: the gain of the others is taken"
-            warnings.append(Warned("gain-borrowed", text))
-        if part.size_ratio != 1.0 and part.here is not None and part.there is not None:
-            text = (
-                f"{part.event} moves {part.here.blocks:.3g} blocks here and "
-                f"{part.there.blocks:.3g} there: latencies are compared per block"
-            )
-            warnings.append(Warned("sizes", text))
+        warnings += _about_gain(part, target)
     if target.traces is None:
         warnings.append(Warned("not-measured", "nothing was measured: the latency is a wish"))
     else:
@@ -49,12 +42,39 @@ def warn(
             "its mix is taken to hold for the rest; ASH of the whole run would tell"
         )
         warnings.append(Warned("part", text))
-    if traces is not None and ash is None and traces.sessions > 1:
-        text = "several sessions: the time of waits is divided by their number"
+    if traces is not None and ash is None and traces.sessions_s > 1.05 * traces.elapsed_s:
+        text = "sessions ran side by side: each is taken to have its part of their waits"
         warnings.append(Warned("threads", text))
     damaged = sum(t.damaged for t in (traces, target.traces) if t is not None)
     if damaged:
         warnings.append(Warned("damaged", f"{damaged:,} damaged lines were left out"))
+    return warnings
+
+
+def _about_gain(part: Part, target: Target) -> list[Warned]:
+    event, seen, there = part.here.event, part.here.seen, part.there
+    warnings = []
+    if part.borrowed:
+        text = f"{event} was not seen on {target.name}: the gain of the others is taken"
+        warnings.append(Warned("gain-borrowed", text))
+    if part.size_ratio != 1.0 and seen is not None and there is not None:
+        text = (
+            f"{event} moves {seen.blocks:.3g} blocks here and {there.blocks:.3g} there: latencies "
+            "are compared per block"
+        )
+        warnings.append(Warned("sizes", text))
+    if seen is None and there is not None and there.blocks:
+        text = (
+            f"{event} moves {there.blocks:.3g} blocks there and an unknown number here: a trace of "
+            "the run as it is would tell"
+        )
+        warnings.append(Warned("sizes-unknown", text))
+    if 1 / part.gain > AMPLIFIED:
+        text = (
+            f"{event} takes {1 / part.gain:.0f} times as long there: an error in its share of the "
+            "time grows as much"
+        )
+        warnings.append(Warned("amplified", text))
     return warnings
 
 

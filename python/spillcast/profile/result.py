@@ -22,13 +22,17 @@ DIMENSIONS = {
 }
 
 
+#: Latencies (ns) and how many waits there are of each.
+LatencyCounts = tuple[Sequence[int], Sequence[int]]
+
+
 @dataclass(frozen=True)
 class Profile:
     """Rows of time, the largest total first.
 
     Every row has the keys of ``by``, ``op``, ``idle``, ``count``, ``total_us``, ``share`` (of
     ``elapsed_s``), ``min_us``, ``mean_us``, quantiles, ``max_us`` and ``longest_at``; rows of ASH
-    have ``latency_us`` and ``n_est`` besides. ``histograms`` holds (ns, count) lists row by row.
+    have ``latency_us`` and ``n_est`` besides. ``histograms`` stand row by row; ASH has none.
     """
 
     by: Sequence[str]
@@ -36,7 +40,16 @@ class Profile:
     rows: list[dict[str, Any]]
     damaged: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    histograms: list[tuple[Sequence[int], Sequence[int]]] = field(default_factory=list)
+    histograms: list[LatencyCounts] = field(default_factory=list)
+
+    def sorted(self) -> "Profile":
+        """The same rows, the largest total first; their histograms with them."""
+        ranked = sorted(range(len(self.rows)), key=lambda at: -self.rows[at]["total_us"])
+        return replace(
+            self,
+            rows=[self.rows[at] for at in ranked],
+            histograms=[self.histograms[at] for at in ranked],
+        )
 
     def top(self, rows: int | None) -> "Profile":
         """Only the first so many rows; None for all."""

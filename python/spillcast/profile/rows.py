@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 
 from spillcast.errors import InputError
-from spillcast.profile.result import QUANTILES, Profile, bare_row
+from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row
 from spillcast.profile.traces import trace_warnings
 from spillcast.recording import Recording
 from spillcast.recording.trace import Progress, spool_traces
@@ -21,8 +21,14 @@ _COLUMNS = {
     "object": "object",
     "sql": "sql_id",
     "session": "session",
-    "second": "(start_ns + elapsed_ns) // 1000000000",
+    "second": "(start_ns + elapsed_ns) // 1000000000 - {first_second}",
 }
+_ALL = "true"
+#: Durations cut to three digits, so that a histogram has few buckets and keeps powers of ten.
+_THREE_DIGITS = (
+    "elapsed_ns // (10 ** greatest(floor(log10(greatest(elapsed_ns, 1))) - 2, 0))::bigint"
+    " * (10 ** greatest(floor(log10(greatest(elapsed_ns, 1))) - 2, 0))::bigint"
+)
 
 
 def of_trace_rows(
@@ -37,9 +43,14 @@ def of_trace_rows(
         read = spool_traces(paths, Path(folder), lenient=lenient, on_progress=on_progress)
         connection.execute(f"create view waits as from read_parquet('{folder}/waits.parquet')")
         elapsed_us = sum(session["elapsed_us"] for session in read.sessions())
-        rows = _aggregate(connection, by, where, elapsed_us, "blocks")
+        rows, histograms = _aggregate(
+            connection, by, where, elapsed_us, "blocks", read.first_second()
+        )
+    for row in rows:
+        source, line = row["longest_at"]
+        row["longest_at"] = f"{read.paths[source]}:{line}"
     warnings = trace_warnings(read, 0)
-    return Profile(by, elapsed_us / 1e6, rows, read.damaged(), warnings)
+    return Profile(by, elapsed_us / 1e6, rows, read.damaged(), warnings, histograms)
 
 
 def of_recording(recording: Recording, by: Sequence[str], where: str | None) -> Profile:
@@ -47,15 +58,18 @@ def of_recording(recording: Recording, by: Sequence[str], where: str | None) -> 
     elapsed_us = recording.elapsed_s * 1e6
     with duckdb.connect() as connection:
         connection.register("recorded", recording.waits)
-        connection.execute("create view waits as select *, false as idle from recorded")
-        rows = _aggregate(connection, by, where or "true", elapsed_us, "bytes")
+        columns = "*, false as idle, 0 as source"
+        connection.execute(f"create view waits as select {columns} from recorded")
+        rows, histograms = _aggregate(connection, by, where or _ALL, elapsed_us, "bytes", 0)
+    for row in rows:
+        row["longest_at"] = None
     warnings = []
     if recording.meta["raw"]["slices_s"] is not None:
         warnings.append("single waits were kept in slices: totals are those of the slices")
     elif where is None and list(by) == ["event"] and recording.meta.get("cpu_s") is not None:
         rows.append(bare_row("CPU", recording.meta["cpu_s"] * 1e6, elapsed_us))
-        rows.sort(key=lambda row: -row["total_us"])
-    return Profile(by, recording.elapsed_s, rows, [], warnings)
+        histograms.append(([], []))
+    return Profile(by, recording.elapsed_s, rows, [], warnings, histograms).sorted()
 
 
 def _aggregate(
@@ -64,12 +78,14 @@ def _aggregate(
     where: str,
     elapsed_us: float,
     size: str,
-) -> list[dict[str, Any]]:
-    """Rows of the view ``waits``, in the same columns as a trace's profile."""
-    keys = [f"{_COLUMNS[name].format(size=size)} as {name}" for name in by]
+    first_second: int,
+) -> tuple[list[dict[str, Any]], list[LatencyCounts]]:
+    """Rows of the view ``waits`` in the columns of a trace's profile, and their histograms."""
+    names = {"size": size, "first_second": first_second}
+    keys = [f"{_COLUMNS[name].format_map(names)} as {name}" for name in by]
     op = [] if "op" in by else ["if(count(distinct op) = 1, any_value(op::varchar), null) as op"]
     quantiles = [
-        f"quantile_cont(elapsed_ns, {at}) / 1e3 as {name}" for name, at in QUANTILES.items()
+        f"quantile_disc(elapsed_ns, {at}) / 1e3 as {name}" for name, at in QUANTILES.items()
     ]
     columns = [
         *keys,
@@ -82,7 +98,8 @@ def _aggregate(
         "avg(elapsed_ns) / 1e3 as mean_us",
         *quantiles,
         "max(elapsed_ns) / 1e3 as max_us",
-        "max_by(line, elapsed_ns)::varchar as longest_at",
+        "max_by([source, line], elapsed_ns) as longest_at",
+        f"histogram({_THREE_DIGITS}) as histogram",
     ]
     groups = ", ".join(str(number + 1) for number in range(len(by)))
     query = (
@@ -90,8 +107,12 @@ def _aggregate(
         f"group by {groups} order by total_us desc"
     )
     try:
-        return list(connection.sql(query).to_arrow_table().to_pylist())
+        rows = connection.sql(query).to_arrow_table().to_pylist()
     except duckdb.Error as error:
         what = str(error).splitlines()[0]
-        names = ", ".join(connection.sql("select * from waits limit 0").columns)
-        raise InputError(f"--where: {what}", f"the columns are {names}") from error
+        columns_there = ", ".join(connection.sql("from waits limit 0").columns)
+        raise InputError(f"--where: {what}", f"the columns are {columns_there}") from error
+    if where != _ALL and not rows:
+        raise InputError(f"--where: no wait meets '{where}'")
+    histograms = [dict(row.pop("histogram")) for row in rows]
+    return rows, [(list(counts), list(counts.values())) for counts in histograms]

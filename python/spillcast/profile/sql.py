@@ -26,9 +26,10 @@ def run_sql(
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
         _register(connection, found, Path(folder), lenient, on_progress)
         try:
-            result = connection.execute(query)
-            columns = [column[0] for column in result.description or []]
-            return columns, [list(row) for row in result.fetchall()]
+            result = connection.sql(query)
+            if result is None:
+                raise InputError("the query asks for nothing", 'for example "from waits limit 5"')
+            return result.columns, [list(row) for row in result.fetchall()]
         except duckdb.Error as error:
             tables = ", ".join(row[0] for row in connection.execute("show tables").fetchall())
             what = str(error).splitlines()[0]

@@ -1,12 +1,12 @@
 """Traces -> a profile, from groups that the core counted without keeping rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from spillcast.profile.result import DIMENSIONS, QUANTILES, Profile, bare_row
+from spillcast.profile.result import DIMENSIONS, QUANTILES, LatencyCounts, Profile, bare_row
 from spillcast.recording.trace import Traces
 
 
@@ -14,7 +14,7 @@ def of_traces(read: Traces, by: Sequence[str]) -> Profile:
     """Groups by event, call and more, put together by what is asked for."""
     sessions = read.sessions()
     elapsed_us = sum(session["elapsed_us"] for session in sessions)
-    first_second = min((s["first_tim_us"] or 0 for s in sessions), default=0) // 1_000_000
+    first_second = read.first_second()
     merged: dict[tuple[Any, ...], dict[str, Any]] = {}
     for group in read.groups.to_pylist():
         group["event"] = group["event"] or f"CPU: {group['call']}"
@@ -29,18 +29,21 @@ def of_traces(read: Traces, by: Sequence[str]) -> Profile:
         row["parts"].append(group)
     rows = [_trace_row(row, read.paths, elapsed_us) for row in merged.values()]
     unaccounted_us = sum(session["unaccounted_us"] for session in sessions)
-    if list(by) == ["event"] and unaccounted_us > 0:
-        rows.append((bare_row("unaccounted-for", unaccounted_us, elapsed_us), ([], [])))
+    if "event" in by and unaccounted_us > 0:
+        keys = dict.fromkeys(by)
+        rows.append((keys | bare_row("unaccounted-for", unaccounted_us, elapsed_us), ([], [])))
     warnings = trace_warnings(read, unaccounted_us)
-    return _sorted(Profile(by, elapsed_us / 1e6, [], read.damaged(), warnings), rows)
+    ranked, histograms = [row for row, _ in rows], [histogram for _, histogram in rows]
+    return Profile(by, elapsed_us / 1e6, ranked, read.damaged(), warnings, histograms).sorted()
 
 
 def _trace_row(
     row: dict[str, Any], paths: Sequence[Path], elapsed_us: int
-) -> tuple[dict[str, Any], tuple[list[int], list[int]]]:
+) -> tuple[dict[str, Any], LatencyCounts]:
     parts = row.pop("parts")
     longest = max(parts, key=lambda part: part["max_us"])
     count, total_us = (sum(part[key] for part in parts) for key in ("count", "total_us"))
+    least_us = min(part["min_us"] for part in parts)
     buckets: dict[int, int] = {}
     for part in parts:
         for ns, n in zip(part["latency_ns"], part["latency_count"], strict=True):
@@ -51,10 +54,10 @@ def _trace_row(
         "count": count,
         "total_us": total_us,
         "share": total_us / elapsed_us if elapsed_us else None,
-        "min_us": min(part["min_us"] for part in parts),
+        "min_us": least_us,
         "mean_us": total_us / count,
         **{
-            name: min(_quantile_us(latency_ns, counts, at), longest["max_us"])
+            name: min(max(_quantile_us(latency_ns, counts, at), least_us), longest["max_us"])
             for name, at in QUANTILES.items()
         },
         "max_us": longest["max_us"],
@@ -65,7 +68,8 @@ def _trace_row(
 
 def _quantile_us(latency_ns: Sequence[int], counts: Sequence[int], quantile: float) -> float:
     at = int(np.searchsorted(np.cumsum(counts), quantile * sum(counts)))
-    return latency_ns[min(at, len(latency_ns) - 1)] / 1e3
+    # Traces count whole microseconds; the histogram has no bucket for nothing.
+    return latency_ns[min(at, len(latency_ns) - 1)] // 10 / 1e2
 
 
 def trace_warnings(read: Traces, unaccounted_us: int) -> list[str]:
@@ -84,18 +88,3 @@ def trace_warnings(read: Traces, unaccounted_us: int) -> list[str]:
             f"waits and CPU overlap by {-unaccounted_us / 1e6:.2f} s: more than elapsed time"
         )
     return warnings
-
-
-def _sorted(
-    empty: Profile,
-    rows: Sequence[tuple[Mapping[str, Any], tuple[Sequence[int], Sequence[int]]]],
-) -> Profile:
-    ranked = sorted(rows, key=lambda pair: -pair[0]["total_us"])
-    return Profile(
-        empty.by,
-        empty.elapsed_s,
-        [dict(row) for row, _ in ranked],
-        empty.damaged,
-        empty.warnings,
-        [histogram for _, histogram in ranked],
-    )

@@ -28,6 +28,10 @@ class Traces:
         """Where the time of each session of each file went, in microseconds."""
         return [session for file in self.files for session in file["sessions"]]
 
+    def first_second(self) -> int:
+        """Second of the database's clock in which the first session began."""
+        return min((s["first_tim_us"] or 0 for s in self.sessions()), default=0) // 1_000_000
+
     def damaged(self) -> list[dict[str, Any]]:
         """The first damaged lines of each file, with what is wrong."""
         return [
