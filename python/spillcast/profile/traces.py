@@ -20,6 +20,8 @@ def of_traces(read: Traces, by: Sequence[str]) -> Profile:
         group["event"] = group["event"] or f"CPU: {group['call']}"
         if "second" in group:
             group["second"] -= first_second
+        if group.get("file") is not None:
+            group["file"] = str(group["file"])
         keys = {name: group[DIMENSIONS[name] or "event"] for name in by}
         row = merged.setdefault(
             tuple(keys.values()), {**keys, "op": group["op"], "idle": True, "parts": []}

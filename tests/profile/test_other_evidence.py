@@ -1,0 +1,102 @@
+"""Recordings and ASH exports as evidence, and what cannot be evidence."""
+
+import json
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import spillcast as package
+from harness import only_line, spillcast
+from oracle_files import READ, WRITE
+from spillcast.profile import profile
+from spillcast.profile.sql import run_sql
+
+
+def test_ash_has_the_columns_of_the_usual_query(example):
+    rows = {row["event"]: row for row in profile(example / "ash.csv").rows}
+    assert {event: (row["count"], round(100 * row["share"], 2)) for event, row in rows.items()} == {
+        "ASM IO for non-blocking poll": (5, 0.65),
+        WRITE: (12, 1.55),
+        "(on CPU)": (338, 43.73),
+        READ: (418, 54.08),
+    }
+    read = rows[READ]
+    assert (read["min_us"], read["max_us"], read["mean_us"]) == (2_595, 415_850, 19_305)
+    # The mean of the sampled waits is twice that of all waits, which the trace tells.
+    assert read["latency_us"] == pytest.approx(8_999, abs=2 * read["latency_error_us"])
+    assert profile(example / "ash.csv").elapsed_s == 773
+    assert "9.08 ms" in spillcast("profile", example / "ash.csv").stdout
+
+
+def test_ash_in_sql(example):
+    asked = "select event, count(*) from samples group by event order by 2 desc limit 1"
+    assert run_sql(asked, [str(example / "ash.csv")])[1] == [[READ, 418]]
+
+
+def test_a_recording_is_added_up(spilled):
+    waits = pq.read_table(spilled.path / "waits.parquet")
+    for by in ("event", "op", "size", "file", "session", "second"):
+        rows = [r for r in profile(spilled.path, by=[by]).rows if r.get("event") != "CPU"]
+        assert sum(row["count"] for row in rows) == waits.num_rows
+        total_us = pc.sum(waits["elapsed_ns"]).as_py() / 1e3
+        assert sum(row["total_us"] for row in rows) == pytest.approx(total_us, abs=len(rows))
+    temp = profile(spilled.path, by=["op"], where="temp").rows
+    expected = waits.filter(waits["temp"])
+    assert sum(row["count"] for row in temp) == expected.num_rows
+    assert [row for row in profile(spilled.path).rows if row["event"] == "CPU"]
+
+
+def test_a_recording_in_print(spilled):
+    result = spillcast("profile", spilled.path, "--by", "event,size", "--histogram")
+    assert result.returncode == 0, result.stderr
+    assert "pwrite64" in result.stdout
+    assert "|#" in result.stdout
+    document = json.loads(spillcast("profile", spilled.path, "--json").stdout)
+    assert document["schema"] == "spillcast.profile/1"
+
+
+def test_python_has_the_verbs_also_after_the_rooms_were_imported(example, spilled):
+    import spillcast.forecast.result
+    import spillcast.profile.result  # noqa: F401
+
+    assert package.profile(example / "hdd.trc").rows[0]["event"] == READ
+    assert callable(package.forecast)
+    there = package.Storage("none", "asked", [])
+    assert isinstance(there, package.Storage)
+    assert package.Recording.open(spilled.path).elapsed_s > 0
+
+
+@pytest.fixture
+def folder(example, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad.csv").write_text("A,B\n1,2\n")
+    for name in ("hdd.trc", "ash.csv"):
+        (tmp_path / name).symlink_to(example / name)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["profile", "empty"], "empty: the folder holds no traces"),
+        (["profile", "absent.trc"], "absent.trc: there is no such file or folder"),
+        (["profile", "bad.csv"], "bad.csv: an ASH export needs SAMPLE_TIME"),
+        (["profile", "hdd.trc", "--event", "nope"], "no event is like 'nope'"),
+        (["profile", "ash.csv", "--event", "nope"], "no event is like 'nope'"),
+        (["profile", "hdd.trc", "--by", "op", "--event", "d*"], "--event goes with --by event"),
+        (["profile", "hdd.trc", "--by", "colour"], "--by colour: unknown"),
+        (["profile", "hdd.trc", "--where", "colour = 1"], '--where: Binder Error: Referenced col'),
+        (["profile", "hdd.trc", "--where", "(("], "--where: Parser Error"),
+        (["profile", "hdd.trc", "--where", "blocks = -1"], "no wait meets 'blocks = -1'"),
+        (["profile", "hdd.trc", "ash.csv"], "traces and ASH exports are mixed"),
+        (["profile", "ash.csv", "--by", "file"], "by statement and event only"),
+        (["profile", "ash.csv", "--histogram"], "ASH holds samples, not single waits"),
+        (["sql", "selct 1", "hdd.trc"], "the query: Parser Error"),
+        (["sql", "from nowhere", "hdd.trc"], "Table with name nowhere does not exist"),
+        (["sql", "", "hdd.trc"], "the query asks for nothing"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)  # fmt: skip
+def test_bad_input(folder, arguments, said):
+    assert said in only_line(spillcast(*arguments, cwd=folder), 2)
