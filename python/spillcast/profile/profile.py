@@ -1,18 +1,21 @@
-"""Evidence of any kind -> its profile."""
+"""Evidence of any kind -> its profile.
+
+Each kind's readers are imported where they are needed: a large trace is read in less time than all
+of them take to load.
+"""
 
 import fnmatch
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
-from spillcast.profile.ash import of_ash
 from spillcast.profile.result import DIMENSIONS, Profile
-from spillcast.profile.rows import of_recording, of_trace_rows
-from spillcast.profile.traces import of_traces
-from spillcast.recording import Recording
-from spillcast.recording.evidence import find_evidence
-from spillcast.recording.trace import Progress, profile_traces
+from spillcast.recording.evidence import Evidence, find_evidence
+
+if TYPE_CHECKING:
+    from spillcast.recording.trace import Progress
 
 
 def profile(
@@ -21,7 +24,7 @@ def profile(
     event: str | None = None,
     where: str | None = None,
     lenient: bool = False,
-    on_progress: Progress | None = None,
+    on_progress: "Progress | None" = None,
 ) -> Profile:
     """Profile traces, ASH exports or recordings.
 
@@ -34,20 +37,40 @@ def profile(
     found = find_evidence(evidence)
     kind = found.only_kind()
     if kind == "ash":
+        from spillcast.profile.ash import of_ash
+
         result = of_ash(found.ash, by, where)
     elif kind == "recording":
-        if len(found.recordings) != 1:
-            raise InputError("several recordings are given", "profile one at a time")
-        result = of_recording(Recording.open(found.recordings[0]), by, where)
+        result = _of_recording(found, by, where)
     elif where is not None:
+        from spillcast.profile.rows import of_trace_rows
+
         result = of_trace_rows(found.traces, by, where, lenient, on_progress)
     else:
-        dimensions = {"op", "temp", "idle"} | {DIMENSIONS[name] or "op" for name in by}
-        read = profile_traces(
-            found.traces, sorted(dimensions), lenient=lenient, on_progress=on_progress
-        )
-        result = of_traces(read, by)
+        result = _of_traces(found, by, lenient, on_progress)
     return result if event is None else _only_event(result, event)
+
+
+def _of_recording(found: Evidence, by: Sequence[str], where: str | None) -> Profile:
+    from spillcast.profile.rows import of_recording
+    from spillcast.recording import Recording
+
+    if len(found.recordings) != 1:
+        raise InputError("several recordings are given", "profile one at a time")
+    return of_recording(Recording.open(found.recordings[0]), by, where)
+
+
+def _of_traces(
+    found: Evidence, by: Sequence[str], lenient: bool, on_progress: "Progress | None"
+) -> Profile:
+    from spillcast.profile.traces import of_traces
+    from spillcast.recording.trace import profile_traces
+
+    dimensions = {"idle", "op"} | {DIMENSIONS[name] or "op" for name in by}
+    read = profile_traces(
+        found.traces, sorted(dimensions), lenient=lenient, on_progress=on_progress
+    )
+    return of_traces(read, by)
 
 
 def _only_event(result: Profile, pattern: str) -> Profile:
