@@ -3,7 +3,7 @@
 import sys
 from importlib import import_module
 
-NAMES = ("startup", "capture", "overhead")
+NAMES = ("startup", "capture", "overhead", "oracle")
 
 for name in sys.argv[1:] or NAMES:
     if name not in NAMES:

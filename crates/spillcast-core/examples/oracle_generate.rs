@@ -28,8 +28,18 @@ fn main() -> ExitCode {
     }
 }
 
+/// Events that are met now and then while a hash join spills, and their parameters.
+const RARE: [(&str, &str); 6] = [
+    ("PGA memory operation", "p1=65536 p2=1 p3=0"),
+    ("enq: KO - fast object checkpoint", "name|mode=1263468550 2=65571 0=1"),
+    ("KSV master wait", "p1=0 p2=0 p3=0"),
+    ("oracle thread bootstrap", "p1=0 p2=0 p3=0"),
+    ("reliable message", "channel context=1 channel handle=2 broadcast message=3"),
+    ("ASM file metadata operation", "msgop=33 locn=0 p3=0"),
+];
+
 /// A hash join that spills: reads and writes of temporary segments, what goes with them, and now
-/// and then a call of the recursive statement that is traced too.
+/// and then a rare event or a fetch.
 fn write(megabytes: u64, seed: u64, path: &str) -> std::io::Result<()> {
     let random = &mut Random::new(seed);
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
@@ -59,6 +69,10 @@ fn write(megabytes: u64, seed: u64, path: &str) -> std::io::Result<()> {
             ),
             75..90 => wait("ASM IO for non-blocking poll", "count=8 where=1 timeout=0"),
             90..96 => wait("cell smart table scan", "cellhash#=3176594409 p2=0 p3=0"),
+            96 if random.below(100) == 0 => {
+                let (name, params) = RARE[random.below(RARE.len() as u64) as usize];
+                wait(name, params)
+            }
             96..98 => wait("SQL*Net message from client", "driver id=1413697536 #bytes=1 p3=0"),
             _ => format!(
                 "FETCH #{cursor}:c={},e={ela},p=31,cr=4,cu=0,mis=0,r=10,dep=0,og=1,plh=1636480816,tim={tim}\n",
