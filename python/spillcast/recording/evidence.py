@@ -41,7 +41,7 @@ def find_evidence(arguments: Sequence[str | Path]) -> Evidence:
 
 def _expand(argument: str) -> list[Path]:
     path = Path(argument)
-    if argument == "-" or path.exists():
+    if argument == "-" or path.exists() or path.suffix == ".spill":
         return [path]
     if found := sorted(glob.glob(argument, recursive=True)):
         return [Path(name) for name in found]
@@ -49,7 +49,7 @@ def _expand(argument: str) -> list[Path]:
 
 
 def _kind_of(path: Path, evidence: Evidence) -> list[Path]:
-    if path.is_dir() and (path.suffix == ".spill" or (path / "meta.json").exists()):
+    if path.suffix == ".spill" or (path / "meta.json").exists():
         return evidence.recordings
     return evidence.ash if path.suffix.lower() in ASH_SUFFIXES else evidence.traces
 

@@ -58,17 +58,18 @@ class Recorder:
         self._source: _core.PerfSource | _core.PreloadRing | None = None
         self._writer: RecordingWriter | None = None
 
-    def prepare(self, what: str = "a command", *, startable: bool = True) -> dict[str, str]:
+    def prepare(self, pid: int | None = None) -> dict[str, str]:
         """Choose the capture; returns what the environment of a command must hold for it.
 
-        ``what`` names the target in errors; one that runs already is not ``startable`` and cannot
-        be given an environment. InputError says what is refused and what mends it.
+        ``pid`` is a process that runs already and cannot be given an environment any more.
+        InputError says what is refused and what mends it.
         """
+        what = "a command" if pid is None else f"process {pid}"
         for path in self.asked.temp_dirs:
             if not path.is_dir():
                 raise InputError(f"--temp {path}: there is no such directory")
         check_output(self.output)
-        if self.asked.capture == "preload" and not startable:
+        if self.asked.capture == "preload" and pid is not None:
             raise InputError(
                 f"--capture preload cannot observe {what}, which runs already",
                 "start it under: spillcast record --capture preload -- COMMAND",
@@ -78,8 +79,8 @@ class Recorder:
                 self._source = _core.PerfSource()
                 return {}
             except OSError as error:
-                if self.asked.capture == "perf" or not startable:
-                    raise refused(error, what) from error
+                if self.asked.capture == "perf" or pid is not None:
+                    raise refused(error, what, pid) from error
         self.method = "preload"
         ring = self._source = _core.PreloadRing(RING_BYTES)
         return preload_environment(ring)
@@ -97,7 +98,7 @@ class Recorder:
                 assert self._source is not None
                 self._capture = _core.Capture.perf(self._source, [target.pid], dirs)
         except OSError as error:
-            raise refused(error, f"process {target.pid}") from error
+            raise refused(error, f"process {target.pid}", target.pid) from error
         self._writer = RecordingWriter(self.output, self.asked.slices)
         self._started_at = datetime.now(UTC)
         self._started = time.monotonic()
@@ -226,6 +227,6 @@ def record_pid(pid: int, output: Path, asked: Asked | None = None) -> Recorder:
     """Observe a running process and all its threads."""
     recorder = Recorder(output, asked)
     process = Process(pid)
-    recorder.prepare(f"process {pid}", startable=False)
+    recorder.prepare(pid)
     recorder.observe(process)
     return recorder

@@ -7,8 +7,8 @@ from pathlib import Path
 from spillcast.errors import InputError
 
 
-def refused(error: OSError, what: str) -> InputError:
-    """The error of an attempt to observe ``what``, in words."""
+def refused(error: OSError, what: str, pid: int | None = None) -> InputError:
+    """The error of an attempt to observe ``what``, which may run already as ``pid``, in words."""
     if error.errno == errno.ESRCH:
         return InputError(f"{what} has ended")
     if error.errno == errno.EMFILE:
@@ -22,7 +22,7 @@ def refused(error: OSError, what: str) -> InputError:
     if paranoid is not None and paranoid > 2 and os.geteuid() != 0:
         mend = "as root: sysctl kernel.perf_event_paranoid=2, or give spillcast CAP_PERFMON"
         return InputError(f"cannot observe {what}: kernel.perf_event_paranoid is {paranoid}", mend)
-    if os.geteuid() != 0 and what != "a command":
+    if pid is not None and os.geteuid() != 0 and _belongs_to_another(pid):
         mend = "run spillcast as that user, as root, or with CAP_PERFMON and CAP_SYS_PTRACE"
         return InputError(f"cannot observe {what}: it belongs to another user", mend)
     mend = (
@@ -30,3 +30,10 @@ def refused(error: OSError, what: str) -> InputError:
         "that allows it, or start the command with --capture preload"
     )
     return InputError(f"cannot observe {what}: {error.strerror}", mend)
+
+
+def _belongs_to_another(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid != os.geteuid()
+    except OSError:
+        return False
