@@ -46,7 +46,7 @@ pub(super) fn check(steps: &[Step], direct: bool) -> Result<(), ProbeError> {
     }
     let what = |step: &Step| {
         let bytes = u64::from(step.bytes);
-        let sectors = step.offset % SECTOR_BYTES == 0 && bytes % SECTOR_BYTES == 0;
+        let sectors = step.offset.is_multiple_of(SECTOR_BYTES) && bytes % SECTOR_BYTES == 0;
         match step {
             Step { op: Op::Null, .. } => Some("it neither reads nor writes"),
             Step { bytes: 0, .. } => Some("it moves no bytes"),

@@ -135,10 +135,10 @@ impl PerfSource {
                 self.lost += count;
             }
             self.threads.take(&record, out);
-            if let Some(fd) = opened(&record) {
-                if let Some(Some(look)) = self.looks.remove(&(record.tid, record.time_ns)) {
-                    out.push(Event::File { pid: record.pid, fd, file: look.file });
-                }
+            if let Some(fd) = opened(&record)
+                && let Some(Some(look)) = self.looks.remove(&(record.tid, record.time_ns))
+            {
+                out.push(Event::File { pid: record.pid, fd, file: look.file });
             }
         }
     }

@@ -150,12 +150,12 @@ impl Search {
     /// Opens number `id` on this thread, once; says whether it belongs to an observed call. Most
     /// numbers are refused, which costs little.
     fn open(&mut self, id: u16) -> io::Result<bool> {
-        if !std::mem::replace(&mut self.tried[id as usize], true) {
-            if let Ok(event) = open::tracepoint(id, 0, -1, Scope::ThisThread) {
-                open::redirect(&event, &self.holder)?;
-                self.events.push(event);
-                self.learn();
-            }
+        if !std::mem::replace(&mut self.tried[id as usize], true)
+            && let Ok(event) = open::tracepoint(id, 0, -1, Scope::ThisThread)
+        {
+            open::redirect(&event, &self.holder)?;
+            self.events.push(event);
+            self.learn();
         }
         Ok(self.found.of(id).is_some())
     }
