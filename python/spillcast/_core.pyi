@@ -18,8 +18,8 @@ __all__ = [
 
 __version__: str
 
-def cold_cache() -> list[tuple[int, int]]:
-    """What waits of some lengths cost afterwards: (wait in ns, extra CPU in ns)."""
+def cold_cache() -> list[tuple[int, int, int]]:
+    """What waits of some lengths cost afterwards: (wait, extra CPU, the most of it), all in ns."""
 
 @final
 class Table:
@@ -110,7 +110,7 @@ class TraceReader:
     """Reads traces; ``profile`` or ``rows`` does the work, other threads may watch and cancel."""
 
     def __new__(cls, paths: Sequence[str], *, lenient: bool = False) -> TraceReader: ...
-    def profile(self, by: Sequence[str]) -> tuple[Table, dict[str, Any]]:
+    def profile(self, by: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Groups by event, call and each of op, temp, idle, blocks, file, object, sql, session."""
     def rows(self, take: Any) -> dict[str, Any]:
         """Hand all rows to ``take(waits, calls, statements)`` in batches."""

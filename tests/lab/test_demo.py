@@ -59,7 +59,7 @@ def test_loop_with_all_that_the_machine_offers(tmp_path):
     before = shared_memory()
     case, words = run_loop(tmp_path, [])
     check(case)
-    assert "4 the join on" in words
+    assert "5 the join on" in words
     assert os.listdir(tmp_path) == []
     assert shared_memory() <= before
     assert str(tmp_path) not in Path("/proc/mounts").read_text()

@@ -25,11 +25,12 @@ fn os_error(error: io::Error) -> PyErr {
     }
 }
 
-/// What waits of some lengths cost afterwards: (wait in ns, extra CPU in ns), shortest first.
+/// What waits of some lengths cost afterwards, shortest first: (wait, extra CPU, the same for a
+/// thread that has its part of the last cache level to itself), all in ns.
 #[pyfunction]
-fn cold_cache(py: Python<'_>) -> Vec<(u64, u64)> {
+fn cold_cache(py: Python<'_>) -> Vec<(u64, u64, u64)> {
     let costs = py.detach(spillcast_core::cold_cache::measure);
-    costs.into_iter().map(|cost| (cost.wait_ns, cost.extra_ns)).collect()
+    costs.into_iter().map(|cost| (cost.wait_ns, cost.extra_ns, cost.extra_max_ns)).collect()
 }
 
 #[pymodule]

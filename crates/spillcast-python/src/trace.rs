@@ -4,8 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
-use arrow_schema::ArrowError;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -15,7 +13,7 @@ use spillcast_core::oracle::{
 };
 
 use crate::arrow::Table;
-use crate::{columns, trace_rows};
+use crate::trace_rows;
 
 /// Reads traces; `profile` or `rows` does the work, other threads may watch and cancel.
 #[pyclass(frozen, module = "spillcast._core")]
@@ -47,7 +45,7 @@ impl TraceReader {
         &self,
         py: Python<'py>,
         by: Vec<String>,
-    ) -> PyResult<(Table, Bound<'py, PyDict>)> {
+    ) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyDict>)> {
         let mut dimensions = vec![Dimension::Event, Dimension::Call];
         for name in &by {
             let dimension = dimension(name)
@@ -57,9 +55,8 @@ impl TraceReader {
         let mut sink = self.watched(Profile::new(dimensions.clone()));
         let reading =
             py.detach(|| read(&self.paths, &self.options, &mut sink)).map_err(to_python)?;
-        let groups = groups(&sink.inner, &dimensions[2..], &reading.dictionary)
-            .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-        Ok((Table(groups), facts(py, &reading)?))
+        let groups = groups(py, &sink.inner, &dimensions[2..], &reading.dictionary)?;
+        Ok((groups, facts(py, &reading)?))
     }
 
     /// Hand all rows to `take(waits, calls, statements)` in batches; returns what was read.
@@ -151,56 +148,51 @@ fn dimension(name: &str) -> Option<Dimension> {
     })
 }
 
-fn groups(
+/// One dictionary a group: there are few, and Python need not load Arrow for them.
+fn groups<'py>(
+    py: Python<'py>,
     profile: &Profile,
     by: &[Dimension],
     names: &Dictionary,
-) -> Result<RecordBatch, ArrowError> {
-    let groups = profile.groups();
-    let number = |of: &dyn Fn(usize) -> Option<i64>| -> ArrayRef {
-        Arc::new((0..groups.len()).map(of).collect::<Int64Array>())
-    };
-    let text = |of: &dyn Fn(usize) -> Option<String>| -> ArrayRef {
-        Arc::new((0..groups.len()).map(of).collect::<StringArray>())
-    };
-    let named = |list: &[String], dimension| {
-        text(&|at| groups[at].0.get(dimension).map(|id| list[id as usize].clone()))
-    };
-    let histograms: Vec<_> = groups.iter().map(|(_, group)| group.histogram()).collect();
-    let (latency_ns, latency_count) = columns::histograms(histograms.iter());
-    let mut list = vec![
-        ("event", named(names.events.list(), Dimension::Event)),
-        ("call", text(&|at| groups[at].0.call().map(|kind| kind.name().to_owned()))),
-    ];
-    for &dimension in by {
-        list.push(match dimension {
-            Dimension::Op => ("op", columns::ops(groups.iter().map(|(key, _)| key.op()))?),
-            Dimension::Sql => ("sql", named(names.sql.list(), Dimension::Sql)),
-            Dimension::Session => {
-                let id = |at: usize| {
-                    let session = groups[at].0.get(Dimension::Session)?;
-                    names.sessions[session as usize].sid
-                };
-                ("session", number(&id))
+) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for (key, group) in profile.groups() {
+        let dict = PyDict::new(py);
+        let named =
+            |list: &'_ [String], dimension| key.get(dimension).map(|id| list[id as usize].clone());
+        dict.set_item("event", named(names.events.list(), Dimension::Event))?;
+        dict.set_item("call", key.call().map(|kind| kind.name()))?;
+        for &dimension in by {
+            let title = title(dimension);
+            match dimension {
+                Dimension::Op => dict.set_item(title, key.op().name())?,
+                Dimension::Sql => dict.set_item(title, named(names.sql.list(), dimension))?,
+                Dimension::Session => {
+                    let session = key.get(dimension).map(|id| names.sessions[id as usize]);
+                    dict.set_item(title, session.and_then(|session| session.sid))?;
+                }
+                other => dict.set_item(title, key.get(other))?,
             }
-            other => (title(other), number(&|at| groups[at].0.get(other))),
-        });
+        }
+        let (latency_ns, latency_count): (Vec<u64>, Vec<u64>) = group.histogram().buckets().unzip();
+        dict.set_item("count", group.count)?;
+        dict.set_item("total_us", group.total_us)?;
+        dict.set_item("min_us", group.min_us)?;
+        dict.set_item("max_us", group.max_us)?;
+        dict.set_item("max_file", group.max_at.file)?;
+        dict.set_item("max_line", group.max_at.line)?;
+        dict.set_item("latency_ns", latency_ns)?;
+        dict.set_item("latency_count", latency_count)?;
+        list.append(dict)?;
     }
-    list.extend([
-        ("count", number(&|at| Some(groups[at].1.count as i64))),
-        ("total_us", number(&|at| Some(groups[at].1.total_us))),
-        ("min_us", number(&|at| Some(groups[at].1.min_us))),
-        ("max_us", number(&|at| Some(groups[at].1.max_us))),
-        ("max_file", number(&|at| Some(groups[at].1.max_at.file as i64))),
-        ("max_line", number(&|at| Some(groups[at].1.max_at.line as i64))),
-        ("latency_ns", latency_ns),
-        ("latency_count", latency_count),
-    ]);
-    RecordBatch::try_from_iter(list)
+    Ok(list)
 }
 
 fn title(dimension: Dimension) -> &'static str {
     match dimension {
+        Dimension::Op => "op",
+        Dimension::Sql => "sql",
+        Dimension::Session => "session",
         Dimension::Temp => "temp",
         Dimension::Idle => "idle",
         Dimension::Blocks => "blocks",

@@ -1,5 +1,6 @@
 """``spillcast record``: watch a command or a running process spill."""
 
+import signal
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -67,7 +68,8 @@ def record(
             while not recorder.poll():
                 show(status_line(recorder.status()))
     except KeyboardInterrupt:
-        pass
+        # What was recorded is kept; a second Ctrl-C would lose it.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     except BaseException:
         recorder.abandon()
         raise

@@ -23,7 +23,7 @@ def verify(
 ) -> None:
     """Forecast DuckDB queries from each storage to each other, then measure them there.
 
-    Three queries, one thread, three emulated storages and tmpfs; about ten minutes.
+    Three queries, one thread, three emulated storages and tmpfs; about nine minutes.
     """
     from spillcast.cli.output import emit
     from spillcast.cli.stage import TerminalStage

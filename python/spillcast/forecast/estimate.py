@@ -59,14 +59,17 @@ def forecast(
     io_forecast_s = [
         scale * load.count * lat.mean_s / there for load, lat in zip(loads, found, strict=True)
     ]
-    # Below half, caches would have to be what most of the time goes into.
-    drift_s = max(scale * cpu_drift_s(baseline, loads, found) / at_once, -remainder_s / 2)
+    drift_s, drift_most_s = (
+        # Below half, caches would have to be what most of the time goes into.
+        max(scale * seconds / at_once, -remainder_s / 2)
+        for seconds in cpu_drift_s(baseline, loads, found)
+    )
     ceiling_s = remainder_s + min(drift_s, 0.0)
     total_s = remainder_s + drift_s + sum(io_forecast_s)
     bounds = interval(
-        remainder_s + drift_s,
+        remainder_s,
         [Measured(s, lat.blocks) for s, lat in zip(io_forecast_s, found, strict=True)],
-        drift_s=drift_s,
+        drift_s=drift_most_s,
         delay_s=min(scale * baseline.meta["capture"]["run_queue_delay_s"] / at_once, remainder_s),
         noise=ASKED_NOISE if target.source == "asked" else REPLAY_NOISE,
         confidence=confidence,

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillcast.errors import InputError
@@ -66,28 +66,28 @@ def read_traces(
     """Latencies and sizes by event. InputError where there are no trace lines."""
     by = ["blocks", "idle", "op", "second"]
     read = profile_traces(paths, by, lenient=lenient, on_progress=on_progress)
-    waits = read.groups.filter(pa.compute.is_valid(read.groups["event"]))
-    events = {
-        name: _latency(name, waits.filter(pa.compute.equal(waits["event"], name)))
-        for name in waits["event"].unique().to_pylist()
-    }
+    by_event: dict[str, list[dict[str, Any]]] = {}
+    for group in read.groups:
+        if group["event"] is not None:
+            by_event.setdefault(group["event"], []).append(group)
+    events = {name: _latency(name, groups) for name, groups in by_event.items()}
     sessions_s = sum(session["elapsed_us"] for session in read.sessions()) / 1e6
     label = ", ".join(path.name for path in paths[:2]) + (", ..." if len(paths) > 2 else "")
     return TraceEvidence(label, _wall_s(read), sessions_s, events, read.damaged_count())
 
 
-def _latency(name: str, groups: pa.Table) -> EventLatency:
-    count = groups["count"].to_numpy()
-    total_us = groups["total_us"].to_numpy().astype(float)
-    blocks = groups["blocks"].to_numpy(zero_copy_only=False).astype(float)
-    known = ~np.isnan(blocks) & (blocks > 0)
-    seconds, second_of = np.unique(groups["second"].to_numpy(), return_inverse=True)
+def _latency(name: str, groups: list[dict[str, Any]]) -> EventLatency:
+    count = np.array([group["count"] for group in groups])
+    total_us = np.array([group["total_us"] for group in groups], dtype=float)
+    blocks = np.array([group["blocks"] or 0 for group in groups], dtype=float)
+    known = blocks > 0
+    seconds, second_of = np.unique([group["second"] for group in groups], return_inverse=True)
     counts = np.bincount(second_of, weights=count, minlength=len(seconds))
     totals_s = np.bincount(second_of, weights=total_us, minlength=len(seconds)) / 1e6
     return EventLatency(
         event=name,
-        op=groups["op"][0].as_py(),
-        idle=bool(groups["idle"][0].as_py()),
+        op=groups[0]["op"],
+        idle=bool(groups[0]["idle"]),
         count=int(count.sum()),
         total_s=float(total_us.sum() / 1e6),
         blocks=float(np.average(blocks[known], weights=count[known])) if known.any() else None,

@@ -36,15 +36,15 @@ def interval(
 ) -> tuple[float, float]:
     """Bounds that hold the elapsed time with probability ``confidence``.
 
-    ``remainder_s`` is the time outside temp I/O. ``drift_s`` is what it was moved by because caches
-    go less or more cold over there: anything from nothing to twice that is equally likely.
+    ``remainder_s`` is the time outside temp I/O as recorded. ``drift_s`` is the most that it moves
+    by because caches go less or more cold over there: anything from nothing to it is as likely.
     ``delay_s`` is the part of the remainder in which the run stood ready without a CPU; it may be
     gone over there or not.
     """
     draws = np.random.default_rng(0)
     total = remainder_s * (1 + draws.normal(0, RUN_NOISE, DRAWS))
     total -= delay_s * draws.uniform(0, 1, DRAWS)
-    total += drift_s * draws.uniform(-1, 1, DRAWS)
+    total += drift_s * draws.uniform(0, 1, DRAWS)
     for term in terms:
         total += term.forecast_s * resampled_means(term.blocks, draws)
     io = sum(term.forecast_s for term in terms)

@@ -47,7 +47,8 @@ def _about_recording(baseline: Recording, rest_share: float) -> list[Warned]:
     capture, warnings = baseline.meta["capture"], []
     if capture["lost"]:
         warnings.append(Warned("lost", f"{capture['lost']:,} reports of the capture were lost"))
-    if capture["unknown_file"]:
+    seen = baseline.meta["temp"]["reads"] + baseline.meta["temp"]["writes"]
+    if capture["unknown_file"] > 0.01 * seen:
         count = f"{capture['unknown_file']:,}"
         warnings.append(
             Warned("unknown-file", f"{count} calls were on files closed before they could be seen")

@@ -98,6 +98,8 @@ def _verify_workload(
     def bare(place: Place, _attempt: int) -> tuple[Ran, None]:
         return run(query(place), place, stage.tick), None
 
+    stage.step(f"{workload.name} once, to warm up")
+    bare(places[-1], 0)
     runs = []
     for place in places:
         stage.step(f"{workload.name} on {place.name}, recorded")

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 PROFILE_SCHEMA = "spillcast.profile/1"
 #: Shares of the operations below which the quantile columns lie.
@@ -66,8 +68,10 @@ class Profile:
             "warnings": self.warnings,
         }
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self) -> "pa.Table":
         """The rows as an Arrow table."""
+        import pyarrow as pa
+
         return pa.Table.from_pylist(self.rows)
 
 

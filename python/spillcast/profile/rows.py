@@ -11,7 +11,8 @@ from spillcast.errors import InputError
 from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row
 from spillcast.profile.traces import trace_warnings
 from spillcast.recording import Recording
-from spillcast.recording.trace import Progress, spool_traces
+from spillcast.recording.trace import Progress
+from spillcast.recording.trace_spool import spool_traces
 
 _COLUMNS = {
     "event": "event",

@@ -11,7 +11,8 @@ from spillcast.errors import InputError
 from spillcast.recording import Recording
 from spillcast.recording.ash import read_ash
 from spillcast.recording.evidence import Evidence, find_evidence
-from spillcast.recording.trace import TABLES, Progress, spool_traces
+from spillcast.recording.trace import Progress
+from spillcast.recording.trace_spool import TABLES, spool_traces
 
 
 def run_sql(

@@ -1,10 +1,10 @@
 """Traces -> a profile, from groups that the core counted without keeping rows."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from spillcast.profile.result import DIMENSIONS, QUANTILES, LatencyCounts, Profile, bare_row
 from spillcast.recording.trace import Traces
@@ -16,7 +16,7 @@ def of_traces(read: Traces, by: Sequence[str]) -> Profile:
     elapsed_us = sum(session["elapsed_us"] for session in sessions)
     first_second = read.first_second()
     merged: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for group in read.groups.to_pylist():
+    for group in read.groups:
         group["event"] = group["event"] or f"CPU: {group['call']}"
         if "second" in group:
             group["second"] -= first_second
@@ -69,7 +69,7 @@ def _trace_row(
 
 
 def _quantile_us(latency_ns: Sequence[int], counts: Sequence[int], quantile: float) -> float:
-    at = int(np.searchsorted(np.cumsum(counts), quantile * sum(counts)))
+    at = bisect_left(list(accumulate(counts)), quantile * sum(counts))
     # Traces count whole microseconds; the histogram has no bucket for nothing.
     return latency_ns[min(at, len(latency_ns) - 1)] // 10 / 1e2
 

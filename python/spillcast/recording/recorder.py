@@ -133,16 +133,19 @@ class Recorder:
         wall_s = time.monotonic() - self._started
         if self.target.exit_status is not None:
             wall_s = self._elapsed_s
-        self._capture.stop()
-        self._take()
         assert self._writer is not None
-        status = self._capture.status()
-        problem = _nothing_seen(status, self.method, self.asked)
-        if problem is not None:
+        try:
+            self._capture.stop()
+            self._take()
+            status = self._capture.status()
+            problem = _nothing_seen(status, self.method, self.asked)
+            if problem is not None:
+                raise problem
+            meta = self._meta(status, wall_s if elapsed_s is None else elapsed_s)
+            return self._writer.finish({**meta, **(extra or {})})
+        except BaseException:
             self._writer.discard()
-            raise problem
-        meta = self._meta(status, wall_s if elapsed_s is None else elapsed_s)
-        return self._writer.finish({**meta, **(extra or {})})
+            raise
 
     def abandon(self) -> None:
         """End the capture and leave nothing."""

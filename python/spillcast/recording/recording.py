@@ -4,14 +4,14 @@ import json
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import InputError
-from spillcast.recording.schema import RECORDING_SCHEMA
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RECORDING_SCHEMA = "spillcast.recording/1"
 #: What readers of a recording need of meta.json.
 _META_KEYS = ("elapsed_s", "temp", "capture", "machine")
 
@@ -56,27 +56,30 @@ class Recording:
         return float(self.meta["elapsed_s"])
 
     @cached_property
-    def seconds(self) -> pa.Table:
+    def seconds(self) -> "pa.Table":
         """Per second, op and size: the whole run. See recording/schema.py."""
         return self._table("seconds.parquet")
 
     @cached_property
-    def waits(self) -> pa.Table:
+    def waits(self) -> "pa.Table":
         """Single waits: the whole run, or slices of it."""
         return self._table("waits.parquet")
 
     @cached_property
-    def samples(self) -> pa.Table:
+    def samples(self) -> "pa.Table":
         """What sessions did, instant by instant."""
         return self._table("samples.parquet")
 
     @cached_property
-    def temp_waits(self) -> pa.Table:
+    def temp_waits(self) -> "pa.Table":
         """Waits on temp files, by start."""
         waits = self.waits
         return waits.filter(waits["temp"]).sort_by("start_ns")
 
-    def _table(self, name: str) -> pa.Table:
+    def _table(self, name: str) -> "pa.Table":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         try:
             return pq.read_table(self.path / name)
         except (OSError, pa.ArrowInvalid) as error:

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-RECORDING_SCHEMA = "spillcast.recording/1"
-
 
 @dataclass(frozen=True)
 class Column:

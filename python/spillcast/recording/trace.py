@@ -1,19 +1,15 @@
-"""Extended SQL traces (10046): profiles without rows, and rows as Parquet files."""
+"""Extended SQL traces (10046), profiled without rows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from spillcast import _core
 from spillcast.errors import InputError
 from spillcast.interruptible import run_interruptibly
 
 Progress = Callable[[int], None]
-TABLES = ("waits", "calls", "statements")
 
 
 @dataclass(frozen=True)
@@ -21,7 +17,7 @@ class Traces:
     """What was read: groups, and lines, rows, damage and sessions of each file."""
 
     paths: list[Path]
-    groups: pa.Table
+    groups: list[dict[str, Any]]
     files: list[Mapping[str, Any]]
 
     def sessions(self) -> list[Mapping[str, Any]]:
@@ -57,49 +53,23 @@ def profile_traces(
     The dimensions are those of ``_core.TraceReader.profile``. InputError where there are no trace
     lines or a file cannot be read.
     """
-    reader, watch = _reader(paths, lenient, on_progress)
-    with _Failures():
+    reader, watch = open_reader(paths, lenient, on_progress)
+    with ReadFailures():
         groups, facts = run_interruptibly(lambda: reader.profile(list(by)), reader.cancel, watch)
-    return Traces(list(paths), pa.table(pa.record_batch(groups)), facts["files"])
+    return Traces(list(paths), groups, facts["files"])
 
 
-def spool_traces(
-    paths: Sequence[Path],
-    folder: Path,
-    *,
-    lenient: bool = False,
-    on_progress: Progress | None = None,
-) -> Traces:
-    """Write all rows to ``waits.parquet``, ``calls.parquet`` and ``statements.parquet``."""
-    reader, watch = _reader(paths, lenient, on_progress)
-    writers: dict[str, pq.ParquetWriter] = {}
-
-    def take(*tables: _core.Table) -> None:
-        for name, table in zip(TABLES, tables, strict=True):
-            batch = pa.record_batch(table)
-            if name not in writers:
-                writers[name] = pq.ParquetWriter(folder / f"{name}.parquet", batch.schema)
-            writers[name].write_batch(batch)
-
-    try:
-        with _Failures():
-            facts = run_interruptibly(lambda: reader.rows(take), reader.cancel, watch)
-    finally:
-        for writer in writers.values():
-            writer.close()
-    return Traces(list(paths), pa.table({}), facts["files"])
-
-
-def _reader(
+def open_reader(
     paths: Sequence[Path], lenient: bool, on_progress: Progress | None
 ) -> tuple[_core.TraceReader, Callable[[], None] | None]:
+    """A reader of some traces, and what to call now and then while it works."""
     reader = _core.TraceReader([str(path) for path in paths], lenient=lenient)
     if on_progress is None:
         return reader, None
     return reader, lambda: on_progress(reader.progress())
 
 
-class _Failures:
+class ReadFailures:
     """Turns the reader's errors into errors a person can act on."""
 
     def __enter__(self) -> None:

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spillcast.errors import InputError
-from spillcast.recording.recording import Recording
+from spillcast.recording.recording import RECORDING_SCHEMA, Recording
 from spillcast.recording.schema import (
-    RECORDING_SCHEMA,
     SAMPLES_SCHEMA,
     SECONDS_SCHEMA,
     WAITS_SCHEMA,

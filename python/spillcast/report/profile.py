@@ -1,9 +1,9 @@
 """A profile as a table, and its latencies as histograms."""
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from spillcast.profile import Profile
 from spillcast.report.table import table_text
@@ -70,15 +70,15 @@ def _us(value: float | None) -> str:
 
 def histogram_text(latency_ns: Sequence[int], counts: Sequence[int]) -> str:
     """Bars over a logarithmic scale in fifths of a power of ten; powers of ten are marked."""
-    values = np.maximum(np.asarray(latency_ns, dtype=float), 1.0)
-    steps = np.floor(np.log10(values) * FINE).astype(int)
-    first, last = int(steps.min()), int(steps.max())
-    sums = np.bincount(steps - first, weights=counts, minlength=last - first + 1)
-    most = sums.max()
+    sums: Counter[int] = Counter()
+    for ns, count in zip(latency_ns, counts, strict=True):
+        sums[math.floor(math.log10(max(ns, 1)) * FINE)] += count
+    most = max(sums.values())
     lines = []
-    for step, count in enumerate(sums, start=first):
+    for step in range(min(sums), max(sums) + 1):
+        count = sums[step]
         low = format_duration(10 ** (step / FINE) / 1e9)
         bar = "#" * max(round(BAR * count / most), int(count > 0))
         rule = "+" if step % FINE == 0 else " "
-        lines.append(f"  {low:>8} {rule}|{bar:<{BAR}} {int(count):>10,}".rstrip())
+        lines.append(f"  {low:>8} {rule}|{bar:<{BAR}} {count:>10,}".rstrip())
     return "\n".join(lines)

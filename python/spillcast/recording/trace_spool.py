@@ -1,0 +1,40 @@
+"""The rows of extended SQL traces as Parquet files."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spillcast import _core
+from spillcast.interruptible import run_interruptibly
+from spillcast.recording.trace import Progress, ReadFailures, Traces, open_reader
+
+TABLES = ("waits", "calls", "statements")
+
+
+def spool_traces(
+    paths: Sequence[Path],
+    folder: Path,
+    *,
+    lenient: bool = False,
+    on_progress: Progress | None = None,
+) -> Traces:
+    """Write all rows to ``waits.parquet``, ``calls.parquet`` and ``statements.parquet``."""
+    reader, watch = open_reader(paths, lenient, on_progress)
+    writers: dict[str, pq.ParquetWriter] = {}
+
+    def take(*tables: _core.Table) -> None:
+        for name, table in zip(TABLES, tables, strict=True):
+            batch = pa.record_batch(table)
+            if name not in writers:
+                writers[name] = pq.ParquetWriter(folder / f"{name}.parquet", batch.schema)
+            writers[name].write_batch(batch)
+
+    try:
+        with ReadFailures():
+            facts = run_interruptibly(lambda: reader.rows(take), reader.cancel, watch)
+    finally:
+        for writer in writers.values():
+            writer.close()
+    return Traces(list(paths), [], facts["files"])
