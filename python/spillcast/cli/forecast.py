@@ -127,16 +127,20 @@ def _from_oracle(
     from spillcast.forecast.oracle import forecast_events
     from spillcast.forecast.oracle_parts import resolve_target
     from spillcast.recording.ash import TEMP_EVENTS
+    from spillcast.recording.statistics import read_statistics, temp_on_flash
 
     boost = boost or TEMP_EVENTS
     traces = read_traces(evidence.traces, lenient=lenient) if evidence.traces else None
     ash = read_shares(evidence.ash, boost, sql_id) if evidence.ash else None
+    statistics = evidence.statistics
+    flash = temp_on_flash(read_statistics(statistics)) if statistics else None
     return [
         forecast_events(
             resolve_target(text, lenient=lenient),
             boost,
             traces=traces,
             ash=ash,
+            flash=flash,
             elapsed_s=elapsed_s,
             method=method,
             confidence=confidence,

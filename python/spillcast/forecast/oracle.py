@@ -16,8 +16,9 @@ from spillcast.errors import InputError, Refusal
 from spillcast.forecast.events import AshEvidence, TraceEvidence
 from spillcast.forecast.interval import DRAWS, REPLAY_NOISE, RUN_NOISE, resampled_means
 from spillcast.forecast.oracle_parts import Part, Target, parts_of
-from spillcast.forecast.oracle_warnings import warn
+from spillcast.forecast.oracle_warnings import served_by_flash, warn
 from spillcast.forecast.result import Forecast, Term
+from spillcast.recording.statistics import TempOnFlash
 
 Array = NDArray[np.float64]
 
@@ -28,11 +29,15 @@ def forecast_events(
     *,
     traces: TraceEvidence | None,
     ash: AshEvidence | None,
+    flash: TempOnFlash | None = None,
     elapsed_s: float | None = None,
     method: str = "counts",
     confidence: float = 0.9,
 ) -> Forecast:
-    """Forecast a run from ASH, traces or both. InputError where ``boost`` matches nothing."""
+    """Forecast a run from ASH, traces or both. InputError where ``boost`` matches nothing.
+
+    ``flash`` is what session statistics say of temp I/O that a flash cache served already.
+    """
     covered_s = ash.elapsed_s if ash is not None else traces.elapsed_s if traces else 0.0
     whole_s = covered_s if elapsed_s is None else elapsed_s
     if whole_s <= 0:
@@ -61,7 +66,7 @@ def forecast_events(
         rest_s,
         terms,
         method,
-        warn(target, parts, traces, ash, whole_s),
+        [*served_by_flash(flash), *warn(target, parts, traces, ash, whole_s)],
     )
 
 

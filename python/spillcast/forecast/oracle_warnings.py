@@ -6,12 +6,15 @@ from spillcast.forecast.events import AshEvidence, TraceEvidence
 from spillcast.forecast.oracle_parts import Part, Target
 from spillcast.forecast.result import Warned
 from spillcast.forecast.warnings import AMPLIFIED
+from spillcast.recording.statistics import TempOnFlash
 from spillcast.units import format_duration
 
 #: Temp latency below which the baseline is likely served by flash already.
 FLASH_S = 1e-3
 #: Share of the target's waits from which an event that the baseline has not is named.
 NEW_SHARE = 0.05
+#: Share of temp requests from which on the flash cache is said to serve them.
+SERVED = 0.2
 
 
 def warn(
@@ -49,6 +52,19 @@ def warn(
     if damaged:
         warnings.append(Warned("damaged", f"{damaged:,} damaged lines were left out"))
     return warnings
+
+
+def served_by_flash(flash: TempOnFlash | None) -> list[Warned]:
+    """Whether a flash cache serves temp I/O as it is: then moving temp to flash gains little."""
+    shares = {} if flash is None else {"reads": flash.read, "writes": flash.write}
+    return [
+        Warned(
+            "flash-cache",
+            f"the flash cache serves {share:.0%} of temp {what} already: moving temp gains little",
+        )
+        for what, share in shares.items()
+        if share is not None and share > SERVED
+    ]
 
 
 def _about_gain(part: Part, target: Target) -> list[Warned]:

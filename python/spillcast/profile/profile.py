@@ -40,7 +40,11 @@ def profile(
         from spillcast.profile.ash import of_ash
 
         result = of_ash(found.ash, by, where)
-    elif kind == "recording":
+    elif kind == "statistics":
+        from spillcast.profile.statistics import of_statistics
+
+        result = of_statistics(found.statistics, by, where)
+    elif kind == "recordings":
         result = _of_recording(found, by, where)
     elif where is not None:
         from spillcast.profile.rows import of_trace_rows

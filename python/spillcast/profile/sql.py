@@ -11,6 +11,7 @@ from spillcast.errors import InputError
 from spillcast.recording import Recording
 from spillcast.recording.ash import read_ash
 from spillcast.recording.evidence import Evidence, find_evidence
+from spillcast.recording.statistics import read_statistics
 from spillcast.recording.trace import Progress
 from spillcast.recording.trace_spool import TABLES, spool_traces
 
@@ -47,7 +48,9 @@ def _register(
     kind = found.only_kind()
     if kind == "ash":
         connection.register("samples", read_ash(found.ash).samples)
-    elif kind == "recording":
+    elif kind == "statistics":
+        connection.register("statistics", read_statistics(found.statistics).rows)
+    elif kind == "recordings":
         if len(found.recordings) != 1:
             raise InputError("several recordings are given", "ask one at a time")
         recording = Recording.open(found.recordings[0])

@@ -1,8 +1,8 @@
-"""What the files on a command line are: recordings, traces or ASH exports."""
+"""What the files on a command line are: recordings, traces, ASH exports or statistics."""
 
 import glob
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from spillcast.errors import InputError
@@ -18,15 +18,14 @@ class Evidence:
     recordings: list[Path] = field(default_factory=list)
     traces: list[Path] = field(default_factory=list)
     ash: list[Path] = field(default_factory=list)
+    statistics: list[Path] = field(default_factory=list)
 
     def only_kind(self) -> str:
-        """``recording``, ``trace`` or ``ash``. InputError where kinds are mixed."""
-        kinds = {"recording": self.recordings, "trace": self.traces, "ash": self.ash}
+        """The kind of all of it, as a field's name. InputError where kinds are mixed."""
+        kinds = {field.name: getattr(self, field.name) for field in fields(self)}
         given = [kind for kind, paths in kinds.items() if paths]
         if len(given) != 1:
-            raise InputError(
-                "recordings, traces and ASH exports are mixed", "give files of one kind at a time"
-            )
+            raise InputError(f"{' and '.join(given)} are mixed", "give files of one kind at a time")
         return given[0]
 
 
@@ -51,7 +50,16 @@ def _expand(argument: str) -> list[Path]:
 def _kind_of(path: Path, evidence: Evidence) -> list[Path]:
     if path.suffix == ".spill" or (path / "meta.json").exists():
         return evidence.recordings
-    return evidence.ash if path.suffix.lower() in ASH_SUFFIXES else evidence.traces
+    if path.suffix.lower() not in ASH_SUFFIXES:
+        return evidence.traces
+    return evidence.statistics if _holds_statistics(path) else evidence.ash
+
+
+def _holds_statistics(path: Path) -> bool:
+    """Whether the headings of a CSV file are those of spooled session statistics."""
+    with path.open("rb") as file:
+        head = file.read(4096).lower()
+    return b"accumulated" in head and b"value" in head and b"sample_time" not in head
 
 
 def _files(path: Path) -> list[Path]:

@@ -16,6 +16,8 @@ FINE = 5
 
 def profile_text(profile: Profile, *, histogram: bool = False) -> str:
     """Rows of time; idle events below, for they are nobody's fault."""
+    if profile.rows and "value" in profile.rows[0]:
+        return _statistics(profile)
     busy = [row for row in profile.rows if not row["idle"]]
     idle = [row for row in profile.rows if row["idle"]]
     lines = [f"{format_duration(profile.elapsed_s)} of elapsed time", ""]
@@ -35,6 +37,15 @@ def profile_text(profile: Profile, *, histogram: bool = False) -> str:
     if len(profile.damaged) > 10:
         lines.append(f"  ... and {len(profile.damaged) - 10:,} more, see --json")
     return "\n".join(lines)
+
+
+def _statistics(profile: Profile) -> str:
+    keys = ("value", "per_second_max", "accumulated")
+    rows = [
+        [row["event"], *("" if row[key] is None else f"{row[key]:,}" for key in keys)]
+        for row in profile.rows
+    ]
+    return table_text(["statistic", "growth", "per second, at most", "since logon"], rows)
 
 
 def _table(by: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
