@@ -1,0 +1,29 @@
+"""Does I/O that no read or write call shows: maps a temp file (``mmap``) or sets up ``io_uring``."""
+
+import ctypes
+import mmap
+import os
+import sys
+import time
+
+IO_URING_SETUP = 425
+IO_URING_PARAMS_BYTES = 120
+SIZE = 1 << 20
+
+
+def main(how, directory):
+    fd = os.open(os.path.join(directory, "duckdb_temp_blind"), os.O_RDWR | os.O_CREAT)
+    os.pwrite(fd, b"x" * SIZE, 0)
+    os.pread(fd, SIZE, 0)
+    if how == "mmap":
+        mapped = mmap.mmap(fd, SIZE)
+        mapped[:4] = b"mmap"
+    else:
+        parameters = ctypes.create_string_buffer(IO_URING_PARAMS_BYTES)
+        ring = ctypes.CDLL(None, use_errno=True).syscall(IO_URING_SETUP, 1, parameters)
+        if ring < 0:
+            sys.exit(f"io_uring: {os.strerror(ctypes.get_errno())}")
+    time.sleep(1.5)
+
+
+main(*sys.argv[1:])
