@@ -1,4 +1,4 @@
-"""Does I/O that no read or write call shows: maps a temp file (``mmap``) or sets up ``io_uring``."""
+"""I/O that no read or write call shows: maps a temp file (``mmap``) or sets up ``io_uring``."""
 
 import ctypes
 import mmap
