@@ -21,10 +21,13 @@ def run() -> Iterator[Result]:
     """Cached 8 KiB preads from two processes: bare, recorded, under strace."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as room:
         rate = _rate([], room, READS)
+        alone = _rate([], room, READS, processes=1)
         output = Path(room) / "bench.spill"
         for method in ("perf", "preload"):
             record = [*SPILLCAST, "record", "-o", str(output), "--temp", room]
-            recorded = _rate([*record, "--capture", method, "--"], room, READS)
+            record += ["--capture", method, "--"]
+            cost_us = 1e6 / _rate(record, room, READS, processes=1) - 1e6 / alone
+            recorded = _rate(record, room, READS)
             meta = json.loads((output / "meta.json").read_text())
             lost = meta["capture"]["lost"]
             seen = meta["temp"]["reads"]
@@ -35,7 +38,8 @@ def run() -> Iterator[Result]:
             yield Result(
                 f"capture: {method}, {READS * PROCESSES:,} cached reads of 8 KiB, "
                 f"{rate:,.0f}/s when not observed",
-                f"{recorded:,.0f} reads/s, {lost:,} lost, {seen:,} recorded",
+                f"{recorded:,.0f} reads/s, {lost:,} lost, {seen:,} recorded; "
+                f"{cost_us:.1f} us a call with one process",
                 peer,
                 ratio,
                 f"0 lost at {AIM_PER_S:,} reads/s as root",
@@ -43,9 +47,9 @@ def run() -> Iterator[Result]:
             )
 
 
-def _rate(prefix: list[str], room: str, reads: int) -> float:
+def _rate(prefix: list[str], room: str, reads: int, processes: int = PROCESSES) -> float:
     """Reads a second of all processes together, by their own clock."""
-    command = [*prefix, sys.executable, str(TARGET), room, str(PROCESSES), str(reads)]
+    command = [*prefix, sys.executable, str(TARGET), room, str(processes), str(reads)]
     environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1")
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     return float(done.stdout.splitlines()[0])

@@ -20,8 +20,8 @@ from spillcast.recording.writer import RecordingWriter, check_output
 
 Method = Literal["auto", "perf", "preload"]
 RING_BYTES = 16 << 20
-#: What two tracepoints cost the observed thread, measured (docs/method.md).
-CALL_COST_S = {"perf": 0.31e-6, "preload": 0.9e-6}
+#: What a recorded call costs the observed thread, as `make bench` measures it.
+CALL_COST_S = {"perf": 1.4e-6, "preload": 0.9e-6}
 TICK_S = 0.25
 
 
