@@ -9,6 +9,12 @@ from spillcast.errors import InputError
 
 TRACES = ("*.trc", "*.trc.gz", "*.trc.zst")
 ASH_SUFFIXES = (".csv", ".parquet")
+_WORDS = {
+    "recordings": "recordings",
+    "traces": "traces",
+    "ash": "ASH exports",
+    "statistics": "statistics",
+}
 
 
 @dataclass(frozen=True)
