@@ -31,7 +31,10 @@ class Evidence:
         kinds = {field.name: getattr(self, field.name) for field in fields(self)}
         given = [kind for kind, paths in kinds.items() if paths]
         if len(given) != 1:
-            raise InputError(f"{' and '.join(given)} are mixed", "give files of one kind at a time")
+            raise InputError(
+                f"{' and '.join(_WORDS[kind] for kind in given)} are mixed",
+                "give files of one kind at a time",
+            )
         return given[0]
 
 
