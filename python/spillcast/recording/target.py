@@ -26,7 +26,6 @@ class Command:
         self.pid = self._held.pid
         self._pidfd = os.pidfd_open(self.pid)
         self.exit_status: int | None = None
-        self.cpu_s = 0.0
 
     def release(self) -> None:
         """Let it run. InputError says why it could not be started."""
@@ -38,9 +37,8 @@ class Command:
     def wait(self, timeout_s: float) -> bool:
         """Sleep until it has ended or the time is over; True when it has ended."""
         if self.exit_status is None and readable(self._pidfd, timeout_s):
-            _, status, usage = os.wait4(self.pid, 0)
+            _, status = os.waitpid(self.pid, 0)
             self.exit_status = os.waitstatus_to_exitcode(status)
-            self.cpu_s = usage.ru_utime + usage.ru_stime
         return self.exit_status is not None
 
 
