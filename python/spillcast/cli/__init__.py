@@ -22,8 +22,10 @@ def main() -> None:
 
         print(f"spillcast {__version__}")
         sys.exit(0)
-    # Ending by SIGTERM is ending by Ctrl-C: recordings are kept, mounts and files are undone.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Ending by SIGTERM is ending by Ctrl-C: recordings are kept, mounts and files are undone. A
+    # shell that starts a command in the background has it ignore SIGINT, which must not hold here.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     sys.exit(_run(arguments))
 
 
