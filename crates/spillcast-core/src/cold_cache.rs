@@ -8,6 +8,8 @@
 
 use std::time::Duration;
 
+use crate::system::thread_cpu_ns;
+
 const LINE_BYTES: usize = 64;
 /// Assumed where the system does not tell.
 const L2_BYTES: usize = 1 << 20;
@@ -112,13 +114,6 @@ fn last_level_bytes() -> usize {
     let bytes = unsafe { libc::sysconf(libc::_SC_LEVEL3_CACHE_SIZE) }.max(0) as usize;
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
     (bytes / processors).min(LAST_LEVEL_BYTES_MAX)
-}
-
-/// CPU time of the calling thread.
-pub fn thread_cpu_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 #[cfg(test)]

@@ -7,4 +7,5 @@ pub mod emulate;
 pub mod histogram;
 pub mod oracle;
 pub mod probe;
+mod system;
 pub mod wait;

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use super::assemble::{Assembler, Counts};
 use super::call::Event;
-use super::perf::{PerfSource, now_ns};
+use super::perf::PerfSource;
 use super::preload::PreloadSource;
 use super::seconds::SecondRow;
 use super::temp::TempRules;
 use super::watch::Watch;
-use crate::cold_cache::thread_cpu_ns;
+use crate::system::{now_ns, thread_cpu_ns};
 use crate::wait::Wait;
 
 /// How long the reader sleeps when nothing wakes it.

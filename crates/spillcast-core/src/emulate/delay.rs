@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::sync::Mutex;
 
+use crate::system::now_ns;
+
 /// How long operations take, from their arrival to their completion.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Delay {
@@ -53,12 +55,6 @@ impl Schedule {
     }
 }
 
-pub fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
 /// Sleeps until the CLOCK_MONOTONIC time `deadline_ns`, and not at all where it has passed.
 pub fn sleep_until(deadline_ns: u64) {
     thread_local!(static EXACT: Cell<bool> = const { Cell::new(false) });
@@ -70,7 +66,7 @@ pub fn sleep_until(deadline_ns: u64) {
         tv_sec: (deadline_ns / 1_000_000_000) as libc::time_t,
         tv_nsec: (deadline_ns % 1_000_000_000) as libc::c_long,
     };
-    while monotonic_ns() < deadline_ns {
+    while now_ns() < deadline_ns {
         unsafe {
             libc::clock_nanosleep(
                 libc::CLOCK_MONOTONIC,

@@ -18,10 +18,11 @@ use fuser::{
 };
 
 use super::backing::{attributes, check, own, read_up_to, timespec};
-use super::delay::{Delay, Schedule, monotonic_ns, sleep_until};
+use super::delay::{Delay, Schedule, sleep_until};
 use super::listings::Listings;
 use super::nodes::{Nodes, c_name, open_at, open_child};
 use super::stats::Counters;
+use crate::system::now_ns;
 
 /// How many requests are in the making at once; each sleeps in a thread of its own.
 pub const WORKERS: usize = 64;
@@ -273,7 +274,7 @@ impl Filesystem for Passthrough {
     ) {
         // Kept by the thread: fresh memory would cost a page fault for every 4 KiB.
         thread_local!(static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
-        let arrival_ns = monotonic_ns();
+        let arrival_ns = now_ns();
         let bytes = bytes as usize;
         let deadline_ns = self.schedule.read_deadline_ns(arrival_ns, bytes);
         BUFFER.with_borrow_mut(|buffer| {
@@ -302,7 +303,7 @@ impl Filesystem for Passthrough {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let deadline_ns = self.schedule.write_deadline_ns(monotonic_ns(), data.len());
+        let deadline_ns = self.schedule.write_deadline_ns(now_ns(), data.len());
         let done = self.nodes.get(number).and_then(|file| file.write_at(data, offset));
         sleep_until(deadline_ns);
         answer!(reply, done, |done| {

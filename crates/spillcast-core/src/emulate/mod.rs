@@ -22,6 +22,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::system::raise_descriptor_limit;
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 
 pub use delay::Delay;
@@ -127,14 +128,4 @@ fn is_mountpoint(path: &Path) -> io::Result<bool> {
 
 fn at(path: &Path, what: impl Display) -> io::Error {
     io::Error::other(format!("{}: {what}", path.display()))
-}
-
-fn raise_descriptor_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
-    }
 }

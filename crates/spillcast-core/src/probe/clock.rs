@@ -1,26 +1,15 @@
 //! The clock of the replay: reading it, waiting by it, and what reading it costs.
 
 use std::hint;
-use std::mem::MaybeUninit;
 use std::thread;
 use std::time::Duration;
+
+pub(super) use crate::system::now_ns;
 
 /// Below this a sleep wakes too late to keep a gap, so the thread spins.
 const SPIN_NS: u64 = 100_000;
 /// The longest a sleeping thread takes to notice that it should stop.
 const SLEEP_MAX_NS: u64 = 50_000_000;
-
-/// CLOCK_MONOTONIC, in nanoseconds.
-pub(super) fn now_ns() -> u64 {
-    let mut time = MaybeUninit::<libc::timespec>::uninit();
-    // SAFETY: the pointer is to a timespec of ours; the call fills it, because CLOCK_MONOTONIC
-    // exists on every Linux and there is no other way for it to fail.
-    let time = unsafe {
-        libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr());
-        time.assume_init()
-    };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
 
 /// Waits until `until_ns` or until `stopped` says so.
 pub(super) fn pause(until_ns: u64, stopped: impl Fn() -> bool) {

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use super::call::{CallKind, Event, FileIdentity};
 use super::descriptor;
+use crate::system::{now_ns, raise_descriptor_limit};
 use open::Scope;
 use record::{Record, What};
 use ring::{Ring, page_bytes};
@@ -75,6 +76,7 @@ impl PerfSource {
     ///
     /// Errors: ESRCH when there is no such process, EACCES or EPERM when it may not be observed.
     pub fn attach(&mut self, pid: i32) -> io::Result<()> {
+        // Every thread takes an event per call and CPU; the usual soft limit would be too low.
         raise_descriptor_limit();
         let mut seen = HashSet::new();
         // Threads that start while the list is read are missed by one look, not by two in a row.
@@ -261,25 +263,6 @@ fn online_cpus() -> io::Result<Vec<i32>> {
     Ok(text.trim().split(',').filter_map(range).flatten().collect())
 }
 
-/// Every thread takes an event per call and CPU; the soft limit of 1,024 would be too low.
-fn raise_descriptor_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < limit.rlim_max
-        {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
-    }
-}
-
 fn no_such_process() -> io::Error {
     io::Error::from_raw_os_error(libc::ESRCH)
-}
-
-/// CLOCK_MONOTONIC, the clock of all records.
-pub fn now_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
