@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from spillcast.errors import InputError
+from spillcast.storage.limit import Limit, limit_of
 
 STORAGE_SCHEMA = "spillcast.storage/1"
 
 
 @dataclass(frozen=True)
 class Group:
-    """The operations of one op and size class at one depth."""
+    """The operations of one op, size class and pattern at one depth."""
 
     op: str
     size_class_bytes: int
@@ -29,6 +30,10 @@ class Group:
     #: Count and mean latency of consecutive stretches of the measurement, in the order of time.
     block_count: Sequence[int]
     block_mean_ns: Sequence[int]
+    #: ``recorded`` where the offsets are those of a recording, else ``sequential`` or ``random``.
+    pattern: str = "recorded"
+    #: ``buffered`` through the page cache, or ``direct``.
+    access: str = "buffered"
 
     @property
     def mean_s(self) -> float:
@@ -46,14 +51,19 @@ class Group:
 class Storage:
     """Latencies of one storage and where they come from.
 
-    ``source`` is ``probe`` (measured), ``recording`` (seen by an engine) or ``asked`` (somebody's
-    wish). ``facts`` holds what else the measurement said: file system, replayed and skipped steps.
+    ``source`` is ``probe`` (measured with the I/O of a recording), ``grid`` (measured without one),
+    ``recording`` (seen by an engine), ``catalogue`` (looked up) or ``asked`` (somebody's wish).
+    ``limits`` and ``servers`` (operations served at once; None for all) are stated, not measured:
+    latencies are those of an operation that finds the storage idle. ``facts`` holds what else is
+    known: file system, replayed and skipped steps, where figures come from.
     """
 
     name: str
     source: str
     groups: Sequence[Group]
     facts: Mapping[str, Any] = field(default_factory=dict)
+    limits: Sequence[Limit] = ()
+    servers: int | None = None
 
     def of(self, op: str) -> list[Group]:
         """The groups of an op, smallest size first."""
@@ -67,6 +77,8 @@ class Storage:
             "name": self.name,
             "source": self.source,
             "groups": groups,
+            "limits": [limit.to_json() for limit in self.limits],
+            "servers": self.servers,
             "facts": dict(self.facts),
         }
 
@@ -92,8 +104,14 @@ class Storage:
                 "make it with: spillcast probe DIR --like run.spill -o storage.json",
             )
         try:
-            groups = [Group(**group) for group in document["groups"]]
-            return cls(document["name"], document["source"], groups, document["facts"])
+            return cls(
+                document["name"],
+                document["source"],
+                [Group(**group) for group in document["groups"]],
+                document["facts"],
+                [limit_of(limit) for limit in document.get("limits", ())],
+                document.get("servers"),
+            )
         except (KeyError, TypeError) as error:
             raise InputError(f"{path}: damaged: {error}", "probe again") from error
 

@@ -1,0 +1,57 @@
+"""What a storage can do in a second, whatever the latency of a single operation."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A bucket of device time that fills at one second a second, and that operations draw from.
+
+    An operation of n bytes costs ``base + n * ns_per_byte``; where ``operation_bytes`` is set, one
+    that is larger counts as several. It begins once the bucket is not below zero after it. With
+    ``burst_ns`` 0 every operation first waits for its own cost, as on a bus or a disk; with more,
+    operations go at once until the burst is used up, as on a rented volume.
+    """
+
+    name: str
+    read_random_ns: float = 0.0
+    read_sequential_ns: float = 0.0
+    write_random_ns: float = 0.0
+    write_sequential_ns: float = 0.0
+    read_ns_per_byte: float = 0.0
+    write_ns_per_byte: float = 0.0
+    operation_bytes: int | None = None
+    burst_ns: float = 0.0
+
+    def cost_ns(self, op: str, size_bytes: int, *, sequential: bool) -> float:
+        """Device time of one operation."""
+        read, pattern = op == "read", "sequential" if sequential else "random"
+        base_ns: float = getattr(self, f"{op}_{pattern}_ns")
+        if self.operation_bytes is not None:
+            base_ns *= -(-size_bytes // self.operation_bytes)
+        return base_ns + size_bytes * (self.read_ns_per_byte if read else self.write_ns_per_byte)
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry of docs/schema.md."""
+        return asdict(self)
+
+
+def operations_limit(
+    name: str, per_s: float, *, operation_bytes: int | None = None, burst: float = 0.0
+) -> Limit:
+    """So many operations a second, reads and writes together; ``burst`` operations go at once."""
+    ns = 1e9 / per_s
+    return Limit(name, ns, ns, ns, ns, operation_bytes=operation_bytes, burst_ns=burst * ns)
+
+
+def bytes_limit(name: str, per_s: float, *, burst: float = 0.0) -> Limit:
+    """So many bytes a second, reads and writes together; ``burst`` bytes go at once."""
+    ns = 1e9 / per_s
+    return Limit(name, read_ns_per_byte=ns, write_ns_per_byte=ns, burst_ns=burst * ns)
+
+
+def limit_of(document: Mapping[str, Any]) -> Limit:
+    """A limit from its document. TypeError where a key is unknown or missing."""
+    return Limit(**document)
