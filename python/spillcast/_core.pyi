@@ -14,12 +14,16 @@ __all__ = [
     "TraceReader",
     "__version__",
     "cold_cache",
+    "size_class_bytes",
 ]
 
 __version__: str
 
 def cold_cache() -> list[tuple[int, int, int]]:
     """What waits of some lengths cost afterwards: (wait, extra CPU, the most of it), all in ns."""
+
+def size_class_bytes(bytes: int) -> int:
+    """The size class that an operation of so many bytes falls into, in bytes."""
 
 @final
 class Table:

@@ -33,6 +33,12 @@ fn cold_cache(py: Python<'_>) -> Vec<(u64, u64, u64)> {
     costs.into_iter().map(|cost| (cost.wait_ns, cost.extra_ns, cost.extra_max_ns)).collect()
 }
 
+/// The size class that an operation of so many bytes falls into, in bytes.
+#[pyfunction]
+fn size_class_bytes(bytes: u64) -> u64 {
+    spillcast_core::wait::size_class_bytes(bytes)
+}
+
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
@@ -45,5 +51,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<probe::Probe>()?;
     module.add_class::<trace::TraceReader>()?;
     module.add_function(wrap_pyfunction!(cold_cache, module)?)?;
+    module.add_function(wrap_pyfunction!(size_class_bytes, module)?)?;
     Ok(())
 }

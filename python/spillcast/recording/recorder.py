@@ -13,6 +13,7 @@ import pyarrow as pa
 from spillcast import _core
 from spillcast.errors import InputError
 from spillcast.recording import machine
+from spillcast.recording.memory import PeakMemory, cgroup_limit_bytes
 from spillcast.recording.recording import Recording
 from spillcast.recording.refused import refused
 from spillcast.recording.target import Command, Process, preload_environment
@@ -90,6 +91,8 @@ class Recorder:
         self.target = target
         self._process = machine.describe_process(target.pid, command)
         self._machine = machine.describe_machine()
+        self._memory = PeakMemory(target.pid)
+        self._memory_limit_bytes = cgroup_limit_bytes(target.pid)
         dirs = [str(path.resolve()) for path in self.asked.temp_dirs]
         try:
             if isinstance(self._source, _core.PreloadRing):
@@ -113,6 +116,7 @@ class Recorder:
 
     def _take(self) -> None:
         assert self._writer is not None
+        self._memory.look()
         waits, seconds = self._capture.take()
         self._writer.add_waits(pa.record_batch(waits))
         self._writer.add_seconds(pa.record_batch(seconds))
@@ -166,6 +170,10 @@ class Recorder:
             "engine": {"name": "process", **self._process, "exit_status": exit_status},
             "machine": {**self._machine, "cold_cache_ns": _core.cold_cache()},
             "cpu_s": cpu_s,
+            "memory": {
+                "limit_bytes": self._memory_limit_bytes,
+                "peak_rss_bytes": self._memory.peak_bytes,
+            },
             "temp": {
                 "reads": status["temp_reads"],
                 "writes": status["temp_writes"],

@@ -1,0 +1,108 @@
+"""The memory of observed processes: what limits it, and the most that they held."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+class PeakMemory:
+    """The most memory that a process and those it started held resident, looked at now and then."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._peak_bytes: dict[int, int] = {}
+
+    def look(self) -> None:
+        """Read the kernel's own high-water mark of each process that is still there."""
+        for pid in family(self._pid):
+            high = high_water_bytes(pid)
+            if high is not None:
+                self._peak_bytes[pid] = high
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """Sum of the peaks, which is an upper bound; None where nothing could be read."""
+        return sum(self._peak_bytes.values()) or None
+
+
+def family(pid: int) -> Iterator[int]:
+    """A process and all that it started and that are still there."""
+    yield pid
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = task.read_text().split()
+        except OSError:
+            continue
+        for child in children:
+            yield from family(int(child))
+
+
+def high_water_bytes(pid: int) -> int | None:
+    """VmHWM of /proc/PID/status; None where the process has ended or is a kernel thread."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return None
+    found = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
+    return int(found[1]) * 1024 if found else None
+
+
+@dataclass(frozen=True)
+class MemoryGroup:
+    """A memory cgroup: its limit, and what it holds that the kernel cannot drop."""
+
+    limit_bytes: int
+    held_bytes: int
+
+
+def memory_groups(pid: int | str = "self", cgroups: Path = CGROUPS) -> list[MemoryGroup]:
+    """The memory cgroups with a limit that a process is in, innermost first."""
+    found = []
+    for group in _folders(pid, cgroups):
+        limit = _read(group / "memory.max") or _read(group / "memory.limit_in_bytes")
+        # `max` in version 2, a number near 2**63 in version 1: no limit.
+        if limit.isdigit() and int(limit) < 1 << 60:
+            found.append(MemoryGroup(int(limit), _held_bytes(group)))
+    return found
+
+
+def cgroup_limit_bytes(pid: int | str = "self") -> int | None:
+    """The lowest memory limit that holds a process; None where there is none."""
+    return min((group.limit_bytes for group in memory_groups(pid)), default=None)
+
+
+def _held_bytes(group: Path) -> int:
+    """What is in use without the pages of files; those of tmpfs count, for they must stay."""
+    used = _read(group / "memory.current") or _read(group / "memory.usage_in_bytes")
+    pairs = (line.split() for line in _read(group / "memory.stat").splitlines())
+    stat = {name: int(value) for name, value in pairs}
+    names = ("active_file", "inactive_file")
+    files = sum(stat.get(f"total_{name}", stat.get(name, 0)) for name in names)
+    return max(0, int(used or 0) - files)
+
+
+def _folders(pid: int | str, cgroups: Path) -> Iterator[Path]:
+    """The folders of the memory cgroups of a process, innermost first."""
+    for line in _read(Path(f"/proc/{pid}/cgroup")).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            root = cgroups / "unified" if (cgroups / "unified").is_dir() else cgroups
+        elif "memory" in controllers.split(","):
+            root = cgroups / "memory"
+        else:
+            continue
+        group = root / path.lstrip("/")
+        while group != root and root in group.parents:
+            yield group
+            group = group.parent
+        yield root
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,63 @@
+"""How much temp files held and how sequential their I/O was, on recordings written by hand."""
+
+from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
+from spillcast.recording.spill import sequential_share, spill_bytes
+from spillcast.recording.writer import RecordingWriter
+from tests.forecast.evidence import CAPTURE, table
+
+K = 1024
+
+
+def recorded(path, calls):
+    """A recording of temp calls in the order of time: (op, file, offset, bytes)."""
+    waits, seconds = [], []
+    for number, (op, file, offset, size) in enumerate(calls):
+        waits.append(
+            {"start_ns": number * 100, "elapsed_ns": 10, "session": 1, "event": op, "op": op,
+             "temp": True, "file": file, "offset": offset, "bytes": size}
+        )  # fmt: skip
+        seconds.append(
+            {"second": 0, "op": op, "temp": True, "size_class_bytes": 8 * K, "count": 1,
+             "bytes": size, "total_ns": 10, "latency_ns": [10], "latency_count": [1]}
+        )  # fmt: skip
+    writer = RecordingWriter(path)
+    writer.add_waits(table(waits, WAITS_SCHEMA))
+    writer.add_seconds(table(seconds, SECONDS_SCHEMA))
+    temp = {"reads": 0, "writes": 0}
+    meta = {"elapsed_s": 1.0, "machine": {}, "temp": temp, "capture": CAPTURE}
+    return writer.finish(meta)
+
+
+def test_files_hold_up_to_their_ends_however_often_they_are_written(tmp_path):
+    calls = [
+        ("write", "a", 0, 8 * K),
+        ("write", "a", 0, 8 * K),
+        ("write", "a", 64 * K, 8 * K),
+        ("write", "b", 0, 100),
+        ("read", "b", 0, 100),
+    ]
+    assert spill_bytes(recorded(tmp_path / "r.spill", calls)) == 72 * K + 100
+
+
+def test_without_offsets_all_that_was_written_counts(tmp_path):
+    calls = [("write", None, None, 5000), ("write", "a", 0, 100), ("read", None, None, 5000)]
+    assert spill_bytes(recorded(tmp_path / "r.spill", calls)) == 5100
+
+
+def test_an_operation_follows_the_last_of_its_kind_on_its_file(tmp_path):
+    calls = [
+        ("write", "a", 0, 8 * K),  # the first of its kind on the file
+        ("write", "b", 0, 8 * K),  # likewise
+        ("write", "a", 8 * K, 8 * K),  # follows, though another file came between
+        ("read", "a", 0, 8 * K),  # the first read
+        ("write", "a", 16 * K, 8 * K),  # follows the last write, whatever is read
+        ("write", "a", 0, 8 * K),  # goes back
+        ("read", "a", 16 * K, 8 * K),  # leaves 8 KiB out
+        ("read", "a", 24 * K, 256 * K),  # follows; of another size
+    ]
+    shares = sequential_share(recorded(tmp_path / "r.spill", calls))
+    assert shares == {("write", 8 * K): 4 / 5, ("read", 8 * K): 1 / 2, ("read", 256 * K): 1.0}
+
+
+def test_nothing_is_said_where_offsets_are_not_known(tmp_path):
+    assert sequential_share(recorded(tmp_path / "r.spill", [("write", None, None, 5)])) == {}
