@@ -1,0 +1,169 @@
+"""The measured cells of a storage that answer one question: sizes by depths, each with a mean."""
+
+import math
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spillcast.storage.between import Between, between
+from spillcast.storage.storage import Group
+
+Array = NDArray[np.float64]
+
+#: Below this many operations a cell's mean is not used where others can tell.
+COUNT_MIN = 8
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What was measured at one size and depth. ``depth`` 0: as it was when it was recorded."""
+
+    size_bytes: int
+    depth: int
+    groups: tuple[Group, ...]
+
+    @property
+    def count(self) -> int:
+        """Operations."""
+        return sum(g.count for g in self.groups)
+
+    @property
+    def mean_s(self) -> float:
+        """Their mean latency."""
+        return sum(g.total_ns for g in self.groups) / self.count / 1e9
+
+    @property
+    def blocks(self) -> Array:
+        """Count and mean latency (s) of consecutive stretches, in the order of time."""
+        count = [n for g in self.groups for n in g.block_count]
+        mean_s = [ns / 1e9 for g in self.groups for ns in g.block_mean_ns]
+        return np.column_stack([np.asarray(count, dtype=float), np.asarray(mean_s, dtype=float)])
+
+    @property
+    def histogram(self) -> tuple[Array, Array]:
+        """Latencies in seconds, ascending, and how many operations took each."""
+        latency_s = np.concatenate([np.asarray(g.latency_ns, dtype=float) for g in self.groups])
+        count = np.concatenate([np.asarray(g.latency_count, dtype=float) for g in self.groups])
+        order = np.argsort(latency_s, kind="stable")
+        return latency_s[order] / 1e9, count[order]
+
+
+class Cells:
+    """Cells of one op, pattern and access, and latencies between them."""
+
+    def __init__(self, groups: Sequence[Group], *, by_depth: bool) -> None:
+        found: dict[tuple[int, int], list[Group]] = defaultdict(list)
+        for group in groups:
+            if group.count:
+                found[group.size_class_bytes, group.depth if by_depth else 0].append(group)
+        cells = [Cell(size, depth, tuple(found[size, depth])) for size, depth in sorted(found)]
+        self.cells = _reliable(cells)
+        rows: dict[int, list[Cell]] = defaultdict(list)
+        for cell in self.cells:
+            rows[cell.size_bytes].append(cell)
+        self._rows = {
+            size: (np.array([float(c.depth) for c in row]), np.array([c.mean_s for c in row]))
+            for size, row in rows.items()
+        }
+
+    @property
+    def sizes(self) -> list[int]:
+        """Measured sizes, ascending."""
+        return list(self._rows)
+
+    def row(self, size_bytes: int) -> tuple[Array, Array]:
+        """Depths of a measured size, ascending, and mean latencies (s)."""
+        return self._rows[size_bytes]
+
+    @property
+    def single_depth(self) -> bool:
+        """Whether nothing says how latency grows with depth."""
+        return len({c.depth for c in self.cells}) == 1
+
+    def cell(self, size_bytes: int, depth: float) -> Cell | None:
+        """What was measured there, by enough operations to stand by itself."""
+        for cell in self.cells:
+            if (cell.size_bytes, cell.depth) == (size_bytes, depth):
+                return cell if cell.count >= COUNT_MIN or len(self.cells) == 1 else None
+        return None
+
+    def nearest(self, size_bytes: int, depth: float) -> Cell:
+        """The cell next to a size and depth."""
+
+        def distance(cell: Cell) -> float:
+            far = abs(math.log(cell.size_bytes / size_bytes))
+            return far + (abs(math.log(cell.depth / depth)) if depth else 0.0)
+
+        return min(self.cells, key=distance)
+
+    def between(self, size_bytes: int, depth: float) -> Between:
+        """Latency at a size and depth: along depth for each measured size, then along size.
+
+        Sizes that were measured at this very depth do alone where they lie about the size.
+        """
+        rows = {size: self._at_depth(size, depth) for size in self.sizes}
+        exact = [size for size, row in rows.items() if row.measured]
+        if exact and exact[0] <= size_bytes <= exact[-1]:
+            rows = {size: rows[size] for size in exact}
+        sizes = np.array(list(rows), dtype=float)
+        along = between(sizes, np.array([r.mean_s for r in rows.values()]), size_bytes, power=False)
+        near = [rows[size] for size in _next_to(list(rows), size_bytes)]
+        return Between(
+            along.mean_s,
+            math.hypot(along.error, max(r.error for r in near), self._few(size_bytes, depth)),
+            along.measured and all(r.measured for r in near),
+            along.outside or any(r.outside for r in near),
+        )
+
+    def _at_depth(self, size_bytes: int, depth: float) -> Between:
+        depths, mean_s = self._rows[size_bytes]
+        if not depth:
+            return Between(float(mean_s[0]), 0.0, True, False)
+        if len(depths) > 1 or depth == depths[0] or self.single_depth:
+            return between(depths, mean_s, depth, power=True)
+        return self._as_the_next(size_bytes, depth)
+
+    def _as_the_next(self, size_bytes: int, depth: float) -> Between:
+        """A size of one depth among sizes of several grows with depth as the nearest of those."""
+        several = [size for size, (depths, _) in self._rows.items() if len(depths) > 1]
+        (own_depth,), (own_s,) = self._rows[size_bytes]
+        if not several:
+            return between(*self._rows[size_bytes], depth, power=True)
+        like = min(several, key=lambda size: abs(math.log(size / size_bytes)))
+        there = between(*self._rows[like], depth, power=True)
+        here = between(*self._rows[like], own_depth, power=True)
+        growth = there.mean_s / here.mean_s if here.mean_s else 1.0
+        error = math.hypot(there.error, here.error, math.log(max(growth, 1e-9)) / math.sqrt(12))
+        return Between(float(own_s) * growth, error, False, there.outside or here.outside)
+
+    def _few(self, size_bytes: int, depth: float) -> float:
+        """What a mean of few operations is off by, for a spread as large as the mean."""
+        count = self.nearest(size_bytes, depth).count
+        return 1 / math.sqrt(count) if count < COUNT_MIN and len(self.cells) > 1 else 0.0
+
+
+def _next_to(sizes: list[int], size_bytes: int) -> list[int]:
+    """Which of the ascending sizes a latency is taken from."""
+    at = bisect_left(sizes, size_bytes)
+    if at < len(sizes) and sizes[at] == size_bytes:
+        return [size_bytes]
+    return sizes[max(at - 1, 0) : at + 1]
+
+
+def _reliable(cells: list[Cell]) -> list[Cell]:
+    """Without the cells of few operations, but where only they reach to a size or depth."""
+    enough = [cell for cell in cells if cell.count >= COUNT_MIN]
+    if not enough:
+        return cells
+    sizes, depths = [c.size_bytes for c in enough], [c.depth for c in enough]
+
+    def inside(cell: Cell) -> bool:
+        return min(sizes) <= cell.size_bytes <= max(sizes) and min(depths) <= cell.depth <= max(
+            depths
+        )
+
+    return [cell for cell in cells if cell.count >= COUNT_MIN or not inside(cell)]

@@ -1,0 +1,237 @@
+"""The storage model finds what storages of a known law do, and says how far off it may be."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from grids import DEPTHS, SIZES, Law, grid, group, spread
+
+from spillcast.errors import Refusal
+from spillcast.storage import Group, Storage
+from spillcast.storage.limit import bytes_limit, operations_limit
+from spillcast.storage.model import Model
+
+#: Standard errors that hold a normal deviate in 90 % of cases.
+IN_90_PERCENT = 1.645
+
+
+def test_a_measured_cell_is_itself():
+    law = Law(100e-6, 1e9, servers=4)
+    model = Model(grid(law))
+    for size in SIZES:
+        for depth in DEPTHS:
+            found = model.latency("read", size, depth=depth)
+            assert found.mean_s == pytest.approx(law(size, depth), abs=1e-9)
+            assert (found.error, found.measured, found.extrapolated) == (0.0, True, False)
+
+
+@pytest.mark.parametrize("size", [5000, 30_000, 300_000, 700_000])
+def test_size_is_a_base_and_a_bandwidth(size):
+    law = Law(80e-6, 500e6)
+    found = Model(grid(law, sizes=[4096, 65536, 1 << 20])).latency("read", size, depth=1)
+    assert found.mean_s == pytest.approx(law(size, 1), rel=1e-4)
+    assert not found.measured
+    assert not found.extrapolated
+    assert found.error < 0.001
+
+
+@pytest.mark.parametrize("size", [1024, 4 << 20])
+def test_beyond_the_measured_sizes_the_nearest_slope_goes_on(size):
+    law = Law(80e-6, 500e6)
+    found = Model(grid(law, depths=[1])).latency("read", size)
+    assert found.extrapolated
+    assert found.mean_s == pytest.approx(law(size, 1), rel=0.01)
+    assert found.error > 0.001
+
+
+@pytest.mark.parametrize("depth", [1.5, 3, 6, 12, 31])
+def test_depth_is_a_power_from_depth_to_depth(depth):
+    # With one server latency is proportional to depth, with as many as one likes it does not grow.
+    for servers, power in ((1, 1), (math.inf, 0)):
+        law = Law(100e-6, 1e9, servers=servers)
+        found = Model(grid(law)).latency("read", 16384, depth=depth)
+        assert found.mean_s == pytest.approx(law(16384, 1) * depth**power, rel=1e-4)
+        assert found.error < 0.001
+
+
+def test_deeper_than_measured_the_last_slope_goes_on():
+    law = Law(100e-6, 1e9, servers=4)
+    found = Model(grid(law, depths=[1, 4, 8, 16])).latency("read", 4096, depth=64)
+    assert found.extrapolated
+    assert found.mean_s == pytest.approx(law(4096, 64), rel=1e-4)
+
+
+def held_out(seed, noise):
+    """True latency and estimate of an eighth of the cells of a storage of random law."""
+    rng, normal = random.Random(seed), np.random.default_rng(seed)
+    base_s, bandwidth = (
+        math.exp(rng.uniform(math.log(low), math.log(high)))
+        for low, high in ((20e-6, 5e-3), (1e8, 5e9))
+    )
+    law = Law(
+        base_s,
+        bandwidth,
+        servers=math.exp(rng.uniform(0, math.log(64))) if rng.random() < 0.7 else math.inf,
+        bus=bandwidth * math.exp(rng.uniform(0, math.log(32))) if rng.random() < 0.7 else math.inf,
+    )
+    sizes = rng.choice([SIZES, SIZES[::2]])
+    cells = [(size, depth) for size in sizes for depth in DEPTHS]
+    without = rng.sample(cells, len(cells) // 8)
+    left = grid(law, sizes=sizes, without=without, noise=lambda: noise * normal.normal())
+    for size, depth in without:
+        yield law(size, depth), Model(left).latency("read", size, depth=depth)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01, 0.03])
+def test_the_stated_error_covers_the_true_one(noise):
+    found = [pair for seed in range(300) for pair in held_out(seed, noise)]
+    assert not any(estimate.measured for _, estimate in found)
+    covered = [
+        abs(math.log(estimate.mean_s / true_s)) <= IN_90_PERCENT * estimate.error + 1e-5
+        for true_s, estimate in found
+    ]
+    assert np.mean(covered) >= 0.9
+    # And it says something: most of what lies between is known to within a few percent.
+    between = [estimate.error for _, estimate in found if not estimate.extrapolated]
+    assert np.median(between) < 0.1
+
+
+@pytest.mark.parametrize("servers", [1, 2, 4, 6, 8])
+def test_servers_and_operations_are_found(servers):
+    law = Law(200e-6, 2e9, servers=servers)
+    model = Model(grid(law))
+    assert model.servers("read") == pytest.approx(servers, rel=0.01)
+    assert model.operations_per_s("read") == pytest.approx(servers / law(4096, 1), rel=0.01)
+
+
+@pytest.mark.parametrize("servers", [24, 32, 500])
+def test_servers_that_the_depths_do_not_fill_are_not_made_up(servers):
+    model = Model(grid(Law(200e-6, 2e9, servers=servers)))
+    assert model.servers("read") is None
+    assert model.operations_per_s("read") is None
+
+
+@pytest.mark.parametrize("bus", [200e6, 1e9])
+def test_a_bandwidth_ceiling_is_found(bus):
+    model = Model(grid(Law(100e-6, 1e9, bus=bus)))
+    assert model.bandwidth_bytes_per_s("read") == pytest.approx(bus, rel=0.01)
+
+
+def test_a_bandwidth_that_still_grows_is_no_ceiling():
+    assert Model(grid(Law(100e-6, 1e9, bus=1e11))).bandwidth_bytes_per_s("read") is None
+    assert Model(grid(Law(100e-6, 1e9), depths=[1])).bandwidth_bytes_per_s("read") is None
+
+
+def test_stated_servers_and_limits_hold_where_no_depth_was_measured():
+    limits = [operations_limit("iops", 3000, burst=100), bytes_limit("bytes", 125 << 20, burst=1e6)]
+    groups = [group("read", size, 1, 500e-6) for size in (4096, 1 << 20)]
+    model = Model(Storage("rented", "catalogue", groups, limits=limits))
+    assert model.latency("read", 4096).mean_s == pytest.approx(500e-6)
+    assert model.latency("read", 4096, depth=8).mean_s == pytest.approx(8 / 3000)
+    assert model.latency("read", 1 << 20).mean_s == pytest.approx(1 / 125)
+    assert not model.latency("read", 4096, depth=8).extrapolated
+    assert model.operations_per_s("read") == pytest.approx(3000)
+    assert model.bandwidth_bytes_per_s("read") == pytest.approx(125 << 20)
+    assert model.servers("read") is None
+
+    disk = Model(Storage("disk", "asked", groups, servers=2))
+    assert disk.servers("read") == 2
+    assert disk.latency("read", 4096, depth=2).mean_s == pytest.approx(500e-6)
+    assert disk.latency("read", 4096, depth=6).mean_s == pytest.approx(1500e-6)
+    assert disk.operations_per_s("read") == pytest.approx(2 / 500e-6)
+
+
+def test_a_limit_without_burst_makes_each_operation_wait_for_its_own_cost():
+    groups = [group("read", 4096, 1, 50e-6)]
+    bus = Model(Storage("bus", "catalogue", groups, limits=[bytes_limit("bytes", 40.96e6)]))
+    assert bus.latency("read", 4096).mean_s == pytest.approx(150e-6)
+    assert bus.latency("read", 4096, depth=10).mean_s == pytest.approx(1000e-6)
+
+
+def test_what_was_recorded_serves_any_pattern_and_depth():
+    groups = [group("write", size, 3, size / 1e9, pattern="recorded") for size in (8192, 32768)]
+    model = Model(Storage("run", "recording", groups))
+    wanted = model.latency("write", 8192)
+    for sequential in (None, True, False):
+        found = model.latency("write", 8192, depth=16, sequential=sequential)
+        assert found.mean_s == wanted.mean_s == pytest.approx(8192 / 1e9, abs=1e-9)
+        assert found.measured
+        assert not found.extrapolated
+    assert model.servers("write") is None
+
+
+def test_patterns_and_access_are_kept_apart():
+    kinds = [("random", "direct"), ("sequential", "direct"), ("random", "buffered")]
+    groups = [
+        group("read", 4096, 1, 1e-4 * (at + 1), pattern=pattern, access=access)
+        for at, (pattern, access) in enumerate(kinds)
+    ]
+    storage = Storage("grid", "grid", groups)
+    direct, buffered = Model(storage, access="direct"), Model(storage)
+    assert direct.latency("read", 4096, sequential=False).mean_s == pytest.approx(1e-4)
+    assert direct.latency("read", 4096, sequential=True).mean_s == pytest.approx(2e-4)
+    assert direct.latency("read", 4096).mean_s == pytest.approx(1e-4)
+    assert buffered.latency("read", 4096, sequential=False).mean_s == pytest.approx(3e-4)
+    other = buffered.latency("read", 4096, sequential=True)
+    assert other.mean_s == pytest.approx(3e-4)
+    assert other.extrapolated
+    assert not other.measured
+
+
+def test_blocks_and_quantiles_are_scaled_to_the_estimate():
+    rng = np.random.default_rng(1)
+    groups = [
+        spread("read", size, base_s * rng.lognormal(0, 0.5, 400))
+        for size, base_s in ((4096, 100e-6), (65536, 300e-6))
+    ]
+    found = Model(Storage("two sizes", "grid", groups)).latency("read", 50_000)
+    count, mean_s = found.blocks.T
+    assert (count * mean_s).sum() / count.sum() == pytest.approx(found.mean_s, rel=1e-4)
+    whole = (found.latency_s * found.latency_count).sum() / found.latency_count.sum()
+    assert whole == pytest.approx(found.mean_s, rel=1e-4)
+    assert found.quantile_s(0.0) < found.quantile_s(0.5) < found.quantile_s(1.0)
+
+
+def test_few_operations_do_not_stand_by_themselves():
+    groups = [
+        group("read", 4096, 1, 100e-6, pattern="recorded"),
+        group("read", 8192, 1, 9e-3, pattern="recorded", count=7, blocks=1),
+        group("read", 16384, 1, 100e-6, pattern="recorded"),
+    ]
+    found = Model(Storage("run", "probe", groups)).latency("read", 8192)
+    assert found.mean_s == pytest.approx(100e-6)
+    assert not found.measured
+    # Nothing else reaches as far: they are used, and not believed.
+    groups[2] = group("read", 16384, 1, 5e-3, pattern="recorded", count=4, blocks=1)
+    found = Model(Storage("run", "probe", groups)).latency("read", 16384)
+    assert found.mean_s == pytest.approx(5e-3)
+    assert not found.measured
+    assert found.error == pytest.approx(0.5)
+    # All there is.
+    found = Model(Storage("run", "probe", [groups[2]])).latency("read", 16384)
+    assert found.measured
+
+
+def test_an_op_without_figures_is_refused():
+    model = Model(grid(Law(100e-6, 1e9)))
+    with pytest.raises(Refusal, match="no figures for writes"):
+        model.latency("write", 4096)
+
+
+def test_a_storage_that_takes_no_time():
+    groups = [group("read", size, 1, 0.0, pattern="recorded") for size in (4096, 8192, 65536)]
+    model = Model(Storage("nothing", "asked", groups))
+    for size in (512, 4096, 10_000, 1 << 20):
+        assert model.latency("read", size).mean_s == 0.0
+        assert math.isfinite(model.latency("read", size).error)
+
+
+def test_a_size_of_one_depth_grows_as_its_neighbour():
+    law = Law(100e-6, 1e9, servers=2)
+    groups: list[Group] = [group("read", 4096, q, law(4096, q)) for q in DEPTHS]
+    groups.append(group("read", 65536, 1, law(65536, 1)))
+    found = Model(Storage("part", "grid", groups)).latency("read", 65536, depth=16)
+    assert found.mean_s == pytest.approx(law(65536, 16), rel=1e-3)
+    assert not found.measured
+    assert found.error > 0.1
