@@ -25,7 +25,8 @@ def forecast(
         list[str],
         typer.Option(
             "--to",
-            help="Directory, storage.json, recording, trace, latency:150us, factor:60. Repeatable.",
+            help="Directory, tmpfs, storage.json, catalogue:NAME, recording, trace, latency:150us, "
+            "factor:60. Repeatable.",
         ),
     ],
     elapsed: Annotated[
@@ -44,6 +45,10 @@ def forecast(
     lenient: Annotated[
         bool, typer.Option(help="Find WAIT lines in running text of traces too.")
     ] = False,
+    cost: Annotated[
+        list[str] | None,
+        typer.Option(help="Price of a target, as TARGET=96: marks the best value. Repeatable."),
+    ] = None,
     confidence: Confidence = 0.9,
     budget: Budget = "60s",
     json: Json = False,
@@ -57,10 +62,12 @@ def forecast(
     Example: spillcast forecast ash.csv hdd.trc --to flash.trc --elapsed 773
     """
     from spillcast.cli.output import emit
+    from spillcast.forecast.choices import choices, choices_document, parse_costs
     from spillcast.recording.evidence import find_evidence
     from spillcast.report.forecast import choices_text, forecast_text
     from spillcast.units import parse_duration_s
 
+    costs = parse_costs(cost or ())
     evidence = find_evidence(baseline)
     elapsed_s = None if elapsed is None else parse_duration_s(elapsed)
     if evidence.recordings:
@@ -70,14 +77,11 @@ def forecast(
         forecasts = _from_oracle(
             evidence, to, elapsed_s, boost, sql_id, method, lenient, confidence
         )
-    if json:
-        documents = [f.to_json() for f in forecasts]
-        schema = documents[0]["schema"]
-        emit(documents[0] if len(to) == 1 else {"schema": schema, "targets": documents})
-    elif len(forecasts) == 1:
-        print(forecast_text(forecasts[0]))
+    found = choices(list(zip(to, forecasts, strict=True)), costs)
+    if len(found) == 1:
+        emit(found[0].to_json()) if json else print(forecast_text(found[0].forecast))
     else:
-        print(choices_text(forecasts))
+        emit(choices_document(found)) if json else print(choices_text(found))
     if all(f.refused for f in forecasts):
         raise typer.Exit(3)
 
@@ -99,7 +103,9 @@ def _from_recording(
     budget_s: float,
 ) -> "list[Forecast]":
     from spillcast.cli.output import progress_bar
+    from spillcast.errors import Refusal
     from spillcast.forecast import forecast as estimate
+    from spillcast.forecast.estimate import refused
     from spillcast.recording import Recording
     from spillcast.storage.target import resolve
 
@@ -107,8 +113,12 @@ def _from_recording(
     recording = Recording.open(evidence.recordings[0])
     forecasts = []
     for text in to:
-        with progress_bar(f"probing {text}") as show:
-            storage = resolve(text, recording, budget_s=budget_s, on_progress=show)
+        try:
+            with progress_bar(f"probing {text}") as show:
+                storage = resolve(text, recording, budget_s=budget_s, on_progress=show)
+        except Refusal as refusal:
+            forecasts.append(refused(recording, text, str(refusal)))
+            continue
         forecasts.append(estimate(recording, storage, elapsed_s=elapsed_s, confidence=confidence))
     return forecasts
 

@@ -8,12 +8,12 @@ docs/method.md derives it and says what breaks it.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from spillcast.errors import InputError, Refusal
 from spillcast.forecast.drift import cpu_drift_s
-from spillcast.forecast.interval import ASKED_NOISE, REPLAY_NOISE, Measured, interval
-from spillcast.forecast.latency import latency
+from spillcast.forecast.interval import Measured, interval, noise_of
+from spillcast.forecast.latency import Latency, latencies, limited_s
 from spillcast.forecast.load import Load, in_flight, sessions, temp_load
 from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.warnings import refusal, warn
@@ -43,35 +43,30 @@ def forecast(
         raise InputError(f"{baseline.path}: an elapsed time of 0 leaves nothing to forecast")
     scale = whole_s / baseline.elapsed_s
     at_once = in_flight(baseline)
-    io_s = scale * sum(load.total_s for load in loads) / at_once
-    remainder_s = max(whole_s - io_s, 0.0)
+    remainder_s = max(whole_s - scale * sum(load.total_s for load in loads) / at_once, 0.0)
     rest = _rest(baseline, remainder_s, scale)
     try:
         reason = refusal(baseline)
         if reason is not None:
             raise Refusal(reason)
-        found = [latency(target, load.op, load.size_class_bytes) for load in loads]
+        there = _elsewhere(target, loads, at_once, scale)
     except Refusal as refused:
         return Forecast(
             target.name, whole_s, None, None, confidence, remainder_s, rest, refused=str(refused)
         )
-    there = float(target.facts.get("in_flight", at_once))
-    io_forecast_s = [
-        scale * load.count * lat.mean_s / there for load, lat in zip(loads, found, strict=True)
-    ]
     drift_s, drift_most_s = (
         # Below half, caches would have to be what most of the time goes into.
         max(scale * seconds / at_once, -remainder_s / 2)
-        for seconds in cpu_drift_s(baseline, loads, found)
+        for seconds in cpu_drift_s(baseline, loads, there.latencies)
     )
-    ceiling_s = remainder_s + min(drift_s, 0.0)
-    total_s = remainder_s + drift_s + sum(io_forecast_s)
+    total_s = remainder_s + drift_s + sum(there.io_s)
+    terms = zip(there.io_s, there.latencies, strict=True)
     bounds = interval(
         remainder_s,
-        [Measured(s, lat.blocks) for s, lat in zip(io_forecast_s, found, strict=True)],
+        [Measured(seconds, lat.blocks, lat.error) for seconds, lat in terms],
         drift_s=drift_most_s,
         delay_s=min(scale * baseline.meta["capture"]["run_queue_delay_s"] / at_once, remainder_s),
-        noise=ASKED_NOISE if target.source == "asked" else REPLAY_NOISE,
+        noise=noise_of(target),
         confidence=confidence,
     )
     return Forecast(
@@ -80,10 +75,40 @@ def forecast(
         total_s,
         (min(bounds[0], total_s), max(bounds[1], total_s)),
         confidence,
-        ceiling_s,
-        [*_moved(rest, drift_s), *_io_terms(loads, io_forecast_s, scale / at_once)],
-        warnings=warn(baseline, target, loads, found, remainder_s / whole_s),
+        remainder_s + min(drift_s, 0.0),
+        [*_moved(rest, drift_s), *_io_terms(loads, there.io_s, scale / at_once)],
+        warnings=warn(
+            baseline, target, loads, there.latencies, remainder_s / whole_s, there.saturated
+        ),
+        advice=target.facts.get("advice", ()),
     )
+
+
+def refused(baseline: Recording, target: str, reason: str) -> Forecast:
+    """A forecast that gives no number for a target, and the reason."""
+    bare = Storage(target, "asked", [])
+    return replace(forecast(baseline, bare), refused=reason)
+
+
+@dataclass(frozen=True)
+class _Elsewhere:
+    """The loads of a run on another storage."""
+
+    latencies: Sequence[Latency]
+    io_s: Sequence[float]
+    #: The limit of the storage that the run would wait for.
+    saturated: str | None
+
+
+def _elsewhere(target: Storage, loads: Sequence[Load], at_once: float, scale: float) -> _Elsewhere:
+    """Refusal where the target has no figures for what the run does."""
+    there = float(target.facts.get("in_flight", at_once))
+    found = latencies(target, loads, there)
+    io_s = [scale * load.count * lat.mean_s / there for load, lat in zip(loads, found, strict=True)]
+    least_s, limit = limited_s(target, loads, scale)
+    if least_s <= sum(io_s):
+        return _Elsewhere(found, io_s, None)
+    return _Elsewhere(found, [seconds * least_s / sum(io_s) for seconds in io_s], limit)
 
 
 def _rest(baseline: Recording, remainder_s: float, scale: float) -> list[Term]:

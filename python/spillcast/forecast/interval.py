@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from spillcast.storage import Storage
+
 Array = NDArray[np.float64]
 
 DRAWS = 4000
@@ -13,16 +15,22 @@ DRAWS = 4000
 RUN_NOISE = 0.04
 #: Spread between the latency of a replay and of the engine on the same storage.
 REPLAY_NOISE = 0.05
+#: The same where the storage was measured with other I/O than the engine's.
+GRID_NOISE = 0.10
 #: The same for a storage that somebody asked for: nothing was measured.
 ASKED_NOISE = 0.15
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds of one term on the target, and the measured blocks behind it."""
+    """Seconds of one term on the target, and the measured blocks behind it.
+
+    ``error`` is the relative standard error of a latency that lies between measured ones.
+    """
 
     forecast_s: float
     blocks: Array
+    error: float = 0.0
 
 
 def interval(
@@ -39,16 +47,17 @@ def interval(
     ``remainder_s`` is the time outside temp I/O as recorded. ``drift_s`` is the most that it moves
     by because caches go less or more cold over there: anything from nothing to it is as likely.
     ``delay_s`` is the part of the remainder in which the run stood ready without a CPU; it may be
-    gone over there or not.
+    gone over there or not. ``noise`` is the spread of the logarithm of all latencies together.
     """
     draws = np.random.default_rng(0)
     total = remainder_s * (1 + draws.normal(0, RUN_NOISE, DRAWS))
     total -= delay_s * draws.uniform(0, 1, DRAWS)
     total += drift_s * draws.uniform(0, 1, DRAWS)
+    io = np.zeros(DRAWS)
     for term in terms:
-        total += term.forecast_s * resampled_means(term.blocks, draws)
-    io = sum(term.forecast_s for term in terms)
-    total += io * draws.normal(0, noise, DRAWS)
+        off = np.exp(draws.normal(0, term.error, DRAWS)) if term.error else 1.0
+        io += term.forecast_s * resampled_means(term.blocks, draws) * off
+    total += io * np.exp(draws.normal(0, noise, DRAWS))
     tail = (1 - confidence) / 2
     low, high = np.quantile(total, [tail, 1 - tail])
     return float(low), float(high)
@@ -66,3 +75,11 @@ def resampled_means(blocks: Array, draws: np.random.Generator) -> Array:
     picks = draws.integers(0, len(blocks), (DRAWS, len(blocks)))
     means = (count[picks] * mean_s[picks]).sum(axis=1) / count[picks].sum(axis=1)
     return np.asarray(means / whole)
+
+
+def noise_of(storage: Storage) -> float:
+    """How far all latencies of a storage may be off together, by what is known of it."""
+    if storage.source == "catalogue":
+        # Nine in ten lie within the spread.
+        return float(np.log(storage.facts["spread"]) / 1.645)
+    return {"asked": ASKED_NOISE, "grid": GRID_NOISE}.get(storage.source, REPLAY_NOISE)

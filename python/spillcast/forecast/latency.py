@@ -1,15 +1,15 @@
-"""The latency of a storage for an op and size, measured or between what was measured."""
+"""What a load waits for on a storage: the latency of its operations, and what the storage limits."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.errors import Refusal
-from spillcast.storage import Group, Storage
-
-#: Below this many operations a group's mean is not used by itself.
-COUNT_MIN = 8
+from spillcast.forecast.load import Load
+from spillcast.storage import Limit, Storage
+from spillcast.storage.model import Model
 
 
 @dataclass(frozen=True)
@@ -19,35 +19,63 @@ class Latency:
     mean_s: float
     #: Count and mean (s) of consecutive stretches of the measurement.
     blocks: NDArray[np.float64]
+    #: Relative standard error where the size or depth was not measured; 0 where it was.
+    error: float
     measured: bool
+    #: The size or depth lies outside of what was measured.
+    extrapolated: bool
 
 
-def latency(storage: Storage, op: str, size_class_bytes: int) -> Latency:
-    """Latency of ``op`` at a size. Refusal when the storage has no figure for the op."""
-    groups = [group for group in storage.of(op) if group.count]
-    if not groups:
-        raise Refusal(f"{storage.name} has no figures for {op}s, and the query does some")
-    for group in groups:
-        enough = group.count >= COUNT_MIN or len(groups) == 1
-        if group.size_class_bytes == size_class_bytes and enough:
-            return Latency(group.mean_s, _blocks(group, 1.0), True)
-    nearest = min(groups, key=lambda g: abs(np.log(g.size_class_bytes / size_class_bytes)))
-    mean_s = _between(groups, size_class_bytes)
-    return Latency(mean_s, _blocks(nearest, mean_s / nearest.mean_s), False)
+def latencies(storage: Storage, loads: Sequence[Load], at_once: float) -> list[Latency]:
+    """Latency of each load with ``at_once`` operations in flight.
+
+    Refusal where the storage has no figures for an op.
+    """
+    for op in sorted({load.op for load in loads}):
+        if not any(group.count for group in storage.of(op)):
+            raise Refusal(f"{storage.name} has no figures for {op}s, and the query does some")
+    model = Model(storage)
+    return [_latency(model, load, at_once) for load in loads]
 
 
-def _between(groups: list[Group], size_class_bytes: int) -> float:
-    """Base + size / bandwidth through the measured sizes; flat where there is only one."""
-    sizes = np.array([g.size_class_bytes for g in groups], dtype=float)
-    means = np.array([g.mean_s for g in groups])
-    if len(groups) == 1:
-        return float(means[0])
-    weights = np.sqrt([g.count for g in groups])
-    slope, base = np.polyfit(sizes, means, 1, w=weights)
-    guess = base + slope * size_class_bytes
-    return float(np.clip(guess, means.min() / 2, means.max() * 2))
+def limited_s(storage: Storage, loads: Sequence[Load], times: float) -> tuple[float, str | None]:
+    """The least time in which the storage can serve all loads, ``times`` over, and what limits it.
+
+    0 and None where it states no limit, or where a burst holds everything.
+    """
+    least_s, name = 0.0, None
+    for limit in storage.limits:
+        needed_s = times * sum(load.count * _cost_s(limit, load) for load in loads)
+        if needed_s - limit.burst_ns / 1e9 > least_s:
+            least_s, name = needed_s - limit.burst_ns / 1e9, limit.name
+    return least_s, name
 
 
-def _blocks(group: Group, factor: float) -> NDArray[np.float64]:
-    means_s = np.asarray(group.block_mean_ns, dtype=float) * factor / 1e9
-    return np.column_stack([np.asarray(group.block_count, dtype=float), means_s])
+def _latency(model: Model, load: Load, at_once: float) -> Latency:
+    """Sequential and random operations in the share that the recording has of each."""
+    shares = [(True, load.sequential), (False, 1 - load.sequential)]
+    found = [
+        (
+            share,
+            model.latency(load.op, load.size_class_bytes, depth=at_once, sequential=sequential),
+        )
+        for sequential, share in shares
+        if share > 0
+    ]
+    mean_s = sum(share * estimate.mean_s for share, estimate in found)
+    error_s = np.sqrt(sum((share * est.mean_s * est.error) ** 2 for share, est in found))
+    _, main = max(found, key=lambda pair: pair[0])
+    return Latency(
+        mean_s,
+        main.blocks * [1.0, mean_s / main.mean_s if main.mean_s else 1.0],
+        float(error_s / mean_s) if mean_s else 0.0,
+        all(estimate.measured for _, estimate in found),
+        any(estimate.extrapolated for _, estimate in found),
+    )
+
+
+def _cost_s(limit: Limit, load: Load) -> float:
+    size = round(load.mean_bytes)
+    costs_ns = (limit.cost_ns(load.op, size, sequential=sequential) for sequential in (True, False))
+    sequential_ns, random_ns = costs_ns
+    return (load.sequential * sequential_ns + (1 - load.sequential) * random_ns) / 1e9

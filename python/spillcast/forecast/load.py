@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from spillcast.recording import Recording
+from spillcast.recording.spill import sequential_share
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,13 @@ class Load:
     count: int
     bytes: int
     total_s: float
+    #: Share of the operations that begin where the last on their file ended.
+    sequential: float = 1.0
+
+    @property
+    def mean_bytes(self) -> float:
+        """Mean size."""
+        return self.bytes / self.count
 
     @property
     def mean_s(self) -> float:
@@ -28,6 +36,7 @@ def temp_load(recording: Recording) -> list[Load]:
     """One load per op and size class, from the per-second rows, which cover the whole run.
 
     Calls that moved no byte, such as reads at the end of a file, reach no storage and are no load.
+    Where no offset is known, I/O is taken to be sequential, as the probe does.
     """
     seconds = recording.seconds
     moved = pa.compute.greater(seconds["size_class_bytes"], 0)
@@ -35,11 +44,17 @@ def temp_load(recording: Recording) -> list[Load]:
     sums = seconds.group_by(["op", "size_class_bytes"], use_threads=False).aggregate(
         [("count", "sum"), ("bytes", "sum"), ("total_ns", "sum")]
     )
+    shares = sequential_share(recording)
     loads = [
         Load(
-            r["op"], r["size_class_bytes"], r["count_sum"], r["bytes_sum"], r["total_ns_sum"] / 1e9
+            row["op"],
+            row["size_class_bytes"],
+            row["count_sum"],
+            row["bytes_sum"],
+            row["total_ns_sum"] / 1e9,
+            shares.get((row["op"], row["size_class_bytes"]), 1.0),
         )
-        for r in sums.to_pylist()
+        for row in sums.to_pylist()
     ]
     return sorted(loads, key=lambda load: (load.op, load.size_class_bytes))
 

@@ -41,11 +41,23 @@ class Forecast:
     method: str = "counts"
     warnings: Sequence[Warned] = field(default_factory=list)
     refused: str | None = None
+    #: What to do to have this storage, in words.
+    advice: Sequence[str] = ()
 
     @property
     def speedup(self) -> float | None:
         """Baseline over forecast: below 1 the query gets slower."""
         return None if self.forecast_s is None else self.baseline_s / self.forecast_s
+
+    @property
+    def ceiling_share(self) -> float | None:
+        """Time saved over the time that storage without any latency would save.
+
+        Below 0 the query gets slower; None where no storage saves anything.
+        """
+        if self.forecast_s is None or self.ceiling_s >= self.baseline_s:
+            return None
+        return (self.baseline_s - self.forecast_s) / (self.baseline_s - self.ceiling_s)
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
@@ -58,8 +70,10 @@ class Forecast:
             "confidence": self.confidence,
             "ceiling_s": self.ceiling_s,
             "speedup": self.speedup,
+            "ceiling_share": self.ceiling_share,
             "terms": [asdict(term) for term in self.terms],
             "method": self.method,
             "warnings": [asdict(warning) for warning in self.warnings],
             "refused": self.refused,
+            "advice": list(self.advice),
         }

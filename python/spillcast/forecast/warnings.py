@@ -10,6 +10,8 @@ from spillcast.storage import Storage
 from spillcast.units import format_bytes, format_duration
 
 LOST_SHARE_MAX = 0.02
+#: Share of the I/O from which on it is worth a word that it was not measured.
+SHARE_TOLD = 0.05
 #: Latency ratio from which a small error of the baseline becomes a large one of the forecast.
 AMPLIFIED = 20.0
 
@@ -35,12 +37,27 @@ def warn(
     loads: Sequence[Load],
     found: Sequence[Latency],
     rest_share: float,
+    saturated: str | None = None,
 ) -> list[Warned]:
-    """Everything a reader of the number should know."""
-    return [
+    """Everything a reader of the number should know.
+
+    ``saturated`` names the limit of the target that the query would wait for.
+    """
+    warnings = [
         *_about_recording(baseline, rest_share),
-        *_about_target(target, loads, found),
+        *_about_source(target),
+        *_about_sizes(loads, found),
+        *_about_replay(target, loads),
     ]
+    if saturated:
+        text = f"the query would wait for the limit of {target.name}: {saturated}"
+        warnings.append(Warned("limit", text))
+    here_s = sum(load.total_s for load in loads)
+    there_s = sum(load.count * lat.mean_s for load, lat in zip(loads, found, strict=True))
+    if there_s > AMPLIFIED * here_s:
+        text = f"latency grows {there_s / here_s:.0f}-fold: how threads overlap may change"
+        warnings.append(Warned("amplified", text))
+    return warnings
 
 
 def _about_recording(baseline: Recording, rest_share: float) -> list[Warned]:
@@ -66,20 +83,35 @@ def _about_recording(baseline: Recording, rest_share: float) -> list[Warned]:
     return warnings
 
 
-def _about_target(target: Storage, loads: Sequence[Load], found: Sequence[Latency]) -> list[Warned]:
-    warnings = []
+def _about_source(target: Storage) -> list[Warned]:
     if target.source == "asked":
-        warnings.append(Warned("not-measured", "nothing was measured: the latency is a wish"))
-    guessed = [load for load, lat in zip(loads, found, strict=True) if not lat.measured]
-    share = sum(load.count for load in guessed) / sum(load.count for load in loads)
-    if share > 0.05:
-        text = f"{share:.0%} of the I/O has sizes that were not measured: taken from others"
+        return [Warned("not-measured", "nothing was measured: the latency is a wish")]
+    if target.source == "catalogue":
+        off = target.facts["spread"]
+        text = f"nothing was measured: figures of {target.facts['source']}, up to {off:.2g}x off"
+        return [Warned("not-measured", text)]
+    if target.source == "grid":
+        return [Warned("grid", "measured with a grid, not with the I/O of this recording")]
+    return []
+
+
+def _about_sizes(loads: Sequence[Load], found: Sequence[Latency]) -> list[Warned]:
+    pairs, whole = list(zip(loads, found, strict=True)), sum(load.count for load in loads)
+    beyond = sum(load.count for load, lat in pairs if lat.extrapolated) / whole
+    between = sum(load.count for load, lat in pairs if not lat.measured) / whole - beyond
+    warnings = []
+    if beyond > SHARE_TOLD:
+        text = f"{beyond:.0%} of the I/O lies outside what was measured: extrapolated"
+        warnings.append(Warned("extrapolated", text))
+    if between > SHARE_TOLD:
+        error = max(lat.error for lat in found)
+        text = f"{between:.0%} of the I/O lies between sizes that were measured, {error:.0%} off"
         warnings.append(Warned("sizes", text))
-    here_s = sum(load.total_s for load in loads)
-    there_s = sum(load.count * lat.mean_s for load, lat in zip(loads, found, strict=True))
-    if there_s > AMPLIFIED * here_s:
-        text = f"latency grows {there_s / here_s:.0f}-fold: how threads overlap may change"
-        warnings.append(Warned("amplified", text))
+    return warnings
+
+
+def _about_replay(target: Storage, loads: Sequence[Load]) -> list[Warned]:
+    warnings = []
     replayed, skipped = target.facts.get("steps_replayed", 0), target.facts.get("steps_skipped", 0)
     if skipped:
         text = f"the probe's budget allowed for {replayed / (replayed + skipped):.0%} of the I/O"

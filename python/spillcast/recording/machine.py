@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from spillcast.recording.memory import meminfo_bytes
+
 
 def describe_machine() -> dict[str, Any]:
     """CPUs, memory, kernel; what a page cache could hold."""
-    memory = _meminfo_bytes()
+    memory = meminfo_bytes()
     return {
         "host": platform.node(),
         "kernel": platform.release(),
@@ -42,9 +44,3 @@ def redact(arguments: list[str]) -> list[str]:
         if re.fullmatch(r"(?i)--?(password|passwd|pwd|token|secret)", text):
             hidden[i + 1] = "***"
     return hidden
-
-
-def _meminfo_bytes() -> dict[str, int]:
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    pairs = (re.match(r"(\w+):\s+(\d+) kB", line) for line in lines)
-    return {m[1]: int(m[2]) * 1024 for m in pairs if m}

@@ -41,13 +41,25 @@ def family(pid: int) -> Iterator[int]:
 
 
 def high_water_bytes(pid: int) -> int | None:
-    """VmHWM of /proc/PID/status; None where the process has ended or is a kernel thread."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return None
-    found = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
+    """The most a process held resident; None where it has ended or is a kernel thread."""
+    return _status_bytes(pid, "VmHWM")
+
+
+def resident_bytes(pid: int) -> int | None:
+    """What a process holds resident; None where it has ended or is a kernel thread."""
+    return _status_bytes(pid, "VmRSS")
+
+
+def _status_bytes(pid: int, key: str) -> int | None:
+    found = re.search(rf"^{key}:\s+(\d+) kB", _read(Path(f"/proc/{pid}/status")), re.MULTILINE)
     return int(found[1]) * 1024 if found else None
+
+
+def meminfo_bytes() -> dict[str, int]:
+    """The sizes of /proc/meminfo by name."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    pairs = (re.match(r"(\w+):\s+(\d+) kB", line) for line in lines)
+    return {m[1]: int(m[2]) * 1024 for m in pairs if m}
 
 
 @dataclass(frozen=True)

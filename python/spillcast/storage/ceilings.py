@@ -63,18 +63,17 @@ def queued_s(
 ) -> float:
     """Latency with ``depth`` operations always under way, from the latency of an idle storage.
 
-    With q under way, k servers and c the device time that the tightest limit takes of an operation:
-    max(L, q * L / k, q * c). What a limit without burst takes comes before L. This is the state
-    that lasts: bursts are used up.
+    With q under way, k servers and c the device time that the tightest limit without burst takes of
+    an operation, which comes before L: max(c + L, q * L / k, q * c). A burst goes at once.
     """
-    costs_s = [
-        (limit, limit.cost_ns(op, size_bytes, sequential=sequential) / 1e9)
+    costs_ns = (
+        limit.cost_ns(op, size_bytes, sequential=sequential)
         for limit in storage.limits
-    ]
-    before_s = max((cost for limit, cost in costs_s if limit.burst_ns == 0), default=0.0)
-    most_s = max((cost for _, cost in costs_s), default=0.0)
+        if not limit.burst_ns
+    )
+    cost_s = max(costs_ns, default=0.0) / 1e9
     served_s = depth * idle_s / storage.servers if storage.servers else 0.0
-    return max(before_s + idle_s, served_s, depth * most_s)
+    return max(cost_s + idle_s, served_s, depth * cost_s)
 
 
 def stated_operations(storage: Storage, op: str, size_bytes: int, idle_s: float) -> float | None:

@@ -1,15 +1,18 @@
 """The TARGET of a forecast: a word on the command line -> a storage."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from spillcast.errors import InputError
 from spillcast.recording import Recording
+from spillcast.storage import tmpfs
 from spillcast.storage.observed import asked_latency, observed
 from spillcast.storage.probe import BUDGET_S, Progress, probe
 from spillcast.storage.storage import Storage
 from spillcast.units import parse_duration_s, parse_factor
 
-FORMS = "a directory, a storage.json, a recording, latency:150us, or factor:60"
+KNOWN = "a storage.json, a recording or catalogue:NAME"
+FORMS = f"a directory, tmpfs, {KNOWN}, latency:150us, or factor:60"
 
 
 def resolve(
@@ -19,7 +22,10 @@ def resolve(
     budget_s: float = BUDGET_S,
     on_progress: Progress | None = None,
 ) -> Storage:
-    """The storage that ``text`` names. A directory is probed now, with the I/O of ``baseline``."""
+    """The storage that ``text`` names. A directory is probed now, with the I/O of ``baseline``.
+
+    Refusal where the temp files would not fit into memory.
+    """
     kind, colon, value = text.partition(":")
     if colon and kind == "latency":
         return asked_latency(observed(baseline), parse_duration_s(value), text)
@@ -27,10 +33,35 @@ def resolve(
         factor = parse_factor(text, value)
         return observed(baseline).scaled(1 / factor, text)
     path = Path(text)
-    if (path / "meta.json").is_file():
+    if path.is_dir() and not _is_recording(path):
+        advice = tmpfs.check(baseline, path) if tmpfs.is_tmpfs(path) else []
+        found = probe(path, baseline, budget_s=budget_s, on_progress=on_progress)
+        return replace(found, facts={**found.facts, "advice": advice})
+    if text == "tmpfs":
+        advice = tmpfs.check(baseline)
+        shared = tmpfs.SHARED_MEMORY
+        found = probe(shared, baseline, budget_s=budget_s, on_progress=on_progress)
+        return replace(found, name="tmpfs", facts={**found.facts, "advice": advice})
+    return resolve_storage(text, f"--to {text}", FORMS)
+
+
+def resolve_storage(text: str, what: str | None = None, forms: str = KNOWN) -> Storage:
+    """The storage that is described already: a file, a recording made on it, a catalogue's row.
+
+    ``what`` says in an InputError what was looked for.
+    """
+    kind, colon, value = text.partition(":")
+    if colon and kind == "catalogue":
+        from spillcast.storage.catalogue import lookup
+
+        return lookup(value)
+    path = Path(text)
+    if _is_recording(path):
         return observed(Recording.open(path))
-    if path.is_dir():
-        return probe(path, baseline, budget_s=budget_s, on_progress=on_progress)
     if path.is_file():
         return Storage.load(path)
-    raise InputError(f"--to {text}: there is no such file or directory", f"a target is {FORMS}")
+    raise InputError(f"{what or text}: there is no such file or directory", f"name {forms}")
+
+
+def _is_recording(path: Path) -> bool:
+    return (path / "meta.json").is_file()

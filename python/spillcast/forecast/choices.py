@@ -1,0 +1,79 @@
+"""Several targets side by side: which is the fastest, and what each is worth."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spillcast.errors import InputError
+from spillcast.forecast.result import FORECAST_SCHEMA, Forecast
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A target with its price, in whatever unit all prices are given."""
+
+    forecast: Forecast
+    cost: float | None = None
+    #: It saves the most time for its price.
+    best_value: bool = False
+
+    @property
+    def value_s(self) -> float | None:
+        """Time saved for each unit of the price; None without a price or a number."""
+        if self.cost is None or self.forecast.forecast_s is None:
+            return None
+        saved_s = self.forecast.baseline_s - self.forecast.forecast_s
+        return saved_s / self.cost if self.cost else float("inf") if saved_s > 0 else saved_s
+
+    def to_json(self) -> dict[str, Any]:
+        """The forecast's document, with the price."""
+        return {**self.forecast.to_json(), "cost": self.cost, "best_value": self.best_value}
+
+
+def choices(
+    forecasts: Sequence[tuple[str, Forecast]], costs: Mapping[str, float] | None = None
+) -> list[Choice]:
+    """Forecasts with the words that asked for them, in the same order, the best value marked.
+
+    ``costs`` are by that word or by the name of the target. InputError where neither is there.
+    """
+    costs = costs or {}
+    words = [word for word, _ in forecasts]
+    for name in costs:
+        if name not in words and all(forecast.target != name for _, forecast in forecasts):
+            hint = f"the targets are: {', '.join(words)}"
+            raise InputError(f"--cost {name}: no target has this name", hint)
+    priced = [Choice(f, costs.get(word, costs.get(f.target))) for word, f in forecasts]
+    worth = [choice for choice in priced if (choice.value_s or 0) > 0]
+    best = max(worth, key=lambda choice: choice.value_s or 0, default=None)
+    return [Choice(c.forecast, c.cost, c is best) for c in priced]
+
+
+def ranked(found: Sequence[Choice]) -> list[Choice]:
+    """From the fastest to the slowest, refused ones last."""
+
+    def elapsed_s(choice: Choice) -> float:
+        seconds = choice.forecast.forecast_s
+        return float("inf") if seconds is None else seconds
+
+    return sorted(found, key=elapsed_s)
+
+
+def choices_document(found: Sequence[Choice]) -> dict[str, Any]:
+    """The document of docs/schema.md for several targets."""
+    return {"schema": FORECAST_SCHEMA, "targets": [choice.to_json() for choice in found]}
+
+
+def parse_costs(words: Sequence[str]) -> dict[str, float]:
+    """Prices from words such as ``catalogue:aws-gp3=96``. InputError names a bad one."""
+    costs = {}
+    for word in words:
+        name, _, price = word.rpartition("=")
+        try:
+            cost = float(price)
+        except ValueError:
+            cost = -1.0
+        if not name or not 0 <= cost < float("inf"):
+            raise InputError(f"--cost {word}: not a price", "for example --cost /mnt/nvme=120")
+        costs[name] = cost
+    return costs
