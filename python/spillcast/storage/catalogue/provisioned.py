@@ -1,6 +1,7 @@
 """Rented volumes whose operations and bytes a second are chosen, within limits of the product."""
 
 from functools import partial
+from math import ceil
 
 from spillcast.errors import InputError
 from spillcast.storage.catalogue.row import GIB, Parameter, Row, Values
@@ -25,6 +26,7 @@ def provisioned_rows() -> list[Row]:
             1.0,
             partial(_limits, entry),
             _parameters(entry),
+            partial(_settle, entry),
         )
         for entry in table("provisioned")
     ]
@@ -44,44 +46,50 @@ def _parameters(entry: Entry) -> list[Parameter]:
     return parameters
 
 
-def _limits(entry: Entry, values: Values) -> list[Limit]:
-    iops = _iops(entry, values)
-    throughput = _throughput(entry, values, iops)
-    bytes_per_s = throughput * UNIT_BYTES[entry["unit"]]
-    return rate_limits(iops, bytes_per_s, operation_bytes(entry))
-
-
-def _iops(entry: Entry, values: Values) -> float:
-    if "iops" not in values:
-        return float(entry["iops_per_throughput"]) * values["throughput"]
-    per_gib = number(entry, "iops_per_gib")
-    if per_gib is not None:
-        most = max(float(entry["iops_min"]), per_gib * values["size"] / GIB)
-        if values["iops"] > most:
+def _settle(entry: Entry, asked: Values) -> Values:
+    """What is asked, and the defaults as far as it allows them. InputError for what does not go."""
+    values = {parameter.key: parameter.default for parameter in _parameters(entry)} | dict(asked)
+    if "iops" in values:
+        most = _most_iops(entry, values)
+        if "iops" in asked and asked["iops"] > most:
             raise InputError(
-                f"catalogue:{entry['name']}: iops={values['iops']:,.10g}: "
+                f"catalogue:{entry['name']}: iops={asked['iops']:,.10g}: "
                 f"{format_bytes(values['size'])} of {entry['name']} has up to {most:,.10g} IOPS",
-                f"ask for size={values['iops'] / per_gib:.0f}G or more",
+                f"ask for size={ceil(asked['iops'] / float(entry['iops_per_gib']))}G or more",
             )
-    return values["iops"]
+        values["iops"] = min(values["iops"], most)
+    if "throughput" in values:
+        most = _most_throughput(entry, values)
+        if "throughput" in asked and asked["throughput"] > most:
+            raise InputError(
+                f"catalogue:{entry['name']}: throughput={asked['throughput']:,.10g}: "
+                f"{values['iops']:,.10g} IOPS of {entry['name']} move up to {most:,.10g} "
+                f"{entry['unit']}/s",
+                f"ask for iops={ceil(asked['throughput'] / float(entry['throughput_per_iops']))}",
+            )
+        values["throughput"] = min(values["throughput"], most)
+    return values
 
 
-def _throughput(entry: Entry, values: Values, iops: float) -> float:
+def _most_iops(entry: Entry, values: Values) -> float:
+    per_gib = number(entry, "iops_per_gib")
+    if per_gib is None:
+        return float(entry["iops_max"])
+    return max(float(entry["iops_min"]), per_gib * values["size"] / GIB)
+
+
+def _most_throughput(entry: Entry, values: Values) -> float:
     """In the unit of the product."""
-    per_iops = number(entry, "throughput_per_iops")
     most = float(entry["throughput_max"])
+    per_iops, held = number(entry, "throughput_per_iops"), number(entry, "throughput_held")
     if per_iops is not None:
-        most = min(most, per_iops * iops)
-    held = number(entry, "throughput_held")
+        most = min(most, per_iops * values["iops"])
     if held is not None:
-        most = min(most, max(held, _HELD_OPERATION_MIB * iops))
-    if "throughput" not in values:
-        return most
-    if values["throughput"] > most:
-        unit = f"{entry['unit']}/s"
-        raise InputError(
-            f"catalogue:{entry['name']}: throughput={values['throughput']:,.10g}: "
-            f"{iops:,.10g} IOPS of {entry['name']} move up to {most:,.10g} {unit}",
-            None if per_iops is None else f"ask for iops={values['throughput'] / per_iops:.0f}",
-        )
-    return values["throughput"]
+        most = min(most, max(held, _HELD_OPERATION_MIB * values["iops"]))
+    return most
+
+
+def _limits(entry: Entry, values: Values) -> list[Limit]:
+    throughput = values.get("throughput") or _most_throughput(entry, values)
+    iops = values.get("iops") or float(entry["iops_per_throughput"]) * throughput
+    return rate_limits(iops, throughput * UNIT_BYTES[entry["unit"]], operation_bytes(entry))

@@ -58,6 +58,8 @@ class Row:
     spread: float
     limits: Callable[[Values], Sequence[Limit]]
     parameters: Sequence[Parameter] = ()
+    #: From what is asked to a value for every parameter; None where the defaults fill the gaps.
+    settle: Callable[[Values], Values] | None = None
 
     def storage(self, asked: Mapping[str, str] | None = None) -> Storage:
         """The storage with what is asked of it. InputError says what can be asked."""
@@ -68,10 +70,11 @@ class Row:
                 raise InputError(
                     f"catalogue:{self.name}: '{key}' cannot be chosen", self._choices()
                 )
-        values = {
-            key: parameter.value(self.name, asked[key]) if key in asked else parameter.default
-            for key, parameter in known.items()
-        }
+        given = {key: known[key].value(self.name, text) for key, text in asked.items()}
+        if self.settle is not None:
+            values = self.settle(given)
+        else:
+            values = {parameter.key: parameter.default for parameter in self.parameters} | given
         latencies = latency_class(self.latency)
         tail = "&".join(f"{key}={text}" for key, text in asked.items())
         return Storage(
