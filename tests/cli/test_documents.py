@@ -132,3 +132,23 @@ def test_words_for_people_go_to_stdout_and_nothing_to_stderr(spilled, tmp_path):
         assert result.stdout
         assert result.stderr == ""
         assert "\x1b" not in result.stdout
+
+
+CATALOGUE_ENTRY = document(
+    {
+        "name": TEXT, "what": TEXT, "description": TEXT, "source": TEXT, "spread": NUMBER,
+        "assumed": array(TEXT), "read_8k_s": NUMBER, "write_256k_s": NUMBER,
+        "reads_per_s": NUMBER, "write_bytes_per_s": NUMBER,
+        "parameters": array(document(
+            {"key": TEXT, "unit": TEXT, "default": NUMBER, "min": NUMBER, "max": NUMBER}
+        )),
+    }
+)  # fmt: skip
+CATALOGUE = document(
+    {"schema": {"const": "spillcast.catalogue/1"}, "storages": array(CATALOGUE_ENTRY)}
+)
+
+
+def test_storage_list():
+    assert valid(CATALOGUE, printed("storage", "list"))
+    assert len(printed("storage", "list", "aws-gp*")["storages"]) == 2

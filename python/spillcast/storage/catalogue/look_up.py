@@ -1,0 +1,80 @@
+"""From what a person types to a row: ``NAME?key=value&key=value``."""
+
+import re
+from difflib import SequenceMatcher
+from fnmatch import fnmatchcase
+from functools import cache
+
+from spillcast.errors import InputError
+from spillcast.storage.catalogue.devices import device_rows
+from spillcast.storage.catalogue.provisioned import provisioned_rows
+from spillcast.storage.catalogue.row import Row
+from spillcast.storage.catalogue.sized import sized_rows
+from spillcast.storage.catalogue.tiers import tier_rows
+from spillcast.storage.storage import Storage
+
+_LIST = "spillcast storage list"
+#: From here on a name is offered for one that is not there: 1 is the same, 0 has nothing of it.
+_ALIKE = 0.6
+
+
+def rows() -> list[Row]:
+    """All rows: what Linux assumes, SSD models, local disks of rented machines, rented volumes."""
+    return list(_by_name().values())
+
+
+def lookup(text: str) -> Storage:
+    """The storage that ``text`` names, what follows ``catalogue:``; else an InputError."""
+    name, question, tail = text.partition("?")
+    row = _by_name().get(_slug(name))
+    if row is None:
+        near = _nearest(name)
+        hint = f"do you mean {near}? All are listed by: {_LIST}" if near else f"see: {_LIST}"
+        raise InputError(f"catalogue:{name}: there is no such storage", hint)
+    asked: dict[str, str] = {}
+    for pair in tail.split("&") if question else ():
+        key, equals, value = (part.strip() for part in pair.partition("="))
+        if not (key and equals and value) or key in asked:
+            problem = "is given twice" if key in asked else "is not key=value"
+            raise InputError(
+                f"catalogue:{text}: '{pair}' {problem}", "for example ?iops=6000&size=1T"
+            )
+        asked[key.lower()] = value
+    return row.storage(asked)
+
+
+def matching(pattern: str) -> list[Row]:
+    """Rows whose name or description holds ``pattern``, which may hold ``*``."""
+    wanted = f"*{pattern.lower()}*"
+    found = [
+        row
+        for row in rows()
+        if any(fnmatchcase(text.lower(), wanted) for text in (row.name, row.what, row.description))
+    ]
+    if not found:
+        near = _nearest(pattern.strip("*?"))
+        hint = f"do you mean {near}?" if near else f"without a pattern all are listed: {_LIST}"
+        raise InputError(f"no storage of the catalogue fits '{pattern}'", hint)
+    return found
+
+
+@cache
+def _by_name() -> dict[str, Row]:
+    rented = [*provisioned_rows(), *sized_rows(), *tier_rows()]
+    rented.sort(key=lambda row: row.name.partition("-")[0])
+    return {row.name: row for row in [*device_rows(), *rented]}
+
+
+def _nearest(name: str) -> str | None:
+    """The names that are most like one that is not there, as a whole or in a part."""
+    slug = _slug(name)
+
+    def likeness(known: str) -> float:
+        return max(SequenceMatcher(None, slug, of).ratio() for of in (known, *known.split("-")))
+
+    best = sorted(_by_name(), key=likeness, reverse=True)[:3]
+    return " or ".join(known for known in best if likeness(known) >= _ALIKE) or None
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
