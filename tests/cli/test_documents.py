@@ -44,6 +44,8 @@ FORECAST = document(
         "method": TEXT,
         "warnings": array(document({"code": TEXT, "message": TEXT})),
         "refused": nullable(TEXT),
+        "ceiling_share": nullable(NUMBER),
+        "advice": array(TEXT),
     }
 )
 STORAGE = document({"schema": {"const": "spillcast.storage/1"}, "groups": array(document({
@@ -102,6 +104,14 @@ def test_forecast_of_several_targets(spilled):
     assert [valid(FORECAST, one) for one in said["targets"]] == [True, True]
     assert [one["target"] for one in said["targets"]] == ["factor:10", "latency:150us"]
     assert {one["confidence"] for one in said["targets"]} == {0.8}
+    assert [one["cost"] for one in said["targets"]] == [None, None]
+
+
+def test_forecast_with_prices(spilled):
+    to = ("--to", "factor:10", "--to", "factor:1", "--cost", "factor:10=5")
+    said = printed("forecast", spilled.path, *to)
+    assert [one["cost"] for one in said["targets"]] == [5, None]
+    assert [one["best_value"] for one in said["targets"]] == [True, False]
 
 
 def test_probe(spilled, tmp_path):

@@ -1,4 +1,4 @@
-"""What a load waits for on a storage: the latency of its operations, and what the storage limits."""
+"""What a load waits for on a storage: the latency of its operations, and its limits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
