@@ -1,7 +1,7 @@
 """What a load waits for on a storage: the latency of its operations, and its limits."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,9 @@ def latencies(storage: Storage, loads: Sequence[Load], at_once: float) -> list[L
         if not any(group.count for group in storage.of(op)):
             raise Refusal(f"{storage.name} has no figures for {op}s, and the query does some")
     model = Model(storage)
-    return [_latency(model, load, at_once) for load in loads]
+    found = [_latency(model, load, at_once) for load in loads]
+    # Figures of a formula lie on its line; how far off they are is the row's own spread.
+    return [replace(one, error=0.0) for one in found] if storage.source == "catalogue" else found
 
 
 def limited_s(storage: Storage, loads: Sequence[Load], times: float) -> tuple[float, str | None]:
@@ -62,15 +64,15 @@ def _latency(model: Model, load: Load, at_once: float) -> Latency:
         for sequential, share in shares
         if share > 0
     ]
-    mean_s = sum(share * estimate.mean_s for share, estimate in found)
+    mean_s = float(sum(share * estimate.mean_s for share, estimate in found))
     error_s = np.sqrt(sum((share * est.mean_s * est.error) ** 2 for share, est in found))
     _, main = max(found, key=lambda pair: pair[0])
     return Latency(
         mean_s,
         main.blocks * [1.0, mean_s / main.mean_s if main.mean_s else 1.0],
         float(error_s / mean_s) if mean_s else 0.0,
-        all(estimate.measured for _, estimate in found),
-        any(estimate.extrapolated for _, estimate in found),
+        all(bool(estimate.measured) for _, estimate in found),
+        any(bool(estimate.extrapolated) for _, estimate in found),
     )
 
 

@@ -46,7 +46,7 @@ def warn(
     warnings = [
         *_about_recording(baseline, rest_share),
         *_about_source(target),
-        *_about_sizes(loads, found),
+        *(_about_sizes(loads, found) if target.source != "catalogue" else []),
         *_about_replay(target, loads),
     ]
     if saturated:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from spillcast.forecast import Forecast
+from spillcast.forecast import Forecast, Warned
 from spillcast.forecast.choices import Choice, ranked
 from spillcast.report.table import paragraph, table_text
 from spillcast.units import format_bytes, format_duration, format_speedup
@@ -52,38 +52,51 @@ def choices_text(found: Sequence[Choice]) -> str:
     order = ranked(found)
     priced = any(choice.cost is not None for choice in order)
     best = order[0].forecast
+    common = _common_warnings([choice.forecast for choice in order])
     header = ["target", "forecast", f"{best.confidence:.0%} sure", "speed-up", "of ceiling"]
     header += ["cost", "remarks"] if priced else ["remarks"]
     rows = []
     for choice in order:
-        f = choice.forecast
-        row = [
-            f.target,
-            "-" if f.forecast_s is None else format_duration(f.forecast_s),
-            "-" if f.interval_s is None else " to ".join(map(format_duration, f.interval_s)),
-            "-" if f.speedup is None else format_speedup(f.speedup),
-            "-" if f.ceiling_share is None else f"{f.ceiling_share:.0%}",
-        ]
+        row = _numbers(choice.forecast)
         if priced:
             row.append("-" if choice.cost is None else f"{choice.cost:g}")
-        rows.append([*row, _remarks(choice)])
+        rows.append([*row, _remarks(choice, common)])
     lines = [
         f"Now {format_duration(best.baseline_s)}; "
         f"storage without any latency would leave about {format_duration(best.ceiling_s)}.",
         "",
         table_text(header, rows, left=(0, len(header) - 1)),
+        "",
     ]
-    told = [f for choice in order for f in [choice.forecast] if f.refused or f.advice]
-    lines += [""] * bool(told)
-    for f in told:
-        lines += [
-            paragraph(f"  {f.target}: {text}", "    ") for text in (f.refused, *f.advice) if text
-        ]
-    return "\n".join(lines)
+    lines += [paragraph(f"  warning: {warning.message}", indent="    ") for warning in common]
+    for choice in order:
+        said = [choice.forecast.refused, *choice.forecast.advice]
+        target = choice.forecast.target
+        lines += [paragraph(f"  {target}: {text}", indent="    ") for text in said if text]
+    return "\n".join(lines).rstrip()
 
 
-def _remarks(choice: Choice) -> str:
+def _numbers(forecast: Forecast) -> list[str]:
+    if forecast.forecast_s is None or forecast.interval_s is None or forecast.speedup is None:
+        return [forecast.target, "-", "-", "-", "-"]
+    share = forecast.ceiling_share
+    return [
+        forecast.target,
+        format_duration(forecast.forecast_s),
+        " to ".join(map(format_duration, forecast.interval_s)),
+        format_speedup(forecast.speedup),
+        "-" if share is None or share < 0 else f"{share:.0%}",
+    ]
+
+
+def _common_warnings(forecasts: Sequence[Forecast]) -> list[Warned]:
+    """What weakens every number alike, and needs to be said once only."""
+    first, *others = [f.warnings for f in forecasts if not f.refused] or [[]]
+    return [warning for warning in first if all(warning in warnings for warnings in others)]
+
+
+def _remarks(choice: Choice, common: Sequence[Warned]) -> str:
     forecast = choice.forecast
     words = ["best value"] * choice.best_value + ["refused"] * bool(forecast.refused)
     words += ["slower"] * (forecast.speedup is not None and forecast.speedup < 1)
-    return ", ".join([*words, *(warning.code for warning in forecast.warnings)])
+    return ", ".join([*words, *(w.code for w in forecast.warnings if w not in common)])
