@@ -1,0 +1,58 @@
+"""The demo's join on four emulated storages, forecast from one recording on a fifth."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from bench.result import Result
+from spillcast.engines.duckdb import Query
+from spillcast.forecast import forecast
+from spillcast.lab.demo import JOIN
+from spillcast.lab.run import run as run_bare
+from spillcast.lab.run import run_recorded
+from spillcast.lab.storages import Emulated, Place, emulated
+from spillcast.lab.workloads import build_table
+from spillcast.lab.workspace import workspace
+from spillcast.storage.probe import probe
+
+HERE = Emulated("1 ms", 0.001, 0.001)
+ELSEWHERE = (
+    Emulated("0.3 ms", 0.0003, 0.0003),
+    Emulated("2 ms", 0.002, 0.002),
+    Emulated("reads 1.5 ms, writes 0.2 ms", 0.0015, 0.0002),
+    Emulated("reads 0.2 ms, writes 2 ms", 0.0002, 0.002),
+)
+AIM = 0.10
+
+
+def run() -> Iterator[Result]:
+    """Record once, forecast four times, then run the query on each: none of the runs is known."""
+    with workspace(Path("/dev/shm")) as memory, workspace() as room, ExitStack() as stack:
+        database = memory / "bench.db"
+        build_table(database, JOIN.rows)
+
+        def place(storage: Emulated) -> Place:
+            backing = memory / storage.name
+            backing.mkdir()
+            return stack.enter_context(emulated(storage, room, backing))
+
+        def query(where: Place) -> Query:
+            return Query(JOIN.sql, database, where.directory, JOIN.memory_limit)
+
+        here = place(HERE)
+        run_bare(query(here), here)
+        ran, recording = run_recorded(query(here), here, room / "here.spill")
+        there = [place(storage) for storage in ELSEWHERE]
+        said = [forecast(recording, probe(one.directory, recording)) for one in there]
+        for one, about in zip(there, said, strict=True):
+            measured_s = run_bare(query(one), one).elapsed_s
+            ratio = about.forecast_s / measured_s
+            low, high = about.interval_s
+            yield Result(
+                f"the demo's join on {one.name}, from {ran.elapsed_s:.2f} s on {HERE.name}",
+                f"{about.forecast_s:.2f} s forecast, {low:.2f} to {high:.2f} s",
+                f"{measured_s:.2f} s measured",
+                ratio,
+                f"within {AIM:.0%}",
+                abs(ratio - 1) <= AIM,
+            )
