@@ -1,4 +1,4 @@
-"""Storage with fast reads and slow writes makes a spill slower: forecast, then measured for real."""
+"""Fast reads and slow writes make a spill slower: forecast, then measured for real."""
 
 import pytest
 
