@@ -12,52 +12,54 @@ def forecast(target, seconds, *, refused=None):
     return Forecast(target, 100.0, seconds, interval, 0.9, 20.0, [], refused=refused)
 
 
-THREE = [
-    ("a.json", forecast("/mnt/a", 60.0)),
-    ("tmpfs", forecast("tmpfs", None, refused="it would swap")),
-    ("b.json", forecast("/mnt/b", 30.0)),
-    ("c.json", forecast("/mnt/c", 150.0)),
+WORDS = ["a.json", "tmpfs", "b.json", "c.json"]
+FOUR = [
+    forecast("/mnt/a", 60.0),
+    forecast("tmpfs", None, refused="it would swap"),
+    forecast("/mnt/b", 30.0),
+    forecast("/mnt/c", 150.0),
 ]
 
 
 def test_the_fastest_comes_first_and_a_refusal_last():
-    order = [choice.forecast.target for choice in ranked(choices(THREE))]
+    order = [choice.forecast.target for choice in ranked(choices(WORDS, FOUR))]
     assert order == ["/mnt/b", "/mnt/a", "/mnt/c", "tmpfs"]
 
 
 def test_share_of_the_ceiling_is_time_saved_over_time_that_could_be():
-    shares = [choice.forecast.ceiling_share for choice in choices(THREE)]
+    shares = [choice.forecast.ceiling_share for choice in choices(WORDS, FOUR)]
     assert shares == [40 / 80, None, 70 / 80, -50 / 80]
 
 
 def test_the_best_value_saves_most_for_its_price_and_is_never_a_slower_one():
     # 70 s for 100, 40 s for 50, and 50 s lost for nothing.
-    found = choices(THREE, {"b.json": 100, "a.json": 50, "c.json": 0, "tmpfs": 1})
+    found = choices(WORDS, FOUR, {"b.json": 100, "a.json": 50, "c.json": 0, "tmpfs": 1})
     assert [c.cost for c in found] == [50, 1, 100, 0]
     assert [c.forecast.target for c in found if c.best_value] == ["/mnt/a"]
 
 
 def test_what_costs_nothing_and_saves_is_the_best_value():
-    found = choices(THREE, {"/mnt/a": 0, "/mnt/b": 1})
+    found = choices(WORDS, FOUR, {"a.json": 0, "b.json": 1})
     assert [c.forecast.target for c in found if c.best_value] == ["/mnt/a"]
 
 
 def test_without_prices_nothing_is_the_best_value():
-    assert not any(choice.best_value for choice in choices(THREE))
+    assert not any(choice.best_value for choice in choices(WORDS, FOUR))
 
 
 def test_a_price_for_an_unknown_target_is_refused_with_the_names():
-    with pytest.raises(InputError, match="nvme: no target has this name") as error:
-        choices(THREE, {"nvme": 1})
+    with pytest.raises(InputError, match="nvme=1: there is no --to nvme") as error:
+        parse_costs(["nvme=1"], WORDS)
     assert "a.json, tmpfs, b.json, c.json" in error.value.hint
 
 
 def test_a_name_may_hold_an_equals_sign():
-    words = ["catalogue:aws-gp3?iops=6000=96.5", "/mnt/nvme=0"]
-    assert parse_costs(words) == {"catalogue:aws-gp3?iops=6000": 96.5, "/mnt/nvme": 0.0}
+    words = ["catalogue:aws-gp3?iops=6000", "/mnt/nvme"]
+    costs = parse_costs([f"{words[0]}=96.5", f"{words[1]}=0"], words)
+    assert costs == {words[0]: 96.5, words[1]: 0.0}
 
 
-@pytest.mark.parametrize("word", ["nvme", "nvme=", "=5", "nvme=-1", "nvme=cheap", "nvme=inf"])
-def test_bad_prices_are_named(word):
-    with pytest.raises(InputError, match=f"--cost {word}: not a price"):
-        parse_costs([word])
+@pytest.mark.parametrize("text", ["nvme", "nvme=", "=5", "nvme=-1", "nvme=cheap", "nvme=inf"])
+def test_bad_prices_are_named(text):
+    with pytest.raises(InputError, match=f"--cost {text}: not a price"):
+        parse_costs([text], ["nvme"])

@@ -18,12 +18,12 @@ def forecast(target, seconds, *warnings, **more):
 @pytest.fixture(scope="module")
 def text():
     found = [
-        ("a", forecast("wish", 36.0, BUSY, WISH)),
-        ("b", forecast("disk", 150.0, BUSY)),
-        ("c", forecast("tmpfs", None, refused="it would swap")),
-        ("d", forecast("nvme", 28.0, BUSY, advice=["mount it"])),
+        forecast("wish", 36.0, BUSY, WISH),
+        forecast("disk", 150.0, BUSY),
+        forecast("tmpfs", None, refused="it would swap"),
+        forecast("nvme", 28.0, BUSY, advice=["mount it"]),
     ]
-    return choices_text(choices(found, {"b": 10, "d": 20})).splitlines()
+    return choices_text(choices("abcd", found, {"b": 10, "d": 20})).splitlines()
 
 
 def row(text, target):

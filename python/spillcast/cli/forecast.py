@@ -67,7 +67,7 @@ def forecast(
     from spillcast.report.forecast import choices_text, forecast_text
     from spillcast.units import parse_duration_s
 
-    costs = parse_costs(cost or ())
+    costs = parse_costs(cost or (), to)
     evidence = find_evidence(baseline)
     elapsed_s = None if elapsed is None else parse_duration_s(elapsed)
     if evidence.recordings:
@@ -77,7 +77,7 @@ def forecast(
         forecasts = _from_oracle(
             evidence, to, elapsed_s, boost, sql_id, method, lenient, confidence
         )
-    found = choices(list(zip(to, forecasts, strict=True)), costs)
+    found = choices(to, forecasts, costs)
     if len(found) == 1:
         emit(found[0].to_json()) if json else print(forecast_text(found[0].forecast))
     else:

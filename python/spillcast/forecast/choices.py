@@ -31,19 +31,11 @@ class Choice:
 
 
 def choices(
-    forecasts: Sequence[tuple[str, Forecast]], costs: Mapping[str, float] | None = None
+    words: Sequence[str], forecasts: Sequence[Forecast], costs: Mapping[str, float] | None = None
 ) -> list[Choice]:
-    """Forecasts with the words that asked for them, in the same order, the best value marked.
-
-    ``costs`` are by that word or by the name of the target. InputError where neither is there.
-    """
+    """Forecasts for the targets that ``words`` asked for, in the same order; ``costs`` by word."""
     costs = costs or {}
-    words = [word for word, _ in forecasts]
-    for name in costs:
-        if name not in words and all(forecast.target != name for _, forecast in forecasts):
-            hint = f"the targets are: {', '.join(words)}"
-            raise InputError(f"--cost {name}: no target has this name", hint)
-    priced = [Choice(f, costs.get(word, costs.get(f.target))) for word, f in forecasts]
+    priced = [Choice(f, costs.get(word)) for word, f in zip(words, forecasts, strict=True)]
     worth = [choice for choice in priced if (choice.value_s or 0) > 0]
     best = max(worth, key=lambda choice: choice.value_s or 0, default=None)
     return [Choice(c.forecast, c.cost, c is best) for c in priced]
@@ -64,16 +56,22 @@ def choices_document(found: Sequence[Choice]) -> dict[str, Any]:
     return {"schema": FORECAST_SCHEMA, "targets": [choice.to_json() for choice in found]}
 
 
-def parse_costs(words: Sequence[str]) -> dict[str, float]:
-    """Prices from words such as ``catalogue:aws-gp3=96``. InputError names a bad one."""
+def parse_costs(priced: Sequence[str], words: Sequence[str]) -> dict[str, float]:
+    """Prices such as ``catalogue:aws-gp3=96`` of the targets in ``words``.
+
+    InputError names one that is no price, or of no target.
+    """
     costs = {}
-    for word in words:
-        name, _, price = word.rpartition("=")
+    for text in priced:
+        name, _, price = text.rpartition("=")
         try:
             cost = float(price)
         except ValueError:
             cost = -1.0
         if not name or not 0 <= cost < float("inf"):
-            raise InputError(f"--cost {word}: not a price", "for example --cost /mnt/nvme=120")
+            raise InputError(f"--cost {text}: not a price", "for example --cost /mnt/nvme=120")
+        if name not in words:
+            hint = f"the targets are: {', '.join(words)}"
+            raise InputError(f"--cost {text}: there is no --to {name}", hint)
         costs[name] = cost
     return costs

@@ -11,8 +11,10 @@ from spillcast.storage.probe import BUDGET_S, Progress, probe
 from spillcast.storage.storage import Storage
 from spillcast.units import parse_duration_s, parse_factor
 
-KNOWN = "a storage.json, a recording or catalogue:NAME"
-FORMS = f"a directory, tmpfs, {KNOWN}, latency:150us, or factor:60"
+KNOWN = "a storage.json, a recording, or catalogue:NAME"
+FORMS = (
+    "a directory, tmpfs, a storage.json, a recording, catalogue:NAME, latency:150us, or factor:60"
+)
 
 
 def resolve(
