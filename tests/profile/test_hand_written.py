@@ -124,10 +124,10 @@ def test_tables_of_a_trace(trace):
 def test_histogram(trace, where):
     printed = spillcast("profile", trace, "--event", READ, "--histogram", *where).stdout
     bars = [line.split() for line in printed.splitlines() if "|" in line]
-    assert bars[0][:2] == ["158", "us"]
-    assert [line[-1] for line in bars if line[-1] != "0"] == ["1", "1", "1"]
-    marked = [" ".join(line[:2]) for line in bars if line[2].startswith("+")]
-    assert marked == ["1 ms"]
+    assert [" ".join(line[:2]) for line in bars] == ["200 us", "1 ms", "2.50 ms"]
+    assert [line[-3:] for line in bars] == [["1", "33.3", "%"]] * 3
+    assert len({line[2] for line in bars}) == 1
+    assert bars[0][2].startswith("|█")
 
 
 def test_document(trace):

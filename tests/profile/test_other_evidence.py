@@ -51,7 +51,7 @@ def test_a_recording_in_print(spilled):
     result = spillcast("profile", spilled.path, "--by", "event,size", "--histogram")
     assert result.returncode == 0, result.stderr
     assert "pwrite64" in result.stdout
-    assert "|#" in result.stdout
+    assert "|█" in result.stdout
     document = json.loads(spillcast("profile", spilled.path, "--json").stdout)
     assert document["schema"] == "spillcast.profile/1"
 

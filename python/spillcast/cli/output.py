@@ -12,6 +12,13 @@ def emit(document: Mapping[str, Any]) -> None:
     print(json.dumps(document, indent=2, default=str))
 
 
+def terminal_columns() -> int:
+    """Columns that output may fill: the terminal's, from 60 to 200; 80 where there is none."""
+    import shutil
+
+    return min(max(shutil.get_terminal_size((80, 24)).columns, 60), 200)
+
+
 @contextmanager
 def live_line(*, show: bool = True) -> Iterator[Callable[[str], None]]:
     """One line on stderr that is written over, on a terminal; nothing elsewhere."""

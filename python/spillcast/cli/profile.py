@@ -36,7 +36,7 @@ def profile(
 
     Example: spillcast profile traces/ --by event,size --event 'direct path*'
     """
-    from spillcast.cli.output import emit, reading_bar
+    from spillcast.cli.output import emit, reading_bar, terminal_columns
     from spillcast.errors import InputError
     from spillcast.profile import profile as make
     from spillcast.report.profile import profile_text
@@ -56,4 +56,4 @@ def profile(
     if json:
         emit(result.to_json())
     else:
-        print(profile_text(result, histogram=histogram))
+        print(profile_text(result, histogram=histogram, width=terminal_columns()))

@@ -1,15 +1,96 @@
 """``spillcast storage``: storages that are known, looked at and compared."""
 
+from typing import TYPE_CHECKING, Annotated, Literal
+
 import typer
 
 from spillcast.cli import storage_list
+from spillcast.cli.options import Json
+
+if TYPE_CHECKING:
+    from spillcast.storage import Storage
+
+STORAGE_HELP = "A storage.json, a recording, or catalogue:NAME."
 
 
 def add_to(application: typer.Typer) -> None:
-    """Register the verb."""
+    """Register the verb with its commands."""
     storage = typer.Typer(
         help="List, show and compare storages.", no_args_is_help=True, rich_markup_mode=None
     )
     storage.callback()(lambda: None)
     storage_list.add_to(storage)
+    storage.command("show")(show)
+    storage.command("compare")(compare)
     application.add_typer(storage, name="storage")
+
+
+def show(
+    storage: Annotated[str, typer.Argument(help=STORAGE_HELP)],
+    op: Annotated[Literal["read", "write"] | None, typer.Option(help="Only this op.")] = None,
+    size: Annotated[str | None, typer.Option(help="Histogram of this size, such as 256K.")] = None,
+    json: Json = False,
+) -> None:
+    """Show what is known of a storage: latencies, how they are spread, servers and ceilings.
+
+    Peaks of the histogram are named. A size that was not measured is taken from the others.
+
+    Example: spillcast storage show nvme.json --op read --size 256K
+    """
+    from spillcast.cli.output import emit, terminal_columns
+    from spillcast.errors import InputError
+    from spillcast.report.storage_show import show_text
+    from spillcast.storage.description import described
+    from spillcast.storage.target import resolve_storage
+    from spillcast.units import parse_bytes
+
+    found = resolve_storage(storage)
+    size_bytes = None if size is None else parse_bytes(size)
+    if size_bytes == 0:
+        raise InputError("--size 0: no operation has this size", "write for example 256K")
+    ops = _ops(storage, found, op)
+    if json:
+        groups = [group for one in ops for group in found.of(one) if group.count]
+        emit(described(found, [g for g in groups if size_bytes in (None, g.size_class_bytes)]))
+    else:
+        print(show_text(found, ops, size_bytes, terminal_columns()))
+
+
+def _ops(text: str, storage: "Storage", op: str | None) -> list[str]:
+    """The ops to show. InputError where the storage has no figures for what is asked."""
+    from spillcast.errors import InputError
+
+    there = [one for one in ("read", "write") if any(g.count for g in storage.of(one))]
+    if op is not None and op not in there:
+        others = f"it has figures for {there[0]}s" if there else None
+        raise InputError(f"{text}: has no figures for {op}s", others)
+    if not there:
+        raise InputError(f"{text}: has no figures at all", "probe again")
+    return there if op is None else [op]
+
+
+def compare(
+    storages: Annotated[list[str], typer.Argument(help=f"Two or more. {STORAGE_HELP}")],
+    json: Json = False,
+) -> None:
+    """Compare storages with the first of them, by op, size and pattern.
+
+    Sizes that one of them was not measured at are taken from its others, and marked.
+
+    Example: spillcast storage compare disk.json nvme.json
+    """
+    from spillcast.cli.output import emit, terminal_columns
+    from spillcast.errors import InputError
+    from spillcast.report.comparison import comparison_text
+    from spillcast.storage.comparison import compare as compare_storages
+    from spillcast.storage.target import resolve_storage
+
+    if len(storages) < 2:
+        raise InputError(f"{storages[0]}: compared with what?", "name two storages or more")
+    found = [resolve_storage(text) for text in storages]
+    names = [storage.name for storage in found]
+    result = compare_storages(found, names if len(set(names)) == len(names) else storages)
+    if json:
+        emit(result.to_json())
+    else:
+        print(comparison_text(result, terminal_columns()))

@@ -1,21 +1,16 @@
 """A profile as a table, and its latencies as histograms."""
 
-import math
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from spillcast.profile import Profile
+from spillcast.report.histogram import histogram_text
 from spillcast.report.table import table_text
 from spillcast.units import format_bytes, format_duration
 
-BAR = 40
-#: Steps of a power of ten in a fine histogram.
-FINE = 5
 
-
-def profile_text(profile: Profile, *, histogram: bool = False) -> str:
-    """Rows of time; idle events below, for they are nobody's fault."""
+def profile_text(profile: Profile, *, histogram: bool = False, width: int = 80) -> str:
+    """Rows of time; idle events below, for they are nobody's fault. ``width`` is of histograms."""
     if profile.rows and "value" in profile.rows[0]:
         return _statistics(profile)
     busy = [row for row in profile.rows if not row["idle"]]
@@ -28,7 +23,7 @@ def profile_text(profile: Profile, *, histogram: bool = False) -> str:
         for row, buckets in zip(profile.rows, profile.histograms, strict=False):
             if sum(buckets[1]):
                 title = ", ".join(str(row[name]) for name in profile.by)
-                lines += ["", f"  {title}", histogram_text(*buckets)]
+                lines += ["", f"  {title}", histogram_text(*buckets, width=width)]
     lines += [f"  warning: {text}" for text in profile.warnings]
     lines += [
         f"  damaged: {damage['file']}:{damage['line']}: {damage['what']}"
@@ -77,19 +72,3 @@ def _key(name: str, value: Any) -> str:
 
 def _us(value: float | None) -> str:
     return "" if value is None else format_duration(value / 1e6)
-
-
-def histogram_text(latency_ns: Sequence[int], counts: Sequence[int]) -> str:
-    """Bars over a logarithmic scale in fifths of a power of ten; powers of ten are marked."""
-    sums: Counter[int] = Counter()
-    for ns, count in zip(latency_ns, counts, strict=True):
-        sums[math.floor(math.log10(max(ns, 1)) * FINE)] += count
-    most = max(sums.values())
-    lines = []
-    for step in range(min(sums), max(sums) + 1):
-        count = sums[step]
-        low = format_duration(10 ** (step / FINE) / 1e9)
-        bar = "#" * max(round(BAR * count / most), int(count > 0))
-        rule = "+" if step % FINE == 0 else " "
-        lines.append(f"  {low:>8} {rule}|{bar:<{BAR}} {count:>10,}".rstrip())
-    return "\n".join(lines)

@@ -9,10 +9,10 @@ WIDTH = 96
 _GLUE = "\x00"
 
 
-def paragraph(text: str, indent: str = "") -> str:
+def paragraph(text: str, indent: str = "", width: int = WIDTH) -> str:
     """A sentence broken into lines, never between a number and its unit."""
-    glued = re.sub(r"(?<=\d) (?=(?:us|ms|s|min|h|%|[KMGT]?i?B)\b)", _GLUE, text)
-    return fill(glued, WIDTH, subsequent_indent=indent).replace(_GLUE, " ")
+    glued = re.sub(r"(?<=\d) (?=%|(?:us|ms|s|min|h|[KMGT]?i?B)\b)", _GLUE, text)
+    return fill(glued, width, subsequent_indent=indent).replace(_GLUE, " ")
 
 
 def table_text(

@@ -53,15 +53,19 @@ class Cell:
 
 
 class Cells:
-    """Cells of one op, pattern and access, and latencies between them."""
+    """Cells of one op, pattern and access, and latencies between them.
 
-    def __init__(self, groups: Sequence[Group], *, by_depth: bool) -> None:
+    ``counted`` says that they were measured, so that few operations are little evidence.
+    """
+
+    def __init__(self, groups: Sequence[Group], *, by_depth: bool, counted: bool) -> None:
         found: dict[tuple[int, int], list[Group]] = defaultdict(list)
         for group in groups:
             if group.count:
                 found[group.size_class_bytes, group.depth if by_depth else 0].append(group)
         cells = [Cell(size, depth, tuple(found[size, depth])) for size, depth in sorted(found)]
-        self.cells = _reliable(cells)
+        self.cells = _reliable(cells) if counted else cells
+        self._count_min = COUNT_MIN if counted and len(self.cells) > 1 else 0
         rows: dict[int, list[Cell]] = defaultdict(list)
         for cell in self.cells:
             rows[cell.size_bytes].append(cell)
@@ -88,7 +92,7 @@ class Cells:
         """What was measured there, by enough operations to stand by itself."""
         for cell in self.cells:
             if (cell.size_bytes, cell.depth) == (size_bytes, depth):
-                return cell if cell.count >= COUNT_MIN or len(self.cells) == 1 else None
+                return cell if cell.count >= self._count_min else None
         return None
 
     def nearest(self, size_bytes: int, depth: float) -> Cell:
@@ -119,6 +123,20 @@ class Cells:
             along.outside or any(r.outside for r in near),
         )
 
+    def left_out(self) -> list[float]:
+        """By how much each inner cell is missed when the others predict it, as a ratio less 1."""
+        return [miss for cell in self.cells if (miss := self._missed(cell)) is not None]
+
+    def _missed(self, cell: Cell) -> float | None:
+        groups = [g for other in self.cells if other is not cell for g in other.groups]
+        if not groups or not cell.mean_s:
+            return None
+        others = Cells(groups, by_depth=cell.depth > 0, counted=self._count_min > 0)
+        found = others.between(cell.size_bytes, cell.depth)
+        if found.outside or not found.mean_s:
+            return None
+        return abs(max(found.mean_s / cell.mean_s, cell.mean_s / found.mean_s) - 1)
+
     def _at_depth(self, size_bytes: int, depth: float) -> Between:
         depths, mean_s = self._rows[size_bytes]
         if not depth:
@@ -143,7 +161,7 @@ class Cells:
     def _few(self, size_bytes: int, depth: float) -> float:
         """What a mean of few operations is off by, for a spread as large as the mean."""
         count = self.nearest(size_bytes, depth).count
-        return 1 / math.sqrt(count) if count < COUNT_MIN and len(self.cells) > 1 else 0.0
+        return 1 / math.sqrt(count) if count < self._count_min else 0.0
 
 
 def _next_to(sizes: list[int], size_bytes: int) -> list[int]:

@@ -5,7 +5,7 @@ docs/method.md says how it is done and how the stated error was checked.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from spillcast.storage.storage import Group, Storage
 
 Array = NDArray[np.float64]
 
+#: Sources whose latencies nobody measured here; limits and servers are all that depth does to them.
+STATED = ("catalogue", "asked")
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -24,8 +27,9 @@ class Estimate:
 
     ``mean_s`` is its mean. ``blocks`` holds count and mean (s) of consecutive stretches of the
     measurement it comes from, scaled to it. ``error`` is the relative standard error of taking it
-    from other sizes and depths: 0 where ``measured``, which says that this very cell was.
-    ``extrapolated`` says that it lies outside of what was measured, or is of another pattern.
+    from other sizes and depths: 0 where ``measured``, which says that the storage has a figure for
+    this very cell. ``extrapolated`` says that it lies outside of what was measured, or is of
+    another pattern.
     """
 
     mean_s: float
@@ -53,13 +57,20 @@ class Model:
         self._cells: dict[tuple[str, bool | None], tuple[Cells, bool]] = {}
 
     def latency(
-        self, op: str, size_bytes: int, *, depth: float = 1.0, sequential: bool | None = None
+        self,
+        op: str,
+        size_bytes: int,
+        *,
+        depth: float = 1.0,
+        sequential: bool | None = None,
+        limited: bool = True,
     ) -> Estimate:
         """Latency of ``op`` (``read`` or ``write``) with ``depth`` operations under way.
 
         ``sequential`` None is taken as random where both were measured apart. What was measured
         with the I/O of a recording serves any pattern and has that recording's depth. Stated
         servers and limits hold where no depth was measured but 1: see ``ceilings.queued_s``.
+        Without ``limited`` only servers do, for those who follow what loads draw from limits.
         Refusal where the storage has no figures for the op.
         """
         if size_bytes <= 0:
@@ -71,8 +82,9 @@ class Model:
         found = cells.between(size_bytes, at)
         mean_s = found.mean_s
         if stated:
+            there = self.storage if limited else replace(self.storage, limits=())
             mean_s = ceilings.queued_s(
-                self.storage, op, size_bytes, mean_s, max(depth, 1.0), sequential=bool(sequential)
+                there, op, size_bytes, mean_s, max(depth, 1.0), sequential=bool(sequential)
             )
         nearest = cells.nearest(size_bytes, at)
         measured = found.measured and fits and cells.cell(size_bytes, at) is not None
@@ -101,6 +113,13 @@ class Model:
             return ceilings.stated_operations(self.storage, op, size, idle_s)
         return shown
 
+    def left_out(self, op: str) -> list[float]:
+        """How far off interpolation is, as a ratio less 1: each inner cell from the others.
+
+        Of random operations where they were measured apart; empty where there is no inner cell.
+        """
+        return self.cells(op, None)[0].left_out()
+
     def cells(self, op: str, sequential: bool | None) -> tuple[Cells, bool]:
         """The cells that answer for an op and pattern, and whether they are of that pattern."""
         key = op, sequential
@@ -116,13 +135,14 @@ class Model:
             pattern = groups[0].pattern
             by_depth = pattern != "recorded"
             fits = sequential is None or pattern in patterns
-            self._cells[key] = Cells(groups, by_depth=by_depth), fits
+            counted = self.storage.source not in STATED
+            self._cells[key] = Cells(groups, by_depth=by_depth, counted=counted), fits
         return self._cells[key]
 
     def _stated(self, cells: Cells) -> bool:
         """Whether servers and limits as stated say how latency grows with depth."""
         said = self.storage.servers is not None or bool(self.storage.limits)
-        return cells.single_depth and (said or self.storage.source in ("catalogue", "asked"))
+        return cells.single_depth and (said or self.storage.source in STATED)
 
 
 def _of(groups: Sequence[Group], key: str, wanted: Sequence[str]) -> list[Group]:

@@ -107,12 +107,12 @@ class Storage:
             return cls(
                 document["name"],
                 document["source"],
-                [Group(**group) for group in document["groups"]],
+                [_group_of(group) for group in document["groups"]],
                 document["facts"],
                 [limit_of(limit) for limit in document.get("limits", ())],
                 document.get("servers"),
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path}: damaged: {error}", "probe again") from error
 
     def scaled(self, factor: float, name: str) -> "Storage":
@@ -127,6 +127,21 @@ class Storage:
             for g in self.groups
         ]
         return Storage(name, "asked", groups, dict(self.facts))
+
+
+def _group_of(document: Mapping[str, Any]) -> Group:
+    """A group from its document. TypeError or ValueError where its figures do not go together."""
+    group = Group(**document)
+    for middles, counts in (
+        (group.latency_ns, group.latency_count),
+        (group.block_mean_ns, group.block_count),
+    ):
+        numbers = np.asarray([middles, counts], dtype=float)
+        if numbers.min(initial=0) < 0 or round(numbers[1].sum()) != group.count:
+            raise ValueError(f"a group of {group.op}s does not add up to its count")
+    if group.op not in ("read", "write") or min(group.size_class_bytes, group.depth) < 1:
+        raise ValueError("a group of no op, size or depth")
+    return group
 
 
 def _plain(value: Any) -> Any:

@@ -62,6 +62,9 @@ def resolve_storage(text: str, what: str | None = None, forms: str = KNOWN) -> S
         return observed(Recording.open(path))
     if path.is_file():
         return Storage.load(path)
+    if path.is_dir():
+        hint = f"probe it first: spillcast probe {text} --like run.spill -o storage.json"
+        raise InputError(f"{what or text}: is a directory, and was not measured", hint)
     raise InputError(f"{what or text}: there is no such file or directory", f"name {forms}")
 
 

@@ -1,0 +1,154 @@
+"""A storage looked at: its figures, how its latencies are spread, what that may mean."""
+
+from collections.abc import Sequence
+from string import ascii_uppercase
+
+from spillcast.report.histogram import histogram_text
+from spillcast.report.storage import storage_text
+from spillcast.report.storage_words import ability_words, limits_words, origin_words
+from spillcast.report.table import paragraph, table_text
+from spillcast.storage import Group, Storage
+from spillcast.storage.description import Shape, ability, shape
+from spillcast.storage.model import STATED, Estimate, Model
+from spillcast.units import format_bytes, format_duration
+
+#: So many other groups of several peaks are told of.
+OTHERS_MAX = 8
+
+
+def show_text(storage: Storage, ops: Sequence[str], size_bytes: int | None, width: int) -> str:
+    """Everything about some ops; histograms of ``size_bytes``, or where most time went."""
+    parts: list[str] = []
+    if storage.source in STATED:
+        said = [f"{storage.name} ({origin_words(storage)})", *_said(storage)]
+        parts.append("\n".join(paragraph(text, "  ", width) for text in said))
+        parts.append(_stated_text(storage, ops))
+    else:
+        only = Storage(storage.name, storage.source, _groups(storage, ops), storage.facts)
+        origin = paragraph(f"  {origin_words(storage)}", "  ", width)
+        parts.append(f"{storage_text(only, width=width)}\n{origin}")
+        parts += [_op_text(storage, op, size_bytes, width) for op in ops]
+    if size_bytes is not None:
+        parts += [_size_text(storage, op, size_bytes) for op in ops]
+    limits = limits_words(storage)
+    if limits:
+        parts.append(paragraph(f"limits: {limits}", "  ", width))
+    if storage.source not in STATED:
+        words = [ability_words(op, ability(storage, op)) for op in ops]
+        parts.append("\n".join(paragraph(text, "  ", width) for text in words if text))
+    return "\n\n".join(part for part in parts if part)
+
+
+def shown_group(storage: Storage, op: str, size_bytes: int | None) -> Group | None:
+    """The group whose histogram stands for an op, of a size where one is given.
+
+    Of what was recorded that with the most time. Of a grid the smallest size and depth, which show
+    the storage's own latency best; buffered before direct, random before sequential.
+    """
+    groups = [g for g in _groups(storage, [op]) if size_bytes in (None, g.size_class_bytes)]
+
+    def order(group: Group) -> tuple[bool, bool, int, int, int]:
+        recorded = group.pattern == "recorded"
+        return (
+            group.access != "buffered",
+            group.pattern == "sequential",
+            0 if recorded else group.size_class_bytes,
+            0 if recorded else group.depth,
+            -group.total_ns,
+        )
+
+    return min(groups, key=order, default=None)
+
+
+def _groups(storage: Storage, ops: Sequence[str]) -> list[Group]:
+    return [group for op in ops for group in storage.of(op) if group.count]
+
+
+def _said(storage: Storage) -> list[str]:
+    """What the catalogue says of a storage."""
+    facts = storage.facts
+    said = [str(facts[key]) for key in ("description", "source") if key in facts]
+    return [*said, *(f"assumed: {text}" for text in facts.get("assumed", ()))]
+
+
+def _op_text(storage: Storage, op: str, size_bytes: int | None, width: int) -> str:
+    group = shown_group(storage, op, size_bytes)
+    if group is None:
+        return ""
+    found = shape(group)
+    many = len(found.peaks) > 1
+    letters = dict(zip(ascii_uppercase, found.peaks, strict=False)) if many else {}
+    marks = {peak.mode_s * 1e9: letter for letter, peak in letters.items()}
+    lines = [
+        f"{_title(group)}: {group.count:,} operations",
+        histogram_text(group.latency_ns, group.latency_count, width=width, marks=marks),
+        *_shape_lines(found, "".join(letters), width),
+        *_others(storage, op, group, width),
+    ]
+    return "\n".join(lines)
+
+
+def _title(group: Group) -> str:
+    """Such as ``read 256 KiB, random, direct, depth 4``, as far as it tells groups apart."""
+    parts = [f"{group.op} {format_bytes(group.size_class_bytes)}"]
+    if group.pattern != "recorded":
+        parts += [group.pattern, group.access, f"depth {group.depth}"]
+    return ", ".join(parts)
+
+
+def _shape_lines(found: Shape, letters: str, width: int) -> list[str]:
+    named = f"{', '.join(letters)}: " if letters else ""
+    lines = [f"  {named}{found.words}", f"  {found.cause}" if found.cause else ""]
+    return [paragraph(line, "    ", width) for line in lines if line]
+
+
+def _others(storage: Storage, op: str, shown: Group, width: int) -> list[str]:
+    """Groups besides the one shown that have several peaks."""
+    others = [g for g in _groups(storage, [op]) if g is not shown]
+    several = [found for found in map(shape, others) if len(found.peaks) > 1]
+    lines = [f"  {_title(found.group)}: {found.words}" for found in several[:OTHERS_MAX]]
+    if len(several) > OTHERS_MAX:
+        more = len(several) - OTHERS_MAX
+        lines.append(f"  and {more:,} more of several peaks, see --json")
+    return [paragraph(line, "    ", width) for line in lines]
+
+
+def _size_text(storage: Storage, op: str, size_bytes: int) -> str:
+    """What a size takes that may not have been measured; nothing where the table has it."""
+    found = Model(storage).latency(op, size_bytes)
+    if found.measured:
+        return ""
+    return (
+        f"  {op} {format_bytes(size_bytes)}: about {format_duration(found.mean_s)}, "
+        f"{known_words(found, storage)}"
+    )
+
+
+def known_words(found: Estimate, storage: Storage) -> str:
+    """Where an estimate comes from, and its error."""
+    if found.measured:
+        return "stated" if storage.source in STATED else "measured"
+    where = "beyond the measured" if found.extrapolated else "between the measured"
+    if storage.source in STATED:
+        where = where.replace("measured", "stated")
+    return f"{where}, give or take {100 * found.error:.0f} %"
+
+
+def _stated_text(storage: Storage, ops: Sequence[str]) -> str:
+    """Mean latencies by op and size, sequential and random, one operation at a time."""
+    model = Model(storage)
+    sizes = sorted({g.size_class_bytes for g in _groups(storage, ops)})
+    rows = [
+        [
+            op,
+            format_bytes(size),
+            *(
+                format_duration(model.latency(op, size, sequential=sequential).mean_s)
+                for sequential in (True, False)
+            ),
+        ]
+        for op in ops
+        for size in sizes
+    ]
+    table = table_text(["op", "size", "sequential", "random"], rows)
+    return f"{table}\n  one operation at a time, for as long as it lasts"
