@@ -67,15 +67,11 @@ def find_peaks(latency_ns: Sequence[int], counts: Sequence[int]) -> list[Peak]:
     margin = (len(density) - (int(step.max()) - origin + 1)) // 2
     basins = _clear(density, _hills(density))
     order = np.argsort(ns, kind="stable")
-    edges = [basin.begin + origin - margin for basin in basins[1:]]
-    cuts = np.searchsorted(step[order], edges)
-    return [
-        _peak(part_ns, part, count.sum(), 10 ** ((basin.top + origin - margin) / STEPS))
-        for part_ns, part, basin in zip(
-            np.split(ns[order], cuts), np.split(count[order], cuts), basins, strict=True
-        )
-        if part.sum()
-    ]
+    ns, count, step = ns[order], count[order], step[order]
+    cuts = np.searchsorted(step, [basin.begin + origin - margin for basin in basins[1:]])
+    tops = [(basin.top + origin - margin) / STEPS for basin in basins]
+    parts = zip(np.split(ns, cuts), np.split(count, cuts), tops, strict=True)
+    return [_peak(part_ns, part, count.sum(), top) for part_ns, part, top in parts if part.sum()]
 
 
 def _smoothed(count: Array) -> Array:
@@ -118,11 +114,19 @@ def _sureness(density: Array, low: _Basin, high: _Basin) -> float:
     return float(np.maximum(part - valley, 0).sum() / np.sqrt(part.sum()))
 
 
-def _peak(ns: Array, count: Array, total: float, mode_ns: float) -> Peak:
+def _peak(ns: Array, count: Array, total: float, top: float) -> Peak:
+    """The peak of these operations; ``top`` is the decimal logarithm of where they are densest."""
     reached = np.cumsum(count)
     low, high = np.searchsorted(reached, [0.05 * reached[-1], 0.95 * reached[-1]])
+    # The density is known in steps; the middle of what lies about its top is known better.
+    power = np.log10(ns)
+    near = count * (np.abs(power - top) <= KERNEL)
+    mode_ns = 10 ** (float(np.average(power, weights=near)) if near.any() else top)
     return Peak(
-        float(reached[-1] / total), ns[low] / 1e9, ns[min(high, len(ns) - 1)] / 1e9, mode_ns / 1e9
+        share=float(reached[-1] / total),
+        low_s=float(ns[low] / 1e9),
+        high_s=float(ns[min(high, len(ns) - 1)] / 1e9),
+        mode_s=float(mode_ns / 1e9),
     )
 
 
