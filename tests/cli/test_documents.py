@@ -53,6 +53,55 @@ STORAGE = document({"schema": {"const": "spillcast.storage/1"}, "groups": array(
     "count": {"type": "integer"}, "total_ns": {"type": "integer"},
     "latency_ns": array({"type": "integer"}), "latency_count": array({"type": "integer"}),
 }))})  # fmt: skip
+ABILITY = document(
+    dict.fromkeys(
+        (
+            "servers", "operations_per_s", "bandwidth_bytes_per_s",
+            "error_median", "error_max",
+        ),
+        nullable(NUMBER),
+    )
+)  # fmt: skip
+PEAK = document(dict.fromkeys(("share", "low_s", "high_s", "mode_s"), NUMBER))
+SHAPE = document(
+    {
+        "op": TEXT, "size_class_bytes": {"type": "integer"}, "depth": {"type": "integer"},
+        "pattern": TEXT, "access": TEXT,
+        "peaks": array(PEAK), "words": TEXT, "cause": nullable(TEXT),
+    }
+)  # fmt: skip
+SHOWN = document(
+    STORAGE["properties"]
+    | {"model": document({"read": ABILITY, "write": ABILITY, "peaks": array(SHAPE)})}
+)
+COMPARED = document(
+    {
+        "p50_s": NUMBER, "mean_s": NUMBER, "p99_s": NUMBER, "speedup": nullable(NUMBER),
+        "measured": {"type": "boolean"}, "extrapolated": {"type": "boolean"}, "error": NUMBER,
+    }
+)  # fmt: skip
+COMPARISON = document(
+    {
+        "schema": {"const": "spillcast.comparison/1"},
+        "storages": array(document({"name": TEXT, "source": TEXT})),
+        "rows": array(
+            document(
+                {
+                    "op": TEXT, "size_class_bytes": {"type": "integer"}, "pattern": TEXT,
+                    "storages": array(nullable(COMPARED)),
+                }
+            )
+        ),
+        "verdicts": array(
+            document(
+                {
+                    "storage": TEXT, "op": TEXT, "pattern": TEXT, "speedup": NUMBER,
+                    "speedup_min": NUMBER, "speedup_max": NUMBER, "error": NUMBER,
+                }
+            )
+        ),
+    }
+)  # fmt: skip
 
 
 def printed(*arguments, status=0):
@@ -116,6 +165,21 @@ def test_forecast_with_prices(spilled):
 
 def test_probe(spilled, tmp_path):
     assert valid(STORAGE, printed("probe", tmp_path, "--like", spilled.path))
+
+
+def test_storage_show(spilled):
+    said = printed("storage", "show", spilled.path)
+    assert valid(SHOWN, said)
+    assert len(said["model"]["peaks"]) == len(said["groups"])
+    assert valid(SHOWN, printed("storage", "show", "catalogue:aws-gp3"))
+
+
+def test_storage_compare(spilled):
+    others = ("catalogue:aws-gp3", "catalogue:linux-hdd")
+    said = printed("storage", "compare", spilled.path, *others)
+    assert valid(COMPARISON, said)
+    assert [storage["name"] for storage in said["storages"]][1:] == list(others)
+    assert all(len(row["storages"]) == 3 for row in said["rows"])
 
 
 def test_record(places):

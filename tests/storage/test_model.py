@@ -145,6 +145,20 @@ def test_stated_servers_and_limits_hold_where_no_depth_was_measured():
     assert disk.operations_per_s("read") == pytest.approx(2 / 500e-6)
 
 
+def test_what_lasts_is_left_when_short_bursts_are_used_up():
+    groups = [group("read", 4096, 1, 100e-6)]
+
+    def lasting_s(burst, depth):
+        limits = [operations_limit("iops", 1000, burst=burst)]
+        model = Model(Storage("rented", "catalogue", groups, limits=limits))
+        return model.latency("read", 4096, depth=depth, lasting=True).mean_s
+
+    assert lasting_s(1000, 1) == pytest.approx(1e-3)
+    assert lasting_s(1000, 5) == pytest.approx(5e-3)
+    # Credit for half an hour is not used up so soon.
+    assert lasting_s(1000 * 1800, 5) == pytest.approx(100e-6)
+
+
 def test_a_limit_without_burst_makes_each_operation_wait_for_its_own_cost():
     groups = [group("read", 4096, 1, 50e-6)]
     bus = Model(Storage("bus", "catalogue", groups, limits=[bytes_limit("bytes", 40.96e6)]))

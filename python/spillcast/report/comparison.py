@@ -89,12 +89,14 @@ def _sentence(comparison: Comparison, at: int) -> str:
     known = [verdict for verdict in verdicts if verdict.error <= ERROR_MAX]
     if not known:
         return f"{name} and {first} were measured too far apart to be compared."
-    said = " and ".join(_verb(verdict) for verdict in known)
-    return f"{name} {said} {'as' if said.endswith(' as fast') else 'than'} {first}."
+    *said, last = [_verb(verdict) for verdict in known]
+    text = f"{', '.join(said)} and {last}" if said else last
+    return f"{name} {text} {'as' if text.endswith(' as fast') else 'than'} {first}."
 
 
 def _verb(verdict: Verdict) -> str:
-    verb, speedup = f"{verdict.op}s", verdict.speedup
+    order = {"random": " at random", "sequential": " in sequence"}.get(verdict.pattern, "")
+    verb, speedup = f"{verdict.op}s{order}", verdict.speedup
     if 1 / ALIKE < speedup < ALIKE:
         return f"{verb} as fast"
     low, high = sorted(max(s, 1 / s) for s in (verdict.low, verdict.high))

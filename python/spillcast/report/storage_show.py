@@ -151,4 +151,4 @@ def _stated_text(storage: Storage, ops: Sequence[str]) -> str:
         for size in sizes
     ]
     table = table_text(["op", "size", "sequential", "random"], rows)
-    return f"{table}\n  one operation at a time, for as long as it lasts"
+    return f"{table}\n  one operation at a time"

@@ -10,9 +10,12 @@ _GLUE = "\x00"
 
 
 def paragraph(text: str, indent: str = "", width: int = WIDTH) -> str:
-    """A sentence broken into lines, never between a number and its unit."""
+    """A sentence broken into lines, never between a number and its unit nor within a word."""
     glued = re.sub(r"(?<=\d) (?=%|(?:us|ms|s|min|h|[KMGT]?i?B)\b)", _GLUE, text)
-    return fill(glued, width, subsequent_indent=indent).replace(_GLUE, " ")
+    broken = fill(
+        glued, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+    )
+    return broken.replace(_GLUE, " ")
 
 
 def table_text(

@@ -10,6 +10,8 @@ from spillcast.storage.storage import Storage
 
 #: Throughput has stopped to grow where twice the depth or size brings less than this more.
 STILL = 1.1
+#: A bucket that holds more than this is credit for a burst, not a rate.
+CREDIT_S = 60.0
 
 
 def measured_operations(cells: Cells) -> float | None:
@@ -59,21 +61,30 @@ def _still(x: float, x_next: float, rate: float, rate_next: float) -> bool:
 
 
 def queued_s(
-    storage: Storage, op: str, size_bytes: int, idle_s: float, depth: float, *, sequential: bool
+    storage: Storage,
+    op: str,
+    size_bytes: int,
+    idle_s: float,
+    depth: float,
+    *,
+    sequential: bool,
+    lasting: bool,
 ) -> float:
     """Latency with ``depth`` operations always under way, from the latency of an idle storage.
 
     With q under way, k servers and c the device time that the tightest limit without burst takes of
-    an operation, which comes before L: max(c + L, q * L / k, q * c). A burst goes at once.
+    an operation, which comes before L: max(c + L, q * L / k, q * c). A burst goes at once; where it
+    is ``lasting``, limits with a burst of less than a minute count among q * c.
     """
-    costs_ns = (
-        limit.cost_ns(op, size_bytes, sequential=sequential)
+    costs_ns = [
+        (limit.burst_ns, limit.cost_ns(op, size_bytes, sequential=sequential))
         for limit in storage.limits
-        if not limit.burst_ns
-    )
-    cost_s = max(costs_ns, default=0.0) / 1e9
+    ]
+    before_s = max((cost for burst, cost in costs_ns if not burst), default=0.0) / 1e9
+    burst_max_ns = CREDIT_S * 1e9 if lasting else 0.0
+    cost_s = max((cost for burst, cost in costs_ns if burst <= burst_max_ns), default=0.0) / 1e9
     served_s = depth * idle_s / storage.servers if storage.servers else 0.0
-    return max(cost_s + idle_s, served_s, depth * cost_s)
+    return max(before_s + idle_s, served_s, depth * cost_s)
 
 
 def stated_operations(storage: Storage, op: str, size_bytes: int, idle_s: float) -> float | None:

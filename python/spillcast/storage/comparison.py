@@ -32,13 +32,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How many times as fast as the first a storage is at an op: over all, least and most.
+    """How many times as fast as the first a storage is: over all sizes, least and most.
 
     ``error`` is the relative standard error of what was not measured on either, in the mean.
     """
 
     storage: int
     op: str
+    pattern: str
     speedup: float
     low: float
     high: float
@@ -75,6 +76,7 @@ class Comparison:
                 {
                     "storage": self.names[verdict.storage],
                     "op": verdict.op,
+                    "pattern": verdict.pattern,
                     "speedup": verdict.speedup,
                     "speedup_min": verdict.low,
                     "speedup_max": verdict.high,
@@ -103,18 +105,19 @@ def _entry(row: Row, at: int) -> dict[str, Any] | None:
 def compare(storages: Sequence[Storage], names: Sequence[str]) -> Comparison:
     """Compare storages by every size that one of them has, one operation at a time.
 
-    Sizes that a storage was not measured at are taken from its others, and say so. InputError where
-    there is no op that two of them have.
+    Short bursts of what is stated are used up. Sizes that a storage was not measured at are taken
+    from its others, and say so. InputError where there is no op that two of them have.
     """
     if len(storages) > STORAGES_MAX:
         raise InputError(f"{len(storages)} storages: up to {STORAGES_MAX} can be compared")
     models = [Model(storage) for storage in storages]
     rows = [row for op in OPS for row in _rows(models, op)]
+    kinds = list(dict.fromkeys((row.op, row.pattern) for row in rows))
     verdicts = [
         verdict
         for at in range(1, len(models))
-        for op in OPS
-        if (verdict := _verdict(rows, op, at)) is not None
+        for kind in kinds
+        if (verdict := _verdict(rows, *kind, at)) is not None
     ]
     if not verdicts:
         raise InputError(f"{names[0]} has no op that another of these storages has figures for")
@@ -134,12 +137,12 @@ def _rows(models: Sequence[Model], op: str) -> Iterator[Row]:
 
 def _latency(model: Model, op: str, size_bytes: int, sequential: bool | None) -> Estimate | None:
     try:
-        return model.latency(op, size_bytes, sequential=sequential)
+        return model.latency(op, size_bytes, sequential=sequential, lasting=True)
     except Refusal:
         return None
 
 
-def _verdict(rows: Sequence[Row], op: str, at: int) -> Verdict | None:
+def _verdict(rows: Sequence[Row], op: str, pattern: str, at: int) -> Verdict | None:
     """How much faster the I/O goes that the first storage was measured with.
 
     Each row weighs as the time that was measured there, if any was; else all weigh the same.
@@ -147,7 +150,7 @@ def _verdict(rows: Sequence[Row], op: str, at: int) -> Verdict | None:
     shared: list[tuple[float, float, float]] = []
     for row in rows:
         speedup, first, other = row.speedup(at), row.found[0], row.found[at]
-        if row.op == op and speedup and first and other:
+        if (row.op, row.pattern) == (op, pattern) and speedup and first and other:
             time_s = first.mean_s * float(first.latency_count.sum()) if first.measured else 0.0
             shared.append((time_s, speedup, math.hypot(first.error, other.error)))
     if not shared:
@@ -157,4 +160,4 @@ def _verdict(rows: Sequence[Row], op: str, at: int) -> Verdict | None:
     there_s = sum(time_s / speedup for time_s, speedup, _ in weighed)
     error = sum(time_s * error for time_s, _, error in weighed) / here_s
     speedups = [speedup for _, speedup, _ in weighed]
-    return Verdict(at, op, here_s / there_s, min(speedups), max(speedups), error)
+    return Verdict(at, op, pattern, here_s / there_s, min(speedups), max(speedups), error)

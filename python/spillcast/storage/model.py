@@ -5,7 +5,7 @@ docs/method.md says how it is done and how the stated error was checked.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,14 +63,14 @@ class Model:
         *,
         depth: float = 1.0,
         sequential: bool | None = None,
-        limited: bool = True,
+        lasting: bool = False,
     ) -> Estimate:
         """Latency of ``op`` (``read`` or ``write``) with ``depth`` operations under way.
 
         ``sequential`` None is taken as random where both were measured apart. What was measured
         with the I/O of a recording serves any pattern and has that recording's depth. Stated
         servers and limits hold where no depth was measured but 1: see ``ceilings.queued_s``.
-        Without ``limited`` only servers do, for those who follow what loads draw from limits.
+        With ``lasting`` short bursts are used up.
         Refusal where the storage has no figures for the op.
         """
         if size_bytes <= 0:
@@ -82,9 +82,14 @@ class Model:
         found = cells.between(size_bytes, at)
         mean_s = found.mean_s
         if stated:
-            there = self.storage if limited else replace(self.storage, limits=())
             mean_s = ceilings.queued_s(
-                there, op, size_bytes, mean_s, max(depth, 1.0), sequential=bool(sequential)
+                self.storage,
+                op,
+                size_bytes,
+                mean_s,
+                max(depth, 1.0),
+                sequential=bool(sequential),
+                lasting=lasting,
             )
         nearest = cells.nearest(size_bytes, at)
         measured = found.measured and fits and cells.cell(size_bytes, at) is not None

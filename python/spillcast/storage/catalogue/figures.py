@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
+from spillcast.storage.ceilings import CREDIT_S
 from spillcast.storage.storage import Storage
 
 READ_BYTES, WRITE_BYTES = 8 << 10, 256 << 10
-#: A bucket that holds more than this is credit for a burst, not a rate.
-_CREDIT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,6 @@ def _per_s(storage: Storage, op: str, size_bytes: int, *, sequential: bool) -> f
     costs_ns = [
         limit.cost_ns(op, size_bytes, sequential=sequential)
         for limit in storage.limits
-        if limit.burst_ns <= _CREDIT_S * 1e9
+        if limit.burst_ns <= CREDIT_S * 1e9
     ]
     return 1e9 / max(costs_ns)
