@@ -1,10 +1,10 @@
 """A forecast against a catalogue's row: slow writes are seen, nothing is claimed to be measured."""
 
 import pytest
-from spillcast.storage.catalogue import lookup
 from tests.forecast.evidence import recording
 
 from spillcast.forecast import forecast
+from spillcast.storage.catalogue import lookup
 
 K = 1024
 M = 1 << 20
