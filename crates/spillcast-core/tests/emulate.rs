@@ -144,7 +144,8 @@ fn no_call_is_faster_than_its_latency() {
     let mut data = vec![1u8; 100_000];
     let floor = mounted.emulation.floor();
     // What the mount adds is taken off; on a busy machine it may add less than it did at the start.
-    let least = |op, ns: u64| Duration::from_nanos(ns - floor.added_ns(op, 100_000) as u64);
+    let least =
+        |op, ns: u64| Duration::from_nanos(ns.saturating_sub(floor.added_ns(op, 100_000) as u64));
     for _ in 0..10 {
         let start = Instant::now();
         file.write_all_at(&data, 0).unwrap();

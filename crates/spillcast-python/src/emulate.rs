@@ -87,6 +87,11 @@ impl Emulation {
         PyList::new(py, dicts)
     }
 
+    /// Whether it is still there: anyone who may can unmount it.
+    fn is_mounted(&self) -> PyResult<bool> {
+        self.0.as_ref().map_or(Ok(false), |emulation| emulation.is_mounted().map_err(os_error))
+    }
+
     /// Unmount; files that are open there keep working until they are closed.
     fn unmount(&mut self, py: Python<'_>) -> PyResult<()> {
         match self.0.take() {

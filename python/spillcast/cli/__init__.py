@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from spillcast.errors import SpillcastError
 
-VERBS = ("demo", "profile", "forecast", "record", "probe", "verify", "sql", "collect")
+VERBS = ("demo", "profile", "forecast", "record", "probe", "verify", "sql", "collect", "emulate")
 
 
 def main() -> None:

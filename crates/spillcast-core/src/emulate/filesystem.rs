@@ -14,11 +14,11 @@ use fuser::{
 use super::passthrough::{Changes, Passthrough, REQUEST_BYTES_MAX};
 
 /// How many requests are in the making at once; each sleeps in a thread of its own.
-pub const WORKERS: usize = 96;
+pub const WORKERS: usize = 64;
 
 /// How many of these the page cache and asynchronous I/O may take: the others see to the rest, such
 /// as opening files.
-const BACKGROUND_MAX: u16 = 64;
+const BACKGROUND_MAX: u16 = 56;
 
 /// How long the kernel may take names and attributes as unchanged: all changes pass through it.
 const VALID: Duration = Duration::from_secs(1);

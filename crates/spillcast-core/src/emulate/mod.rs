@@ -11,6 +11,7 @@
 
 mod backing;
 mod bare;
+mod buffers;
 mod filesystem;
 mod floor;
 mod guard;
@@ -96,13 +97,18 @@ impl Emulation {
         self.pace.stats()
     }
 
+    /// Whether it is still there: anyone who may can unmount it.
+    pub fn is_mounted(&self) -> io::Result<bool> {
+        Ok(mounts::device_at(&self.mountpoint)?.is_some())
+    }
+
     /// Unmounts; files that programs have open there keep working, as fast as they can, until they
     /// are closed.
     pub fn unmount(mut self) -> io::Result<()> {
         self.detach();
-        match mounts::device_at(&self.mountpoint)? {
-            None => Ok(()),
-            Some(_) => Err(at(&self.mountpoint, "still mounted; `umount -l` it")),
+        match self.is_mounted()? {
+            false => Ok(()),
+            true => Err(at(&self.mountpoint, "still mounted; `umount -l` it")),
         }
     }
 

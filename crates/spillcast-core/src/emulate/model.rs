@@ -51,8 +51,10 @@ pub struct Curve {
 }
 
 impl Curve {
+    /// From sizes in bytes; of several distributions at one size the first counts.
     pub fn new(mut at: Vec<(u64, Distribution)>) -> Curve {
         at.sort_by_key(|&(bytes, _)| bytes);
+        at.dedup_by_key(|&mut (bytes, _)| bytes);
         Curve { at }
     }
 

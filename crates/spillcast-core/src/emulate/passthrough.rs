@@ -1,6 +1,5 @@
 //! What requests do to the backing files, reads and writes at the pace that is asked for.
 
-use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
@@ -12,6 +11,7 @@ use std::sync::Arc;
 use fuser::{FileAttr, INodeNo, RenameFlags, Request, TimeOrNow};
 
 use super::backing::{attributes, check, own, read_up_to, timespec};
+use super::buffers::Buffers;
 use super::floor;
 use super::listings::Listings;
 use super::model::Operation;
@@ -31,6 +31,7 @@ pub struct Passthrough {
     pub listings: Listings,
     pub page_cache: bool,
     pace: Arc<Pace>,
+    buffers: Buffers,
 }
 
 /// What setattr(2) and its like change.
@@ -54,6 +55,7 @@ impl Passthrough {
             listings: Listings::default(),
             page_cache,
             pace,
+            buffers: Buffers::default(),
         })
     }
 
@@ -66,28 +68,27 @@ impl Passthrough {
         bytes: u32,
         reply: impl FnOnce(io::Result<&[u8]>) -> R,
     ) -> R {
-        // Kept by the thread: fresh memory would cost a page fault for every 4 KiB.
-        thread_local!(static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
         let arrival_ns = now_ns();
-        BUFFER.with_borrow_mut(|buffer| {
-            if buffer.len() < bytes as usize {
-                buffer.resize(bytes as usize, 0);
-            }
-            let mut read = || -> io::Result<usize> {
-                let file = self.nodes.get(number)?;
-                let sequential = self.follows(&file, Op::Read, offset, u64::from(bytes));
-                let done = read_up_to(&file, &mut buffer[..bytes as usize], offset)?;
-                if done > 0 {
-                    let operation = Operation { op: Op::Read, sequential, bytes: done as u64 };
-                    self.pace.keep(arrival_ns, operation);
-                }
-                Ok(done)
-            };
-            match read() {
-                Ok(done) => reply(Ok(&buffer[..done])),
-                Err(error) => reply(Err(error)),
-            }
+        self.buffers.with(bytes as usize, |buffer| {
+            let read = self.read_into(number, offset, buffer, arrival_ns);
+            reply(read.map(|done| &buffer[..done]))
         })
+    }
+
+    fn read_into(
+        &self,
+        number: INodeNo,
+        offset: u64,
+        buffer: &mut [u8],
+        arrival_ns: u64,
+    ) -> io::Result<usize> {
+        let file = self.nodes.get(number)?;
+        let sequential = self.follows(&file, Op::Read, offset, buffer.len() as u64);
+        let done = read_up_to(&file, buffer, offset)?;
+        if done > 0 {
+            self.pace.keep(arrival_ns, Operation { op: Op::Read, sequential, bytes: done as u64 });
+        }
+        Ok(done)
     }
 
     /// Bytes written, when that is due.
@@ -96,8 +97,7 @@ impl Passthrough {
         let file = self.nodes.get(number)?;
         let sequential = self.follows(&file, Op::Write, offset, data.len() as u64);
         let done = file.write_at(data, offset)?;
-        let operation = Operation { op: Op::Write, sequential, bytes: done as u64 };
-        self.pace.keep(arrival_ns, operation);
+        self.pace.keep(arrival_ns, Operation { op: Op::Write, sequential, bytes: done as u64 });
         Ok(done)
     }
 
