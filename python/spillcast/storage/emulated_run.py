@@ -6,8 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from types import FrameType
 
 from spillcast.errors import InputError
@@ -28,8 +27,8 @@ def run_command(command: Sequence[str], on_tick: Callable[[], None]) -> int:
 
     Signals that would end this process are the command's to obey: its end is the end.
     """
-    process = subprocess.Popen(command)
-    with _signals_to(process):
+    with _Signals() as signals:
+        process = signals.start(command)
         while process.poll() is None:
             try:
                 process.wait(TICK_S)
@@ -48,18 +47,33 @@ def stay(mount: Mount, on_tick: Callable[[], None]) -> None:
         return
 
 
-@contextmanager
-def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    def forward(number: int, _frame: FrameType | None) -> None:
-        # Ctrl-C at a terminal reaches the command by itself.
-        if number != signal.SIGINT or not _in_foreground():
-            process.send_signal(number)
+class _Signals:
+    """Passes SIGINT and SIGTERM on to a command, from before it starts to its end."""
 
-    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
+
+    def start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        self._process = subprocess.Popen(command)
+        for number in self._early:
+            self._process.send_signal(number)
+        return self._process
+
+    def _forward(self, number: int, _frame: FrameType | None) -> None:
+        if self._process is None:
+            self._early.append(number)
+        # Ctrl-C at a terminal reaches the command by itself.
+        elif number != signal.SIGINT or not _in_foreground():
+            self._process.send_signal(number)
+
+    def __enter__(self) -> "_Signals":
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        self._before = {number: signal.signal(number, self._forward) for number in numbers}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
 
 
