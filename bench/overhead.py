@@ -11,7 +11,7 @@ from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import plain
 from spillcast.lab.workloads import build_table
-from spillcast.lab.workspace import workspace
+from spillcast.workspace import workspace
 
 PAIRS = 5
 AIM = 1.05

@@ -13,7 +13,12 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "python" / "spillcast"
 LINES_MAX = 400
 #: What every room may use, and the rooms from the ground up; rooms of one floor do not meet.
-EVERYWHERE = {"spillcast.errors", "spillcast.interruptible", "spillcast.units"}
+EVERYWHERE = {
+    "spillcast.errors",
+    "spillcast.interruptible",
+    "spillcast.units",
+    "spillcast.workspace",
+}
 FLOORS = (
     {"_core"},
     {"recording"},

@@ -79,21 +79,28 @@ class HeldCommand:
 
 @final
 class Emulation:
-    """A directory mounted with a delay per operation."""
+    """A directory mounted at a pace."""
 
     def __new__(
         cls,
         backing: Any,
         mountpoint: Any,
+        points: Sequence[Any],
         *,
-        read_ns: int,
-        write_ns: int,
-        read_ns_per_byte: float = 0.0,
-        write_ns_per_byte: float = 0.0,
         servers: int | None = None,
-    ) -> Emulation: ...
-    def stats(self) -> dict[str, int]:
-        """Operations and bytes so far."""
+        limits: Sequence[Any] = [],
+        page_cache: bool = False,
+    ) -> Emulation:
+        """Show ``backing`` at ``mountpoint``; points and limits are those of an emulation's Model.
+
+        ValueError where one of the directories cannot be used, OSError says what else is missing.
+        """
+    def floor(self) -> list[tuple[str, int, int]]:
+        """What the mount itself adds: op, size in bytes, ns."""
+    def stats(self) -> list[dict[str, Any]]:
+        """What was done so far, reads then writes."""
+    def is_mounted(self) -> bool:
+        """Whether it is still there: anyone who may can unmount it."""
     def unmount(self) -> None:
         """Unmount; files that are open there keep working until they are closed."""
 

@@ -14,9 +14,9 @@ from spillcast.lab.case import Case
 from spillcast.lab.run import Status, busy, run, run_recorded
 from spillcast.lab.storages import Emulated, Place, emulated, fast_parent, plain
 from spillcast.lab.workloads import HASH_JOIN, Workload, build_table
-from spillcast.lab.workspace import free_bytes, workspace
 from spillcast.storage.probe import probe
 from spillcast.units import format_bytes
+from spillcast.workspace import free_bytes, workspace
 
 JOIN = Workload("hash join", HASH_JOIN, rows=45_000_000, memory_limit="400MB")
 SLOW = Emulated("slow", read_s=0.001, write_s=0.001)

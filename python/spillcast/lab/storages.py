@@ -5,8 +5,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from spillcast import _core
+from spillcast.errors import SpillcastError
 from spillcast.recording.target import PRELOAD_LIBRARY
+from spillcast.storage.emulation import emulate, fixed_model
+from spillcast.workspace import free_bytes
 
 SHARED_MEMORY = Path("/dev/shm")
 
@@ -39,16 +41,16 @@ def emulated(storage: Emulated, room: Path, backing: Path) -> Iterator[Place]:
     """
     mountpoint = room / f"mnt-{storage.name}"
     mountpoint.mkdir()
-    read_ns, write_ns = round(storage.read_s * 1e9), round(storage.write_s * 1e9)
     with ExitStack() as stack:
         try:
-            mount = _core.Emulation(backing, mountpoint, read_ns=read_ns, write_ns=write_ns)
-        except OSError:
+            model = fixed_model(storage.read_s, storage.write_s)
+            stack.enter_context(emulate(model, mountpoint, backing))
+        except SpillcastError:
+            read_ns, write_ns = round(storage.read_s * 1e9), round(storage.write_s * 1e9)
             delay = f"{backing.resolve()}:{read_ns}:{write_ns}"
             environment = {"LD_PRELOAD": str(PRELOAD_LIBRARY), "SPILLCAST_DELAY": delay}
             yield Place(storage.name, backing, environment, "preload")
         else:
-            stack.callback(mount.unmount)
             yield Place(storage.name, mountpoint, {}, "fuse")
 
 
@@ -59,8 +61,6 @@ def plain(name: str, directory: Path) -> Place:
 
 def fast_parent(need_bytes: int) -> Path | None:
     """Shared memory, where it is there and has room; None otherwise."""
-    from spillcast.lab.workspace import free_bytes
-
     if SHARED_MEMORY.is_dir() and free_bytes(SHARED_MEMORY) > need_bytes:
         return SHARED_MEMORY
     return None

@@ -17,9 +17,9 @@ from spillcast.lab.demo import Stage
 from spillcast.lab.run import busy, run, run_recorded
 from spillcast.lab.storages import Emulated, Place, emulated, fast_parent, plain
 from spillcast.lab.workloads import VERIFIED, Workload, build_table
-from spillcast.lab.workspace import workspace
 from spillcast.recording import Recording
 from spillcast.storage.probe import probe
+from spillcast.workspace import workspace
 
 STORAGES = (
     Emulated("0.3 ms", 0.0003, 0.0003),

@@ -14,6 +14,15 @@ from spillcast.storage.limit import Limit, limit_of
 STORAGE_SCHEMA = "spillcast.storage/1"
 
 
+def histogram_quantile_s(
+    latency_ns: Sequence[int], latency_count: Sequence[int], quantile: float
+) -> float:
+    """Latency below which this share of a histogram lies, which holds something."""
+    counts = np.cumsum(latency_count)
+    at = int(np.searchsorted(counts, quantile * counts[-1]))
+    return latency_ns[min(at, len(latency_ns) - 1)] / 1e9
+
+
 @dataclass(frozen=True)
 class Group:
     """The operations of one op, size class and pattern at one depth."""
@@ -42,9 +51,7 @@ class Group:
 
     def quantile_s(self, quantile: float) -> float:
         """Latency below which this share of the operations lies."""
-        counts = np.cumsum(self.latency_count)
-        at = int(np.searchsorted(counts, quantile * counts[-1]))
-        return self.latency_ns[min(at, len(self.latency_ns) - 1)] / 1e9
+        return histogram_quantile_s(self.latency_ns, self.latency_count, quantile)
 
 
 @dataclass(frozen=True)

@@ -1,129 +1,38 @@
-//! The file system behind the mount: every request is done on the backing files, I/O is delayed.
+//! The file system behind the mount: takes the kernel's requests and gives it the answers.
 
-use std::cell::RefCell;
 use std::ffi::OsStr;
-use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, PermissionsExt, fchown};
-use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
     Request, TimeOrNow, WriteFlags,
 };
 
-use super::backing::{attributes, check, own, read_up_to, timespec};
-use super::delay::{Delay, Schedule, sleep_until};
-use super::listings::Listings;
-use super::nodes::{Nodes, c_name, open_at, open_child};
-use super::stats::Counters;
-use crate::system::now_ns;
+use super::passthrough::{Changes, Passthrough, REQUEST_BYTES_MAX};
 
 /// How many requests are in the making at once; each sleeps in a thread of its own.
 pub const WORKERS: usize = 64;
 
-/// The largest I/O that stays one request, which is what the kernel allows by default.
-const REQUEST_BYTES_MAX: u32 = 1 << 20;
+/// How many of these the page cache and asynchronous I/O may take: the others see to the rest, such
+/// as opening files.
+const BACKGROUND_MAX: u16 = 56;
 
 /// How long the kernel may take names and attributes as unchanged: all changes pass through it.
 const VALID: Duration = Duration::from_secs(1);
 
 /// Without the page cache, so that each call of a program is one request.
-const FILE_FLAGS: FopenFlags =
+const DIRECT: FopenFlags =
     FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
 
-pub struct Passthrough {
-    nodes: Nodes,
-    schedule: Schedule,
-    counters: Arc<Counters>,
-    listings: Listings,
-}
+/// With the page cache, which holds what it has of a file when that is opened again.
+const CACHED: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE;
 
 impl Passthrough {
-    pub fn new(backing: &Path, delay: Delay, counters: Arc<Counters>) -> io::Result<Passthrough> {
-        let root = File::open(backing)?;
-        if !root.metadata()?.is_dir() {
-            return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
-        }
-        Ok(Passthrough {
-            nodes: Nodes::new(root)?,
-            schedule: Schedule::new(delay),
-            counters,
-            listings: Listings::default(),
-        })
-    }
-
-    /// Lets the kernel refer to `file` from now on.
-    fn attributes_of(&self, file: File) -> io::Result<FileAttr> {
-        let (number, file) = self.nodes.insert(file)?;
-        attributes(number, &file)
-    }
-
-    fn attributes_at(&self, number: INodeNo) -> io::Result<FileAttr> {
-        attributes(number, &*self.nodes.get(number)?)
-    }
-
-    fn lookup_child(&self, parent: INodeNo, name: &OsStr) -> io::Result<FileAttr> {
-        self.attributes_of(open_child(&*self.nodes.get(parent)?, name)?)
-    }
-
-    fn create_file(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        flags: i32,
-    ) -> io::Result<FileAttr> {
-        // Whatever the program may do with its descriptor: the kernel holds it to that.
-        let flags = flags & (libc::O_EXCL | libc::O_TRUNC) | libc::O_RDWR | libc::O_CREAT;
-        let file = open_at(&*self.nodes.get(parent)?, name, flags, mode)?;
-        own(request, &file, mode)?;
-        self.attributes_of(file)
-    }
-
-    fn create_directory(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-    ) -> io::Result<FileAttr> {
-        let parent = self.nodes.get(parent)?;
-        let c_name = c_name(name)?;
-        check(unsafe { libc::mkdirat(parent.as_raw_fd(), c_name.as_ptr(), mode) })?;
-        let directory = open_child(&parent, name)?;
-        own(request, &directory, mode)?;
-        self.attributes_of(directory)
-    }
-
-    fn remove(&self, parent: INodeNo, name: &OsStr, flags: i32) -> io::Result<()> {
-        let (parent, name) = (self.nodes.get(parent)?, c_name(name)?);
-        check(unsafe { libc::unlinkat(parent.as_raw_fd(), name.as_ptr(), flags) })
-    }
-
-    fn rename_child(
-        &self,
-        (parent, name): (INodeNo, &OsStr),
-        (new_parent, new_name): (INodeNo, &OsStr),
-        flags: RenameFlags,
-    ) -> io::Result<()> {
-        let (parent, new_parent) = (self.nodes.get(parent)?, self.nodes.get(new_parent)?);
-        let (name, new_name) = (c_name(name)?, c_name(new_name)?);
-        check(unsafe {
-            libc::renameat2(
-                parent.as_raw_fd(),
-                name.as_ptr(),
-                new_parent.as_raw_fd(),
-                new_name.as_ptr(),
-                flags.bits(),
-            )
-        })
+    fn file_flags(&self) -> FopenFlags {
+        if self.page_cache { CACHED } else { DIRECT }
     }
 }
 
@@ -141,13 +50,19 @@ impl Filesystem for Passthrough {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // Each of them is best had and can be done without; the error says what would be granted.
         let _ = config.set_max_write(REQUEST_BYTES_MAX);
-        let _ = config.set_max_background(WORKERS as u16);
+        let _ = config.set_max_background(BACKGROUND_MAX);
         for wanted in [
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
         ] {
             let _ = config.add_capabilities(wanted);
+        }
+        if self.page_cache {
+            let wanted = InitFlags::FUSE_WRITEBACK_CACHE | InitFlags::FUSE_ASYNC_READ;
+            config.add_capabilities(wanted).map_err(|_| {
+                io::Error::other("this kernel has no page cache with late writes for FUSE")
+            })?;
         }
         Ok(())
     }
@@ -184,24 +99,8 @@ impl Filesystem for Passthrough {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let set = || -> io::Result<FileAttr> {
-            let file = self.nodes.get(number)?;
-            if uid.is_some() || gid.is_some() {
-                fchown(&*file, uid, gid)?;
-            }
-            if let Some(mode) = mode {
-                file.set_permissions(fs::Permissions::from_mode(mode & 0o7777))?;
-            }
-            if let Some(bytes) = size_bytes {
-                file.set_len(bytes)?;
-            }
-            if accessed.is_some() || modified.is_some() {
-                let times = [timespec(accessed), timespec(modified)];
-                check(unsafe { libc::futimens(file.as_raw_fd(), times.as_ptr()) })?;
-            }
-            attributes(number, &file)
-        };
-        answer!(reply, set(), |attributes| reply.attr(&VALID, &attributes))
+        let changes = Changes { mode, uid, gid, size_bytes, accessed, modified };
+        answer!(reply, self.change(number, changes), |attributes| reply.attr(&VALID, &attributes))
     }
 
     fn mkdir(
@@ -229,7 +128,7 @@ impl Filesystem for Passthrough {
         reply: ReplyCreate,
     ) {
         answer!(reply, self.create_file(request, parent, name, mode, flags), |attributes| {
-            reply.created(&VALID, &attributes, Generation(0), FileHandle(0), FILE_FLAGS)
+            reply.created(&VALID, &attributes, Generation(0), FileHandle(0), self.file_flags())
         })
     }
 
@@ -258,7 +157,7 @@ impl Filesystem for Passthrough {
     // The file is open already, since the kernel knows of it: there is nothing to keep by handle,
     // and nothing to do at release or flush.
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        reply.opened(FileHandle(0), FILE_FLAGS);
+        reply.opened(FileHandle(0), self.file_flags());
     }
 
     fn read(
@@ -272,22 +171,8 @@ impl Filesystem for Passthrough {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        // Kept by the thread: fresh memory would cost a page fault for every 4 KiB.
-        thread_local!(static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
-        let arrival_ns = now_ns();
-        let bytes = bytes as usize;
-        let deadline_ns = self.schedule.read_deadline_ns(arrival_ns, bytes);
-        BUFFER.with_borrow_mut(|buffer| {
-            if buffer.len() < bytes {
-                buffer.resize(bytes, 0);
-            }
-            let buffer = &mut buffer[..bytes];
-            let done = self.nodes.get(number).and_then(|file| read_up_to(&file, buffer, offset));
-            sleep_until(deadline_ns);
-            answer!(reply, done, |done| {
-                self.counters.count_read(done);
-                reply.data(&buffer[..done])
-            })
+        Passthrough::read(self, number, offset, bytes, |read| {
+            answer!(reply, read, |data| reply.data(data))
         })
     }
 
@@ -303,13 +188,8 @@ impl Filesystem for Passthrough {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let deadline_ns = self.schedule.write_deadline_ns(now_ns(), data.len());
-        let done = self.nodes.get(number).and_then(|file| file.write_at(data, offset));
-        sleep_until(deadline_ns);
-        answer!(reply, done, |done| {
-            self.counters.count_write(done);
-            reply.written(done as u32)
-        })
+        let written = Passthrough::write(self, number, offset, data);
+        answer!(reply, written, |bytes| reply.written(bytes as u32))
     }
 
     fn fsync(
@@ -320,11 +200,7 @@ impl Filesystem for Passthrough {
         data_only: bool,
         reply: ReplyEmpty,
     ) {
-        let synced = self.nodes.get(number).and_then(|file| match data_only {
-            true => file.sync_data(),
-            false => file.sync_all(),
-        });
-        answer!(reply, synced, |()| reply.ok())
+        answer!(reply, self.sync(number, data_only), |()| reply.ok())
     }
 
     fn fallocate(
@@ -337,11 +213,7 @@ impl Filesystem for Passthrough {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let allocated = self.nodes.get(number).and_then(|file| {
-            let (offset, bytes) = (offset as libc::off_t, bytes as libc::off_t);
-            check(unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, bytes) })
-        });
-        answer!(reply, allocated, |()| reply.ok())
+        answer!(reply, self.allocate(number, offset, bytes, mode), |()| reply.ok())
     }
 
     fn lseek(
@@ -353,13 +225,8 @@ impl Filesystem for Passthrough {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        // The kernel asks for data and holes alone. All I/O here names its offset, so the position
-        // that this moves is nobody's.
-        let found = self.nodes.get(number).and_then(|file| {
-            let found = unsafe { libc::lseek(file.as_raw_fd(), offset, whence) };
-            if found < 0 { Err(io::Error::last_os_error()) } else { Ok(found) }
-        });
-        answer!(reply, found, |found| reply.offset(found))
+        // The kernel asks for data and holes alone.
+        answer!(reply, self.seek(number, offset, whence), |found| reply.offset(found))
     }
 
     fn opendir(&self, _: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -398,12 +265,7 @@ impl Filesystem for Passthrough {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        let stat = self.nodes.get(INodeNo::ROOT).and_then(|root| {
-            let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-            check(unsafe { libc::fstatvfs(root.as_raw_fd(), &mut stat) })?;
-            Ok(stat)
-        });
-        answer!(reply, stat, |stat| reply.statfs(
+        answer!(reply, self.space(), |stat| reply.statfs(
             stat.f_blocks,
             stat.f_bfree,
             stat.f_bavail,

@@ -1,20 +1,22 @@
 //! A process that detaches the mount once the process that serves it is gone, however it ended.
 //!
-//! It is a bare clone of a process that may have threads, so it makes system calls and nothing else:
-//! what it needs is prepared before. It holds the reading end of a pipe whose other end only the
-//! serving process has, and wakes when that is closed.
+//! It holds the reading end of a pipe whose other end only the serving process has, and wakes when
+//! that is closed. It detaches where all ends well too: a process that unmounts what it serves
+//! itself can be killed while the kernel waits for it, and would stay for ever.
 
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::ptr::{null, null_mut};
+use std::ptr::null;
+
+use super::bare::Bare;
 
 const FUSERMOUNT: [&CStr; 2] = [c"/usr/bin/fusermount3", c"/bin/fusermount3"];
 
 pub struct Guard {
-    pid: libc::pid_t,
+    process: Bare,
     /// Closed by the kernel where nobody does it before. None only while it is dropped.
     alive: Option<OwnedFd>,
 }
@@ -28,24 +30,9 @@ impl Guard {
             return Err(io::Error::last_os_error());
         }
         let [ended, alive] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-        // Blocked before the clone, so that no handler of the program ever runs in the guard.
-        let mut every: libc::sigset_t = unsafe { std::mem::zeroed() };
-        let mut before = every;
-        unsafe {
-            libc::sigfillset(&mut every);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &every, &mut before);
-        }
-        // Not fork(), which runs what libraries registered for it.
-        let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
-        if pid == 0 {
-            unsafe { watch(ended.as_raw_fd(), &mountpoint) };
-        }
-        let error = io::Error::last_os_error();
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, null_mut()) };
-        if pid < 0 {
-            return Err(error);
-        }
-        Ok(Guard { pid: pid as libc::pid_t, alive: Some(alive) })
+        let watched = ended.as_raw_fd();
+        let process = unsafe { Bare::start(Some(watched), || watch(watched, &mountpoint)) }?;
+        Ok(Guard { process, alive: Some(alive) })
     }
 }
 
@@ -53,54 +40,38 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         self.alive = None;
-        while unsafe { libc::waitpid(self.pid, null_mut(), 0) } < 0
-            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-        {}
+        self.process.wait();
     }
 }
 
-/// What the guard does.
-///
-/// # Safety
-/// To be called in a process of its own, which ends here.
-unsafe fn watch(ended: RawFd, mountpoint: &CStr) -> ! {
+/// What the guard does. Returns, or becomes fusermount3.
+unsafe fn watch(ended: RawFd, mountpoint: &CStr) {
     unsafe {
-        libc::setsid();
-        // Else whoever looks for the serving process by its name finds two.
-        libc::prctl(libc::PR_SET_NAME, c"spillcast-guard".as_ptr());
-        close_all_but(ended);
         let mut byte = 0u8;
         while libc::read(ended, (&raw mut byte).cast(), 1) < 0 && errno() == libc::EINTR {}
         // A directory that is no mount, or one of another kind, is not what was mounted here.
-        if is_fuse(mountpoint) && libc::umount2(mountpoint.as_ptr(), libc::MNT_DETACH) != 0 {
-            for program in FUSERMOUNT {
-                let arguments = [
-                    program.as_ptr(),
-                    c"-u".as_ptr(),
-                    c"-z".as_ptr(),
-                    c"--".as_ptr(),
-                    mountpoint.as_ptr(),
-                    null(),
-                ];
-                libc::execve(program.as_ptr(), arguments.as_ptr(), [null()].as_ptr());
-            }
+        if !is_fuse(mountpoint) {
+            return;
         }
-        libc::_exit(0)
-    }
-}
-
-unsafe fn close_all_but(kept: RawFd) {
-    let (below, above) = ((0, kept - 1), (kept + 1, i32::MAX));
-    for (first, last) in [below, above] {
-        if first > last {
-            continue;
+        // What programs wrote to the page cache of a file that is open is not written by unmounting.
+        let root = libc::open(mountpoint.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY);
+        if root >= 0 {
+            libc::syncfs(root);
+            libc::close(root);
         }
-        let closed = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
-        if closed != 0 {
-            // A kernel before 5.9.
-            (first..last.min(1 << 16)).for_each(|fd| unsafe {
-                libc::close(fd);
-            });
+        if libc::umount2(mountpoint.as_ptr(), libc::MNT_DETACH) == 0 {
+            return;
+        }
+        for program in FUSERMOUNT {
+            let arguments = [
+                program.as_ptr(),
+                c"-u".as_ptr(),
+                c"-z".as_ptr(),
+                c"--".as_ptr(),
+                mountpoint.as_ptr(),
+                null(),
+            ];
+            libc::execve(program.as_ptr(), arguments.as_ptr(), [null()].as_ptr());
         }
     }
 }

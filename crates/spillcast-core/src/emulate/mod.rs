@@ -1,88 +1,122 @@
 //! Storage that you do not own: a directory whose files are read and written as slowly as asked.
 //!
 //! A FUSE file system shows the directory `backing` at a mount point. Every read and write is done
-//! on the backing file and completes no earlier than the [`Delay`] says; nothing else is delayed.
-//! The page cache is bypassed on the mount, so each call of a program pays.
+//! on the backing file and answered when the [`Model`] says; nothing else is delayed. The page cache
+//! is bypassed on the mount, so each call of a program pays, unless it is asked for.
 //!
 //! What limits it: [`WORKERS`] operations are in the making at once; the kernel lets writes that
 //! extend one file pass one at a time; mapped files are cached as usual.
+//!
+//! A process must not use a mount that it serves: killed while it waits for itself, it would hang.
 
 mod backing;
-mod delay;
+mod bare;
+mod buffers;
 mod filesystem;
+mod floor;
 mod guard;
 mod listings;
+mod model;
+mod mounts;
 mod nodes;
+mod pace;
+mod page_cache;
+mod passthrough;
+mod schedule;
+mod sleep;
 mod stats;
 
 use std::fmt::Display;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::system::raise_descriptor_limit;
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 
-pub use delay::Delay;
-use filesystem::Passthrough;
 pub use filesystem::WORKERS;
+pub use floor::{Floor, FloorPoint};
 use guard::Guard;
-use stats::Counters;
-pub use stats::Stats;
+pub use model::{Curve, Distribution, Latencies, Limit, Model, Operation};
+use pace::Pace;
+use passthrough::Passthrough;
+pub use stats::{OpStats, Stats};
 
 /// A mounted directory; unmounted when it is dropped, also where the process is killed.
 pub struct Emulation {
     mountpoint: PathBuf,
-    counters: Arc<Counters>,
+    pace: Arc<Pace>,
     /// None once it is unmounted.
-    mounted: Option<(BackgroundSession, Guard)>,
+    mounted: Option<(Guard, BackgroundSession)>,
 }
 
 impl Emulation {
-    /// Shows `backing` at `mountpoint`, an empty directory, with the latencies of `model`.
+    /// Shows `backing` at `mountpoint`, an empty directory, with the latencies of `model`. With
+    /// `page_cache` the kernel's page cache stands before them, as it does before a disk.
+    ///
+    /// InvalidInput where one of the directories cannot be used; the text says what mends it.
     ///
     /// Raises the soft limit of open files of this process to its hard limit: one descriptor is held
     /// for every file the kernel knows of.
-    pub fn mount(backing: &Path, mountpoint: &Path, model: Delay) -> io::Result<Emulation> {
-        let mountpoint = mountpoint.canonicalize().map_err(|error| at(mountpoint, &error))?;
-        check_mountpoint(&mountpoint)?;
+    pub fn mount(
+        backing: &Path,
+        mountpoint: &Path,
+        model: Model,
+        page_cache: bool,
+    ) -> io::Result<Emulation> {
+        let (backing, mountpoint) = check(backing, mountpoint)?;
         raise_descriptor_limit();
-        let counters = Arc::new(Counters::default());
-        let files = Passthrough::new(backing, model, counters.clone())
-            .map_err(|error| at(backing, &error))?;
+        let pace = Arc::new(Pace::default());
+        let files = Passthrough::new(&backing, pace.clone(), page_cache)
+            .map_err(|error| at(&backing, &error))?;
         let guard = Guard::start(&mountpoint)?;
-        let session = fuser::spawn_mount(files, &mountpoint, &config()).map_err(|error| {
-            let remedy = "FUSE needs /dev/fuse, and root or the program fusermount3";
-            io::Error::new(error.kind(), format!("{}: {error}; {remedy}", mountpoint.display()))
+        let session = serve(files, &mountpoint, page_cache).map_err(|error| {
+            at(&mountpoint, format!("{error}; FUSE needs /dev/fuse, and root or fusermount3"))
         })?;
-        let emulation = Emulation { mountpoint, counters, mounted: Some((session, guard)) };
-        if !is_mountpoint(&emulation.mountpoint)? {
-            return Err(at(&emulation.mountpoint, "mounted, yet it is not a mount point"));
+        let emulation = Emulation { mountpoint, pace, mounted: Some((guard, session)) };
+        let mountpoint = &emulation.mountpoint;
+        let Some(device) = mounts::device_at(mountpoint)? else {
+            return Err(at(mountpoint, "mounted, yet it is not a mount point"));
+        };
+        if page_cache {
+            page_cache::allow_dirty_pages(&device);
         }
+        let floor = Floor::measure(mountpoint, WORKERS).map_err(|error| at(mountpoint, &error))?;
+        emulation.pace.begin(model, floor);
         Ok(emulation)
+    }
+
+    /// What the mount itself adds to an operation, which is taken off what is asked for.
+    pub fn floor(&self) -> Floor {
+        self.pace.floor()
     }
 
     /// What was done on the mount so far.
     pub fn stats(&self) -> Stats {
-        self.counters.stats()
+        self.pace.stats()
     }
 
-    /// Unmounts; files that programs have open there keep working until they are closed.
+    /// Whether it is still there: anyone who may can unmount it.
+    pub fn is_mounted(&self) -> io::Result<bool> {
+        Ok(mounts::device_at(&self.mountpoint)?.is_some())
+    }
+
+    /// Unmounts; files that programs have open there keep working, as fast as they can, until they
+    /// are closed.
     pub fn unmount(mut self) -> io::Result<()> {
         self.detach();
-        match is_mountpoint(&self.mountpoint)? {
+        match self.is_mounted()? {
             false => Ok(()),
             true => Err(at(&self.mountpoint, "still mounted; `umount -l` it")),
         }
     }
 
     fn detach(&mut self) {
-        if let Some((session, guard)) = self.mounted.take() {
-            // Unmounts where nobody has a file open; the guard then detaches what is left.
-            drop(session);
+        if let Some((guard, session)) = self.mounted.take() {
+            self.pace.end();
             drop(guard);
+            drop(session);
         }
     }
 }
@@ -91,6 +125,19 @@ impl Drop for Emulation {
     fn drop(&mut self) {
         self.detach();
     }
+}
+
+/// Mounts, and starts the threads that serve: they take after the one that starts them.
+fn serve(files: Passthrough, mountpoint: &Path, page_cache: bool) -> io::Result<BackgroundSession> {
+    let start = || {
+        // Else the kernel may wake a thread 50 us late to save power.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+        if page_cache {
+            page_cache::write_unthrottled();
+        }
+        fuser::spawn_mount(files, mountpoint, &config())
+    };
+    std::thread::scope(|scope| scope.spawn(start).join()).expect("mounting does not panic")
 }
 
 fn config() -> Config {
@@ -110,20 +157,38 @@ fn config() -> Config {
     config
 }
 
-fn check_mountpoint(mountpoint: &Path) -> io::Result<()> {
-    if fs::read_dir(mountpoint).map_err(|error| at(mountpoint, &error))?.next().is_some() {
-        return Err(at(mountpoint, "not empty; name an empty directory to mount at"));
+/// The directories as absolute paths without links, if they can be used.
+fn check(backing: &Path, mountpoint: &Path) -> io::Result<(PathBuf, PathBuf)> {
+    let not_mounted = |path: &Path| match mounts::device_at(path)? {
+        None => Ok(()),
+        Some(_) => {
+            Err(unusable(mountpoint, "already a mount point; name a directory in it, or umount it"))
+        }
+    };
+    // A mount that is not served any more cannot even be resolved.
+    not_mounted(&std::path::absolute(mountpoint)?)?;
+    let resolved = |path: &Path| match path.canonicalize() {
+        Ok(resolved) if resolved.is_dir() => Ok(resolved),
+        Ok(_) => Err(unusable(path, "not a directory")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(unusable(path, "there is no such directory; make it"))
+        }
+        Err(error) => Err(at(path, &error)),
+    };
+    let (backing, at_mountpoint) = (resolved(backing)?, resolved(mountpoint)?);
+    not_mounted(&at_mountpoint)?;
+    if fs::read_dir(&at_mountpoint).map_err(|error| at(mountpoint, &error))?.next().is_some() {
+        return Err(unusable(mountpoint, "not empty; name an empty directory to mount at"));
     }
-    if is_mountpoint(mountpoint)? {
-        return Err(at(mountpoint, "already a mount point; name a directory in it"));
+    if at_mountpoint.starts_with(&backing) {
+        let what = "lies in the directory that it would show; name one outside of it";
+        return Err(unusable(mountpoint, what));
     }
-    Ok(())
+    Ok((backing, at_mountpoint))
 }
 
-fn is_mountpoint(path: &Path) -> io::Result<bool> {
-    let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev());
-    let (here, above) = (device(path), device(&path.join("..")));
-    Ok(here.map_err(|error| at(path, &error))? != above?)
+fn unusable(path: &Path, what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {what}", path.display()))
 }
 
 fn at(path: &Path, what: impl Display) -> io::Error {

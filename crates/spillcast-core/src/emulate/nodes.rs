@@ -6,12 +6,16 @@ use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
+use std::ops::Deref;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use fuser::INodeNo;
+
+use crate::wait::Op;
 
 /// Device and inode number of a backing file: unique as long as the file is held open.
 type Key = (u64, u64);
@@ -27,8 +31,40 @@ struct Table {
     last_number: u64,
 }
 
+/// A file that is held open, and where its last read and its last write ended.
+pub struct Held {
+    file: File,
+    read_end: AtomicU64,
+    write_end: AtomicU64,
+}
+
+/// No operation of the kind was seen yet.
+const NONE: u64 = u64::MAX;
+
+impl Held {
+    fn new(file: File) -> Held {
+        Held { file, read_end: AtomicU64::new(NONE), write_end: AtomicU64::new(NONE) }
+    }
+
+    /// Notes an operation; whether it begins where the last one of its op ended, give or take
+    /// `tolerance_bytes`. A first one does.
+    pub fn follows(&self, op: Op, offset: u64, bytes: u64, tolerance_bytes: u64) -> bool {
+        let end = if op == Op::Write { &self.write_end } else { &self.read_end };
+        let last = end.swap(offset + bytes, Ordering::Relaxed);
+        last == NONE || offset.abs_diff(last) <= tolerance_bytes
+    }
+}
+
+impl Deref for Held {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
 struct Node {
-    file: Arc<File>,
+    file: Arc<Held>,
     key: Key,
     /// How many of the kernel's references it has yet to give back.
     lookups: u64,
@@ -42,14 +78,14 @@ impl Nodes {
         Ok(nodes)
     }
 
-    pub fn get(&self, number: INodeNo) -> io::Result<Arc<File>> {
+    pub fn get(&self, number: INodeNo) -> io::Result<Arc<Held>> {
         let table = self.lock();
         let node = table.by_number.get(&number.0);
         node.map(|node| node.file.clone()).ok_or(io::Error::from_raw_os_error(libc::ESTALE))
     }
 
     /// Counts a reference of the kernel to `file`; the number and the file that is held for it.
-    pub fn insert(&self, file: File) -> io::Result<(INodeNo, Arc<File>)> {
+    pub fn insert(&self, file: File) -> io::Result<(INodeNo, Arc<Held>)> {
         let metadata = file.metadata()?;
         let key = (metadata.dev(), metadata.ino());
         let mut table = self.lock();
@@ -57,7 +93,7 @@ impl Nodes {
         table.last_number = table.last_number.max(number);
         table.by_key.insert(key, number);
         let node = table.by_number.entry(number).or_insert_with(|| Node {
-            file: Arc::new(file),
+            file: Arc::new(Held::new(file)),
             key,
             lookups: 0,
         });
@@ -111,4 +147,23 @@ pub fn open_at(directory: &File, name: &OsStr, flags: i32, mode: u32) -> io::Res
 
 pub fn c_name(name: &OsStr) -> io::Result<CString> {
     Ok(CString::new(name.as_bytes())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_follows_the_last_of_its_op() {
+        let held = Held::new(File::open("/dev/null").unwrap());
+        let follows = |op, offset, bytes| held.follows(op, offset, bytes, 0);
+        assert!(follows(Op::Write, 4096, 4096));
+        assert!(follows(Op::Write, 8192, 100));
+        assert!(follows(Op::Read, 0, 8192));
+        assert!(follows(Op::Write, 8292, 100));
+        assert!(!follows(Op::Write, 8292, 100));
+        assert!(follows(Op::Read, 8192, 4096));
+        assert!(!follows(Op::Read, 4096, 4096));
+        assert!(held.follows(Op::Read, 4096, 4096, 4096));
+    }
 }

@@ -1,41 +1,62 @@
-//! Counts of what was done on a mount.
+//! What was done on a mount, how long it took, and how much of that was later than asked.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use super::model::Operation;
+use crate::histogram::Histogram;
+use crate::wait::Op;
+
+/// An operation that takes longer than this times what was asked is late.
+const LATE: f64 = 1.1;
 
 /// What was done on a mount.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Stats {
-    pub reads: u64,
-    pub read_bytes: u64,
-    pub writes: u64,
-    pub written_bytes: u64,
+    pub read: OpStats,
+    pub write: OpStats,
+}
+
+/// The operations of one op.
+#[derive(Clone, Debug, Default)]
+pub struct OpStats {
+    pub bytes: u64,
+    /// How many began where the last one of the op on their file ended.
+    pub sequential: u64,
+    /// How many took more than a tenth longer than asked.
+    pub late: u64,
+    /// How long they took, with what the mount itself adds; its count is the number of operations.
+    pub achieved: Histogram,
+}
+
+/// An operation that is done.
+pub struct Done {
+    pub operation: Operation,
+    /// Both with what the mount itself adds.
+    pub asked_ns: f64,
+    pub achieved_ns: f64,
 }
 
 #[derive(Default)]
 pub struct Counters {
-    reads: AtomicU64,
-    read_bytes: AtomicU64,
-    writes: AtomicU64,
-    written_bytes: AtomicU64,
+    read: Mutex<OpStats>,
+    write: Mutex<OpStats>,
 }
 
 impl Counters {
-    pub fn count_read(&self, bytes: usize) {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.read_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    pub fn count_write(&self, bytes: usize) {
-        self.writes.fetch_add(1, Ordering::Relaxed);
-        self.written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    pub fn count(&self, done: &Done) {
+        let Operation { op, sequential, bytes } = done.operation;
+        let mut stats = lock(if op == Op::Write { &self.write } else { &self.read });
+        stats.bytes += bytes;
+        stats.sequential += u64::from(sequential);
+        stats.late += u64::from(done.achieved_ns > LATE * done.asked_ns);
+        stats.achieved.record(done.achieved_ns as u64);
     }
 
     pub fn stats(&self) -> Stats {
-        Stats {
-            reads: self.reads.load(Ordering::Relaxed),
-            read_bytes: self.read_bytes.load(Ordering::Relaxed),
-            writes: self.writes.load(Ordering::Relaxed),
-            written_bytes: self.written_bytes.load(Ordering::Relaxed),
-        }
+        Stats { read: lock(&self.read).clone(), write: lock(&self.write).clone() }
     }
+}
+
+fn lock(stats: &Mutex<OpStats>) -> MutexGuard<'_, OpStats> {
+    stats.lock().expect("nothing panics with the lock held")
 }

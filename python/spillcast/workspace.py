@@ -1,4 +1,4 @@
-"""A directory for an experiment that is gone afterwards, also when the experiment is killed."""
+"""A directory for some work that is gone afterwards, also when the work is killed."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-#: Reads until the experiment's end of the pipe closes, which it does however the experiment ends.
+#: Reads until the other end of the pipe closes, which it does however the work ends.
 _JANITOR = 'trap "" INT TERM HUP; cat >/dev/null; rm -rf --one-file-system -- "$1"'
 
 

@@ -1,0 +1,196 @@
+//! What the mount itself adds to an operation, whatever its latency: measured, to be taken off.
+//!
+//! The clock of an operation starts when the server has it and stops when the server answers. What
+//! comes before and after (a system call, two changes of thread, copies) a program waits for too.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::FromRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::null_mut;
+use std::time::Duration;
+
+use super::bare::Bare;
+use super::model::{Curve, Distribution};
+use crate::system::now_ns;
+use crate::wait::Op;
+
+/// The file, in memory, that is there while the floor is measured.
+pub const FILE_NAME: &str = ".spillcast-floor";
+
+/// How long its operations take meanwhile, so that waking up is part of what is measured.
+pub const SLEEP_NS: u64 = 300_000;
+
+const OPS: [Op; 2] = [Op::Read, Op::Write];
+const SIZES_BYTES: [usize; 4] = [4 << 10, 64 << 10, 256 << 10, 1 << 20];
+const FILE_BYTES: usize = 1 << 20;
+const ROUNDS: usize = 48;
+/// On a busy machine this many rounds must do.
+const ROUNDS_MIN: usize = 15;
+const BUDGET_NS: u64 = 600_000_000;
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What was added at some sizes, the lower quartile; in between by a straight line.
+#[derive(Clone, Debug, Default)]
+pub struct Floor {
+    points: Vec<FloorPoint>,
+    read: Curve,
+    write: Curve,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FloorPoint {
+    pub op: Op,
+    pub bytes: u64,
+    pub added_ns: u64,
+}
+
+impl Floor {
+    fn new(points: Vec<FloorPoint>) -> Floor {
+        let curve = |op| {
+            let of_op = points.iter().filter(|point| point.op == op);
+            let one = |ns: u64| Distribution::new(&[(ns as f64, 1)]);
+            Curve::new(of_op.map(|point| (point.bytes, one(point.added_ns))).collect())
+        };
+        Floor { read: curve(Op::Read), write: curve(Op::Write), points }
+    }
+
+    pub fn points(&self) -> &[FloorPoint] {
+        &self.points
+    }
+
+    pub fn added_ns(&self, op: Op, bytes: u64) -> f64 {
+        let curve = if op == Op::Write { &self.write } else { &self.read };
+        curve.latency_ns(bytes, 0.5)
+    }
+
+    /// Times operations on [`FILE_NAME`] at `mountpoint`, each of which takes [`SLEEP_NS`].
+    ///
+    /// `workers` threads serve in turn; each has its memory mapped before it counts. The program is
+    /// a process of its own: one that waits for a mount which it serves itself cannot be killed.
+    pub fn measure(mountpoint: &Path, workers: usize) -> io::Result<Floor> {
+        let path = mountpoint.join(FILE_NAME);
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        let times = Shared::new(ROUNDS * OPS.len() * SIZES_BYTES.len() * size_of::<u64>())?;
+        let data = Shared::new(FILE_BYTES)?;
+        let child = unsafe { Bare::start(None, || time(&path, workers, &times, &data)) }?;
+        child.wait_at_most(LIMIT);
+        let mut points = Vec::new();
+        for (op, which) in OPS.into_iter().zip(0..) {
+            for (bytes, size) in SIZES_BYTES.into_iter().zip(0..) {
+                let round = |round| times.get(index(round, which, size));
+                let mut took: Vec<u64> = (0..ROUNDS).map(round).filter(|&ns| ns > 0).collect();
+                took.sort_unstable();
+                // Not the median, which other work on the machine moves by milliseconds.
+                let Some(quartile_ns) = took.get(took.len() / 4) else {
+                    return Err(io::Error::other("the mount does not answer"));
+                };
+                let added_ns = quartile_ns.saturating_sub(SLEEP_NS);
+                points.push(FloorPoint { op, bytes: bytes as u64, added_ns });
+            }
+        }
+        Ok(Floor::new(points))
+    }
+}
+
+/// The file of [`FILE_NAME`]: no file system holds it.
+pub fn memory_file() -> io::Result<File> {
+    let fd = unsafe { libc::memfd_create(c"spillcast-floor".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let file = unsafe { File::from_raw_fd(fd) };
+    file.set_len(FILE_BYTES as u64)?;
+    Ok(file)
+}
+
+fn index(round: usize, op: usize, size: usize) -> usize {
+    (round * OPS.len() + op) * SIZES_BYTES.len() + size
+}
+
+/// What the timing process does; where a time stays 0 something failed.
+unsafe fn time(path: &CString, workers: usize, times: &Shared, data: &Shared) {
+    unsafe {
+        let fd = libc::open(path.as_ptr(), libc::O_RDWR | libc::O_DIRECT | libc::O_CLOEXEC);
+        let transfer = |op: Op, bytes: usize| match op {
+            Op::Write => libc::pwrite(fd, data.address, bytes, 0),
+            _ => libc::pread(fd, data.address, bytes, 0),
+        };
+        let begin_ns = now_ns();
+        for _ in 0..workers {
+            for op in OPS {
+                transfer(op, SIZES_BYTES[0]);
+            }
+        }
+        for round in 0..ROUNDS {
+            if round >= ROUNDS_MIN && now_ns() - begin_ns > BUDGET_NS {
+                return;
+            }
+            for (op, which) in OPS.into_iter().zip(0..) {
+                for (bytes, size) in SIZES_BYTES.into_iter().zip(0..) {
+                    let start_ns = now_ns();
+                    if transfer(op, bytes) != bytes as isize {
+                        return;
+                    }
+                    times.set(index(round, which, size), now_ns() - start_ns);
+                }
+            }
+        }
+    }
+}
+
+/// Zeroed memory that a bare clone shares.
+struct Shared {
+    address: *mut libc::c_void,
+    bytes: usize,
+}
+
+impl Shared {
+    fn new(bytes: usize) -> io::Result<Shared> {
+        let (access, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        let address = unsafe { libc::mmap(null_mut(), bytes, access, kind, -1, 0) };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Shared { address, bytes })
+    }
+
+    fn get(&self, index: usize) -> u64 {
+        assert!(index * size_of::<u64>() < self.bytes);
+        // SAFETY: within the mapping, which is aligned to pages.
+        unsafe { self.address.cast::<u64>().add(index).read_volatile() }
+    }
+
+    /// # Safety
+    /// `index` lies within the mapping.
+    unsafe fn set(&self, index: usize, value: u64) {
+        unsafe { self.address.cast::<u64>().add(index).write_volatile(value) }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        unsafe { libc::munmap(self.address, self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_floor_lies_on_the_line_between_its_points() {
+        let point = |op, bytes, added_ns| FloorPoint { op, bytes, added_ns };
+        let floor = Floor::new(vec![
+            point(Op::Read, 4096, 20_000),
+            point(Op::Read, 8192, 24_000),
+            point(Op::Write, 4096, 30_000),
+        ]);
+        assert_eq!(floor.added_ns(Op::Read, 512), 20_000.0);
+        assert_eq!(floor.added_ns(Op::Read, 6144), 22_000.0);
+        assert_eq!(floor.added_ns(Op::Write, 1 << 20), 30_000.0);
+    }
+}

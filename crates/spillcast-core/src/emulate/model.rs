@@ -1,0 +1,207 @@
+//! What a storage is asked to be: latencies by op, pattern and size, servers, and limits.
+
+use crate::wait::Op;
+
+/// A storage as far as an emulation knows it.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    pub read: Latencies,
+    pub write: Latencies,
+    /// How many operations are served at the same time; the others queue. None for all.
+    pub servers: Option<usize>,
+    pub limits: Vec<Limit>,
+}
+
+/// Latencies of one op on a storage that has nothing else to do.
+#[derive(Clone, Debug, Default)]
+pub struct Latencies {
+    pub sequential: Curve,
+    pub random: Curve,
+}
+
+/// One read or write, as far as its latency depends on it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Operation {
+    pub op: Op,
+    /// Whether it begins where the last one of this op on this file ended.
+    pub sequential: bool,
+    pub bytes: u64,
+}
+
+impl Model {
+    /// Every read takes `read_ns` and every write `write_ns`, whatever its size.
+    pub fn fixed(read_ns: u64, write_ns: u64) -> Model {
+        let both = |ns| Latencies { sequential: Curve::fixed(ns), random: Curve::fixed(ns) };
+        Model { read: both(read_ns), write: both(write_ns), ..Model::default() }
+    }
+
+    /// The latency below which the share `quantile` of such operations stays.
+    pub fn latency_ns(&self, operation: Operation, quantile: f64) -> f64 {
+        let latencies = if operation.op == Op::Write { &self.write } else { &self.read };
+        let curve = if operation.sequential { &latencies.sequential } else { &latencies.random };
+        curve.latency_ns(operation.bytes, quantile)
+    }
+}
+
+/// Distributions of latency at some sizes. Without any, nothing takes time.
+#[derive(Clone, Debug, Default)]
+pub struct Curve {
+    /// By size, the smallest first.
+    at: Vec<(u64, Distribution)>,
+}
+
+impl Curve {
+    /// From sizes in bytes; of several distributions at one size the first counts.
+    pub fn new(mut at: Vec<(u64, Distribution)>) -> Curve {
+        at.sort_by_key(|&(bytes, _)| bytes);
+        at.dedup_by_key(|&mut (bytes, _)| bytes);
+        Curve { at }
+    }
+
+    pub fn fixed(latency_ns: u64) -> Curve {
+        Curve::new(vec![(0, Distribution::new(&[(latency_ns as f64, 1)]))])
+    }
+
+    /// Linear in bytes between the same quantiles of the two neighbouring sizes. Below the smallest
+    /// size as there; above the largest it grows as between the last two, and never falls.
+    pub fn latency_ns(&self, bytes: u64, quantile: f64) -> f64 {
+        let above = self.at.partition_point(|&(size, _)| size < bytes);
+        let (low, high) = match (above, self.at.len()) {
+            (_, 0) => return 0.0,
+            (0, _) | (_, 1) => return self.at[0].1.quantile_ns(quantile),
+            (above, sizes) => (&self.at[above.min(sizes - 1) - 1], &self.at[above.min(sizes - 1)]),
+        };
+        let (low_ns, high_ns) = (low.1.quantile_ns(quantile), high.1.quantile_ns(quantile));
+        let slope = (high_ns - low_ns) / (high.0 - low.0) as f64;
+        match above == self.at.len() {
+            false => low_ns + slope * (bytes - low.0) as f64,
+            true => high_ns + slope.max(0.0) * (bytes - high.0) as f64,
+        }
+    }
+}
+
+/// A histogram from which latencies are drawn as often as it holds them.
+#[derive(Clone, Debug)]
+pub struct Distribution {
+    latency_ns: Vec<f64>,
+    /// How many operations lie at or below each latency.
+    cumulative: Vec<u64>,
+}
+
+impl Distribution {
+    /// From buckets of (latency in ns, number of operations), at least one of them not empty.
+    pub fn new(buckets: &[(f64, u64)]) -> Distribution {
+        let mut buckets: Vec<_> = buckets.iter().copied().filter(|&(_, count)| count > 0).collect();
+        assert!(!buckets.is_empty(), "a distribution of nothing");
+        buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut sum = 0;
+        let (latency_ns, cumulative) = buckets
+            .into_iter()
+            .map(|(ns, count)| {
+                sum += count;
+                (ns, sum)
+            })
+            .unzip();
+        Distribution { latency_ns, cumulative }
+    }
+
+    /// For `quantile` from 0 to 1.
+    pub fn quantile_ns(&self, quantile: f64) -> f64 {
+        let last = self.cumulative.len() - 1;
+        let rank = quantile * self.cumulative[last] as f64;
+        let bucket = self.cumulative.partition_point(|&count| (count as f64) <= rank);
+        self.latency_ns[bucket.min(last)]
+    }
+}
+
+/// A bucket of device time that fills at one second a second, and that operations draw from.
+///
+/// An operation costs `base + bytes * ns_per_byte`; where `operation_bytes` is set, one that is
+/// larger counts as several. It begins once the bucket is not below zero after it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Limit {
+    pub read_random_ns: f64,
+    pub read_sequential_ns: f64,
+    pub write_random_ns: f64,
+    pub write_sequential_ns: f64,
+    pub read_ns_per_byte: f64,
+    pub write_ns_per_byte: f64,
+    pub operation_bytes: Option<u64>,
+    /// What a full bucket holds. With 0 every operation first waits for its own cost.
+    pub burst_ns: f64,
+}
+
+impl Limit {
+    /// Device time of one operation.
+    pub fn cost_ns(&self, operation: Operation) -> f64 {
+        let (base_ns, ns_per_byte) = match (operation.op == Op::Write, operation.sequential) {
+            (false, false) => (self.read_random_ns, self.read_ns_per_byte),
+            (false, true) => (self.read_sequential_ns, self.read_ns_per_byte),
+            (true, false) => (self.write_random_ns, self.write_ns_per_byte),
+            (true, true) => (self.write_sequential_ns, self.write_ns_per_byte),
+        };
+        let operations = match self.operation_bytes {
+            None => 1,
+            Some(bytes) => operation.bytes.div_ceil(bytes.max(1)),
+        };
+        base_ns * operations as f64 + ns_per_byte * operation.bytes as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READ: Operation = Operation { op: Op::Read, sequential: false, bytes: 8192 };
+
+    #[test]
+    fn a_distribution_gives_each_latency_as_often_as_it_holds_it() {
+        let distribution = Distribution::new(&[(900.0, 1), (100.0, 2), (500.0, 0), (200.0, 5)]);
+        let drawn: Vec<f64> =
+            (0..8).map(|i| distribution.quantile_ns((i as f64 + 0.5) / 8.0)).collect();
+        assert_eq!(drawn, [100.0, 100.0, 200.0, 200.0, 200.0, 200.0, 200.0, 900.0]);
+        assert_eq!(distribution.quantile_ns(0.0), 100.0);
+        assert_eq!(distribution.quantile_ns(1.0), 900.0);
+    }
+
+    #[test]
+    fn a_straight_line_between_and_above_two_sizes() {
+        let one = |ns| Distribution::new(&[(ns, 1)]);
+        let line = |bytes: u64| 1000.0 + 0.5 * bytes as f64;
+        let curve = Curve::new([1 << 20, 4096].map(|bytes| (bytes, one(line(bytes)))).to_vec());
+        for bytes in [4096, 4097, 70_000, 1 << 20, 4 << 20] {
+            assert!((curve.latency_ns(bytes, 0.3) - line(bytes)).abs() < 1e-6, "{bytes}");
+        }
+        assert_eq!(curve.latency_ns(512, 0.3), line(4096));
+    }
+
+    #[test]
+    fn latency_never_falls_beyond_the_largest_size() {
+        let one = |ns| Distribution::new(&[(ns, 1)]);
+        let curve = Curve::new(vec![(4096, one(300.0)), (8192, one(200.0))]);
+        assert_eq!(curve.latency_ns(6144, 0.5), 250.0);
+        assert_eq!(curve.latency_ns(1 << 20, 0.5), 200.0);
+        assert_eq!(Curve::default().latency_ns(4096, 0.5), 0.0);
+        assert_eq!(Curve::fixed(9).latency_ns(1 << 30, 0.5), 9.0);
+    }
+
+    #[test]
+    fn an_operation_costs_by_op_pattern_and_bytes() {
+        let limit = Limit {
+            read_random_ns: 1000.0,
+            read_sequential_ns: 10.0,
+            write_random_ns: 2000.0,
+            write_sequential_ns: 20.0,
+            read_ns_per_byte: 0.5,
+            write_ns_per_byte: 1.5,
+            operation_bytes: Some(4096),
+            burst_ns: 0.0,
+        };
+        let cost = |op, sequential, bytes| limit.cost_ns(Operation { op, sequential, bytes });
+        assert_eq!(cost(Op::Read, false, 4096), 1000.0 + 2048.0);
+        assert_eq!(cost(Op::Read, true, 4097), 2.0 * 10.0 + 2048.5);
+        assert_eq!(cost(Op::Write, false, 100), 2000.0 + 150.0);
+        assert_eq!(cost(Op::Write, true, 8192), 2.0 * 20.0 + 12288.0);
+        assert_eq!(Limit { operation_bytes: None, ..limit }.cost_ns(READ), 1000.0 + 4096.0);
+    }
+}

@@ -1,0 +1,54 @@
+//! Answers operations when they are due, and keeps account of how well that went.
+
+use std::sync::OnceLock;
+
+use super::floor::{Floor, SLEEP_NS};
+use super::model::{Model, Operation};
+use super::schedule::Schedule;
+use super::sleep::Sleep;
+use super::stats::{Counters, Done, Stats};
+use crate::system::now_ns;
+
+#[derive(Default)]
+pub struct Pace {
+    /// Empty while the floor is measured, when every operation takes the same.
+    asked: OnceLock<(Schedule, Floor)>,
+    counters: Counters,
+    sleep: Sleep,
+}
+
+impl Pace {
+    /// From now on operations take what `model` says.
+    pub fn begin(&self, model: Model, floor: Floor) {
+        let _ = self.asked.set((Schedule::new(model, now_ns()), floor));
+    }
+
+    pub fn measures_floor(&self) -> bool {
+        self.asked.get().is_none()
+    }
+
+    /// Returns when an operation that arrived at `arrival_ns` is to be answered.
+    pub fn keep(&self, arrival_ns: u64, operation: Operation) {
+        let Some((schedule, floor)) = self.asked.get() else {
+            return self.sleep.until(arrival_ns + SLEEP_NS);
+        };
+        let asked_ns = schedule.elapsed_ns(arrival_ns, operation);
+        let added_ns = floor.added_ns(operation.op, operation.bytes);
+        self.sleep.until(arrival_ns.saturating_add((asked_ns - added_ns).max(0.0) as u64));
+        let achieved_ns = (now_ns() - arrival_ns) as f64 + added_ns;
+        self.counters.count(&Done { operation, asked_ns, achieved_ns });
+    }
+
+    pub fn floor(&self) -> Floor {
+        self.asked.get().map(|(_, floor)| floor.clone()).unwrap_or_default()
+    }
+
+    pub fn stats(&self) -> Stats {
+        self.counters.stats()
+    }
+
+    /// Answers all that waits and will come at once.
+    pub fn end(&self) {
+        self.sleep.end();
+    }
+}

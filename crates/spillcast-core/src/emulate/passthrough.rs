@@ -1,0 +1,223 @@
+//! What requests do to the backing files, reads and writes at the pace that is asked for.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, PermissionsExt, fchown};
+use std::path::Path;
+use std::sync::Arc;
+
+use fuser::{FileAttr, INodeNo, RenameFlags, Request, TimeOrNow};
+
+use super::backing::{attributes, check, own, read_up_to, timespec};
+use super::buffers::Buffers;
+use super::floor;
+use super::listings::Listings;
+use super::model::Operation;
+use super::nodes::{Held, Nodes, c_name, open_at, open_child};
+use super::pace::Pace;
+use crate::system::now_ns;
+use crate::wait::Op;
+
+/// The largest I/O that stays one request, which is what the kernel allows by default.
+pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
+
+/// What the page cache sends at once arrives in any order: so far apart it is still sequential.
+const REORDERED_BYTES: u64 = 2 * REQUEST_BYTES_MAX as u64;
+
+pub struct Passthrough {
+    pub nodes: Nodes,
+    pub listings: Listings,
+    pub page_cache: bool,
+    pace: Arc<Pace>,
+    buffers: Buffers,
+}
+
+/// What setattr(2) and its like change.
+pub struct Changes {
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub size_bytes: Option<u64>,
+    pub accessed: Option<TimeOrNow>,
+    pub modified: Option<TimeOrNow>,
+}
+
+impl Passthrough {
+    pub fn new(backing: &Path, pace: Arc<Pace>, page_cache: bool) -> io::Result<Passthrough> {
+        let root = File::open(backing)?;
+        if !root.metadata()?.is_dir() {
+            return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
+        }
+        Ok(Passthrough {
+            nodes: Nodes::new(root)?,
+            listings: Listings::default(),
+            page_cache,
+            pace,
+            buffers: Buffers::default(),
+        })
+    }
+
+    /// Hands what a read gives to `reply`, when it is due. At the end of the file nothing is read,
+    /// and nothing takes time.
+    pub fn read<R>(
+        &self,
+        number: INodeNo,
+        offset: u64,
+        bytes: u32,
+        reply: impl FnOnce(io::Result<&[u8]>) -> R,
+    ) -> R {
+        let arrival_ns = now_ns();
+        self.buffers.with(bytes as usize, |buffer| {
+            let read = self.read_into(number, offset, buffer, arrival_ns);
+            reply(read.map(|done| &buffer[..done]))
+        })
+    }
+
+    fn read_into(
+        &self,
+        number: INodeNo,
+        offset: u64,
+        buffer: &mut [u8],
+        arrival_ns: u64,
+    ) -> io::Result<usize> {
+        let file = self.nodes.get(number)?;
+        let sequential = self.follows(&file, Op::Read, offset, buffer.len() as u64);
+        let done = read_up_to(&file, buffer, offset)?;
+        if done > 0 {
+            self.pace.keep(arrival_ns, Operation { op: Op::Read, sequential, bytes: done as u64 });
+        }
+        Ok(done)
+    }
+
+    /// Bytes written, when that is due.
+    pub fn write(&self, number: INodeNo, offset: u64, data: &[u8]) -> io::Result<usize> {
+        let arrival_ns = now_ns();
+        let file = self.nodes.get(number)?;
+        let sequential = self.follows(&file, Op::Write, offset, data.len() as u64);
+        let done = file.write_at(data, offset)?;
+        self.pace.keep(arrival_ns, Operation { op: Op::Write, sequential, bytes: done as u64 });
+        Ok(done)
+    }
+
+    fn follows(&self, file: &Held, op: Op, offset: u64, bytes: u64) -> bool {
+        let tolerance_bytes = if self.page_cache { REORDERED_BYTES } else { 0 };
+        file.follows(op, offset, bytes, tolerance_bytes)
+    }
+
+    /// Lets the kernel refer to `file` from now on.
+    fn attributes_of(&self, file: File) -> io::Result<FileAttr> {
+        let (number, file) = self.nodes.insert(file)?;
+        attributes(number, &file)
+    }
+
+    pub fn attributes_at(&self, number: INodeNo) -> io::Result<FileAttr> {
+        attributes(number, &*self.nodes.get(number)?)
+    }
+
+    pub fn lookup_child(&self, parent: INodeNo, name: &OsStr) -> io::Result<FileAttr> {
+        if self.pace.measures_floor() && parent == INodeNo::ROOT && name == floor::FILE_NAME {
+            return self.attributes_of(floor::memory_file()?);
+        }
+        self.attributes_of(open_child(&*self.nodes.get(parent)?, name)?)
+    }
+
+    pub fn create_file(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        flags: i32,
+    ) -> io::Result<FileAttr> {
+        // Whatever the program may do with its descriptor: the kernel holds it to that.
+        let flags = flags & (libc::O_EXCL | libc::O_TRUNC) | libc::O_RDWR | libc::O_CREAT;
+        let file = open_at(&*self.nodes.get(parent)?, name, flags, mode)?;
+        own(request, &file, mode)?;
+        self.attributes_of(file)
+    }
+
+    pub fn create_directory(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+    ) -> io::Result<FileAttr> {
+        let parent = self.nodes.get(parent)?;
+        let c_name = c_name(name)?;
+        check(unsafe { libc::mkdirat(parent.as_raw_fd(), c_name.as_ptr(), mode) })?;
+        let directory = open_child(&parent, name)?;
+        own(request, &directory, mode)?;
+        self.attributes_of(directory)
+    }
+
+    pub fn remove(&self, parent: INodeNo, name: &OsStr, flags: i32) -> io::Result<()> {
+        let (parent, name) = (self.nodes.get(parent)?, c_name(name)?);
+        check(unsafe { libc::unlinkat(parent.as_raw_fd(), name.as_ptr(), flags) })
+    }
+
+    pub fn rename_child(
+        &self,
+        (parent, name): (INodeNo, &OsStr),
+        (new_parent, new_name): (INodeNo, &OsStr),
+        flags: RenameFlags,
+    ) -> io::Result<()> {
+        let (parent, new_parent) = (self.nodes.get(parent)?, self.nodes.get(new_parent)?);
+        let (name, new_name) = (c_name(name)?, c_name(new_name)?);
+        check(unsafe {
+            libc::renameat2(
+                parent.as_raw_fd(),
+                name.as_ptr(),
+                new_parent.as_raw_fd(),
+                new_name.as_ptr(),
+                flags.bits(),
+            )
+        })
+    }
+
+    pub fn change(&self, number: INodeNo, changes: Changes) -> io::Result<FileAttr> {
+        let file = self.nodes.get(number)?;
+        if changes.uid.is_some() || changes.gid.is_some() {
+            fchown(&**file, changes.uid, changes.gid)?;
+        }
+        if let Some(mode) = changes.mode {
+            file.set_permissions(fs::Permissions::from_mode(mode & 0o7777))?;
+        }
+        if let Some(bytes) = changes.size_bytes {
+            file.set_len(bytes)?;
+        }
+        if changes.accessed.is_some() || changes.modified.is_some() {
+            let times = [timespec(changes.accessed), timespec(changes.modified)];
+            check(unsafe { libc::futimens(file.as_raw_fd(), times.as_ptr()) })?;
+        }
+        attributes(number, &file)
+    }
+
+    pub fn sync(&self, number: INodeNo, data_only: bool) -> io::Result<()> {
+        let file = self.nodes.get(number)?;
+        if data_only { file.sync_data() } else { file.sync_all() }
+    }
+
+    pub fn allocate(&self, number: INodeNo, offset: u64, bytes: u64, mode: i32) -> io::Result<()> {
+        let file = self.nodes.get(number)?;
+        let (offset, bytes) = (offset as libc::off_t, bytes as libc::off_t);
+        check(unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, bytes) })
+    }
+
+    /// Where data or a hole begins. All I/O here names its offset, so the position that this moves
+    /// is nobody's.
+    pub fn seek(&self, number: INodeNo, offset: i64, whence: i32) -> io::Result<i64> {
+        let file = self.nodes.get(number)?;
+        let found = unsafe { libc::lseek(file.as_raw_fd(), offset, whence) };
+        if found < 0 { Err(io::Error::last_os_error()) } else { Ok(found) }
+    }
+
+    pub fn space(&self) -> io::Result<libc::statvfs> {
+        let root = self.nodes.get(INodeNo::ROOT)?;
+        let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+        check(unsafe { libc::fstatvfs(root.as_raw_fd(), &mut stat) })?;
+        Ok(stat)
+    }
+}

@@ -1,0 +1,108 @@
+"""``spillcast emulate``: a directory that behaves like a storage you do not own."""
+
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spillcast.cli.options import Json
+
+if TYPE_CHECKING:
+    from spillcast.storage.emulation import Mount
+
+
+def add_to(application: typer.Typer) -> None:
+    """Register the verb."""
+    application.command("emulate")(emulate)
+
+
+def emulate(
+    mountpoint: Annotated[Path, typer.Argument(metavar="MOUNT", help="An empty directory.")],
+    command: Annotated[
+        list[str] | None, typer.Argument(help="Command to run meanwhile, after --.")
+    ] = None,
+    storage: Annotated[
+        str | None, typer.Option(help="What to behave like: a storage.json or a recording.")
+    ] = None,
+    read: Annotated[str | None, typer.Option(help="Time of every read, such as 9ms.")] = None,
+    write: Annotated[str | None, typer.Option(help="Time of every write, such as 4ms.")] = None,
+    bandwidth: Annotated[
+        str | None, typer.Option(help="Bytes a second of all together, such as 200MB/s.")
+    ] = None,
+    servers: Annotated[
+        int | None, typer.Option(min=1, help="Operations served at once; the others queue.")
+    ] = None,
+    page_cache: Annotated[
+        bool, typer.Option("--page-cache", help="Through the page cache, as on a disk.")
+    ] = False,
+    backing: Annotated[
+        Path | None, typer.Option(help="Directory that holds the files and keeps them.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Mount a directory that is as slow as a storage you do not own.
+
+    Reads and writes take what they take there, past the page cache; opening, naming and removing
+    files takes no time. Without --backing the files are gone at the end. It ends with the command,
+    whose exit status it passes, or with Ctrl-C.
+
+    Example: spillcast emulate /mnt/slow --read 9ms --write 4ms --servers 1
+
+    Example: spillcast emulate /mnt/slow --storage nvme.json -- duckdb warehouse.db -f query.sql
+    """
+    from contextlib import ExitStack
+
+    from spillcast.cli.output import emit
+    from spillcast.errors import InputError
+    from spillcast.report.emulation import emulation_text, mounted_text
+    from spillcast.storage.asked import asked_model
+    from spillcast.storage.emulated_run import check_program
+    from spillcast.storage.emulation import emulate as emulated
+    from spillcast.workspace import workspace
+
+    if backing is not None and not backing.is_dir():
+        raise InputError(f"--backing {backing}: there is no such directory", "make it")
+    if command:
+        check_program(command)
+    model = asked_model(storage, read, write, bandwidth, servers)
+    with ExitStack() as stack:
+        held = backing or stack.enter_context(workspace())
+        mount = stack.enter_context(emulated(model, mountpoint, held, page_cache=page_cache))
+        end = f"{command[0]} ends it" if command else "Ctrl-C ends it"
+        words = mounted_text(mount, temporary=backing is None, end=end)
+        print(words, file=sys.stderr, flush=True)
+        status = _serve(mount, command, show=not json)
+        # From here on it ends by itself; another Ctrl-C would only leave the rest of it out.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        result = mount.result()
+    if json:
+        emit(result.to_json() | {"command": command or None, "exit_status": status})
+    else:
+        print(emulation_text(result))
+    if status:
+        raise typer.Exit(status)
+
+
+def _serve(mount: "Mount", command: list[str] | None, *, show: bool) -> int | None:
+    """Stay as long as asked; the exit status of the command, if there is one."""
+    from spillcast.cli.output import live_line
+    from spillcast.report.emulation import status_line
+    from spillcast.storage.emulated_run import run_command, stay
+
+    # A command has the terminal to itself.
+    with live_line(show=show and not command) as write:
+        before = mount.result()
+
+        def tick() -> None:
+            nonlocal before
+            now = mount.result()
+            write(status_line(now, before))
+            before = now
+
+        if command:
+            return run_command(command, tick)
+        stay(mount, tick)
+        return None

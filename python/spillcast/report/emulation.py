@@ -1,0 +1,78 @@
+"""A mount that behaves like a storage, in words: what it is, how it does, what it achieved."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from spillcast.report.table import paragraph, table_text
+from spillcast.storage.emulation import OPS, Emulated, Mount
+from spillcast.storage.storage import histogram_quantile_s
+from spillcast.units import format_bytes, format_duration
+
+
+def mounted_text(mount: Mount, *, temporary: bool, end: str) -> str:
+    """What a person should know once it is there."""
+    kept = "are gone then" if temporary else "stay"
+    cache = ", through the page cache" if mount.page_cache else ""
+    text = (
+        f"mounted at {mount.mountpoint}: {described(mount)}{cache}. {end}; the files lie in "
+        f"{mount.backing} and {kept}."
+    )
+    warnings = [f"warning: {words}" for words in mount.too_fast()]
+    return "\n".join(paragraph(words) for words in (text, *warnings))
+
+
+def described(mount: Mount) -> str:
+    """The name of the storage, how many operations it serves at once, and its limits."""
+    parts = [mount.model.name]
+    if mount.model.servers is not None:
+        parts.append(f"{mount.model.servers} at once")
+    parts += (f"limit {limit.name}" for limit in mount.model.limits)
+    return ", ".join(parts)
+
+
+def status_line(result: Emulated, before: Emulated) -> str:
+    """Operations so far, and their rate since ``before``."""
+    elapsed_s = max(result.elapsed_s - before.elapsed_s, 1e-3)
+    parts = []
+    for now, then in zip(result.operations, before.operations, strict=True):
+        rate = (now["count"] - then["count"]) / elapsed_s
+        moved = format_bytes((now["bytes"] - then["bytes"]) / elapsed_s)
+        parts.append(f"{now['count']:,} {now['op']}s ({rate:,.0f}/s, {moved}/s)")
+    return f"{result.mount.mountpoint}: {', '.join(parts)}"
+
+
+def emulation_text(result: Emulated) -> str:
+    """What was done, how long it took, and what the mount itself takes."""
+    rows = [_row(done) for done in result.operations if done["count"]]
+    header = ["op", "count", "bytes", "mean", "p50", "p99", "sequential", "late"]
+    title = f"{described(result.mount)}: {format_duration(result.elapsed_s)}"
+    lines = [title, table_text(header, rows) if rows else "  nothing was read or written"]
+    lines.append(paragraph(f"  {floor_sentence(result.mount)}", "  "))
+    lines += (paragraph(f"  warning: {w['message']}", "  ") for w in result.warnings())
+    return "\n".join(lines)
+
+
+def floor_sentence(mount: Mount) -> str:
+    """What FUSE itself takes."""
+    parts = []
+    for op in OPS:
+        of_op = [(size, ns) for of, size, ns in mount.floor if of == op]
+        (small, least_ns), (large, most_ns) = of_op[0], of_op[-1]
+        parts.append(
+            f"{format_duration(least_ns / 1e9)} for a {op} of {format_bytes(small)} and "
+            f"{format_duration(most_ns / 1e9)} for {format_bytes(large)}"
+        )
+    return f"The mount itself takes {', '.join(parts)}; that is taken off."
+
+
+def _row(done: Mapping[str, Any]) -> list[str]:
+    histogram = done["latency_ns"], done["latency_count"]
+    return [
+        done["op"],
+        f"{done['count']:,}",
+        format_bytes(done["bytes"]),
+        format_duration(done["total_ns"] / done["count"] / 1e9),
+        *(format_duration(histogram_quantile_s(*histogram, q)) for q in (0.5, 0.99)),
+        f"{done['sequential'] / done['count']:.0%}",
+        f"{done['late'] / done['count']:.1%}",
+    ]

@@ -1,0 +1,52 @@
+"""The storage that an emulation is asked for on the command line."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from spillcast.errors import InputError
+from spillcast.recording import Recording
+from spillcast.storage.emulation import Model, fixed_model, model_of
+from spillcast.storage.limit import bytes_limit
+from spillcast.storage.observed import observed
+from spillcast.storage.storage import Storage
+from spillcast.units import format_bytes, parse_bytes, parse_duration_s
+
+
+def asked_model(
+    storage: str | None,
+    read: str | None,
+    write: str | None,
+    bandwidth: str | None,
+    servers: int | None,
+) -> Model:
+    """The model that the flags ask for. InputError where they do not go together."""
+    if storage is not None and (read or write):
+        raise InputError("--storage says how long reads and writes take", "leave --read, --write")
+    if not any((storage, read, write, bandwidth, servers)):
+        message = "emulate needs --storage, or --read and --write"
+        raise InputError(message, "for example --read 9ms --write 4ms")
+    if storage is not None:
+        model = model_of(_storage(storage))
+    else:
+        model = fixed_model(
+            *(None if text is None else parse_duration_s(text) for text in (read, write))
+        )
+    if bandwidth is not None:
+        per_s = parse_bytes(bandwidth.removesuffix("/s"))
+        if per_s == 0:
+            raise InputError(f"--bandwidth {bandwidth}: nothing would ever move")
+        limit = bytes_limit(f"{format_bytes(per_s)}/s", per_s)
+        model = replace(model, limits=[*model.limits, limit])
+    return model if servers is None else replace(model, servers=servers)
+
+
+def _storage(text: str) -> Storage:
+    path = Path(text)
+    if (path / "meta.json").is_file():
+        return observed(Recording.open(path))
+    if not path.is_file():
+        raise InputError(
+            f"--storage {text}: there is no such file or recording",
+            "make it with: spillcast probe DIR --like run.spill -o storage.json",
+        )
+    return Storage.load(path)

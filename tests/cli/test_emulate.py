@@ -1,0 +1,250 @@
+"""``spillcast emulate`` as a person uses it: how it begins, and all the ways in which it ends."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from emulator import Emulator, is_mounted, skip_without_fuse
+from harness import only_line, ordinary_user, spillcast, until
+
+pytestmark = pytest.mark.usefixtures("fuse")
+
+#: What a program is told that uses a mount which has gone.
+GONE = re.compile("not connected|connection abort")
+
+#: Reads a file over and over; prints a line a read, and the error that ends it.
+READER = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.pwrite(fd, bytes(8192), 0)
+try:
+    while True:
+        print(len(os.pread(fd, 8192, 0)), flush=True)
+except OSError as error:
+    print(error.strerror, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def fuse():
+    skip_without_fuse()
+
+
+def start_reader(emulator):
+    command = [sys.executable, "-c", READER, str(emulator.mountpoint / "data")]
+    reader = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert reader.stdout.readline() == "8192\n"
+    return reader
+
+
+def last_line(reader):
+    """How the reader ended; it must not hang."""
+    printed, _ = reader.communicate(timeout=60)
+    return printed.splitlines()[-1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_while_files_are_open(tmp_path, number):
+    with Emulator(tmp_path, "--read", "2ms", "--write", "1ms") as emulator:
+        emulator.ready()
+        reader = start_reader(emulator)
+        status, printed = emulator.end(number)
+        assert (status, emulator.left_nothing()) == (0, True)
+        assert "reads 2 ms, writes 1 ms" in printed
+        assert GONE.search(last_line(reader))
+
+
+def test_kill_9_while_a_program_reads_leaves_nothing_and_nobody_hangs(tmp_path):
+    # A read is under way, for it takes longer than the test.
+    with Emulator(tmp_path, "--read", "1h") as emulator:
+        emulator.ready()
+        command = [sys.executable, "-c", READER, str(emulator.mountpoint / "data")]
+        reader = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        call = Path(f"/proc/{reader.pid}/syscall")
+        until(lambda: (emulator.mountpoint / "data").exists(), "the reader to begin")
+        until(lambda: call.read_text() != "running\n", "the reader to wait")
+        emulator.end(signal.SIGKILL)
+        assert GONE.search(last_line(reader))
+        assert emulator.left_nothing()
+
+
+def test_it_ends_with_hours_of_work_in_flight(tmp_path):
+    with Emulator(tmp_path, "--read", "1h", "--servers", "1") as emulator:
+        emulator.ready()
+        command = [sys.executable, "-c", READER, str(emulator.mountpoint / "data")]
+        reader = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        until(lambda: (emulator.mountpoint / "data").exists(), "the reader to begin")
+        assert emulator.end(signal.SIGINT)[0] == 0
+        assert emulator.left_nothing()
+        assert GONE.search(last_line(reader))
+
+
+def test_a_crash_of_its_user_is_no_matter(tmp_path):
+    with Emulator(tmp_path, "--read", "5ms") as emulator:
+        emulator.ready()
+        reader = start_reader(emulator)
+        reader.kill()
+        reader.communicate()
+        path = emulator.mountpoint / "data"
+        assert path.read_bytes() == bytes(8192)
+        path.unlink()
+        assert emulator.end(signal.SIGINT)[0] == 0
+        assert emulator.left_nothing()
+
+
+def test_unmounted_by_somebody_else_it_ends(tmp_path):
+    with Emulator(tmp_path, "--read", "1ms") as emulator:
+        emulator.ready()
+        command = ["umount"] if os.geteuid() == 0 else ["fusermount3", "-u"]
+        subprocess.run([*command, emulator.mountpoint], check=True)
+        printed, _ = emulator.process.communicate(timeout=60)
+        assert emulator.process.returncode == 0
+        assert "nothing was read or written" in printed
+        assert emulator.left_nothing()
+
+
+def test_backing_files_stay(tmp_path):
+    backing = tmp_path / "backing"
+    backing.mkdir()
+    (backing / "before").write_bytes(b"was there")
+    with Emulator(tmp_path, "--read", "1ms", "--backing", backing, "--page-cache") as emulator:
+        emulator.ready()
+        assert "and stay" in emulator.words()
+        assert (emulator.mountpoint / "before").read_bytes() == b"was there"
+        held = (emulator.mountpoint / "after").open("wb", buffering=0)
+        held.write(b"is there")
+        # Open and in the page cache yet, it is written before the mount goes.
+        assert emulator.end(signal.SIGTERM)[0] == 0
+        assert emulator.left_nothing()
+        # The page cache takes more without asking anybody; who asks to have it written is told.
+        held.write(b"too late")
+        with pytest.raises(OSError, match=GONE):
+            os.fsync(held.fileno())
+        held.close()
+    assert sorted(os.listdir(backing)) == ["after", "before"]
+    assert (backing / "after").read_bytes() == b"is there"
+
+
+def test_a_command_runs_with_the_mount_and_its_exit_status_is_passed(tmp_path):
+    mountpoint = tmp_path / "mountpoint"
+    mountpoint.mkdir()
+    script = 'echo spilled > "$0/file" && cat "$0/file" && exit 7'
+    command = ("sh", "-c", script, mountpoint)
+    result = spillcast("emulate", mountpoint, "--read", "1ms", "--write", "1ms", "--", *command)
+    assert result.returncode == 7, result.stderr
+    assert result.stdout.startswith("spilled\n")
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert {"read", "write"} <= {row[0] for row in rows if row}
+    assert not is_mounted(mountpoint)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_goes_to_the_command(tmp_path, number):
+    script = "trap 'exit 9' INT TERM; while :; do sleep 0.05; done"
+    with Emulator(tmp_path, "--read", "1ms", "--", "sh", "-c", script) as emulator:
+        emulator.ready()
+        pid = emulator.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children")
+
+        def trapped():
+            for child in children.read_text().split():
+                status = Path(f"/proc/{child}/status").read_text()
+                caught = int(re.search(r"SigCgt:\s+(\w+)", status)[1], 16)
+                # The janitor is a shell too, which ignores these signals.
+                if status.startswith("Name:\tsh\n") and caught >> (signal.SIGTERM - 1) & 1:
+                    return True
+            return False
+
+        until(trapped, "the command to set its trap")
+        assert emulator.end(number)[0] == 9
+        assert emulator.left_nothing()
+
+
+def test_the_document(tmp_path):
+    mountpoint = tmp_path / "mountpoint"
+    mountpoint.mkdir()
+    script = 'head -c 1000000 /dev/zero | dd of="$0/f" bs=10k iflag=fullblock status=none'
+    asked = (
+        "--read",
+        "9ms",
+        "--write",
+        "1ms",
+        "--bandwidth",
+        "200MB/s",
+        "--servers",
+        "2",
+        "--json",
+    )
+    result = spillcast("emulate", mountpoint, *asked, "--", "sh", "-c", script, mountpoint)
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document["schema"] == "spillcast.emulation/1"
+    assert document["mountpoint"] == str(mountpoint)
+    assert (document["servers"], document["page_cache"]) == (2, False)
+    (limit,) = document["limits"]
+    assert limit["read_ns_per_byte"] == limit["write_ns_per_byte"] == 1e9 / (200 << 20)
+    assert limit["burst_ns"] == 0
+    assert [(f["op"], f["size_bytes"]) for f in document["floor"]] == [
+        (op, kib << 10) for op in ("read", "write") for kib in (4, 64, 256, 1024)
+    ]
+    reads, writes = document["operations"]
+    assert (reads["op"], reads["count"]) == ("read", 0)
+    assert (writes["op"], writes["count"], writes["bytes"]) == ("write", 98, 1_000_000)
+    assert writes["sequential"] == sum(writes["latency_count"]) == 98
+    assert document["command"] == ["sh", "-c", script, str(mountpoint)]
+    assert document["exit_status"] == 0
+
+
+def test_an_ordinary_user(open_places):
+    user = ordinary_user()
+    probe = subprocess.run([*user, "sh", "-c", "command -v fusermount3 && test -w /dev/fuse"])
+    if probe.returncode != 0:
+        pytest.skip("fusermount3 (Debian package fuse3), or the right to use /dev/fuse, is missing")
+    with Emulator(open_places.temp, "--read", "2ms", under=user) as emulator:
+        emulator.ready()
+        assert emulator.end(signal.SIGINT)[0] == 0
+        assert emulator.left_nothing()
+
+
+def test_storages_faster_than_the_mount_are_named(tmp_path):
+    mountpoint = tmp_path / "mountpoint"
+    mountpoint.mkdir()
+    result = spillcast("emulate", mountpoint, "--read", "1us", "--write", "50ms", "--", "true")
+    assert result.returncode == 0
+    assert "warning: reads of 8 KiB are to take 1 us, and the mount alone takes" in result.stderr
+    assert "writes of" not in result.stderr
+
+
+#: Arguments, where MOUNT is an empty directory in one that holds a file, and words of the answer.
+BAD_INPUT = {
+    "nothing asked": (("MOUNT",), "needs --storage, or --read and --write"),
+    "two storages": (("MOUNT", "--storage", "x.json", "--read", "1ms"), "leave --read"),
+    "no such mount point": (("none", "--read", "1ms"), "no such directory"),
+    "a file": (("file", "--read", "1ms"), "not a directory"),
+    "not empty": ((".", "--read", "1ms"), "not empty"),
+    "a mount point": (("/proc", "--read", "1ms"), "already a mount point"),
+    "within its backing": (("MOUNT", "--read", "1ms", "--backing", "."), "lies in the directory"),
+    "no such backing": (("MOUNT", "--read", "1ms", "--backing", "none"), "no such directory"),
+    "no such storage": (("MOUNT", "--storage", "none.json"), "spillcast probe DIR"),
+    "no storage": (("MOUNT", "--storage", "file"), "not JSON"),
+    "no duration": (("MOUNT", "--read", "fast"), "is not a duration"),
+    "no bandwidth": (("MOUNT", "--bandwidth", "200 apples"), "is not a size"),
+    "a bandwidth of nothing": (("MOUNT", "--bandwidth", "0MB/s"), "nothing would ever move"),
+    "no such program": (("MOUNT", "--read", "1ms", "--", "no-such-program"), "no such program"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input(tmp_path, case):
+    arguments, words = BAD_INPUT[case]
+    (tmp_path / "file").touch()
+    (tmp_path / "MOUNT").mkdir()
+    assert words in only_line(spillcast("emulate", *arguments, cwd=tmp_path), status=2)
+    assert sorted(os.listdir(tmp_path)) == ["MOUNT", "file"]
+    assert os.listdir(tmp_path / "MOUNT") == []

@@ -1,0 +1,84 @@
+"""A running ``spillcast emulate`` for tests, and what is left where it has ended."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness import spillcast_command, until
+
+#: The effective capability to mount.
+CAP_SYS_ADMIN = 21
+
+
+def skip_without_fuse():
+    """Skip the test where this machine cannot mount."""
+    status = Path("/proc/self/status").read_text()
+    effective = next(line for line in status.splitlines() if line.startswith("CapEff:"))
+    may_mount = int(effective.split()[1], 16) >> CAP_SYS_ADMIN & 1
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        pytest.skip("no /dev/fuse")
+    if not may_mount and shutil.which("fusermount3") is None:
+        pytest.skip("fusermount3 (Debian package fuse3) is missing")
+
+
+def is_mounted(path):
+    """Whether the kernel lists a mount at a path."""
+    mounts = Path("/proc/mounts").read_text().splitlines()
+    return str(path) in [line.split(" ")[1] for line in mounts]
+
+
+class Emulator:
+    """``spillcast emulate`` in a process of its own, with its workspace in ``room``."""
+
+    def __init__(self, room, *arguments, under=()):
+        self.mountpoint = room / "mountpoint"
+        self.work = room / "work"
+        for directory in (self.mountpoint, self.work):
+            directory.mkdir(exist_ok=True)
+            directory.chmod(0o777)
+        self.stderr = (room / "stderr").open("w+")
+        self.process = subprocess.Popen(
+            [*under, *spillcast_command("emulate", self.mountpoint, *arguments)],
+            env=os.environ | {"TMPDIR": str(self.work)},
+            stdout=subprocess.PIPE,
+            stderr=self.stderr,
+            text=True,
+        )
+
+    def words(self):
+        """What it said on stderr so far."""
+        self.stderr.seek(0)
+        return self.stderr.read()
+
+    def ready(self):
+        """Wait until it says that it is mounted."""
+        until(lambda: "mounted at" in self.words() or self.process.poll() is not None, "the mount")
+        assert self.process.poll() is None, self.words()
+        assert is_mounted(self.mountpoint)
+        return self
+
+    def end(self, number):
+        """Send a signal and wait for its end: its exit status, and what it printed."""
+        self.process.send_signal(number)
+        printed, _ = self.process.communicate(timeout=60)
+        return self.process.returncode, printed
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.communicate(timeout=60)
+        self.process.stdout.close()
+        self.stderr.close()
+
+    def left_nothing(self):
+        """Wait until mount and workspace are gone."""
+        until(lambda: not is_mounted(self.mountpoint), "the mount to go")
+        until(lambda: not os.listdir(self.work), "the workspace to go")
+        assert os.listdir(self.mountpoint) == []
+        return True
