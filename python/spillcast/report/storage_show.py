@@ -39,7 +39,7 @@ def show_text(storage: Storage, ops: Sequence[str], size_bytes: int | None, widt
     return "\n\n".join(part for part in parts if part)
 
 
-def shown_group(storage: Storage, op: str, size_bytes: int | None) -> Group | None:
+def _shown_group(storage: Storage, op: str, size_bytes: int | None) -> Group | None:
     """The group whose histogram stands for an op, of a size where one is given.
 
     Of what was recorded that with the most time. Of a grid the smallest size and depth, which show
@@ -72,7 +72,7 @@ def _said(storage: Storage) -> list[str]:
 
 
 def _op_text(storage: Storage, op: str, size_bytes: int | None, width: int) -> str:
-    group = shown_group(storage, op, size_bytes)
+    group = _shown_group(storage, op, size_bytes)
     if group is None:
         return ""
     found = shape(group)
@@ -120,11 +120,11 @@ def _size_text(storage: Storage, op: str, size_bytes: int) -> str:
         return ""
     return (
         f"  {op} {format_bytes(size_bytes)}: about {format_duration(found.mean_s)}, "
-        f"{known_words(found, storage)}"
+        f"{_known_words(found, storage)}"
     )
 
 
-def known_words(found: Estimate, storage: Storage) -> str:
+def _known_words(found: Estimate, storage: Storage) -> str:
     """Where an estimate comes from, and its error."""
     if found.measured:
         return "stated" if storage.source in STATED else "measured"
