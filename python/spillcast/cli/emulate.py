@@ -24,7 +24,8 @@ def emulate(
         list[str] | None, typer.Argument(help="Command to run meanwhile, after --.")
     ] = None,
     storage: Annotated[
-        str | None, typer.Option(help="What to behave like: a storage.json or a recording.")
+        str | None,
+        typer.Option(help="What to behave like: a storage.json, a recording, catalogue:NAME."),
     ] = None,
     read: Annotated[str | None, typer.Option(help="Time of every read, such as 9ms.")] = None,
     write: Annotated[str | None, typer.Option(help="Time of every write, such as 4ms.")] = None,

@@ -1,14 +1,11 @@
 """The storage that an emulation is asked for on the command line."""
 
 from dataclasses import replace
-from pathlib import Path
 
 from spillcast.errors import InputError
-from spillcast.recording import Recording
 from spillcast.storage.emulation import Model, fixed_model, model_of
 from spillcast.storage.limit import bytes_limit
-from spillcast.storage.observed import observed
-from spillcast.storage.storage import Storage
+from spillcast.storage.target import resolve_storage
 from spillcast.units import format_bytes, parse_bytes, parse_duration_s
 
 
@@ -26,7 +23,7 @@ def asked_model(
         message = "emulate needs --storage, or --read and --write"
         raise InputError(message, "for example --read 9ms --write 4ms")
     if storage is not None:
-        model = model_of(_storage(storage))
+        model = model_of(resolve_storage(storage, f"--storage {storage}"))
     else:
         model = fixed_model(
             *(None if text is None else parse_duration_s(text) for text in (read, write))
@@ -38,15 +35,3 @@ def asked_model(
         limit = bytes_limit(f"{format_bytes(per_s)}/s", per_s)
         model = replace(model, limits=[*model.limits, limit])
     return model if servers is None else replace(model, servers=servers)
-
-
-def _storage(text: str) -> Storage:
-    path = Path(text)
-    if (path / "meta.json").is_file():
-        return observed(Recording.open(path))
-    if not path.is_file():
-        raise InputError(
-            f"--storage {text}: there is no such file or recording",
-            "make it with: spillcast probe DIR --like run.spill -o storage.json",
-        )
-    return Storage.load(path)

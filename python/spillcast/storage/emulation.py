@@ -1,5 +1,6 @@
 """A mount that behaves like a storage: what it is asked for, its life, and what it achieved."""
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import Any
 from spillcast import _core
 from spillcast.errors import InputError, SpillcastError
 from spillcast.storage.limit import Limit
+from spillcast.storage.model import Model as Latencies
 from spillcast.storage.storage import Group, Storage, histogram_quantile_s
 from spillcast.units import format_bytes, format_duration
 
@@ -19,6 +21,8 @@ OPS = ("read", "write")
 LATE = 0.05
 #: The size at which a latency that holds for all sizes is compared with what the mount takes.
 ANY_SIZE_BYTES = 8192
+#: What a measured bandwidth lets go at once: about one large operation of a slow disk.
+BURST_NS = 5e6
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,14 @@ class Model:
     limits: Sequence[Limit] = ()
 
     def median_s(self, point: Point) -> float:
-        """Median latency of a point."""
-        return histogram_quantile_s(point.latency_ns, point.latency_count, 0.5)
+        """Median time of an operation of a point that finds no other, with what limits take."""
+        costs_ns = (
+            limit.cost_ns(point.op, point.size_bytes, sequential=point.sequential)
+            for limit in self.limits
+            if not limit.burst_ns
+        )
+        latency_s = histogram_quantile_s(point.latency_ns, point.latency_count, 0.5)
+        return latency_s + max(costs_ns, default=0.0) / 1e9
 
 
 def model_of(storage: Storage) -> Model:
@@ -53,7 +63,26 @@ def model_of(storage: Storage) -> Model:
     Figures of the device itself come before those of the page cache, which is not emulated.
     """
     points = [point for op in OPS for point in _points(storage.of(op))]
-    return Model(storage.name, points, storage.servers, storage.limits)
+    if storage.limits or storage.servers is not None:
+        return Model(storage.name, points, storage.servers, storage.limits)
+    return Model(storage.name, points, *_shown(storage))
+
+
+def _shown(storage: Storage) -> tuple[int | None, list[Limit]]:
+    """Servers, and bytes per second as a limit, where measured depths show them."""
+    model = Latencies(storage, access="direct")
+    ops = [op for op in OPS if any(group.count for group in storage.of(op))]
+    servers = [found for op in ops for found in [model.servers(op)] if found is not None]
+    ns_per_byte = {op: 1e9 / (model.bandwidth_bytes_per_s(op) or math.inf) for op in ops}
+    # Latencies as measured hold the transfer of one operation already: only a queue of them waits.
+    bandwidth = Limit(
+        "bandwidth",
+        read_ns_per_byte=ns_per_byte.get("read", 0.0),
+        write_ns_per_byte=ns_per_byte.get("write", 0.0),
+        burst_ns=BURST_NS,
+    )
+    limits = [bandwidth] if any(ns_per_byte.values()) else []
+    return (max(1, round(max(servers))) if servers else None), limits
 
 
 def fixed_model(read_s: float | None, write_s: float | None) -> Model:
