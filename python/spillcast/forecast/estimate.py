@@ -17,6 +17,7 @@ from spillcast.forecast.latency import Latency, latencies, limited_s
 from spillcast.forecast.load import Load, in_flight, processes, sessions, temp_load
 from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.warnings import refusal, warn
+from spillcast.forecast.work_memory import work_memory
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 
@@ -45,6 +46,7 @@ def forecast(
     at_once = in_flight(baseline)
     remainder_s = max(whole_s - scale * sum(load.total_s for load in loads) / at_once, 0.0)
     rest = _rest(baseline, remainder_s, scale)
+    memory = work_memory(baseline, whole_s, whole_s - remainder_s)
     try:
         reason = refusal(baseline)
         if reason is not None:
@@ -52,7 +54,15 @@ def forecast(
         there = _elsewhere(target, loads, at_once, scale, shared=processes(baseline) is not None)
     except Refusal as refused:
         return Forecast(
-            target.name, whole_s, None, None, confidence, remainder_s, rest, refused=str(refused)
+            target.name,
+            whole_s,
+            None,
+            None,
+            confidence,
+            remainder_s,
+            rest,
+            refused=str(refused),
+            work_memory=memory,
         )
     drift_s, drift_most_s = (
         # Below half, caches would have to be what most of the time goes into.
@@ -81,6 +91,7 @@ def forecast(
             baseline, target, loads, there.latencies, remainder_s / whole_s, there.saturated
         ),
         advice=target.facts.get("advice", ()),
+        work_memory=memory,
     )
 
 

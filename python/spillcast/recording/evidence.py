@@ -37,6 +37,14 @@ class Evidence:
     plans: list[Path] = field(default_factory=list)
     statements: list[Path] = field(default_factory=list)
 
+    def only_waits(self) -> str:
+        """``only_kind``, but InputError where it is counts, of which there is no single wait."""
+        kind = self.only_kind()
+        if kind in {"plans", "statements"}:
+            hint = "they can be a baseline: spillcast forecast FILE --to TARGET"
+            raise InputError(f"{_WORDS[kind]} hold counts, not waits", hint)
+        return kind
+
     def only_kind(self) -> str:
         """The kind of all of it, as a field's name. InputError where kinds are mixed."""
         kinds = {field.name: getattr(self, field.name) for field in fields(self)}
