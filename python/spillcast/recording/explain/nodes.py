@@ -92,10 +92,11 @@ def _node(
     merge = values["Node Type"] == "Merge Join"
     children = [_node(one, below, merge and one in inner, shared) for one in plans]
     inside = [child.all_temp for child in children if not _is_cte(child.values)]
-    # Whoever scans a common table expression makes it, wherever it stands in the plan.
-    if values["Node Type"] == "CTE Scan" and values.get("CTE Name") in shared:
-        inside.append(shared[values["CTE Name"]])
     temp = _temp(values)
+    made = shared.get(values.get("CTE Name", "")) if values["Node Type"] == "CTE Scan" else None
+    # One of those that scan a common table expression made it: the one that did at least as much.
+    if made is not None and temp.read >= made.read and temp.written >= made.written:
+        inside.append(made)
     return Node(values["Node Type"], values, temp, temp.less(inside), processes, marked, children)
 
 

@@ -10,7 +10,7 @@ _NODE = re.compile(
     r"(?:actual (?:time=[\d.]+\.\.(?P<time>[\d.]+) )?rows=(?P<rows>[\d.]+) loops=(?P<loops>\d+)\)"
     r"|never executed\))?\s*$"
 )
-_HEADING = re.compile(r"^\s*(?P<name>(?:InitPlan|SubPlan|CTE) \S+)(?: \(.*\))?\s*$")
+_HEADING = re.compile(r"^\s*(?P<name>(?:InitPlan|SubPlan|CTE) \S+(?: \(.*\))?)\s*$")
 _WORKER = re.compile(r"^\s*Worker (?P<number>\d+):\s*(?P<rest>.*)$")
 _TEMP = re.compile(r"\btemp((?: (?:read|written|write)=[\d.]+)+)")
 _PAIR = re.compile(r"(\w+)=([\d.]+)")
