@@ -8,6 +8,7 @@ from spillcast.cli.options import Budget, Confidence, Json
 
 if TYPE_CHECKING:
     from spillcast.forecast import Forecast
+    from spillcast.recording import Recording
     from spillcast.recording.evidence import Evidence
 
 
@@ -19,7 +20,10 @@ def add_to(application: typer.Typer) -> None:
 def forecast(
     baseline: Annotated[
         list[str],
-        typer.Argument(help="A recording, or Oracle traces and an ASH export of the run as it is."),
+        typer.Argument(
+            help="A recording; Oracle traces and an ASH export; a plan of PostgreSQL's EXPLAIN or "
+            "rows of pg_stat_statements."
+        ),
     ],
     to: Annotated[
         list[str],
@@ -42,6 +46,13 @@ def forecast(
         Literal["counts", "seed"],
         typer.Option(help="seed: one gain of mean latencies, sizes not matched."),
     ] = "counts",
+    queryid: Annotated[
+        str | None, typer.Option(help="Only this query of pg_stat_statements.")
+    ] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option("--from", help="Storage that a plan was made on, where its I/O has no times."),
+    ] = None,
     lenient: Annotated[
         bool, typer.Option(help="Find WAIT lines in running text of traces too.")
     ] = False,
@@ -60,6 +71,8 @@ def forecast(
     Example: spillcast forecast run.spill --to /mnt/nvme --to latency:150us
 
     Example: spillcast forecast ash.csv hdd.trc --to flash.trc --elapsed 773
+
+    Example: spillcast forecast plan.json --to catalogue:aws-gp3
     """
     from spillcast.cli.output import emit
     from spillcast.forecast.choices import choices, choices_document, parse_costs
@@ -70,9 +83,17 @@ def forecast(
     costs = parse_costs(cost or (), to)
     evidence = find_evidence(baseline)
     elapsed_s = None if elapsed is None else parse_duration_s(elapsed)
-    if evidence.recordings:
-        _only_for_oracle(boost=boost, sql_id=sql_id, method=None if method == "counts" else method)
-        forecasts = _from_recording(evidence, to, elapsed_s, confidence, parse_duration_s(budget))
+    budget_s = parse_duration_s(budget)
+    _only_for("rows of pg_stat_statements", bool(evidence.statements), queryid=queryid)
+    counts = bool(evidence.plans or evidence.statements)
+    _only_for("plans and rows of pg_stat_statements", counts, **{"from": origin})
+    if evidence.recordings or counts:
+        asked = None if method == "counts" else method
+        _only_for("traces and ASH exports", False, boost=boost, sql_id=sql_id, method=asked)
+        recording = _recording(evidence, elapsed_s, queryid, origin, budget_s)
+        # Counts are those of the whole query, however long it took.
+        scaled_s = None if counts else elapsed_s
+        forecasts = _from_recording(recording, to, scaled_s, confidence, budget_s)
     else:
         forecasts = _from_oracle(
             evidence, to, elapsed_s, boost, sql_id, method, lenient, confidence
@@ -86,17 +107,48 @@ def forecast(
         raise typer.Exit(3)
 
 
-def _only_for_oracle(**options: str | None) -> None:
+def _only_for(kind: str, given: bool, **options: str | None) -> None:
     from spillcast.errors import InputError
 
     for name, value in options.items():
-        if value is not None:
-            flag = "--" + name.replace("_", "-")
-            raise InputError(f"{flag} is for traces and ASH exports, not for a recording")
+        if value is not None and not given:
+            raise InputError(f"--{name.replace('_', '-')} is for {kind}")
+
+
+def _recording(
+    evidence: "Evidence",
+    elapsed_s: float | None,
+    queryid: str | None,
+    origin: str | None,
+    budget_s: float,
+) -> "Recording":
+    """The one recording, plan or export that is given."""
+    from spillcast.cli.output import progress_bar
+    from spillcast.errors import InputError
+    from spillcast.forecast.assumed import timed_on
+    from spillcast.recording import Recording
+    from spillcast.recording.explain import read_plan, read_statements
+    from spillcast.storage.target import resolve
+
+    kind = evidence.only_kind()
+    if len(paths := getattr(evidence, kind)) > 1:
+        raise InputError(f"{len(paths)} files are given", "forecast one query at a time")
+    if kind == "recordings":
+        return Recording.open(paths[0])
+    if kind == "plans":
+        recording = read_plan(paths[0], elapsed_s=elapsed_s, timed=origin is None)
+    else:
+        recording = read_statements(
+            paths[0], queryid=queryid, elapsed_s=elapsed_s, timed=origin is None
+        )
+    if origin is None:
+        return recording
+    with progress_bar(f"probing {origin}") as show:
+        return timed_on(recording, resolve(origin, recording, budget_s=budget_s, on_progress=show))
 
 
 def _from_recording(
-    evidence: "Evidence",
+    recording: "Recording",
     to: list[str],
     elapsed_s: float | None,
     confidence: float,
@@ -106,11 +158,8 @@ def _from_recording(
     from spillcast.errors import Refusal
     from spillcast.forecast import forecast as estimate
     from spillcast.forecast.estimate import refused
-    from spillcast.recording import Recording
     from spillcast.storage.target import resolve
 
-    evidence.only_kind()
-    recording = Recording.open(evidence.recordings[0])
     forecasts = []
     for text in to:
         try:

@@ -15,7 +15,7 @@ def add_to(application: typer.Typer) -> None:
 
 def probe(
     directory: Annotated[Path, typer.Argument(help="Directory on the storage to measure.")],
-    like: Annotated[Path, typer.Option(help="Recording whose temp I/O is replayed.")],
+    like: Annotated[Path, typer.Option(help="Recording or plan whose temp I/O is replayed.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write, such as storage.json.")
     ] = None,
@@ -31,13 +31,16 @@ def probe(
     from spillcast.cli.output import emit, progress_bar
     from spillcast.errors import InputError
     from spillcast.recording import Recording
+    from spillcast.recording.evidence import is_plan
+    from spillcast.recording.explain import read_plan
     from spillcast.report.storage import storage_text
     from spillcast.storage.probe import probe as run_probe
     from spillcast.units import parse_duration_s
 
     if output is not None and not output.absolute().parent.is_dir():
         raise InputError(f"{output}: there is no directory {output.absolute().parent}")
-    recording = Recording.open(like)
+    counts = like.is_file() and is_plan(like)
+    recording = read_plan(like, timed=False) if counts else Recording.open(like)
     with progress_bar(f"probing {directory}") as show:
         storage = run_probe(
             directory, recording, budget_s=parse_duration_s(budget), on_progress=show

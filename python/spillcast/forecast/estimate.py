@@ -14,9 +14,10 @@ from spillcast.errors import InputError, Refusal
 from spillcast.forecast.drift import cpu_drift_s
 from spillcast.forecast.interval import Measured, interval, noise_of
 from spillcast.forecast.latency import Latency, latencies, limited_s
-from spillcast.forecast.load import Load, in_flight, sessions, temp_load
+from spillcast.forecast.load import Load, in_flight, processes, sessions, temp_load
 from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.warnings import refusal, warn
+from spillcast.forecast.work_memory import work_memory
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 
@@ -45,14 +46,23 @@ def forecast(
     at_once = in_flight(baseline)
     remainder_s = max(whole_s - scale * sum(load.total_s for load in loads) / at_once, 0.0)
     rest = _rest(baseline, remainder_s, scale)
+    memory = work_memory(baseline, whole_s, whole_s - remainder_s)
     try:
         reason = refusal(baseline)
         if reason is not None:
             raise Refusal(reason)
-        there = _elsewhere(target, loads, at_once, scale)
+        there = _elsewhere(target, loads, at_once, scale, shared=processes(baseline) is not None)
     except Refusal as refused:
         return Forecast(
-            target.name, whole_s, None, None, confidence, remainder_s, rest, refused=str(refused)
+            target.name,
+            whole_s,
+            None,
+            None,
+            confidence,
+            remainder_s,
+            rest,
+            refused=str(refused),
+            work_memory=memory,
         )
     drift_s, drift_most_s = (
         # Below half, caches would have to be what most of the time goes into.
@@ -81,6 +91,7 @@ def forecast(
             baseline, target, loads, there.latencies, remainder_s / whole_s, there.saturated
         ),
         advice=target.facts.get("advice", ()),
+        work_memory=memory,
     )
 
 
@@ -100,10 +111,16 @@ class _Elsewhere:
     saturated: str | None
 
 
-def _elsewhere(target: Storage, loads: Sequence[Load], at_once: float, scale: float) -> _Elsewhere:
-    """Refusal where the target has no figures for what the run does."""
+def _elsewhere(
+    target: Storage, loads: Sequence[Load], at_once: float, scale: float, *, shared: bool
+) -> _Elsewhere:
+    """Refusal where the target has no figures for what the run does.
+
+    If ``shared``, ``at_once`` processes share the I/O wherever it stands.
+    """
     there = float(target.facts.get("in_flight", at_once))
     found = latencies(target, loads, there)
+    there = at_once if shared else there
     io_s = [scale * load.count * lat.mean_s / there for load, lat in zip(loads, found, strict=True)]
     least_s, limit = limited_s(target, loads, scale)
     if least_s <= sum(io_s):

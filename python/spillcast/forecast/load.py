@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 
 from spillcast.recording import Recording
 from spillcast.recording.spill import sequential_share
@@ -60,7 +61,12 @@ def temp_load(recording: Recording) -> list[Load]:
 
 
 def in_flight(recording: Recording) -> float:
-    """Mean number of temp operations under way while at least one is: at least 1."""
+    """Mean number of temp operations under way while at least one is: at least 1.
+
+    A recording without single waits says how many processes shared the I/O.
+    """
+    if (shared := processes(recording)) is not None:
+        return shared
     waits = recording.temp_waits
     if waits.num_rows == 0:
         return 1.0
@@ -72,6 +78,14 @@ def in_flight(recording: Recording) -> float:
     return max(1.0, float((end - start).sum() / max(busy_ns, 1)))
 
 
+def processes(recording: Recording) -> float | None:
+    """Processes that shared the temp I/O in equal parts, where only counts are known."""
+    stated: float | None = recording.meta["temp"].get("processes")
+    return stated
+
+
 def sessions(recording: Recording) -> int:
     """How many threads did temp I/O."""
+    if (shared := processes(recording)) is not None:
+        return round(shared)
     return max(1, len(pa.compute.unique(recording.temp_waits["session"])))

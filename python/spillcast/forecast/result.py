@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spillcast.forecast.work_memory import WorkMemory
 
 FORECAST_SCHEMA = "spillcast.forecast/1"
 
@@ -43,6 +46,8 @@ class Forecast:
     refused: str | None = None
     #: What to do to have this storage, in words.
     advice: Sequence[str] = ()
+    #: What more work memory would do, where a plan of PostgreSQL is known.
+    work_memory: "WorkMemory | None" = None
 
     @property
     def speedup(self) -> float | None:
@@ -76,4 +81,5 @@ class Forecast:
             "warnings": [asdict(warning) for warning in self.warnings],
             "refused": self.refused,
             "advice": list(self.advice),
+            "work_memory": self.work_memory and self.work_memory.to_json(),
         }

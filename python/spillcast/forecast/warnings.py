@@ -74,6 +74,15 @@ def _about_recording(baseline: Recording, rest_share: float) -> list[Warned]:
     if delay_s > 0.05 * baseline.elapsed_s:
         text = f"the query stood {format_duration(delay_s)} ready without a CPU: a busy machine"
         warnings.append(Warned("run-queue", text))
+    if capture["method"] == "explain":
+        text = (
+            "only PostgreSQL's own counts and times are known: nothing of caches, a busy machine "
+            "or of when which block came"
+        )
+        warnings.append(Warned("counts-only", text))
+    if (storage := baseline.meta["temp"].get("timed_on")) is not None:
+        text = f"temp I/O was not timed: it is taken to have the latency of {storage}"
+        warnings.append(Warned("assumed", text))
     if sessions(baseline) > 1:
         text = "several threads do temp I/O; where they wait for each other, the number is rough"
         warnings.append(Warned("threads", text))
@@ -113,6 +122,13 @@ def _about_sizes(loads: Sequence[Load], found: Sequence[Latency]) -> list[Warned
 def _about_replay(target: Storage, loads: Sequence[Load]) -> list[Warned]:
     warnings = []
     replayed, skipped = target.facts.get("steps_replayed", 0), target.facts.get("steps_skipped", 0)
+    if target.facts.get("steps_from") == "counts":
+        count = sum(load.count for load in loads)
+        text = (
+            f"the probe's I/O was made up from counts, {min(1.0, (replayed + skipped) / count):.0%}"
+            " of them: files written in order, then read back"
+        )
+        warnings.append(Warned("made-up", text))
     if skipped:
         text = f"the probe's budget allowed for {replayed / (replayed + skipped):.0%} of the I/O"
         warnings.append(Warned("budget", text))

@@ -35,7 +35,7 @@ def profile(
         if name not in DIMENSIONS:
             raise InputError(f"--by {name}: unknown", f"it may be {', '.join(DIMENSIONS)}")
     found = find_evidence(evidence)
-    kind = found.only_kind()
+    kind = found.only_waits()
     if kind == "ash":
         from spillcast.profile.ash import of_ash
 

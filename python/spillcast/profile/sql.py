@@ -45,7 +45,7 @@ def _register(
     lenient: bool,
     on_progress: Progress | None,
 ) -> None:
-    kind = found.only_kind()
+    kind = found.only_waits()
     if kind == "ash":
         connection.register("samples", read_ash(found.ash).samples)
     elif kind == "statistics":

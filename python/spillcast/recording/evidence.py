@@ -1,19 +1,28 @@
-"""What the files on a command line are: recordings, traces, ASH exports or statistics."""
+"""What the files on a command line are: recordings, traces, ASH exports, plans or statistics."""
 
 import glob
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from fnmatch import fnmatch
 from pathlib import Path
 
 from spillcast.errors import InputError
 
 TRACES = ("*.trc", "*.trc.gz", "*.trc.zst")
 ASH_SUFFIXES = (".csv", ".parquet")
+#: A log may hold much before its first plan.
+_HEAD_BYTES = 1 << 20
+_PLAN = re.compile(
+    rb'"Plan":|QUERY PLAN|\(cost=\d|\(actual (time|rows)=|Buffers: |ms\s+plan:|<explain|- Plan:'
+)
 _WORDS = {
     "recordings": "recordings",
     "traces": "traces",
     "ash": "ASH exports",
     "statistics": "statistics",
+    "plans": "plans of EXPLAIN",
+    "statements": "rows of pg_stat_statements",
 }
 
 
@@ -25,6 +34,16 @@ class Evidence:
     traces: list[Path] = field(default_factory=list)
     ash: list[Path] = field(default_factory=list)
     statistics: list[Path] = field(default_factory=list)
+    plans: list[Path] = field(default_factory=list)
+    statements: list[Path] = field(default_factory=list)
+
+    def only_waits(self) -> str:
+        """``only_kind``, but InputError where it is counts, of which there is no single wait."""
+        kind = self.only_kind()
+        if kind in {"plans", "statements"}:
+            hint = "they can be a baseline: spillcast forecast FILE --to TARGET"
+            raise InputError(f"{_WORDS[kind]} hold counts, not waits", hint)
+        return kind
 
     def only_kind(self) -> str:
         """The kind of all of it, as a field's name. InputError where kinds are mixed."""
@@ -59,15 +78,30 @@ def _expand(argument: str) -> list[Path]:
 def _kind_of(path: Path, evidence: Evidence) -> list[Path]:
     if path.suffix == ".spill" or (path / "meta.json").exists():
         return evidence.recordings
+    if not path.is_file() or any(fnmatch(path.name.lower(), pattern) for pattern in TRACES):
+        return evidence.traces
+    head = _head(path)
+    if b"temp_blks_written" in head:
+        return evidence.statements
+    if _PLAN.search(head) or path.suffix.lower() == ".json":
+        return evidence.plans
     if path.suffix.lower() not in ASH_SUFFIXES:
         return evidence.traces
-    return evidence.statistics if _holds_statistics(path) else evidence.ash
+    return evidence.statistics if _are_statistics(head[:4096].lower()) else evidence.ash
 
 
-def _holds_statistics(path: Path) -> bool:
-    """Whether the headings of a CSV file are those of spooled session statistics."""
+def is_plan(path: Path) -> bool:
+    """Whether a file is a plan of EXPLAIN, as far as its beginning tells."""
+    return _PLAN.search(_head(path)) is not None
+
+
+def _head(path: Path) -> bytes:
     with path.open("rb") as file:
-        head = file.read(4096).lower()
+        return file.read(_HEAD_BYTES)
+
+
+def _are_statistics(head: bytes) -> bool:
+    """Whether the headings of a CSV file are those of spooled session statistics."""
     return b"accumulated" in head and b"value" in head and b"sample_time" not in head
 
 

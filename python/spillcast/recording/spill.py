@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 from numpy.typing import NDArray
 
 from spillcast import _core
@@ -13,8 +14,11 @@ Array = NDArray[np.int64]
 def spill_bytes(recording: Recording) -> int:
     """The most that the temp files held together: the sum of their ends, as if none was removed.
 
-    Where offsets are not known, all that was written counts.
+    Where offsets are not known, all that was written counts, unless the recording says.
     """
+    stated: int | None = recording.meta["temp"].get("held_bytes")
+    if stated is not None:
+        return stated
     waits = recording.temp_waits
     known = waits.filter(waits["offset"].is_valid())
     ends = known.append_column("end", pa.compute.add(known["offset"], known["bytes"]))

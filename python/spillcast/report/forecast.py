@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from spillcast.forecast import Forecast, Warned
 from spillcast.forecast.choices import Choice, ranked
 from spillcast.report.table import paragraph, table_text
+from spillcast.report.work_memory import work_memory_text
 from spillcast.units import format_bytes, format_duration, format_speedup
 
 
@@ -22,8 +23,8 @@ def sentence(forecast: Forecast) -> str:
 
 
 def forecast_text(forecast: Forecast) -> str:
-    """Sentence, terms and warnings."""
-    lines = [paragraph(sentence(forecast)), ""]
+    """What work memory would do, sentence, terms and warnings."""
+    lines = [*_first(forecast), paragraph(sentence(forecast)), ""]
     if forecast.forecast_s is not None and forecast.speedup is not None:
         rows = [
             [
@@ -62,6 +63,7 @@ def choices_text(found: Sequence[Choice]) -> str:
             row.append("-" if choice.cost is None else f"{choice.cost:g}")
         rows.append([*row, _remarks(choice, common)])
     lines = [
+        *_first(best),
         f"Now {format_duration(best.baseline_s)}; "
         f"storage without any latency would leave about {format_duration(best.ceiling_s)}.",
         "",
@@ -74,6 +76,10 @@ def choices_text(found: Sequence[Choice]) -> str:
         target = choice.forecast.target
         lines += [paragraph(f"  {target}: {text}", indent="    ") for text in said if text]
     return "\n".join(lines).rstrip()
+
+
+def _first(best: Forecast) -> list[str]:
+    return [] if best.work_memory is None else [*work_memory_text(best.work_memory, best), ""]
 
 
 def _numbers(forecast: Forecast) -> list[str]:

@@ -12,6 +12,7 @@ from spillcast import _core
 from spillcast.errors import InputError, SpillcastError
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
+from spillcast.storage.plan_of_counts import plan_of_counts
 from spillcast.storage.storage import Group, Storage
 
 BUDGET_S = 60.0
@@ -43,11 +44,15 @@ def probe(
         raise _failure(directory, error) from error
     rows = pa.record_batch(groups).to_pylist()
     facts = {**facts, "directory": str(directory), "like": like.path.name}
+    if only_counts(like):
+        facts["steps_from"] = "counts"
     return Storage(str(directory), "probe", [Group(**row) for row in rows], facts)
 
 
 def plan(recording: Recording) -> pa.RecordBatch:
     """The temp I/O of a recording as steps: who, which file, where, how much, after what pause."""
+    if only_counts(recording):
+        return plan_of_counts(recording)
     waits = recording.temp_waits
     moved = pa.compute.greater(waits["bytes"], 0)
     waits = waits.filter(moved)
@@ -69,6 +74,11 @@ def plan(recording: Recording) -> pa.RecordBatch:
             "think_ns": pa.array(_pauses(start, end, thread, len(threads)), pa.uint64()),
         }
     )
+
+
+def only_counts(recording: Recording) -> bool:
+    """Whether nothing is known of single operations."""
+    return "processes" in recording.meta["temp"]
 
 
 def _codes(names: pa.ChunkedArray) -> Array:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from spillcast.errors import InputError
 from spillcast.recording import Recording
+from spillcast.recording.evidence import is_plan
+from spillcast.recording.explain import read_plan
 from spillcast.storage import tmpfs
 from spillcast.storage.observed import asked_latency, observed
 from spillcast.storage.probe import BUDGET_S, Progress, probe
@@ -60,6 +62,8 @@ def resolve_storage(text: str, what: str | None = None, forms: str = KNOWN) -> S
     path = Path(text)
     if _is_recording(path):
         return observed(Recording.open(path))
+    if path.is_file() and is_plan(path):
+        return observed(read_plan(path))
     if path.is_file():
         return Storage.load(path)
     if path.is_dir():

@@ -52,9 +52,10 @@ def check(baseline: Recording, directory: Path | None = None) -> list[str]:
                 f"the spill holds up to {format_bytes(spill)} and {directory} has {free} free: "
                 f"first {remedy}"
             )
+    held = f", which held {format_bytes(room.query_bytes)}" if room.query_bytes else ""
     return [
         f"{remedy}: the spill holds up to {format_bytes(spill)}, and {format_bytes(_least(room))} "
-        f"of memory are free beside the query, which held {format_bytes(room.query_bytes)}; "
+        f"of memory are free beside the query{held}; "
         f"what is in {where} is charged to the memory of whoever writes it"
     ]
 

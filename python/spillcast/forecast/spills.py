@@ -1,0 +1,144 @@
+"""The nodes of a PostgreSQL plan that spill, and the work memory with which each would not."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spillcast.forecast.postgres_memory import (
+    BLOCK_BYTES,
+    SLOT_BYTES,
+    aggregate_bytes,
+    aligned,
+    hash_bytes,
+    hash_tuple_bytes,
+    sort_passes,
+    sorted_tuple_bytes,
+    store_bytes,
+)
+from spillcast.recording.explain.nodes import Node
+
+#: Since PostgreSQL 15; a plan made with SETTINGS names it where it is another.
+HASH_MEM_MULTIPLIER = 2.0
+#: Before PostgreSQL 17 a tuple in memory had a header of up to so much.
+_CHUNK_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Spill:
+    """One node that wrote temp files."""
+
+    #: ``sort``, ``hash``, ``hash aggregate`` or ``store`` (rows kept to be read again).
+    kind: str
+    processes: int
+    #: Seconds of temp I/O over all processes, or blocks where it was not timed.
+    weight: float
+    #: The least work_mem, in bytes, with which it stays in memory.
+    needed_bytes: int
+    #: What it may take for each byte of work_mem, over all its processes.
+    taken: float
+    #: Batches of a hash; None for others.
+    batches: int | None = None
+    #: How often a sort wrote all its rows; None for others.
+    passes: int | None = None
+    #: Rows of a sort in one process, and the memory of one beside its slot.
+    rows: float = 0.0
+    tuple_bytes: int = 0
+
+    def passes_with(self, work_mem_bytes: int) -> int | None:
+        """How often a sort would write its rows; None for others."""
+        if self.passes is None:
+            return None
+        return sort_passes(self.rows, self.tuple_bytes, work_mem_bytes)
+
+
+def spills_of(top: Node, hash_mem_multiplier: float = HASH_MEM_MULTIPLIER) -> list[Spill]:
+    """The nodes that wrote temp files, as the plan has them, from the top."""
+    header_bytes = 0 if "Local I/O Read Time" in top.values else _CHUNK_BYTES
+    timed = top.all_temp.total_s > 0
+    found = []
+    for node, hashed in _pairs(top):
+        temps = [node.temp, hashed.temp] if hashed else [node.temp]
+        if not sum(temp.written for temp in temps):
+            continue
+        weight = sum(temp.total_s if timed else temp.blocks for temp in temps)
+        if hashed is not None:
+            spill = _hash(hashed, weight, hash_mem_multiplier)
+        elif node.kind == "Sort":
+            spill = _sort(node, weight, header_bytes)
+        elif "HashAgg Batches" in node.values:
+            spill = _aggregate(node, weight, hash_mem_multiplier)
+        else:
+            spill = _store(node, weight)
+        found.append(spill)
+    return found
+
+
+def _pairs(top: Node) -> Iterator[tuple[Node, Node | None]]:
+    """Each node; a hash join with its hash, which is then not told again."""
+    joined: set[int] = set()
+    for node in top.walk():
+        hashed = next((child for child in node.children if child.kind == "Hash"), None)
+        if id(node) not in joined:
+            yield node, hashed
+        if hashed is not None:
+            joined.add(id(hashed))
+
+
+def _hash(node: Node, weight: float, multiplier: float) -> Spill:
+    """The bytes of a row are measured where batches were not split while it ran."""
+    values = node.values
+    shared = bool(values.get("Parallel Aware"))
+    rows = node.rows_in_all if shared else node.rows
+    batches = int(values.get("Hash Batches", 1))
+    tuple_bytes = float(hash_tuple_bytes(values.get("Plan Width", 0)))
+    if rows and not shared and batches == values.get("Original Hash Batches"):
+        in_batch = int(values["Peak Memory Usage"]) * 1024 - 8 * int(values["Hash Buckets"])
+        tuple_bytes = max(tuple_bytes, in_batch * batches / rows)
+    planned = 0.0 if shared else float(values.get("Plan Rows", 0))
+    needed = hash_bytes(max(rows, planned), tuple_bytes)
+    among = multiplier * (node.processes if shared else 1)
+    taken = multiplier * node.processes
+    return Spill("hash", node.processes, weight, round(needed / among), taken, batches=batches)
+
+
+def _sort(node: Node, weight: float, header_bytes: int) -> Spill:
+    """The largest of the sorts that its processes did."""
+    each = [one for one in (node.values, *node.values.get("Workers", ()))]
+    disk = [
+        1024 * int(one["Sort Space Used"]) for one in each if one.get("Sort Space Type") == "Disk"
+    ]
+    # A limit above takes only some of the rows, all of which were sorted.
+    below = node.children[0] if node.children else node
+    rows = below.rows_in_all if node.processes > 1 else below.rows
+    row_bytes = sum(disk) / max(rows, 1.0)
+    tuple_bytes = sorted_tuple_bytes(row_bytes, header_bytes)
+    most_rows = rows * max(disk, default=0) / max(sum(disk), 1)
+    written = node.temp.written * BLOCK_BYTES
+    return Spill(
+        "sort",
+        node.processes,
+        weight,
+        round(most_rows * (SLOT_BYTES + tuple_bytes)),
+        float(node.processes),
+        passes=max(1, round(written / max(sum(disk), 1))),
+        rows=most_rows,
+        tuple_bytes=tuple_bytes,
+    )
+
+
+def _aggregate(node: Node, weight: float, multiplier: float) -> Spill:
+    groups = node.rows + float(node.values.get("Rows Removed by Filter", 0))
+    needed = aggregate_bytes(groups, float(node.values.get("Plan Width", 0)))
+    batches = int(node.values["HashAgg Batches"])
+    taken = multiplier * node.processes
+    needed = round(needed / multiplier)
+    return Spill("hash aggregate", node.processes, weight, needed, taken, batches=batches)
+
+
+def _store(node: Node, weight: float) -> Spill:
+    """Rows that are kept; also those that count(distinct) sorts, before PostgreSQL 16."""
+    below = node.children[0] if node.children else node
+    width = float(below.values.get("Plan Width", 0))
+    needed = max(store_bytes(below.rows, width), store_bytes(node.rows, 0))
+    if node.kind == "Aggregate":
+        needed = round(below.rows * (SLOT_BYTES + aligned(width) + 2 * _CHUNK_BYTES))
+    return Spill("store", node.processes, weight, needed, float(node.processes))

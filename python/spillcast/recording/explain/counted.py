@@ -1,0 +1,98 @@
+"""Counts and times of temp I/O as a recording in memory: the whole run, and no single waits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from spillcast import _core
+from spillcast.recording.explain.nodes import BLOCK_BYTES, TempIO
+from spillcast.recording.recording import RECORDING_SCHEMA, Recording
+from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What PostgreSQL counted of one query.
+
+    ``processes`` did the I/O side by side, in equal parts; it need not be whole. ``held_bytes`` is
+    what the temp files held at most, None where that is not known; ``files`` is how many were
+    written by turns.
+    """
+
+    path: Path
+    elapsed_s: float
+    temp: TempIO
+    processes: float
+    held_bytes: int | None
+    files: int
+    engine: Mapping[str, Any]
+
+
+def recording_of(counted: Counted) -> Recording:
+    """A recording that is nowhere on disk: rows of ``seconds``, and empty ``waits``."""
+    temp = counted.temp
+    total_bytes = temp.blocks * BLOCK_BYTES
+    meta = {
+        "schema": RECORDING_SCHEMA,
+        "spillcast": _core.__version__,
+        "elapsed_s": counted.elapsed_s,
+        "recorded_s": counted.elapsed_s,
+        "engine": {"name": "postgresql", **counted.engine},
+        "machine": {},
+        "cpu_s": None,
+        "memory": {"limit_bytes": None, "peak_rss_bytes": None},
+        "temp": {
+            "reads": temp.read,
+            "writes": temp.written,
+            "bytes": total_bytes,
+            "total_s": temp.total_s,
+            "processes": counted.processes,
+            "held_bytes": counted.held_bytes or temp.written * BLOCK_BYTES,
+            "files": counted.files,
+        },
+        "other_io": {"count": 0, "total_s": 0.0},
+        "capture": {
+            "method": "explain",
+            "lost": 0,
+            "dropped": 0,
+            "unknown_file": 0,
+            "tracer_cpu_s": 0.0,
+            "overhead_s": 0.0,
+            "run_queue_delay_s": 0.0,
+            "io_uring": False,
+            "mapped_temp_files": [],
+        },
+        "raw": {"rows": 0, "rows_seen": temp.blocks, "slices_s": []},
+    }
+    recording = Recording(counted.path, meta)
+    recording.seconds = _seconds(temp)
+    recording.waits = WAITS_SCHEMA.empty_table()
+    return recording
+
+
+def _seconds(temp: TempIO) -> pa.Table:
+    """One row for each op, as if all had been in the first second and equally long."""
+    rows = []
+    for op, count, total_s in (
+        ("read", temp.read, temp.read_s),
+        ("write", temp.written, temp.write_s),
+    ):
+        total_ns = round((total_s or 0.0) * 1e9)
+        if count:
+            rows.append(
+                {
+                    "second": 0,
+                    "op": op,
+                    "temp": True,
+                    "size_class_bytes": _core.size_class_bytes(BLOCK_BYTES),
+                    "count": count,
+                    "bytes": count * BLOCK_BYTES,
+                    "total_ns": total_ns,
+                    "latency_ns": [total_ns // count],
+                    "latency_count": [count],
+                }
+            )
+    return pa.Table.from_pylist(rows, SECONDS_SCHEMA)

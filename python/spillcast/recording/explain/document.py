@@ -1,0 +1,77 @@
+"""The plan in a file: what psql, pgAdmin or a server's log put around it is taken off."""
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from spillcast.errors import InputError
+from spillcast.recording.explain.text import document_of_text
+
+HOW = "make it with: EXPLAIN (ANALYZE, BUFFERS, SETTINGS, TIMING OFF, FORMAT JSON) SELECT ..."
+#: auto_explain writes this line, then the plan with a tab before each line.
+_LOGGED = re.compile(r"duration: ([\d.]+) ms\s+plan:\s*$")
+
+
+def read_documents(path: Path) -> list[dict[str, Any]]:
+    """All plans in a file, each as FORMAT JSON gives it. InputError where there is none."""
+    try:
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+    lines = text.splitlines()
+    if logged := list(_logged(path, lines)):
+        return logged
+    document = _document(path, _bare(lines))
+    if document is None:
+        raise InputError(f"{path}: holds no plan of EXPLAIN", HOW)
+    return [document]
+
+
+def _logged(path: Path, lines: list[str]) -> Iterator[dict[str, Any]]:
+    """The plans that auto_explain put into a log, with the time it gives for ``Execution Time``."""
+    for at, line in enumerate(lines):
+        if (match := _LOGGED.search(line)) is None:
+            continue
+        body: list[str] = []
+        for below in lines[at + 1 :]:
+            if not below.startswith(("\t", " ", "{", "}")):
+                break
+            body.append(below.removeprefix("\t"))
+        document = _document(path, [line for line in body if not line.startswith("Query Text:")])
+        if document is not None:
+            yield {"Execution Time": float(match[1]), **document}
+
+
+def _bare(lines: list[str]) -> list[str]:
+    """Lines without psql's heading, rule, ``+`` at line ends and count, and without quotes."""
+    lines = [re.sub(r"\s*\+$", "", line) for line in lines]
+    frame = re.compile(r'\s*"?QUERY PLAN"?\s*|-{3,}|\s*\(\d+ rows?\)|\s*')
+    lines = [line for line in lines if not frame.fullmatch(line)]
+    if lines and lines[0].startswith('"'):
+        lines = [line for row in csv.reader("\n".join(lines).splitlines(True)) for line in row]
+        lines = [part for line in lines for part in line.splitlines()]
+    return lines
+
+
+def _document(path: Path, lines: list[str]) -> dict[str, Any] | None:
+    first = next((line.strip() for line in lines if line.strip()), "")
+    if first.startswith(("[", "{")):
+        return _of_json(path, "\n".join(lines))
+    if first.startswith(("<explain", "- Plan:", "Plan:")):
+        raise InputError(f"{path}: a plan in XML or YAML, which spillcast does not read", HOW)
+    return document_of_text(lines)
+
+
+def _of_json(path: Path, text: str) -> dict[str, Any] | None:
+    try:
+        document, _ = json.JSONDecoder().raw_decode(text.strip())
+    except ValueError as error:
+        raise InputError(f"{path}: cut or damaged: {error}", HOW) from error
+    if isinstance(document, list):
+        document = next(iter(document), None)
+    if not isinstance(document, dict) or not isinstance(document.get("Plan"), dict):
+        return None
+    return document

@@ -1,0 +1,133 @@
+"""The nodes of a plan: what each did itself, and in how many processes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+BLOCK_BYTES = 8192
+
+
+@dataclass(frozen=True)
+class TempIO:
+    """Temp blocks of 8 KiB and the time they took, over all processes; None: not timed."""
+
+    read: int
+    written: int
+    read_s: float | None
+    write_s: float | None
+
+    @property
+    def blocks(self) -> int:
+        """Reads and writes."""
+        return self.read + self.written
+
+    @property
+    def total_s(self) -> float:
+        """Time of both, 0 where it was not taken."""
+        return (self.read_s or 0.0) + (self.write_s or 0.0)
+
+    def less(self, others: "Sequence[TempIO]") -> "TempIO":
+        """What is left without ``others``; never below 0."""
+        return TempIO(
+            max(0, self.read - sum(other.read for other in others)),
+            max(0, self.written - sum(other.written for other in others)),
+            _left(self.read_s, [other.read_s for other in others]),
+            _left(self.write_s, [other.write_s for other in others]),
+        )
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node of a plan. ``values`` are those of FORMAT JSON."""
+
+    kind: str
+    values: Mapping[str, Any]
+    #: Temp I/O of the node and all below it.
+    all_temp: TempIO
+    #: Temp I/O of the node alone.
+    temp: TempIO
+    #: Processes that ran it side by side.
+    processes: int
+    #: Whether it is the inner side of a merge join, which may have to go back.
+    marked: bool
+    children: "Sequence[Node]"
+
+    @property
+    def rows(self) -> float:
+        """Rows of one execution in one process, on average."""
+        return float(self.values.get("Actual Rows", 0.0))
+
+    @property
+    def rows_in_all(self) -> float:
+        """Rows of all executions in all processes."""
+        return self.rows * float(self.values.get("Actual Loops", 1))
+
+    def walk(self) -> "Iterator[Node]":
+        """The node and all below it."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def nodes_of(plan: Mapping[str, Any]) -> Node:
+    """The tree of the document's ``Plan``.
+
+    The figures of PostgreSQL hold those of the nodes below; a common table expression is read, and
+    therefore counted, where it is scanned.
+    """
+    shared = {
+        str(one["Subplan Name"]).removeprefix("CTE "): _temp(one)
+        for one in _all(plan)
+        if _is_cte(one)
+    }
+    return _node(plan, 1, False, shared)
+
+
+def _node(
+    values: Mapping[str, Any], processes: int, marked: bool, shared: Mapping[str, TempIO]
+) -> Node:
+    below = _processes_below(values, processes)
+    plans = values.get("Plans", ())
+    inner = [one for one in plans if "Subplan Name" not in one][1:]
+    merge = values["Node Type"] == "Merge Join"
+    children = [_node(one, below, merge and one in inner, shared) for one in plans]
+    inside = [child.all_temp for child in children if not _is_cte(child.values)]
+    temp = _temp(values)
+    made = shared.get(values.get("CTE Name", "")) if values["Node Type"] == "CTE Scan" else None
+    # One of those that scan a common table expression made it: the one that did at least as much.
+    if made is not None and temp.read >= made.read and temp.written >= made.written:
+        inside.append(made)
+    return Node(values["Node Type"], values, temp, temp.less(inside), processes, marked, children)
+
+
+def _processes_below(values: Mapping[str, Any], processes: int) -> int:
+    """Workers and, unless it only collects, the leader."""
+    if values["Node Type"] not in {"Gather", "Gather Merge"}:
+        return processes
+    launched = int(values.get("Workers Launched", 0))
+    loops = [int(one.get("Actual Loops", 1)) for one in values.get("Plans", ())]
+    alone = values.get("Single Copy") or (launched and loops[:1] == [launched])
+    return max(1, launched if alone else launched + 1)
+
+
+def _temp(values: Mapping[str, Any]) -> TempIO:
+    read_s, write_s = (
+        None if (ms := values.get(f"Temp I/O {name} Time")) is None else float(ms) / 1e3
+        for name in ("Read", "Write")
+    )
+    read, written = (int(values.get(f"Temp {name} Blocks", 0)) for name in ("Read", "Written"))
+    return TempIO(read, written, read_s, write_s)
+
+
+def _is_cte(values: Mapping[str, Any]) -> bool:
+    return str(values.get("Subplan Name", "")).startswith("CTE ")
+
+
+def _left(whole_s: float | None, parts_s: Sequence[float | None]) -> float | None:
+    return None if whole_s is None else max(0.0, whole_s - sum(part or 0.0 for part in parts_s))
+
+
+def _all(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield values
+    for one in values.get("Plans", ()):
+        yield from _all(one)

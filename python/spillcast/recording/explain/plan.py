@@ -1,0 +1,106 @@
+"""A plan of EXPLAIN (ANALYZE, BUFFERS) -> a recording."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from spillcast.errors import InputError, Refusal
+from spillcast.recording.explain.counted import Counted, recording_of
+from spillcast.recording.explain.document import HOW, read_documents
+from spillcast.recording.explain.nodes import BLOCK_BYTES, Node, TempIO, nodes_of
+from spillcast.recording.recording import Recording
+
+#: What takes the times that are not in a plan.
+TIMED = (
+    "set track_io_timing = on and make it again: PostgreSQL 15 or newer times temp I/O; "
+    "or say what the storage is with --from"
+)
+
+
+def read_plan(path: str | Path, *, elapsed_s: float | None = None, timed: bool = True) -> Recording:
+    """The recording of a plan in a file; of several in a log, that with the most temp I/O.
+
+    ``elapsed_s`` is the time of the query where it is known without the overhead of EXPLAIN.
+    InputError for a file that is no plan, is cut, lacks buffers or does not spill; Refusal, if
+    ``timed``, where I/O was not timed.
+    """
+    path = Path(path)
+    documents = read_documents(path)
+    most = max(documents, key=lambda one: _blocks(one["Plan"]))
+    return recording_of_plan(most, path=path, elapsed_s=elapsed_s, timed=timed)
+
+
+def recording_of_plan(
+    document: Mapping[str, Any] | list[Mapping[str, Any]],
+    *,
+    path: Path = Path("plan"),
+    elapsed_s: float | None = None,
+    timed: bool = True,
+) -> Recording:
+    """The recording of a plan as ``EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)`` returns it.
+
+    Errors are those of ``read_plan``.
+    """
+    if isinstance(document, list):
+        document = document[0]
+    elapsed_s = _elapsed_s(path, document) if elapsed_s is None else elapsed_s
+    top = nodes_of(document["Plan"])
+    temp = top.all_temp
+    if not temp.blocks:
+        raise InputError(f"{path}: this query does not spill: its plan has no temp blocks")
+    # Left out of a text, a time of 0 and one that was not taken look alike.
+    if temp.total_s == 0:
+        temp = TempIO(temp.read, temp.written, None, None)
+        if timed:
+            raise Refusal(f"{path}: temp I/O was not timed: {TIMED}")
+    engine = {"plan": document, "settings": dict(document.get("Settings", {}))}
+    return recording_of(
+        Counted(path, elapsed_s, temp, _processes(top), _held_bytes(top), _files(top), engine)
+    )
+
+
+def _elapsed_s(path: Path, document: Mapping[str, Any]) -> float:
+    """InputError where the plan lacks what ANALYZE and BUFFERS give."""
+    plan = document["Plan"]
+    if "Actual Loops" not in plan:
+        raise InputError(f"{path}: a plan without ANALYZE: it was not run", HOW)
+    if "Temp Written Blocks" not in plan:
+        raise InputError(f"{path}: a plan without BUFFERS: it has no temp blocks", HOW)
+    elapsed_ms = document.get("Execution Time", plan.get("Actual Total Time"))
+    if elapsed_ms is None:
+        raise InputError(f"{path}: it has no Execution Time: cut, or made with SUMMARY OFF", HOW)
+    return float(elapsed_ms) / 1e3
+
+
+def _processes(top: Node) -> float:
+    """How many processes did the temp I/O side by side, weighted by what each node did."""
+    timed = top.all_temp.total_s > 0
+    weight = [(node, node.temp.total_s if timed else node.temp.blocks) for node in top.walk()]
+    apart = sum(each / node.processes for node, each in weight)
+    return round(sum(each for _, each in weight) / apart, 6) if apart else 1.0
+
+
+def _held_bytes(top: Node) -> int | None:
+    """What the temp files held: of each node that spills, what it wrote, but sorts only once."""
+    held = 0
+    for node in top.walk():
+        written = node.temp.written * BLOCK_BYTES
+        processes = [node.values, *node.values.get("Workers", ())]
+        disk = [
+            1024 * int(each.get("Sort Space Used", 0))
+            for each in processes
+            if each.get("Sort Space Type") == "Disk"
+        ]
+        held += min(sum(disk), written) if disk else written
+    return held or None
+
+
+def _files(top: Node) -> int:
+    """Files written by turns by the node that writes most: batches of a hash, or one."""
+    most = max(top.walk(), key=lambda node: node.temp.written)
+    batches = (node.values.get("Hash Batches", 1) for node in (most, *most.children))
+    return max(1, int(max(batches)) - 1)
+
+
+def _blocks(plan: Mapping[str, Any]) -> int:
+    return int(plan.get("Temp Read Blocks", 0)) + int(plan.get("Temp Written Blocks", 0))

@@ -1,0 +1,55 @@
+"""What more work memory would do, in words."""
+
+from collections import Counter
+
+from spillcast.forecast import Forecast
+from spillcast.forecast.work_memory import WorkMemory
+from spillcast.report.table import paragraph
+from spillcast.units import format_bytes, format_duration
+
+
+def work_memory_text(memory: WorkMemory, best: Forecast) -> list[str]:
+    """Paragraphs: the cure beside the best storage's, and what it may take."""
+    enough = memory.enough
+    was = f" (it was {setting(memory.current_bytes)})" if memory.current_bytes else ""
+    text = (
+        f"Work memory first: work_mem = '{setting(enough.work_mem_bytes)}'{was} would remove the "
+        f"spill and leave about {format_duration(enough.forecast_s)}, if the plan stays as it is"
+    )
+    if best.forecast_s is not None:
+        text += f"; {best.target} about {format_duration(best.forecast_s)}"
+    lines = [paragraph(f"{text}.")]
+    if memory.one_pass is not None:
+        size, left = setting(memory.one_pass.work_mem_bytes), memory.one_pass.forecast_s
+        text = f"  '{size}' would spare a sort its further passes: about {format_duration(left)}."
+        lines.append(paragraph(text, indent="    "))
+    lines.append(paragraph(f"  {_price(memory)}", indent="    "))
+    return lines
+
+
+def setting(size: int) -> str:
+    """Bytes as PostgreSQL writes a setting: ``64MB``, ``1536kB``."""
+    for unit, scale in (("GB", 1 << 30), ("MB", 1 << 20)):
+        if size % scale == 0 and size:
+            return f"{size // scale}{unit}"
+    return f"{size // 1024}kB"
+
+
+def _price(memory: WorkMemory) -> str:
+    """It counts for each node in each process, and a hash may take a multiple."""
+    size = setting(memory.enough.work_mem_bytes)
+    kinds = Counter((s.kind, s.processes, s.taken / s.processes) for s in memory.spills)
+    parts = []
+    for (kind, processes, times), count in kinds.items():
+        plural = "" if count == 1 else "es" if kind == "hash" else "s"
+        words = [f"{count} {kind}{plural}"]
+        words += [f"x {processes} processes"] * (processes > 1) + [f"x {size}"]
+        words += [f"x {times:g}"] * (times != 1)
+        parts.append(" ".join(words))
+    most = format_bytes(memory.most_bytes)
+    text = f"It counts for each node in each process: {' + '.join(parts)} may take {most}"
+    if memory.available_bytes is not None:
+        there = format_bytes(memory.available_bytes)
+        enough = memory.most_bytes < memory.available_bytes
+        text += f", and this machine has {there} available" + ("" if enough else ": too little")
+    return f"{text}; in every session that has it set."

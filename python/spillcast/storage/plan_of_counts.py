@@ -1,0 +1,61 @@
+"""Steps for a probe where only counts are known, as of a plan of EXPLAIN.
+
+PostgreSQL writes temp files in blocks of 8 KiB, each file from its beginning to its end, and then
+reads them back. A hash writes its batches by turns, one file each; a sort that needs several passes
+does all of it several times.
+"""
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spillcast.recording import Recording
+
+#: More steps than these are thinned out: 3 GiB of I/O say what a storage is like.
+STEPS_MAX = 400_000
+Array = NDArray[np.int64]
+
+
+def plan_of_counts(recording: Recording, steps_max: int = STEPS_MAX) -> pa.RecordBatch:
+    """At most ``steps_max`` steps in the proportions of the counts, in as many threads."""
+    temp = recording.meta["temp"]
+    reads, writes = temp["reads"], temp["writes"]
+    size = temp["bytes"] // (reads + writes)
+    threads = max(1, round(temp["processes"]))
+    kept = min(1.0, steps_max / (reads + writes))
+    each_read, each_write = (max(1, round(n * kept / threads)) if n else 0 for n in (reads, writes))
+    passes = max(1, round(writes * size / temp["held_bytes"])) if temp["held_bytes"] else 1
+    write, file, block = _one_process(each_read, each_write, passes, temp["files"])
+    # What a process does between its operations, in equal parts.
+    think_s = recording.elapsed_s - temp["total_s"] / temp["processes"]
+    think_ns = round(max(0.0, think_s) * kept * 1e9 / len(write))
+    # Threads take turns, so that a stretch of the steps is a stretch of the run.
+    thread = np.tile(np.arange(threads), len(write))
+    return pa.record_batch(
+        {
+            "thread": pa.array(thread, pa.uint32()),
+            "file": pa.array(np.repeat(file, threads) * threads + thread, pa.uint32()),
+            "write": pa.array(np.repeat(write, threads), pa.bool_()),
+            "offset": pa.array(np.repeat(block, threads) * size, pa.uint64()),
+            "bytes": pa.array(np.full(len(thread), size), pa.uint32()),
+            "think_ns": pa.array(np.full(len(thread), think_ns), pa.uint64()),
+        }
+    )
+
+
+def _one_process(
+    reads: int, writes: int, passes: int, files: int
+) -> tuple[NDArray[np.bool_], Array, Array]:
+    """Whether each step writes, its file, and its block there."""
+    parts = []
+    for at in range(passes):
+        here = [writes * (at + 1) // passes - writes * at // passes,
+                reads * (at + 1) // passes - reads * at // passes]  # fmt: skip
+        written = np.arange(here[0])
+        parts.append((np.ones(here[0], dtype=bool), written % files, written // files))
+        # File by file, each to its end; what is read more often than written begins again.
+        held = max(1, -(-(here[0] or here[1]) // files))
+        read = np.arange(here[1])
+        parts.append((np.zeros(here[1], dtype=bool), read // held % files, read % held))
+    write, file, block = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return write, file, block
