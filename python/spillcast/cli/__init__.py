@@ -11,7 +11,18 @@ if TYPE_CHECKING:
 
     from spillcast.errors import SpillcastError
 
-VERBS = ("demo", "profile", "forecast", "record", "probe", "storage", "verify", "sql", "collect")
+VERBS = (
+    "demo",
+    "profile",
+    "forecast",
+    "record",
+    "probe",
+    "storage",
+    "verify",
+    "sql",
+    "collect",
+    "move",
+)
 
 
 def main() -> None:

@@ -1,9 +1,7 @@
 """A move of temp files to other storage: its steps, how to go back, and what was seen there."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
 
 
 @dataclass(frozen=True)
@@ -78,5 +76,3 @@ def sql_literal(text: str) -> str:
 def sql_name(name: str) -> str:
     """A quoted identifier of standard SQL."""
     return '"' + name.replace('"', '""') + '"'
-
-

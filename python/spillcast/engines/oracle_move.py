@@ -1,4 +1,4 @@
-"""Temp files of Oracle to a tablespace on other storage: statements for SQL*Plus, never run here."""
+"""Temp files of Oracle to other storage: statements for SQL*Plus, never run here."""
 
 import re
 
@@ -83,7 +83,8 @@ def _set(user: str | None, tablespace: str = TABLESPACE) -> str:
 def _way_back(user: str | None) -> str:
     if user is None:
         return (
-            "select 'alter database default temporary tablespace ' || property_value || ';' as back\n"
+            "select 'alter database default temporary tablespace '\n"
+            "       || property_value || ';' as back\n"
             "  from database_properties where property_name = 'DEFAULT_TEMP_TABLESPACE'"
         )
     return (

@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL server of somebody's: their errors in words, passwords never shown."""
+"""Connections to somebody's PostgreSQL server: errors in words, passwords never shown."""
 
 import os
 import re
@@ -28,7 +28,7 @@ def connect(dsn: str, **changes: str) -> "Connection":
         import psycopg
     except ImportError:
         raise InputError("PostgreSQL wants psycopg", "pip install 'spillcast[postgres]'") from None
-    parts = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "spillcast"}
+    parts: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "spillcast"}
     parts |= _parts(dsn) | changes
     try:
         return psycopg.connect(autocommit=True, **parts)

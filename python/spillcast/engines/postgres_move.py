@@ -66,7 +66,9 @@ def plan(wish: Wish, facts: Situation, lacking: list[str], directory: Directory)
     name = _name(wish, facts, existing)
     finished = existing is not None and existing.name == name
     old = existing.note if existing else None
-    made = old.made_directory if old else existing is None and (directory.made or not directory.there)
+    made = (
+        old.made_directory if old else existing is None and (directory.made or not directory.there)
+    )
     note = old or Note(made, existing is None, existing.comment if existing else None)
     note = _noted(note, wish.scope, facts, name, lacking)
 
@@ -74,7 +76,9 @@ def plan(wish: Wish, facts: Situation, lacking: list[str], directory: Directory)
     if existing is None:
         steps += _directory_steps(wish.to, facts, directory)
         steps.append(_create(wish.to, facts, made))
-    statements = [] if finished else [f"ALTER TABLESPACE {_unfinished(made)} RENAME TO {sql_name(name)}"]
+    statements = (
+        [] if finished else [f"ALTER TABLESPACE {_unfinished(made)} RENAME TO {sql_name(name)}"]
+    )
     if note != old or not finished:
         comment = sql_literal(str(note))
         statements.append(f"COMMENT ON TABLESPACE {sql_name(name)} IS {comment}")
@@ -100,7 +104,9 @@ def plan(wish: Wish, facts: Situation, lacking: list[str], directory: Directory)
     return Move("postgres", str(wish.to), whom(wish.scope), steps, back, name)
 
 
-def _noted(note: Note, scope: Scope | None, facts: Situation, name: str, lacking: list[str]) -> Note:
+def _noted(
+    note: Note, scope: Scope | None, facts: Situation, name: str, lacking: list[str]
+) -> Note:
     """The note with what is so now, before the move."""
     if scope is None:
         return note

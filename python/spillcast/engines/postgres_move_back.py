@@ -58,7 +58,9 @@ def remaining(note: Note, scopes: list[Scope]) -> Note:
 
 def remove_directory(path: Path) -> Step:
     """The step that takes an empty directory away."""
-    return Step("The directory, which was made for this.", command=f"rmdir {shlex.quote(str(path))}")
+    return Step(
+        "The directory, which was made for this.", command=f"rmdir {shlex.quote(str(path))}"
+    )
 
 
 def set_statement(scope: Scope | None, names: list[str] | None) -> str:
@@ -75,13 +77,16 @@ def set_statement(scope: Scope | None, names: list[str] | None) -> str:
 
 
 def server_steps(names: list[str] | None, client: str, why: str) -> list[Step]:
+    """The steps of a setting of the whole server, which also open sessions follow."""
     return [
         Step(why, sql=(set_statement(Scope(), names),), client=client),
         Step("The server reads it.", sql=("SELECT pg_reload_conf()",), client=client),
     ]
 
 
-def settings_after(facts: Situation, note: Note, scopes: list[Scope], name: str) -> dict[Scope, list[str]]:
+def settings_after(
+    facts: Situation, note: Note, scopes: list[Scope], name: str
+) -> dict[Scope, list[str]]:
     """Who is set to what once some scopes have what they had before."""
     after = dict(facts.settings)
     for scope in scopes:
@@ -101,7 +106,9 @@ def in_use_by_settings(facts: Situation, after: dict[Scope, list[str]], name: st
 
 
 def _comment(name: str, text: str | None) -> str:
-    return f"COMMENT ON TABLESPACE {sql_name(name)} IS {'NULL' if text is None else sql_literal(text)}"
+    return (
+        f"COMMENT ON TABLESPACE {sql_name(name)} IS {'NULL' if text is None else sql_literal(text)}"
+    )
 
 
 def _drop_steps(tablespace: Tablespace, note: Note, client: str) -> list[Step]:

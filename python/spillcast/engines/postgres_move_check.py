@@ -51,7 +51,7 @@ def check_move(connection: "Connection", facts: Situation, wish: Wish) -> None:
     if facts.standbys and not wish.standbys_prepared:
         names = ", ".join(facts.standbys)
         raise InputError(
-            f"a standby makes every tablespace too, and stops where it lacks the directory: {names}",
+            f"a standby makes the tablespace too, and stops where it lacks the directory: {names}",
             f"make {wish.to} on each of them, the server's own, then give --standbys-prepared",
         )
     if wish.scope == Scope() and facts.source == "command line":

@@ -75,7 +75,9 @@ def situation(connection: "Connection", dsn: str) -> Situation:
     """Ask a server; what only a superuser may see stays at its default for others."""
     version = connection.info.server_version
     if version < VERSION_MIN:
-        raise InputError(f"PostgreSQL {version // 10_000} is too old for this", "12 or newer will do")
+        raise InputError(
+            f"PostgreSQL {version // 10_000} is too old for this", "12 or newer will do"
+        )
     user, superuser, standby = row(
         connection,
         "select current_user, current_setting('is_superuser')::bool, pg_is_in_recovery()",
@@ -90,7 +92,9 @@ def situation(connection: "Connection", dsn: str) -> Situation:
         superuser=superuser,
         superusers=_names(connection, "select rolname from pg_roles where rolsuper order by 1"),
         roles=_names(connection, "select rolname from pg_roles where rolname !~ '^pg_' order by 1"),
-        databases=_names(connection, "select datname from pg_database where datallowconn order by 1"),
+        databases=_names(
+            connection, "select datname from pg_database where datallowconn order by 1"
+        ),
         pooled=pooled,
         standby=standby,
         owner=None if pid is None else _owner(pid),
