@@ -23,7 +23,9 @@ def duckdb_move(to: Path, size: str | None) -> Move:
     ]
     limit = ""
     if size is not None:
-        word = f"{parse_bytes(size) >> 20}MiB"
+        size_bytes = parse_bytes(size)
+        gib = size_bytes % (1 << 30) == 0
+        word = f"{size_bytes >> 30}GiB" if gib else f"{size_bytes >> 20}MiB"
         limit = f", 'max_temp_directory_size': '{word}'"
         statement = f"SET max_temp_directory_size = {sql_literal(word)}"
         why = "A query that wants more fails; without a limit it may take 90 % of the free space."

@@ -68,7 +68,10 @@ def exadata_flash_move(
     move = oracle_move(to, user, size, client=SYSDBA)
     move.steps = [*_cell_steps(cache_word), _disk_group(to[1:]), *move.steps]
     move.revert = [*move.revert, *_back_steps(to[1:])]
-    move.warnings = [*_price(flash), *move.warnings]
+    by_hand = (
+        "run it by hand, a step at a time: a flush takes long, and the cache must not go before"
+    )
+    move.warnings = [by_hand, *_price(flash), *move.warnings]
     return move
 
 

@@ -112,10 +112,7 @@ def _noted(
         return note
     now, key = facts.settings.get(scope), str(scope)
     before = note.before | ({} if now == [name] else {key: now})
-    granted = note.granted
-    if lacking:
-        granted = granted | {key: sorted({*granted.get(key, []), *lacking})}
-    return replace(note, before=before, granted=granted)
+    return replace(note, before=before, granted=sorted({*note.granted, *lacking}))
 
 
 def _name(wish: Wish, facts: Situation, existing: Tablespace | None) -> str:

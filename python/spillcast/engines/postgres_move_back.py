@@ -29,13 +29,12 @@ def revert_steps(
     statements = [
         set_statement(scope, note.before[str(scope)]) for scope in ours if scope != Scope()
     ]
-    for scope in scopes:
-        granted = note.granted.get(str(scope), [])
-        granted = [name for name in granted if facts.roles is None or name in facts.roles]
-        if granted:
-            on, names = sql_name(tablespace.name), ", ".join(map(sql_name, granted))
-            statements.append(f"REVOKE CREATE ON TABLESPACE {on} FROM {names}")
     left = remaining(note, scopes)
+    gone = set(note.granted) - set(left.granted)
+    roles = [name for name in sorted(gone) if facts.roles is None or name in facts.roles]
+    if roles:
+        on, names = sql_name(tablespace.name), ", ".join(map(sql_name, roles))
+        statements.append(f"REVOKE CREATE ON TABLESPACE {on} FROM {names}")
     if not left.before and not note.made_tablespace:
         statements.append(_comment(tablespace.name, note.comment))
     elif scopes:
@@ -49,11 +48,10 @@ def revert_steps(
 
 
 def remaining(note: Note, scopes: list[Scope]) -> Note:
-    """The note without some scopes."""
+    """The note without some scopes; rights stay for the scopes that are left."""
     gone = set(map(str, scopes))
     before = {scope: names for scope, names in note.before.items() if scope not in gone}
-    granted = {scope: names for scope, names in note.granted.items() if scope not in gone}
-    return replace(note, before=before, granted=granted)
+    return replace(note, before=before, granted=note.granted if before else [])
 
 
 def remove_directory(path: Path) -> Step:

@@ -75,7 +75,8 @@ def moved(dsn: str, wish: Wish) -> Move:
         move.verified = verified(connection, dsn, wish.scope, move.tablespace)
         if wish.scope and wish.scope != Scope():
             count = open_sessions(connection, wish.scope)
-            move.warnings += [f"{count} open sessions of {move.whom} keep the setting they have"]
+            if count:
+                move.warnings.append(f"sessions of {move.whom} that are open keep theirs: {count}")
     return move
 
 
@@ -84,21 +85,19 @@ def moved_back(dsn: str, to: Path, scope: Scope | None, *, whole: bool) -> Move:
 
     What keeps the tablespace from being dropped is in ``left``; it then stays as it is.
     """
-    import psycopg
-
     with connect(dsn) as connection:
         facts = situation(connection, dsn)
         check_server(facts)
-        move = _way_back(connection, facts, to, scope, whole=whole)
+        move = _way_back(facts, to, scope, whole=whole)
         try:
             for _ in run_steps(connection, move):
                 pass
         except SpillcastError as error:
-            # Somebody began to use it after we had looked.
-            in_use = (psycopg.errors.ObjectNotInPrerequisiteState, psycopg.errors.ObjectInUse)
-            if not isinstance(error.__cause__, in_use):
+            if not isinstance(error.__cause__, _in_use()):
                 raise
-            move.left.append(error.message)
+            tablespace = facts.at(to)
+            users = users_of(connection, tablespace) if tablespace else []
+            move.left = users or [error.message]
     move.reverted = True
     return move
 
@@ -158,6 +157,11 @@ def _warnings(facts: Situation, wish: Wish, move: Move) -> Iterator[str]:
         check_server(facts)
     except InputError as error:
         yield f"--apply would be refused: {error.message}"
+    if facts.local and _in_memory(wish.to):
+        yield (
+            "it is in memory: after a restart of the machine temp files are, without a word, "
+            "where they were before, until --revert and --apply"
+        )
     if wish.scope is None:
         yield f"a role that is no superuser may set it after {grant}"
         return
@@ -168,9 +172,24 @@ def _warnings(facts: Situation, wish: Wish, move: Move) -> Iterator[str]:
             yield f"{scope} has a setting of its own, which wins: {', '.join(names)}"
 
 
-def _way_back(
-    connection: "Connection", facts: Situation, to: Path, scope: Scope | None, *, whole: bool
-) -> Move:
+def _in_memory(path: Path) -> bool:
+    from spillcast.storage.tmpfs import is_tmpfs
+
+    return is_tmpfs(path)
+
+
+def _in_use() -> tuple[type[Exception], ...]:
+    """What the server says of a tablespace that something lies in: it looks itself, under a lock."""
+    from psycopg import errors
+
+    return (
+        errors.ObjectNotInPrerequisiteState,
+        errors.ObjectInUse,
+        errors.DependentObjectsStillExist,
+    )
+
+
+def _way_back(facts: Situation, to: Path, scope: Scope | None, *, whole: bool) -> Move:
     word = "all" if whole else whom(scope)
     tablespace = facts.at(to)
     if tablespace is None:
@@ -183,13 +202,15 @@ def _way_back(
             f"--to {to}: tablespace {tablespace.name} is there and was not moved to by spillcast",
             "nothing was changed",
         )
+    if not to.exists():
+        # Gone with a restart, where it was in memory or on a disk of the instance.
+        note = replace(note, made_directory=False)
     scopes = [one for one in map(parse_scope, note.before) if one and (whole or one == scope)]
     others = remaining(note, scopes).before
     left = []
     if note.made_tablespace and not others:
         after = settings_after(facts, note, scopes, tablespace.name)
         left = in_use_by_settings(facts, after, tablespace.name)
-        left += users_of(connection, tablespace)
     steps = revert_steps(tablespace, note, scopes, facts, drop=not left)
     move = Move("postgres", str(to), word, steps, tablespace=tablespace.name, left=left)
     if others:

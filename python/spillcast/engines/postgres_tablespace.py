@@ -67,8 +67,8 @@ class Note:
     comment: str | None = None
     #: Tablespaces that were set before; None for unset.
     before: dict[str, list[str] | None] = field(default_factory=dict)
-    #: Roles that were granted CREATE.
-    granted: dict[str, list[str]] = field(default_factory=dict)
+    #: Roles that were granted CREATE, for any of the scopes.
+    granted: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         return MARK + json.dumps(asdict(self), sort_keys=True)
@@ -168,7 +168,7 @@ def users_of(connection: "Connection", tablespace: Tablespace) -> list[str]:
 def shared_filesets(connection: "Connection", tablespace: Tablespace) -> int:
     """Temp directories of parallel queries, which ``pg_ls_tmpdir`` does not show."""
     query = (
-        "select count(*) from pg_ls_dir(%s::text) version cross join lateral "
+        "select count(*) from pg_ls_dir(%s::text, true, false) version cross join lateral "
         "pg_ls_dir(%s::text || '/' || version || '/pgsql_tmp', true, false) entry "
         "where version like 'PG\\_%%' and entry like '%%fileset'"
     )

@@ -17,8 +17,8 @@ def plan_text(move: Move) -> str:
     """
     shell = any(step.command or step.client for step in move.steps)
     mark = "#" if shell else "--"
-    parts = [_comment(f"Temp files of {move.whom} to {move.to}.", mark)]
-    parts += [_comment(f"Warning: {warning}", mark) for warning in move.warnings]
+    parts = [_comment(f"{move.whom}: temp files to {move.to}.", mark)]
+    parts += [_comment(f"Note: {warning}.", mark) for warning in move.warnings]
     if not move.steps:
         parts.append(_comment("All is so already.", mark))
     parts += _script(move.steps, mark)
@@ -32,11 +32,12 @@ def plan_text(move: Move) -> str:
 def done_text(move: Move) -> str:
     """What was done, what was seen, and what to know."""
     lines = [f"  {_outline(step)}" for step in move.steps if step.done]
-    if move.reverted:
-        back = f"Temp files moved to {move.to} for {move.whom}: put back."
-        lines.insert(0, back if lines else f"Nothing of spillcast's is at {move.to}.")
+    if not move.reverted:
+        lines.insert(0, f"{move.whom}: temp files go to {move.to} from now on.")
+    elif lines:
+        lines.insert(0, f"{move.whom}: put back as before the move to {move.to}.")
     else:
-        lines.insert(0, f"Temp files of {move.whom} go to {move.to} now.")
+        lines.insert(0, f"{move.whom}: nothing to put back at {move.to}.")
     if move.verified is not None:
         files, size = move.verified["files"], format_bytes(move.verified["bytes"])
         lines.append(f"  seen there: {files} temp files, {size}, of a sort in 64 kB of work_mem")
