@@ -22,6 +22,7 @@ VERBS = (
     "verify",
     "sql",
     "collect",
+    "move",
 )
 
 

@@ -42,9 +42,9 @@ def check(baseline: Recording, directory: Path | None = None) -> list[str]:
     room = memory_room(baseline)
     _check_room(spill, room)
     size = mount_size_bytes(spill)
-    where, remedy = "DIR", f"mount -t tmpfs -o size={_mount_word(size)} tmpfs DIR"
+    where, remedy = "DIR", f"mount -t tmpfs -o size={mount_word(size)} tmpfs DIR"
     if directory is not None:
-        where, remedy = str(directory), f"mount -o remount,size={_mount_word(size)} {directory}"
+        where, remedy = str(directory), f"mount -o remount,size={mount_word(size)} {directory}"
         stat = os.statvfs(directory)
         if stat.f_blocks and stat.f_bavail * stat.f_frsize < spill:
             free = format_bytes(stat.f_bavail * stat.f_frsize)
@@ -119,7 +119,8 @@ def _least(room: Room) -> int:
     return room.free_bytes if room.group_bytes is None else min(room.free_bytes, room.group_bytes)
 
 
-def _mount_word(size: int) -> str:
+def mount_word(size: int) -> str:
+    """A size as mount reads it: ``8G``, ``1280M``."""
     return f"{size >> 30}G" if size % (1 << 30) == 0 else f"{size >> 20}M"
 
 

@@ -1,0 +1,88 @@
+"""A move of temp files as a script to run, or as what was done."""
+
+from itertools import groupby
+from textwrap import wrap
+
+from spillcast.engines.move import Move, Step
+from spillcast.report.table import paragraph
+from spillcast.units import format_bytes
+
+WIDTH = 78
+
+
+def plan_text(move: Move) -> str:
+    """A script: of the shell where a step is a command or calls a client, else of SQL.
+
+    The way back stands at its end, in comments.
+    """
+    shell = any(step.command or step.client for step in move.steps)
+    mark = "#" if shell else "--"
+    parts = [_comment(f"{move.whom}: temp files to {move.to}.", mark)]
+    parts += [_comment(f"Note: {warning}.", mark) for warning in move.warnings]
+    if not move.steps:
+        parts.append(_comment("All is so already.", mark))
+    parts += _script(move.steps, mark)
+    if move.revert:
+        back = "\n\n".join(_script(move.revert, mark)).splitlines()
+        parts.append(_comment("To go back:", mark))
+        parts.append("\n".join(f"{mark} {line}".rstrip() for line in back))
+    return "\n\n".join(parts)
+
+
+def done_text(move: Move) -> str:
+    """What was done, what was seen, and what to know."""
+    lines = [f"  {_outline(step)}" for step in move.steps if step.done]
+    if not move.reverted:
+        lines.insert(0, f"{move.whom}: temp files go to {move.to} from now on.")
+    elif lines:
+        lines.insert(0, f"{move.whom}: put back as before the move to {move.to}.")
+    else:
+        lines.insert(0, f"{move.whom}: nothing to put back at {move.to}.")
+    if move.verified is not None:
+        files, size = move.verified["files"], format_bytes(move.verified["bytes"])
+        lines.append(f"  seen there: {files} temp files, {size}, of a sort in 64 kB of work_mem")
+    for step in move.steps:
+        if not step.done:
+            lines += [f"  {step.why}", *(f"    {line}" for line in step.script)]
+    lines += [paragraph(f"  {warning}", "    ") for warning in move.warnings]
+    return "\n".join(lines)
+
+
+def _script(steps: list[Step], mark: str) -> list[str]:
+    """The steps as text; statements for one client go to it together."""
+    parts = []
+    for client, group in groupby(steps, lambda step: step.client):
+        together = list(group)
+        if client:
+            inside = "\n\n".join(_statements(step) for step in together)
+            parts.append(f"{client} <<'SQL'\n{inside}\nSQL")
+        elif mark == "#":
+            parts += [_for_shell(step) for step in together]
+        else:
+            parts += [_statements(step) for step in together]
+    return parts
+
+
+def _statements(step: Step) -> str:
+    return "\n".join([_comment(step.why, "--"), *step.script])
+
+
+def _for_shell(step: Step) -> str:
+    if step.command is not None:
+        return f"{_comment(step.why, '#')}\n{step.command}"
+    # For a session that is open elsewhere, not for this shell.
+    return "\n".join([_comment(step.why, "#"), *(f"#   {line}" for line in step.script)])
+
+
+def _outline(step: Step) -> str:
+    """A step in a line: its statements without what only a machine reads."""
+    if step.command is not None:
+        return step.command
+    return "\n  ".join(
+        f"{line.partition(' IS ')[0]} IS '...';" if line.startswith("COMMENT") else line
+        for line in step.script
+    )
+
+
+def _comment(text: str, mark: str) -> str:
+    return "\n".join(f"{mark} {line}" for line in wrap(text, WIDTH - len(mark)))

@@ -1,0 +1,105 @@
+"""A PostgreSQL server of each version found, with a role, a database and a place to move to."""
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import psycopg
+import pytest
+
+from spillcast.engines.postgres_server import embedded, of_debian, private_server
+from spillcast.lab.workspace import workspace
+
+INSTALLATIONS = [embedded(), *of_debian()]
+
+
+class Moving(SimpleNamespace):
+    """A server, and what can be seen of its temp files from outside of spillcast."""
+
+    def rows(self, query, *values, user="postgres", database="postgres"):
+        """The rows of a statement, in a session of its own."""
+        with self.connect(user, database) as connection:
+            cursor = connection.execute(query, values)
+            return cursor.fetchall() if cursor.description else []
+
+    def connect(self, user="postgres", database="postgres"):
+        dsn = f"{self.dsn} user={user} dbname={database}"
+        return psycopg.connect(dsn, autocommit=True)
+
+    def state(self):
+        """Everything that a move may change."""
+        return {
+            "settings": self.rows(
+                "select setdatabase::regclass::text, setrole::regrole::text, setconfig "
+                "from pg_db_role_setting order by 1, 2"
+            ),
+            "tablespaces": self.rows(
+                "select spcname, coalesce(spcacl, acldefault('t', spcowner))::text, shobj_description(oid, 'pg_tablespace'), "
+                "pg_tablespace_location(oid) from pg_tablespace order by 1"
+            ),
+            "server": (self.data / "postgresql.auto.conf").read_text(),
+            "directories": sorted(
+                (str(path), path.stat().st_mode, path.stat().st_uid)
+                for path in self.room.glob("*")
+                if path.name != "postgres"
+            ),
+        }
+
+    def spilling(self, user="postgres", database="postgres"):
+        """A session in the middle of a spilling hash join, and the files that it has."""
+        connection = self.connect(user, database)
+        connection.execute("set work_mem = '64kB'; set enable_mergejoin = off")
+        connection.execute("begin")
+        connection.execute(
+            "declare spill cursor for select a.i from generate_series(1, 50000) a(i) "
+            "join generate_series(1, 50000) b(i) on a.i = b.i"
+        )
+        connection.execute("fetch 1 from spill")
+        pid = connection.info.backend_pid
+        found = [
+            path
+            for top in (self.room, self.data)
+            for path in top.rglob(f"pgsql_tmp/pgsql_tmp{pid}.*")
+            if top == self.data or self.data not in path.parents
+        ]
+        return connection, found
+
+
+@pytest.fixture(scope="session", params=INSTALLATIONS, ids=lambda i: i.version)
+def running(request):
+    with workspace() as room, private_server(room, {}, request.param) as server:
+        moving = Moving(
+            server=server,
+            room=room,
+            data=room / "postgres" / "data",
+            dsn=server.dsn,
+            to=room / "fast",
+        )
+        moving.rows("create role etl login")
+        moving.rows("create database dw")
+        yield moving
+
+
+@pytest.fixture
+def moving(running):
+    """The server as new: whatever a test leaves is taken away."""
+    yield running
+    running.rows("alter system reset all")
+    running.rows("select pg_reload_conf()")
+    for statement in (
+        "alter role all reset all",
+        "alter role etl reset all",
+        "alter role etl in database dw reset all",
+        "alter role postgres reset all",
+        "alter database dw reset all",
+        "alter role etl nosuperuser nocreatedb",
+    ):
+        running.rows(statement)
+    query = "select quote_ident(spcname) from pg_tablespace where spcname !~ '^pg_'"
+    for (name,) in running.rows(query):
+        with suppress(psycopg.Error):
+            running.rows(f"drop tablespace {name}")
+    for path in Path(running.room).glob("*"):
+        if path.name != "postgres":
+            shutil.rmtree(path)
