@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::assemble::{Assembler, Counts};
 use super::call::Event;
-use super::perf::PerfSource;
+use super::joined::Joined;
+use super::perf::{Births, Observer, PerfSource};
 use super::preload::PreloadSource;
 use super::seconds::SecondRow;
 use super::temp::TempRules;
@@ -21,6 +22,8 @@ use crate::wait::Wait;
 const PERF_NAP: Duration = Duration::from_millis(100);
 /// The preload ring wakes no one, so it is looked at this often.
 const PRELOAD_NAP: Duration = Duration::from_millis(5);
+/// How often children that have not said yet what they are are looked at.
+const NAMELESS_NAP: Duration = Duration::from_millis(1);
 /// Raw waits that wait to be taken; beyond it they are dropped and counted, the seconds stay whole.
 const WAITS_MAX: usize = 4_000_000;
 
@@ -61,6 +64,12 @@ pub struct Status {
 struct Shared {
     assembler: Mutex<Assembler>,
     status: Mutex<Status>,
+    watch: Mutex<Watch>,
+    births: Mutex<Option<Births>>,
+    /// What processes are observed with that join later; None where the source finds them by
+    /// itself, and at the end.
+    observer: Mutex<Option<Arc<Observer>>>,
+    joined: Mutex<Vec<Joined>>,
     stop: AtomicBool,
 }
 
@@ -81,16 +90,43 @@ impl Capture {
             assembler.snapshot(pid);
             watch.add(pid);
         }
+        let observer = match &source {
+            Source::Perf(perf) => Some(perf.observer()),
+            Source::Preload(_) => None,
+        };
         let shared = Arc::new(Shared {
             assembler: Mutex::new(assembler),
             status: Mutex::default(),
+            watch: Mutex::new(watch),
+            births: Mutex::default(),
+            observer: Mutex::new(observer),
+            joined: Mutex::default(),
             stop: AtomicBool::new(false),
         });
         let for_thread = shared.clone();
         let thread = std::thread::Builder::new()
             .name("spillcast-read".into())
-            .spawn(move || Reader { source, watch, shared: for_thread, origin_ns }.run())?;
+            .spawn(move || Reader { source, shared: for_thread, origin_ns }.run())?;
         Ok(Capture { origin_ns, shared, thread: Some(thread) })
+    }
+
+    /// Observes one more process, with all that it starts from now on; once is enough.
+    ///
+    /// Errors: those of [`Observer::attach`], and ENOTSUP where the source finds processes by itself
+    /// or the capture has ended.
+    pub fn attach(&self, pid: i32) -> io::Result<()> {
+        self.shared.attach(pid)
+    }
+
+    /// Observes children that `parent` starts from now on and whose command line holds `title`.
+    pub fn attach_children(&self, parent: i32, title: &str) -> io::Result<()> {
+        *self.shared.births.lock().expect("no holder panics") = Some(Births::watch(parent, title)?);
+        Ok(())
+    }
+
+    /// The processes that were attached while the capture ran.
+    pub fn joined(&self) -> Vec<Joined> {
+        self.shared.joined.lock().expect("no holder panics").clone()
     }
 
     /// CLOCK_MONOTONIC at the start of the recording.
@@ -122,6 +158,7 @@ impl Capture {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the reader does not panic");
+            self.shared.births.lock().expect("no holder panics").take();
         }
     }
 }
@@ -132,9 +169,24 @@ impl Drop for Capture {
     }
 }
 
+impl Shared {
+    fn attach(&self, pid: i32) -> io::Result<()> {
+        // Held until the end, so that two do not attach one process at the same time.
+        let mut joined = self.joined.lock().expect("no holder panics");
+        if joined.iter().any(|other| other.pid == pid) {
+            return Ok(());
+        }
+        let observer = self.observer.lock().expect("no holder panics").clone();
+        observer.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOTSUP))?.attach(pid)?;
+        joined.push(Joined::look(pid));
+        self.assembler.lock().expect("no holder panics").snapshot(pid);
+        self.watch.lock().expect("no holder panics").add(pid);
+        Ok(())
+    }
+}
+
 struct Reader {
     source: Source,
-    watch: Watch,
     shared: Arc<Shared>,
     origin_ns: u64,
 }
@@ -147,12 +199,14 @@ impl Reader {
             let last = self.shared.stop.load(Ordering::Relaxed);
             if !last {
                 self.wait();
+                self.attach_born();
             }
             self.drain(&mut events, last);
             self.gather(&mut events, &mut status);
             self.look(looks.due(last));
             self.report(&mut status);
             if last {
+                self.shared.observer.lock().expect("no holder panics").take();
                 // Closing tracepoints takes the kernel a second or so; nobody needs to wait for it.
                 std::thread::spawn(move || drop(self.source));
                 return;
@@ -161,9 +215,21 @@ impl Reader {
     }
 
     fn wait(&self) {
+        let (born, nap) = match self.shared.births.lock().expect("no holder panics").as_ref() {
+            Some(births) if births.undecided() => (None, NAMELESS_NAP),
+            births => (births.and_then(Births::descriptor), PERF_NAP),
+        };
         match &self.source {
-            Source::Perf(perf) => perf.wait(PERF_NAP),
+            Source::Perf(perf) => perf.wait(nap, born),
             Source::Preload(_) => std::thread::sleep(PRELOAD_NAP),
+        }
+    }
+
+    fn attach_born(&self) {
+        let mut births = self.shared.births.lock().expect("no holder panics");
+        for pid in births.as_mut().map(Births::take).unwrap_or_default() {
+            // One that has ended again did nothing; any other was attached like its kin.
+            drop(self.shared.attach(pid));
         }
     }
 
@@ -175,14 +241,17 @@ impl Reader {
     }
 
     fn gather(&mut self, events: &mut Vec<Event>, status: &mut Status) {
-        let mut assembler = self.shared.assembler.lock().expect("no holder panics");
-        for event in events.iter() {
-            match *event {
-                Event::Fork { child, .. } => self.watch.add(child),
-                Event::ProcessExit { pid } => self.watch.remove(pid),
-                _ => (),
+        {
+            let mut watch = self.shared.watch.lock().expect("no holder panics");
+            for event in events.iter() {
+                match *event {
+                    Event::Fork { child, .. } => watch.add(child),
+                    Event::ProcessExit { pid } => watch.remove(pid),
+                    _ => (),
+                }
             }
         }
+        let mut assembler = self.shared.assembler.lock().expect("no holder panics");
         assembler.take(events);
         let surplus = assembler.waits.len().saturating_sub(WAITS_MAX);
         if surplus > 0 {
@@ -193,12 +262,13 @@ impl Reader {
     }
 
     fn look(&mut self, due: Due) {
+        let mut watch = self.shared.watch.lock().expect("no holder panics");
         if due.delay {
-            self.watch.look_at_delay();
+            watch.look_at_delay();
         }
         if due.blind_spots {
             let mut assembler = self.shared.assembler.lock().expect("no holder panics");
-            self.watch.look_for_blind_spots(&mut assembler.rules);
+            watch.look_for_blind_spots(&mut assembler.rules);
         }
     }
 
@@ -209,9 +279,10 @@ impl Reader {
         };
         status.elapsed_ns = now_ns() - self.origin_ns;
         status.tracer_cpu_ns = thread_cpu_ns();
-        status.run_queue_delay_ns = self.watch.run_queue_delay_ns();
-        status.io_uring = self.watch.io_uring;
-        status.mapped = self.watch.mapped.iter().cloned().collect();
+        let watch = self.shared.watch.lock().expect("no holder panics");
+        status.run_queue_delay_ns = watch.run_queue_delay_ns();
+        status.io_uring = watch.io_uring;
+        status.mapped = watch.mapped.iter().cloned().collect();
         *self.shared.status.lock().expect("no holder panics") = status.clone();
     }
 }
