@@ -22,6 +22,23 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Asks that the calling thread runs at once when it wakes, which is for threads that sleep mostly
+/// and come too late if they have to queue behind busy ones: as a real-time thread where that is
+/// allowed, and else with a short slice, which Linux 6.12 and newer take as being in a hurry.
+pub fn run_soon() {
+    let real_time = libc::sched_param { sched_priority: 1 };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: both calls are given a structure of ours; 0 is the calling thread.
+    unsafe {
+        if libc::sched_setscheduler(0, policy, &real_time) != 0 {
+            let mut slice: libc::sched_attr = std::mem::zeroed();
+            slice.size = size_of::<libc::sched_attr>() as u32;
+            slice.sched_runtime = 100_000;
+            libc::syscall(libc::SYS_sched_setattr, 0, &raw const slice, 0);
+        }
+    }
+}
+
 /// Raises the soft limit of open files of this process to its hard limit.
 pub fn raise_descriptor_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

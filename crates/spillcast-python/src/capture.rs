@@ -58,7 +58,7 @@ impl Capture {
     }
 
     /// Observe children that `parent` starts from now on and whose command line holds `title`.
-    fn attach_children(&self, parent: i32, title: &str) -> PyResult<()> {
+    fn attach_children(&mut self, parent: i32, title: &str) -> PyResult<()> {
         self.0.attach_children(parent, title).map_err(os_error)
     }
 

@@ -148,7 +148,7 @@ def _choose(
 
 
 def _spills(session: Session, owners: set[int]) -> bool:
-    return session.wait_event in ("BufFileRead", "BufFileWrite") or session.pid in owners
+    return session.wait_event.lower().startswith("buffile") or session.pid in owners
 
 
 def _sessions(connection: "Connection", wanted: Wanted) -> list[Session]:

@@ -103,7 +103,7 @@ def _parts(dsn: str) -> Mapping[str, Any]:
 
 def _refused(error: "psycopg.Error", parts: Mapping[str, Any]) -> InputError:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = re.sub(r"^connection failed: ", "", lines[0] if lines else "no reason given")
+    told = re.sub(r"^connection (?:failed|is bad): ", "", lines[0] if lines else "no reason given")
     for secret in (parts.get("password"), os.environ.get("PGPASSWORD")):
         if secret:
             told = told.replace(str(secret), "***")

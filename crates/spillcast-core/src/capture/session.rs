@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::assemble::{Assembler, Counts};
 use super::call::Event;
@@ -14,16 +14,14 @@ use super::perf::{Births, Observer, PerfSource};
 use super::preload::PreloadSource;
 use super::seconds::SecondRow;
 use super::temp::TempRules;
-use super::watch::Watch;
-use crate::system::{now_ns, thread_cpu_ns};
+use super::watch::{Due, Looks, Watch};
+use crate::system::{now_ns, run_soon, thread_cpu_ns};
 use crate::wait::Wait;
 
 /// How long the reader sleeps when nothing wakes it.
 const PERF_NAP: Duration = Duration::from_millis(100);
 /// The preload ring wakes no one, so it is looked at this often.
 const PRELOAD_NAP: Duration = Duration::from_millis(5);
-/// How often children that have not said yet what they are are looked at.
-const NAMELESS_NAP: Duration = Duration::from_millis(1);
 /// Raw waits that wait to be taken; beyond it they are dropped and counted, the seconds stay whole.
 const WAITS_MAX: usize = 4_000_000;
 
@@ -65,7 +63,6 @@ struct Shared {
     assembler: Mutex<Assembler>,
     status: Mutex<Status>,
     watch: Mutex<Watch>,
-    births: Mutex<Option<Births>>,
     /// What processes are observed with that join later; None where the source finds them by
     /// itself, and at the end.
     observer: Mutex<Option<Arc<Observer>>>,
@@ -77,7 +74,8 @@ struct Shared {
 pub struct Capture {
     origin_ns: u64,
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    /// The reader first, then those that wait for children.
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Capture {
@@ -98,7 +96,6 @@ impl Capture {
             assembler: Mutex::new(assembler),
             status: Mutex::default(),
             watch: Mutex::new(watch),
-            births: Mutex::default(),
             observer: Mutex::new(observer),
             joined: Mutex::default(),
             stop: AtomicBool::new(false),
@@ -107,7 +104,7 @@ impl Capture {
         let thread = std::thread::Builder::new()
             .name("spillcast-read".into())
             .spawn(move || Reader { source, shared: for_thread, origin_ns }.run())?;
-        Ok(Capture { origin_ns, shared, thread: Some(thread) })
+        Ok(Capture { origin_ns, shared, threads: vec![thread] })
     }
 
     /// Observes one more process, with all that it starts from now on; once is enough.
@@ -119,8 +116,12 @@ impl Capture {
     }
 
     /// Observes children that `parent` starts from now on and whose command line holds `title`.
-    pub fn attach_children(&self, parent: i32, title: &str) -> io::Result<()> {
-        *self.shared.births.lock().expect("no holder panics") = Some(Births::watch(parent, title)?);
+    pub fn attach_children(&mut self, parent: i32, title: &str) -> io::Result<()> {
+        let (births, shared) = (Births::watch(parent, title)?, self.shared.clone());
+        let thread = std::thread::Builder::new()
+            .name("spillcast-join".into())
+            .spawn(move || shared.attach_born(births))?;
+        self.threads.push(thread);
         Ok(())
     }
 
@@ -137,7 +138,7 @@ impl Capture {
     /// Takes what was gathered since the last time.
     pub fn take(&self) -> Batch {
         let elapsed_ns = now_ns() - self.origin_ns;
-        let ended = self.thread.is_none();
+        let ended = self.threads.is_empty();
         let mut assembler = self.shared.assembler.lock().expect("the reader does not panic");
         // A wait is filed under the second it began in; leave room for those still under way.
         let until = if ended { i64::MAX } else { elapsed_ns as i64 / 1_000_000_000 - 2 };
@@ -156,9 +157,8 @@ impl Capture {
     /// Reads what is left and ends; the observed processes go on.
     pub fn stop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.join().expect("the reader does not panic");
-            self.shared.births.lock().expect("no holder panics").take();
+        for thread in self.threads.drain(..) {
+            thread.join().expect("no thread of a capture panics");
         }
     }
 }
@@ -183,6 +183,18 @@ impl Shared {
         self.watch.lock().expect("no holder panics").add(pid);
         Ok(())
     }
+
+    /// In a thread of its own, so that meanwhile the reader keeps up.
+    fn attach_born(&self, mut births: Births) {
+        run_soon();
+        while !self.stop.load(Ordering::Relaxed) {
+            births.wait();
+            for pid in births.take() {
+                // One that has ended again did nothing; any other is attached like its kin.
+                drop(self.attach(pid));
+            }
+        }
+    }
 }
 
 struct Reader {
@@ -193,13 +205,13 @@ struct Reader {
 
 impl Reader {
     fn run(mut self) {
+        run_soon();
         let mut events = Vec::new();
         let (mut status, mut looks) = (Status::default(), Looks::default());
         loop {
             let last = self.shared.stop.load(Ordering::Relaxed);
             if !last {
                 self.wait();
-                self.attach_born();
             }
             self.drain(&mut events, last);
             self.gather(&mut events, &mut status);
@@ -215,21 +227,9 @@ impl Reader {
     }
 
     fn wait(&self) {
-        let (born, nap) = match self.shared.births.lock().expect("no holder panics").as_ref() {
-            Some(births) if births.undecided() => (None, NAMELESS_NAP),
-            births => (births.and_then(Births::descriptor), PERF_NAP),
-        };
         match &self.source {
-            Source::Perf(perf) => perf.wait(nap, born),
+            Source::Perf(perf) => perf.wait(PERF_NAP),
             Source::Preload(_) => std::thread::sleep(PRELOAD_NAP),
-        }
-    }
-
-    fn attach_born(&self) {
-        let mut births = self.shared.births.lock().expect("no holder panics");
-        for pid in births.as_mut().map(Births::take).unwrap_or_default() {
-            // One that has ended again did nothing; any other was attached like its kin.
-            drop(self.shared.attach(pid));
         }
     }
 
@@ -284,40 +284,5 @@ impl Reader {
         status.io_uring = watch.io_uring;
         status.mapped = watch.mapped.iter().cloned().collect();
         *self.shared.status.lock().expect("no holder panics") = status.clone();
-    }
-}
-
-/// When /proc is looked at: delays each second, blind spots early on and then every five seconds.
-struct Looks {
-    start: Instant,
-    delay_s: f64,
-    blind_spots_s: f64,
-}
-
-struct Due {
-    delay: bool,
-    blind_spots: bool,
-}
-
-impl Default for Looks {
-    fn default() -> Self {
-        Looks { start: Instant::now(), delay_s: 0.0, blind_spots_s: 0.1 }
-    }
-}
-
-impl Looks {
-    fn due(&mut self, last: bool) -> Due {
-        let now_s = self.start.elapsed().as_secs_f64();
-        let due = Due {
-            delay: last || now_s >= self.delay_s,
-            blind_spots: last || now_s >= self.blind_spots_s,
-        };
-        if due.delay {
-            self.delay_s = now_s + 1.0;
-        }
-        if due.blind_spots {
-            self.blind_spots_s = (2.0 * now_s).clamp(0.2, now_s + 5.0);
-        }
-        due
     }
 }

@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
 
 use super::open;
 use super::record::{self, Record, What};
@@ -10,6 +11,10 @@ use super::ring::{Ring, page_bytes};
 use super::tracepoints::Tracepoints;
 use crate::system::now_ns;
 
+/// How long the watcher sleeps when no child is born.
+const NAP: Duration = Duration::from_millis(100);
+/// How often children that have not said yet what they are are looked at.
+const NAMELESS_NAP: Duration = Duration::from_millis(1);
 /// How long a child may take to say what it is; one that never does is not wanted.
 const NAMELESS_NS: u64 = 2_000_000_000;
 
@@ -35,14 +40,15 @@ impl Births {
         Ok(Births { parent, event: Some(event), ring, parent_title, wanted, nameless: Vec::new() })
     }
 
-    /// Becomes readable when a child is born.
-    pub fn descriptor(&self) -> Option<RawFd> {
-        self.event.as_ref().map(AsRawFd::as_raw_fd)
-    }
-
-    /// Whether there are children that have not said yet what they are.
-    pub fn undecided(&self) -> bool {
-        !self.nameless.is_empty()
+    /// Sleeps until a child is born, or one that was has had the time to say what it is.
+    pub fn wait(&self) {
+        let nap = if self.nameless.is_empty() { NAP } else { NAMELESS_NAP };
+        let Some(event) = self.event.as_ref().filter(|_| self.nameless.is_empty()) else {
+            return std::thread::sleep(nap);
+        };
+        let mut polled = libc::pollfd { fd: event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one pollfd of ours is passed.
+        unsafe { libc::poll(&mut polled, 1, nap.as_millis() as i32) };
     }
 
     /// The wanted children that are known since the last look.

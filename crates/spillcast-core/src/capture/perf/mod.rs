@@ -13,7 +13,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -85,15 +85,13 @@ impl PerfSource {
         self.observer.clone()
     }
 
-    /// Sleeps until a ring or `other` has something that should be read, or the time is over.
-    pub fn wait(&self, timeout: Duration, other: Option<RawFd>) {
+    /// Sleeps until a ring has something that should be read, or the time is over.
+    pub fn wait(&self, timeout: Duration) {
         let mut polled: Vec<libc::pollfd> = self
             .observer
             .holders
             .iter()
-            .map(|fd| fd.as_raw_fd())
-            .chain(other)
-            .map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
+            .map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })
             .collect();
         let timeout_ms = timeout.as_millis().min(i32::MAX as u128) as i32;
         unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout_ms) };
