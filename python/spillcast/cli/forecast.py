@@ -111,6 +111,7 @@ def _from_recording(
 
     evidence.only_kind()
     recording = Recording.open(evidence.recordings[0])
+    recording.need_io()
     forecasts = []
     for text in to:
         try:

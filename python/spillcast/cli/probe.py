@@ -38,6 +38,7 @@ def probe(
     if output is not None and not output.absolute().parent.is_dir():
         raise InputError(f"{output}: there is no directory {output.absolute().parent}")
     recording = Recording.open(like)
+    recording.need_io()
     with progress_bar(f"probing {directory}") as show:
         storage = run_probe(
             directory, recording, budget_s=parse_duration_s(budget), on_progress=show

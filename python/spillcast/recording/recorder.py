@@ -14,6 +14,7 @@ from spillcast import _core
 from spillcast.errors import InputError
 from spillcast.recording import machine
 from spillcast.recording.absent import AbsentCapture
+from spillcast.recording.captured import captured, nothing_seen, uncaptured
 from spillcast.recording.memory import PeakMemory, cgroup_limit_bytes
 from spillcast.recording.recording import Recording
 from spillcast.recording.refused import refused
@@ -22,8 +23,6 @@ from spillcast.recording.writer import RecordingWriter, check_output
 
 Method = Literal["auto", "perf", "preload"]
 RING_BYTES = 16 << 20
-#: What a recorded call costs the observed thread, as `make bench` measures it.
-CALL_COST_S = {"perf": 1.4e-6, "preload": 0.9e-6, "none": 0.0}
 TICK_S = 0.25
 
 
@@ -228,7 +227,7 @@ class Recorder:
             self._capture.stop()
             self.collect()
             status = self._capture.status()
-            problem = _nothing_seen(status, self.method, self.asked)
+            problem = nothing_seen(status, self.method, self.asked.temp_dirs)
             if not self._samples and problem is not None:
                 raise problem
             meta = self._meta(status, wall_s if elapsed_s is None else elapsed_s)
@@ -244,46 +243,24 @@ class Recorder:
             self._writer.discard()
 
     def _meta(self, status: Mapping[str, Any], elapsed_s: float) -> dict[str, Any]:
-        calls = status["temp_reads"] + status["temp_writes"] + status["other_io"]
-        seen = self.method != "none"
-        cpu_s = None if status["cpu_ns"] is None else status["cpu_ns"] / 1e9
-        exit_status = self.target.exit_status
+        if self._absent_because is None:
+            seen = captured(status, self.method, only_calls=self._only_calls)
+            about = {**self._machine, "cold_cache_ns": _core.cold_cache()}
+        else:
+            seen, about = uncaptured(self._absent_because), {}
         return {
             "spillcast": _core.__version__,
             "started_at": self._started_at.isoformat(timespec="milliseconds"),
             "elapsed_s": elapsed_s,
             "recorded_s": status["elapsed_ns"] / 1e9,
             "clock": "CLOCK_MONOTONIC",
-            "engine": {"name": "process", **self._process, "exit_status": exit_status},
-            "machine": {**self._machine, "cold_cache_ns": _core.cold_cache()} if seen else {},
-            "cpu_s": cpu_s,
+            "engine": {"name": "process", **self._process, "exit_status": self.target.exit_status},
+            "machine": about,
             "memory": {
                 "limit_bytes": self._memory_limit_bytes,
                 "peak_rss_bytes": self._memory and self._memory.peak_bytes,
             },
-            "temp": {
-                "reads": status["temp_reads"],
-                "writes": status["temp_writes"],
-                "bytes": status["temp_bytes"],
-                "total_s": status["temp_ns"] / 1e9,
-            }
-            if seen
-            else None,
-            "other_io": {"count": status["other_io"], "total_s": status["other_io_ns"] / 1e9}
-            if seen
-            else None,
-            "capture": {
-                "method": self.method,
-                "absent_because": self._absent_because,
-                "lost": status["lost"],
-                "dropped": status["dropped"],
-                "unknown_file": status["unknown_file"],
-                "tracer_cpu_s": status["tracer_cpu_ns"] / 1e9,
-                "overhead_s": calls * CALL_COST_S[self.method],
-                "run_queue_delay_s": status["run_queue_delay_ns"] / 1e9,
-                "io_uring": status["io_uring"] and not self._only_calls,
-                "mapped_temp_files": status["mapped"],
-            },
+            **seen,
             "asked": {
                 "temp_dirs": [str(path) for path in self.asked.temp_dirs],
                 "capture": self.asked.capture,
@@ -291,29 +268,6 @@ class Recorder:
                 "slices": self.asked.slices,
             },
         }
-
-
-def _nothing_seen(status: Mapping[str, Any], method: str, asked: Asked) -> InputError | None:
-    if status["temp_reads"] + status["temp_writes"]:
-        return None
-    if method == "none":
-        return InputError("nothing was seen: no sample was taken while the query ran")
-    if method == "preload" and not status["connected"]:
-        return InputError(
-            "the preload library was never loaded: the command is static or drops LD_PRELOAD",
-            "record it with --capture perf",
-        )
-    spots = ["io_uring"] * status["io_uring"] + ["mmap of temp files"] * bool(status["mapped"])
-    if spots:
-        names = " and ".join(spots)
-        return InputError(f"no temp I/O was seen; the process uses {names}, which no call shows")
-    where = ", ".join(map(str, asked.temp_dirs))
-    if where:
-        return InputError(f"no temp I/O was seen under {where}", "is --temp the right directory?")
-    return InputError(
-        f"no temp I/O was seen ({status['other_io']:,} calls on other files)",
-        "if the query did spill, name the directory with --temp DIR",
-    )
 
 
 def record_command(

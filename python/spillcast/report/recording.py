@@ -112,6 +112,8 @@ def _about_samples(recording: Recording) -> list[str]:
 def _warnings(meta: Mapping[str, Any]) -> list[str]:
     capture = meta["capture"]
     texts = []
+    if meta["temp"] is None:
+        return [*_about_evidence(meta), f"waits only, no I/O: {capture['absent_because']}"]
     if capture["io_uring"]:
         texts.append("the process uses io_uring; that I/O is not in the recording")
     if capture["mapped_temp_files"]:
@@ -125,9 +127,11 @@ def _warnings(meta: Mapping[str, Any]) -> list[str]:
         texts.append(
             f"{capture['unknown_file']:,} calls were on files closed before they were seen"
         )
-    if meta["temp"] is None:
-        texts.append(f"waits only, no I/O: {capture['absent_because']}")
-    query = meta.get("postgres", {})
+    return [*texts, *_about_evidence(meta)]
+
+
+def _about_evidence(meta: Mapping[str, Any]) -> list[str]:
+    query, texts = meta.get("postgres", {}), []
     if query.get("workers_not_attached"):
         texts.append(f"{query['workers_not_attached']} parallel workers could not be attached")
     if query.get("failure"):
