@@ -56,6 +56,12 @@ class Capture:
     @staticmethod
     def preload(ring: PreloadRing, pids: Sequence[int], temp_dirs: Sequence[str]) -> Capture:
         """Observe the processes that load the library and find the ring."""
+    def attach(self, pid: int) -> None:
+        """Observe one more process and all it starts. OSError says what is refused."""
+    def attach_children(self, parent: int, title: str) -> None:
+        """Observe children that ``parent`` starts and whose command line holds ``title``."""
+    def joined(self) -> list[tuple[int, int | None, int, tuple[int, int, int] | None]]:
+        """Processes attached meanwhile: pid, start_ns, attached_ns, reads, writes, bytes before."""
     @property
     def origin_ns(self) -> int:
         """CLOCK_MONOTONIC at the start of the recording."""

@@ -13,6 +13,8 @@ use spillcast_core::capture::{self as core, Source, TempRules};
 use crate::arrow::Table;
 use crate::{columns, os_error};
 
+type JoinedProcess = (i32, Option<u64>, u64, Option<(u64, u64, u64)>);
+
 /// A running capture of the file I/O of some processes.
 #[pyclass(module = "spillcast._core")]
 pub struct Capture(core::Capture);
@@ -27,10 +29,10 @@ impl Capture {
         pids: Vec<i32>,
         temp_dirs: Vec<PathBuf>,
     ) -> PyResult<Capture> {
-        let mut source = source.borrow_mut().0.take().ok_or_else(in_use)?;
+        let source = source.borrow_mut().0.take().ok_or_else(in_use)?;
         let capture = py.detach(|| -> std::io::Result<core::Capture> {
             for &pid in &pids {
-                source.attach(pid)?;
+                source.observer().attach(pid)?;
             }
             core::Capture::start(Source::Perf(source), &pids, TempRules::new(temp_dirs))
         });
@@ -48,6 +50,24 @@ impl Capture {
         let rules = TempRules::new(temp_dirs);
         let capture = core::Capture::start(Source::Preload(source), &pids, rules);
         Ok(Capture(capture.map_err(os_error)?))
+    }
+
+    /// Observe one more process and all it starts from now on. OSError says what is refused.
+    fn attach(&self, py: Python<'_>, pid: i32) -> PyResult<()> {
+        py.detach(|| self.0.attach(pid)).map_err(os_error)
+    }
+
+    /// Observe children that `parent` starts from now on and whose command line holds `title`.
+    fn attach_children(&mut self, parent: i32, title: &str) -> PyResult<()> {
+        self.0.attach_children(parent, title).map_err(os_error)
+    }
+
+    /// Processes attached while the capture ran: pid, start and attachment on CLOCK_MONOTONIC, and
+    /// the calls that read, that wrote, and their bytes before that.
+    fn joined(&self) -> Vec<JoinedProcess> {
+        let before = |process: &core::Joined| process.before.map(|b| (b.reads, b.writes, b.bytes));
+        let joined = self.0.joined();
+        joined.iter().map(|p| (p.pid, p.started_ns, p.attached_ns, before(p))).collect()
     }
 
     /// CLOCK_MONOTONIC at the start of the recording.

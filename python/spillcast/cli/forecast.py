@@ -160,6 +160,7 @@ def _from_recording(
     from spillcast.forecast.estimate import refused
     from spillcast.storage.target import resolve
 
+    recording.need_io()
     forecasts = []
     for text in to:
         try:

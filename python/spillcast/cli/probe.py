@@ -41,6 +41,7 @@ def probe(
         raise InputError(f"{output}: there is no directory {output.absolute().parent}")
     counts = like.is_file() and is_plan(like)
     recording = read_plan(like, timed=False) if counts else Recording.open(like)
+    recording.need_io()
     with progress_bar(f"probing {directory}") as show:
         storage = run_probe(
             directory, recording, budget_s=parse_duration_s(budget), on_progress=show

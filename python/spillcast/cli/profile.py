@@ -51,7 +51,9 @@ def profile(
             on_progress=show,
         )
     if histogram and not result.histograms:
-        raise InputError("--histogram: ASH holds samples, not single waits", "give a trace")
+        raise InputError(
+            "--histogram: samples are no single waits", "give a trace, or a recording of I/O"
+        )
     result = result.top(top)
     if json:
         emit(result.to_json())

@@ -1,12 +1,16 @@
-"""``spillcast record``: watch a command or a running process spill."""
+"""``spillcast record``: watch a command, a running process or a PostgreSQL query spill."""
 
 import signal
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from spillcast.cli.options import Json
+
+if TYPE_CHECKING:
+    from spillcast.recording import Recording
+    from spillcast.recording.recorder import Asked
 
 
 def add_to(application: typer.Typer) -> None:
@@ -22,6 +26,27 @@ def record(
         list[str] | None, typer.Argument(help="Command to run and record, after --.")
     ] = None,
     pid: Annotated[int | None, typer.Option(help="Running process to record.")] = None,
+    postgres: Annotated[
+        str | None, typer.Option(metavar="DSN", help="PostgreSQL server whose query to record.")
+    ] = None,
+    backend: Annotated[
+        int | None,
+        typer.Option(metavar="PID", help="The server's session, as in pg_stat_activity."),
+    ] = None,
+    query: Annotated[
+        str | None, typer.Option(metavar="PATTERN", help="The session whose query is like this.")
+    ] = None,
+    wait_for_spill: Annotated[
+        bool, typer.Option("--wait-for-spill", help="The session that spills first.")
+    ] = False,
+    explain: Annotated[
+        str | None,
+        typer.Option(metavar="SQL", help="Run this under EXPLAIN (ANALYZE, BUFFERS), and undo it."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Setting for --explain. Repeatable."),
+    ] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder to write; an old recording is replaced.")
     ] = Path("run.spill"),
@@ -39,32 +64,72 @@ def record(
     ] = "auto",
     json: Json = False,
 ) -> None:
-    """Record the temp I/O of a command or a running process.
+    """Record the temp I/O of a command, a running process or a PostgreSQL query.
 
     Ctrl-C ends a recording and keeps it. What is observed is never changed or stopped.
 
     Example: spillcast record -o run.spill -- duckdb warehouse.db -c "select ..."
+
+    Example: spillcast record --postgres service=dwh --query 'from sales' -o run.spill
     """
-    from spillcast.cli.output import emit, live_line
+    from spillcast.cli.output import emit
     from spillcast.errors import InputError, SpillcastError
-    from spillcast.recording.recorder import Asked, record_command, record_pid
+    from spillcast.recording.recorder import Asked
     from spillcast.recording.target import describe_exit
-    from spillcast.report.recording import recording_text, status_line
+    from spillcast.report.recording import recording_text
     from spillcast.units import parse_duration_s
 
-    if (command is None) == (pid is None):
+    if [command, pid, postgres].count(None) != 2:
         raise InputError(
-            "record needs either --pid PID or -- COMMAND", "see: spillcast record --help"
+            "record needs one of --pid PID or -- COMMAND or --postgres DSN",
+            "see: spillcast record --help",
+        )
+    if postgres is None and (set_ or wait_for_spill or {backend, query, explain} != {None}):
+        raise InputError(
+            "--backend, --query, --wait-for-spill, --explain and --set need --postgres"
         )
     duration_s = None if duration is None else parse_duration_s(duration)
     asked = Asked(tuple(temp or ()), capture, duration_s, slices)
+    status = None
+    if postgres is not None:
+        from spillcast.cli.record_postgres import record_postgres
+
+        result = record_postgres(
+            postgres,
+            output,
+            asked,
+            backend=backend,
+            query=query,
+            wait_for_spill=wait_for_spill,
+            explain=explain,
+            settings=set_ or [],
+            show_status=not json,
+        )
+    else:
+        result, status = _record_process(command, pid, output, asked, show_status=not json)
+    if json:
+        emit({"path": str(result.path), **result.meta})
+    else:
+        print(recording_text(result))
+    if status:
+        raise SpillcastError(f"the command {describe_exit(status)}; its recording is kept")
+
+
+def _record_process(
+    command: list[str] | None, pid: int | None, output: Path, asked: "Asked", *, show_status: bool
+) -> "tuple[Recording, int | None]":
+    """Record a command or a running process; the recording, and how the command ended."""
+    from spillcast.cli.output import live_line
+    from spillcast.recording.recorder import record_command, record_pid
+    from spillcast.report.recording import status_line
+
     if command is not None:
         recorder, _ = record_command(command, output, asked)
     else:
         assert pid is not None
         recorder = record_pid(pid, output, asked)
     try:
-        with live_line(show=not json) as show:
+        with live_line(show=show_status) as show:
             while not recorder.poll():
                 show(status_line(recorder.status()))
     except KeyboardInterrupt:
@@ -74,10 +139,4 @@ def record(
         recorder.abandon()
         raise
     result = recorder.finish()
-    if json:
-        emit({"path": str(result.path), **result.meta})
-    else:
-        print(recording_text(result))
-    status = recorder.target.exit_status
-    if status:
-        raise SpillcastError(f"the command {describe_exit(status)}; its recording is kept")
+    return result, recorder.target.exit_status

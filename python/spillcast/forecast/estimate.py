@@ -34,8 +34,10 @@ def forecast(
     """Forecast the elapsed time of ``baseline`` with its temp files on ``target``.
 
     ``elapsed_s`` is the wall time of the whole query where the recording covers a part of it; the
-    recorded mix is then taken to hold for the rest. InputError when there was no temp I/O.
+    recorded mix is then taken to hold for the rest. InputError when there was no temp I/O, Refusal
+    when none could be recorded.
     """
+    baseline.need_io()
     loads = temp_load(baseline)
     if not loads:
         raise InputError(f"{baseline.path}: no temp I/O was recorded, so no storage changes it")

@@ -57,11 +57,15 @@ def profile(
 
 def _of_recording(found: Evidence, by: Sequence[str], where: str | None) -> Profile:
     from spillcast.profile.rows import of_recording
+    from spillcast.profile.samples import of_samples
     from spillcast.recording import Recording
 
     if len(found.recordings) != 1:
         raise InputError("several recordings are given", "profile one at a time")
-    return of_recording(Recording.open(found.recordings[0]), by, where)
+    recording = Recording.open(found.recordings[0])
+    if recording.meta["temp"] is None:
+        return of_samples(recording, by, where)
+    return of_recording(recording, by, where)
 
 
 def _of_traces(

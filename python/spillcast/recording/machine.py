@@ -44,3 +44,11 @@ def redact(arguments: list[str]) -> list[str]:
         if re.fullmatch(r"(?i)--?(password|passwd|pwd|token|secret)", text):
             hidden[i + 1] = "***"
     return hidden
+
+
+def redact_text(text: str) -> str:
+    """A statement or any other text without the secrets that it carries."""
+    text = re.sub(
+        r"(?i)\b(password|identified\s+by)(\s+)('(?:[^']|'')*'|\"[^\"]*\")", r"\1\2'***'", text
+    )
+    return redact([text])[0]

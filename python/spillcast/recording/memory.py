@@ -12,12 +12,16 @@ class PeakMemory:
     """The most memory that a process and those it started held resident, looked at now and then."""
 
     def __init__(self, pid: int) -> None:
-        self._pid = pid
+        self._pids = {pid}
         self._peak_bytes: dict[int, int] = {}
+
+    def add(self, *pids: int) -> None:
+        """Look at more processes from now on, each once."""
+        self._pids.update(pids)
 
     def look(self) -> None:
         """Read the kernel's own high-water mark of each process that is still there."""
-        for pid in family(self._pid):
+        for pid in [member for root in self._pids for member in family(root)]:
             high = high_water_bytes(pid)
             if high is not None:
                 self._peak_bytes[pid] = high

@@ -13,6 +13,8 @@ import pyarrow as pa
 from spillcast import _core
 from spillcast.errors import InputError
 from spillcast.recording import machine
+from spillcast.recording.absent import AbsentCapture
+from spillcast.recording.captured import captured, nothing_seen, uncaptured
 from spillcast.recording.memory import PeakMemory, cgroup_limit_bytes
 from spillcast.recording.recording import Recording
 from spillcast.recording.refused import refused
@@ -21,8 +23,6 @@ from spillcast.recording.writer import RecordingWriter, check_output
 
 Method = Literal["auto", "perf", "preload"]
 RING_BYTES = 16 << 20
-#: What a recorded call costs the observed thread, as `make bench` measures it.
-CALL_COST_S = {"perf": 1.4e-6, "preload": 0.9e-6}
 TICK_S = 0.25
 
 
@@ -34,6 +34,20 @@ class Asked:
     capture: Method = "auto"
     duration_s: float | None = None
     slices: int | None = None
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A process that was attached after the recording had begun; times count from its beginning.
+
+    ``before`` are the calls that read, that wrote, and their bytes before the attachment, of any
+    file and any kind, and None where the kernel does not tell.
+    """
+
+    pid: int
+    started_s: float | None
+    attached_s: float
+    before: tuple[int, int, int] | None
 
 
 class Target(Protocol):
@@ -55,17 +69,20 @@ class Recorder:
     def __init__(self, output: Path, asked: Asked | None = None) -> None:
         self.output = output
         self.asked = asked or Asked()
-        self.method: Literal["perf", "preload"] = "perf"
+        self.method: Literal["perf", "preload", "none"] = "perf"
+        self._absent_because: str | None = None
         self._source: _core.PerfSource | _core.PreloadRing | None = None
         self._writer: RecordingWriter | None = None
+        self._samples = 0
+        self._only_calls = False
 
-    def prepare(self, pid: int | None = None) -> dict[str, str]:
+    def prepare(self, pid: int | None = None, what: str | None = None) -> dict[str, str]:
         """Choose the capture; returns what the environment of a command must hold for it.
 
-        ``pid`` is a process that runs already and cannot be given an environment any more.
-        InputError says what is refused and what mends it.
+        ``pid`` is a process that runs already and cannot be given an environment any more; ``what``
+        is what to call it. InputError says what is refused and what mends it.
         """
-        what = "a command" if pid is None else f"process {pid}"
+        what = what or ("a command" if pid is None else f"process {pid}")
         for path in self.asked.temp_dirs:
             if not path.is_dir():
                 raise InputError(f"--temp {path}: there is no such directory")
@@ -86,14 +103,22 @@ class Recorder:
         ring = self._source = _core.PreloadRing(RING_BYTES)
         return preload_environment(ring)
 
-    def observe(self, target: Target, command: Sequence[str] | None = None) -> None:
-        """Begin. Nothing of the target's work before this call is in the recording."""
-        self.target = target
-        self._process = machine.describe_process(target.pid, command)
-        self._machine = machine.describe_machine()
-        self._memory = PeakMemory(target.pid)
-        self._memory_limit_bytes = cgroup_limit_bytes(target.pid)
-        dirs = [str(path.resolve()) for path in self.asked.temp_dirs]
+    def observe(
+        self,
+        target: Target,
+        command: Sequence[str] | None = None,
+        *,
+        temp_dirs: Sequence[Path] = (),
+        only_calls: bool = False,
+    ) -> None:
+        """Begin. Nothing of the target's work before this call is in the recording.
+
+        ``temp_dirs`` is where the engine says its temp files are; the user's own word goes before.
+        ``only_calls`` is said of an engine that may use io_uring, but never for temp files.
+        """
+        self._only_calls = only_calls
+        dirs = [str(path.resolve()) for path in self.asked.temp_dirs or temp_dirs]
+        self._capture: _core.Capture | AbsentCapture
         try:
             if isinstance(self._source, _core.PreloadRing):
                 self._capture = _core.Capture.preload(self._source, [target.pid], dirs)
@@ -102,6 +127,47 @@ class Recorder:
                 self._capture = _core.Capture.perf(self._source, [target.pid], dirs)
         except OSError as error:
             raise refused(error, f"process {target.pid}", target.pid) from error
+        self._process = machine.describe_process(target.pid, command)
+        self._machine = machine.describe_machine()
+        self._memory: PeakMemory | None = PeakMemory(target.pid)
+        self._memory_limit_bytes = cgroup_limit_bytes(target.pid)
+        self._begin(target)
+
+    def observe_from_afar(self, target: Target, because: str) -> None:
+        """Begin without a capture, for the reason given: the recording holds samples alone."""
+        self.method, self._absent_because = "none", because
+        self._capture = AbsentCapture()
+        self._process, self._machine = {"pid": target.pid}, {}
+        self._memory = self._memory_limit_bytes = None
+        self._begin(target)
+
+    def attach(self, pid: int) -> None:
+        """Observe one more process that runs already; once is enough. OSError says why not."""
+        self._capture.attach(pid)
+
+    def attach_children(self, parent: int, title: str) -> None:
+        """Observe what ``parent`` starts from now on and calls by ``title``. OSError says why not.
+
+        At once, which is before a child has done anything, where ``attach`` waits to be called.
+        """
+        if isinstance(self._capture, _core.Capture):
+            self._capture.attach_children(parent, title)
+
+    def joined(self) -> list[Joined]:
+        """The processes that were attached since ``observe``."""
+        origin_ns = self.origin_ns
+        return [
+            Joined(
+                pid,
+                None if start_ns is None else (start_ns - origin_ns) / 1e9,
+                (attached_ns - origin_ns) / 1e9,
+                before,
+            )
+            for pid, start_ns, attached_ns, before in self._capture.joined()
+        ]
+
+    def _begin(self, target: Target) -> None:
+        self.target = target
         self._writer = RecordingWriter(self.output, self.asked.slices)
         self._started_at = datetime.now(UTC)
         self._started = time.monotonic()
@@ -110,16 +176,35 @@ class Recorder:
         """Sleep a moment, write what came in; True when the observed process has ended."""
         ended = self.target.wait(timeout_s)
         self._elapsed_s = time.monotonic() - self._started
-        self._take()
+        self.collect()
         limit_s = self.asked.duration_s
         return ended or (limit_s is not None and self._elapsed_s >= limit_s)
 
-    def _take(self) -> None:
+    def collect(self) -> None:
+        """Write what came in since the last time."""
         assert self._writer is not None
-        self._memory.look()
+        if self._memory is not None:
+            self._memory.add(*(process.pid for process in self.joined()))
+            self._memory.look()
         waits, seconds = self._capture.take()
         self._writer.add_waits(pa.record_batch(waits))
         self._writer.add_seconds(pa.record_batch(seconds))
+
+    def add_samples(self, batch: pa.RecordBatch) -> None:
+        """Keep samples, whose times count from ``origin_ns``; see recording/schema.py."""
+        assert self._writer is not None
+        self._samples += batch.num_rows
+        self._writer.add_samples(batch)
+
+    def add_document(self, name: str, document: object) -> None:
+        """Keep a JSON document in the recording's folder."""
+        assert self._writer is not None
+        self._writer.add_document(name, document)
+
+    @property
+    def origin_ns(self) -> int:
+        """CLOCK_MONOTONIC at the start of the recording."""
+        return self._capture.origin_ns
 
     def status(self) -> dict[str, Any]:
         """Counts and costs so far."""
@@ -132,7 +217,7 @@ class Recorder:
 
         ``elapsed_s`` is the wall time of the run where the caller knows it better than the
         recorder, as when only a part of a process's life was the query. InputError when nothing
-        was seen on temp files.
+        was seen on temp files and there are no samples either.
         """
         wall_s = time.monotonic() - self._started
         if self.target.exit_status is not None:
@@ -140,10 +225,10 @@ class Recorder:
         assert self._writer is not None
         try:
             self._capture.stop()
-            self._take()
+            self.collect()
             status = self._capture.status()
-            problem = _nothing_seen(status, self.method, self.asked)
-            if problem is not None:
+            problem = nothing_seen(status, self.method, self.asked.temp_dirs)
+            if not self._samples and problem is not None:
                 raise problem
             meta = self._meta(status, wall_s if elapsed_s is None else elapsed_s)
             return self._writer.finish({**meta, **(extra or {})})
@@ -158,40 +243,24 @@ class Recorder:
             self._writer.discard()
 
     def _meta(self, status: Mapping[str, Any], elapsed_s: float) -> dict[str, Any]:
-        calls = status["temp_reads"] + status["temp_writes"] + status["other_io"]
-        cpu_s = None if status["cpu_ns"] is None else status["cpu_ns"] / 1e9
-        exit_status = self.target.exit_status
+        if self._absent_because is None:
+            seen = captured(status, self.method, only_calls=self._only_calls)
+            about = {**self._machine, "cold_cache_ns": _core.cold_cache()}
+        else:
+            seen, about = uncaptured(self._absent_because), {}
         return {
             "spillcast": _core.__version__,
             "started_at": self._started_at.isoformat(timespec="milliseconds"),
             "elapsed_s": elapsed_s,
             "recorded_s": status["elapsed_ns"] / 1e9,
             "clock": "CLOCK_MONOTONIC",
-            "engine": {"name": "process", **self._process, "exit_status": exit_status},
-            "machine": {**self._machine, "cold_cache_ns": _core.cold_cache()},
-            "cpu_s": cpu_s,
+            "engine": {"name": "process", **self._process, "exit_status": self.target.exit_status},
+            "machine": about,
             "memory": {
                 "limit_bytes": self._memory_limit_bytes,
-                "peak_rss_bytes": self._memory.peak_bytes,
+                "peak_rss_bytes": self._memory and self._memory.peak_bytes,
             },
-            "temp": {
-                "reads": status["temp_reads"],
-                "writes": status["temp_writes"],
-                "bytes": status["temp_bytes"],
-                "total_s": status["temp_ns"] / 1e9,
-            },
-            "other_io": {"count": status["other_io"], "total_s": status["other_io_ns"] / 1e9},
-            "capture": {
-                "method": self.method,
-                "lost": status["lost"],
-                "dropped": status["dropped"],
-                "unknown_file": status["unknown_file"],
-                "tracer_cpu_s": status["tracer_cpu_ns"] / 1e9,
-                "overhead_s": calls * CALL_COST_S[self.method],
-                "run_queue_delay_s": status["run_queue_delay_ns"] / 1e9,
-                "io_uring": status["io_uring"],
-                "mapped_temp_files": status["mapped"],
-            },
+            **seen,
             "asked": {
                 "temp_dirs": [str(path) for path in self.asked.temp_dirs],
                 "capture": self.asked.capture,
@@ -199,27 +268,6 @@ class Recorder:
                 "slices": self.asked.slices,
             },
         }
-
-
-def _nothing_seen(status: Mapping[str, Any], method: str, asked: Asked) -> InputError | None:
-    if status["temp_reads"] + status["temp_writes"]:
-        return None
-    if method == "preload" and not status["connected"]:
-        return InputError(
-            "the preload library was never loaded: the command is static or drops LD_PRELOAD",
-            "record it with --capture perf",
-        )
-    spots = ["io_uring"] * status["io_uring"] + ["mmap of temp files"] * bool(status["mapped"])
-    if spots:
-        names = " and ".join(spots)
-        return InputError(f"no temp I/O was seen; the process uses {names}, which no call shows")
-    where = ", ".join(map(str, asked.temp_dirs))
-    if where:
-        return InputError(f"no temp I/O was seen under {where}", "is --temp the right directory?")
-    return InputError(
-        f"no temp I/O was seen ({status['other_io']:,} calls on other files)",
-        "if the query did spill, name the directory with --temp DIR",
-    )
 
 
 def record_command(

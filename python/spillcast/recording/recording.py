@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.errors import InputError
+from spillcast.errors import InputError, Refusal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +49,15 @@ class Recording:
         if missing:
             raise InputError(f"{meta_path}: damaged: it lacks {missing[0]}", "record again")
         return cls(path, meta)
+
+    def need_io(self) -> None:
+        """Refusal where there are samples alone, which tell shares and neither counts nor sizes."""
+        if self.meta["temp"] is None:
+            because = self.meta["capture"]["absent_because"]
+            raise Refusal(
+                f"{self.path} holds samples of waits and no I/O: {because}",
+                "record on the server's own machine, as root or as its user",
+            )
 
     @property
     def elapsed_s(self) -> float:

@@ -47,6 +47,7 @@ class RecordingWriter:
         shutil.rmtree(self._folder, ignore_errors=True)
         (self._folder / "parts").mkdir(parents=True)
         self._seconds = pq.ParquetWriter(self._folder / "seconds.parquet", SECONDS_SCHEMA)
+        self._samples = pq.ParquetWriter(self._folder / "samples.parquet", SAMPLES_SCHEMA)
 
     def add_waits(self, batch: pa.RecordBatch) -> None:
         """Take raw waits; parts that can grow no more go to disk."""
@@ -67,22 +68,31 @@ class RecordingWriter:
         if batch.num_rows:
             self._seconds.write_batch(batch.cast(SECONDS_SCHEMA))
 
+    def add_samples(self, batch: pa.RecordBatch) -> None:
+        """Take samples."""
+        if batch.num_rows:
+            self._samples.write_batch(batch.cast(SAMPLES_SCHEMA))
+
+    def add_document(self, name: str, document: object) -> None:
+        """Write a JSON document beside the other files."""
+        with (self._folder / name).open("w") as file:
+            json.dump(document, file, indent=2)
+            file.write("\n")
+
     def finish(self, meta: Mapping[str, Any]) -> Recording:
         """Write what is left and make the recording visible, whole or not at all."""
         self._close_parts(before=None)
         self._seconds.close()
+        self._samples.close()
         kept = self._kept_parts()
         with pq.ParquetWriter(
             self._folder / "waits.parquet", WAITS_SCHEMA, compression="zstd"
         ) as writer:
             for index in kept:
                 writer.write_table(pq.read_table(self._part_path(index)).cast(WAITS_SCHEMA))
-        pq.write_table(SAMPLES_SCHEMA.empty_table(), self._folder / "samples.parquet")
         shutil.rmtree(self._folder / "parts")
         meta = {"schema": RECORDING_SCHEMA, **meta, "raw": self._raw(kept)}
-        with (self._folder / "meta.json").open("w") as file:
-            json.dump(meta, file, indent=2)
-            file.write("\n")
+        self.add_document("meta.json", meta)
         shutil.rmtree(self.path, ignore_errors=True)
         os.rename(self._folder, self.path)
         return Recording(self.path, meta)
@@ -90,6 +100,7 @@ class RecordingWriter:
     def discard(self) -> None:
         """Leave nothing behind."""
         self._seconds.close()
+        self._samples.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _close_parts(self, before: int | None) -> None:

@@ -6,45 +6,114 @@ from typing import Any
 from spillcast.recording import Recording
 from spillcast.units import format_bytes, format_duration
 
+#: Waits that are named one by one.
+WAITS_NAMED = 4
+
 
 def status_line(status: Mapping[str, Any]) -> str:
     """One line while recording: rate, share of time, latency, size, loss."""
     elapsed_s = max(status["elapsed_ns"], 1) / 1e9
     count = status["temp_reads"] + status["temp_writes"]
     temp_s = status["temp_ns"] / 1e9
+    if status.get("waiting"):
+        return f"attached for {format_duration(elapsed_s)}, waiting for the query"
     latency = format_duration(temp_s / count) if count else "-"
     size = format_bytes(status["temp_bytes"])
     line = (
         f"recording {format_duration(elapsed_s)}  temp I/O {count / elapsed_s:,.0f}/s  "
         f"{temp_s / elapsed_s:.0%} of the time  mean {latency}  {size}"
     )
+    if "samples" in status:
+        line += f"  {status['samples']:,} samples of {status['processes']}"
     return line + (f"  lost {status['lost']:,}" if status["lost"] else "")
 
 
 def recording_text(recording: Recording) -> str:
     """What was recorded, what it cost, and what to do next."""
     meta = recording.meta
-    temp, capture = meta["temp"], meta["capture"]
-    count = temp["reads"] + temp["writes"]
-    lines = [
-        f"{recording.path}: {format_duration(recording.elapsed_s)} recorded",
-        f"  temp I/O   {temp['reads']:,} reads, {temp['writes']:,} writes, "
-        f"{format_bytes(temp['bytes'])}; {format_duration(temp['total_s'])} in all, "
-        f"mean {format_duration(temp['total_s'] / count)}",
-        f"  capture    {capture['method']}: {capture['lost']:,} lost, cost about "
-        f"{format_duration(capture['overhead_s'])} of the process and "
-        f"{format_duration(capture['tracer_cpu_s'])} of another CPU",
-    ]
+    capture = meta["capture"]
+    lines = [f"{recording.path}: {format_duration(recording.elapsed_s)} recorded"]
+    if "postgres" in meta:
+        lines += _about_query(meta)
+    if meta["temp"] is not None:
+        lines += [
+            f"  temp I/O   {_temp(meta['temp'])}",
+            f"  capture    {capture['method']}: {capture['lost']:,} lost, cost about "
+            f"{format_duration(capture['overhead_s'])} of the process and "
+            f"{format_duration(capture['tracer_cpu_s'])} of another CPU",
+        ]
+    if "sampling" in meta:
+        lines += _about_samples(recording)
     slices = meta["raw"]["slices_s"]
     if slices is not None:
         lines.append(f"  kept       {meta['raw']['rows']:,} waits in {len(slices)} slices")
-    lines += [f"  warning    {text}" for text in _warnings(capture)]
-    lines.append(f"  next       spillcast forecast {recording.path} --to DIRECTORY")
+    lines += [f"  warning    {text}" for text in _warnings(meta)]
+    if meta["temp"] is not None and meta["temp"]["reads"] + meta["temp"]["writes"]:
+        lines.append(f"  next       spillcast forecast {recording.path} --to DIRECTORY")
+    else:
+        lines.append(f"  next       spillcast profile {recording.path}")
     return "\n".join(lines)
 
 
-def _warnings(capture: Mapping[str, Any]) -> list[str]:
+def _temp(temp: Mapping[str, Any]) -> str:
+    count = temp["reads"] + temp["writes"]
+    if not count:
+        return "none"
+    return (
+        f"{temp['reads']:,} reads, {temp['writes']:,} writes, "
+        f"{format_bytes(temp['bytes'])}; {format_duration(temp['total_s'])} in all, "
+        f"mean {format_duration(temp['total_s'] / count)}"
+    )
+
+
+def _about_query(meta: Mapping[str, Any]) -> list[str]:
+    engine, query = meta["engine"], meta["postgres"]
+    text = " ".join(engine["query"].split())
+    lines = [f"  query      {text[:64]}{'...' * (len(text) > 64)}"]
+    if query["before_recording_s"]:
+        whole, before = query["query_elapsed_s"], query["before_recording_s"]
+        lines.append(
+            f"             ran for {format_duration(before)} before, "
+            f"{format_duration(whole)} in all"
+        )
+    workers = len({worker["pid"] for worker in query["workers"]})
+    if workers:
+        lines.append(f"  workers    {workers} parallel workers, all attached as they came")
+    return lines
+
+
+def _about_samples(recording: Recording) -> list[str]:
+    sampling = recording.meta["sampling"]
+    totals: dict[str, int] = {}
+    samples = recording.samples
+    events = samples["event"].to_pylist()
+    for event, weight_us in zip(events, samples["weight_us"].to_pylist(), strict=True):
+        name = event or "on CPU"
+        totals[name] = totals.get(name, 0) + weight_us
+    whole = sum(totals.values()) or 1
+    ranked = sorted(totals.items(), key=lambda item: -item[1])[:WAITS_NAMED]
+    shares = ", ".join(f"{name} {total / whole:.0%}" for name, total in ranked)
+    cost = f"{format_duration(sampling['client_cpu_s'])} here"
+    if sampling["server_cpu_s"] is not None:
+        cost += f" and {format_duration(sampling['server_cpu_s'])} in the server"
+    lines = [
+        f"  waits      {shares or 'none seen'}",
+        f"  sampling   {sampling['samples']:,} samples, {sampling['rate_hz']} a second; "
+        f"cost {cost}",
+    ]
+    if sampling["discarded"]:
+        lines.append(
+            f"             {sampling['discarded']:,} more discarded, taken after gaps of "
+            f"{format_duration(sampling['gap_s'])} in all"
+        )
+    return lines
+
+
+def _warnings(meta: Mapping[str, Any]) -> list[str]:
+    capture = meta["capture"]
     texts = []
+    if meta["temp"] is None:
+        return [*_about_evidence(meta), f"waits only, no I/O: {capture['absent_because']}"]
     if capture["io_uring"]:
         texts.append("the process uses io_uring; that I/O is not in the recording")
     if capture["mapped_temp_files"]:
@@ -58,4 +127,13 @@ def _warnings(capture: Mapping[str, Any]) -> list[str]:
         texts.append(
             f"{capture['unknown_file']:,} calls were on files closed before they were seen"
         )
+    return [*texts, *_about_evidence(meta)]
+
+
+def _about_evidence(meta: Mapping[str, Any]) -> list[str]:
+    query, texts = meta.get("postgres", {}), []
+    if query.get("workers_not_attached"):
+        texts.append(f"{query['workers_not_attached']} parallel workers could not be attached")
+    if query.get("failure"):
+        texts.append(query["failure"])
     return texts

@@ -6,6 +6,7 @@ use super::call::{Call, CallKind, Event, FileIdentity};
 use super::descriptor;
 use super::seconds::Seconds;
 use super::temp::TempRules;
+use crate::system::now_ns;
 use crate::wait::{NameId, Names, Op, Wait};
 
 /// Turns the reports of one recording into rows.
@@ -13,6 +14,8 @@ pub struct Assembler {
     origin_ns: u64,
     pub rules: TempRules,
     descriptors: HashMap<(i32, i32), Descriptor>,
+    /// When all that a process had open was looked at.
+    snapshots: HashMap<i32, u64>,
     /// Descriptors that change in the batch being taken, and the position of their last change.
     changes: HashMap<(i32, i32), usize>,
     /// Position in the batch.
@@ -64,6 +67,7 @@ impl Assembler {
             origin_ns,
             rules,
             descriptors: HashMap::new(),
+            snapshots: HashMap::new(),
             changes: HashMap::new(),
             at: 0,
             carried_cpu_ns: HashMap::new(),
@@ -77,6 +81,7 @@ impl Assembler {
 
     /// Looks at all that a process has open, so that later calls need no look-up.
     pub fn snapshot(&mut self, pid: i32) {
+        self.snapshots.insert(pid, now_ns());
         for (fd, file) in descriptor::open_files(pid) {
             self.identified(pid, fd, file, true);
         }
@@ -189,6 +194,11 @@ impl Assembler {
         let known = self.descriptors.get(&key).and_then(|descriptor| descriptor.file);
         if known.is_some_and(|file| file.settled || file.temp || !file.regular) {
             return known;
+        }
+        // What was closed again before the snapshot left no trace but this call.
+        let gone = |&at_ns: &u64| call.start_ns < at_ns;
+        if known.is_none() && self.snapshots.get(&call.pid).is_some_and(gone) {
+            return None;
         }
         // This look comes after the call: the position stays what the calls said, and by now the
         // number may stand for another file than the one that was seen when it was opened.

@@ -6,6 +6,7 @@
 mod assemble;
 pub mod call;
 mod descriptor;
+mod joined;
 pub mod perf;
 pub mod preload;
 mod seconds;
@@ -16,6 +17,7 @@ mod temp;
 mod watch;
 
 pub use assemble::Counts;
+pub use joined::Joined;
 pub use seconds::SecondRow;
 pub use session::{Batch, Capture, Source, Status};
 pub use spawn::HeldCommand;

@@ -5,16 +5,17 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::assemble::{Assembler, Counts};
 use super::call::Event;
-use super::perf::PerfSource;
+use super::joined::Joined;
+use super::perf::{Births, Observer, PerfSource};
 use super::preload::PreloadSource;
 use super::seconds::SecondRow;
 use super::temp::TempRules;
-use super::watch::Watch;
-use crate::system::{now_ns, thread_cpu_ns};
+use super::watch::{Due, Looks, Watch};
+use crate::system::{now_ns, run_soon, thread_cpu_ns};
 use crate::wait::Wait;
 
 /// How long the reader sleeps when nothing wakes it.
@@ -61,6 +62,11 @@ pub struct Status {
 struct Shared {
     assembler: Mutex<Assembler>,
     status: Mutex<Status>,
+    watch: Mutex<Watch>,
+    /// What processes are observed with that join later; None where the source finds them by
+    /// itself, and at the end.
+    observer: Mutex<Option<Arc<Observer>>>,
+    joined: Mutex<Vec<Joined>>,
     stop: AtomicBool,
 }
 
@@ -68,7 +74,8 @@ struct Shared {
 pub struct Capture {
     origin_ns: u64,
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    /// The reader first, then those that wait for children.
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Capture {
@@ -81,16 +88,46 @@ impl Capture {
             assembler.snapshot(pid);
             watch.add(pid);
         }
+        let observer = match &source {
+            Source::Perf(perf) => Some(perf.observer()),
+            Source::Preload(_) => None,
+        };
         let shared = Arc::new(Shared {
             assembler: Mutex::new(assembler),
             status: Mutex::default(),
+            watch: Mutex::new(watch),
+            observer: Mutex::new(observer),
+            joined: Mutex::default(),
             stop: AtomicBool::new(false),
         });
         let for_thread = shared.clone();
         let thread = std::thread::Builder::new()
             .name("spillcast-read".into())
-            .spawn(move || Reader { source, watch, shared: for_thread, origin_ns }.run())?;
-        Ok(Capture { origin_ns, shared, thread: Some(thread) })
+            .spawn(move || Reader { source, shared: for_thread, origin_ns }.run())?;
+        Ok(Capture { origin_ns, shared, threads: vec![thread] })
+    }
+
+    /// Observes one more process, with all that it starts from now on; once is enough.
+    ///
+    /// Errors: those of [`Observer::attach`], and ENOTSUP where the source finds processes by itself
+    /// or the capture has ended.
+    pub fn attach(&self, pid: i32) -> io::Result<()> {
+        self.shared.attach(pid)
+    }
+
+    /// Observes children that `parent` starts from now on and whose command line holds `title`.
+    pub fn attach_children(&mut self, parent: i32, title: &str) -> io::Result<()> {
+        let (births, shared) = (Births::watch(parent, title)?, self.shared.clone());
+        let thread = std::thread::Builder::new()
+            .name("spillcast-join".into())
+            .spawn(move || shared.attach_born(births))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// The processes that were attached while the capture ran.
+    pub fn joined(&self) -> Vec<Joined> {
+        self.shared.joined.lock().expect("no holder panics").clone()
     }
 
     /// CLOCK_MONOTONIC at the start of the recording.
@@ -101,7 +138,7 @@ impl Capture {
     /// Takes what was gathered since the last time.
     pub fn take(&self) -> Batch {
         let elapsed_ns = now_ns() - self.origin_ns;
-        let ended = self.thread.is_none();
+        let ended = self.threads.is_empty();
         let mut assembler = self.shared.assembler.lock().expect("the reader does not panic");
         // A wait is filed under the second it began in; leave room for those still under way.
         let until = if ended { i64::MAX } else { elapsed_ns as i64 / 1_000_000_000 - 2 };
@@ -120,8 +157,8 @@ impl Capture {
     /// Reads what is left and ends; the observed processes go on.
     pub fn stop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.join().expect("the reader does not panic");
+        for thread in self.threads.drain(..) {
+            thread.join().expect("no thread of a capture panics");
         }
     }
 }
@@ -132,15 +169,43 @@ impl Drop for Capture {
     }
 }
 
+impl Shared {
+    fn attach(&self, pid: i32) -> io::Result<()> {
+        // Held until the end, so that two do not attach one process at the same time.
+        let mut joined = self.joined.lock().expect("no holder panics");
+        if joined.iter().any(|other| other.pid == pid) {
+            return Ok(());
+        }
+        let observer = self.observer.lock().expect("no holder panics").clone();
+        observer.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOTSUP))?.attach(pid)?;
+        joined.push(Joined::look(pid));
+        self.assembler.lock().expect("no holder panics").snapshot(pid);
+        self.watch.lock().expect("no holder panics").add(pid);
+        Ok(())
+    }
+
+    /// In a thread of its own, so that meanwhile the reader keeps up.
+    fn attach_born(&self, mut births: Births) {
+        run_soon();
+        while !self.stop.load(Ordering::Relaxed) {
+            births.wait();
+            for pid in births.take() {
+                // One that has ended again did nothing; any other is attached like its kin.
+                drop(self.attach(pid));
+            }
+        }
+    }
+}
+
 struct Reader {
     source: Source,
-    watch: Watch,
     shared: Arc<Shared>,
     origin_ns: u64,
 }
 
 impl Reader {
     fn run(mut self) {
+        run_soon();
         let mut events = Vec::new();
         let (mut status, mut looks) = (Status::default(), Looks::default());
         loop {
@@ -153,6 +218,7 @@ impl Reader {
             self.look(looks.due(last));
             self.report(&mut status);
             if last {
+                self.shared.observer.lock().expect("no holder panics").take();
                 // Closing tracepoints takes the kernel a second or so; nobody needs to wait for it.
                 std::thread::spawn(move || drop(self.source));
                 return;
@@ -175,14 +241,17 @@ impl Reader {
     }
 
     fn gather(&mut self, events: &mut Vec<Event>, status: &mut Status) {
-        let mut assembler = self.shared.assembler.lock().expect("no holder panics");
-        for event in events.iter() {
-            match *event {
-                Event::Fork { child, .. } => self.watch.add(child),
-                Event::ProcessExit { pid } => self.watch.remove(pid),
-                _ => (),
+        {
+            let mut watch = self.shared.watch.lock().expect("no holder panics");
+            for event in events.iter() {
+                match *event {
+                    Event::Fork { child, .. } => watch.add(child),
+                    Event::ProcessExit { pid } => watch.remove(pid),
+                    _ => (),
+                }
             }
         }
+        let mut assembler = self.shared.assembler.lock().expect("no holder panics");
         assembler.take(events);
         let surplus = assembler.waits.len().saturating_sub(WAITS_MAX);
         if surplus > 0 {
@@ -193,12 +262,13 @@ impl Reader {
     }
 
     fn look(&mut self, due: Due) {
+        let mut watch = self.shared.watch.lock().expect("no holder panics");
         if due.delay {
-            self.watch.look_at_delay();
+            watch.look_at_delay();
         }
         if due.blind_spots {
             let mut assembler = self.shared.assembler.lock().expect("no holder panics");
-            self.watch.look_for_blind_spots(&mut assembler.rules);
+            watch.look_for_blind_spots(&mut assembler.rules);
         }
     }
 
@@ -209,44 +279,10 @@ impl Reader {
         };
         status.elapsed_ns = now_ns() - self.origin_ns;
         status.tracer_cpu_ns = thread_cpu_ns();
-        status.run_queue_delay_ns = self.watch.run_queue_delay_ns();
-        status.io_uring = self.watch.io_uring;
-        status.mapped = self.watch.mapped.iter().cloned().collect();
+        let watch = self.shared.watch.lock().expect("no holder panics");
+        status.run_queue_delay_ns = watch.run_queue_delay_ns();
+        status.io_uring = watch.io_uring;
+        status.mapped = watch.mapped.iter().cloned().collect();
         *self.shared.status.lock().expect("no holder panics") = status.clone();
-    }
-}
-
-/// When /proc is looked at: delays each second, blind spots early on and then every five seconds.
-struct Looks {
-    start: Instant,
-    delay_s: f64,
-    blind_spots_s: f64,
-}
-
-struct Due {
-    delay: bool,
-    blind_spots: bool,
-}
-
-impl Default for Looks {
-    fn default() -> Self {
-        Looks { start: Instant::now(), delay_s: 0.0, blind_spots_s: 0.1 }
-    }
-}
-
-impl Looks {
-    fn due(&mut self, last: bool) -> Due {
-        let now_s = self.start.elapsed().as_secs_f64();
-        let due = Due {
-            delay: last || now_s >= self.delay_s,
-            blind_spots: last || now_s >= self.blind_spots_s,
-        };
-        if due.delay {
-            self.delay_s = now_s + 1.0;
-        }
-        if due.blind_spots {
-            self.blind_spots_s = (2.0 * now_s).clamp(0.2, now_s + 5.0);
-        }
-        due
     }
 }

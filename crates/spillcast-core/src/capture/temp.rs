@@ -7,6 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::call::FileIdentity;
+use super::joined::{start_ticks, ticks_per_s};
 
 /// Decides for each file whether it is temporary.
 #[derive(Default)]
@@ -78,13 +79,9 @@ impl Process {
 
 /// Start of a process in whole seconds since the epoch, rounded down.
 fn started_s(pid: i32) -> Option<i64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold blanks; start time is field 22, the 20th after it.
-    let ticks: i64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
     let boot = fs::read_to_string("/proc/stat").ok()?;
     let boot_s: i64 = boot.lines().find_map(|line| line.strip_prefix("btime "))?.parse().ok()?;
-    let ticks_per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    Some(boot_s + ticks / ticks_per_s - 1)
+    Some(boot_s + start_ticks(pid)? / ticks_per_s() - 1)
 }
 
 /// Birth of a file in seconds since the epoch; None when it is gone or the file system keeps none.

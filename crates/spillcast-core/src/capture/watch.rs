@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
+use std::time::Instant;
 
 use super::call::FileIdentity;
 use super::temp::TempRules;
@@ -79,6 +80,41 @@ fn shared_writable_file(line: &str) -> Option<FileIdentity> {
     let path = shown.strip_suffix(" (deleted)");
     let (path, unlinked) = (path.unwrap_or(shown).to_owned(), path.is_some());
     Some(FileIdentity { path, dev: 0, ino: 0, regular: true, unlinked, position: None })
+}
+
+/// When /proc is looked at: delays each second, blind spots early on and then every five seconds.
+pub struct Looks {
+    start: Instant,
+    delay_s: f64,
+    blind_spots_s: f64,
+}
+
+pub struct Due {
+    pub delay: bool,
+    pub blind_spots: bool,
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        Looks { start: Instant::now(), delay_s: 0.0, blind_spots_s: 0.1 }
+    }
+}
+
+impl Looks {
+    pub fn due(&mut self, last: bool) -> Due {
+        let now_s = self.start.elapsed().as_secs_f64();
+        let due = Due {
+            delay: last || now_s >= self.delay_s,
+            blind_spots: last || now_s >= self.blind_spots_s,
+        };
+        if due.delay {
+            self.delay_s = now_s + 1.0;
+        }
+        if due.blind_spots {
+            self.blind_spots_s = (2.0 * now_s).clamp(0.2, now_s + 5.0);
+        }
+        due
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 //! Works as root, and without privilege for one's own processes at perf_event_paranoid <= 2.
 
+mod births;
 mod open;
 mod record;
 mod ring;
@@ -13,11 +14,13 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::call::{CallKind, Event, FileIdentity};
 use super::descriptor;
 use crate::system::{now_ns, raise_descriptor_limit};
+pub use births::Births;
 use open::Scope;
 use record::{Record, What};
 use ring::{Ring, page_bytes};
@@ -29,13 +32,19 @@ const RING_BYTES: [usize; 4] = [8 << 20, 2 << 20, 512 << 10, 128 << 10];
 /// Records younger than this wait for the next drain: another CPU may still be writing older ones.
 const SETTLE_NS: u64 = 50_000;
 
+/// Opens perf events on processes; any thread may, while another reads the rings.
+pub struct Observer {
+    tracepoints: Tracepoints,
+    /// One a CPU: the events that carry the rings.
+    holders: Vec<OwnedFd>,
+    events: Mutex<Vec<OwnedFd>>,
+}
+
 /// Perf events on a set of processes, and the rings they write to.
 pub struct PerfSource {
-    tracepoints: Tracepoints,
-    holders: Vec<OwnedFd>,
+    observer: Arc<Observer>,
     rings: Vec<Ring>,
     ring_bytes: usize,
-    events: Vec<OwnedFd>,
     pending: Vec<Record>,
     /// For each pending record of an open, by thread and time: None where the look came too late.
     looks: HashMap<(i32, u64), Option<Look>>,
@@ -59,12 +68,11 @@ impl PerfSource {
             holders.push(open::dummy(0, cpu, Scope::ThisThread)?);
         }
         let (rings, ring_bytes) = map_rings(&holders)?;
+        let observer = Observer { tracepoints, holders, events: Mutex::default() };
         Ok(PerfSource {
-            tracepoints,
-            holders,
+            observer: Arc::new(observer),
             rings,
             ring_bytes,
-            events: Vec::new(),
             pending: Vec::new(),
             looks: HashMap::new(),
             threads: Threads::default(),
@@ -72,51 +80,15 @@ impl PerfSource {
         })
     }
 
-    /// Observes a process with all its threads, and all that it starts from now on.
-    ///
-    /// Errors: ESRCH when there is no such process, EACCES or EPERM when it may not be observed.
-    pub fn attach(&mut self, pid: i32) -> io::Result<()> {
-        // Every thread takes an event per call and CPU; the usual soft limit would be too low.
-        raise_descriptor_limit();
-        let mut seen = HashSet::new();
-        // Threads that start while the list is read are missed by one look, not by two in a row.
-        loop {
-            let new: Vec<i32> = tasks(pid)?.into_iter().filter(|tid| seen.insert(*tid)).collect();
-            if new.is_empty() {
-                return if seen.is_empty() { Err(no_such_process()) } else { Ok(()) };
-            }
-            for tid in new {
-                match self.attach_thread(tid) {
-                    // The thread ended in between.
-                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => (),
-                    Err(error) => return Err(error),
-                    Ok(()) => (),
-                }
-            }
-        }
-    }
-
-    fn attach_thread(&mut self, tid: i32) -> io::Result<()> {
-        for (holder, cpu) in self.holders.iter().zip(online_cpus()?) {
-            let switches = open::switches(tid, cpu)?;
-            open::redirect(&switches, holder)?;
-            self.events.push(switches);
-            for (id, kind) in self.tracepoints.iter() {
-                let event = if kind.opens() {
-                    open::urgent_tracepoint(id, tid, cpu, Scope::Descendants)?
-                } else {
-                    open::tracepoint(id, tid, cpu, Scope::Descendants)?
-                };
-                open::redirect(&event, holder)?;
-                self.events.push(event);
-            }
-        }
-        Ok(())
+    /// What further processes are observed with.
+    pub fn observer(&self) -> Arc<Observer> {
+        self.observer.clone()
     }
 
     /// Sleeps until a ring has something that should be read, or the time is over.
     pub fn wait(&self, timeout: Duration) {
         let mut polled: Vec<libc::pollfd> = self
+            .observer
             .holders
             .iter()
             .map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })
@@ -146,7 +118,7 @@ impl PerfSource {
     }
 
     fn read_rings(&mut self) {
-        let (tracepoints, pending) = (&self.tracepoints, &mut self.pending);
+        let (tracepoints, pending) = (&self.observer.tracepoints, &mut self.pending);
         for ring in &mut self.rings {
             ring.drain(|bytes| pending.extend(record::parse(bytes, tracepoints)));
         }
@@ -219,6 +191,52 @@ impl PerfSource {
     /// CPU time of all observed threads outside their I/O calls, since they were first seen.
     pub fn cpu_ns(&self) -> u64 {
         self.threads.cpu_ns()
+    }
+}
+
+impl Observer {
+    /// Observes a process with all its threads, and all that it starts from now on.
+    ///
+    /// Errors: ESRCH when there is no such process, EACCES or EPERM when it may not be observed.
+    pub fn attach(&self, pid: i32) -> io::Result<()> {
+        // Every thread takes an event per call and CPU; the usual soft limit would be too low.
+        raise_descriptor_limit();
+        let mut seen = HashSet::new();
+        // Threads that start while the list is read are missed by one look, not by two in a row.
+        loop {
+            let new: Vec<i32> = tasks(pid)?.into_iter().filter(|tid| seen.insert(*tid)).collect();
+            if new.is_empty() {
+                return if seen.is_empty() { Err(no_such_process()) } else { Ok(()) };
+            }
+            for tid in new {
+                match self.attach_thread(tid) {
+                    // The thread ended in between.
+                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => (),
+                    Err(error) => return Err(error),
+                    Ok(()) => (),
+                }
+            }
+        }
+    }
+
+    fn attach_thread(&self, tid: i32) -> io::Result<()> {
+        let mut opened = Vec::new();
+        for (holder, cpu) in self.holders.iter().zip(online_cpus()?) {
+            let switches = open::switches(tid, cpu)?;
+            open::redirect(&switches, holder)?;
+            opened.push(switches);
+            for (id, kind) in self.tracepoints.iter() {
+                let event = if kind.opens() {
+                    open::urgent_tracepoint(id, tid, cpu, Scope::Descendants)?
+                } else {
+                    open::tracepoint(id, tid, cpu, Scope::Descendants)?
+                };
+                open::redirect(&event, holder)?;
+                opened.push(event);
+            }
+        }
+        self.events.lock().expect("no holder panics").append(&mut opened);
+        Ok(())
     }
 }
 

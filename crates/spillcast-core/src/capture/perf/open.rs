@@ -63,6 +63,16 @@ pub fn switches(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     open(&mut attr, tid, cpu)
 }
 
+/// Forks of a process alone, each of which wakes the reader at once.
+pub fn births(pid: i32) -> io::Result<OwnedFd> {
+    let mut attr = attributes(Scope::ThisThread);
+    attr.type_ = sys::PERF_TYPE_SOFTWARE;
+    attr.config = sys::PERF_COUNT_SW_DUMMY as u64;
+    attr.set_task(1);
+    wake_at(&mut attr, 1);
+    open(&mut attr, pid, -1)
+}
+
 /// An event that never fires: it holds a ring others write to.
 pub fn dummy(tid: i32, cpu: i32, scope: Scope) -> io::Result<OwnedFd> {
     let mut attr = attributes(scope);

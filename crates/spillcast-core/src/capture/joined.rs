@@ -1,0 +1,72 @@
+//! A process that was attached while it ran: since when, and what it had done before.
+
+use std::fs;
+
+use crate::system::{boot_ns, now_ns};
+
+/// What the capture cannot know of a process, as /proc tells it at the moment of the attachment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Joined {
+    pub pid: i32,
+    /// CLOCK_MONOTONIC at its start, to within a clock tick (10 ms); None when it has ended.
+    pub started_ns: Option<u64>,
+    /// CLOCK_MONOTONIC when the capture was ready.
+    pub attached_ns: u64,
+    /// Calls that read and wrote anything, and their bytes, before; None where /proc refuses.
+    pub before: Option<Before>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Before {
+    pub reads: u64,
+    pub writes: u64,
+    pub bytes: u64,
+}
+
+impl Joined {
+    /// Looks at a process that has just been attached.
+    pub fn look(pid: i32) -> Joined {
+        Joined { pid, started_ns: started_ns(pid), attached_ns: now_ns(), before: before(pid) }
+    }
+}
+
+fn before(pid: i32) -> Option<Before> {
+    let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    let value = |name: &str| -> Option<u64> {
+        text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
+    };
+    let bytes = value("rchar:")? + value("wchar:")?;
+    Some(Before { reads: value("syscr:")?, writes: value("syscw:")?, bytes })
+}
+
+fn started_ns(pid: i32) -> Option<u64> {
+    // It counts from the boot, with the time that the machine was suspended.
+    let suspended_ns = boot_ns().saturating_sub(now_ns());
+    let ns = start_ticks(pid)? as u64 * 1_000_000_000 / ticks_per_s() as u64;
+    Some(ns.saturating_sub(suspended_ns))
+}
+
+/// Start of a process in clock ticks since the boot.
+pub fn start_ticks(pid: i32) -> Option<i64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold blanks; start time is field 22, the 20th after it.
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+pub fn ticks_per_s() -> i64 {
+    // SAFETY: no pointer is passed.
+    unsafe { libc::sysconf(libc::_SC_CLK_TCK) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_started_before_now_and_has_read() {
+        let me = Joined::look(std::process::id() as i32);
+        assert!(me.started_ns.unwrap() <= me.attached_ns);
+        assert!(me.before.unwrap().reads > 0);
+        assert!(Joined::look(i32::MAX).before.is_none());
+    }
+}

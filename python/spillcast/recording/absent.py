@@ -1,0 +1,49 @@
+"""What stands in a capture's place where none can be: samples alone are recorded."""
+
+import time
+from typing import Any
+
+import pyarrow as pa
+
+from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
+
+_NOTHING = (
+    *("temp_reads", "temp_writes", "temp_bytes", "temp_ns", "other_io", "other_io_ns"),
+    *("unknown_file", "lost", "dropped", "tracer_cpu_ns", "run_queue_delay_ns"),
+)
+
+
+class AbsentCapture:
+    """A capture that sees nothing: the processes are on another host, or may not be observed."""
+
+    def __init__(self) -> None:
+        self.origin_ns = time.monotonic_ns()
+
+    def take(self) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """No waits, no seconds."""
+        return _empty(WAITS_SCHEMA), _empty(SECONDS_SCHEMA)
+
+    def status(self) -> dict[str, Any]:
+        """All counts are 0."""
+        return {
+            **dict.fromkeys(_NOTHING, 0),
+            "elapsed_ns": time.monotonic_ns() - self.origin_ns,
+            "cpu_ns": None,
+            "io_uring": False,
+            "mapped": [],
+            "connected": True,
+        }
+
+    def attach(self, pid: int) -> None:
+        """Nothing to attach."""
+
+    def joined(self) -> list[tuple[int, int | None, int, tuple[int, int, int] | None]]:
+        """Nothing was attached."""
+        return []
+
+    def stop(self) -> None:
+        """Nothing to end."""
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema)
