@@ -3,8 +3,9 @@
 import json
 from contextlib import contextmanager
 
-from spillcast.engines.postgres_server import embedded, of_debian, private_server
 from spillcast.lab.workspace import workspace
+
+from spillcast.engines.postgres_server import embedded, of_debian, private_server
 
 INSTALLATIONS = [embedded(), *of_debian()]
 SETTINGS = {

@@ -13,7 +13,7 @@ from spillcast.storage.probe import BUDGET_S, Progress, probe
 from spillcast.storage.storage import Storage
 from spillcast.units import parse_duration_s, parse_factor
 
-KNOWN = "a storage.json, a recording, or catalogue:NAME"
+KNOWN = "a recording, catalogue:NAME, or a storage.json, which is made by: spillcast probe DIR"
 FORMS = (
     "a directory, tmpfs, a storage.json, a recording, catalogue:NAME, latency:150us, or factor:60"
 )
