@@ -24,9 +24,9 @@ def skip_without_fuse():
         pytest.skip("fusermount3 (Debian package fuse3) is missing")
 
 
-def is_mounted(path):
-    """Whether the kernel lists a mount at a path."""
-    mounts = Path("/proc/mounts").read_text().splitlines()
+def is_mounted(path, pid="self"):
+    """Whether there is a mount at a path as a process sees it."""
+    mounts = Path(f"/proc/{pid}/mounts").read_text().splitlines()
     return str(path) in [line.split(" ")[1] for line in mounts]
 
 
@@ -57,7 +57,8 @@ class Emulator:
         """Wait until it says that it is mounted."""
         until(lambda: "mounted at" in self.words() or self.process.poll() is not None, "the mount")
         assert self.process.poll() is None, self.words()
-        assert is_mounted(self.mountpoint)
+        # An ordinary user's mounts may be seen by that user alone.
+        assert is_mounted(self.mountpoint, self.process.pid)
         return self
 
     def end(self, number):
@@ -79,6 +80,6 @@ class Emulator:
     def left_nothing(self):
         """Wait until mount and workspace are gone."""
         until(lambda: not is_mounted(self.mountpoint), "the mount to go")
-        until(lambda: not os.listdir(self.work), "the workspace to go")
+        until(lambda: not list(self.work.glob("spillcast-*")), "the workspace to go")
         assert os.listdir(self.mountpoint) == []
         return True

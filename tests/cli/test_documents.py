@@ -6,6 +6,7 @@ import shlex
 import pytest
 from jsonschema import Draft202012Validator
 
+from emulator import skip_without_fuse
 from harness import spillcast, target
 
 NUMBER, TEXT = {"type": "number"}, {"type": "string"}
@@ -104,6 +105,27 @@ COMPARISON = document(
 )  # fmt: skip
 
 
+EMULATION = document(
+    {
+        "schema": {"const": "spillcast.emulation/1"},
+        "name": TEXT, "mountpoint": TEXT, "backing": TEXT, "page_cache": {"type": "boolean"},
+        "elapsed_s": NUMBER, "servers": nullable({"type": "integer"}), "limits": array(document({})),
+        "floor": array(document({
+            "op": {"enum": ["read", "write"]}, "size_bytes": {"type": "integer"},
+            "added_ns": {"type": "integer"},
+        })),
+        "operations": array(document({
+            "op": {"enum": ["read", "write"]}, "count": {"type": "integer"},
+            "bytes": {"type": "integer"}, "sequential": {"type": "integer"},
+            "late": {"type": "integer"}, "total_ns": {"type": "integer"},
+            "latency_ns": array({"type": "integer"}), "latency_count": array({"type": "integer"}),
+        })),
+        "warnings": array(document({"code": TEXT, "message": TEXT})),
+        "command": nullable(array(TEXT)), "exit_status": nullable({"type": "integer"}),
+    }
+)  # fmt: skip
+
+
 def printed(*arguments, status=0):
     """The one document that stdout holds."""
     result = spillcast(*arguments, "--json")
@@ -167,6 +189,7 @@ def test_probe(spilled, tmp_path):
     assert valid(STORAGE, printed("probe", tmp_path, "--like", spilled.path))
 
 
+<<<<<<< HEAD
 def test_storage_show(spilled):
     said = printed("storage", "show", spilled.path)
     assert valid(SHOWN, said)
@@ -180,6 +203,15 @@ def test_storage_compare(spilled):
     assert valid(COMPARISON, said)
     assert [storage["name"] for storage in said["storages"]][1:] == list(others)
     assert all(len(row["storages"]) == 3 for row in said["rows"])
+=======
+def test_emulate(tmp_path):
+    skip_without_fuse()
+    # Its options come before the command, and so does --json.
+    result = spillcast("emulate", tmp_path, "--json", "--read", "1ms", "--", "true")
+    assert result.returncode == 0, result.stderr
+    assert valid(EMULATION, json.loads(result.stdout))
+    assert list(tmp_path.iterdir()) == []
+>>>>>>> e364f00 (The emulation in the documents, in the benchmarks and in the README; a floor that other work moves little)
 
 
 def test_record(places):

@@ -48,7 +48,8 @@ impl Counters {
         let mut stats = lock(if op == Op::Write { &self.write } else { &self.read });
         stats.bytes += bytes;
         stats.sequential += u64::from(sequential);
-        stats.late += u64::from(done.achieved_ns > LATE * done.asked_ns);
+        // Where nothing is asked for, nothing is late.
+        stats.late += u64::from(done.asked_ns > 0.0 && done.achieved_ns > LATE * done.asked_ns);
         stats.achieved.record(done.achieved_ns as u64);
     }
 

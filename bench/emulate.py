@@ -1,0 +1,123 @@
+"""How exactly a mount is as slow as asked, beside the kernel's own wake-ups from sleep.
+
+A sleep of the same length, taken after each read, is the peer: no storage made of sleeps is better.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.result import Result
+from spillcast.storage import Group, Storage
+from spillcast.storage.emulation import Mount, emulate, fixed_model, model_of
+from spillcast.units import format_duration
+from spillcast.workspace import workspace
+
+BLOCK_BYTES = 8192
+LATENCIES_S = (0.0003, 0.001, 0.005, 0.009)
+OPERATIONS = 600
+MEDIAN_AIM = 0.05
+P99_AIM = 0.15
+DISTANCE_AIM = 0.1
+#: On shared memory, so that the backing never counts.
+MEMORY = Path("/dev/shm")
+
+TIMES = """
+import ctypes, os, sys, time
+path, op, number, asked_s = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+ctypes.CDLL(None).prctl(29, 1)  # PR_SET_TIMERSLACK: sleeps end when they should
+fd = os.open(path, os.O_RDWR | os.O_CREAT)
+block = bytes(8192)
+os.pwrite(fd, block * 64, 0)
+clock = time.perf_counter_ns
+for i in range(number):
+    offset = i * 7 % 64 * 8192
+    before = clock()
+    os.pread(fd, 8192, offset) if op == "read" else os.pwrite(fd, block, offset)
+    after = clock()
+    if asked_s:
+        time.sleep(asked_s)
+    print(after - before, clock() - after)
+"""
+
+
+def run() -> Iterator[Result]:
+    """Latencies that are fixed, then a storage with two peaks, then that as the mount was seen."""
+    for asked_s in LATENCIES_S:
+        with mounted(fixed_model(asked_s, asked_s)) as mount:
+            for op in ("read", "write"):
+                done, slept = times_ns(mount, op, OPERATIONS, asked_s) / asked_s / 1e9
+                name = f"emulate: {op}s of 8 KiB, {format_duration(asked_s)} asked"
+                for quantile, aim in ((0.5, MEDIAN_AIM), (0.99, P99_AIM)):
+                    ours, peer = (float(np.quantile(x, quantile)) for x in (done, slept))
+                    yield Result(
+                        f"{name}, {'median' if quantile == 0.5 else 'p99'}",
+                        format_duration(ours * asked_s),
+                        f"{format_duration(peer * asked_s)}, a sleep",
+                        ours,
+                        f"within {aim:.0%} of asked",
+                        abs(ours - 1) <= aim,
+                    )
+    storage = two_peaks()
+    for name in ("lognormal around 300 us and a spike at 600-1000 us", "that, as it was seen"):
+        with mounted(model_of(storage)) as mount:
+            seen, _ = times_ns(mount, "read", 4000, 0.0)
+        (asked,) = storage.of("read")
+        apart = distance(seen, asked)
+        p50, p99 = (f"{format_duration(np.quantile(seen, q) / 1e9)}" for q in (0.5, 0.99))
+        yield Result(
+            f"emulate: {name}, two-sample test",
+            f"p50 {p50}, p99 {p99}",
+            f"p50 {format_duration(asked.quantile_s(0.5))}, "
+            f"p99 {format_duration(asked.quantile_s(0.99))}, the storage",
+            apart,
+            f"Kolmogorov-Smirnov distance below {DISTANCE_AIM}",
+            apart < DISTANCE_AIM,
+        )
+        storage = Storage("as seen", "asked", [group_of(seen)])
+
+
+@contextmanager
+def mounted(model) -> Iterator[Mount]:
+    with workspace() as room, workspace(MEMORY) as backing:
+        mountpoint = room / "mountpoint"
+        mountpoint.mkdir()
+        with emulate(model, mountpoint, backing) as mount:
+            yield mount
+
+
+def times_ns(mount: Mount, op: str, number: int, asked_s: float) -> NDArray[np.int64]:
+    """Two rows: times of operations, and of sleeps that were to take as long."""
+    path = mount.mountpoint / "data"
+    command = [sys.executable, "-c", TIMES, str(path), op, str(number), str(asked_s)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return np.array([line.split() for line in printed.splitlines()], dtype=np.int64).T
+
+
+def two_peaks() -> Storage:
+    rng = np.random.default_rng(3)
+    body = rng.lognormal(np.log(300e3), 0.15, 9000)
+    return Storage("two peaks", "asked", [group_of(np.append(body, rng.uniform(6e5, 1e6, 1000)))])
+
+
+def group_of(times_ns: NDArray[np.float64]) -> Group:
+    latency_ns = np.sort(times_ns).astype(int).tolist()
+    count, total_ns = len(latency_ns), sum(latency_ns)
+    counts = [1] * count
+    return Group(
+        "read", BLOCK_BYTES, 1, count, BLOCK_BYTES * count, total_ns, latency_ns, counts, [count],
+        [total_ns // count],
+    )  # fmt: skip
+
+
+def distance(times_ns: NDArray[np.int64], asked: Group) -> float:
+    """Two-sample Kolmogorov-Smirnov; every bucket of the group holds one operation."""
+    ours, theirs = np.sort(times_ns), np.array(asked.latency_ns)
+    at = np.union1d(ours, theirs)
+    below = (np.searchsorted(x, at, side="right") / len(x) for x in (ours, theirs))
+    return float(np.abs(next(below) - next(below)).max())

@@ -1,0 +1,223 @@
+"""A mount behaves like the storage it is asked to be: what figures it takes and gives back."""
+
+import os
+import subprocess
+import sys
+from statistics import median
+
+import numpy as np
+import pytest
+from tests.forecast.evidence import recording
+
+from emulator import Emulator, skip_without_fuse
+from harness import spillcast
+from spillcast.errors import InputError
+from spillcast.storage import Group, Limit, Storage
+from spillcast.storage.asked import asked_model
+from spillcast.storage.emulation import fixed_model, model_of
+
+BLOCK_BYTES = 8192
+#: Other work on the machine may spoil an attempt.
+ATTEMPTS = 4
+
+
+def group(op, ns, *, size=BLOCK_BYTES, depth=1, pattern="recorded", access="buffered", counts=None):
+    """A group whose latencies are ``ns``, a number or a list."""
+    latency_ns = ns if isinstance(ns, list) else [ns]
+    counts = counts or [10] * len(latency_ns)
+    total_ns = sum(n * c for n, c in zip(latency_ns, counts, strict=True))
+    count = sum(counts)
+    return Group(
+        op, size, depth, count, size * count, total_ns, latency_ns, counts, [count],
+        [total_ns // count], pattern, access,
+    )  # fmt: skip
+
+
+def asked_ns(model, op, *, sequential):
+    """By size, the latencies that a model holds."""
+    points = (p for p in model.points if (p.op, p.sequential) == (op, sequential))
+    return {p.size_bytes: list(p.latency_ns) for p in points}
+
+
+def test_recorded_latencies_are_those_of_both_patterns():
+    model = model_of(Storage("s", "recording", [group("read", 100), group("write", 200)]))
+    for sequential in (True, False):
+        assert asked_ns(model, "read", sequential=sequential) == {BLOCK_BYTES: [100]}
+        assert asked_ns(model, "write", sequential=sequential) == {BLOCK_BYTES: [200]}
+
+
+def test_of_a_grid_the_idle_device_is_taken():
+    groups = [
+        group("read", 10 * depth + far, depth=depth, pattern=pattern, access=access, size=size)
+        for depth in (4, 1, 32)
+        for pattern, far in (("sequential", 1), ("random", 5))
+        for access in ("buffered", "direct")
+        for size in (4096, 65536)
+        if (access, depth) != ("direct", 32)
+    ]
+    groups += [group("read", 7, access="buffered", pattern=p) for p in ("sequential", "random")]
+    model = model_of(Storage("s", "grid", groups, limits=[Limit("iops")], servers=4))
+    assert asked_ns(model, "read", sequential=True) == {4096: [11], 65536: [11]}
+    assert asked_ns(model, "read", sequential=False) == {4096: [15], 65536: [15]}
+    assert asked_ns(model, "write", sequential=False) == {}
+    assert (model.servers, list(model.limits)) == (4, [Limit("iops")])
+
+
+def test_the_size_of_a_group_is_the_mean_of_its_operations():
+    odd = Group("read", 229376, 1, 4, 4 * 220_000, 400, [100], [4], [4], [100])
+    assert asked_ns(model_of(Storage("s", "probe", [odd])), "read", sequential=True) == {
+        220_000: [100]
+    }
+
+
+def test_what_the_flags_ask_for(tmp_path):
+    model = asked_model(None, "9ms", "4ms", "200MB/s", 2)
+    assert asked_ns(model, "read", sequential=False) == {BLOCK_BYTES: [9_000_000]}
+    assert asked_ns(model, "write", sequential=True) == {BLOCK_BYTES: [4_000_000]}
+    assert model.servers == 2
+    (limit,) = model.limits
+    assert limit.cost_ns("read", 200 << 20, sequential=True) == pytest.approx(1e9)
+    assert limit.cost_ns("write", 100 << 20, sequential=False) == pytest.approx(0.5e9)
+    assert asked_ns(asked_model(None, "1ms", None, None, None), "write", sequential=True) == {}
+    # A storage keeps its own limits.
+    path = tmp_path / "storage.json"
+    Storage("s", "asked", [group("read", 5)], limits=[Limit("own")], servers=3).save(path)
+    model = asked_model(str(path), None, None, "1MB/s", None)
+    assert ([limit.name for limit in model.limits], model.servers) == (["own", "1 MiB/s"], 3)
+    with pytest.raises(InputError):
+        asked_model(str(path), None, "1ms", None, None)
+
+
+@pytest.fixture
+def mounted(tmp_path):
+    """Starts emulations, one after the other."""
+    skip_without_fuse()
+    (tmp_path / "room").mkdir()
+    return lambda *arguments: Emulator(tmp_path / "room", *arguments)
+
+
+#: Times single reads of 8 KiB, and beside each a sleep of as long as the reads are to take.
+TIMES = """
+import os, sys, time
+path, number, asked_s = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+fd = os.open(path, os.O_RDWR | os.O_CREAT)
+os.pwrite(fd, bytes(8192 * 64), 0)
+clock = time.perf_counter_ns
+for i in range(number):
+    before = clock()
+    os.pread(fd, 8192, i * 7 % 64 * 8192)
+    after = clock()
+    time.sleep(asked_s)
+    print(after - before, clock() - after)
+"""
+
+
+def read_times_ns(emulator, number, asked_s=0.0):
+    """Times of reads, and of sleeps that were to take as long."""
+    command = [sys.executable, "-c", TIMES, emulator.mountpoint / "data", str(number), str(asked_s)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return np.array([line.split() for line in done.stdout.splitlines()], dtype=np.int64).T
+
+
+@pytest.mark.parametrize("asked", ["300us", "1ms", "5ms", "9ms"])
+def test_a_latency_is_what_was_asked_for(mounted, asked):
+    asked_ns = {"300us": 300_000, "1ms": 1_000_000, "5ms": 5_000_000, "9ms": 9_000_000}[asked]
+    number = min(400, 1_500_000_000 // asked_ns)
+    seen = []
+    for _ in range(ATTEMPTS):
+        with mounted("--read", asked) as emulator:
+            reads, sleeps = read_times_ns(emulator.ready(), number, asked_ns / 1e9)
+        # A machine that wakes sleepers late cannot do better here.
+        late_ns = median(sleeps) - asked_ns
+        seen.append((median(reads) / asked_ns, late_ns / asked_ns))
+        if abs(median(reads) - asked_ns) < 0.05 * asked_ns + late_ns:
+            return
+    pytest.fail(f"median over asked, and lateness of a sleep over asked: {seen}")
+
+
+def distance(values, counts, others, other_counts):
+    """The two-sample Kolmogorov-Smirnov distance of two histograms."""
+    at = np.union1d(values, others)
+
+    def below(values, counts):
+        order = np.argsort(values)
+        sums = np.concatenate([[0], np.cumsum(np.asarray(counts)[order])])
+        return sums[np.searchsorted(np.asarray(values)[order], at, side="right")] / sums[-1]
+
+    return float(np.abs(below(values, counts) - below(others, other_counts)).max())
+
+
+def test_distance():
+    assert distance([1, 2], [5, 5], [1, 2], [1, 1]) == 0
+    assert distance([1, 2], [5, 5], [3], [1]) == 1
+    assert distance([1, 2, 3, 4], [1, 1, 1, 1], [4, 2], [1, 1]) == 0.25
+
+
+def two_peaked(name):
+    """A storage of lognormal latencies around 2 ms, an eighth of which takes 6 to 10 ms."""
+    rng = np.random.default_rng(3)
+    body = rng.lognormal(np.log(2e6), 0.25, 7000)
+    latency_ns = np.sort(np.concatenate([body, rng.uniform(6e6, 10e6, 1000)])).astype(int).tolist()
+    ones = [1] * len(latency_ns)
+    groups = [group(op, latency_ns, counts=ones) for op in ("read", "write")]
+    return Storage(name, "asked", groups)
+
+
+def test_an_emulation_passes_a_two_sample_test_against_its_storage(mounted, tmp_path):
+    storage = two_peaked("two peaks")
+    path = tmp_path / "storage.json"
+    storage.save(path)
+    (asked,) = storage.of("read")
+    seen = []
+    for _ in range(ATTEMPTS):
+        with mounted("--storage", path) as emulator:
+            reads, _ = read_times_ns(emulator.ready(), 800)
+        ones = [1] * len(reads)
+        seen.append(distance(reads, ones, asked.latency_ns, asked.latency_count))
+        if seen[-1] < 0.1:
+            return
+    pytest.fail(f"distances {seen}")
+
+
+def test_an_emulation_of_what_was_probed_looks_like_that_to_a_probe(mounted, tmp_path):
+    like = recording(
+        tmp_path / "like.spill", [("write", BLOCK_BYTES, 700, 1000)], elapsed_s=1.0
+    ).path
+    two_peaked("slow").save(tmp_path / "slow.json")
+
+    def probed(asked, output):
+        with mounted("--storage", tmp_path / asked) as emulator:
+            mountpoint = emulator.ready().mountpoint
+            result = spillcast("probe", mountpoint, "--like", like, "-o", tmp_path / output)
+            assert result.returncode == 0, result.stderr
+        (group,) = Storage.load(tmp_path / output).groups
+        assert group.count == 700
+        return group.latency_ns, group.latency_count
+
+    seen = []
+    for _ in range(ATTEMPTS):
+        there = probed("slow.json", "probed.json")
+        seen.append(distance(*there, *probed("probed.json", "again.json")))
+        if seen[-1] < 0.1:
+            return
+    pytest.fail(f"distances {seen}")
+
+
+def test_a_recording_is_a_storage_to_emulate(mounted, spilled):
+    with mounted("--storage", spilled.path) as emulator:
+        emulator.ready()
+        assert f"mounted at {emulator.mountpoint}: run" in emulator.words()
+        (emulator.mountpoint / "file").write_bytes(bytes(100_000))
+        assert (emulator.mountpoint / "file").read_bytes() == bytes(100_000)
+
+
+def test_nothing_lies_in_the_backing_directory_but_what_was_put_there(mounted, tmp_path):
+    backing = tmp_path / "backing"
+    backing.mkdir()
+    with mounted("--read", "1ms", "--backing", backing) as emulator:
+        emulator.ready()
+        assert os.listdir(backing) == os.listdir(emulator.mountpoint) == []
+
+
+def test_a_fixed_model_says_what_it_is():
+    assert fixed_model(0.009, None).name == "reads 9 ms, writes as fast as can be"
