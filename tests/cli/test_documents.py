@@ -109,7 +109,8 @@ EMULATION = document(
     {
         "schema": {"const": "spillcast.emulation/1"},
         "name": TEXT, "mountpoint": TEXT, "backing": TEXT, "page_cache": {"type": "boolean"},
-        "elapsed_s": NUMBER, "servers": nullable({"type": "integer"}), "limits": array(document({})),
+        "elapsed_s": NUMBER, "servers": nullable({"type": "integer"}),
+        "limits": array(document({})),
         "floor": array(document({
             "op": {"enum": ["read", "write"]}, "size_bytes": {"type": "integer"},
             "added_ns": {"type": "integer"},
