@@ -40,12 +40,11 @@ fn measured(arguments: &[String]) -> Result<String, Box<dyn std::error::Error>> 
     let file = OpenOptions::new().read(true).write(cell.op == Op::Write).open(path)?;
     let psync = rest.iter().any(|word| word == "psync");
     let (group, refusal) = measure_file(&file, cell, duration, psync)?;
-    let total_s = group.histogram.total_ns() as f64 / 1e9;
+    let elapsed_s = group.elapsed_ns.unwrap_or(0) as f64 / 1e9;
     Ok(format!(
         "{{\"count\": {}, \"iops\": {:.1}, \"p50_ns\": {}, \"p99_ns\": {}, \"io_uring\": {}}}",
         group.count,
-        // The queue is always full, so the time of all operations passes `depth` times as fast.
-        group.count as f64 * f64::from(cell.depth) / total_s,
+        group.count as f64 / elapsed_s,
         group.histogram.quantile_ns(0.5),
         group.histogram.quantile_ns(0.99),
         refusal.is_none(),

@@ -48,6 +48,9 @@ pub struct Group {
     pub access: Access,
     pub count: u64,
     pub bytes: u64,
+    /// In which they were done, one after the other or `depth` at once, so that their count over
+    /// it is their rate; None where others were done in between.
+    pub elapsed_ns: Option<u64>,
     pub histogram: Histogram,
     /// Count and mean latency of consecutive stretches of the measurement, in the order of time.
     pub block_means_ns: Vec<(u64, f64)>,
@@ -57,6 +60,7 @@ pub struct Group {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Running {
     bytes: u64,
+    elapsed_ns: u64,
     histogram: Histogram,
     block_means_ns: Vec<(u64, f64)>,
     block_count: u64,
@@ -77,6 +81,11 @@ impl Running {
         self.histogram.merge(histogram);
         self.block_count += histogram.count();
         self.block_total_ns += histogram.total_ns();
+    }
+
+    /// Adds time in which operations were done.
+    pub(super) fn pass(&mut self, elapsed_ns: u64) {
+        self.elapsed_ns += elapsed_ns;
     }
 
     /// Ends a block; nothing where it holds no operation.
@@ -104,6 +113,7 @@ impl Running {
             access,
             count: self.histogram.count(),
             bytes: self.bytes,
+            elapsed_ns: (self.elapsed_ns > 0).then_some(self.elapsed_ns),
             histogram: self.histogram,
             block_means_ns: self.block_means_ns,
         }

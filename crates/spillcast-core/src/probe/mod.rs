@@ -89,6 +89,7 @@ impl Probe {
         let kept_bytes = sample::fit(&mut steps, &extents_bytes, budget_bytes);
         if steps.is_empty() {
             let least_bytes = working_set_bytes.min(sample::REGION_BYTES);
+            place.check_room(least_bytes)?;
             return Err(ProbeError::BudgetTooSmall { budget_bytes, least_bytes });
         }
         place.check_room(kept_bytes)?;
@@ -138,13 +139,20 @@ impl Probe {
         self.byte_share
     }
 
-    /// Memory that a run takes for itself: buffers, samples, and a stack for each thread.
+    /// The file system that holds the directory.
+    pub fn filesystem(&self) -> &Filesystem {
+        &self.place.filesystem
+    }
+
+    /// Memory that a run takes for itself: buffers, the samples of a segment, and a stack for each
+    /// thread.
     pub fn memory_bytes(&self) -> u64 {
         const SAMPLE_BYTES: usize = 64;
         const STACK_BYTES: usize = 64 << 10;
         let largest_bytes = self.steps.iter().map(|step| step.bytes).max().unwrap_or(0);
         let buffers_bytes = Arena::bytes(self.threads, largest_bytes as usize);
-        (buffers_bytes + self.steps.len() * SAMPLE_BYTES + self.threads * STACK_BYTES) as u64
+        let samples_bytes = self.steps.len().div_ceil(pace::SEGMENTS) * SAMPLE_BYTES;
+        (buffers_bytes + samples_bytes + self.threads * STACK_BYTES) as u64
     }
 
     fn is_cancelled(&self) -> bool {

@@ -61,12 +61,14 @@ impl<'a> Ring<'a> {
         let mut free_count = slice.cell.depth as usize;
         let (mut issued, mut under_way) = (0, 0);
         let mut outcome = Ok(());
-        let mut now_ns = clock::now_ns();
+        let first_ns = clock::now_ns();
+        let (mut now_ns, mut last_ns) = (first_ns, first_ns);
         loop {
             while free_count > 0 && outcome.is_ok() && slice.goes_on(issued, now_ns) {
                 free_count -= 1;
                 let slot = free[free_count];
                 slots[usize::from(slot)] = Slot { operation: issued, start_ns: now_ns };
+                last_ns = now_ns;
                 let entry = self.buffers.entry(&slice.cell, slot, slice.offsets.at(issued));
                 // SAFETY: no other operation uses the buffer of the slot, and it lives until this
                 // one has ended.
@@ -108,6 +110,8 @@ impl<'a> Ring<'a> {
                 }
             }
         }
+        // When the last one began, `depth` were under way and all that count had ended.
+        running.pass(last_ns - first_ns);
         if own_descriptor {
             let _ = submitter.unregister_ring_fd();
         }
