@@ -6,6 +6,7 @@ from typing import Any, final
 __all__ = [
     "Capture",
     "Emulation",
+    "Grid",
     "HeldCommand",
     "PerfSource",
     "PreloadRing",
@@ -111,10 +112,43 @@ class Emulation:
         """Unmount; files that are open there keep working until they are closed."""
 
 @final
+class Grid:
+    """A grid of op, size, depth, pattern and access, measured on a directory."""
+
+    def __new__(
+        cls,
+        dir: Any,
+        *,
+        budget_s: float,
+        budget_bytes: int | None = None,
+        psync: bool = False,
+    ) -> Grid: ...
+    def run(self) -> tuple[Table, dict[str, Any]]:
+        """Measure; returns the groups and what else was found."""
+    def progress(self) -> tuple[int, int, int]:
+        """Milliseconds passed, milliseconds in all, bytes so far."""
+    def cancel(self) -> None:
+        """End a run in another thread."""
+
+@final
 class Probe:
     """A replay of recorded temp I/O on a directory."""
 
-    def __new__(cls, plan: Any, dir: Any, budget_s: float, think: bool, direct: bool) -> Probe: ...
+    def __new__(
+        cls, plan: Any, dir: Any, *, budget_s: float, budget_bytes: int | None = None
+    ) -> Probe: ...
+    @property
+    def working_set_bytes(self) -> int:
+        """Distinct bytes that the whole plan touches."""
+    @property
+    def byte_share(self) -> float:
+        """Share of the working set that the byte budget has room for."""
+    @property
+    def filesystem(self) -> str:
+        """Type of the file system that holds the directory."""
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that a run takes for itself."""
     def run(self) -> tuple[Table, dict[str, Any]]:
         """Replay; returns the groups and what else was measured."""
     def progress(self) -> tuple[int, int, int]:

@@ -4,6 +4,7 @@ mod arrow;
 mod capture;
 mod columns;
 mod emulate;
+mod grid;
 mod probe;
 mod trace;
 mod trace_rows;
@@ -48,6 +49,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<capture::PerfSource>()?;
     module.add_class::<capture::PreloadRing>()?;
     module.add_class::<emulate::Emulation>()?;
+    module.add_class::<grid::Grid>()?;
     module.add_class::<probe::Probe>()?;
     module.add_class::<trace::TraceReader>()?;
     module.add_function(wrap_pyfunction!(cold_cache, module)?)?;

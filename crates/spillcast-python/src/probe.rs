@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
-use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::ArrowError;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use spillcast_core::probe::{self as core, Group, Options, Outcome, Plan, ProbeError, Step};
+use spillcast_core::probe::{
+    self as core, Filesystem, Group, Options, Outcome, Plan, ProbeError, Step,
+};
 use spillcast_core::wait::Op;
 
 use crate::arrow::{self, Table};
@@ -25,29 +27,50 @@ pub struct Probe(core::Probe);
 impl Probe {
     /// `plan` has the columns thread, file (uint32), write (bool), offset, bytes, think_ns (uint64).
     ///
-    /// ValueError for a plan or directory that cannot be used, OSError where it is too small.
+    /// Gaps are kept, the I/O goes through the page cache. ValueError for a plan or directory that
+    /// cannot be used or that is too small.
     #[new]
+    #[pyo3(signature = (plan, dir, *, budget_s, budget_bytes=None))]
     fn new(
         plan: &Bound<'_, PyAny>,
         dir: PathBuf,
         budget_s: f64,
-        think: bool,
-        direct: bool,
+        budget_bytes: Option<u64>,
     ) -> PyResult<Probe> {
         let steps = steps(&arrow::import(plan)?)
             .ok_or_else(|| PyValueError::new_err("the plan lacks a column or has another type"))?;
-        let budget = Duration::try_from_secs_f64(budget_s)
-            .map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let options = Options { dir, budget, think, direct };
+        let options = Options { budget: duration(budget_s)?, budget_bytes, ..Options::new(&dir) };
         Ok(Probe(core::Probe::new(Plan { steps }, options).map_err(to_python)?))
+    }
+
+    /// Distinct bytes that the whole plan touches.
+    #[getter]
+    fn working_set_bytes(&self) -> u64 {
+        self.0.working_set_bytes()
+    }
+
+    /// Share of the working set that the byte budget has room for.
+    #[getter]
+    fn byte_share(&self) -> f64 {
+        self.0.byte_share()
+    }
+
+    /// Type of the file system that holds the directory.
+    #[getter]
+    fn filesystem(&self) -> &str {
+        &self.0.filesystem().name
+    }
+
+    /// Memory that a run takes for itself.
+    #[getter]
+    fn memory_bytes(&self) -> u64 {
+        self.0.memory_bytes()
     }
 
     /// Replay; blocks, other threads of Python go on. Returns the groups and what else was measured.
     fn run<'py>(&self, py: Python<'py>) -> PyResult<(Table, Bound<'py, PyDict>)> {
         let outcome = py.detach(|| self.0.run()).map_err(to_python)?;
-        let groups =
-            groups(&outcome.groups).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-        Ok((Table(groups), facts(py, &outcome)?))
+        Ok((groups(&outcome.groups)?, facts(py, &outcome)?))
     }
 
     /// Steps done (or skipped), steps in all, bytes so far.
@@ -80,7 +103,18 @@ fn steps(plan: &RecordBatch) -> Option<Vec<Step>> {
     Some((0..plan.num_rows()).map(step).collect())
 }
 
-fn groups(groups: &[Group]) -> Result<RecordBatch, ArrowError> {
+pub fn duration(seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+pub fn groups(groups: &[Group]) -> PyResult<Table> {
+    match group_columns(groups) {
+        Ok(columns) => Ok(Table(columns)),
+        Err(error) => Err(PyRuntimeError::new_err(error.to_string())),
+    }
+}
+
+fn group_columns(groups: &[Group]) -> Result<RecordBatch, ArrowError> {
     let column = |of: fn(&Group) -> i64| -> ArrayRef {
         Arc::new(groups.iter().map(of).collect::<Int64Array>())
     };
@@ -89,6 +123,7 @@ fn groups(groups: &[Group]) -> Result<RecordBatch, ArrowError> {
         let lists = groups.iter().map(|g| Some(g.block_means_ns.iter().map(move |b| Some(of(b)))));
         Arc::new(arrow_array::ListArray::from_iter_primitive::<Int64Type, _, _>(lists))
     };
+    let elapsed_ns: Int64Array = groups.iter().map(|g| g.elapsed_ns.map(|ns| ns as i64)).collect();
     RecordBatch::try_from_iter([
         ("op", columns::ops(groups.iter().map(|g| g.op))?),
         ("size_class_bytes", column(|g| g.size_class_bytes as i64)),
@@ -100,7 +135,14 @@ fn groups(groups: &[Group]) -> Result<RecordBatch, ArrowError> {
         ("latency_count", latency_count),
         ("block_count", blocks(|block| block.0 as i64)),
         ("block_mean_ns", blocks(|block| block.1.round() as i64)),
+        ("elapsed_ns", Arc::new(elapsed_ns) as ArrayRef),
+        ("pattern", words(groups, |g| g.pattern.name())),
+        ("access", words(groups, |g| g.access.name())),
     ])
+}
+
+fn words(groups: &[Group], of: fn(&Group) -> &'static str) -> ArrayRef {
+    Arc::new(groups.iter().map(|group| Some(of(group))).collect::<StringArray>())
 }
 
 fn facts<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
@@ -111,12 +153,20 @@ fn facts<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>
     dict.set_item("prefilled_bytes", outcome.prefilled_bytes)?;
     dict.set_item("threads", outcome.threads)?;
     dict.set_item("in_flight", outcome.in_flight)?;
-    dict.set_item("filesystem", &outcome.filesystem)?;
+    dict.set_item("working_set_bytes", outcome.working_set_bytes)?;
+    dict.set_item("byte_share", outcome.byte_share)?;
     dict.set_item("floor_ns", outcome.floor_ns)?;
+    place(&dict, &outcome.filesystem)?;
     Ok(dict)
 }
 
-fn to_python(error: ProbeError) -> PyErr {
+/// What was found out about the directory.
+pub fn place(facts: &Bound<'_, PyDict>, filesystem: &Filesystem) -> PyResult<()> {
+    facts.set_item("filesystem", &filesystem.name)?;
+    facts.set_item("network", filesystem.network())
+}
+
+pub fn to_python(error: ProbeError) -> PyErr {
     let text = error.to_string();
     match error {
         ProbeError::Io { source, .. } => match source.raw_os_error() {

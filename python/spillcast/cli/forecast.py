@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from spillcast.forecast import Forecast
     from spillcast.recording import Recording
     from spillcast.recording.evidence import Evidence
+    from spillcast.storage.budget import Budget as Budgeted
 
 
 def add_to(application: typer.Typer) -> None:
@@ -78,22 +79,23 @@ def forecast(
     from spillcast.forecast.choices import choices, choices_document, parse_costs
     from spillcast.recording.evidence import find_evidence
     from spillcast.report.forecast import choices_text, forecast_text
+    from spillcast.storage.budget import parse_budget
     from spillcast.units import parse_duration_s
 
     costs = parse_costs(cost or (), to)
     evidence = find_evidence(baseline)
     elapsed_s = None if elapsed is None else parse_duration_s(elapsed)
-    budget_s = parse_duration_s(budget)
+    parsed = parse_budget(budget)
     _only_for("rows of pg_stat_statements", bool(evidence.statements), queryid=queryid)
     counts = bool(evidence.plans or evidence.statements)
     _only_for("plans and rows of pg_stat_statements", counts, **{"from": origin})
     if evidence.recordings or counts:
         asked = None if method == "counts" else method
         _only_for("traces and ASH exports", False, boost=boost, sql_id=sql_id, method=asked)
-        recording = _recording(evidence, elapsed_s, queryid, origin, budget_s)
+        recording = _recording(evidence, elapsed_s, queryid, origin, parsed)
         # Counts are those of the whole query, however long it took.
         scaled_s = None if counts else elapsed_s
-        forecasts = _from_recording(recording, to, scaled_s, confidence, budget_s)
+        forecasts = _from_recording(recording, to, scaled_s, confidence, parsed)
     else:
         forecasts = _from_oracle(
             evidence, to, elapsed_s, boost, sql_id, method, lenient, confidence
@@ -120,7 +122,7 @@ def _recording(
     elapsed_s: float | None,
     queryid: str | None,
     origin: str | None,
-    budget_s: float,
+    budget: "Budgeted",
 ) -> "Recording":
     """The one recording, plan or export that is given."""
     from spillcast.cli.output import progress_bar
@@ -144,7 +146,7 @@ def _recording(
     if origin is None:
         return recording
     with progress_bar(f"probing {origin}") as show:
-        return timed_on(recording, resolve(origin, recording, budget_s=budget_s, on_progress=show))
+        return timed_on(recording, resolve(origin, recording, budget=budget, on_progress=show))
 
 
 def _from_recording(
@@ -152,7 +154,7 @@ def _from_recording(
     to: list[str],
     elapsed_s: float | None,
     confidence: float,
-    budget_s: float,
+    budget: "Budgeted",
 ) -> "list[Forecast]":
     from spillcast.cli.output import progress_bar
     from spillcast.errors import Refusal
@@ -165,7 +167,7 @@ def _from_recording(
     for text in to:
         try:
             with progress_bar(f"probing {text}") as show:
-                storage = resolve(text, recording, budget_s=budget_s, on_progress=show)
+                storage = resolve(text, recording, budget=budget, on_progress=show)
         except Refusal as refusal:
             forecasts.append(refused(recording, text, str(refusal)))
             continue

@@ -9,7 +9,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on s
 Confidence = Annotated[
     float, typer.Option(min=0.5, max=0.999, help="Level of the interval, 0.5 to 0.999.")
 ]
-Budget = Annotated[str, typer.Option(help="Time a probe may take, such as 60s.")]
+Budget = Annotated[
+    str,
+    typer.Option(
+        help="Time and bytes a probe may take: 60s, 4G or 60s,4G; bytes by default 10 % of what "
+        "is free."
+    ),
+]
 Work = Annotated[
     Path | None, typer.Option(help="Directory for data and slow storage (default: TMPDIR).")
 ]

@@ -1,11 +1,15 @@
-"""``spillcast probe``: how a directory would serve a recorded spill."""
+"""``spillcast probe``: how a directory would serve a recorded spill, or any I/O."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spillcast.cli.options import Budget, Json
+
+if TYPE_CHECKING:
+    from spillcast.recording import Recording
+    from spillcast.storage import Storage
 
 
 def add_to(application: typer.Typer) -> None:
@@ -14,41 +18,105 @@ def add_to(application: typer.Typer) -> None:
 
 
 def probe(
-    directory: Annotated[Path, typer.Argument(help="Directory on the storage to measure.")],
-    like: Annotated[Path, typer.Option(help="Recording or plan whose temp I/O is replayed.")],
+    directory: Annotated[
+        Path | None, typer.Argument(help="Directory on the storage to measure.")
+    ] = None,
+    like: Annotated[
+        Path | None, typer.Option(help="Recording or plan whose temp I/O is replayed.")
+    ] = None,
+    grid: Annotated[
+        bool, typer.Option("--grid", help="Measure op by size, depth, pattern and page cache.")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write, such as storage.json.")
     ] = None,
+    iolog: Annotated[
+        Path | None, typer.Option(help="Write the recorded I/O as a log for fio --read_iolog.")
+    ] = None,
+    psync: Annotated[bool, typer.Option("--psync", help="Keep io_uring out of --grid.")] = False,
     budget: Budget = "60s",
     json: Json = False,
 ) -> None:
-    """Replay a recording's temp I/O on a directory and time it.
+    """Replay a recording's temp I/O on a directory and time it, or measure it without one.
 
     The files have no names and are gone when the probe ends, however it ends.
 
     Example: spillcast probe /mnt/nvme --like run.spill -o nvme.json
-    """
-    from spillcast.cli.output import emit, progress_bar
-    from spillcast.errors import InputError
-    from spillcast.recording import Recording
-    from spillcast.recording.evidence import is_plan
-    from spillcast.recording.explain import read_plan
-    from spillcast.report.storage import storage_text
-    from spillcast.storage.probe import probe as run_probe
-    from spillcast.units import parse_duration_s
 
-    if output is not None and not output.absolute().parent.is_dir():
-        raise InputError(f"{output}: there is no directory {output.absolute().parent}")
-    counts = like.is_file() and is_plan(like)
-    recording = read_plan(like, timed=False) if counts else Recording.open(like)
-    recording.need_io()
-    with progress_bar(f"probing {directory}") as show:
-        storage = run_probe(
-            directory, recording, budget_s=parse_duration_s(budget), on_progress=show
-        )
+    Example: spillcast probe /mnt/nvme --grid -o nvme.json
+
+    Example: spillcast probe --like run.spill --iolog spill.log
+    """
+    from spillcast.cli.output import emit
+    from spillcast.report.storage import grid_text, iolog_text, storage_text
+
+    _check(directory, like, grid=grid, psync=psync, iolog=iolog, output=output)
+    if iolog is not None and like is not None:
+        from spillcast.storage.iolog import write_iolog
+
+        written = write_iolog(_recording(like), iolog)
+        if directory is None:
+            emit(written.to_json()) if json else print(iolog_text(written))
+            return
+    assert directory is not None
+    storage = _measure(directory, like, budget, psync=psync)
     if output is not None:
         storage.save(output)
     if json:
         emit(storage.to_json())
     else:
-        print(storage_text(storage))
+        print(grid_text(storage) if grid else storage_text(storage))
+
+
+def _check(
+    directory: Path | None,
+    like: Path | None,
+    *,
+    grid: bool,
+    psync: bool,
+    iolog: Path | None,
+    output: Path | None,
+) -> None:
+    from spillcast.errors import InputError
+
+    if grid == (like is not None):
+        raise InputError("give either --like RECORDING or --grid")
+    if grid and iolog is not None:
+        raise InputError("--iolog exports a recording: give --like RECORDING")
+    if psync and not grid:
+        raise InputError("--psync is for --grid: a replay makes the calls that were recorded")
+    if directory is None and iolog is None:
+        raise InputError("give the directory to measure, such as /mnt/nvme")
+    if directory is None and output is not None:
+        raise InputError("-o keeps what was measured: give the directory to measure")
+    for path in (output, iolog):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise InputError(f"{path}: there is no directory {path.absolute().parent}")
+
+
+def _measure(directory: Path, like: Path | None, budget: str, *, psync: bool) -> "Storage":
+    from spillcast.cli.output import progress_bar
+    from spillcast.storage.budget import parse_budget
+
+    parsed = parse_budget(budget)
+    if like is None:
+        from spillcast.storage.grid import probe_grid
+
+        with progress_bar(f"probing {directory}") as show:
+            return probe_grid(directory, budget=parsed, psync=psync, on_progress=show)
+    from spillcast.storage.probe import probe as replay
+
+    recording = _recording(like)
+    with progress_bar(f"probing {directory}") as show:
+        return replay(directory, recording, budget=parsed, on_progress=show)
+
+
+def _recording(path: Path) -> "Recording":
+    from spillcast.recording import Recording
+    from spillcast.recording.evidence import is_plan
+    from spillcast.recording.explain import read_plan
+
+    counts = path.is_file() and is_plan(path)
+    recording = read_plan(path, timed=False) if counts else Recording.open(path)
+    recording.need_io()
+    return recording

@@ -48,6 +48,7 @@ def warn(
         *_about_source(target),
         *(_about_sizes(loads, found) if target.source != "catalogue" else []),
         *_about_replay(target, loads),
+        *_about_probe(target),
     ]
     if saturated:
         text = f"the query would wait for the limit of {target.name}: {saturated}"
@@ -139,4 +140,27 @@ def _about_replay(target: Storage, loads: Sequence[Load]) -> list[Warned]:
             f"{format_bytes(prefilled)} were read without a recorded write: cached more than real"
         )
         warnings.append(Warned("prefilled", text))
+    return warnings
+
+
+def _about_probe(target: Storage) -> list[Warned]:
+    """What the budget and the memory of the probe left open."""
+    facts, warnings = target.facts, []
+    share, whole = facts.get("byte_share", 1.0), facts.get("working_set_bytes", 0)
+    if share < 1:
+        text = f"the byte budget allowed for {share:.1%} of {format_bytes(whole)} of temp files"
+        if facts.get("memory_bound") is None:
+            text += "; whether all of it fits the page cache was not seen"
+        lifted = f"{-(-whole >> 30)}G"
+        warnings.append(Warned("byte-budget", f"{text}: --budget {lifted} lifts that"))
+    reason = facts.get("memory_bound_reason")
+    if reason is not None:
+        text = (
+            f"the engine had {format_bytes(facts['page_cache_bytes'] or 0)} of page cache, the "
+            f"probe had more: no memory cgroup could be made ({reason})"
+        )
+        warnings.append(Warned("page-cache", text))
+    if facts.get("network"):
+        text = f"{facts['filesystem']} lies behind a network: what others do there counts"
+        warnings.append(Warned("network", text))
     return warnings

@@ -14,6 +14,7 @@ from spillcast.lab.case import Case
 from spillcast.lab.run import Status, busy, run, run_recorded
 from spillcast.lab.storages import Emulated, Place, emulated, fast_parent, plain
 from spillcast.lab.workloads import HASH_JOIN, Workload, build_table
+from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
 from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes, workspace
@@ -73,7 +74,7 @@ def run_demo(stage: Stage, work: Path | None = None, workload: Workload = JOIN) 
         stage.step("the join on slow storage, 1 ms an operation, recorded")
         ran, recording = run_recorded(query(slow), slow, room / "slow.spill", stage.status)
         stage.step(f"the recorded I/O replayed on {fast.name}")
-        storage = probe(fast.directory, recording, on_progress=stage.progress)
+        storage = probe(fast.directory, recording, budget=OWNED, on_progress=stage.progress)
         said = forecast(recording, replace(storage, name=fast.name))
         stage.step(f"the join on {fast.name}, to compare")
         there = run(query(fast), fast, stage.tick)

@@ -18,6 +18,7 @@ from spillcast.lab.run import busy, run, run_recorded
 from spillcast.lab.storages import Emulated, Place, emulated, fast_parent, plain
 from spillcast.lab.workloads import VERIFIED, Workload, build_table
 from spillcast.recording import Recording
+from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
 from spillcast.workspace import workspace
 
@@ -145,7 +146,8 @@ def _forecasts(
     forecasts = []
     for here, there in permutations(runs, 2):
         stage.step(f"{workload.name}: {here.place.name} to {there.place.name}, probe")
-        storage = probe(there.place.directory, here.recording, on_progress=stage.progress)
+        directory = there.place.directory
+        storage = probe(directory, here.recording, budget=OWNED, on_progress=stage.progress)
         storage = replace(storage, name=there.place.name)
         said = forecast(here.recording, storage)
         forecasts.append((here, there, said, seed_formula_s(here.recording, storage)))

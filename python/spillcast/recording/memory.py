@@ -77,7 +77,7 @@ class MemoryGroup:
 def memory_groups(pid: int | str = "self", cgroups: Path = CGROUPS) -> list[MemoryGroup]:
     """The memory cgroups with a limit that a process is in, innermost first."""
     found = []
-    for group in _folders(pid, cgroups):
+    for group in group_folders(pid, cgroups):
         limit = _read(group / "memory.max") or _read(group / "memory.limit_in_bytes")
         # `max` in version 2, a number near 2**63 in version 1: no limit.
         if limit.isdigit() and int(limit) < 1 << 60:
@@ -100,7 +100,7 @@ def _held_bytes(group: Path) -> int:
     return max(0, int(used or 0) - files)
 
 
-def _folders(pid: int | str, cgroups: Path) -> Iterator[Path]:
+def group_folders(pid: int | str = "self", cgroups: Path = CGROUPS) -> Iterator[Path]:
     """The folders of the memory cgroups of a process, innermost first."""
     for line in _read(Path(f"/proc/{pid}/cgroup")).splitlines():
         _, controllers, path = line.split(":", 2)

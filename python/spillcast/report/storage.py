@@ -1,11 +1,19 @@
-"""A storage as a table of latencies."""
+"""A storage as tables of latencies, and an exported log in words."""
 
-from spillcast.report.table import table_text
-from spillcast.storage import Storage
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from spillcast.report.table import paragraph, table_text
+from spillcast.storage import Group, Storage
+from spillcast.storage.iolog import Iolog
 from spillcast.units import format_bytes, format_duration
 
 #: Columns that all figures take, and the figures that stand in fewer.
 _WIDE, _ENOUGH = 72, ("op", "size", "count", "mean", "p50", "p99")
+
+#: From this size on a rate is one of bytes.
+BYTES_FROM = 64 << 10
 
 
 def storage_text(storage: Storage, *, width: int = 80) -> str:
@@ -34,3 +42,76 @@ def storage_text(storage: Storage, *, width: int = 80) -> str:
         done = facts["steps_replayed"]
         text += f"\n  {done:,} of {done + facts['steps_skipped']:,} operations fitted the budget"
     return f"{title})\n{text}"
+
+
+def grid_text(storage: Storage) -> str:
+    """One table for each op, access and pattern: sizes down, depths across, median and rate."""
+    facts = storage.facts
+    parts = [f"{storage.name} ({storage.source}, {facts['filesystem']})"]
+    depths = sorted({g.depth for g in storage.groups})
+    for op in ("read", "write"):
+        for access in ("direct", "buffered"):
+            for pattern in ("random", "sequential"):
+                groups = [g for g in storage.of(op) if (g.access, g.pattern) == (access, pattern)]
+                if groups:
+                    title = f"{op}, {access}, {pattern}: median latency and rate by depth"
+                    parts.append(f"{title}\n{_grid_table(groups, depths)}")
+    parts.append("\n".join(paragraph(line, "  ") for line in _grid_facts(facts)))
+    return "\n\n".join(parts)
+
+
+def _grid_table(groups: Sequence[Group], depths: Sequence[int]) -> str:
+    cells = {(g.size_class_bytes, g.depth): g for g in groups}
+    rows = []
+    for size in sorted({g.size_class_bytes for g in groups}):
+        row = [cells.get((size, depth)) for depth in depths]
+        medians = ["-" if g is None else format_duration(g.quantile_s(0.5)) for g in row]
+        rows.append([format_bytes(size), *medians])
+        rows.append(["", *("" if g is None else _rate(g) for g in row)])
+    return table_text(["size", *(str(depth) for depth in depths)], rows)
+
+
+def _rate(group: Group) -> str:
+    """Operations a second where they are small, bytes where they are large."""
+    if not group.elapsed_ns:
+        return ""
+    per_s = group.count / group.elapsed_ns * 1e9
+    if group.size_class_bytes < BYTES_FROM:
+        return f"{per_s / 1e3:.1f}k/s" if per_s >= 1e3 else f"{per_s:.0f}/s"
+    bytes_per_s = per_s * group.bytes / group.count
+    return f"{bytes_per_s / 1e9:.2f} GB/s" if bytes_per_s >= 1e9 else f"{bytes_per_s / 1e6:.0f} MB/s"
+
+
+def _grid_facts(facts: Mapping[str, Any]) -> Iterator[str]:
+    """What a reader of the tables should know."""
+    if facts["direct_refusal"] is not None:
+        yield f"  no direct I/O here: {facts['direct_refusal']}"
+    elif facts["io_uring_refusal"] is not None:
+        yield f"  direct I/O by threads, for there was no io_uring: {facts['io_uring_refusal']}"
+    for key, why in (("time", "time: give a larger --budget"), ("room", "room in the file")):
+        count = facts[f"cells_without_{key}"]
+        if count:
+            yield f"  {count} of {facts['cells']} cells found no {why}"
+    written = facts["sustained"]
+    if written is None:
+        return
+    burst = f"{written['burst_bytes_per_s'] / 1e6:,.0f} MB/s"
+    limit = written["dirty_limit_bytes"]
+    dirty = "" if limit is None else f"; the page cache takes {format_bytes(limit)} of writes"
+    if written["reached"]:
+        later = f"{written['sustained_bytes_per_s'] / 1e6:,.0f} MB/s"
+        first = format_bytes(written["burst_bytes"])
+        yield f"  writing on and on: {burst} for {first}, then {later}{dirty}"
+    else:
+        yield f"  writing on and on: {burst} for all of {format_bytes(written['bytes'])}{dirty}"
+
+
+def iolog_text(log: Iolog) -> str:
+    """What was exported, and how fio is told to replay it."""
+    files = ", ".join(f"{name} ({format_bytes(size)})" for name, size in log.files.items())
+    return (
+        f"{log.path}: {log.reads:,} reads of {format_bytes(log.read_bytes)}, "
+        f"{log.writes:,} writes of {format_bytes(log.write_bytes)}\n"
+        f"  replay it in a directory of the storage; it leaves {files} there:\n"
+        f"  fio --name=spill --ioengine=psync --read_iolog={Path(log.path).absolute()}"
+    )

@@ -53,6 +53,7 @@ def asked_latency(like: Storage, latency_s: float, name: str) -> Storage:
             latency_count=[g.count],
             block_count=[g.count],
             block_mean_ns=[ns],
+            elapsed_ns=None,
         )
         for g in like.groups
     ]

@@ -43,6 +43,9 @@ class Group:
     pattern: str = "recorded"
     #: ``buffered`` through the page cache, or ``direct``.
     access: str = "buffered"
+    #: In which the operations were done, one after the other or ``depth`` at once: their count over
+    #: it is their rate. None where others were done in between.
+    elapsed_ns: int | None = None
 
     @property
     def mean_s(self) -> float:
@@ -108,7 +111,7 @@ class Storage:
         if schema != STORAGE_SCHEMA:
             raise InputError(
                 f"{path}: schema is {schema!r}, this spillcast reads {STORAGE_SCHEMA!r}",
-                "make it with: spillcast probe DIR --like run.spill -o storage.json",
+                "make it with: spillcast probe DIR --grid -o storage.json",
             )
         try:
             return cls(
@@ -130,6 +133,7 @@ class Storage:
                 total_ns=round(g.total_ns * factor),
                 latency_ns=[round(ns * factor) for ns in g.latency_ns],
                 block_mean_ns=[round(ns * factor) for ns in g.block_mean_ns],
+                elapsed_ns=None,
             )
             for g in self.groups
         ]

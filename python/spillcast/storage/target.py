@@ -8,8 +8,9 @@ from spillcast.recording import Recording
 from spillcast.recording.evidence import is_plan
 from spillcast.recording.explain import read_plan
 from spillcast.storage import tmpfs
+from spillcast.storage.budget import Budget, all_that_is_free
 from spillcast.storage.observed import asked_latency, observed
-from spillcast.storage.probe import BUDGET_S, Progress, probe
+from spillcast.storage.probe import Progress, probe
 from spillcast.storage.storage import Storage
 from spillcast.units import parse_duration_s, parse_factor
 
@@ -23,7 +24,7 @@ def resolve(
     text: str,
     baseline: Recording,
     *,
-    budget_s: float = BUDGET_S,
+    budget: Budget | None = None,
     on_progress: Progress | None = None,
 ) -> Storage:
     """The storage that ``text`` names. A directory is probed now, with the I/O of ``baseline``.
@@ -38,13 +39,17 @@ def resolve(
         return observed(baseline).scaled(1 / factor, text)
     path = Path(text)
     if path.is_dir() and not _is_recording(path):
-        advice = tmpfs.check(baseline, path) if tmpfs.is_tmpfs(path) else []
-        found = probe(path, baseline, budget_s=budget_s, on_progress=on_progress)
+        advice = []
+        if tmpfs.is_tmpfs(path):
+            advice = tmpfs.check(baseline, path)
+            budget = all_that_is_free(budget)
+        found = probe(path, baseline, budget=budget, on_progress=on_progress)
         return replace(found, facts={**found.facts, "advice": advice})
     if text == "tmpfs":
         advice = tmpfs.check(baseline)
         shared = tmpfs.SHARED_MEMORY
-        found = probe(shared, baseline, budget_s=budget_s, on_progress=on_progress)
+        budget = all_that_is_free(budget)
+        found = probe(shared, baseline, budget=budget, on_progress=on_progress)
         return replace(found, name="tmpfs", facts={**found.facts, "advice": advice})
     return resolve_storage(text, f"--to {text}", FORMS)
 

@@ -1,6 +1,8 @@
-//! The memory that the replay writes from and reads into.
+//! The memory that a probe writes from and reads into.
 
 use std::slice;
+
+use super::mix;
 
 const PAGE_BYTES: usize = 4096;
 /// Large enough that a buffer has left the inner caches by the time it is used again, as an
@@ -12,26 +14,30 @@ const ARENA_BYTES: usize = 64 << 20;
 #[repr(C, align(4096))]
 struct Page([u64; PAGE_BYTES / 8]);
 
-/// Page-aligned memory full of incompressible bytes, in one slice for each replay thread.
+/// Page-aligned memory full of incompressible bytes, in one slice for each thread.
 pub(super) struct Arena {
     pages: Vec<Page>,
-    slice_pages: usize,
 }
 
 impl Arena {
     /// About 64 MiB in `slices` parts, or more where a part would not hold `largest_bytes`.
     pub(super) fn new(slices: usize, largest_bytes: usize, seed: u64) -> Arena {
-        let slice_pages = (ARENA_BYTES / slices).max(largest_bytes).div_ceil(PAGE_BYTES);
-        let mut pages = vec![Page([0; PAGE_BYTES / 8]); slice_pages * slices];
+        let mut pages = vec![Page([0; PAGE_BYTES / 8]); pages(slices, largest_bytes)];
         let mut state = seed;
         for word in pages.iter_mut().flat_map(|page| &mut page.0) {
-            *word = split_mix(&mut state);
+            *word = mix::next(&mut state);
         }
-        Arena { pages, slice_pages }
+        Arena { pages }
     }
 
-    pub(super) fn slices(&mut self) -> impl Iterator<Item = Slice<'_>> {
-        self.pages.chunks_exact_mut(self.slice_pages).map(|pages| {
+    /// What `new` takes of the machine's memory.
+    pub(super) fn bytes(slices: usize, largest_bytes: usize) -> usize {
+        pages(slices, largest_bytes) * PAGE_BYTES
+    }
+
+    pub(super) fn slices(&mut self, count: usize) -> impl Iterator<Item = Slice<'_>> {
+        let slice_pages = self.pages.len() / count;
+        self.pages.chunks_exact_mut(slice_pages).take(count).map(|pages| {
             let bytes = size_of_val(pages);
             // SAFETY: a page is whole words without padding, and the borrow of the pages ends
             // with that of the bytes.
@@ -39,6 +45,10 @@ impl Arena {
             Slice { bytes, next: 0 }
         })
     }
+}
+
+fn pages(slices: usize, largest_bytes: usize) -> usize {
+    (ARENA_BYTES / slices).max(largest_bytes).div_ceil(PAGE_BYTES) * slices
 }
 
 /// One thread's part of the arena, handed out in turn.
@@ -58,19 +68,15 @@ impl Slice<'_> {
         &mut self.bytes[start..start + bytes]
     }
 
+    /// Where it begins, page-aligned, for the kernel to read from and write to.
+    pub(super) fn start(&mut self) -> *mut u8 {
+        self.bytes.as_mut_ptr()
+    }
+
     /// All of it, for what is not timed.
     pub(super) fn all(&self) -> &[u8] {
         self.bytes
     }
-}
-
-/// SplitMix64: every word is new, and a gigabyte takes a fraction of a second.
-fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut word = *state;
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
 }
 
 #[cfg(test)]
@@ -80,7 +86,7 @@ mod tests {
     #[test]
     fn buffers_are_aligned_and_come_back_only_after_the_whole_slice() {
         let mut arena = Arena::new(2, 5_000, 1);
-        for mut slice in arena.slices() {
+        for mut slice in arena.slices(2) {
             let whole = slice.all().len();
             assert_eq!(whole, ARENA_BYTES / 2);
             let mut seen = Vec::new();
@@ -100,6 +106,6 @@ mod tests {
     #[test]
     fn a_slice_holds_the_largest_step() {
         let mut arena = Arena::new(100, 1 << 20, 1);
-        assert!(arena.slices().all(|slice| slice.all().len() == 1 << 20));
+        assert!(arena.slices(100).all(|slice| slice.all().len() == 1 << 20));
     }
 }

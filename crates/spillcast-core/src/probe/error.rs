@@ -21,7 +21,12 @@ pub enum ProbeError {
         dir: PathBuf,
         source: io::Error,
     },
-    /// The plan would not leave the file system its reserve.
+    /// The byte budget has no room for the least that can be measured.
+    BudgetTooSmall {
+        budget_bytes: u64,
+        least_bytes: u64,
+    },
+    /// The probe would not leave the file system its reserve.
     TooSmall {
         dir: PathBuf,
         filesystem: String,
@@ -54,9 +59,14 @@ impl fmt::Display for ProbeError {
                 "{} is not writable ({source}): give a directory this user may write to",
                 dir.display()
             ),
+            ProbeError::BudgetTooSmall { budget_bytes, least_bytes } => write!(
+                f,
+                "the byte budget is {budget_bytes}, and files need {least_bytes} at least: give \
+                 more, as in --budget 1G"
+            ),
             ProbeError::TooSmall { dir, filesystem, need_bytes, free_bytes } => write!(
                 f,
-                "the replay needs {need_bytes} bytes, and {} ({filesystem}) has {free_bytes} bytes \
+                "the probe needs {need_bytes} bytes, and {} ({filesystem}) has {free_bytes} bytes \
                  free, of which the larger of 64 MiB and 2 % stay free: make room there or give \
                  a directory on a larger file system",
                 dir.display()

@@ -1,13 +1,14 @@
 //! A file of the replay: without a name, and without holes where it is read.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
+use std::fs::File;
+use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::blocks::BlockSet;
+use super::scratch;
 
 pub(super) struct ReplayFile {
     file: File,
@@ -18,11 +19,11 @@ pub(super) struct ReplayFile {
 impl ReplayFile {
     /// A new, empty file in `dir` that no directory entry leads to.
     pub(super) fn create(dir: &Path, direct: bool, extent_bytes: u64) -> io::Result<ReplayFile> {
-        Ok(ReplayFile {
-            file: create_unlinked(dir, direct)?,
-            written: BlockSet::new(extent_bytes),
-            size_bytes: AtomicU64::new(0),
-        })
+        let file = scratch::create(dir)?;
+        if direct {
+            scratch::set_direct(&file, true)?;
+        }
+        Ok(ReplayFile { file, written: BlockSet::new(extent_bytes), size_bytes: AtomicU64::new(0) })
     }
 
     /// One pread, or as many as it takes where the storage gives less than asked.
@@ -70,63 +71,9 @@ impl ReplayFile {
     }
 }
 
-/// O_TMPFILE never gives the file a name. Where the file system does not know it (FUSE, NFS), a
-/// name nobody can guess lives until the next system call.
-fn create_unlinked(dir: &Path, direct: bool) -> io::Result<File> {
-    let direct_flag = if direct { libc::O_DIRECT } else { 0 };
-    let nameless = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .mode(0o600)
-        .custom_flags(libc::O_TMPFILE | libc::O_EXCL | direct_flag)
-        .open(dir);
-    match nameless {
-        Err(error) if lacks_tmpfile(&error) => create_and_unlink(dir, direct_flag),
-        other => other,
-    }
-}
-
-fn lacks_tmpfile(error: &io::Error) -> bool {
-    let unknown = [libc::EOPNOTSUPP, libc::ENOSYS, libc::EISDIR, libc::EINVAL];
-    error.raw_os_error().is_some_and(|errno| unknown.contains(&errno))
-}
-
-fn create_and_unlink(dir: &Path, direct_flag: i32) -> io::Result<File> {
-    let path = dir.join(format!(".spillcast-{:032x}", random()?));
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .custom_flags(direct_flag)
-        .open(&path)?;
-    fs::remove_file(&path)?;
-    Ok(file)
-}
-
-/// 128 bits that nobody can guess.
-pub(super) fn random() -> io::Result<u128> {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(u128::from_ne_bytes(bytes))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn both_ways_leave_no_name_and_a_file_to_write_and_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let files = [create_unlinked(dir.path(), false), create_and_unlink(dir.path(), 0)];
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-        for file in files.map(Result::unwrap) {
-            file.write_all_at(b"spill", 3).unwrap();
-            let mut back = [0; 5];
-            file.read_exact_at(&mut back, 3).unwrap();
-            assert_eq!(&back, b"spill");
-        }
-    }
 
     #[test]
     fn holes_are_filled_once_and_written_bytes_are_kept() {

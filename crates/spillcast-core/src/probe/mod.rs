@@ -1,8 +1,8 @@
-//! Replay of recorded temp I/O on a directory: what it would wait for on that storage.
+//! Measuring a directory: by a replay of recorded temp I/O, or by a grid of cells without one.
 //!
-//! The same operations go to the same offsets of as many files, from as many threads, in the
-//! order of the recording. The files have no names, so nothing is left in the directory however
-//! the process ends.
+//! A replay issues the same operations at the same offsets of as many files, from as many threads,
+//! in the order of the recording. The files have no names, so nothing is left in the directory
+//! however the process ends.
 
 mod arena;
 mod blocks;
@@ -10,28 +10,32 @@ mod clock;
 mod error;
 mod file;
 mod filesystem;
+pub mod grid;
+mod group;
+mod mix;
 mod outcome;
 mod pace;
+mod place;
 mod plan;
 mod progress;
 mod replay;
+mod sample;
+mod scratch;
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use error::ProbeError;
-pub use outcome::{Group, Outcome};
+pub use filesystem::Filesystem;
+pub use group::{Access, Group, Pattern};
+pub use outcome::Outcome;
 pub use plan::{Plan, Step};
 pub use progress::Progress;
 
-use file::ReplayFile;
-use filesystem::Filesystem;
+use arena::Arena;
+use place::Place;
 use progress::Counters;
-
-const RESERVE_BYTES: u64 = 64 << 20;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -39,6 +43,9 @@ pub struct Options {
     /// How long the replay may take, without its preparation. Each segment of the plan may go
     /// beyond by one step of each thread.
     pub budget: Duration,
+    /// What the files may hold; None for all that is free but a reserve. Where it has no room for
+    /// the whole plan, a share of the regions of its files is replayed.
+    pub budget_bytes: Option<u64>,
     /// Keep the recorded gaps between a thread's operations, scaled down where they would take
     /// more than half of the budget.
     pub think: bool,
@@ -47,10 +54,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// One minute, with gaps, buffered.
+    /// One minute, all of the plan, with gaps, buffered.
     pub fn new(dir: &Path) -> Options {
         let budget = Duration::from_secs(60);
-        Options { dir: dir.to_owned(), budget, think: true, direct: false }
+        Options { dir: dir.to_owned(), budget, budget_bytes: None, think: true, direct: false }
     }
 }
 
@@ -61,8 +68,10 @@ pub struct Probe {
     threads: usize,
     /// Of each file, the end of what is read or written of it.
     extents_bytes: Vec<u64>,
+    working_set_bytes: u64,
+    byte_share: f64,
     options: Options,
-    filesystem: String,
+    place: Place,
     counters: Counters,
     cancelled: AtomicBool,
 }
@@ -72,26 +81,33 @@ impl Probe {
     pub fn new(plan: Plan, options: Options) -> Result<Probe, ProbeError> {
         let mut steps = plan.steps;
         plan::check(&steps, options.direct)?;
+        let place = Place::new(&options.dir)?;
+        let files = plan::renumber(steps.iter_mut().map(|step| &mut step.file));
+        let extents_bytes = plan::extents_bytes(&steps, files);
+        let working_set_bytes = plan::working_set_bytes(steps.iter(), &extents_bytes);
+        let budget_bytes = options.budget_bytes.unwrap_or(u64::MAX);
+        let kept_bytes = sample::fit(&mut steps, &extents_bytes, budget_bytes);
+        if steps.is_empty() {
+            let least_bytes = working_set_bytes.min(sample::REGION_BYTES);
+            place.check_room(least_bytes)?;
+            return Err(ProbeError::BudgetTooSmall { budget_bytes, least_bytes });
+        }
+        place.check_room(kept_bytes)?;
+        // Of what is left of the plan, for some threads and files may have gone.
         let threads = plan::renumber(steps.iter_mut().map(|step| &mut step.thread));
         let files = plan::renumber(steps.iter_mut().map(|step| &mut step.file));
-        let mut extents_bytes = vec![0; files];
-        for step in &steps {
-            let extent_bytes: &mut u64 = &mut extents_bytes[step.file as usize];
-            *extent_bytes = step.range().end.max(*extent_bytes);
-        }
-        let filesystem = check_directory(&options.dir)?;
-        let probe = Probe {
+        let extents_bytes = plan::extents_bytes(&steps, files);
+        Ok(Probe {
             steps,
             threads,
             extents_bytes,
+            working_set_bytes,
+            byte_share: kept_bytes as f64 / working_set_bytes as f64,
             options,
-            filesystem: filesystem.name,
+            place,
             counters: Counters::default(),
             cancelled: AtomicBool::new(false),
-        };
-        probe.check_writable()?;
-        probe.check_space(filesystem.free_bytes)?;
-        Ok(probe)
+        })
     }
 
     /// Replays the plan and blocks until it is done, cancelled or failed. Nothing stays on the
@@ -113,55 +129,33 @@ impl Probe {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
+    /// Distinct bytes that the whole plan touches.
+    pub fn working_set_bytes(&self) -> u64 {
+        self.working_set_bytes
+    }
+
+    /// Share of the working set that the byte budget has room for; 1 for all.
+    pub fn byte_share(&self) -> f64 {
+        self.byte_share
+    }
+
+    /// The file system that holds the directory.
+    pub fn filesystem(&self) -> &Filesystem {
+        &self.place.filesystem
+    }
+
+    /// Memory that a run takes for itself: buffers, the samples of a segment, and a stack for each
+    /// thread.
+    pub fn memory_bytes(&self) -> u64 {
+        const SAMPLE_BYTES: usize = 64;
+        const STACK_BYTES: usize = 64 << 10;
+        let largest_bytes = self.steps.iter().map(|step| step.bytes).max().unwrap_or(0);
+        let buffers_bytes = Arena::bytes(self.threads, largest_bytes as usize);
+        let samples_bytes = self.steps.len().div_ceil(pace::SEGMENTS) * SAMPLE_BYTES;
+        (buffers_bytes + samples_bytes + self.threads * STACK_BYTES) as u64
+    }
+
     fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
-
-    fn check_writable(&self) -> Result<(), ProbeError> {
-        let dir = &self.options.dir;
-        match ReplayFile::create(dir, self.options.direct, 0) {
-            Ok(_) => Ok(()),
-            Err(source) if is_refusal(&source) => {
-                Err(ProbeError::NotWritable { dir: dir.clone(), source })
-            }
-            Err(error) => Err(self.io_error("opening a file", error)),
-        }
-    }
-
-    /// The file system keeps 64 MiB or 2 % of what is free, whichever is more.
-    fn check_space(&self, free_bytes: Option<u64>) -> Result<(), ProbeError> {
-        let Some(free_bytes) = free_bytes else { return Ok(()) };
-        let need_bytes = plan::working_set_bytes(&self.steps, &self.extents_bytes);
-        let reserve_bytes = RESERVE_BYTES.max(free_bytes / 50);
-        if need_bytes > free_bytes.saturating_sub(reserve_bytes) {
-            let (dir, filesystem) = (self.options.dir.clone(), self.filesystem.clone());
-            return Err(ProbeError::TooSmall { dir, filesystem, need_bytes, free_bytes });
-        }
-        Ok(())
-    }
-
-    fn io_error(&self, doing: impl Into<String>, source: io::Error) -> ProbeError {
-        let (dir, filesystem) = (self.options.dir.clone(), self.filesystem.clone());
-        ProbeError::Io { doing: doing.into(), dir, filesystem, source }
-    }
-}
-
-fn check_directory(dir: &Path) -> Result<Filesystem, ProbeError> {
-    match fs::metadata(dir) {
-        Ok(metadata) if metadata.is_dir() => {}
-        Err(source) if is_refusal(&source) => {
-            return Err(ProbeError::NotWritable { dir: dir.to_owned(), source });
-        }
-        _ => return Err(ProbeError::NotADirectory { dir: dir.to_owned() }),
-    }
-    Filesystem::of(dir).map_err(|source| ProbeError::Io {
-        doing: "asking for the free space".to_owned(),
-        dir: dir.to_owned(),
-        filesystem: "unknown".to_owned(),
-        source,
-    })
-}
-
-fn is_refusal(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }

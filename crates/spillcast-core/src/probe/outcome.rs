@@ -1,25 +1,11 @@
 //! What a replay measured.
 
 use std::collections::BTreeMap;
-use std::mem;
 
 use super::Step;
-use crate::histogram::Histogram;
+use super::filesystem::Filesystem;
+use super::group::{Access, Group, Pattern, Running};
 use crate::wait::{Op, size_class_bytes};
-
-/// All replayed operations of one kind and size class.
-#[derive(Clone, Debug)]
-pub struct Group {
-    pub op: Op,
-    pub size_class_bytes: u64,
-    /// How many replay threads do I/O.
-    pub depth: u32,
-    pub count: u64,
-    pub bytes: u64,
-    pub histogram: Histogram,
-    /// Count and mean latency in each segment of the plan that has some, in the order of time.
-    pub block_means_ns: Vec<(u64, f64)>,
-}
 
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -36,8 +22,11 @@ pub struct Outcome {
     pub threads: u32,
     /// Mean number of operations in flight while at least one is.
     pub in_flight: f64,
-    /// Type of the file system, such as `ext4`; the magic number in hex where it is not known.
-    pub filesystem: String,
+    /// Distinct bytes that the plan touches.
+    pub working_set_bytes: u64,
+    /// Share of the working set that the byte budget had room for; 1 for all.
+    pub byte_share: f64,
+    pub filesystem: Filesystem,
     /// What the replay reports for an operation that takes no time.
     pub floor_ns: u64,
 }
@@ -59,15 +48,6 @@ pub(super) struct Tally {
     busy_ns: u64,
 }
 
-#[derive(Default)]
-struct Running {
-    bytes: u64,
-    histogram: Histogram,
-    block_means_ns: Vec<(u64, f64)>,
-    block_count: u64,
-    block_total_ns: u64,
-}
-
 impl Tally {
     /// Adds the samples of one segment, none of which overlaps those of another.
     pub(super) fn add_segment(&mut self, steps: &[Step], mut samples: Vec<Sample>) {
@@ -82,17 +62,10 @@ impl Tally {
             let step = &steps[sample.step];
             let bytes = u64::from(step.bytes);
             let group = self.groups.entry((step.op, size_class_bytes(bytes))).or_default();
-            group.bytes += bytes;
-            group.histogram.record(sample.elapsed_ns);
-            group.block_count += 1;
-            group.block_total_ns += sample.elapsed_ns;
+            group.record(sample.elapsed_ns, bytes);
         }
         self.steps += samples.len() as u64;
-        for group in self.groups.values_mut().filter(|group| group.block_count > 0) {
-            let count = mem::take(&mut group.block_count);
-            let total_ns = mem::take(&mut group.block_total_ns);
-            group.block_means_ns.push((count, total_ns as f64 / count as f64));
-        }
+        self.groups.values_mut().for_each(Running::end_block);
     }
 
     /// Mean number of operations in flight while at least one is.
@@ -100,17 +73,11 @@ impl Tally {
         self.io_ns as f64 / self.busy_ns.max(1) as f64
     }
 
-    pub(super) fn into_groups(self, depth: u32) -> Vec<Group> {
-        let groups = self.groups.into_iter().map(|((op, size_class_bytes), group)| Group {
-            op,
-            size_class_bytes,
-            depth,
-            count: group.histogram.count(),
-            bytes: group.bytes,
-            histogram: group.histogram,
-            block_means_ns: group.block_means_ns,
-        });
-        groups.collect()
+    pub(super) fn into_groups(self, depth: u32, access: Access) -> Vec<Group> {
+        let group = |((op, size_class_bytes), running): ((Op, u64), Running)| {
+            running.into_group(op, size_class_bytes, depth, Pattern::Recorded, access)
+        };
+        self.groups.into_iter().map(group).collect()
     }
 }
 
@@ -139,7 +106,7 @@ mod tests {
         tally.add_segment(&steps, vec![sample(0, 1000, 100), sample(2, 1010, 10)]);
         assert_eq!(tally.steps, 5);
         assert!((tally.in_flight() - (300.0 + 110.0) / (250.0 + 100.0)).abs() < 1e-12);
-        let groups = tally.into_groups(2);
+        let groups = tally.into_groups(2, Access::Buffered);
         let [read, write] = &groups[..] else { panic!("{groups:?}") };
         assert_eq!(
             (read.op, read.size_class_bytes, read.count, read.bytes),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Step;
 
 /// Phases of a query (first writes, then reads) are shorter than the query by less than this.
-const SEGMENTS: usize = 20;
+pub(super) const SEGMENTS: usize = 20;
 
 pub(super) struct Pace {
     /// What the recorded gaps are multiplied by.

@@ -76,9 +76,22 @@ pub(super) fn renumber<'a>(numbers: impl Iterator<Item = &'a mut u32>) -> usize 
     positions.len()
 }
 
+/// Of each file, the end of what is read or written of it. Files are numbered from 0.
+pub(super) fn extents_bytes(steps: &[Step], files: usize) -> Vec<u64> {
+    let mut extents_bytes = vec![0; files];
+    for step in steps {
+        let extent_bytes: &mut u64 = &mut extents_bytes[step.file as usize];
+        *extent_bytes = step.range().end.max(*extent_bytes);
+    }
+    extents_bytes
+}
+
 /// The distinct blocks that the steps touch, together.
-pub(super) fn working_set_bytes(steps: &[Step], extents_bytes: &[u64]) -> u64 {
+pub(super) fn working_set_bytes<'a>(
+    steps: impl Iterator<Item = &'a Step>,
+    extents_bytes: &[u64],
+) -> u64 {
     let files: Vec<BlockSet> = extents_bytes.iter().map(|&bytes| BlockSet::new(bytes)).collect();
-    let added = steps.iter().map(|step| files[step.file as usize].insert(step.range()));
+    let added = steps.map(|step| files[step.file as usize].insert(step.range()));
     added.sum::<u64>() * BLOCK_BYTES
 }

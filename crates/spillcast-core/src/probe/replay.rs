@@ -7,9 +7,11 @@ use std::thread;
 use super::arena::{Arena, Slice};
 use super::clock;
 use super::error::ProbeError;
-use super::file::{self, ReplayFile};
+use super::file::ReplayFile;
+use super::group::Access;
 use super::outcome::{Outcome, Sample, Tally};
 use super::pace::{Pace, Segment};
+use super::scratch;
 use super::{Probe, Step};
 use crate::wait::Op;
 
@@ -34,7 +36,8 @@ pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
     let steps = &probe.steps;
     let pace = Pace::new(steps, probe.threads, probe.options.budget, probe.options.think);
     let files = create_files(probe)?;
-    let seed = file::random().map_err(|error| probe.io_error("reading /dev/urandom", error))?;
+    let seed =
+        scratch::random().map_err(|error| probe.place.io_error("reading /dev/urandom", error))?;
     let largest_bytes = steps.iter().map(|step| step.bytes).max().unwrap_or(0);
     let mut arena = Arena::new(probe.threads, largest_bytes as usize, seed as u64);
     let floor_ns = clock::floor_ns();
@@ -48,9 +51,12 @@ pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
         failed: AtomicBool::new(false),
         prefilled_bytes: AtomicU64::new(0),
     };
-    let mut lanes: Vec<Lane> =
-        arena.slices().map(|memory| Lane { memory, previous_end_ns: started_ns }).collect();
+    let mut lanes: Vec<Lane> = arena
+        .slices(probe.threads)
+        .map(|memory| Lane { memory, previous_end_ns: started_ns })
+        .collect();
     let mut tally = Tally::default();
+    let access = if probe.options.direct { Access::Direct } else { Access::Buffered };
     for segment in &pace.segments {
         let samples = replay.segment(segment, &mut lanes)?;
         if probe.is_cancelled() {
@@ -66,8 +72,10 @@ pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
         prefilled_bytes: replay.prefilled_bytes.into_inner(),
         threads: probe.threads as u32,
         in_flight: tally.in_flight(),
-        groups: tally.into_groups(probe.threads as u32),
-        filesystem: probe.filesystem.clone(),
+        groups: tally.into_groups(probe.threads as u32, access),
+        working_set_bytes: probe.working_set_bytes,
+        byte_share: probe.byte_share,
+        filesystem: probe.place.filesystem.clone(),
         floor_ns,
     })
 }
@@ -75,13 +83,13 @@ pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
 fn create_files(probe: &Probe) -> Result<Vec<ReplayFile>, ProbeError> {
     let count = probe.extents_bytes.len();
     let create = |(position, &extent_bytes): (usize, &u64)| {
-        let dir = &probe.options.dir;
+        let dir = &probe.place.dir;
         ReplayFile::create(dir, probe.options.direct, extent_bytes).map_err(|error| {
             let hint = match error.raw_os_error() {
                 Some(libc::EMFILE) => ": raise the limit of open files with `ulimit -n`",
                 _ => "",
             };
-            probe.io_error(format!("opening file {} of {count}{hint}", position + 1), error)
+            probe.place.io_error(format!("opening file {} of {count}{hint}", position + 1), error)
         })
     };
     probe.extents_bytes.iter().enumerate().map(create).collect()
@@ -101,7 +109,7 @@ impl Replay<'_> {
                 let spawned = thread::Builder::new().name(name).spawn_scoped(scope, body);
                 threads.push(spawned.map_err(|error| {
                     self.failed.store(true, Ordering::Relaxed);
-                    self.probe.io_error("starting a replay thread", error)
+                    self.probe.place.io_error("starting a replay thread", error)
                 })?);
             }
             let mut samples = Vec::with_capacity(segment.steps.len());
@@ -148,7 +156,7 @@ impl Replay<'_> {
                 let op = step.op.name().unwrap_or("wait");
                 let (bytes, offset) = (step.bytes, step.offset);
                 let doing = format!("step {position} ({op} of {bytes} bytes at offset {offset})");
-                self.probe.io_error(doing, error)
+                self.probe.place.io_error(doing, error)
             })?;
             lane.previous_end_ns = sample.start_ns + sample.elapsed_ns;
             self.probe.counters.add(u64::from(step.bytes));

@@ -1,0 +1,76 @@
+//! What keeps the operations of a cell under way: io_uring, or threads that call and wait.
+//!
+//! Through the page cache it is always threads. Programs that go through it call and wait; io_uring
+//! answers a cached read within the call that submits it, one after the other, and hands a write to
+//! a thread of the kernel, so that its latencies are its own and not those of the page cache.
+
+use std::fs::{self, File};
+use std::io;
+
+use super::cell::{BYTES_MAX, DEPTH_MAX, Slice, SliceError};
+use super::psync;
+use super::uring::Ring;
+use crate::probe::arena::Arena;
+use crate::probe::group::{Access, Running};
+
+const DISABLED: &str = "/proc/sys/kernel/io_uring_disabled";
+
+/// Buffers for a ring: all that may be under way at once.
+pub(super) fn ring_memory(seed: u64) -> Arena {
+    Arena::new(1, DEPTH_MAX * BYTES_MAX, seed)
+}
+
+/// Buffers for threads, each of which goes round in its part.
+pub(super) fn thread_memory(seed: u64) -> Arena {
+    Arena::new(DEPTH_MAX, BYTES_MAX, seed)
+}
+
+pub(super) struct Engine<'a> {
+    ring: Option<Ring<'a>>,
+    threads: &'a mut Arena,
+    /// Why there is no ring.
+    pub(super) refusal: Option<String>,
+}
+
+impl<'a> Engine<'a> {
+    /// With io_uring for direct I/O on `file`, unless `psync` rules it out or the kernel refuses it.
+    pub(super) fn new(
+        file: &File,
+        ring: &'a mut Arena,
+        threads: &'a mut Arena,
+        psync: bool,
+    ) -> Engine<'a> {
+        let made = match (psync, ring.slices(1).next()) {
+            (false, Some(memory)) => Ring::new(file, memory).map_err(|error| refusal(&error)),
+            _ => Err("psync was asked for".to_owned()),
+        };
+        match made {
+            Ok(ring) => Engine { ring: Some(ring), threads, refusal: None },
+            Err(refusal) => Engine { ring: None, threads, refusal: Some(refusal) },
+        }
+    }
+
+    pub(super) fn registered_buffers(&self) -> bool {
+        self.ring.as_ref().is_some_and(Ring::registered_buffers)
+    }
+
+    pub(super) fn run(&mut self, slice: &Slice, running: &mut Running) -> Result<(), SliceError> {
+        match (&mut self.ring, slice.cell.access) {
+            (Some(ring), Access::Direct) => ring.run(slice, running),
+            _ => psync::run(slice, self.threads, running),
+        }
+    }
+}
+
+/// What io_uring_setup was refused for, in words that say where to look.
+fn refusal(error: &io::Error) -> String {
+    let disabled = fs::read_to_string(DISABLED).unwrap_or_default();
+    match (error.raw_os_error(), disabled.trim()) {
+        (Some(libc::ENOSYS), _) => "this kernel has no io_uring".to_owned(),
+        (Some(libc::EPERM), level @ ("1" | "2")) => format!("kernel.io_uring_disabled is {level}"),
+        (Some(libc::EPERM | libc::EACCES), _) => {
+            format!("io_uring is refused, as by the seccomp filter of a container ({error})")
+        }
+        _ => format!("io_uring could not be set up: {error}"),
+    }
+}

@@ -1,0 +1,98 @@
+//! An engine of blocking calls: as many threads as operations are under way.
+
+use std::os::unix::fs::FileExt;
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use super::cell::{Slice, SliceError};
+use crate::histogram::Histogram;
+use crate::probe::arena::{self, Arena};
+use crate::probe::clock;
+use crate::probe::group::Running;
+use crate::wait::Op;
+
+/// The number of an operation that no slice goes on to.
+const ENDED: u64 = u64::MAX / 2;
+
+/// Runs a slice; its threads have ended when this returns.
+pub(super) fn run(
+    slice: &Slice,
+    arena: &mut Arena,
+    running: &mut Running,
+) -> Result<(), SliceError> {
+    let next = AtomicU64::new(0);
+    // Held until all threads are there, so that they begin together.
+    let gate = RwLock::new(());
+    thread::scope(|scope| {
+        let closed = gate.write();
+        let mut threads = Vec::new();
+        let mut outcome = Ok(());
+        for memory in arena.slices(slice.cell.depth as usize) {
+            let body = || {
+                drop(gate.read());
+                lane(slice, &next, memory)
+            };
+            let name = "spillcast-probe".to_owned();
+            match thread::Builder::new().name(name).spawn_scoped(scope, body) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    next.store(ENDED, Ordering::Relaxed);
+                    outcome = Err(SliceError::doing("starting a thread", error));
+                    break;
+                }
+            }
+        }
+        drop(closed);
+        let (mut first_ns, mut last_ns) = (u64::MAX, 0);
+        for thread in threads {
+            match thread.join().expect("a probing thread does not panic") {
+                Ok(lane) => {
+                    running.merge(&lane.histogram, slice.cell.bytes.into());
+                    first_ns = first_ns.min(lane.first_ns);
+                    last_ns = last_ns.max(lane.last_ns);
+                }
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+        // When the last one began, `depth` were under way and all that count had ended.
+        running.pass(last_ns.saturating_sub(first_ns));
+        outcome
+    })
+}
+
+/// What one thread did.
+struct Lane {
+    histogram: Histogram,
+    /// Start of its first operation and of its last.
+    first_ns: u64,
+    last_ns: u64,
+}
+
+/// One thread's operations, the next of all each time.
+fn lane(slice: &Slice, next: &AtomicU64, mut memory: arena::Slice) -> Result<Lane, SliceError> {
+    let mut lane = Lane { histogram: Histogram::default(), first_ns: u64::MAX, last_ns: 0 };
+    loop {
+        let operation = next.fetch_add(1, Ordering::Relaxed);
+        let buffer = memory.buffer(slice.cell.bytes as usize);
+        let offset = slice.offsets.at(operation);
+        let start_ns = clock::now_ns();
+        if !slice.goes_on(operation, start_ns) {
+            return Ok(lane);
+        }
+        lane.first_ns = lane.first_ns.min(start_ns);
+        lane.last_ns = start_ns;
+        let done = match slice.cell.op {
+            Op::Write => slice.file.write_all_at(buffer, offset),
+            _ => slice.file.read_exact_at(buffer, offset),
+        };
+        let elapsed_ns = clock::now_ns() - start_ns;
+        if let Err(error) = done {
+            next.store(ENDED, Ordering::Relaxed);
+            return Err(SliceError::new(&slice.cell, offset, error));
+        }
+        if slice.counts(operation) {
+            lane.histogram.record(elapsed_ns);
+        }
+    }
+}

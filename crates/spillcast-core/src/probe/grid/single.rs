@@ -1,0 +1,48 @@
+//! One cell on a file that is there already: what a benchmark compares with others.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::cell::{Cell, Offsets, Slice};
+use super::engine::{self, Engine};
+use crate::probe::clock;
+use crate::probe::group::{Access, Group, Running};
+use crate::probe::scratch;
+use crate::wait::size_class_bytes;
+
+/// Keeps the operations of a cell under way on a file without holes for as long as is said.
+/// Returns them and why there was no io_uring, where there was none. A cell that writes overwrites
+/// the file.
+pub fn measure_file(
+    file: &File,
+    cell: Cell,
+    duration: Duration,
+    psync: bool,
+) -> io::Result<(Group, Option<String>)> {
+    let file_bytes = file.metadata()?.len();
+    if file_bytes < u64::from(cell.bytes) {
+        return Err(io::Error::other("the file is smaller than one operation"));
+    }
+    scratch::set_direct(file, cell.access == Access::Direct)?;
+    let (mut ring, mut threads) = (engine::ring_memory(1), engine::thread_memory(2));
+    let mut engine = Engine::new(file, &mut ring, &mut threads, psync);
+    let now_ns = clock::now_ns();
+    let deadline_ns = now_ns + duration.as_nanos() as u64;
+    let slice = Slice {
+        cell,
+        file,
+        offsets: Offsets::new(&cell, file_bytes, now_ns),
+        deadline_ns,
+        end_ns: u64::MAX,
+        operations_max: u64::MAX,
+        cancelled: &AtomicBool::new(false),
+    };
+    let mut running = Running::default();
+    engine.run(&slice, &mut running).map_err(|error| error.source)?;
+    running.end_block();
+    let Cell { op, bytes, depth, pattern, access } = cell;
+    let group = running.into_group(op, size_class_bytes(bytes.into()), depth, pattern, access);
+    Ok((group, engine.refusal.clone()))
+}

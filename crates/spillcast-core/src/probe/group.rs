@@ -1,0 +1,138 @@
+//! Measured operations of one kind.
+
+use crate::histogram::Histogram;
+use crate::wait::Op;
+
+/// Where in a file the operations follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Pattern {
+    /// As they were recorded.
+    Recorded,
+    Sequential,
+    Random,
+}
+
+impl Pattern {
+    pub fn name(self) -> &'static str {
+        match self {
+            Pattern::Recorded => "recorded",
+            Pattern::Sequential => "sequential",
+            Pattern::Random => "random",
+        }
+    }
+}
+
+/// Through the page cache or around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Access {
+    Buffered,
+    Direct,
+}
+
+impl Access {
+    pub fn name(self) -> &'static str {
+        match self {
+            Access::Buffered => "buffered",
+            Access::Direct => "direct",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Group {
+    pub op: Op,
+    pub size_class_bytes: u64,
+    /// Operations under way at once; of a replay, how many threads do I/O.
+    pub depth: u32,
+    pub pattern: Pattern,
+    pub access: Access,
+    pub count: u64,
+    pub bytes: u64,
+    /// In which they were done, one after the other or `depth` at once, so that their count over
+    /// it is their rate; None where others were done in between.
+    pub elapsed_ns: Option<u64>,
+    pub histogram: Histogram,
+    /// Count and mean latency of consecutive stretches of the measurement, in the order of time.
+    pub block_means_ns: Vec<(u64, f64)>,
+}
+
+/// A group under way, block by block.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Running {
+    bytes: u64,
+    elapsed_ns: u64,
+    histogram: Histogram,
+    block_means_ns: Vec<(u64, f64)>,
+    block_count: u64,
+    block_total_ns: u64,
+}
+
+impl Running {
+    pub(super) fn record(&mut self, elapsed_ns: u64, bytes: u64) {
+        self.bytes += bytes;
+        self.histogram.record(elapsed_ns);
+        self.block_count += 1;
+        self.block_total_ns += elapsed_ns;
+    }
+
+    /// Adds operations of `bytes` each.
+    pub(super) fn merge(&mut self, histogram: &Histogram, bytes: u64) {
+        self.bytes += bytes * histogram.count();
+        self.histogram.merge(histogram);
+        self.block_count += histogram.count();
+        self.block_total_ns += histogram.total_ns();
+    }
+
+    /// Adds time in which operations were done.
+    pub(super) fn pass(&mut self, elapsed_ns: u64) {
+        self.elapsed_ns += elapsed_ns;
+    }
+
+    /// Ends a block; nothing where it holds no operation.
+    pub(super) fn end_block(&mut self) {
+        if self.block_count > 0 {
+            let mean_ns = self.block_total_ns as f64 / self.block_count as f64;
+            self.block_means_ns.push((self.block_count, mean_ns));
+            (self.block_count, self.block_total_ns) = (0, 0);
+        }
+    }
+
+    pub(super) fn into_group(
+        self,
+        op: Op,
+        size_class_bytes: u64,
+        depth: u32,
+        pattern: Pattern,
+        access: Access,
+    ) -> Group {
+        Group {
+            op,
+            size_class_bytes,
+            depth,
+            pattern,
+            access,
+            count: self.histogram.count(),
+            bytes: self.bytes,
+            elapsed_ns: (self.elapsed_ns > 0).then_some(self.elapsed_ns),
+            histogram: self.histogram,
+            block_means_ns: self.block_means_ns,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_add_up_to_the_whole_and_empty_ones_are_left_out() {
+        let mut running = Running::default();
+        for block in [&[5u64, 7][..], &[], &[9]] {
+            block.iter().for_each(|&ns| running.record(ns, 100));
+            running.end_block();
+        }
+        let group = running.into_group(Op::Read, 128, 3, Pattern::Random, Access::Direct);
+        assert_eq!(group.block_means_ns, [(2, 6.0), (1, 9.0)]);
+        assert_eq!((group.count, group.bytes, group.histogram.total_ns()), (3, 300, 21));
+    }
+}

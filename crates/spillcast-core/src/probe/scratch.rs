@@ -1,0 +1,92 @@
+//! A file that no directory entry leads to, so that nothing is left however the process ends.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// O_TMPFILE never gives the file a name. Where the file system does not know it (FUSE, NFS), a
+/// name nobody can guess lives until the next system call.
+pub(super) fn create(dir: &Path) -> io::Result<File> {
+    let nameless = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(libc::O_TMPFILE | libc::O_EXCL)
+        .open(dir);
+    match nameless {
+        Err(error) if lacks_tmpfile(&error) => create_and_unlink(dir),
+        other => other,
+    }
+}
+
+fn lacks_tmpfile(error: &io::Error) -> bool {
+    let unknown = [libc::EOPNOTSUPP, libc::ENOSYS, libc::EISDIR, libc::EINVAL];
+    error.raw_os_error().is_some_and(|errno| unknown.contains(&errno))
+}
+
+fn create_and_unlink(dir: &Path) -> io::Result<File> {
+    let path = dir.join(format!(".spillcast-{:032x}", random()?));
+    let file =
+        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    fs::remove_file(&path)?;
+    Ok(file)
+}
+
+/// Turns O_DIRECT on or off for an open file; EINVAL where the file system does not know it.
+pub(super) fn set_direct(file: &File, direct: bool) -> io::Result<()> {
+    let flags = if direct { libc::O_DIRECT } else { 0 };
+    // SAFETY: the call has no memory arguments. Access mode and creation flags are not changed.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Drops what the page cache holds of a file and the storage has too. It is only advice.
+pub(super) fn drop_cache(file: &File) {
+    // SAFETY: the call has no memory arguments.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+}
+
+/// 128 bits that nobody can guess.
+pub(super) fn random() -> io::Result<u128> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u128::from_ne_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn both_ways_leave_no_name_and_a_file_to_write_and_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = [create(dir.path()), create_and_unlink(dir.path())];
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        for file in files.map(Result::unwrap) {
+            file.write_all_at(b"spill", 3).unwrap();
+            let mut back = [0; 5];
+            file.read_exact_at(&mut back, 3).unwrap();
+            assert_eq!(&back, b"spill");
+        }
+    }
+
+    #[test]
+    fn direct_io_goes_on_and_off_where_it_is_known() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let file = create(dir.path()).unwrap();
+        if let Err(error) = set_direct(&file, true) {
+            eprintln!("SKIPPED direct_io_goes_on_and_off_where_it_is_known: {error}");
+            return;
+        }
+        // A buffer of one byte is not what O_DIRECT takes.
+        let refused = file.write_at(b"x", 0).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EINVAL));
+        set_direct(&file, false).unwrap();
+        file.write_all_at(b"x", 0).unwrap();
+    }
+}

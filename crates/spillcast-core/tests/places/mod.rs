@@ -1,0 +1,52 @@
+//! Directories that tests probe.
+#![allow(dead_code, reason = "each test binary uses some of it")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// A directory on tmpfs and one on the file system of the build.
+pub fn directories() -> [TempDir; 2] {
+    let built = env!("CARGO_TARGET_TMPDIR");
+    ["/dev/shm", built].map(|parent| TempDir::new_in(parent).unwrap())
+}
+
+pub fn entries(dir: &Path) -> usize {
+    fs::read_dir(dir).unwrap().count()
+}
+
+pub fn is_root() -> bool {
+    // SAFETY: the call has no arguments and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// A tmpfs of its own, unmounted at the end.
+pub struct Mount {
+    pub dir: TempDir,
+}
+
+impl Mount {
+    /// None, said by the name of the test, where mounting is not allowed.
+    pub fn tmpfs(test: &str, mount_options: &str) -> Option<Mount> {
+        let dir = TempDir::new().unwrap();
+        let mounted = is_root()
+            && Command::new("mount")
+                .args(["-t", "tmpfs", "-o", mount_options, "tmpfs"])
+                .arg(dir.path())
+                .status()
+                .is_ok_and(|status| status.success());
+        if !mounted {
+            eprintln!("SKIPPED {test}: mounting a tmpfs takes root and CAP_SYS_ADMIN");
+            return None;
+        }
+        Some(Mount { dir })
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.dir.path()).status();
+    }
+}

@@ -1,0 +1,153 @@
+"""A replay with as much page cache as the engine had, and no more.
+
+What the kernel charges to a memory cgroup are the pages of a process. So the replay runs in a
+process of its own, which joins a group whose limit is that page cache and what a replay takes.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+
+from spillcast import _core
+from spillcast.errors import SpillcastError
+from spillcast.interruptible import run_interruptibly
+from spillcast.recording import Recording
+from spillcast.recording.memory import meminfo_bytes, memory_groups
+from spillcast.storage.memory_group import NoMemoryGroup, memory_group
+
+Measured = tuple[list[dict[str, Any]], dict[str, Any]]
+Progress = Callable[[int, int, int], None]
+#: What the kernel and Python take besides what the replay says it takes.
+SLACK_BYTES = 16 << 20
+#: File systems whose pages are the storage itself.
+_IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs")
+
+
+def bounded_run(
+    like: Recording,
+    steps: pa.RecordBatch,
+    replay: _core.Probe,
+    directory: Path,
+    limits: Mapping[str, Any],
+    on_progress: Progress | None,
+) -> Measured:
+    """Run ``replay``, whose plan and limits are the others, with the page cache of the engine.
+
+    Facts: ``page_cache_bytes``, what the engine could use; ``memory_bound``, the page cache that
+    the replay was held to, None for all there is; ``memory_bound_reason``, why it was not held to
+    less where it should have been.
+    """
+    bound = cache_bound_bytes(like, replay)
+    facts: dict[str, Any] = {"page_cache_bytes": engine_cache_bytes(like)}
+    reason = None
+    if bound is not None:
+        options = {**limits, "directory": str(directory)}
+        try:
+            with memory_group(bound + replay.memory_bytes + SLACK_BYTES) as group:
+                rows, found = _in_a_process(steps, {**options, "group": str(group)}, on_progress)
+            return rows, {**found, **facts, "memory_bound": bound, "memory_bound_reason": None}
+        except NoMemoryGroup as error:
+            reason = str(error)
+    watch = None if on_progress is None else lambda: on_progress(*replay.progress())
+    groups, found = run_interruptibly(replay.run, replay.cancel, watch)
+    facts |= {"memory_bound": None, "memory_bound_reason": reason}
+    return pa.record_batch(groups).to_pylist(), {**found, **facts}
+
+
+def engine_cache_bytes(recording: Recording) -> int | None:
+    """The page cache that the engine could have used; None where the recording does not say."""
+    memory = recording.meta.get("memory") or {}
+    room = [recording.meta.get("machine", {}).get("memory_available_bytes"), memory.get("limit_bytes")]
+    known = [count for count in room if count is not None]
+    return max(0, min(known) - (memory.get("peak_rss_bytes") or 0)) if known else None
+
+
+def machine_cache_bytes() -> int:
+    """The page cache that a process could use here and now."""
+    rooms = [group.limit_bytes - group.held_bytes for group in memory_groups()]
+    return max(0, min([meminfo_bytes().get("MemAvailable", sys.maxsize), *rooms]))
+
+
+def cache_bound_bytes(like: Recording, replay: _core.Probe) -> int | None:
+    """What the replay's page cache must be held to; None where it need not be.
+
+    Held to it is what would have less in the engine's place, unless twice the working set fits. A
+    share of the working set gets that share of the cache, for it then fits as well or as badly.
+    """
+    if replay.filesystem in _IN_MEMORY:
+        return None
+    here = machine_cache_bytes()
+    engine = engine_cache_bytes(like)
+    cache = here if engine is None else min(here, engine)
+    bound = int(cache * replay.byte_share)
+    if bound >= here or cache >= 2 * replay.working_set_bytes:
+        return None
+    return bound
+
+
+def _in_a_process(
+    steps: pa.RecordBatch, options: Mapping[str, Any], on_progress: Progress | None
+) -> Measured:
+    command = [sys.executable, "-m", "spillcast.storage.worker", json.dumps(options)]
+    # Ctrl-C reaches this process, which ends that one.
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    said = _Said()
+    watch = None if on_progress is None else lambda: on_progress(*said.progress)
+    try:
+        hear = partial(_hear, process.stdin, process.stdout, steps, said)
+        run_interruptibly(hear, process.kill, watch)
+    finally:
+        process.kill()
+        status = process.wait()
+        process.stdout.close()
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+    return _result(said.last, status)
+
+
+@dataclass
+class _Said:
+    """What the process said last."""
+
+    progress: tuple[int, int, int] = (0, 0, 0)
+    last: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _hear(plan: IO[bytes], lines: IO[bytes], steps: pa.RecordBatch, said: _Said) -> None:
+    """Hand over the plan and listen. The pipe of the plan stays open: its end ends the process."""
+    with suppress(BrokenPipeError):
+        with pa.ipc.new_stream(pa.PythonFile(plan, "w"), steps.schema) as stream:
+            stream.write_batch(steps)
+        plan.flush()
+    for line in lines:
+        said.last = json.loads(line)
+        done, total, count = said.last.get("progress", said.progress)
+        said.progress = done, total, count
+
+
+def _result(last: Mapping[str, Any], status: int) -> Measured:
+    """What the process found; raises what it raised."""
+    if "rows" in last:
+        return last["rows"], last["facts"]
+    if "no_group" in last:
+        raise NoMemoryGroup(last["no_group"])
+    if "value_error" in last:
+        raise ValueError(last["value_error"])
+    if "os_error" in last:
+        raise OSError(*last["os_error"])
+    raise SpillcastError(
+        f"the replay's process ended with status {status}: perhaps for want of memory",
+        "a smaller --budget takes less",
+    )

@@ -1,0 +1,60 @@
+"""What a probe may take: time, and bytes that its files hold at one moment."""
+
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from spillcast.errors import InputError
+from spillcast.units import parse_bytes, parse_duration_s
+
+_HINT = "write for example 60s, 4G or 60s,4G"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """``bytes`` None is ``free_share`` of what is free on the storage."""
+
+    time_s: float = 60.0
+    bytes: int | None = None
+    free_share: float = 0.1
+
+    def bytes_in(self, directory: Path) -> int | None:
+        """Bytes for files in a directory; None for all there is but a reserve."""
+        if self.bytes is not None or self.free_share >= 1:
+            return self.bytes
+        stats = os.statvfs(directory)
+        # A file system without limits says that it has no blocks.
+        return int(stats.f_bavail * stats.f_frsize * self.free_share) if stats.f_blocks else None
+
+
+def all_that_is_free(budget: Budget | None) -> Budget:
+    """The same budget without a limit of bytes, unless one was given."""
+    return replace(budget or Budget(), free_share=1.0)
+
+
+#: For a directory that is there for the experiment alone.
+OWNED = all_that_is_free(None)
+
+
+def parse_budget(text: str) -> Budget:
+    """A budget from ``60s``, ``4G`` or ``60s,4G``; m are minutes, M and MB are bytes."""
+    time_s: float | None = None
+    count: int | None = None
+    for part in text.split(","):
+        if re.fullmatch(r"\s*[\d.]+\s*(?:[KMGTkgt]|[KMGTkmgt]?i?[bB])\s*", part):
+            if count is not None:
+                raise InputError(f"--budget {text}: bytes are given twice", _HINT)
+            count = parse_bytes(part)
+        else:
+            if time_s is not None:
+                raise InputError(f"--budget {text}: the time is given twice", _HINT)
+            time_s = _time_s(text, part)
+    return Budget(bytes=count) if time_s is None else Budget(time_s, count)
+
+
+def _time_s(text: str, part: str) -> float:
+    try:
+        return parse_duration_s(part)
+    except InputError as error:
+        raise InputError(f"--budget {text}: '{part}' is neither time nor bytes", _HINT) from error

@@ -1,0 +1,24 @@
+"""What can go wrong while a directory is measured, in words."""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spillcast.errors import InputError, SpillcastError
+
+
+@contextmanager
+def failures_said(directory: Path) -> Iterator[None]:
+    """Turn what the core raises while it measures ``directory`` into errors for people."""
+    if not directory.exists():
+        raise InputError(f"{directory}: there is no such directory")
+    try:
+        yield
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            hint = "free some space, name a larger directory, or give a smaller --budget"
+            raise SpillcastError(f"{directory}: filled up during the probe", hint) from error
+        raise SpillcastError(error.strerror or str(error)) from error

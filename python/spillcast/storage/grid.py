@@ -1,0 +1,40 @@
+"""Measuring a directory without a recording: op, size, depth, pattern and access."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+
+from spillcast import _core
+from spillcast.interruptible import run_interruptibly
+from spillcast.storage.budget import Budget
+from spillcast.storage.dirty import dirty_limit_bytes
+from spillcast.storage.failures import failures_said
+from spillcast.storage.storage import Group, Storage
+
+
+def probe_grid(
+    directory: Path,
+    *,
+    budget: Budget | None = None,
+    psync: bool = False,
+    on_progress: Callable[[int, int, int], None] | None = None,
+) -> Storage:
+    """Measure ``directory``: reads and writes of 4 KiB to 1 MiB, 1 to 32 at once.
+
+    Through the page cache and around it, random and sequential; then writes on and on. ``psync``
+    keeps io_uring out of it. ``on_progress`` gets milliseconds passed, milliseconds in all and
+    bytes. InputError where the directory cannot be used; nothing is left in it, whatever happens.
+    """
+    budget = budget or Budget()
+    with failures_said(directory):
+        limits = {"budget_s": budget.time_s, "budget_bytes": budget.bytes_in(directory)}
+        dirty_bytes = dirty_limit_bytes()
+        grid = _core.Grid(str(directory), psync=psync, **limits)
+        watch = None if on_progress is None else lambda: on_progress(*grid.progress())
+        groups, facts = run_interruptibly(grid.run, grid.cancel, watch)
+    rows = pa.record_batch(groups).to_pylist()
+    if facts["sustained"] is not None:
+        facts["sustained"]["dirty_limit_bytes"] = dirty_bytes
+    facts |= {**limits, "directory": str(directory)}
+    return Storage(str(directory), "grid", [Group(**row) for row in rows], facts)

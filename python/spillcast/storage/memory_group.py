@@ -1,0 +1,76 @@
+"""A memory cgroup for one process, gone with it, also when its owner is killed."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from spillcast.recording.memory import group_folders
+
+_PREFIX = "spillcast-probe-"
+#: The file that limits a group, in either version of cgroups.
+_LIMITS = ("memory.max", "memory.limit_in_bytes")
+#: Waits until the owner's end of the pipe closes, however that comes, then for the group to empty.
+_JANITOR = """trap "" INT TERM HUP; cat >/dev/null
+n=0; until rmdir "$1" 2>/dev/null || [ $n -ge 300 ]; do n=$((n+1)); sleep 0.1; done"""
+
+
+class NoMemoryGroup(Exception):
+    """No memory cgroup can be made or joined; the message says why."""
+
+
+@contextmanager
+def memory_group(limit_bytes: int) -> Iterator[Path]:
+    """A new, empty memory cgroup with a limit. NoMemoryGroup where none can be made."""
+    folder = _make(limit_bytes)
+    janitor = subprocess.Popen(
+        ["sh", "-c", _JANITOR, "spillcast-janitor", str(folder)],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        yield folder
+    finally:
+        assert janitor.stdin is not None
+        janitor.stdin.close()
+        janitor.wait()
+
+
+def join(folder: Path) -> None:
+    """Move this process into a group; what it takes from now on counts there."""
+    try:
+        (folder / "cgroup.procs").write_text(str(os.getpid()))
+    except OSError as error:
+        raise NoMemoryGroup(f"{folder} cannot be joined: {error.strerror}") from error
+
+
+def _make(limit_bytes: int) -> Path:
+    """Below the innermost group of this process that takes one with a limit."""
+    reasons = []
+    for parent in group_folders():
+        _remove_stale(parent)
+        folder = parent / f"{_PREFIX}{os.getpid()}"
+        try:
+            folder.mkdir()
+        except OSError as error:
+            reasons.append(f"{parent}: {error.strerror}")
+            continue
+        try:
+            limit = next(folder / name for name in _LIMITS if (folder / name).exists())
+            limit.write_text(str(limit_bytes))
+        except (OSError, StopIteration) as error:
+            folder.rmdir()
+            what = error.strerror if isinstance(error, OSError) else "it controls no memory"
+            reasons.append(f"{parent}: {what}")
+            continue
+        return folder
+    raise NoMemoryGroup(reasons[0] if reasons else "there are no memory cgroups here")
+
+
+def _remove_stale(parent: Path) -> None:
+    """Remove the groups of owners that ended together with their janitors."""
+    for folder in parent.glob(_PREFIX + "*"):
+        if not Path("/proc", folder.name.removeprefix(_PREFIX)).exists():
+            with suppress(OSError):
+                folder.rmdir()

@@ -1,0 +1,74 @@
+"""The temp I/O of a recording as steps that can be issued again."""
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spillcast.errors import InputError
+from spillcast.recording import Recording
+from spillcast.storage.plan_of_counts import plan_of_counts
+
+Array = NDArray[np.int64]
+
+
+def moved_waits(recording: Recording) -> pa.Table:
+    """The temp waits that moved bytes, by start. InputError where there are none."""
+    waits = recording.temp_waits
+    waits = waits.filter(pa.compute.greater(waits["bytes"], 0))
+    if waits.num_rows == 0:
+        raise InputError(f"{recording.path}: holds no temp I/O to replay")
+    return waits
+
+
+def plan(recording: Recording) -> pa.RecordBatch:
+    """The temp I/O of a recording as steps: who, which file, where, how much, after what pause."""
+    if only_counts(recording):
+        return plan_of_counts(recording)
+    waits = moved_waits(recording)
+    start = waits["start_ns"].to_numpy()
+    end = start + waits["elapsed_ns"].to_numpy()
+    session = waits["session"].to_numpy()
+    size = waits["bytes"].to_numpy()
+    threads, thread = np.unique(session, return_inverse=True)
+    file = _codes(waits["file"])
+    return pa.record_batch(
+        {
+            "thread": pa.array(thread, pa.uint32()),
+            "file": pa.array(file, pa.uint32()),
+            "write": pa.compute.equal(waits["op"].combine_chunks().cast(pa.string()), "write"),
+            "offset": pa.array(_offsets(waits["offset"], file, size), pa.uint64()),
+            "bytes": pa.array(size, pa.uint32()),
+            "think_ns": pa.array(_pauses(start, end, thread, len(threads)), pa.uint64()),
+        }
+    )
+
+
+def only_counts(recording: Recording) -> bool:
+    """Whether nothing is known of single operations."""
+    return "processes" in recording.meta["temp"]
+
+
+def _codes(names: pa.ChunkedArray) -> Array:
+    encoded = names.combine_chunks().cast(pa.string()).dictionary_encode()
+    return np.asarray(encoded.indices.fill_null(len(encoded.dictionary)), dtype=np.int64)
+
+
+def _offsets(offsets: pa.ChunkedArray, file: Array, size: Array) -> Array:
+    """Offsets as recorded; where there is none, the I/O of a file is taken to be sequential."""
+    known = offsets.is_valid().to_numpy()
+    given: Array = offsets.fill_null(0).to_numpy().copy()
+    if known.all():
+        return given
+    for code in np.unique(file[~known]):
+        rows = np.flatnonzero((file == code) & ~known)
+        given[rows] = np.cumsum(size[rows]) - size[rows]
+    return given
+
+
+def _pauses(start: Array, end: Array, thread: Array, threads: int) -> Array:
+    """Time between the end of a thread's I/O and its next."""
+    pauses = np.zeros(len(start), dtype=np.int64)
+    for code in range(threads):
+        rows = np.flatnonzero(thread == code)
+        pauses[rows[1:]] = np.maximum(0, start[rows[1:]] - end[rows[:-1]])
+    return pauses

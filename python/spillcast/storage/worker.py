@@ -1,0 +1,50 @@
+"""The process of a replay in a memory cgroup: plan on stdin, progress and result on stdout."""
+
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from spillcast import _core
+from spillcast.interruptible import run_interruptibly
+from spillcast.storage.memory_group import NoMemoryGroup, join
+
+
+def main() -> None:
+    """Replay. Everything that is needed is there before the group is joined."""
+    options = json.loads(sys.argv[1])
+    steps = pa.ipc.open_stream(sys.stdin.buffer).read_next_batch()
+    threading.Thread(target=_end_with_the_owner, daemon=True).start()
+    directory, group = options.pop("directory"), Path(options.pop("group"))
+    try:
+        replay = _core.Probe(steps, directory, **options)
+        join(group)
+        watch = lambda: _say(progress=replay.progress())  # noqa: E731
+        groups, facts = run_interruptibly(replay.run, replay.cancel, watch)
+    except NoMemoryGroup as error:
+        _say(no_group=str(error))
+    except ValueError as error:
+        _say(value_error=str(error))
+    except OSError as error:
+        _say(os_error=[error.errno, error.strerror])
+    else:
+        _say(rows=pa.record_batch(groups).to_pylist(), facts=facts)
+
+
+def _say(**what: Any) -> None:
+    print(json.dumps(what), flush=True)
+
+
+def _end_with_the_owner() -> None:
+    """Wait for the end of stdin, which the owner keeps open as long as it lives."""
+    while os.read(0, 1 << 16):
+        pass
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()
