@@ -91,7 +91,7 @@ def folder(example, tmp_path):
         (["profile", "hdd.trc", "--where", "blocks = -1"], "no wait meets 'blocks = -1'"),
         (["profile", "hdd.trc", "ash.csv"], "traces and ASH exports are mixed"),
         (["profile", "ash.csv", "--by", "file"], "by statement and event only"),
-        (["profile", "ash.csv", "--histogram"], "ASH holds samples, not single waits"),
+        (["profile", "ash.csv", "--histogram"], "samples are no single waits"),
         (["sql", "selct 1", "hdd.trc"], "the query: Parser Error"),
         (["sql", "from nowhere", "hdd.trc"], "Table with name nowhere does not exist"),
         (["sql", "", "hdd.trc"], "the query asks for nothing"),

@@ -59,10 +59,11 @@ def record_postgres(
 
     if (wanted is None) == (explain is None):
         raise InputError("either a session to find or a statement to explain is wanted")
+    recorder = Recorder(output, asked)
+    recorder.check()
     with ExitStack() as stack:
         try:
             connection = stack.enter_context(closing(connect(dsn, SAMPLER)))
-            recorder = Recorder(output, asked)
             absent_because = _prepare(recorder, connection, say)
             if wanted is not None:
                 watch = _Watch(recorder, connection, find(connection, wanted, say).pid, None)

@@ -76,6 +76,13 @@ class Recorder:
         self._samples = 0
         self._only_calls = False
 
+    def check(self) -> None:
+        """InputError where a directory that is asked for cannot be used."""
+        for path in self.asked.temp_dirs:
+            if not path.is_dir():
+                raise InputError(f"--temp {path}: there is no such directory")
+        check_output(self.output)
+
     def prepare(self, pid: int | None = None, what: str | None = None) -> dict[str, str]:
         """Choose the capture; returns what the environment of a command must hold for it.
 
@@ -83,10 +90,7 @@ class Recorder:
         is what to call it. InputError says what is refused and what mends it.
         """
         what = what or ("a command" if pid is None else f"process {pid}")
-        for path in self.asked.temp_dirs:
-            if not path.is_dir():
-                raise InputError(f"--temp {path}: there is no such directory")
-        check_output(self.output)
+        self.check()
         if self.asked.capture == "preload" and pid is not None:
             raise InputError(
                 f"--capture preload cannot observe {what}, which runs already",

@@ -1,0 +1,268 @@
+"""Recording a PostgreSQL query where something is wrong: one clear line, and never a password."""
+
+import os
+import re
+import subprocess
+import time
+
+import pytest
+
+from harness import environment, only_line, ordinary_user, refuse_perf, spillcast, target
+from postgres_rig import JOIN, PARALLEL, everything_in, meta_of, recorder, until_attached
+
+PASSWORD = "Sesame-4711"
+
+
+def record(dsn, *arguments, **options):
+    return spillcast("record", "--postgres", dsn, *arguments, **options)
+
+
+@pytest.fixture
+def guarded(newest):
+    """A role that needs its password."""
+    with newest.connect() as connection:
+        connection.execute("drop role if exists guarded")
+        connection.execute(f"create role guarded login superuser password '{PASSWORD}'")
+    newest.allow_only("guarded", "scram-sha-256")
+    yield f"{newest.dsn} user=guarded"
+    newest.allow_only("guarded", "trust")
+
+
+@pytest.fixture
+def ordinary(newest):
+    """A role that may see nothing of others."""
+    with newest.connect() as connection:
+        connection.execute("drop role if exists ordinary")
+        connection.execute("create role ordinary login")
+        yield f"{newest.dsn} user=ordinary"
+        connection.execute("drop owned by ordinary")
+
+
+def test_a_wrong_password_is_not_told(guarded, tmp_path):
+    for wrong in (f"{guarded} password=Wrong-{PASSWORD}", guarded):
+        result = record(wrong, "--explain", "select 1", cwd=tmp_path)
+        told = only_line(result, 2)
+        assert PASSWORD not in told
+        assert "password" in told
+        assert "PGPASSWORD or ~/.pgpass" in told
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("way", ["dsn", "environment", "file"])
+def test_the_password_is_in_no_recording(guarded, tmp_path, way):
+    output = tmp_path / "run.spill"
+    file = tmp_path / "pgpass"
+    file.write_text(f"*:*:*:guarded:{PASSWORD}\n")
+    file.chmod(0o600)
+    dsn = f"{guarded} password={PASSWORD}" if way == "dsn" else guarded
+    env = {"environment": {"PGPASSWORD": PASSWORD}, "file": {"PGPASSFILE": file}}.get(way, {})
+    statement = f"select max(x.f || 'password={PASSWORD}') from t x join t y using (id)"
+    asked = ("--explain", statement, "--set", "work_mem=64kB", "-o", output)
+    result = record(dsn, *asked, env=environment(**env))
+    assert result.returncode == 0, result.stderr
+    assert PASSWORD.encode() not in everything_in(output)
+    assert PASSWORD not in result.stdout + result.stderr
+    assert meta_of(output)["engine"]["server"]["user"] == "guarded"
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        f"postgresql://u:{PASSWORD}@x@127.0.0.1/db",
+        f"postgresql://u:a/{PASSWORD}@127.0.0.1/db",
+        f"host=/tmp password={PASSWORD} {PASSWORD}",
+        f"host=/tmp {PASSWORD}={PASSWORD}",
+        PASSWORD,
+        f"postgresql://u:{PASSWORD}%zz@127.0.0.1/db",
+        f"postgresql://u:{PASSWORD}@127.0.0.1:{PASSWORD}/db",
+        f"postgresql://u:{PASSWORD}@127.0.0.1:1/db",
+        f"host=/nowhere password={PASSWORD}",
+    ],
+)
+def test_a_dsn_that_leads_nowhere_is_not_repeated(dsn, tmp_path):
+    result = record(dsn, "--explain", "select 1", cwd=tmp_path)
+    assert PASSWORD not in only_line(result, 2)
+    assert "--postgres: " in result.stderr
+
+
+def test_what_an_ordinary_role_may_not_see(newest, ordinary, tmp_path):
+    with newest.client() as client:
+        client.run("select pg_sleep(3)")
+        newest.until_running(client)
+        for asked in (("--backend", client.pid), ("--query", "pg_sleep"), ("--wait-for-spill",)):
+            told = only_line(record(ordinary, *asked, cwd=tmp_path), 2)
+            assert "role ordinary may not see" in told
+            assert "grant pg_monitor to ordinary" in told
+        with newest.connect() as connection:
+            connection.execute("grant pg_monitor to ordinary")
+        client.result()
+        client.run("select pg_sleep(3)")
+        newest.until_running(client)
+        result = record(ordinary, "--query", "pg_sleep", "-o", tmp_path / "run.spill")
+        assert result.returncode == 0, result.stderr
+
+
+def test_an_ordinary_role_may_record_what_it_runs_itself(newest, ordinary, tmp_path):
+    with newest.connect() as connection:
+        connection.execute("grant select on t to ordinary")
+    output = tmp_path / "run.spill"
+    result = record(ordinary, "--explain", JOIN, "--set", "work_mem=64kB", "-o", output)
+    assert result.returncode == 0, result.stderr
+    # Only superusers time I/O, and only pg_monitor lists temp files.
+    assert "the plan may have no I/O times" in result.stderr
+    meta = meta_of(output)
+    assert meta["engine"]["plan"]["temp_read_s"] is None
+    assert meta["postgres"]["temp_files"] == []
+    assert meta["temp"]["writes"] > 0
+
+
+def test_a_pooler_in_between(newest, tmp_path):
+    pooler = subprocess.Popen(
+        target("pooler", newest.port), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    port = pooler.stdout.readline().strip()
+    dsn = f"host=127.0.0.1 port={port} user=postgres sslmode=disable gssencmode=disable"
+    told = only_line(record(dsn, "--explain", "select 1", cwd=tmp_path), 2)
+    pooler.communicate("")
+    assert "connection pooler" in told
+    assert "the server's own host and port" in told
+
+
+def test_several_sessions_are_listed(newest, tmp_path):
+    with newest.client() as one, newest.client() as other:
+        for client in (one, other):
+            client.run("select pg_sleep(4), 'password=hidden'")
+            newest.until_running(client)
+        result = record(newest.dsn, "--query", "PG_SLEEP", cwd=tmp_path)
+    assert result.returncode == 2
+    first, *listed, hint = result.stderr.splitlines()
+    assert first == "spillcast: 2 sessions match:"
+    assert {int(line.split()[0]) for line in listed} == {one.pid, other.pid}
+    assert all(len(line) <= 80 for line in listed)
+    assert "hidden" not in result.stderr
+    assert "--backend PID" in hint
+
+
+def test_a_worker_names_its_leader(newest, tmp_path):
+    with newest.client(**PARALLEL) as client, newest.connect() as connection:
+        client.run(JOIN)
+        query = "select pid from pg_stat_activity where leader_pid = %s"
+        while (worker := connection.execute(query, [client.pid]).fetchone()) is None:
+            time.sleep(0.01)
+        told = only_line(record(newest.dsn, "--backend", worker[0], cwd=tmp_path), 2)
+        assert f"a parallel worker of {client.pid}" in told
+
+
+#: What is asked of a server, and words of the answer.
+BAD_INPUT = {
+    "nothing to find": ((), "--backend PID, --query PATTERN"),
+    "to find and to run": (("--query", "x", "--explain", "select 1"), "--backend PID, --query"),
+    "no such session": (("--backend", "4194303"), "the server has no such session"),
+    "no pattern": (("--query", "x("), "parentheses () not balanced"),
+    "no query": (("--explain", "select from where"), "syntax error"),
+    "no table": (("--explain", "select * from nothing_here"), "does not exist"),
+    "two statements": (("--explain", "select 1; select 2"), "multiple commands"),
+    "a setting of no name": (("--explain", "select 1", "--set", "4MB"), "is not NAME=VALUE"),
+    "no such setting": (("--explain", "select 1", "--set", "no_such=1"), "unrecognized"),
+    "no such tablespace": (
+        ("--explain", "select 1", "--set", "temp_tablespaces=none"), '"none" does not exist',
+    ),
+    "a setting for another's": (("--query", "x", "--set", "work_mem=1MB"), "for the session of"),
+    "preload": (("--explain", "select 1", "--capture", "preload"), "runs already"),
+    "no such directory": (
+        ("--explain", "select 1", "-o", "none/run.spill"), "there is no directory",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input(newest, tmp_path, case):
+    arguments, words = BAD_INPUT[case]
+    result = record(newest.dsn, *arguments, cwd=tmp_path)
+    assert words in only_line(result, 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_its_options_need_a_server(tmp_path):
+    for option in (("--backend", 1), ("--query", "x"), ("--wait-for-spill",), ("--set", "a=b")):
+        result = spillcast("record", *option, "--", "true", cwd=tmp_path)
+        assert "need --postgres" in only_line(result, 2)
+
+
+def test_without_perf_events_waits_alone_are_recorded(newest, tmp_path):
+    output = tmp_path / "run.spill"
+    with newest.client() as client:
+        client.run(JOIN)
+        newest.until_running(client)
+        asked = ("--backend", client.pid, "-o", output)
+        result = record(newest.dsn, *asked, under=refuse_perf())
+    assert result.returncode == 0, result.stderr
+    assert "its waits alone: cannot observe the server's processes" in result.stderr
+    check_samples_only(output)
+
+
+def test_another_users_server_without_privilege(newest, open_places):
+    under = ordinary_user()
+    if not under:
+        pytest.skip("only root has a server of another user")
+    output = open_places.temp / "run.spill"
+    with newest.client() as client:
+        client.run(JOIN)
+        newest.until_running(client)
+        environ = environment(HOME=open_places.root)
+        result = record(newest.dsn, "--backend", client.pid, "-o", output, under=under, env=environ)
+        assert result.returncode == 0, result.stderr
+    assert "belongs to another user" in result.stderr
+    assert "run spillcast as that user, as root" in result.stderr
+    check_samples_only(output)
+
+
+def test_a_server_whose_processes_are_not_here(newest, tmp_path):
+    apart = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*apart, "true"], capture_output=True).returncode:
+        pytest.skip("process ids of one's own (unshare --pid) want root")
+    output = tmp_path / "run.spill"
+    with newest.client() as client:
+        client.run(JOIN)
+        newest.until_running(client)
+        result = record(newest.tcp, "--backend", client.pid, "-o", output, under=apart)
+    assert result.returncode == 0, result.stderr
+    assert "is not among those of this machine" in result.stderr
+    check_samples_only(output)
+
+
+def test_perf_that_is_asked_for_by_name_and_refused(newest, tmp_path):
+    asked = ("--explain", "select 1", "--capture", "perf")
+    result = record(newest.dsn, *asked, under=refuse_perf(), cwd=tmp_path)
+    assert "cannot observe the server's processes" in only_line(result, 2)
+
+
+def check_samples_only(output):
+    """It says so, is profiled, and carries no forecast."""
+    meta = meta_of(output)
+    assert meta["temp"] is None
+    assert meta["capture"]["method"] == "none"
+    assert meta["sampling"]["samples"] > 10
+    profiled = spillcast("profile", output)
+    assert profiled.returncode == 0, profiled.stderr
+    assert re.search(r"Buf[Ff]ileWrite +\d", profiled.stdout)
+    assert "samples of waits, no I/O" in profiled.stdout
+    by = spillcast("profile", output, "--by", "session,second", "--json")
+    assert by.returncode == 0, by.stderr
+    assert "holds samples alone" in only_line(spillcast("profile", output, "--by", "file"), 2)
+    for command in (("forecast", output, "--to", "/tmp"), ("probe", "/tmp", "--like", output)):
+        told = only_line(spillcast(*command), 3)
+        assert meta["capture"]["absent_because"] in told
+        assert "record on the server's own machine" in told
+
+
+def test_a_query_that_has_ended_is_no_recording(newest, tmp_path):
+    output = tmp_path / "run.spill"
+    with newest.client() as client:
+        with recorder(output, "--postgres", newest.dsn, "--backend", str(client.pid)) as process:
+            until_attached(output, process)
+            client.connection.close()
+            _, stderr = process.communicate()
+        assert process.returncode == 2
+        assert "has ended without a query" in stderr
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,174 @@
+"""A PostgreSQL server with a slow tablespace for temp files, its clients, and recorders of them."""
+
+import json
+import socket
+import subprocess
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+
+from emulator import skip_without_fuse
+from harness import spillcast_command, until
+from spillcast.engines.postgres_server import PrivateServer, private_server
+from spillcast.storage.emulation import emulate, fixed_model
+from spillcast.workspace import workspace
+
+ROWS = 150_000
+OPERATION_S = 0.0002
+JOIN = "select max(x.f) from t x join t y using (id)"
+PARALLEL = {
+    "max_parallel_workers_per_gather": 2,
+    "parallel_setup_cost": 0,
+    "parallel_tuple_cost": 0,
+    "min_parallel_table_scan_size": 0,
+}
+SERIAL = {"max_parallel_workers_per_gather": 0}
+SPILLING = {"work_mem": "128kB", "temp_tablespaces": "slow"}
+
+
+@dataclass
+class Client:
+    """A session that runs one statement in a thread of its own."""
+
+    connection: psycopg.Connection
+    rows: list = field(default_factory=list)
+    failure: psycopg.Error | None = None
+
+    def __post_init__(self):
+        self.pid = self.connection.info.backend_pid
+        self.thread = None
+
+    def run(self, statement):
+        self.thread = threading.Thread(target=self._run, args=[statement])
+        self.thread.start()
+
+    def _run(self, statement):
+        try:
+            self.rows = self.connection.execute(statement).fetchall()
+        except psycopg.Error as error:
+            self.failure = error
+
+    def result(self):
+        self.thread.join()
+        if self.failure is not None:
+            raise self.failure
+        return self.rows
+
+    def plan(self):
+        """What EXPLAIN said of the statement."""
+        return self.result()[0][0][0]["Plan"]
+
+
+@dataclass
+class Rig:
+    """A server, and how to reach it by a socket (``dsn``) or TCP (``tcp``)."""
+
+    server: PrivateServer
+    port: int
+    room: Path
+
+    @property
+    def dsn(self):
+        return f"{self.server.dsn} port={self.port}"
+
+    @property
+    def tcp(self):
+        return f"host=127.0.0.1 port={self.port} user=postgres dbname=postgres"
+
+    def connect(self, **options):
+        return psycopg.connect(self.dsn, autocommit=True, **options)
+
+    @contextmanager
+    def client(self, **settings):
+        """A session that spills slowly."""
+        with self.connect(application_name="client") as connection:
+            for name, value in {**SPILLING, **SERIAL, **settings}.items():
+                connection.execute("select set_config(%s, %s, false)", [name, str(value)])
+            client = Client(connection)
+            yield client
+            if client.thread is not None:
+                client.thread.join()
+
+    def until_running(self, client):
+        """Wait until a client's statement is seen to run."""
+        query = "select state from pg_stat_activity where pid = %s"
+        with self.connect() as connection:
+            until(
+                lambda: connection.execute(query, [client.pid]).fetchone() == ("active",),
+                "the query",
+            )
+
+    def allow_only(self, role, method):
+        """Ask a role for its password, or let it in without one again."""
+        file = self.room / "postgres" / "data" / "pg_hba.conf"
+        file.write_text(f"local all {role} {method}\nlocal all all trust\nhost all all all trust\n")
+        with self.connect() as connection:
+            connection.execute("select pg_reload_conf()")
+
+
+@contextmanager
+def rig(installation):
+    """A server of an installation, its table ``t`` and its tablespace ``slow``, a FUSE mount."""
+    skip_without_fuse()
+    with workspace() as room:
+        port = _free_port()
+        settings = {"listen_addresses": "127.0.0.1", "port": port, "shared_buffers": "64MB"}
+        backing, mountpoint = room / "backing", room / "slow"
+        with private_server(room, settings, installation) as server:
+            for path in (backing, mountpoint):
+                path.mkdir()
+            server.give(backing)
+            with emulate(fixed_model(OPERATION_S, OPERATION_S), mountpoint, backing):
+                made = Rig(server, port, room)
+                _fill(made, mountpoint)
+                yield made
+
+
+def _fill(made, mountpoint):
+    with made.connect() as connection:
+        connection.execute(f"create tablespace slow location '{mountpoint}'")
+        connection.execute(
+            "create table t as select hashint8(i) as id, repeat('x', 40) as f "
+            f"from generate_series(1, {ROWS}) i"
+        )
+        connection.execute("analyze t")
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def recorder(output, *arguments):
+    """``spillcast record`` in the background, killed at the end if it still runs."""
+    process = subprocess.Popen(
+        spillcast_command("record", "-o", output, *arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def until_attached(output, process):
+    """Wait until a recorder has begun."""
+    partial = output.with_name(output.name + ".partial")
+    until(lambda: partial.exists() or process.poll() is not None, "the attachment")
+
+
+def meta_of(output):
+    return json.loads((output / "meta.json").read_text())
+
+
+def everything_in(folder):
+    """The bytes of all files of a folder."""
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
