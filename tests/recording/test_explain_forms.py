@@ -155,7 +155,7 @@ BAD = {
     "xml": ('<explain xmlns="http://www.postgresql.org/2009/explain">', "XML"),
     "yaml": ('- Plan: \n    Node Type: "Sort"\n', "YAML"),
     "no plan": ('{"schema": "other"}', "no plan"),
-    "no node": ('[{"Plan": {"Actual Loops": 1}}]', "damaged"),
+    "no node": (json.dumps({"Plan": BLOCKS | {"Actual Loops": 1}, "Execution Time": 1}), "damaged"),
     "no number": (
         json.dumps([{"Plan": node("Sort", 1, 1, **{"Temp Read Blocks": "many"})}]),
         "damaged",
@@ -190,6 +190,17 @@ def test_without_times_it_is_refused_or_said_where_it_stood(tmp_path):
     assert "assumed" in {warning["code"] for warning in document["warnings"]}
     slow = spillcast("forecast", path, "--from", "latency:9ms", "--to", "latency:30us")
     assert "longer than the query" in only_line(slow, 3)
+
+
+@pytest.mark.parametrize("text", [TEXT, json.dumps([{"Plan": node("Sort", 1, 1)}], indent=1)])
+def test_cut_anywhere_it_is_an_error_of_ours_or_a_recording(tmp_path, text):
+    path = tmp_path / "plan.txt"
+    for end in range(len(text)):
+        path.write_text(text[:end])
+        try:
+            assert read_plan(path).meta["temp"]["writes"] > 0
+        except (InputError, Refusal) as error:
+            assert str(path) in error.message
 
 
 BAD_STATEMENTS = {

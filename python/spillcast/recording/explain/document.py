@@ -64,9 +64,9 @@ def _document(path: Path, lines: list[str], *, logged: bool = False) -> dict[str
     if first.startswith(("<explain", "- Plan:", "Plan:")):
         raise InputError(f"{path}: a plan in XML or YAML, which spillcast does not read", HOW)
     document = document_of_text(lines)
-    if document is not None and not logged and "Execution Time" not in document:
-        if "Actual Loops" in document["Plan"]:
-            raise InputError(f"{path}: no Execution Time: cut, or made with SUMMARY OFF", HOW)
+    whole = logged or document is None or "Execution Time" in document
+    if not whole and document is not None and "Actual Loops" in document["Plan"]:
+        raise InputError(f"{path}: no Execution Time: cut, or made with SUMMARY OFF", HOW)
     return document
 
 
