@@ -1,6 +1,9 @@
 """What more work_mem does, as forecast from one plan, against plans of real servers with it."""
 
+import json
+
 import pytest
+from evidence import recording
 
 from plans import AGGREGATE, DISTINCT, HASH, INSTALLATIONS, PARALLEL, SORT, explain, tables
 from spillcast.forecast import forecast
@@ -14,6 +17,7 @@ from spillcast.forecast.postgres_memory import (
 )
 from spillcast.forecast.spills import spills_of
 from spillcast.forecast.work_memory import size_of_setting
+from spillcast.recording import Recording
 from spillcast.recording.explain import recording_of_plan
 from spillcast.recording.explain.nodes import nodes_of
 from spillcast.storage.target import resolve
@@ -130,6 +134,18 @@ def leaf(kind, written_ms, written, values, *below):
         "Temp I/O Write Time": written_ms / 2, "Temp I/O Read Time": written_ms / 2,
         "Plans": list(below), **values,
     }  # fmt: skip
+
+
+def test_a_recording_has_its_plan_beside_it(tmp_path):
+    sort = leaf("Sort", 3000.0, 20_000, {"Sort Space Used": 80_000, "Sort Space Type": "Disk"})
+    loads = [("write", BLOCK_BYTES, 20_000, 100_000)]
+    made = recording(tmp_path / "run.spill", loads, elapsed_s=10.0)
+    assert forecast(made, resolve("factor:4", made)).work_memory is None
+    (made.path / "plan.json").write_text(json.dumps([{"Plan": sort, "Execution Time": 9000.0}]))
+    engine = {"plan": {"file": "plan.json"}, "work_mem": "4MB"}
+    made = Recording(made.path, {**made.meta, "engine": engine})
+    memory = forecast(made, resolve("factor:4", made)).work_memory
+    assert (memory.current_bytes, memory.enough.forecast_s) == (4 * M, pytest.approx(8.0))
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def recording_of_plan(
             _processes(top),
             _held_bytes(top),
             _files(top),
-            engine={"plan": document, "settings": dict(document.get("Settings", {}))},
+            engine={"document": document, **document.get("Settings", {})},
             machine=machine or {},
         )
     return recording_of(counted)
