@@ -32,6 +32,17 @@ TERM = document(
         "baseline_s": NUMBER, "forecast_s": NUMBER,
     }
 )  # fmt: skip
+CURE = document({"work_mem_bytes": {"type": "integer"}, "forecast_s": NUMBER})
+WORK_MEMORY = document(
+    {
+        "current_bytes": nullable({"type": "integer"}),
+        "enough": CURE,
+        "one_pass": nullable(CURE),
+        "most_bytes": {"type": "integer"},
+        "available_bytes": nullable({"type": "integer"}),
+        "spills": array(document({"kind": TEXT, "processes": {"type": "integer"}})),
+    }
+)
 FORECAST = document(
     {
         "schema": {"const": "spillcast.forecast/1"},
@@ -47,6 +58,7 @@ FORECAST = document(
         "refused": nullable(TEXT),
         "ceiling_share": nullable(NUMBER),
         "advice": array(TEXT),
+        "work_memory": nullable(WORK_MEMORY),
     }
 )
 STORAGE = document({"schema": {"const": "spillcast.storage/1"}, "groups": array(document({

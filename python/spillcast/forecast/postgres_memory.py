@@ -12,12 +12,12 @@ BLOCK_BYTES = 8192
 _TAPE_BYTES = 2 * BLOCK_BYTES + 32 * BLOCK_BYTES
 #: A row's entry in the array that is sorted.
 SLOT_BYTES = 24
-#: What a tuple on tape has less than in memory.
-_TAPE_LESS_BYTES = 6
+#: What a tuple in a temp file has less than in memory.
+_FILE_LESS_BYTES = 6
 _TUPLE_HEADER_BYTES = 16
 _POINTER_BYTES = 8
 _BUCKETS_MIN = 1024
-#: A datum with its length on tape takes so much; then its slot holds all of it.
+#: A number with its length in a temp file takes so much.
 _DATUM_BYTES = 12.5
 
 
@@ -31,11 +31,15 @@ def merge_order(work_mem_bytes: int) -> int:
     return min(500, max(6, work_mem_bytes // _TAPE_BYTES))
 
 
-def sorted_tuple_bytes(tape_row_bytes: float, header_bytes: int) -> int:
-    """Memory of a row beside its slot, from its size on tape."""
-    if tape_row_bytes <= _DATUM_BYTES:
+def tuple_bytes(file_row_bytes: float, header_bytes: int, *, powers: bool = False) -> int:
+    """Memory of a row from its size in a temp file; 0 for a number, which its slot holds.
+
+    ``powers``: memory is handed out in powers of 2, which it is to whatever may be freed again.
+    """
+    if file_row_bytes <= _DATUM_BYTES:
         return 0
-    return aligned(tape_row_bytes + _TAPE_LESS_BYTES) + header_bytes
+    size = file_row_bytes + _FILE_LESS_BYTES
+    return (power_of_two(size) if powers else aligned(size)) + header_bytes
 
 
 def sort_passes(rows: float, tuple_bytes: int, work_mem_bytes: int) -> int:
@@ -58,7 +62,7 @@ def sort_passes(rows: float, tuple_bytes: int, work_mem_bytes: int) -> int:
 
 def hash_bytes(rows: float, tuple_bytes: float) -> int:
     """Memory of a hash table in one batch."""
-    buckets = max(_BUCKETS_MIN, _power_of_two(rows))
+    buckets = max(_BUCKETS_MIN, power_of_two(rows))
     return ceil(rows * tuple_bytes) + buckets * _POINTER_BYTES
 
 
@@ -70,9 +74,9 @@ def hash_batches(rows: float, tuple_bytes: float, memory_bytes: int, *, balanced
     """
     if hash_bytes(rows, tuple_bytes) <= memory_bytes:
         return 1
-    buckets = _power_of_two(memory_bytes / (tuple_bytes + _POINTER_BYTES))
+    buckets = power_of_two(memory_bytes / (tuple_bytes + _POINTER_BYTES))
     left = memory_bytes - buckets * _POINTER_BYTES
-    batches = max(2, _power_of_two(ceil(rows * tuple_bytes / max(left, 1))))
+    batches = max(2, power_of_two(ceil(rows * tuple_bytes / max(left, 1))))
     while balanced and batches > 1 and batches * BLOCK_BYTES >= memory_bytes:
         batches //= 2
         memory_bytes *= 2
@@ -89,9 +93,9 @@ def aggregate_bytes(groups: float, width: float) -> int:
     return ceil(groups * 2 * (aligned(width) + 72))
 
 
-def store_bytes(rows: float, width: float) -> int:
-    """Memory of rows kept to be read again: a pointer, two headers and the columns."""
-    return ceil(rows * (_POINTER_BYTES + 2 * _TUPLE_HEADER_BYTES + aligned(width)))
+def store_bytes(rows: float, row_bytes: int) -> int:
+    """Memory of rows kept to be read again: a pointer, whose array may be twice as long, each."""
+    return ceil(rows * (2 * _POINTER_BYTES + row_bytes))
 
 
 def rounded_up(size: float) -> int:
@@ -100,5 +104,6 @@ def rounded_up(size: float) -> int:
     return next(each for each in sizes if each >= size)
 
 
-def _power_of_two(number: float) -> int:
+def power_of_two(number: float) -> int:
+    """The least power of 2 that is no less."""
     return 1 << max(0, ceil(number) - 1).bit_length()

@@ -11,15 +11,16 @@ from spillcast.forecast.postgres_memory import (
     hash_bytes,
     hash_tuple_bytes,
     sort_passes,
-    sorted_tuple_bytes,
     store_bytes,
+    tuple_bytes,
 )
 from spillcast.recording.explain.nodes import Node
 
 #: Since PostgreSQL 15; a plan made with SETTINGS names it where it is another.
 HASH_MEM_MULTIPLIER = 2.0
-#: Before PostgreSQL 17 a tuple in memory had a header of up to so much.
+#: Before PostgreSQL 17 a tuple in memory had a header of up to so much; now only one to be freed.
 _CHUNK_BYTES = 16
+_FREED_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ class Spill:
 
 def spills_of(top: Node, hash_mem_multiplier: float = HASH_MEM_MULTIPLIER) -> list[Spill]:
     """The nodes that wrote temp files, as the plan has them, from the top."""
-    header_bytes = 0 if "Local I/O Read Time" in top.values else _CHUNK_BYTES
+    # PostgreSQL 17 began to time local I/O apart.
+    older = "Local I/O Read Time" not in top.values
     timed = top.all_temp.total_s > 0
     found = []
     for node, hashed in _pairs(top):
@@ -63,11 +65,11 @@ def spills_of(top: Node, hash_mem_multiplier: float = HASH_MEM_MULTIPLIER) -> li
         if hashed is not None:
             spill = _hash(hashed, weight, hash_mem_multiplier)
         elif node.kind == "Sort":
-            spill = _sort(node, weight, header_bytes)
+            spill = _sort(node, weight, older)
         elif "HashAgg Batches" in node.values:
             spill = _aggregate(node, weight, hash_mem_multiplier)
         else:
-            spill = _store(node, weight)
+            spill = _store(node, weight, older)
         found.append(spill)
     return found
 
@@ -89,18 +91,18 @@ def _hash(node: Node, weight: float, multiplier: float) -> Spill:
     shared = bool(values.get("Parallel Aware"))
     rows = node.rows_in_all if shared else node.rows
     batches = int(values.get("Hash Batches", 1))
-    tuple_bytes = float(hash_tuple_bytes(values.get("Plan Width", 0)))
+    row = float(hash_tuple_bytes(values.get("Plan Width", 0)))
     if rows and not shared and batches == values.get("Original Hash Batches"):
         in_batch = int(values["Peak Memory Usage"]) * 1024 - 8 * int(values["Hash Buckets"])
-        tuple_bytes = max(tuple_bytes, in_batch * batches / rows)
+        row = max(row, in_batch * batches / rows)
     planned = 0.0 if shared else float(values.get("Plan Rows", 0))
-    needed = hash_bytes(max(rows, planned), tuple_bytes)
+    needed = hash_bytes(max(rows, planned), row)
     among = multiplier * (node.processes if shared else 1)
     taken = multiplier * node.processes
     return Spill("hash", node.processes, weight, round(needed / among), taken, batches=batches)
 
 
-def _sort(node: Node, weight: float, header_bytes: int) -> Spill:
+def _sort(node: Node, weight: float, older: bool) -> Spill:
     """The largest of the sorts that its processes did."""
     each = [one for one in (node.values, *node.values.get("Workers", ()))]
     disk = [
@@ -109,19 +111,23 @@ def _sort(node: Node, weight: float, header_bytes: int) -> Spill:
     # A limit above takes only some of the rows, all of which were sorted.
     below = node.children[0] if node.children else node
     rows = below.rows_in_all if node.processes > 1 else below.rows
-    row_bytes = sum(disk) / max(rows, 1.0)
-    tuple_bytes = sorted_tuple_bytes(row_bytes, header_bytes)
+    # Below a limit rows may be thrown away while they are sorted, so each is freed by itself.
+    limited = node.above == "Limit"
+    header_bytes = _CHUNK_BYTES if older else _FREED_BYTES if limited else 0
+    row = tuple_bytes(sum(disk) / max(rows, 1.0), header_bytes, powers=limited)
     most_rows = rows * max(disk, default=0) / max(sum(disk), 1)
+    # Next time another process may get more: up to twice its share was seen.
+    next_rows = max(most_rows, rows * min(1.0, 2 / node.processes))
     written = node.temp.written * BLOCK_BYTES
     return Spill(
         "sort",
         node.processes,
         weight,
-        round(most_rows * (SLOT_BYTES + tuple_bytes)),
+        round(next_rows * (SLOT_BYTES + row)),
         float(node.processes),
         passes=max(1, round(written / max(sum(disk), 1))),
         rows=most_rows,
-        tuple_bytes=tuple_bytes,
+        tuple_bytes=row,
     )
 
 
@@ -134,11 +140,15 @@ def _aggregate(node: Node, weight: float, multiplier: float) -> Spill:
     return Spill("hash aggregate", node.processes, weight, needed, taken, batches=batches)
 
 
-def _store(node: Node, weight: float) -> Spill:
+def _store(node: Node, weight: float, older: bool) -> Spill:
     """Rows that are kept; also those that count(distinct) sorts, before PostgreSQL 16."""
     below = node.children[0] if node.children else node
     width = float(below.values.get("Plan Width", 0))
-    needed = max(store_bytes(below.rows, width), store_bytes(node.rows, 0))
+    rows = max(below.rows, node.rows)
     if node.kind == "Aggregate":
-        needed = round(below.rows * (SLOT_BYTES + aligned(width) + 2 * _CHUNK_BYTES))
+        needed = round(rows * (SLOT_BYTES + aligned(width) + 2 * _CHUNK_BYTES))
+    else:
+        row_bytes = node.temp.written * BLOCK_BYTES / max(below.rows_in_all, node.rows_in_all, 1.0)
+        header_bytes = _CHUNK_BYTES if older else _FREED_BYTES
+        needed = store_bytes(rows, tuple_bytes(row_bytes, header_bytes, powers=older))
     return Spill("store", node.processes, weight, needed, float(node.processes))

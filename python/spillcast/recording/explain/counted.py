@@ -1,7 +1,7 @@
 """Counts and times of temp I/O as a recording in memory: the whole run, and no single waits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ class Counted:
     held_bytes: int | None
     files: int
     engine: Mapping[str, Any]
+    #: Of the server, where it is known.
+    machine: Mapping[str, Any] = field(default_factory=dict)
 
 
 def recording_of(counted: Counted) -> Recording:
@@ -41,7 +43,7 @@ def recording_of(counted: Counted) -> Recording:
         "elapsed_s": counted.elapsed_s,
         "recorded_s": counted.elapsed_s,
         "engine": {"name": "postgresql", **counted.engine},
-        "machine": {},
+        "machine": dict(counted.machine),
         "cpu_s": None,
         "memory": {"limit_bytes": None, "peak_rss_bytes": None},
         "temp": {

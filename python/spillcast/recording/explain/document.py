@@ -40,7 +40,8 @@ def _logged(path: Path, lines: list[str]) -> Iterator[dict[str, Any]]:
             if not below.startswith(("\t", " ", "{", "}")):
                 break
             body.append(below.removeprefix("\t"))
-        document = _document(path, [line for line in body if not line.startswith("Query Text:")])
+        body = [line for line in body if not line.startswith("Query Text:")]
+        document = _document(path, body, logged=True)
         if document is not None:
             yield {"Execution Time": float(match[1]), **document}
 
@@ -56,13 +57,17 @@ def _bare(lines: list[str]) -> list[str]:
     return lines
 
 
-def _document(path: Path, lines: list[str]) -> dict[str, Any] | None:
+def _document(path: Path, lines: list[str], *, logged: bool = False) -> dict[str, Any] | None:
     first = next((line.strip() for line in lines if line.strip()), "")
     if first.startswith(("[", "{")):
         return _of_json(path, "\n".join(lines))
     if first.startswith(("<explain", "- Plan:", "Plan:")):
         raise InputError(f"{path}: a plan in XML or YAML, which spillcast does not read", HOW)
-    return document_of_text(lines)
+    document = document_of_text(lines)
+    whole = logged or document is None or "Execution Time" in document
+    if not whole and document is not None and "Actual Loops" in document["Plan"]:
+        raise InputError(f"{path}: no Execution Time: cut, or made with SUMMARY OFF", HOW)
+    return document
 
 
 def _of_json(path: Path, text: str) -> dict[str, Any] | None:

@@ -48,8 +48,8 @@ class Node:
     temp: TempIO
     #: Processes that ran it side by side.
     processes: int
-    #: Whether it is the inner side of a merge join, which may have to go back.
-    marked: bool
+    #: Kind of the node above; empty at the top.
+    above: str
     children: "Sequence[Node]"
 
     @property
@@ -80,24 +80,22 @@ def nodes_of(plan: Mapping[str, Any]) -> Node:
         for one in _all(plan)
         if _is_cte(one)
     }
-    return _node(plan, 1, False, shared)
+    return _node(plan, 1, "", shared)
 
 
 def _node(
-    values: Mapping[str, Any], processes: int, marked: bool, shared: Mapping[str, TempIO]
+    values: Mapping[str, Any], processes: int, above: str, shared: Mapping[str, TempIO]
 ) -> Node:
     below = _processes_below(values, processes)
-    plans = values.get("Plans", ())
-    inner = [one for one in plans if "Subplan Name" not in one][1:]
-    merge = values["Node Type"] == "Merge Join"
-    children = [_node(one, below, merge and one in inner, shared) for one in plans]
+    kind = values["Node Type"]
+    children = [_node(one, below, kind, shared) for one in values.get("Plans", ())]
     inside = [child.all_temp for child in children if not _is_cte(child.values)]
     temp = _temp(values)
-    made = shared.get(values.get("CTE Name", "")) if values["Node Type"] == "CTE Scan" else None
+    made = shared.get(values.get("CTE Name", "")) if kind == "CTE Scan" else None
     # One of those that scan a common table expression made it: the one that did at least as much.
     if made is not None and temp.read >= made.read and temp.written >= made.written:
         inside.append(made)
-    return Node(values["Node Type"], values, temp, temp.less(inside), processes, marked, children)
+    return Node(kind, values, temp, temp.less(inside), processes, above, children)
 
 
 def _processes_below(values: Mapping[str, Any], processes: int) -> int:

@@ -1,6 +1,7 @@
 """A plan of EXPLAIN (ANALYZE, BUFFERS) -> a recording."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ def read_plan(path: str | Path, *, elapsed_s: float | None = None, timed: bool =
     """
     path = Path(path)
     documents = read_documents(path)
-    most = max(documents, key=lambda one: _blocks(one["Plan"]))
+    with _damage_told(path):
+        most = max(documents, key=lambda one: _blocks(one["Plan"]))
     return recording_of_plan(most, path=path, elapsed_s=elapsed_s, timed=timed)
 
 
@@ -36,15 +38,18 @@ def recording_of_plan(
     path: Path = Path("plan"),
     elapsed_s: float | None = None,
     timed: bool = True,
+    machine: Mapping[str, Any] | None = None,
 ) -> Recording:
     """The recording of a plan as ``EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)`` returns it.
 
-    Errors are those of ``read_plan``.
+    ``machine`` is what a recording says of the server's machine, where it is known. Errors are
+    those of ``read_plan``.
     """
     if isinstance(document, list):
         document = document[0]
-    elapsed_s = _elapsed_s(path, document) if elapsed_s is None else elapsed_s
-    top = nodes_of(document["Plan"])
+    with _damage_told(path):
+        own_s = _elapsed_s(path, document)
+        top = nodes_of(document["Plan"])
     temp = top.all_temp
     if not temp.blocks:
         raise InputError(f"{path}: this query does not spill: its plan has no temp blocks")
@@ -53,10 +58,27 @@ def recording_of_plan(
         temp = TempIO(temp.read, temp.written, None, None)
         if timed:
             raise Refusal(f"{path}: temp I/O was not timed: {TIMED}")
-    engine = {"plan": document, "settings": dict(document.get("Settings", {}))}
-    return recording_of(
-        Counted(path, elapsed_s, temp, _processes(top), _held_bytes(top), _files(top), engine)
-    )
+    with _damage_told(path):
+        counted = Counted(
+            path,
+            own_s if elapsed_s is None else elapsed_s,
+            temp,
+            _processes(top),
+            _held_bytes(top),
+            _files(top),
+            engine={"document": document, **document.get("Settings", {})},
+            machine=machine or {},
+        )
+    return recording_of(counted)
+
+
+@contextmanager
+def _damage_told(path: Path) -> Iterator[None]:
+    """Keys that lack and values of another kind are damage, not a failure of ours."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path}: damaged: {error}", HOW) from error
 
 
 def _elapsed_s(path: Path, document: Mapping[str, Any]) -> float:
@@ -68,7 +90,7 @@ def _elapsed_s(path: Path, document: Mapping[str, Any]) -> float:
         raise InputError(f"{path}: a plan without BUFFERS: it has no temp blocks", HOW)
     elapsed_ms = document.get("Execution Time", plan.get("Actual Total Time"))
     if elapsed_ms is None:
-        raise InputError(f"{path}: it has no Execution Time: cut, or made with SUMMARY OFF", HOW)
+        raise InputError(f"{path}: it has no Execution Time: made with SUMMARY OFF", HOW)
     return float(elapsed_ms) / 1e3
 
 

@@ -1,0 +1,91 @@
+"""A plan is a baseline for every kind of target, and the arithmetic is that of any recording."""
+
+import json
+
+import pytest
+from evidence import recording, storage
+
+from harness import spillcast
+from spillcast.forecast import forecast
+from spillcast.recording.explain import recording_of_plan
+
+BLOCK = 8192
+
+
+def plan(*, workers=0, elapsed_ms=10_000.0):
+    """2,000 reads of 1 ms and 1,000 writes of 0.5 ms, over all processes."""
+    node = {
+        "Node Type": "Hash Join", "Actual Rows": 9.0, "Actual Loops": workers + 1,
+        "Temp Read Blocks": 2000, "Temp Written Blocks": 1000,
+        "Temp I/O Read Time": 2000.0, "Temp I/O Write Time": 500.0,
+    }  # fmt: skip
+    if workers:
+        node = {**node, "Node Type": "Gather", "Workers Launched": workers, "Plans": [node]}
+    return {"Plan": node, "Execution Time": elapsed_ms}
+
+
+def test_counts_times_latencies():
+    there = storage({("read", BLOCK): 100_000, ("write", BLOCK): 200_000})
+    said = forecast(recording_of_plan(plan()), there)
+    assert (said.baseline_s, said.ceiling_s) == (10.0, pytest.approx(7.5))
+    assert said.forecast_s == pytest.approx(7.5 + 0.2 + 0.2)
+    assert "counts-only" in {warning.code for warning in said.warnings}
+
+
+def test_processes_share_the_io():
+    there = storage({("read", BLOCK): 100_000, ("write", BLOCK): 200_000})
+    said = forecast(recording_of_plan(plan(workers=4)), there)
+    assert said.ceiling_s == pytest.approx(9.5)
+    assert said.forecast_s == pytest.approx(9.5 + 0.4 / 5)
+    assert sum(term.forecast_s for term in said.terms) == pytest.approx(said.forecast_s)
+    # A probe saw fewer under way: the processes share it all the same.
+    busy = storage({("read", BLOCK): 100_000, ("write", BLOCK): 200_000})
+    busy.facts["in_flight"] = 2.5
+    assert forecast(recording_of_plan(plan(workers=4)), busy).forecast_s == pytest.approx(9.58)
+
+
+def test_a_plan_says_what_a_recording_says(tmp_path):
+    loads = [("read", BLOCK, 2000, 1_000_000), ("write", BLOCK, 1000, 500_000)]
+    recorded = recording(tmp_path / "run.spill", loads, elapsed_s=10.0)
+    there = storage({("read", BLOCK): 300_000, ("write", BLOCK): 20_000})
+    one, other = forecast(recorded, there), forecast(recording_of_plan(plan()), there)
+    assert one.forecast_s == pytest.approx(other.forecast_s)
+    assert one.ceiling_s == pytest.approx(other.ceiling_s)
+
+
+def test_every_kind_of_target(tmp_path):
+    """Directories are probed; what is on disk is that of a recording, a probe or another plan."""
+    base, fast = tmp_path / "base.json", tmp_path / "fast.json"
+    base.write_text(json.dumps([plan()]))
+    fast.write_text(json.dumps([plan(elapsed_ms=11_000.0)]).replace("2000.0", "200.0"))
+    recorded = recording(tmp_path / "run.spill", [("read", BLOCK, 9, 10**5)], elapsed_s=1.0)
+    probed = tmp_path / "probed.json"
+    room = tmp_path / "room"
+    room.mkdir()
+    result = spillcast("probe", room, "--like", base, "-o", probed, "--budget", "5s")
+    assert result.returncode == 0, result.stderr
+    targets = ["latency:150us", "factor:10", probed, fast, room, "catalogue:aws-gp3", "tmpfs"]
+    words = [word for to in (*targets, recorded.path) for word in ("--to", to)]
+    result = spillcast("forecast", base, *words, "--budget", "5s", "--json")
+    assert result.returncode == 0, result.stderr
+    said = {one["target"]: one for one in json.loads(result.stdout)["targets"]}
+    assert said["latency:150us"]["forecast_s"] == pytest.approx(7.5 + 3000 * 150e-6)
+    assert said["factor:10"]["forecast_s"] == pytest.approx(7.75)
+    assert said["fast"]["forecast_s"] == pytest.approx(7.5 + 0.2 + 0.5)
+    assert "no figures for writes" in said["run"]["refused"]
+    numbers = [one["forecast_s"] for name, one in said.items() if name != "run"]
+    assert all(number >= 7.5 for number in numbers)
+    made_up = {
+        name for name, one in said.items() for w in one["warnings"] if w["code"] == "made-up"
+    }
+    assert {str(room), "tmpfs"} <= made_up
+    assert list(room.iterdir()) == []
+
+
+def test_the_time_of_the_query_without_explain_leaves_the_io_as_it_is(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan()))
+    result = spillcast("forecast", path, "--to", "factor:10", "--elapsed", "8s", "--json")
+    said = json.loads(result.stdout)
+    assert said["baseline_s"] == 8.0
+    assert said["forecast_s"] == pytest.approx(5.75)
