@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spillcast.engines.move import Move, Step, sql_literal, sql_name
-from spillcast.engines.postgres_move_back import revert_steps, server_steps, set_statement
+from spillcast.engines.postgres_move_back import reload_step, revert_steps, set_statement
 from spillcast.engines.postgres_situation import Situation
 from spillcast.engines.postgres_tablespace import (
     SETTING,
@@ -91,8 +91,11 @@ def plan(wish: Wish, facts: Situation, lacking: list[str], directory: Directory)
     if statements:
         why = "The tablespace gets its name, a note of how all was before, and its users."
         steps.append(Step(why, sql=tuple(statements), client=facts.client))
-    if to_set and wish.scope == Scope():
-        steps += server_steps([name], facts.client, "The server's own setting.")
+    if wish.scope == Scope():
+        if to_set:
+            why = "The server's own setting."
+            steps.append(Step(why, sql=(set_statement(wish.scope, [name]),), client=facts.client))
+        steps.append(reload_step(facts.client))
     if wish.scope is None:
         why = "In the session whose temp files are to go there:"
         steps.append(Step(why, sql=(f"SET {SETTING} = {sql_literal(name)}",)))

@@ -25,7 +25,10 @@ def revert_steps(
     steps = []
     if Scope() in ours:
         why = "The server's own setting, as it was before."
-        steps += server_steps(note.before["server"], facts.client, why)
+        statement = set_statement(Scope(), note.before["server"])
+        steps.append(Step(why, sql=(statement,), client=facts.client))
+    if Scope() in scopes:
+        steps.append(reload_step(facts.client))
     statements = [
         set_statement(scope, note.before[str(scope)]) for scope in ours if scope != Scope()
     ]
@@ -74,12 +77,10 @@ def set_statement(scope: Scope | None, names: list[str] | None) -> str:
     return f"{who}SET {SETTING} = {', '.join(map(sql_literal, names))}"
 
 
-def server_steps(names: list[str] | None, client: str, why: str) -> list[Step]:
-    """The steps of a setting of the whole server, which also open sessions follow."""
-    return [
-        Step(why, sql=(set_statement(Scope(), names),), client=client),
-        Step("The server reads it.", sql=("SELECT pg_reload_conf()",), client=client),
-    ]
+def reload_step(client: str) -> Step:
+    """The step after ALTER SYSTEM; done again where it may have been missed."""
+    why = "The server reads its settings; open sessions follow."
+    return Step(why, sql=("SELECT pg_reload_conf()",), client=client)
 
 
 def settings_after(

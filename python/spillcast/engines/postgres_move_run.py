@@ -66,6 +66,7 @@ def moved(dsn: str, wish: Wish) -> Move:
     puts back what was done.
     """
     with connect(dsn) as connection:
+        _lock(connection)
         move, facts = _asked(connection, dsn, wish)
         check_move(connection, facts, wish)
         for _ in run_steps(connection, move):
@@ -86,6 +87,7 @@ def moved_back(dsn: str, to: Path, scope: Scope | None, *, whole: bool) -> Move:
     What keeps the tablespace from being dropped is in ``left``; it then stays as it is.
     """
     with connect(dsn) as connection:
+        _lock(connection)
         facts = situation(connection, dsn)
         check_server(facts)
         move = _way_back(facts, to, scope, whole=whole)
@@ -139,6 +141,11 @@ def verified(
     return {"session": whom(scope), "files": files, "bytes": size}
 
 
+def _lock(connection: "Connection") -> None:
+    """Wait for another move, also for the last statement of one that was killed."""
+    connection.execute("select pg_advisory_lock(hashtext('spillcast move'))")
+
+
 def _asked(connection: "Connection", dsn: str, wish: Wish) -> tuple[Move, Situation]:
     """The plan for a server, with what is to be known of it."""
     facts = situation(connection, dsn)
@@ -179,7 +186,7 @@ def _in_memory(path: Path) -> bool:
 
 
 def _in_use() -> tuple[type[Exception], ...]:
-    """What the server says of a tablespace that something lies in: it looks itself, under a lock."""
+    """What the server says of a tablespace that something lies in; it looks under a lock."""
     from psycopg import errors
 
     return (

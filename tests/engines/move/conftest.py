@@ -1,7 +1,9 @@
 """A PostgreSQL server of each version found, with a role, a database and a place to move to."""
 
 import shutil
-from contextlib import suppress
+import time
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,6 +11,8 @@ import psycopg
 import pytest
 from spillcast.lab.workspace import workspace
 
+from harness import until
+from spillcast.cli import _run
 from spillcast.engines.postgres_server import embedded, of_debian, private_server
 
 INSTALLATIONS = [embedded(), *of_debian()]
@@ -27,6 +31,24 @@ class Moving(SimpleNamespace):
         dsn = f"{self.dsn} user={user} dbname={database}"
         return psycopg.connect(dsn, autocommit=True)
 
+    def move(self, *arguments, status=0):
+        """Run ``spillcast move postgres`` in this process, and expect a status."""
+        said, complained = StringIO(), StringIO()
+        line = ["move", "postgres", self.dsn, "--to", str(self.to), *arguments]
+        with redirect_stdout(said), redirect_stderr(complained):
+            try:
+                ended = _run(line)
+            except SystemExit as exited:
+                ended = exited.code
+        assert ended == status, complained.getvalue()
+        return SimpleNamespace(stdout=said.getvalue(), stderr=complained.getvalue())
+
+    def reload(self):
+        """Have the server read its settings, and wait until new sessions have them."""
+        loaded = self.rows("select pg_conf_load_time()")
+        self.rows("select pg_reload_conf()")
+        until(lambda: self.rows("select pg_conf_load_time()") != loaded, "the settings")
+
     def state(self):
         """Everything that a move may change."""
         return {
@@ -35,9 +57,11 @@ class Moving(SimpleNamespace):
                 "from pg_db_role_setting order by 1, 2"
             ),
             "tablespaces": self.rows(
-                "select spcname, coalesce(spcacl, acldefault('t', spcowner))::text, shobj_description(oid, 'pg_tablespace'), "
-                "pg_tablespace_location(oid) from pg_tablespace order by 1"
+                "select spcname, coalesce(spcacl, acldefault('t', spcowner))::text, "
+                "shobj_description(oid, 'pg_tablespace'), pg_tablespace_location(oid) "
+                "from pg_tablespace order by 1"
             ),
+            "effective": self.rows("show temp_tablespaces"),
             "server": (self.data / "postgresql.auto.conf").read_text(),
             "directories": sorted(
                 (str(path), path.stat().st_mode, path.stat().st_uid)
@@ -45,6 +69,13 @@ class Moving(SimpleNamespace):
                 if path.name != "postgres"
             ),
         }
+
+    def is_as(self, before):
+        """All is as it was; the server is given time to read its settings again."""
+        deadline = time.monotonic() + 10
+        while (now := self.state()) != before and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert now == before
 
     def spilling(self, user="postgres", database="postgres"):
         """A session in the middle of a spilling hash join, and the files that it has."""
@@ -86,7 +117,7 @@ def moving(running):
     """The server as new: whatever a test leaves is taken away."""
     yield running
     running.rows("alter system reset all")
-    running.rows("select pg_reload_conf()")
+    running.reload()
     for statement in (
         "alter role all reset all",
         "alter role etl reset all",

@@ -8,8 +8,6 @@ import subprocess
 
 import pytest
 
-from harness import spillcast
-
 SCOPES = ("role:etl", "database:dw", "server")
 #: Who spills in a scope: user and database.
 WHO = {
@@ -20,16 +18,10 @@ WHO = {
 }
 
 
-def move(moving, *arguments, status=0):
-    result = spillcast("move", "postgres", moving.dsn, "--to", moving.to, *arguments)
-    assert result.returncode == status, result.stderr
-    return result
-
-
 @pytest.mark.parametrize("scope", SCOPES)
 def test_a_move_a_spilling_query_its_files_there_and_back(moving, scope):
     before = moving.state()
-    said = json.loads(move(moving, "--for", scope, "--apply", "--json").stdout)
+    said = json.loads(moving.move("--for", scope, "--apply", "--json").stdout)
     assert all(step["done"] for step in said["steps"])
     assert said["verified"]["files"] > 0
     assert said["verified"]["bytes"] > 100_000
@@ -41,8 +33,8 @@ def test_a_move_a_spilling_query_its_files_there_and_back(moving, scope):
     # The server has taken the mark of an unfinished move away.
     assert oct(moving.to.stat().st_mode)[-4:] == "0700"
 
-    move(moving, "--for", scope, "--revert")
-    assert moving.state() == before
+    moving.move("--for", scope, "--revert")
+    moving.is_as(before)
     connection, files = moving.spilling(*WHO[scope])
     assert files
     assert all(moving.data in path.parents for path in files)
@@ -51,15 +43,15 @@ def test_a_move_a_spilling_query_its_files_there_and_back(moving, scope):
 
 def test_a_session_sets_it_itself(moving):
     before = moving.state()
-    said = json.loads(move(moving, "--apply", "--json").stdout)
+    said = json.loads(moving.move("--apply", "--json").stdout)
     *done, by_hand = said["steps"]
     assert all(step["done"] for step in done)
     assert not by_hand["done"]
     with moving.connect() as connection:
         connection.execute(by_hand["sql"])
         assert connection.execute("show temp_tablespaces").fetchone() == ("spillcast_temp",)
-    move(moving, "--revert")
-    assert moving.state() == before
+    moving.move("--revert")
+    moving.is_as(before)
 
 
 @pytest.mark.parametrize("names", [[], ["plain", "Odd, \"name'"], [""]])
@@ -76,49 +68,50 @@ def test_what_was_set_before_comes_back(moving, scope, names):
         target = f"{kind} {who}" if who else "system"
         values = ", ".join("'" + name.replace("'", "''") + "'" for name in names)
         moving.rows(f"alter {target} set temp_tablespaces = {values}")
+        moving.reload()
     before = moving.state()
-    move(moving, "--for", scope, "--apply")
+    moving.move("--for", scope, "--apply")
     assert moving.state() != before
-    move(moving, "--for", scope, "--revert")
-    assert moving.state() == before
+    moving.move("--for", scope, "--revert")
+    moving.is_as(before)
 
 
 def test_doing_it_twice_changes_nothing(moving):
     before = moving.state()
-    move(moving, "--for", "role:etl", "--apply")
+    moving.move("--for", "role:etl", "--apply")
     moved = moving.state()
-    said = json.loads(move(moving, "--for", "role:etl", "--apply", "--json").stdout)
+    said = json.loads(moving.move("--for", "role:etl", "--apply", "--json").stdout)
     assert (said["steps"], said["verified"]["files"] > 0) == ([], True)
     assert moving.state() == moved
-    assert "All is so already" in move(moving, "--for", "role:etl").stdout
-    move(moving, "--revert")
-    again = move(moving, "--revert").stdout
+    assert "All is so already" in moving.move("--for", "role:etl").stdout
+    moving.move("--revert")
+    again = moving.move("--revert").stdout
     assert "nothing to put back" in again
-    assert moving.state() == before
+    moving.is_as(before)
 
 
 def test_several_scopes_share_a_tablespace_that_goes_with_the_last(moving):
     before = moving.state()
     for scope in SCOPES:
-        move(moving, "--for", scope, "--apply")
-    said = move(moving, "--for", "role:etl", "--revert").stdout
+        moving.move("--for", scope, "--apply")
+    said = moving.move("--for", "role:etl", "--revert").stdout
     assert "the tablespace stays for database:dw, server" in said
     # Rights that the role's move gave are needed by the others.
     connection, files = moving.spilling("etl", "dw")
     assert all(moving.to in path.parents for path in files)
     connection.close()
-    assert "nothing to put back" in move(moving, "--for", "role:etl", "--revert").stdout
-    move(moving, "--revert")
-    assert moving.state() == before
+    assert "nothing to put back" in moving.move("--for", "role:etl", "--revert").stdout
+    moving.move("--revert")
+    moving.is_as(before)
 
 
 def test_a_directory_that_was_there_stays(moving):
     moving.to.mkdir()
     moving.server.give(moving.to)
     before = moving.state()
-    move(moving, "--for", "role:etl", "--apply")
-    move(moving, "--revert")
-    assert moving.state() == before
+    moving.move("--for", "role:etl", "--apply")
+    moving.move("--revert")
+    moving.is_as(before)
     assert moving.to.is_dir()
 
 
@@ -128,30 +121,29 @@ def test_a_tablespace_that_was_there_stays_with_its_comment(moving):
     moving.rows(f"create tablespace theirs location '{moving.to}'")
     moving.rows("comment on tablespace theirs is 'it''s theirs'")
     before = moving.state()
-    refused = spillcast("move", "postgres", moving.dsn, "--to", moving.to, "--revert")
-    assert refused.returncode == 2
+    refused = moving.move("--revert", status=2)
     assert "was not moved to by spillcast" in refused.stderr
-    said = json.loads(move(moving, "--for", "role:etl", "--apply", "--json").stdout)
+    said = json.loads(moving.move("--for", "role:etl", "--apply", "--json").stdout)
     assert said["tablespace"] == "theirs"
-    move(moving, "--revert")
-    assert moving.state() == before
+    moving.move("--revert")
+    moving.is_as(before)
 
 
 def test_a_tablespace_with_a_name_of_ones_own(moving):
     before = moving.state()
     name = 'my "Temp"'
-    move(moving, "--for", "role:etl", "--tablespace", name, "--apply")
+    moving.move("--for", "role:etl", "--tablespace", name, "--apply")
     connection, files = moving.spilling("etl")
     assert files
     assert all(moving.to in path.parents for path in files)
     connection.close()
-    move(moving, "--revert")
-    assert moving.state() == before
+    moving.move("--revert")
+    moving.is_as(before)
 
 
 def refused_to_drop(moving, *words):
     """A revert that leaves the tablespace and says why."""
-    result = move(moving, "--revert", status=1)
+    result = moving.move("--revert", status=1)
     assert "is in use and stays" in result.stderr
     for word in words:
         assert word in result.stderr
@@ -162,30 +154,30 @@ def refused_to_drop(moving, *words):
 
 def test_a_tablespace_with_temp_files_of_a_running_query_stays(moving):
     before = moving.state()
-    move(moving, "--for", "role:etl", "--apply")
+    moving.move("--for", "role:etl", "--apply")
     connection, files = moving.spilling("etl")
     refused_to_drop(moving, "temp files of queries that run")
     assert all(path.exists() for path in files)
     connection.close()
-    move(moving, "--revert")
-    assert moving.state() == before
+    moving.move("--revert")
+    moving.is_as(before)
 
 
 def test_a_tablespace_with_a_table_stays(moving):
     before = moving.state()
-    move(moving, "--for", "role:etl", "--apply")
+    moving.move("--for", "role:etl", "--apply")
     moving.rows("create table kept tablespace spillcast_temp as select 1 as one", database="dw")
     moving.rows("create table here tablespace spillcast_temp as select 1 as one")
     refused_to_drop(moving, "tables or indexes of database dw, postgres; such as here")
     assert moving.rows("select one from kept", database="dw") == [(1,)]
     moving.rows("drop table kept", database="dw")
     moving.rows("drop table here")
-    move(moving, "--revert")
-    assert moving.state() == before
+    moving.move("--revert")
+    moving.is_as(before)
 
 
 def test_a_tablespace_that_others_are_set_to_stays(moving):
-    move(moving, "--for", "role:etl", "--apply")
+    moving.move("--for", "role:etl", "--apply")
     moving.rows("alter role postgres set temp_tablespaces = 'spillcast_temp'")
     moving.rows("alter database dw set default_tablespace = 'spillcast_temp'")
     refused_to_drop(
@@ -194,9 +186,9 @@ def test_a_tablespace_that_others_are_set_to_stays(moving):
 
 
 def test_what_somebody_has_set_since_stays(moving):
-    move(moving, "--for", "role:etl", "--apply")
+    moving.move("--for", "role:etl", "--apply")
     moving.rows("alter role etl set temp_tablespaces = 'pg_default'")
-    said = move(moving, "--revert").stdout
+    said = moving.move("--revert").stdout
     assert "role:etl is set to pg_default by now, which stays" in said
     settings = moving.rows("select setconfig from pg_db_role_setting")
     assert settings == [(["temp_tablespaces=pg_default"],)]
@@ -204,32 +196,32 @@ def test_what_somebody_has_set_since_stays(moving):
 
 def test_a_setting_that_wins_is_named(moving):
     moving.rows("alter role etl in database dw set temp_tablespaces = 'pg_default'")
-    said = move(moving, "--for", "role:etl", "--apply").stdout
+    said = moving.move("--for", "role:etl", "--apply").stdout
     assert "role:etl in database:dw has a setting of its own" in said
 
 
 def test_open_sessions_are_told_of(moving):
     with moving.connect("etl"):
-        said = move(moving, "--for", "role:etl", "--apply").stdout
+        said = moving.move("--for", "role:etl", "--apply").stdout
     assert "sessions of role:etl that are open keep theirs: 1" in said
 
 
 def test_a_directory_that_is_gone_is_noticed_and_mended(moving):
     before = moving.state()
-    move(moving, "--for", "role:etl", "--apply")
+    moving.move("--for", "role:etl", "--apply")
     shutil.rmtree(moving.to)
-    result = move(moving, "--for", "role:etl", "--apply", status=1)
+    result = moving.move("--for", "role:etl", "--apply", status=1)
     assert "temp files of such a session are in pg_default" in result.stderr
-    move(moving, "--revert")
-    assert moving.state() == before
+    moving.move("--revert")
+    moving.is_as(before)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the printed commands want root")
 @pytest.mark.parametrize("scope", SCOPES)
 def test_what_is_printed_is_ready_to_run_and_to_run_back(moving, scope):
     before = moving.state()
-    script = move(moving, "--for", scope).stdout
-    assert moving.state() == before
+    script = moving.move("--for", scope).stdout
+    moving.is_as(before)
     there, _, back = script.partition("# To go back:\n")
     back = re.sub("^# ?", "", back, flags=re.MULTILINE)
 
@@ -247,12 +239,12 @@ def test_what_is_printed_is_ready_to_run_and_to_run_back(moving, scope):
     run(there)
     printed = moving.state()
     run(back)
-    assert moving.state() == before
-    move(moving, "--for", scope, "--apply")
+    moving.is_as(before)
+    moving.move("--for", scope, "--apply")
     applied = moving.state()
     assert applied == printed
     # What was moved by hand is moved back like all else.
-    move(moving, "--revert")
+    moving.move("--revert")
     run(there)
-    move(moving, "--revert")
-    assert moving.state() == before
+    moving.move("--revert")
+    moving.is_as(before)
