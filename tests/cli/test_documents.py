@@ -202,7 +202,6 @@ def test_probe(spilled, tmp_path):
     assert valid(STORAGE, printed("probe", tmp_path, "--like", spilled.path))
 
 
-<<<<<<< HEAD
 def test_storage_show(spilled):
     said = printed("storage", "show", spilled.path)
     assert valid(SHOWN, said)
@@ -216,7 +215,8 @@ def test_storage_compare(spilled):
     assert valid(COMPARISON, said)
     assert [storage["name"] for storage in said["storages"]][1:] == list(others)
     assert all(len(row["storages"]) == 3 for row in said["rows"])
-=======
+
+
 def test_emulate(tmp_path):
     skip_without_fuse()
     # Its options come before the command, and so does --json.
@@ -224,7 +224,6 @@ def test_emulate(tmp_path):
     assert result.returncode == 0, result.stderr
     assert valid(EMULATION, json.loads(result.stdout))
     assert list(tmp_path.iterdir()) == []
->>>>>>> e364f00 (The emulation in the documents, in the benchmarks and in the README; a floor that other work moves little)
 
 
 def test_record(places):

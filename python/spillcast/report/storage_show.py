@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from string import ascii_uppercase
 
 from spillcast.report.histogram import histogram_text
-from spillcast.report.storage import storage_text
+from spillcast.report.storage import grid_text, storage_text
 from spillcast.report.storage_words import ability_words, limits_words, origin_words
 from spillcast.report.table import paragraph, table_text
 from spillcast.storage import Group, Storage
@@ -26,7 +26,8 @@ def show_text(storage: Storage, ops: Sequence[str], size_bytes: int | None, widt
     else:
         only = Storage(storage.name, storage.source, _groups(storage, ops), storage.facts)
         origin = paragraph(f"  {origin_words(storage)}", "  ", width)
-        parts.append(f"{storage_text(only, width=width)}\n{origin}")
+        text = grid_text(only) if storage.source == "grid" else storage_text(only, width=width)
+        parts.append(f"{text}\n{origin}")
         parts += [_op_text(storage, op, size_bytes, width) for op in ops]
     if size_bytes is not None:
         parts += [_size_text(storage, op, size_bytes) for op in ops]
