@@ -72,7 +72,8 @@ def _check_directory(connection: "Connection", facts: Situation, wish: Wish) -> 
     parent = path.parent
     if not parent.is_dir():
         raise InputError(f"--to {path}: there is no directory {parent}", f"mkdir -p {parent}")
-    _check_seen(connection, parent, f"--to {path}")
+    for seen in (parent, path):
+        _check_seen(connection, seen, f"--to {path}")
     if facts.at(path) is not None:
         return
     directory = Directory.look(path)
@@ -84,7 +85,6 @@ def _check_directory(connection: "Connection", facts: Situation, wish: Wish) -> 
         raise InputError(f"--to {path}: cannot be made here without being root", hint)
     if not directory.there:
         return
-    _check_seen(connection, path, f"--to {path}")
     if directory.uid != user_id(owner) and not (directory.made and root):
         hint = f"chown {owner}: {path}, or name a directory in it that is still to be made"
         raise InputError(f"--to {path}: is not the server's own; it runs as {owner}", hint)
@@ -102,16 +102,22 @@ def _entries(connection: "Connection", path: Path, *, by_server: bool) -> list[s
 
 
 def _check_seen(connection: "Connection", path: Path, what: str) -> None:
-    """The server can reach a directory, and sees the one that we see."""
+    """The server can reach a path, and finds there what we find."""
     import psycopg
 
-    query = "select isdir, floor(extract(epoch from modification))::bigint from pg_stat_file(%s)"
-    before_s = int(path.stat().st_mtime)
+    # Where nothing is there the server says so only if it may pass through the directory above.
+    query = "select floor(extract(epoch from modification))::bigint from pg_stat_file(%s, true)"
+    before_s = _modified_s(path)
     try:
-        isdir, modified_s = row(connection, query, str(path))
+        (modified_s,) = row(connection, query, str(path))
     except psycopg.Error as error:
         said = error.diag.message_primary or str(error)
-        hint = "it has to pass through every directory above; /tmp may be its own (PrivateTmp)"
+        hint = "it has to pass through every directory above"
         raise InputError(f"{what}: the server cannot reach {path}: {said}", hint) from None
-    if not isdir or not before_s <= modified_s <= int(path.stat().st_mtime):
-        raise InputError(f"{what}: the server has another {path} than we: it has mounts of its own")
+    if not before_s <= (modified_s or 0) <= _modified_s(path):
+        hint = "its /tmp may be its own, as with PrivateTmp of systemd"
+        raise InputError(f"{what}: the server has another {path} than we have", hint)
+
+
+def _modified_s(path: Path) -> int:
+    return int(path.stat().st_mtime) if path.exists() else 0
