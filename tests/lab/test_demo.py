@@ -15,10 +15,11 @@ import json, sys
 from pathlib import Path
 from spillcast.cli.stage import TerminalStage
 from spillcast.lab.demo import run_demo
-from spillcast.lab.workloads import HASH_JOIN, Workload
+from spillcast.lab.duckdb_queries import HASH_JOIN
+from spillcast.lab.workload import Workload
 
 with TerminalStage() as stage:
-    demo = run_demo(stage, Path(sys.argv[1]), Workload("hash join", HASH_JOIN, 6_000_000, "150MB"))
+    demo = run_demo(stage, Path(sys.argv[1]), workload=Workload("hash join", HASH_JOIN, 6_000_000, "150MB"))
 print(json.dumps({"means": demo.means, **demo.case.to_json()}))
 """
 

@@ -1,7 +1,7 @@
 """The options that verbs share, each defined once."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,3 +13,4 @@ Budget = Annotated[str, typer.Option(help="Time a probe may take, such as 60s.")
 Work = Annotated[
     Path | None, typer.Option(help="Directory for data and slow storage (default: TMPDIR).")
 ]
+EngineOption = Literal["duckdb", "postgres"]
