@@ -19,8 +19,9 @@ __all__ = [
 
 __version__: str
 
-def cold_cache() -> list[tuple[int, int, int]]:
-    """What waits of some lengths cost afterwards: (wait, extra CPU, the most of it), all in ns."""
+def cold_cache() -> tuple[tuple[int, int], list[tuple[int, int, int]]]:
+    """What waits cost afterwards, all in ns: CPU time of a pass through warm caches, usual and most;
+    what is added after waits of some lengths: (wait, extra CPU, the most of it)."""
 
 def size_class_bytes(bytes: int) -> int:
     """The size class that an operation of so many bytes falls into, in bytes."""

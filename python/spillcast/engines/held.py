@@ -25,8 +25,7 @@ class Ran:
 class HeldQuery:
     """A query that waits at a gate until ``start`` is called; its process ends with this one.
 
-    ``module`` is run as the process and answers by ``spillcast.engines.held_process``; ``pid`` is
-    the process that does the query's work, this one or a server's.
+    ``module`` is run as the process and answers by ``spillcast.engines.held_process``.
     """
 
     def __init__(
@@ -45,7 +44,10 @@ class HeldQuery:
             text=True,
         )
         self.exit_status: int | None = None
+        #: The process that does the query's work, this one or a server's.
         self.pid: int = self._answer()["pid"]
+        #: The process that starts helpers for it, and what these call themselves; None for threads.
+        self.helpers: tuple[int, str] | None = None
 
     def start(self) -> None:
         """Open the gate: the query runs from now on."""

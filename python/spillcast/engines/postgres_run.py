@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spillcast.engines.held import HeldQuery
+from spillcast.engines.postgres_processes import WORKER_TITLE
 from spillcast.engines.postgres_server import PrivateServer
 
 
@@ -17,7 +18,7 @@ class PostgresQuery:
 
 
 class PostgresRun(HeldQuery):
-    """A query in a backend of ``server``; ``pid`` is the backend's."""
+    """A query in a backend of ``server``; parallel workers are started by the postmaster."""
 
     def __init__(self, server: PrivateServer, query: PostgresQuery) -> None:
         settings = {
@@ -28,3 +29,4 @@ class PostgresRun(HeldQuery):
             "before": list(query.before),
         }
         super().__init__("PostgreSQL", "spillcast.engines.postgres_process", settings)
+        self.helpers = (server.pid, WORKER_TITLE.format(pid=self.pid))

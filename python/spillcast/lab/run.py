@@ -48,6 +48,8 @@ def run_recorded(
     with engine.hold(workload, place, environment) as held:
         try:
             recorder.observe(held)
+            if held.helpers is not None and recorder.method == "perf":
+                recorder.attach_children(*held.helpers)
             held.start()
             while not recorder.poll():
                 if on_status is not None:

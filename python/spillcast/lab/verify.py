@@ -65,7 +65,7 @@ def _places(matrix: Matrix, room: Path, fast: Path) -> Iterator[list[Place]]:
     with workspace(fast) as below, workspace(room) as mounts, ExitStack() as stack:
         places = []
         for storage in matrix.storages:
-            backing = below / storage.name.replace("/", "-")
+            backing = below / storage.folder
             backing.mkdir()
             places.append(stack.enter_context(emulated(storage, mounts, backing)))
         directory = (below if matrix.plain == "tmpfs" else mounts) / matrix.plain
