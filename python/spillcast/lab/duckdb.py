@@ -31,6 +31,8 @@ class DuckDbEngine:
             return
         with duckdb.connect(str(self._database(rows))) as connection:
             connection.execute("set threads = 2")
+            # It would go to stdout, which is for data.
+            connection.execute("set enable_progress_bar = false")
             connection.execute(TABLE.format(rows=rows))
 
     @contextmanager
