@@ -3,9 +3,8 @@
 import json
 from contextlib import contextmanager
 
-from spillcast.lab.workspace import workspace
-
 from spillcast.engines.postgres_server import embedded, of_debian, private_server
+from spillcast.workspace import workspace
 
 INSTALLATIONS = [embedded(), *of_debian()]
 SETTINGS = {

@@ -1,4 +1,4 @@
-"""A held query: nothing runs before the gate opens; then its time, its rows or the engine's words."""
+"""A held query: nothing runs before its gate opens; then its time, its rows or its failure."""
 
 import json
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from spillcast.engines.duckdb import DuckDb, Query
 from spillcast.engines.postgres_run import PostgresQuery, PostgresRun
 from spillcast.engines.postgres_server import private_server
 from spillcast.errors import SpillcastError
-from spillcast.lab.workspace import workspace
+from spillcast.workspace import workspace
 
 
 @pytest.fixture(scope="module")

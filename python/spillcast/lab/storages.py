@@ -36,11 +36,6 @@ class Emulated:
             return model
         return replace(model, limits=[bytes_limit("bandwidth", self.bytes_per_s)])
 
-    @property
-    def folder(self) -> str:
-        """Its name as that of a folder."""
-        return self.name.replace("/", " per ")
-
 
 @dataclass(frozen=True)
 class Place:
