@@ -5,15 +5,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.result import Result
-from spillcast.engines.duckdb import Query
 from spillcast.forecast import forecast
-from spillcast.lab.demo import JOIN
+from spillcast.lab.duckdb_queries import DEMO
+from spillcast.lab.engine import open_engine
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import Emulated, Place, emulated
-from spillcast.lab.workloads import build_table
-from spillcast.lab.workspace import workspace
 from spillcast.storage.probe import probe
+from spillcast.workspace import workspace
 
 HERE = Emulated("1 ms", 0.001, 0.001)
 ELSEWHERE = (
@@ -28,24 +27,21 @@ AIM = 0.10
 def run() -> Iterator[Result]:
     """Record once, forecast four times, then run the query on each: none of the runs is known."""
     with workspace(Path("/dev/shm")) as memory, workspace() as room, ExitStack() as stack:
-        database = memory / "bench.db"
-        build_table(database, JOIN.rows)
+        engine = open_engine("duckdb", memory)
+        engine.build(DEMO.rows)
 
         def place(storage: Emulated) -> Place:
             backing = memory / storage.name
             backing.mkdir()
             return stack.enter_context(emulated(storage, room, backing))
 
-        def query(where: Place) -> Query:
-            return Query(JOIN.sql, database, where.directory, JOIN.memory_limit)
-
         here = place(HERE)
-        run_bare(query(here), here)
-        ran, recording = run_recorded(query(here), here, room / "here.spill")
+        run_bare(engine, DEMO, here)
+        ran, recording = run_recorded(engine, DEMO, here, room / "here.spill")
         there = [place(storage) for storage in ELSEWHERE]
         said = [forecast(recording, probe(one.directory, recording)) for one in there]
         for one, about in zip(there, said, strict=True):
-            measured_s = run_bare(query(one), one).elapsed_s
+            measured_s = run_bare(engine, DEMO, one).elapsed_s
             ratio = about.forecast_s / measured_s
             low, high = about.interval_s
             yield Result(

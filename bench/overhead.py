@@ -5,12 +5,11 @@ from pathlib import Path
 from statistics import median
 
 from bench.result import Result
-from spillcast.engines.duckdb import Query
-from spillcast.lab.demo import JOIN
+from spillcast.lab.duckdb_queries import DEMO
+from spillcast.lab.engine import open_engine
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import plain
-from spillcast.lab.workloads import build_table
 from spillcast.workspace import workspace
 
 PAIRS = 5
@@ -20,19 +19,18 @@ AIM = 1.05
 def run() -> Iterator[Result]:
     """Paired runs in alternating order on shared memory, where a call's cost weighs most."""
     with workspace(Path("/dev/shm")) as room:
-        database = room / "bench.db"
-        build_table(database, JOIN.rows)
+        engine = open_engine("duckdb", room)
+        engine.build(DEMO.rows)
         place = plain("tmpfs", room / "temp")
         place.directory.mkdir()
-        query = Query(JOIN.sql, database, place.directory, JOIN.memory_limit)
         pairs = []
         for number in range(PAIRS):
             order = (True, False) if number % 2 else (False, True)
             elapsed_s = {
                 observed: (
-                    run_recorded(query, place, room / "bench.spill")[0]
+                    run_recorded(engine, DEMO, place, room / "bench.spill")[0]
                     if observed
-                    else run_bare(query, place)
+                    else run_bare(engine, DEMO, place)
                 ).elapsed_s
                 for observed in order
             }

@@ -20,8 +20,9 @@ __all__ = [
 
 __version__: str
 
-def cold_cache() -> list[tuple[int, int, int]]:
-    """What waits of some lengths cost afterwards: (wait, extra CPU, the most of it), all in ns."""
+def cold_cache() -> tuple[tuple[int, int], list[tuple[int, int, int]]]:
+    """CPU time of a pass through warm caches, usual and most, and what waits of some lengths add:
+    (wait, extra CPU, the most of it), all in ns."""
 
 def size_class_bytes(bytes: int) -> int:
     """The size class that an operation of so many bytes falls into, in bytes."""

@@ -13,8 +13,12 @@ _JANITOR = 'trap "" INT TERM HUP; cat >/dev/null; rm -rf --one-file-system -- "$
 
 @contextmanager
 def workspace(parent: Path | None = None) -> Iterator[Path]:
-    """A new empty directory below ``parent`` (default: the system's temp directory)."""
+    """A new empty directory below ``parent`` (default: the system's temp directory).
+
+    Others may pass through it, for an engine may run as another user; they cannot list it.
+    """
     path = Path(tempfile.mkdtemp(prefix="spillcast-", dir=parent))
+    path.chmod(0o711)
     janitor = subprocess.Popen(
         ["sh", "-c", _JANITOR, "spillcast-janitor", str(path)],
         stdin=subprocess.PIPE,

@@ -10,13 +10,13 @@ import pytest
 
 from spillcast.engines.postgres_server import embedded, of_debian, private_server
 from spillcast.errors import InputError, SpillcastError
-from spillcast.lab.workspace import workspace
+from spillcast.workspace import workspace
 
 INSTALLATIONS = [embedded(), *of_debian()]
 SERVE = """
 import sys, time
 from spillcast.engines.postgres_server import private_server
-from spillcast.lab.workspace import workspace
+from spillcast.workspace import workspace
 with workspace() as room, private_server(room) as server:
     print(room, server.pid, flush=True)
     time.sleep(60)

@@ -1,31 +1,63 @@
-"""The whole loop on a real engine, with everything at hand and with next to nothing."""
+"""The whole loop on real engines, with everything at hand and with next to nothing."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
-from harness import ordinary_user, refuse_perf
+from harness import only_line, ordinary_user, refuse_perf, spillcast, until
 
 LOOP = """
 import json, sys
+from dataclasses import replace
 from pathlib import Path
 from spillcast.cli.stage import TerminalStage
+from spillcast.lab import duckdb_queries, postgres_queries
+from spillcast.lab.case import document
 from spillcast.lab.demo import run_demo
-from spillcast.lab.workloads import HASH_JOIN, Workload
 
+workloads = {
+    "duckdb": replace(duckdb_queries.DEMO, rows=6_000_000, memory="150MB"),
+    "postgres": replace(
+        postgres_queries.DEMO, sql=postgres_queries.JOIN.format(kept=120_000),
+        rows=300_000, memory="1MB",
+    ),
+}
+engine = sys.argv[2]
 with TerminalStage() as stage:
-    demo = run_demo(stage, Path(sys.argv[1]), Workload("hash join", HASH_JOIN, 6_000_000, "150MB"))
-print(json.dumps({"means": demo.means, **demo.case.to_json()}))
+    demo = run_demo(stage, Path(sys.argv[1]), engine, workloads[engine])
+print(json.dumps({"means": demo.means, **document([demo.case])}))
 """
+NUMBER, TEXT = {"type": "number"}, {"type": "string"}
+CASE = {
+    "engine": TEXT, "workload": TEXT, "threads": {"type": "integer"}, "from": TEXT, "to": TEXT,
+    "measured_from_s": NUMBER, "measured_to_s": NUMBER, "seed_formula_s": NUMBER,
+    "forecast": {"type": "object", "required": ["forecast_s", "interval_s", "terms", "refused"]},
+}  # fmt: skip
+VERIFY = {
+    "type": "object",
+    "required": ["schema", "cases"],
+    "properties": {
+        "schema": {"const": "spillcast.verify/1"},
+        "cases": {
+            "type": "array",
+            "minItems": 1,
+            "items": {"type": "object", "required": list(CASE), "properties": CASE},
+        },
+    },
+}
+ENGINES = ("duckdb", "postgres")
 
 
-def run_loop(work, under):
+def run_loop(work, engine, under):
     done = subprocess.run(
-        [*under, sys.executable, "-c", LOOP, str(work)],
+        [*under, sys.executable, "-c", LOOP, str(work), engine],
         capture_output=True,
         text=True,
         timeout=300,
@@ -35,7 +67,9 @@ def run_loop(work, under):
     return json.loads(done.stdout), done.stderr
 
 
-def check(case):
+def check(document):
+    Draft202012Validator(VERIFY).validate(document)
+    [case] = document["cases"]
     said = case["forecast"]
     assert said["refused"] is None
     low, high = said["interval_s"]
@@ -55,18 +89,70 @@ def shared_memory():
     return {name for name in os.listdir("/dev/shm") if name.startswith("spillcast-")}
 
 
-def test_loop_with_all_that_the_machine_offers(tmp_path):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_loop_with_all_that_the_machine_offers(engine, open_places):
     before = shared_memory()
-    case, words = run_loop(tmp_path, [])
-    check(case)
+    document, words = run_loop(open_places.temp, engine, [])
+    check(document)
     assert "5 the join on" in words
-    assert os.listdir(tmp_path) == []
-    assert shared_memory() <= before
-    assert str(tmp_path) not in Path("/proc/mounts").read_text()
-
-
-def test_loop_for_an_ordinary_user_without_fuse_and_perf_events(open_places):
-    case, _ = run_loop(open_places.temp, [*ordinary_user(), *refuse_perf()])
-    assert case["means"] == "preload"
-    check(case)
     assert os.listdir(open_places.temp) == []
+    assert shared_memory() <= before
+    assert str(open_places.temp) not in Path("/proc/mounts").read_text()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_loop_for_an_ordinary_user_without_fuse_and_perf_events(engine, open_places):
+    document, _ = run_loop(open_places.temp, engine, [*ordinary_user(), *refuse_perf()])
+    assert document["means"] == "preload"
+    check(document)
+    assert os.listdir(open_places.temp) == []
+
+
+def test_loop_on_postgres_without_perf_events(open_places):
+    """Root's server is another user's, who is to report to memory of root's all the same."""
+    document, _ = run_loop(open_places.temp, "postgres", refuse_perf())
+    check(document)
+    assert os.listdir(open_places.temp) == []
+
+
+def test_killed_in_the_middle_it_leaves_nothing(open_places):
+    loop = subprocess.Popen(
+        [sys.executable, "-c", LOOP, str(open_places.temp), "postgres"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    before = shared_memory()
+    for line in loop.stderr:
+        if "2 the join" in line:
+            break
+    # On slow storage, with its server, its mount and its files.
+    time.sleep(1)
+    loop.send_signal(signal.SIGKILL)
+    loop.communicate()
+    until(lambda: not os.listdir(open_places.temp), "the files to be gone")
+    until(lambda: str(open_places.temp) not in Path("/proc/mounts").read_text(), "the mount")
+    until(lambda: shared_memory() <= before, "shared memory to be free")
+    until(lambda: not processes_with(open_places.temp), "the server to end")
+
+
+def processes_with(path):
+    """Command lines that name a path."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            text = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if os.fsencode(path) in text and folder.name != str(os.getpid()):
+            found.append(text)
+    return found
+
+
+def test_an_engine_it_does_not_know_and_a_closed_directory(tmp_path):
+    assert spillcast("demo", "--engine", "oracle").returncode == 2
+    if os.geteuid() == 0:
+        tmp_path.chmod(0o700)
+        result = spillcast("demo", "--engine", "postgres", "--work", tmp_path)
+        assert "closed to the user" in only_line(result, 2)
+        assert os.listdir(tmp_path) == []

@@ -2,24 +2,26 @@
 
 import pytest
 
-from spillcast.engines.duckdb import Query
 from spillcast.forecast import forecast
+from spillcast.lab.duckdb import DuckDbEngine
+from spillcast.lab.duckdb_queries import SORT
 from spillcast.lab.run import run, run_recorded
 from spillcast.lab.storages import Emulated, emulated
-from spillcast.lab.workloads import SORT, build_table
-from spillcast.lab.workspace import workspace
+from spillcast.lab.workload import Workload
 from spillcast.storage.probe import probe
+from spillcast.workspace import workspace
 
 DISK = Emulated("disk", read_s=0.001, write_s=0.0005)
 FLASH = Emulated("flash", read_s=0.0002, write_s=0.004)
+QUERY = Workload("sort", SORT, 2_000_000, "60MB")
 
 
 @pytest.fixture(scope="module")
 def pair():
     """A sort recorded on the disk: the forecast for the flash, and both elapsed times."""
     with workspace() as room:
-        database = room / "t.db"
-        build_table(database, 2_000_000)
+        engine = DuckDbEngine(room)
+        engine.build(QUERY.rows)
 
         def backing(name):
             (room / name).mkdir()
@@ -29,13 +31,9 @@ def pair():
             emulated(DISK, room, backing("below-disk")) as disk,
             emulated(FLASH, room, backing("below-flash")) as flash,
         ):
-
-            def query(place):
-                return Query(SORT, database, place.directory, "60MB")
-
-            here, recording = run_recorded(query(disk), disk, room / "disk.spill")
+            here, recording = run_recorded(engine, QUERY, disk, room / "disk.spill")
             said = forecast(recording, probe(flash.directory, recording))
-            there = run(query(flash), flash)
+            there = run(engine, QUERY, flash)
         yield said, here.elapsed_s, there.elapsed_s
 
 

@@ -38,23 +38,33 @@ pub struct Cost {
     pub extra_max_ns: u64,
 }
 
-/// Measures the cost, shortest wait first.
-///
-/// Takes about 0.8 s, nearly all of it asleep.
-pub fn measure() -> Vec<Cost> {
+/// What waits cost, and what the costs are of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Costs {
+    /// CPU time to read through the cache a core usually gets while it is warm, and through a part
+    /// of the last level. A thread that works less than that between two waits pays a part only.
+    pub warm_ns: u64,
+    pub warm_max_ns: u64,
+    /// Shortest wait first.
+    pub after: Vec<Cost>,
+}
+
+/// Measures the cost of waits. Takes about 0.8 s, nearly all of it asleep.
+pub fn measure() -> Costs {
     let (usual, largest) = (SHARE * l2_bytes(), last_level_bytes());
-    let extra = measure_working_set(usual);
-    let extra_max = measure_working_set(largest.max(usual));
+    let (warm_ns, extra) = measure_working_set(usual);
+    let (warm_max_ns, extra_max) = measure_working_set(largest.max(usual));
     let cost = |(at, (wait, _)): (usize, &(Duration, usize))| Cost {
         wait_ns: wait.as_nanos() as u64,
         extra_ns: extra[at],
         extra_max_ns: extra_max[at].max(extra[at]),
     };
-    WAITS.iter().enumerate().skip(1).map(cost).collect()
+    let after = WAITS.iter().enumerate().skip(1).map(cost).collect();
+    Costs { warm_ns, warm_max_ns, after }
 }
 
-/// Extra CPU time after each of [`WAITS`].
-fn measure_working_set(bytes: usize) -> [u64; WAITS.len()] {
+/// CPU time of a pass without a wait, and what is added after each of [`WAITS`].
+fn measure_working_set(bytes: usize) -> (u64, [u64; WAITS.len()]) {
     let set = WorkingSet::new(bytes);
     let medians = WAITS.map(|(wait, times)| {
         let mut passes_ns: Vec<u64> = (0..times)
@@ -68,7 +78,7 @@ fn measure_working_set(bytes: usize) -> [u64; WAITS.len()] {
         passes_ns.sort_unstable();
         passes_ns[times / 2]
     });
-    medians.map(|pass_ns| pass_ns.saturating_sub(medians[0]))
+    (medians[0], medians.map(|pass_ns| pass_ns.saturating_sub(medians[0])))
 }
 
 /// Memory that is read in an order no prefetcher follows.
@@ -122,10 +132,11 @@ mod tests {
 
     #[test]
     fn every_wait_is_measured() {
-        let costs = measure();
+        let Costs { warm_ns, warm_max_ns, after: costs } = measure();
         assert_eq!(costs.len(), WAITS.len() - 1);
         assert!(costs.is_sorted_by_key(|cost| cost.wait_ns));
         assert!(costs.iter().all(|cost| cost.extra_max_ns >= cost.extra_ns), "{costs:?}");
+        assert!(warm_ns > 0 && warm_max_ns > 0);
     }
 
     #[test]

@@ -26,12 +26,14 @@ fn os_error(error: io::Error) -> PyErr {
     }
 }
 
-/// What waits of some lengths cost afterwards, shortest first: (wait, extra CPU, the same for a
-/// thread that has its part of the last cache level to itself), all in ns.
+/// What waits cost afterwards, all in ns: CPU time to read through the cache that a core usually
+/// gets, and through its part of the last level, while they are warm; and what is added to either
+/// after waits of some lengths, shortest first: (wait, extra, extra of the last level).
 #[pyfunction]
-fn cold_cache(py: Python<'_>) -> Vec<(u64, u64, u64)> {
+fn cold_cache(py: Python<'_>) -> ((u64, u64), Vec<(u64, u64, u64)>) {
     let costs = py.detach(spillcast_core::cold_cache::measure);
-    costs.into_iter().map(|cost| (cost.wait_ns, cost.extra_ns, cost.extra_max_ns)).collect()
+    let after = costs.after.iter().map(|cost| (cost.wait_ns, cost.extra_ns, cost.extra_max_ns));
+    ((costs.warm_ns, costs.warm_max_ns), after.collect())
 }
 
 /// The size class that an operation of so many bytes falls into, in bytes.

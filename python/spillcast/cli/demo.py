@@ -1,8 +1,10 @@
 """``spillcast demo``: the whole loop on a real engine, in about two minutes."""
 
+from typing import Annotated
+
 import typer
 
-from spillcast.cli.options import Json, Work
+from spillcast.cli.options import EngineOption, Json, Work
 
 
 def add_to(application: typer.Typer) -> None:
@@ -10,8 +12,14 @@ def add_to(application: typer.Typer) -> None:
     application.command("demo")(demo)
 
 
-def demo(work: Work = None, json: Json = False) -> None:
-    """Run the whole loop on DuckDB and compare forecast and truth.
+def demo(
+    engine: Annotated[
+        EngineOption, typer.Option(help="DuckDB, or a PostgreSQL server of its own.")
+    ] = "duckdb",
+    work: Work = None,
+    json: Json = False,
+) -> None:
+    """Run the whole loop on an engine and compare forecast and truth.
 
     A join spills to slow temp storage and is recorded; fast storage is probed; the forecast is
     made; then the join is run there. Nothing is left behind.
@@ -23,7 +31,7 @@ def demo(work: Work = None, json: Json = False) -> None:
     from spillcast.report.verify import demo_text
 
     with TerminalStage(STEPS) as stage:
-        result = run_demo(stage, work)
+        result = run_demo(stage, work, engine)
     if json:
         emit(document([result.case]))
     else:

@@ -1,7 +1,7 @@
 """The options that verbs share, each defined once."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -19,3 +19,4 @@ Budget = Annotated[
 Work = Annotated[
     Path | None, typer.Option(help="Directory for data and slow storage (default: TMPDIR).")
 ]
+EngineOption = Literal["duckdb", "postgres"]

@@ -1,7 +1,7 @@
 """``spillcast verify``: forecasts against measured runs on this machine."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,6 +14,9 @@ def add_to(application: typer.Typer) -> None:
 
 
 def verify(
+    engine: Annotated[
+        Literal["duckdb", "postgres", "all"], typer.Option(help="Which engine's queries.")
+    ] = "duckdb",
     repeat: Annotated[int, typer.Option(min=1, help="Measured runs of each; medians count.")] = 3,
     markdown: Annotated[
         Path | None, typer.Option(help="Also write the table as a Markdown page.")
@@ -21,21 +24,25 @@ def verify(
     work: Work = None,
     json: Json = False,
 ) -> None:
-    """Forecast DuckDB queries from each storage to each other, then measure them there.
+    """Forecast queries from one storage to another, then measure them there.
 
-    Three queries, one thread, three emulated storages and tmpfs; about nine minutes.
+    DuckDB: three queries, one thread, from each of three emulated storages and tmpfs to each other;
+    about nine minutes. PostgreSQL: six queries, one of them in three processes, from a disk to six
+    emulated storages; about twenty-five minutes.
     """
     from spillcast.cli.output import emit
     from spillcast.cli.stage import TerminalStage
     from spillcast.errors import InputError
     from spillcast.lab.case import document
+    from spillcast.lab.matrix import MATRICES
     from spillcast.lab.verify import verify as run_verify
     from spillcast.report.verify import verify_markdown, verify_text
 
     if markdown is not None and not markdown.absolute().parent.is_dir():
         raise InputError(f"--markdown {markdown}: there is no such directory")
     with TerminalStage() as stage:
-        cases = run_verify(stage, work, repeat=repeat)
+        asked = [matrix for name, matrix in MATRICES.items() if engine in (name, "all")]
+        cases = [case for one in asked for case in run_verify(stage, one, work, repeat=repeat)]
     if markdown is not None:
         markdown.write_text(verify_markdown(cases, repeat))
     if json:

@@ -1,50 +1,33 @@
-"""The DuckDB process: settings as its argument, a line in to start, JSON lines out."""
+"""The DuckDB process of a held query."""
 
-import ctypes
-import json
-import signal
-import sys
-import time
+import os
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-PR_SET_PDEATHSIG = 1
+from spillcast.engines.held_process import delay_of_tasks_s, serve
 
 
-def main(settings: dict[str, str]) -> None:
-    """Open the database, say so, wait for the word, run, answer."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    connection = duckdb.connect(settings["database"], read_only=True)
-    for name in ("temp_directory", "memory_limit", "threads"):
-        connection.execute(f"set {name} = '{settings[name]}'")
-    connection.execute("set preserve_insertion_order = false")
-    _say({"ready": True})
-    if not sys.stdin.readline():
-        return
-    start, delay_s = time.monotonic(), _run_queue_delay_s()
-    rows = connection.execute(settings["sql"]).fetchall()
-    _say(
-        {
-            "elapsed_s": time.monotonic() - start,
-            "rows": repr(rows[:100]),
-            "run_queue_delay_s": _run_queue_delay_s() - delay_s,
-        }
-    )
+class DuckDbSession:
+    """The query in a connection of this process."""
 
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.pid = os.getpid()
+        self._sql = settings["sql"]
+        self._connection = duckdb.connect(settings["database"], read_only=True)
+        for name in ("temp_directory", "memory_limit", "threads"):
+            self._connection.execute(f"set {name} = '{settings[name]}'")
+        self._connection.execute("set preserve_insertion_order = false")
 
-def _run_queue_delay_s() -> float:
-    tasks = Path("/proc/self/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[1]) for task in tasks) / 1e9
+    def run(self) -> list[tuple[Any, ...]]:
+        """Run the query; its rows."""
+        return self._connection.execute(self._sql).fetchall()
 
-
-def _say(answer: dict[str, Any]) -> None:
-    print(json.dumps(answer), flush=True)
+    def run_queue_delay_s(self) -> float:
+        """Of all threads of this process."""
+        return delay_of_tasks_s(Path("/proc/self/task").iterdir())
 
 
 if __name__ == "__main__":
-    try:
-        main(json.loads(sys.argv[1]))
-    except duckdb.Error as error:
-        _say({"error": str(error).splitlines()[0]})
+    serve(DuckDbSession, duckdb.Error)

@@ -2,7 +2,9 @@
 
 import os
 import pwd
+import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -80,45 +82,103 @@ def _installation(programs: Path) -> Installation:
     return Installation(said.stdout.split()[2], programs)
 
 
+@dataclass(frozen=True)
+class Cluster:
+    """The data of a server, at rest, and the user whose processes may serve it."""
+
+    installation: Installation
+    #: Where that user can run the programs from.
+    programs: Path
+    home: Path
+    user: str
+
+
+def make_cluster(room: Path, installation: Installation | None = None) -> Cluster:
+    """Make the data of a server in ``room``, which others may pass through afterwards.
+
+    PostgreSQL refuses to run as root: root runs it as another user. SpillcastError with its own
+    words where it cannot be made.
+    """
+    installation = installation or embedded()
+    user = _user()
+    home = room / "postgres"
+    home.mkdir()
+    programs = installation.programs
+    if os.geteuid() == 0:
+        _let_through(room, user)
+        programs = _reachable(programs, home)
+        shutil.chown(home, user)
+    initdb = [str(programs / "initdb"), "-D", str(home / "data"), *INITDB_OPTIONS]
+    made = subprocess.run([*_as(user), *initdb], capture_output=True, text=True, cwd=home)
+    if made.returncode:
+        raise SpillcastError(f"initdb: {made.stderr.strip().splitlines()[-1]}")
+    return Cluster(installation, programs, home, user)
+
+
+@contextmanager
+def serve(
+    cluster: Cluster,
+    settings: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[PrivateServer]:
+    """Start a server on the data of ``cluster``; it ends with this process, however that ends.
+
+    ``environment`` is added to that of its processes. SpillcastError with its own words where it
+    does not start.
+    """
+    home = cluster.home
+    data, log = home / "data", home / "log"
+    words = {**SETTINGS, "unix_socket_directories": home, **(settings or {})}
+    options = [word for name, value in words.items() for word in ("-c", f"{name}={value}")]
+    command = [str(cluster.programs / "postgres"), "-D", str(data), *options]
+    surroundings, descriptors = _handed_over(environment or {}, home)
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [*_as(cluster.user), *command],
+            stdout=output,
+            stderr=output,
+            cwd=home,
+            env={**os.environ, **surroundings},
+            pass_fds=descriptors,
+        )
+    try:
+        _wait_until_ready(process, log, data / "postmaster.pid")
+        dsn = f"host={home} user=postgres dbname=postgres"
+        yield PrivateServer(cluster.installation, dsn, process.pid, cluster.user)
+    finally:
+        # SIGINT is PostgreSQL's fast shutdown.
+        process.send_signal(signal.SIGINT)
+        process.wait()
+
+
 @contextmanager
 def private_server(
     room: Path,
     settings: Mapping[str, object] | None = None,
     installation: Installation | None = None,
 ) -> Iterator[PrivateServer]:
-    """Start a server with its data in ``room``, which others may pass through afterwards.
+    """A server with new data in ``room``: ``make_cluster``, then ``serve``."""
+    with serve(make_cluster(room, installation), settings) as server:
+        yield server
 
-    PostgreSQL refuses to run as root: root runs it as another user. It ends with this process,
-    however that ends. SpillcastError with its own words where it does not start.
+
+def _handed_over(environment: Mapping[str, str], home: Path) -> tuple[dict[str, str], list[int]]:
+    """An environment of ours as the server's user can use it, and descriptors that go with it.
+
+    Another user can neither open our descriptors by their path nor, perhaps, read our libraries.
     """
-    installation = installation or embedded()
-    user = _user()
-    home = room / "postgres"
-    home.mkdir()
-    programs = (
-        _reachable(installation.programs, home) if os.geteuid() == 0 else installation.programs
-    )
-    if os.geteuid() == 0:
-        room.chmod(room.stat().st_mode | 0o011)
-        shutil.chown(home, user)
-    data, log = home / "data", home / "log"
-    initdb = [str(programs / "initdb"), "-D", str(data), *INITDB_OPTIONS]
-    made = subprocess.run([*_as(user), *initdb], capture_output=True, text=True, cwd=home)
-    if made.returncode:
-        raise SpillcastError(f"initdb: {made.stderr.strip().splitlines()[-1]}")
-    words = {**SETTINGS, "unix_socket_directories": home, **(settings or {})}
-    options = [word for name, value in words.items() for word in ("-c", f"{name}={value}")]
-    serve = [str(programs / "postgres"), "-D", str(data), *options]
-    with log.open("w") as output:
-        process = subprocess.Popen([*_as(user), *serve], stdout=output, stderr=output, cwd=home)
-    try:
-        _wait_until_ready(process, log, data / "postmaster.pid")
-        dsn = f"host={home} user=postgres dbname=postgres"
-        yield PrivateServer(installation, dsn, process.pid, user)
-    finally:
-        # SIGINT is PostgreSQL's fast shutdown.
-        process.send_signal(2)
-        process.wait()
+    handed, descriptors = dict(environment), list[int]()
+    if os.geteuid() != 0:
+        return handed, descriptors
+    for name, value in environment.items():
+        ours = re.fullmatch(rf"/proc/{os.getpid()}/fd/(\d+)", value)
+        if ours is not None:
+            descriptors.append(int(ours[1]))
+            handed[name] = f"/proc/self/fd/{ours[1]}"
+        if name == "LD_PRELOAD":
+            libraries = [shutil.copy(path, home) for path in value.split(":") if path]
+            handed[name] = ":".join(map(str, libraries))
+    return handed, descriptors
 
 
 def _wait_until_ready(process: "subprocess.Popen[bytes]", log: Path, pid_file: Path) -> None:
@@ -153,9 +213,21 @@ def _as(user: str) -> list[str]:
     return [*command, "--"]
 
 
+def _let_through(room: Path, user: str) -> None:
+    """Let another user pass through a directory of ours. InputError where one above is closed."""
+    room.chmod(room.stat().st_mode | 0o011)
+    if not _open_to_all(room):
+        message = f"{room.parent}: closed to the user '{user}', as whom root runs PostgreSQL"
+        raise InputError(message, "name a directory that is open to all, such as /tmp")
+
+
+def _open_to_all(path: Path) -> bool:
+    return all(parent.stat().st_mode & 0o001 for parent in path.resolve().parents)
+
+
 def _reachable(programs: Path, home: Path) -> Path:
     """Where another user can run the programs: as they are, or a copy in ``home``."""
-    if all(path.stat().st_mode & 0o001 for path in programs.resolve().parents):
+    if _open_to_all(programs):
         return programs
     copy = home / "installation"
     shutil.copytree(programs.parent, copy, symlinks=True)

@@ -9,6 +9,8 @@ from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load
 from spillcast.recording import Recording
 
+Array = NDArray[np.float64]
+
 
 def cpu_drift_s(
     baseline: Recording, loads: Sequence[Load], found: Sequence[Latency]
@@ -17,18 +19,33 @@ def cpu_drift_s(
 
     What a wait costs afterwards is measured on the machine when a recording ends: for a thread that
     works with the cache a core usually gets, and for one that has a part of the last level to
-    itself. Both are below 0 where waits get shorter, and zero where nothing was measured.
+    itself. A thread that works for less time between two waits than it takes to go through that
+    cache meets only a part of it cold. Both are below 0 where waits get shorter, and zero where
+    nothing was measured.
     """
-    costs = baseline.meta["machine"].get("cold_cache_ns")
+    machine = baseline.meta["machine"]
+    costs = machine.get("cold_cache_ns")
     if not costs:
         return 0.0, 0.0
     waits_ns, usual_ns, most_ns = np.array([(0, 0, 0), *costs], dtype=float).T
-    here_ns = [load.mean_s * 1e9 for load in loads]
-    there_ns = [lat.mean_s * 1e9 for lat in found]
-    count = [load.count for load in loads]
+    here_ns = np.array([load.mean_s * 1e9 for load in loads])
+    there_ns = np.array([lat.mean_s * 1e9 for lat in found])
+    count = np.array([load.count for load in loads])
+    work_ns = _work_between_waits_ns(baseline, loads)
 
-    def drift_s(extra_ns: NDArray[np.float64]) -> float:
-        change_ns = np.interp(there_ns, waits_ns, extra_ns) - np.interp(here_ns, waits_ns, extra_ns)
+    def drift_s(extra_ns: Array, warm_ns: float) -> float:
+        extra_here_ns = np.interp(here_ns, waits_ns, extra_ns)
+        share = np.minimum(1.0, work_ns / (warm_ns + extra_here_ns))
+        change_ns = share * (np.interp(there_ns, waits_ns, extra_ns) - extra_here_ns)
         return float(np.dot(count, change_ns) / 1e9)
 
-    return drift_s(usual_ns), drift_s(most_ns)
+    warm_ns = machine.get("warm_cache_ns", (1.0, 1.0))
+    return drift_s(usual_ns, warm_ns[0]), drift_s(most_ns, warm_ns[1])
+
+
+def _work_between_waits_ns(baseline: Recording, loads: Sequence[Load]) -> float:
+    """CPU time between two temp operations; where it was not measured, all time between them."""
+    cpu_s = baseline.meta.get("cpu_s")
+    if cpu_s is None:
+        cpu_s = max(baseline.elapsed_s - sum(load.total_s for load in loads), 0.0)
+    return float(cpu_s) * 1e9 / sum(load.count for load in loads)

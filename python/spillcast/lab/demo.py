@@ -1,4 +1,4 @@
-"""The whole loop on DuckDB: record on slow storage, probe a fast one, forecast, run it there."""
+"""The whole loop: record on slow storage, probe a fast one, forecast, run it there."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -6,22 +6,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from spillcast.engines.duckdb import Query, version
 from spillcast.errors import InputError
 from spillcast.forecast import forecast
 from spillcast.forecast.seed import seed_formula_s
+from spillcast.lab import duckdb_queries, postgres_queries
 from spillcast.lab.case import Case
+from spillcast.lab.engine import EngineName, open_engine
 from spillcast.lab.run import Status, busy, run, run_recorded
 from spillcast.lab.storages import Emulated, Place, emulated, fast_parent, plain
-from spillcast.lab.workloads import HASH_JOIN, Workload, build_table
+from spillcast.lab.workload import Workload
 from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
 from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes, workspace
 
-JOIN = Workload("hash join", HASH_JOIN, rows=45_000_000, memory_limit="400MB")
+WORKLOADS: dict[EngineName, Workload] = {
+    "duckdb": duckdb_queries.DEMO,
+    "postgres": postgres_queries.DEMO,
+}
 SLOW = Emulated("slow", read_s=0.001, write_s=0.001)
-#: The database and, beside it, a spill.
+#: The engine's data and, beside it, a spill.
 DISK_BYTES = 4 << 30
 SPILL_BYTES = 3 << 30
 STEPS = 5
@@ -54,36 +58,38 @@ class Demo:
     busy: bool
 
 
-def run_demo(stage: Stage, work: Path | None = None, workload: Workload = JOIN) -> Demo:
+def run_demo(
+    stage: Stage,
+    work: Path | None = None,
+    engine_name: EngineName = "duckdb",
+    workload: Workload | None = None,
+) -> Demo:
     """Do the whole loop and return forecast and measurement. Leaves nothing behind."""
-
-    def query(place: Place) -> Query:
-        return Query(workload.sql, database, place.directory, workload.memory_limit)
-
+    workload = workload or WORKLOADS[engine_name]
     with workspace(work) as room, _candidate(room) as fast, ExitStack() as stack:
         if free_bytes(room) < DISK_BYTES:
             message = f"{room.parent}: the demo wants {format_bytes(DISK_BYTES)} of free space"
             raise InputError(message, "name another directory with --work DIR")
+        engine = open_engine(engine_name, room)
         stage.step(f"making a table of {workload.rows // 1_000_000} million rows")
-        database = room / "demo.db"
-        build_table(database, workload.rows, stage.tick)
+        engine.build(workload.rows)
         stage.step("the join on plain disk, to warm up")
         warm = plain("disk", _new(room, "warm-up"))
-        run(query(warm), warm, stage.tick)
+        run(engine, workload, warm, stage.tick)
         slow = stack.enter_context(emulated(SLOW, room, _new(room, "backing")))
         stage.step("the join on slow storage, 1 ms an operation, recorded")
-        ran, recording = run_recorded(query(slow), slow, room / "slow.spill", stage.status)
+        ran, recording = run_recorded(engine, workload, slow, room / "slow.spill", stage.status)
         stage.step(f"the recorded I/O replayed on {fast.name}")
         storage = probe(fast.directory, recording, budget=OWNED, on_progress=stage.progress)
         said = forecast(recording, replace(storage, name=fast.name))
         stage.step(f"the join on {fast.name}, to compare")
-        there = run(query(fast), fast, stage.tick)
+        there = run(engine, workload, fast, stage.tick)
         if there.rows != ran.rows:
             raise AssertionError("the query gave other rows on other storage")
         case = Case(
-            engine=f"DuckDB {version()}",
+            engine=engine.label,
             workload=workload.name,
-            threads=1,
+            threads=workload.threads,
             source="slow storage (1 ms an operation)",
             target=fast.name,
             measured_from_s=ran.elapsed_s,

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from spillcast.engines.duckdb import DuckDb, Query, Ran, version
+from spillcast.engines.held import Ran
+from spillcast.lab.engine import Engine
 from spillcast.lab.storages import Place
+from spillcast.lab.workload import Workload
 from spillcast.recording import Recording
 from spillcast.recording.recorder import Asked, Method, Recorder
 
@@ -14,17 +16,16 @@ Status = dict[str, Any]
 BUSY = 0.03
 
 
-def run(query: Query, place: Place, on_tick: Callable[[], None] | None = None) -> Ran:
+def run(
+    engine: Engine, workload: Workload, place: Place, on_tick: Callable[[], None] | None = None
+) -> Ran:
     """Run a query as it is."""
-    engine = DuckDb(query, place.environment)
-    try:
-        engine.start()
-        while not engine.wait(0.1):
+    with engine.hold(workload, place, {}) as held:
+        held.start()
+        while not held.wait(0.1):
             if on_tick is not None:
                 on_tick()
-        return engine.result()
-    finally:
-        engine.close()
+        return held.result()
 
 
 def busy(ran: Ran) -> bool:
@@ -33,7 +34,8 @@ def busy(ran: Ran) -> bool:
 
 
 def run_recorded(
-    query: Query,
+    engine: Engine,
+    workload: Workload,
     place: Place,
     output: Path,
     on_status: Callable[[Status], None] | None = None,
@@ -41,22 +43,20 @@ def run_recorded(
     """Run a query and record it; the recording's elapsed time is the query's own."""
     # A delay made by the preload library is seen from inside the process only.
     capture: Method = "preload" if place.means == "preload" else "auto"
-    recorder = Recorder(output, Asked(temp_dirs=[query.temp_directory], capture=capture))
+    recorder = Recorder(output, Asked(temp_dirs=[place.directory], capture=capture))
     environment = recorder.prepare()
-    engine = DuckDb(query, environment | place.environment)
-    try:
-        recorder.observe(engine)
-        engine.start()
-        while not recorder.poll():
-            if on_status is not None:
-                on_status(recorder.status())
-        ran = engine.result()
-        described = {"name": "duckdb", "version": version(), "sql": query.sql.strip()}
-        settings = {"memory_limit": query.memory_limit, "threads": query.threads}
-        extra = {"engine": {**described, **settings}}
-        return ran, recorder.finish(elapsed_s=ran.elapsed_s, extra=extra)
-    except BaseException:
-        recorder.abandon()
-        raise
-    finally:
-        engine.close()
+    with engine.hold(workload, place, environment) as held:
+        try:
+            recorder.observe(held)
+            if held.helpers is not None and recorder.method == "perf":
+                recorder.attach_children(*held.helpers)
+            held.start()
+            while not recorder.poll():
+                if on_status is not None:
+                    on_status(recorder.status())
+            ran = held.result()
+            extra = {"engine": engine.describe(workload)}
+            return ran, recorder.finish(elapsed_s=ran.elapsed_s, extra=extra)
+        except BaseException:
+            recorder.abandon()
+            raise

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spillcast.errors import SpillcastError
 from spillcast.recording.target import PRELOAD_LIBRARY
-from spillcast.storage.emulation import emulate, fixed_model
+from spillcast.storage.emulation import Model, emulate, fixed_model
+from spillcast.storage.limit import bytes_limit
 from spillcast.workspace import free_bytes
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -15,11 +16,25 @@ SHARED_MEMORY = Path("/dev/shm")
 
 @dataclass(frozen=True)
 class Emulated:
-    """A storage that takes so long for each operation."""
+    """A storage that takes so long for each operation, and moves so much in a second."""
 
     name: str
     read_s: float
     write_s: float
+    bytes_per_s: float | None = None
+
+    @property
+    def folder(self) -> str:
+        """Its name as that of a folder."""
+        return self.name.replace("/", " per ")
+
+    @property
+    def model(self) -> Model:
+        """What a mount is to behave like."""
+        model = fixed_model(self.read_s, self.write_s)
+        if self.bytes_per_s is None:
+            return model
+        return replace(model, limits=[bytes_limit("bandwidth", self.bytes_per_s)])
 
 
 @dataclass(frozen=True)
@@ -37,15 +52,17 @@ class Place:
 def emulated(storage: Emulated, room: Path, backing: Path) -> Iterator[Place]:
     """A slow directory: a FUSE mount in ``room`` over ``backing``.
 
-    Where FUSE is not to be had, the preload library delays the engine's own calls instead.
+    Where FUSE is not to be had, the preload library delays the engine's own calls instead, which
+    makes no bandwidth: SpillcastError where that is asked for.
     """
-    mountpoint = room / f"mnt-{storage.name}"
+    mountpoint = room / f"mnt-{storage.folder}"
     mountpoint.mkdir()
     with ExitStack() as stack:
         try:
-            model = fixed_model(storage.read_s, storage.write_s)
-            stack.enter_context(emulate(model, mountpoint, backing))
+            stack.enter_context(emulate(storage.model, mountpoint, backing))
         except SpillcastError:
+            if storage.bytes_per_s is not None:
+                raise
             read_ns, write_ns = round(storage.read_s * 1e9), round(storage.write_s * 1e9)
             delay = f"{backing.resolve()}:{read_ns}:{write_ns}"
             environment = {"LD_PRELOAD": str(PRELOAD_LIBRARY), "SPILLCAST_DELAY": delay}

@@ -249,7 +249,8 @@ class Recorder:
     def _meta(self, status: Mapping[str, Any], elapsed_s: float) -> dict[str, Any]:
         if self._absent_because is None:
             seen = captured(status, self.method, only_calls=self._only_calls)
-            about = {**self._machine, "cold_cache_ns": _core.cold_cache()}
+            warm_ns, cold_ns = _core.cold_cache()
+            about = {**self._machine, "warm_cache_ns": warm_ns, "cold_cache_ns": cold_ns}
         else:
             seen, about = uncaptured(self._absent_because), {}
         return {

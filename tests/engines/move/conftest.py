@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import psycopg
 import pytest
-from spillcast.lab.workspace import workspace
 
 from harness import until
 from spillcast.cli import _run
 from spillcast.engines.postgres_server import embedded, of_debian, private_server
+from spillcast.workspace import workspace
 
 INSTALLATIONS = [embedded(), *of_debian()]
 

@@ -1,0 +1,89 @@
+"""A held query: nothing runs before its gate opens; then its time, its rows or its failure."""
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from harness import until
+from spillcast.engines.duckdb import DuckDb, Query
+from spillcast.engines.postgres_run import PostgresQuery, PostgresRun
+from spillcast.engines.postgres_server import private_server
+from spillcast.errors import SpillcastError
+from spillcast.workspace import workspace
+
+
+@pytest.fixture(scope="module")
+def server():
+    with workspace() as room, private_server(room) as server:
+        yield server
+
+
+@pytest.fixture(params=["duckdb", "postgres"])
+def hold(request, tmp_path):
+    """Holds a query of either engine."""
+    if request.param == "postgres":
+        server = request.getfixturevalue("server")
+        return lambda sql, **more: PostgresRun(server, PostgresQuery(sql, **more))
+    database = tmp_path / "test.db"
+    duckdb.connect(str(database)).close()
+    return lambda sql: DuckDb(Query(sql, database, tmp_path, "100MB"))
+
+
+@contextmanager
+def closing(held):
+    try:
+        yield held
+    finally:
+        held.close()
+
+
+def test_it_runs_when_the_gate_opens_and_gives_its_rows(hold):
+    with closing(hold("select 1 + 1, 'a' union all select 3, 'b' order by 1")) as held:
+        assert Path(f"/proc/{held.pid}").exists()
+        assert not held.wait(0.3)
+        held.start()
+        assert held.wait(60)
+        ran = held.result()
+    assert json.loads(ran.rows) == [[2, "a"], [3, "b"]]
+    # Not the time at the gate.
+    assert 0 < ran.elapsed_s < 0.3
+    assert ran.run_queue_delay_s >= 0
+
+
+def test_a_query_that_fails_tells_the_engines_words(hold):
+    with closing(hold("select no_such_column")) as held:
+        held.start()
+        with pytest.raises(SpillcastError, match="no_such_column"):
+            held.result()
+
+
+def test_closed_before_its_end_the_process_is_gone(hold):
+    held = hold("select 1")
+    held.close()
+    until(lambda: not Path(f"/proc/{held.pid}").exists(), "the process to end")
+
+
+def test_a_backend_works_under_the_settings_asked_for(server):
+    query = PostgresQuery(
+        "select current_setting('work_mem'), pg_backend_pid(), count(*) from made",
+        {"work_mem": "3MB"},
+        before=["create temp table made as select 1"],
+    )
+    with closing(PostgresRun(server, query)) as held:
+        held.start()
+        assert json.loads(held.result().rows) == [["3MB", held.pid, 1]]
+
+
+def test_the_time_is_the_querys_own(server):
+    with closing(PostgresRun(server, PostgresQuery("select from pg_sleep(0.4)"))) as held:
+        held.start()
+        ran = held.result()
+    assert 0.4 <= ran.elapsed_s < 5
+
+
+def test_a_setting_that_is_refused_is_told(server):
+    with pytest.raises(SpillcastError, match="no_such_setting"):
+        PostgresRun(server, PostgresQuery("select 1", {"no_such_setting": "1"}))
