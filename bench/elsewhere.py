@@ -11,6 +11,7 @@ from spillcast.lab.engine import open_engine
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import Emulated, Place, emulated
+from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
 from spillcast.workspace import workspace
 
@@ -39,7 +40,7 @@ def run() -> Iterator[Result]:
         run_bare(engine, DEMO, here)
         ran, recording = run_recorded(engine, DEMO, here, room / "here.spill")
         there = [place(storage) for storage in ELSEWHERE]
-        said = [forecast(recording, probe(one.directory, recording)) for one in there]
+        said = [forecast(recording, probe(one.directory, recording, budget=OWNED)) for one in there]
         for one, about in zip(there, said, strict=True):
             measured_s = run_bare(engine, DEMO, one).elapsed_s
             ratio = about.forecast_s / measured_s

@@ -79,7 +79,9 @@ def _rate(group: Group) -> str:
     if group.size_class_bytes < BYTES_FROM:
         return f"{per_s / 1e3:.1f}k/s" if per_s >= 1e3 else f"{per_s:.0f}/s"
     bytes_per_s = per_s * group.bytes / group.count
-    return f"{bytes_per_s / 1e9:.2f} GB/s" if bytes_per_s >= 1e9 else f"{bytes_per_s / 1e6:.0f} MB/s"
+    return (
+        f"{bytes_per_s / 1e9:.2f} GB/s" if bytes_per_s >= 1e9 else f"{bytes_per_s / 1e6:.0f} MB/s"
+    )
 
 
 def _grid_facts(facts: Mapping[str, Any]) -> Iterator[str]:

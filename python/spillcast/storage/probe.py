@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from spillcast import _core
 from spillcast.recording import Recording
@@ -28,7 +29,10 @@ def probe(
     """
     budget = budget or Budget()
     with failures_said(directory):
-        limits = {"budget_s": budget.time_s, "budget_bytes": budget.bytes_in(directory)}
+        limits: dict[str, Any] = {
+            "budget_s": budget.time_s,
+            "budget_bytes": budget.bytes_in(directory),
+        }
         steps = plan(like)
         replay = _core.Probe(steps, str(directory), **limits)
         rows, facts = bounded_run(like, steps, replay, directory, limits, on_progress)

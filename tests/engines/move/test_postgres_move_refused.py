@@ -5,10 +5,10 @@ import shutil
 import subprocess
 
 import pytest
+from spillcast.lab.workspace import workspace
 
 from harness import environment, only_line, ordinary_user, spillcast, spillcast_command, target
 from spillcast.engines.postgres_server import private_server
-from spillcast.lab.workspace import workspace
 
 PASSWORD = "s3cret'word"
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="wants root")
