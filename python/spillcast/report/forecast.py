@@ -1,12 +1,16 @@
 """A forecast as people read it: one sentence, the terms, what weakens it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from spillcast.forecast import Forecast, Warned
+from spillcast.forecast import Forecast, Term, Warned
 from spillcast.forecast.choices import Choice, ranked
 from spillcast.report.table import paragraph, table_text
 from spillcast.report.work_memory import work_memory_text
 from spillcast.units import format_bytes, format_duration, format_speedup
+
+#: Share of the elapsed time below which the term of a size is shown with others.
+SMALL = 0.005
 
 
 def sentence(forecast: Forecast) -> str:
@@ -26,19 +30,7 @@ def forecast_text(forecast: Forecast) -> str:
     """What work memory would do, sentence, terms and warnings."""
     lines = [*_first(forecast), paragraph(sentence(forecast)), ""]
     if forecast.forecast_s is not None and forecast.speedup is not None:
-        rows = [
-            [
-                term.name,
-                "" if term.count is None else f"{term.count:,}",
-                "" if not term.count or not term.bytes else format_bytes(term.bytes / term.count),
-                format_duration(term.baseline_s),
-                format_duration(term.forecast_s),
-            ]
-            for term in forecast.terms
-        ]
-        total = [format_duration(forecast.baseline_s), format_duration(forecast.forecast_s)]
-        rows.append(["elapsed", "", "", *total])
-        lines.append(table_text(["term", "count", "size", "now", "there"], rows))
+        lines.append(_terms_text(forecast))
         slower = ": the query gets slower" if forecast.speedup < 1 else ""
         lines += ["", f"  speed-up {format_speedup(forecast.speedup)}{slower}"]
     lines += [
@@ -46,6 +38,45 @@ def forecast_text(forecast: Forecast) -> str:
     ]
     lines += [paragraph(f"  to do: {advice}", indent="    ") for advice in forecast.advice]
     return "\n".join(lines)
+
+
+def _terms_text(forecast: Forecast) -> str:
+    rows = [
+        [
+            term.name,
+            "" if term.count is None else f"{term.count:,}",
+            "" if not term.count or not term.bytes else format_bytes(term.bytes / term.count),
+            format_duration(term.baseline_s),
+            format_duration(term.forecast_s),
+        ]
+        for term in _merged(forecast)
+    ]
+    whole = format_duration(forecast.baseline_s), format_duration(forecast.forecast_s or 0)
+    rows.append(["elapsed", "", "", *whole])
+    return table_text(["term", "count", "size", "now", "there"], rows)
+
+
+def _merged(forecast: Forecast) -> list[Term]:
+    """The terms, sizes that take next to nothing on either storage together."""
+    kept: list[Term] = []
+    small: dict[str, list[Term]] = {}
+    for term in forecast.terms:
+        here = term.baseline_s < SMALL * forecast.baseline_s
+        if term.op and here and term.forecast_s < SMALL * (forecast.forecast_s or 0):
+            small.setdefault(term.op, []).append(term)
+        else:
+            kept.append(term)
+    for op, terms in small.items():
+        one = replace(
+            terms[0],
+            name=terms[0].name if len(terms) == 1 else f"temp {op}, other sizes",
+            bytes=sum(term.bytes or 0 for term in terms),
+            count=sum(term.count or 0 for term in terms),
+            baseline_s=sum(term.baseline_s for term in terms),
+            forecast_s=sum(term.forecast_s for term in terms),
+        )
+        kept.append(one)
+    return kept
 
 
 def choices_text(found: Sequence[Choice]) -> str:
