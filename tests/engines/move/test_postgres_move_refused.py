@@ -8,7 +8,7 @@ import pytest
 
 from harness import environment, only_line, ordinary_user, spillcast, spillcast_command, target
 from spillcast.engines.postgres_server import private_server
-from spillcast.lab.workspace import workspace
+from spillcast.workspace import workspace
 
 PASSWORD = "s3cret'word"
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="wants root")
