@@ -38,7 +38,12 @@ def target(name, *arguments):
 
 def refuse_perf():
     """A command that runs others where perf events are refused."""
-    return target("refuse_perf")
+    return target("refuse", "perf_event_open")
+
+
+def refuse_io_uring():
+    """A command that runs others where io_uring is refused."""
+    return target("refuse", "io_uring_setup")
 
 
 def ordinary_user():

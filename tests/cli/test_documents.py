@@ -116,6 +116,27 @@ COMPARISON = document(
     }
 )  # fmt: skip
 
+GRID_FACTS = document(
+    {
+        "filesystem": TEXT, "network": nullable({"type": "boolean"}), "file_bytes": NUMBER,
+        "buffered_engine": TEXT, "direct_engine": nullable(TEXT), "cells": {"type": "integer"},
+        "cells_without_time": {"type": "integer"}, "cells_without_room": {"type": "integer"},
+        "sustained": nullable(document({
+            "bytes": {"type": "integer"}, "reached": {"type": "boolean"},
+            "burst_bytes_per_s": NUMBER, "sustained_bytes_per_s": nullable(NUMBER),
+            "dirty_limit_bytes": nullable({"type": "integer"}),
+        })),
+    }
+)  # fmt: skip
+IOLOG = document(
+    {
+        "schema": {"const": "spillcast.iolog/1"}, "path": TEXT, "reads": {"type": "integer"},
+        "writes": {"type": "integer"}, "read_bytes": {"type": "integer"},
+        "write_bytes": {"type": "integer"}, "files": {"type": "object"},
+        "laid_before": array(TEXT),
+    }
+)  # fmt: skip
+
 
 EMULATION = document(
     {
@@ -200,6 +221,18 @@ def test_forecast_with_prices(spilled):
 
 def test_probe(spilled, tmp_path):
     assert valid(STORAGE, printed("probe", tmp_path, "--like", spilled.path))
+
+
+def test_probe_with_a_grid(tmp_path):
+    said = printed("probe", tmp_path, "--grid", "--budget", "2s,32M")
+    assert valid(STORAGE, said)
+    assert valid(GRID_FACTS, said["facts"])
+    assert said["source"] == "grid"
+
+
+def test_an_exported_log(spilled, tmp_path):
+    said = printed("probe", "--like", spilled.path, "--iolog", tmp_path / "spill.log")
+    assert valid(IOLOG, said)
 
 
 def test_storage_show(spilled):

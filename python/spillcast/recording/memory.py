@@ -62,7 +62,7 @@ def _status_bytes(pid: int, key: str) -> int | None:
 def meminfo_bytes() -> dict[str, int]:
     """The sizes of /proc/meminfo by name."""
     lines = Path("/proc/meminfo").read_text().splitlines()
-    pairs = (re.match(r"(\w+):\s+(\d+) kB", line) for line in lines)
+    pairs = (re.match(r"([\w()]+):\s+(\d+) kB", line) for line in lines)
     return {m[1]: int(m[2]) * 1024 for m in pairs if m}
 
 

@@ -111,9 +111,11 @@ def _grid_facts(facts: Mapping[str, Any]) -> Iterator[str]:
 def iolog_text(log: Iolog) -> str:
     """What was exported, and how fio is told to replay it."""
     files = ", ".join(f"{name} ({format_bytes(size)})" for name, size in log.files.items())
+    lay = "".join(f"  truncate -s {log.files[name]} {name}\n" for name in log.laid_before)
     return (
         f"{log.path}: {log.reads:,} reads of {format_bytes(log.read_bytes)}, "
         f"{log.writes:,} writes of {format_bytes(log.write_bytes)}\n"
         f"  replay it in a directory of the storage; it leaves {files} there:\n"
+        f"{lay}"
         f"  fio --name=spill --ioengine=psync --read_iolog={Path(log.path).absolute()}"
     )

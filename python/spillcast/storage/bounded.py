@@ -20,15 +20,13 @@ from spillcast import _core
 from spillcast.errors import SpillcastError
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
-from spillcast.recording.memory import meminfo_bytes, memory_groups
 from spillcast.storage.memory_group import NoMemoryGroup, memory_group
+from spillcast.storage.page_cache import cache_bound_bytes, engine_cache_bytes
 
 Measured = tuple[list[dict[str, Any]], dict[str, Any]]
 Progress = Callable[[int, int, int], None]
 #: What the kernel and Python take besides what the replay says it takes.
 SLACK_BYTES = 16 << 20
-#: File systems whose pages are the storage itself.
-_IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs")
 
 
 def bounded_run(
@@ -60,40 +58,6 @@ def bounded_run(
     groups, found = run_interruptibly(replay.run, replay.cancel, watch)
     facts |= {"memory_bound": None, "memory_bound_reason": reason}
     return pa.record_batch(groups).to_pylist(), {**found, **facts}
-
-
-def engine_cache_bytes(recording: Recording) -> int | None:
-    """The page cache that the engine could have used; None where the recording does not say."""
-    memory = recording.meta.get("memory") or {}
-    room = [
-        recording.meta.get("machine", {}).get("memory_available_bytes"),
-        memory.get("limit_bytes"),
-    ]
-    known = [count for count in room if count is not None]
-    return max(0, min(known) - (memory.get("peak_rss_bytes") or 0)) if known else None
-
-
-def machine_cache_bytes() -> int:
-    """The page cache that a process could use here and now."""
-    rooms = [group.limit_bytes - group.held_bytes for group in memory_groups()]
-    return max(0, min([meminfo_bytes().get("MemAvailable", sys.maxsize), *rooms]))
-
-
-def cache_bound_bytes(like: Recording, replay: _core.Probe) -> int | None:
-    """What the replay's page cache must be held to; None where it need not be.
-
-    Held to it is what would have less in the engine's place, unless twice the working set fits. A
-    share of the working set gets that share of the cache, for it then fits as well or as badly.
-    """
-    if replay.filesystem in _IN_MEMORY:
-        return None
-    here = machine_cache_bytes()
-    engine = engine_cache_bytes(like)
-    cache = here if engine is None else min(here, engine)
-    bound = int(cache * replay.byte_share)
-    if bound >= here or cache >= 2 * replay.working_set_bytes:
-        return None
-    return bound
 
 
 def _in_a_process(

@@ -2,15 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from spillcast import _core
 from spillcast.interruptible import run_interruptibly
 from spillcast.storage.budget import Budget
-from spillcast.storage.dirty import dirty_limit_bytes
 from spillcast.storage.failures import failures_said
+from spillcast.storage.page_cache import dirty_limit_bytes
 from spillcast.storage.storage import Group, Storage
 
 
@@ -29,16 +28,12 @@ def probe_grid(
     """
     budget = budget or Budget()
     with failures_said(directory):
-        limits: dict[str, Any] = {
-            "budget_s": budget.time_s,
-            "budget_bytes": budget.bytes_in(directory),
-        }
-        dirty_bytes = dirty_limit_bytes()
+        limits = {"budget_s": budget.time_s, "budget_bytes": budget.bytes_in(directory)}
         grid = _core.Grid(str(directory), psync=psync, **limits)
         watch = None if on_progress is None else lambda: on_progress(*grid.progress())
         groups, facts = run_interruptibly(grid.run, grid.cancel, watch)
     rows = pa.record_batch(groups).to_pylist()
     if facts["sustained"] is not None:
-        facts["sustained"]["dirty_limit_bytes"] = dirty_bytes
+        facts["sustained"]["dirty_limit_bytes"] = dirty_limit_bytes(facts["filesystem"])
     facts |= {**limits, "directory": str(directory)}
     return Storage(str(directory), "grid", [Group(**row) for row in rows], facts)

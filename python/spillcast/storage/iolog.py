@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spillcast.errors import InputError
 from spillcast.recording import Recording
@@ -25,6 +26,8 @@ class Iolog:
     write_bytes: int
     #: Names in the log, relative to where fio runs, and how long each file gets.
     files: dict[str, int]
+    #: Files of which more is read than was written before: fio wants them to be there.
+    laid_before: list[str]
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
@@ -60,8 +63,19 @@ def write_iolog(recording: Recording, path: Path) -> Iolog:
         writes=int(write.sum()),
         read_bytes=int(size[~write].sum()),
         write_bytes=int(size[write].sum()),
+        laid_before=[
+            name
+            for number, name in enumerate(names)
+            if _reads_beyond(write[file == number], ends[file == number])
+        ],
         files={name: int(np.max(ends[file == number])) for number, name in enumerate(names)},
     )
+
+
+def _reads_beyond(write: NDArray[np.bool_], ends: NDArray[np.uint64]) -> bool:
+    """Whether one file's operations read beyond what they have written so far."""
+    written = np.maximum.accumulate(np.where(write, ends, 0))
+    return bool(np.any(~write & (ends > written)))
 
 
 def _lines(rows: Iterator[Any], names: list[str]) -> Iterator[str]:

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 import pytest
-from spillcast.lab.workspace import workspace
+from spillcast.workspace import workspace
 
 from harness import environment, only_line, ordinary_user, spillcast, spillcast_command, target
 from spillcast.engines.postgres_server import private_server

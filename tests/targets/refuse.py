@@ -1,4 +1,4 @@
-"""Runs its arguments as a command in which perf_event_open fails with EPERM, as in a container."""
+"""Runs a command in which a system call fails with EPERM, as in a container: NAME COMMAND..."""
 
 import ctypes
 import errno
@@ -7,7 +7,10 @@ import platform
 import struct
 import sys
 
-PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
+NUMBERS = {
+    "perf_event_open": {"x86_64": 298, "aarch64": 241},
+    "io_uring_setup": {"x86_64": 425, "aarch64": 425},
+}
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
 LOAD_WORD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
 RET_ERRNO, RET_ALLOW = 0x00050000, 0x7FFF0000
@@ -39,5 +42,5 @@ def refuse(number):
 
 
 if __name__ == "__main__":
-    refuse(PERF_EVENT_OPEN[platform.machine()])
-    os.execvp(sys.argv[1], sys.argv[1:])
+    refuse(NUMBERS[sys.argv[1]][platform.machine()])
+    os.execvp(sys.argv[2], sys.argv[2:])

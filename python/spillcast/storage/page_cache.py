@@ -1,0 +1,70 @@
+"""What the page cache can hold: for the engine, for a probe, and of writes."""
+
+import sys
+from pathlib import Path
+
+from spillcast import _core
+from spillcast.recording import Recording
+from spillcast.recording.memory import meminfo_bytes, memory_groups
+
+#: File systems whose pages are the storage itself.
+IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs")
+_VM = Path("/proc/sys/vm")
+
+
+def engine_cache_bytes(recording: Recording) -> int | None:
+    """The page cache that the engine could have used; None where the recording does not say."""
+    memory = recording.meta.get("memory") or {}
+    room = [recording.meta.get("machine", {}).get("memory_available_bytes"), memory.get("limit_bytes")]
+    known = [count for count in room if count is not None]
+    return max(0, min(known) - (memory.get("peak_rss_bytes") or 0)) if known else None
+
+
+def machine_cache_bytes() -> int:
+    """The page cache that a process could use here and now."""
+    return max(0, min([meminfo_bytes().get("MemAvailable", sys.maxsize), *_rooms()]))
+
+
+def cache_bound_bytes(like: Recording, replay: _core.Probe) -> int | None:
+    """What the replay's page cache must be held to; None where it need not be.
+
+    Held to it is what would have less in the engine's place, unless twice the working set fits. A
+    share of the working set gets that share of the cache, for it then fits as well or as badly.
+    """
+    if replay.filesystem in IN_MEMORY:
+        return None
+    here = machine_cache_bytes()
+    engine = engine_cache_bytes(like)
+    cache = here if engine is None else min(here, engine)
+    bound = int(cache * replay.byte_share)
+    if bound >= here or cache >= 2 * replay.working_set_bytes:
+        return None
+    return bound
+
+
+def dirty_limit_bytes(filesystem: str) -> int | None:
+    """The kernel's limit of dirty pages as best known from outside; None where there is none.
+
+    ``vm.dirty_bytes``, or ``vm.dirty_ratio`` of what could be dirty: free memory and the pages of
+    files, here or in the smallest memory cgroup. Writers are slowed down from somewhat below.
+    """
+    if filesystem in IN_MEMORY:
+        return None
+    try:
+        limit_bytes = int((_VM / "dirty_bytes").read_text())
+        ratio = int((_VM / "dirty_ratio").read_text())
+    except (OSError, ValueError):
+        return None
+    if limit_bytes:
+        return limit_bytes
+    memory = meminfo_bytes()
+    pages = ("MemFree", "Active(file)", "Inactive(file)")
+    if any(name not in memory for name in pages):
+        return None
+    dirtyable = sum(memory[name] for name in pages)
+    return max(0, min([dirtyable, *_rooms()])) * ratio // 100
+
+
+def _rooms() -> list[int]:
+    """What the memory cgroups of this process leave, in bytes."""
+    return [group.limit_bytes - group.held_bytes for group in memory_groups()]

@@ -1,0 +1,67 @@
+"""Recordings of spills made up for tests: who did what, where and when is known."""
+
+import numpy as np
+import pyarrow as pa
+
+from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
+from spillcast.recording.writer import RecordingWriter
+
+MIB = 1 << 20
+CAPTURE = {
+    "method": "perf", "lost": 0, "dropped": 0, "unknown_file": 0, "tracer_cpu_s": 0.0,
+    "overhead_s": 0.0, "run_queue_delay_s": 0.0, "io_uring": False, "mapped_temp_files": [],
+}  # fmt: skip
+
+
+def written_and_read(file_bytes, *, size=256 << 10, times=1, files=1):
+    """Operations that write files in order and read them back so often: (op, file, offset, size)."""
+    offsets = range(0, file_bytes, size)
+    writes = [("write", f, at, size) for f in range(files) for at in offsets]
+    return writes + times * [("read", f, at, size) for f in range(files) for at in offsets]
+
+
+def recording(path, operations, *, gap_ns=100_000, latency_ns=50_000, memory=None, available=None):
+    """A recording of operations one after the other.
+
+    ``memory`` is that of meta.json, ``available`` the memory that was free when it began.
+    """
+    writer = RecordingWriter(path)
+    rows = [
+        {
+            "start_ns": number * (gap_ns + latency_ns), "elapsed_ns": latency_ns, "session": 1,
+            "event": f"p{op}64", "op": op, "temp": True, "file": f"/t/{file}",
+            "offset": offset, "bytes": size,
+        }
+        for number, (op, file, offset, size) in enumerate(operations)
+    ]  # fmt: skip
+    writer.add_waits(_table(rows, WAITS_SCHEMA))
+    writer.add_seconds(_table(list(_seconds(operations, latency_ns)), SECONDS_SCHEMA))
+    counts = {op: sum(o[0] == op for o in operations) for op in ("read", "write")}
+    total_bytes = sum(o[3] for o in operations)
+    meta = {
+        "elapsed_s": max(1.0, 2 * len(operations) * (gap_ns + latency_ns) / 1e9),
+        "cpu_s": None,
+        "machine": {} if available is None else {"memory_available_bytes": available},
+        "temp": {"reads": counts["read"], "writes": counts["write"], "bytes": total_bytes,
+                 "total_s": len(operations) * latency_ns / 1e9},
+        "capture": CAPTURE,
+    }  # fmt: skip
+    if memory is not None:
+        meta["memory"] = memory
+    return writer.finish(meta)
+
+
+def _seconds(operations, latency_ns):
+    for op in ("read", "write"):
+        sizes, counts = np.unique([o[3] for o in operations if o[0] == op], return_counts=True)
+        for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
+            yield {
+                "second": 0, "op": op, "temp": True, "size_class_bytes": size, "count": count,
+                "bytes": size * count, "total_ns": latency_ns * count,
+                "latency_ns": [latency_ns], "latency_count": [count],
+            }  # fmt: skip
+
+
+def _table(rows, schema):
+    columns = [pa.array([row.get(field.name) for row in rows]) for field in schema]
+    return pa.record_batch(columns, schema.names)

@@ -1,0 +1,165 @@
+"""A replay has the page cache that the engine had: real memory cgroups on a real disk."""
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from spills import MIB, recording, written_and_read
+
+from harness import ordinary_user, spillcast, spillcast_command, until
+from spillcast.forecast import forecast
+from spillcast.recording.memory import group_folders
+from spillcast.storage import memory_group as groups
+from spillcast.storage.bounded import SLACK_BYTES
+from spillcast.storage.memory_group import NoMemoryGroup, memory_group
+from spillcast.storage.page_cache import engine_cache_bytes, machine_cache_bytes
+from spillcast.storage.probe import probe
+
+SPILL_BYTES = 256 * MIB
+#: Beside the page cache a group's limit holds what the replay takes, which it may not use in full.
+LOOSE_BYTES = SLACK_BYTES + 80 * MIB
+
+
+@pytest.fixture
+def disk():
+    """An empty directory on a disk, whose pages can be dropped."""
+    from disk import directory_on_disk
+
+    with directory_on_disk() as where:
+        yield where
+        assert list(where.iterdir()) == []
+
+
+def spill(tmp_path, **meta):
+    operations = written_and_read(SPILL_BYTES, times=2)
+    return recording(tmp_path / "run.spill", operations, gap_ns=0, **meta)
+
+
+def own_groups():
+    return [path for folder in group_folders() for path in folder.glob("spillcast-probe-*")]
+
+
+def need_groups():
+    try:
+        with memory_group(64 * MIB):
+            pass
+    except NoMemoryGroup as error:
+        pytest.skip(f"no memory cgroup: {error}")
+
+
+def read_bytes(device):
+    """What a block device has read so far."""
+    for line in Path("/proc/diskstats").read_text().splitlines():
+        fields = line.split()
+        if f"{fields[0]}:{fields[1]}" == device:
+            return int(fields[5]) * 512
+    raise AssertionError(device)
+
+
+def test_a_working_set_of_twice_the_cache_is_read_from_the_disk(disk, tmp_path):
+    need_groups()
+    cache = SPILL_BYTES // 2
+    held = spill(tmp_path, memory={"limit_bytes": cache + 7, "peak_rss_bytes": 7})
+    before = read_bytes(disk.device)
+    storage = probe(disk.path, held)
+    from_disk = read_bytes(disk.device) - before
+    assert storage.facts["memory_bound"] == cache
+    assert storage.facts["memory_bound_reason"] is None
+    # Read twice in order, the pages that are wanted next are those that went first.
+    assert from_disk >= 2 * (SPILL_BYTES - cache - LOOSE_BYTES)
+    assert own_groups() == []
+    assert not {"page-cache"} & {w.code for w in forecast(held, storage).warnings}
+
+
+def test_with_all_memory_the_same_is_read_from_the_page_cache(disk, tmp_path):
+    if machine_cache_bytes() < 4 * SPILL_BYTES:
+        pytest.skip("this machine has less memory than two such spills need")
+    free = spill(tmp_path, memory={"limit_bytes": None, "peak_rss_bytes": 7}, available=1 << 50)
+    storage = probe(disk.path, free)
+    assert storage.facts["memory_bound"] is None
+    assert storage.facts["memory_bound_reason"] is None
+    assert storage.facts["page_cache_bytes"] == (1 << 50) - 7
+    read = next(group for group in storage.groups if group.op == "read")
+    # Of 2,048 reads hardly any reached a disk.
+    assert read.quantile_s(0.5) < 0.001
+
+
+@pytest.mark.parametrize(
+    ("meta", "cache"),
+    [
+        ({}, None),
+        ({"available": 100}, 100),
+        ({"available": 100, "memory": {"limit_bytes": None, "peak_rss_bytes": 30}}, 70),
+        ({"available": 100, "memory": {"limit_bytes": 80, "peak_rss_bytes": 30}}, 50),
+        ({"available": 100, "memory": {"limit_bytes": 80, "peak_rss_bytes": None}}, 80),
+        ({"available": 100, "memory": {"limit_bytes": 80, "peak_rss_bytes": 90}}, 0),
+    ],
+)
+def test_the_page_cache_an_engine_had(tmp_path, meta, cache):
+    operations = written_and_read(MIB)
+    assert engine_cache_bytes(recording(tmp_path / "run.spill", operations, **meta)) == cache
+
+
+def test_without_privilege_it_goes_on_and_says_so(open_places):
+    user = ordinary_user()
+    if not user:
+        pytest.skip("only root can give up privilege")
+    path = open_places.root / "run.spill"
+    operations = written_and_read(8 * MIB)
+    held = recording(path, operations, memory={"limit_bytes": 4 * MIB, "peak_rss_bytes": 0})
+    path.chmod(0o755)
+    output = open_places.temp / "storage.json"
+    where = open_places.temp / "probed"
+    where.mkdir()
+    where.chmod(0o777)
+    result = spillcast("probe", where, "--like", path, "-o", output, under=user)
+    assert result.returncode == 0, result.stderr
+    from spillcast.storage import Storage
+
+    storage = Storage.load(output)
+    if storage.facts["memory_bound"] is not None:
+        pytest.skip("an ordinary user may make memory cgroups here")
+    if storage.facts["filesystem"] == "tmpfs":
+        pytest.skip("files in memory have no page cache")
+    assert storage.facts["memory_bound_reason"]
+    warned = {w.code: w.message for w in forecast(held, storage).warnings}
+    assert "no memory cgroup could be made" in warned["page-cache"]
+
+
+@pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGINT])
+def test_the_group_goes_with_its_owner(disk, tmp_path, death):
+    need_groups()
+    path = tmp_path / "run.spill"
+    slow = written_and_read(8 * MIB, times=4)
+    recording(path, slow, gap_ns=200_000_000, memory={"limit_bytes": 4 * MIB, "peak_rss_bytes": 0})
+    process = subprocess.Popen(
+        spillcast_command("probe", disk.path, "--like", path), stderr=subprocess.PIPE
+    )
+    until(lambda: any(members(group) for group in own_groups()), "the replay")
+    (replaying,) = members(own_groups()[0])
+    time.sleep(0.2)
+    process.send_signal(death)
+    _, stderr = process.communicate()
+    assert b"Traceback" not in stderr
+    until(lambda: own_groups() == [], "the end of the group")
+    assert not Path(f"/proc/{replaying}").exists()
+
+
+def members(group):
+    try:
+        return (group / "cgroup.procs").read_text().split()
+    except OSError:
+        return []
+
+
+def test_what_a_dead_owner_left_is_removed(tmp_path):
+    need_groups()
+    with memory_group(64 * MIB) as group:
+        stale = group.with_name(group.name.replace(group.name.split("-")[-1], str(2**22 + 1)))
+        stale.mkdir()
+        groups._remove_stale(group.parent)
+        assert not stale.exists()
+        assert group.exists()
+    assert not group.exists()

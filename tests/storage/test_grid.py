@@ -1,0 +1,160 @@
+"""A grid measures a directory without a recording, with whatever the kernel lets it use."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from test_probe import directory, holds_files_in  # noqa: F401  (directory is a fixture)
+
+from harness import only_line, refuse_io_uring, spillcast, spillcast_command, until
+from spillcast.report.storage import grid_text
+from spillcast.storage import Storage
+from spillcast.storage.model import Model
+
+KIB = 1 << 10
+SIZES = [4 * KIB, 8 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, KIB * KIB]
+DEPTHS = [1, 2, 4, 8, 16, 32]
+
+
+def measured(where, *arguments, under=()):
+    """The storage of a grid that took a few seconds."""
+    output = where.parent / f"{where.name}.json"
+    arguments = ("probe", where, "--grid", "--budget", "6s,64M", "-o", output, *arguments)
+    result = spillcast(*arguments, under=under)
+    assert result.returncode == 0, result.stderr
+    assert list(where.iterdir()) == []
+    try:
+        return Storage.load(output), result.stdout
+    finally:
+        output.unlink()
+
+
+def test_every_cell_is_there_and_adds_up(directory):  # noqa: F811
+    storage, printed = measured(directory)
+    facts = storage.facts
+    cells = Counter((g.op, g.access, g.pattern) for g in storage.groups)
+    left_out = facts["cells_without_time"] + facts["cells_without_room"]
+    assert sum(cells.values()) + left_out == facts["cells"]
+    accesses = ["buffered"] + ["direct"] * (facts["direct_refusal"] is None)
+    assert facts["cells"] == 2 * 2 * len(accesses) * len(SIZES) * len(DEPTHS)
+    assert facts["file_bytes"] <= 64 << 20
+    for group in storage.groups:
+        assert group.size_class_bytes in SIZES
+        assert group.depth in DEPTHS
+        assert group.bytes == group.count * group.size_class_bytes
+        assert sum(group.latency_count) == group.count == sum(group.block_count)
+        assert group.elapsed_ns > 0
+    # A machine that is busy may have no time for the deepest.
+    assert left_out < facts["cells"] / 2
+    assert Model(storage).latency("read", 8 * KIB, depth=2, sequential=False).mean_s > 0
+    assert max(map(len, printed.splitlines())) <= 80
+    assert printed.strip() == grid_text(storage)
+
+
+def test_a_hundred_in_a_second_of_nine_milliseconds(tmp_path):
+    """On storage of a known latency the grid finds it, at every depth that it serves at once."""
+    emulation = pytest.importorskip("spillcast._core").Emulation
+    backing, mountpoint = tmp_path / "backing", tmp_path / "mounted"
+    backing.mkdir()
+    mountpoint.mkdir()
+    try:
+        mount = emulation(str(backing), str(mountpoint), read_ns=2_000_000, write_ns=1_000_000)
+    except OSError as error:
+        pytest.skip(f"FUSE: {error}")
+    try:
+        storage, _ = measured(mountpoint)
+    finally:
+        mount.unmount()
+    seen = {(g.op, g.size_class_bytes, g.depth): g for g in storage.groups if g.pattern == "random"}
+    read, write = seen["read", 8 * KIB, 1], seen["write", 8 * KIB, 1]
+    # Never less than what is asked for; more where the machine is busy.
+    assert 0.0019 < read.quantile_s(0.5) < 0.02
+    assert 0.0009 < write.quantile_s(0.5) < 0.02
+    assert read.count / read.elapsed_ns * 1e9 <= 1.05 / 0.002
+
+
+def test_io_uring_or_threads_and_why(tmp_path):
+    storage, _ = measured(tmp_path, "--psync")
+    if storage.facts["direct_refusal"] is not None:
+        pytest.skip(f"no direct I/O here: {storage.facts['direct_refusal']}")
+    assert storage.facts["direct_engine"] == "psync"
+    assert "asked for" in storage.facts["io_uring_refusal"]
+    refused, printed = measured(tmp_path, under=refuse_io_uring())
+    assert refused.facts["direct_engine"] == refused.facts["buffered_engine"] == "psync"
+    assert "seccomp" in refused.facts["io_uring_refusal"]
+    assert "seccomp" in printed
+
+
+@pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_is_left_when_it_is_killed(directory, death):  # noqa: F811
+    command = spillcast_command("probe", directory, "--grid", "--budget", "60s,256M")
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    until(lambda: holds_files_in(process.pid, directory), "the grid")
+    time.sleep(0.3)
+    process.send_signal(death)
+    _, stderr = process.communicate()
+    assert process.returncode != 0
+    assert b"Traceback" not in stderr
+    assert list(directory.iterdir()) == []
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A file system of 100 MiB."""
+    where = tmp_path / "small"
+    where.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=100m", "tmpfs", where]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("mounting a small tmpfs needs root")
+    yield where
+    subprocess.run(["umount", where], check=True)
+
+
+@pytest.mark.parametrize("like", [False, True], ids=["grid", "replay"])
+def test_a_storage_that_fills_up_meanwhile_ends_it(small, tmp_path, like):
+    if like:
+        from spills import MIB, recording, written_and_read
+
+        path = tmp_path / "run.spill"
+        recording(path, written_and_read(30 * MIB), gap_ns=100_000_000)
+        arguments = ("--like", path)
+    else:
+        arguments = ("--grid",)
+    command = spillcast_command("probe", small, *arguments, "--budget", "60s,36M")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until(lambda: holds_files_in(process.pid, small), "the probe")
+    filler = small / "other"
+    while process.poll() is None:
+        with open(filler, "ab") as other:
+            try:
+                other.write(bytes(1 << 20))
+            except OSError:
+                time.sleep(0.01)
+    stdout, stderr = process.communicate()
+    result = subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
+    assert "filled up during the probe" in only_line(result, 1)
+    assert list(small.iterdir()) == [filler]
+
+
+def test_too_small_a_place_is_refused(small):
+    result = spillcast("probe", small, "--grid", "--budget", "60s,1M")
+    assert "--budget 1G" in only_line(result, 2)
+    (small / "other").write_bytes(bytes(60 << 20))
+    assert "free" in only_line(spillcast("probe", small, "--grid"), 2)
+
+
+def test_an_ordinary_user_needs_no_privilege(open_places):
+    if os.geteuid() != 0:
+        pytest.skip("every other test is that of an ordinary user then")
+    from harness import ordinary_user
+
+    where = Path(open_places.temp)
+    result = spillcast("probe", where, "--grid", "--budget", "3s,32M", "--json",
+                       under=ordinary_user())  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["groups"]
