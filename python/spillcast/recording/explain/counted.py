@@ -17,9 +17,9 @@ from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
 class Counted:
     """What PostgreSQL counted of one query.
 
-    ``processes`` did the I/O side by side, in equal parts; it need not be whole. ``held_bytes`` is
-    what the temp files held at most, None where that is not known; ``files`` is how many were
-    written by turns.
+    ``processes`` is all I/O over that of the process that did most; it need not be whole.
+    ``held_bytes`` is what the temp files held at most, None where that is not known; ``files`` is
+    how many were written by turns.
     """
 
     path: Path

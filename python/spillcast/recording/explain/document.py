@@ -10,7 +10,10 @@ from typing import Any
 from spillcast.errors import InputError
 from spillcast.recording.explain.text import document_of_text
 
-HOW = "make it with: EXPLAIN (ANALYZE, BUFFERS, SETTINGS, TIMING OFF, FORMAT JSON) SELECT ..."
+HOW = (
+    "make it with: "
+    "EXPLAIN (ANALYZE, BUFFERS, VERBOSE, SETTINGS, TIMING OFF, FORMAT JSON) SELECT ..."
+)
 #: auto_explain writes this line, then the plan with a tab before each line.
 _LOGGED = re.compile(r"duration: ([\d.]+) ms\s+plan:\s*$")
 

@@ -48,6 +48,8 @@ class Node:
     temp: TempIO
     #: Processes that ran it side by side.
     processes: int
+    #: All temp I/O over that of the process that did most: at most ``processes``.
+    spread: float
     #: Kind of the node above; empty at the top.
     above: str
     children: "Sequence[Node]"
@@ -87,7 +89,7 @@ def _node(
     values: Mapping[str, Any], processes: int, above: str, shared: Mapping[str, TempIO]
 ) -> Node:
     below = _processes_below(values, processes)
-    kind = values["Node Type"]
+    kind, spread = values["Node Type"], _spread(values, processes)
     children = [_node(one, below, kind, shared) for one in values.get("Plans", ())]
     inside = [child.all_temp for child in children if not _is_cte(child.values)]
     temp = _temp(values)
@@ -95,7 +97,7 @@ def _node(
     # One of those that scan a common table expression made it: the one that did at least as much.
     if made is not None and temp.read >= made.read and temp.written >= made.written:
         inside.append(made)
-    return Node(kind, values, temp, temp.less(inside), processes, above, children)
+    return Node(kind, values, temp, temp.less(inside), processes, spread, above, children)
 
 
 def _processes_below(values: Mapping[str, Any], processes: int) -> int:
@@ -106,6 +108,19 @@ def _processes_below(values: Mapping[str, Any], processes: int) -> int:
     loops = [int(one.get("Actual Loops", 1)) for one in values.get("Plans", ())]
     alone = values.get("Single Copy") or (launched and loops[:1] == [launched])
     return max(1, launched if alone else launched + 1)
+
+
+def _spread(values: Mapping[str, Any], processes: int) -> float:
+    """From the blocks of each worker (VERBOSE), or what each sorted; else even."""
+    workers = values.get("Workers", ())
+    parts = [_temp(one).blocks for one in workers]
+    if any(parts):
+        parts.append(max(0, _temp(values).blocks - sum(parts)))
+    else:
+        parts = [int(one.get("Sort Space Used", 0)) for one in (values, *workers)]
+    if processes == 1 or len(parts) == 1 or not any(parts):
+        return float(processes)
+    return min(float(processes), sum(parts) / max(parts))
 
 
 def _temp(values: Mapping[str, Any]) -> TempIO:

@@ -95,10 +95,10 @@ def _elapsed_s(path: Path, document: Mapping[str, Any]) -> float:
 
 
 def _processes(top: Node) -> float:
-    """How many processes did the temp I/O side by side, weighted by what each node did."""
+    """Over how many processes the temp I/O was spread, weighted by what each node did."""
     timed = top.all_temp.total_s > 0
     weight = [(node, node.temp.total_s if timed else node.temp.blocks) for node in top.walk()]
-    apart = sum(each / node.processes for node, each in weight)
+    apart = sum(each / node.spread for node, each in weight)
     return round(sum(each for _, each in weight) / apart, 6) if apart else 1.0
 
 
