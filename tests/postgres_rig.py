@@ -114,7 +114,7 @@ def rig(installation):
     """A server of an installation, its table ``t`` and its tablespace ``slow``, a FUSE mount."""
     skip_without_fuse()
     with workspace() as room:
-        port = _free_port()
+        port = free_port()
         settings = {"listen_addresses": "127.0.0.1", "port": port, "shared_buffers": "64MB"}
         backing, mountpoint = room / "backing", room / "slow"
         with private_server(room, settings, installation) as server:
@@ -137,7 +137,8 @@ def _fill(made, mountpoint):
         connection.execute("analyze t")
 
 
-def _free_port():
+def free_port():
+    """A port that nothing listens at."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

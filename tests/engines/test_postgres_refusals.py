@@ -82,7 +82,7 @@ def test_the_password_is_in_no_recording(guarded, tmp_path, way):
 def test_a_dsn_that_leads_nowhere_is_not_repeated(dsn, tmp_path):
     result = record(dsn, "--explain", "select 1", cwd=tmp_path)
     assert PASSWORD not in only_line(result, 2)
-    assert "--postgres: " in result.stderr
+    assert "PostgreSQL: " in result.stderr
 
 
 def test_what_an_ordinary_role_may_not_see(newest, ordinary, tmp_path):

@@ -4,28 +4,21 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.engines.postgres_connection import row
 from spillcast.engines.postgres_move import Directory, Wish, user_id
+from spillcast.engines.postgres_session import row, what_it_says
 from spillcast.engines.postgres_situation import Situation
 from spillcast.engines.postgres_tablespace import Scope
 from spillcast.errors import InputError
 
 if TYPE_CHECKING:
-    from spillcast.engines.postgres_connection import Connection
+    from spillcast.engines.postgres_session import Connection
 
 
 def check_server(facts: Situation) -> None:
     """InputError where this server, at this end, cannot be changed by us."""
-    if facts.pooled:
+    if facts.elsewhere is not None:
         raise InputError(
-            "a pooler stands between here and the server, so neither its machine nor its sessions "
-            "can be told",
-            "give the server's own host and port in the DSN; afterwards let the pool reconnect",
-        )
-    if not facts.local:
-        raise InputError(
-            "the server does not run on this machine, or in a container of its own, and the "
-            "directory has to be where it runs",
+            f"{facts.elsewhere}, and the directory has to be where it runs",
             "run this there, or print the commands without --apply",
         )
     if facts.standby:
@@ -111,7 +104,7 @@ def _check_seen(connection: "Connection", path: Path, what: str) -> None:
     try:
         (modified_s,) = row(connection, query, str(path))
     except psycopg.Error as error:
-        said = error.diag.message_primary or str(error)
+        said = what_it_says(error)
         hint = "it has to pass through every directory above"
         raise InputError(f"{what}: the server cannot reach {path}: {said}", hint) from None
     if not before_s <= (modified_s or 0) <= _modified_s(path):

@@ -19,6 +19,9 @@ CONNECT_S = 10
 #: Our own sessions go by these names, so that spillcast does not watch itself.
 SAMPLER = "spillcast sampler"
 EXPLAINER = "spillcast explain"
+MOVER = "spillcast move"
+#: Parts of a DSN that are never printed.
+SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 _FORM = "write it as postgresql://USER@HOST:PORT/DBNAME or 'host=... dbname=... user=...'"
 _MEND = (
     ("password authentication failed", "put the password into PGPASSWORD or ~/.pgpass"),
@@ -70,6 +73,20 @@ def address(connection: "Connection") -> Address:
     return Address(info.host or info.hostaddr, info.port, info.dbname, info.user)
 
 
+def shown_dsn(dsn: str) -> str:
+    """The DSN as key=value pairs, without its passwords."""
+    from psycopg.conninfo import make_conninfo
+
+    return make_conninfo(**{k: v for k, v in _parts(dsn).items() if k not in SECRETS})
+
+
+def row(connection: "Connection", query: str, *values: object) -> tuple[Any, ...]:
+    """The only row of a query."""
+    found = connection.execute(query.encode(), values).fetchone()
+    assert found is not None
+    return found
+
+
 def what_it_says(error: "psycopg.Error") -> str:
     """The server's own first line of an error, without the statement it quotes."""
     primary = error.diag.message_primary
@@ -81,7 +98,7 @@ def _psycopg() -> Any:
         import psycopg
     except ImportError:
         hint = "pip install 'spillcast[postgres]'"
-        raise InputError("--postgres wants the package psycopg", hint) from None
+        raise InputError("PostgreSQL wants the package psycopg", hint) from None
     return psycopg
 
 
@@ -93,11 +110,11 @@ def _parts(dsn: str) -> Mapping[str, Any]:
     try:
         parts = conninfo_to_dict(dsn)
     except Error:
-        raise InputError("--postgres: the DSN cannot be read", _FORM) from None
+        raise InputError("PostgreSQL: the DSN cannot be read", _FORM) from None
     named = [str(parts.get(name) or "") for name in ("host", "port", "dbname")]
     if "@" in "".join(named) or not re.fullmatch(r"[0-9,]*", named[1]):
         hint = "in a password of such an address write @ as %40 and / as %2F"
-        raise InputError("--postgres: the DSN's host, port or database cannot be right", hint)
+        raise InputError("PostgreSQL: the DSN's host, port or database cannot be right", hint)
     return parts
 
 
@@ -108,7 +125,7 @@ def _refused(error: "psycopg.Error", parts: Mapping[str, Any]) -> InputError:
         if secret:
             told = told.replace(str(secret), "***")
     mend = next((hint for words, hint in _MEND if words in told), None)
-    return InputError(f"--postgres: {told}", mend)
+    return InputError(f"PostgreSQL: {told}", mend)
 
 
 def _check_server(connection: "Connection") -> None:
@@ -121,18 +138,18 @@ def _check_server(connection: "Connection") -> None:
         } | {connection.info.backend_pid}
     except psycopg.Error as error:
         raise InputError(
-            f"--postgres: what answers is no PostgreSQL server: {what_it_says(error)}",
+            f"PostgreSQL: what answers is no PostgreSQL server: {what_it_says(error)}",
             "connect to the server itself, not to a pooler's console",
         ) from None
     if len(pids) > 1:
         raise InputError(
-            "--postgres: a connection pooler (such as pgbouncer) stands before the server",
+            "PostgreSQL: a connection pooler (such as pgbouncer) stands before the server",
             "give the server's own host and port",
         )
     if connection.info.server_version < VERSION_MIN * 10_000:
         version = connection.info.parameter_status("server_version")
         raise InputError(
-            f"--postgres: the server is PostgreSQL {version}, which does not tell whom a parallel "
+            f"PostgreSQL: the server is PostgreSQL {version}, which does not tell whom a parallel "
             f"worker serves",
             f"watched are versions from {VERSION_MIN} on; record --pid observes one process",
         )

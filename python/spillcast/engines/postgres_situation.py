@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.engines.postgres_connection import is_pooled, local_process, row, shown_dsn
+from spillcast.engines.postgres_processes import not_here
+from spillcast.engines.postgres_session import row, shown_dsn
 from spillcast.engines.postgres_tablespace import (
     Scope,
     Tablespace,
@@ -17,10 +18,8 @@ from spillcast.engines.postgres_tablespace import (
 from spillcast.errors import InputError
 
 if TYPE_CHECKING:
-    from spillcast.engines.postgres_connection import Connection
+    from spillcast.engines.postgres_session import Connection
 
-#: Since 12 a server tells which temp files lie in which tablespace.
-VERSION_MIN = 120_000
 #: Those that are connected, and those that have a slot to come back to.
 STANDBYS = """
 select application_name from pg_stat_replication r where not exists (
@@ -34,19 +33,19 @@ class Situation:
     """Facts of a server; the defaults are those of a server that was not asked."""
 
     client: str = "psql"
-    version: int = VERSION_MIN
     user: str = "postgres"
     superuser: bool = True
     superusers: list[str] = field(default_factory=list)
     #: Those there are; None where the server was not asked.
     roles: list[str] | None = None
     databases: list[str] | None = None
-    pooled: bool = False
     standby: bool = False
     #: Servers that replay what this one does, and would stop where they lack the directory.
     standbys: list[str] = field(default_factory=list)
     #: Name of the user whose processes the server's are; None where it runs elsewhere.
     owner: str | None = "postgres"
+    #: Why it is taken to run elsewhere.
+    elsewhere: str | None = None
     data_directory: Path | None = None
     tablespaces: list[Tablespace] = field(default_factory=list)
     settings: dict[Scope, list[str]] = field(default_factory=dict)
@@ -73,21 +72,19 @@ class Situation:
 
 def situation(connection: "Connection", dsn: str) -> Situation:
     """Ask a server; what only a superuser may see stays at its default for others."""
-    version = connection.info.server_version
-    if version < VERSION_MIN:
-        raise InputError(
-            f"PostgreSQL {version // 10_000} is too old for this", "12 or newer will do"
-        )
     user, superuser, standby = row(
         connection,
         "select current_user, current_setting('is_superuser')::bool, pg_is_in_recovery()",
     )
-    pooled = is_pooled(connection)
-    pid = None if pooled else local_process(connection)
+    pid, started_s = row(
+        connection,
+        "select pid, extract(epoch from backend_start)::float from pg_stat_activity "
+        "where pid = pg_backend_pid()",
+    )
+    elsewhere = not_here(connection, pid, started_s)
     client = f"psql -X -v ON_ERROR_STOP=1 {shlex.quote(shown_dsn(dsn))}"
     common = Situation(
         client=client,
-        version=version,
         user=user,
         superuser=superuser,
         superusers=_names(connection, "select rolname from pg_roles where rolsuper order by 1"),
@@ -95,9 +92,9 @@ def situation(connection: "Connection", dsn: str) -> Situation:
         databases=_names(
             connection, "select datname from pg_database where datallowconn order by 1"
         ),
-        pooled=pooled,
         standby=standby,
-        owner=None if pid is None else _owner(pid),
+        owner=None if elsewhere else _owner(pid),
+        elsewhere=elsewhere,
         tablespaces=tablespaces(connection),
         settings=settings(connection, server=superuser),
     )

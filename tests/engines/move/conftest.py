@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from harness import until
+from postgres_rig import free_port
 from spillcast.cli import _run
 from spillcast.engines.postgres_server import embedded, of_debian, private_server
 from spillcast.workspace import workspace
@@ -99,12 +100,15 @@ class Moving(SimpleNamespace):
 
 @pytest.fixture(scope="session", params=INSTALLATIONS, ids=lambda i: i.version)
 def running(request):
-    with workspace() as room, private_server(room, {}, request.param) as server:
+    port = free_port()
+    settings = {"listen_addresses": "127.0.0.1", "port": port}
+    with workspace() as room, private_server(room, settings, request.param) as server:
         moving = Moving(
             server=server,
             room=room,
             data=room / "postgres" / "data",
-            dsn=server.dsn,
+            port=port,
+            dsn=f"{server.dsn} port={port}",
             to=room / "fast",
         )
         moving.rows("create role etl login")

@@ -73,7 +73,7 @@ def test_oracles_way_back_is_asked_of_the_database(user, view, row, back):
 def test_exadata_says_its_price():
     text = re.sub(r"\n# ", " ", printed(*EXADATA, "--cells", "3", "--cell-flash", "5.8T"))
     # By hand: 3 x (5.8 - 2) = 11.4 of 17.4 TiB are taken, and every block is there twice.
-    assert "3 cells give 11.4 TiB of their 17.4 TiB, which hold 5.7 TiB of temp" in text
+    assert "3 cells give 11.4 TiB of their 17.4 TiB, which hold 5.70 TiB of temp" in text
     assert "at least half of the flash that is taken is lost to redundancy" in text
     assert "at least half" in re.sub(r"\n# ", " ", printed(*EXADATA))
 
