@@ -16,6 +16,7 @@ from spillcast.forecast.interval import Measured, interval, noise_of
 from spillcast.forecast.latency import Latency, latencies, limited_s
 from spillcast.forecast.load import Load, in_flight, processes, sessions, temp_load
 from spillcast.forecast.result import Forecast, Term
+from spillcast.forecast.shared import Shared, shared
 from spillcast.forecast.warnings import refusal, warn
 from spillcast.forecast.work_memory import work_memory
 from spillcast.recording import Recording
@@ -46,6 +47,7 @@ def forecast(
         raise InputError(f"{baseline.path}: an elapsed time of 0 leaves nothing to forecast")
     scale = whole_s / baseline.elapsed_s
     at_once = in_flight(baseline)
+    sharing = shared(baseline, loads)
     remainder_s = max(whole_s - scale * sum(load.total_s for load in loads) / at_once, 0.0)
     rest = _rest(baseline, remainder_s, scale)
     memory = work_memory(baseline, whole_s, whole_s - remainder_s)
@@ -53,7 +55,8 @@ def forecast(
         reason = refusal(baseline)
         if reason is not None:
             raise Refusal(reason)
-        there = _elsewhere(target, loads, at_once, scale, shared=processes(baseline) is not None)
+        counted = processes(baseline) is not None
+        there = _elsewhere(target, loads, at_once, scale, sharing, counted=counted)
     except Refusal as refused:
         return Forecast(
             target.name,
@@ -66,9 +69,11 @@ def forecast(
             refused=str(refused),
             work_memory=memory,
         )
+    # Work that goes on side by side takes its part of the elapsed time.
+    apart = at_once if sharing is None else sharing.processes
     drift_s, drift_most_s = (
         # Below half, caches would have to be what most of the time goes into.
-        max(scale * seconds / at_once, -remainder_s / 2)
+        max(scale * seconds / apart, -remainder_s / 2)
         for seconds in cpu_drift_s(baseline, loads, there.latencies)
     )
     total_s = remainder_s + drift_s + sum(there.io_s)
@@ -77,7 +82,7 @@ def forecast(
         remainder_s,
         [Measured(seconds, lat.blocks, lat.error) for seconds, lat in terms],
         drift_s=drift_most_s,
-        delay_s=min(scale * baseline.meta["capture"]["run_queue_delay_s"] / at_once, remainder_s),
+        delay_s=min(scale * baseline.meta["capture"]["run_queue_delay_s"] / apart, remainder_s),
         noise=noise_of(target),
         confidence=confidence,
     )
@@ -87,7 +92,7 @@ def forecast(
         total_s,
         (min(bounds[0], total_s), max(bounds[1], total_s)),
         confidence,
-        remainder_s + min(drift_s, 0.0),
+        remainder_s + min(drift_s, 0.0) + there.least_s,
         [*_moved(rest, drift_s), *_io_terms(loads, there.io_s, scale / at_once)],
         warnings=warn(
             baseline, target, loads, there.latencies, remainder_s / whole_s, there.saturated
@@ -109,25 +114,41 @@ class _Elsewhere:
 
     latencies: Sequence[Latency]
     io_s: Sequence[float]
+    #: What temp I/O would add without any latency, as processes then wait for CPUs instead.
+    least_s: float
     #: The limit of the storage that the run would wait for.
     saturated: str | None
 
 
 def _elsewhere(
-    target: Storage, loads: Sequence[Load], at_once: float, scale: float, *, shared: bool
+    target: Storage,
+    loads: Sequence[Load],
+    at_once: float,
+    scale: float,
+    sharing: Shared | None,
+    *,
+    counted: bool,
 ) -> _Elsewhere:
     """Refusal where the target has no figures for what the run does.
 
-    If ``shared``, ``at_once`` processes share the I/O wherever it stands.
+    If only ``counted``, ``at_once`` processes share the I/O wherever it stands.
     """
     there = float(target.facts.get("in_flight", at_once))
     found = latencies(target, loads, there)
-    there = at_once if shared else there
-    io_s = [scale * load.count * lat.mean_s / there for load, lat in zip(loads, found, strict=True)]
+    there = at_once if counted else there
+    alone_s = [load.count * lat.mean_s for load, lat in zip(loads, found, strict=True)]
+    io_s, idle_s = sum(alone_s) / there, 0.0
+    if sharing is not None:
+        here_s = sum(load.total_s for load in loads)
+        here = here_s / at_once, here_s / sharing.count
+        io_s = sharing.added_s(*here, sum(alone_s) / sharing.count)
+        idle_s = sharing.added_s(*here, 0.0)
     least_s, limit = limited_s(target, loads, scale)
-    if least_s <= sum(io_s):
-        return _Elsewhere(found, io_s, None)
-    return _Elsewhere(found, [seconds * least_s / sum(io_s) for seconds in io_s], limit)
+    saturated = least_s > scale * io_s
+    whole_s = max(least_s, scale * io_s)
+    weights = alone_s if any(alone_s) else [load.count for load in loads]
+    parts_s = [whole_s * weight / sum(weights) for weight in weights]
+    return _Elsewhere(found, parts_s, scale * idle_s, limit if saturated else None)
 
 
 def _rest(baseline: Recording, remainder_s: float, scale: float) -> list[Term]:
