@@ -29,7 +29,10 @@ def probe_grid(
     """
     budget = budget or Budget()
     with failures_said(directory):
-        limits: dict[str, Any] = {"budget_s": budget.time_s, "budget_bytes": budget.bytes_in(directory)}
+        limits: dict[str, Any] = {
+            "budget_s": budget.time_s,
+            "budget_bytes": budget.bytes_in(directory),
+        }
         grid = _core.Grid(str(directory), psync=psync, **limits)
         watch = None if on_progress is None else lambda: on_progress(*grid.progress())
         groups, facts = run_interruptibly(grid.run, grid.cancel, watch)
