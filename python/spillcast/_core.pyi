@@ -96,7 +96,7 @@ class Emulation:
         points: Sequence[Any],
         *,
         servers: int | None = None,
-        limits: Sequence[Any] = [],
+        limits: Sequence[Any] = ...,
         page_cache: bool = False,
     ) -> Emulation:
         """Show ``backing`` at ``mountpoint``; points and limits are those of an emulation's Model.
