@@ -1,7 +1,7 @@
 """PostgreSQL queries that spill, over one generated table.
 
 PostgreSQL moves temp data in calls of 8 KiB, so that little of it takes long on slow storage: each
-query reads the whole table and spills a part of it, in six to eight thousand calls.
+query reads the whole table and spills a part of it, in about five thousand calls.
 """
 
 from dataclasses import replace
@@ -58,16 +58,17 @@ def _workload(name: str, sql: str, kept: int, settings: dict[str, str]) -> Workl
     return Workload(name, sql.format(kept=kept), ROWS, WORK_MEM, settings=settings)
 
 
-DEMO = _workload("hash join", JOIN, 1_500_000, HASHED)
+DEMO = _workload("hash join", JOIN, 1_000_000, HASHED)
 VERIFIED = (
-    _workload("hash join", JOIN, 500_000, HASHED),
-    _workload("merge join", JOIN, 450_000, MERGED),
-    _workload("count distinct", COUNT_DISTINCT, 800_000, {}),
-    _workload("sort", SORT, 800_000, {}),
-    _workload("group by", GROUP_BY, 500_000, AGGREGATED),
+    _workload("hash join", JOIN, 350_000, HASHED),
+    _workload("merge join", JOIN, 330_000, MERGED),
+    _workload("count distinct", COUNT_DISTINCT, 1_200_000, {}),
+    _workload("sort", SORT, 600_000, {}),
+    _workload("group by", GROUP_BY, 350_000, AGGREGATED),
+    # Three processes have three times the memory for their hash table.
     replace(
-        _workload("hash join", JOIN, 500_000, {**HASHED, **PARALLEL}),
-        name="parallel hash join",
+        _workload("parallel hash join", JOIN, 350_000, {**HASHED, **PARALLEL}),
+        memory="1MB",
         threads=3,
     ),
 )
