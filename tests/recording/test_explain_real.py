@@ -76,9 +76,10 @@ def test_text_and_json_agree(server, name):
         missing = {key for key in keys if key in one} - set(told)
         assert missing <= {"Parallel Aware"}
     assert as_text["Settings"] == as_json["Settings"]
-    assert recording_of_plan(as_text).meta["temp"]["processes"] == pytest.approx(
-        recording_of_plan(as_json).meta["temp"]["processes"], rel=0.1
-    )
+    # How much each process did differs from run to run, if there are several.
+    several = 3 if name.startswith("parallel") else 1
+    for document in (as_json, as_text):
+        assert 1 <= recording_of_plan(document).meta["temp"]["processes"] <= several
 
 
 @pytest.mark.parametrize("name", QUERIES)

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from spillcast.recording.explain import recording_of_plan
+from spillcast.storage.budget import Budget
 from spillcast.storage.plan_of_counts import plan_of_counts
 from spillcast.storage.probe import probe
 
@@ -74,7 +75,7 @@ def test_too_many_are_thinned_out_in_proportion():
 
 
 def test_a_directory_is_probed_with_them(tmp_path):
-    storage = probe(tmp_path, counted(200, 300, workers=1), budget_s=10)
+    storage = probe(tmp_path, counted(200, 300, workers=1), budget=Budget(time_s=10))
     assert {group.op: group.count for group in storage.groups} == {"read": 200, "write": 300}
     assert {group.size_class_bytes for group in storage.groups} == {B}
     assert storage.facts["steps_from"] == "counts"
