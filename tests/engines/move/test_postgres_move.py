@@ -176,12 +176,25 @@ def test_a_tablespace_with_temp_files_of_a_running_query_stays(moving):
     moving.is_as(before)
 
 
+def test_a_tablespace_with_shared_temp_files_stays(moving):
+    """Parallel workers share a directory of temp files, which pg_ls_tmpdir does not show."""
+    moving.move("--for", "role:etl", "--apply")
+    connection, files = moving.spilling("etl")
+    shared = files[0].parent / "pgsql_tmp4711.0.fileset"
+    connection.close()
+    shared.mkdir()
+    refused_to_drop(moving, "temp files of queries that run: 1")
+    shared.rmdir()
+    moving.move("--revert")
+    assert not moving.to.exists()
+
+
 def test_a_tablespace_with_a_table_stays(moving):
     before = moving.state()
     moving.move("--for", "role:etl", "--apply")
     moving.rows("create table kept tablespace spillcast_temp as select 1 as one", database="dw")
     moving.rows("create table here tablespace spillcast_temp as select 1 as one")
-    refused_to_drop(moving, "tables or indexes of database dw, postgres; such as here")
+    refused_to_drop(moving, "tables or indexes of database dw, postgres, such as here")
     assert moving.rows("select one from kept", database="dw") == [(1,)]
     moving.rows("drop table kept", database="dw")
     moving.rows("drop table here")
