@@ -303,3 +303,26 @@ CATALOGUE = document(
 def test_storage_list():
     assert valid(CATALOGUE, printed("storage", "list"))
     assert len(printed("storage", "list", "aws-gp*")["storages"]) == 2
+
+
+STEP = {"oneOf": [
+    document({"sql": TEXT, "done": {"type": "boolean"}, "why": TEXT}),
+    document({"command": TEXT, "done": {"type": "boolean"}, "why": TEXT}),
+]}  # fmt: skip
+MOVE = document(
+    {
+        "schema": {"const": "spillcast.move/1"}, "engine": TEXT, "to": TEXT, "for": TEXT,
+        "tablespace": nullable(TEXT), "applied": {"const": False}, "reverted": {"const": False},
+        "steps": array(STEP), "verified": {"type": "null"}, "revert": array(STEP),
+        "warnings": array(TEXT), "left": array(TEXT),
+    }
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ["postgres", "oracle", "duckdb", "tmpfs"])
+def test_move(engine):
+    size = () if engine == "postgres" else ("--size", "64M")
+    said = printed("move", engine, "--to", "/mnt/nvme/temp", *size)
+    assert valid(MOVE, said)
+    assert said["engine"] == engine
+    assert not any(step["done"] for step in said["steps"])

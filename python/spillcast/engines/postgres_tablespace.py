@@ -150,12 +150,12 @@ def users_of(connection: "Connection", tablespace: Tablespace) -> list[str]:
         "left join pg_database d using (oid) order by 1"
     )
     databases = [name for (name,) in connection.execute(query, (tablespace.oid,))]
-    query = "select relname from pg_class where reltablespace = %s order by relname limit 6"
+    query = "select relname from pg_class where reltablespace = %s order by relname limit 5"
     names = [name for (name,) in connection.execute(query, (tablespace.oid,))]
-    if databases:
-        found.append(f"tables or indexes of database {', '.join(databases)}")
-    if names:
-        found.append("such as " + ", ".join(names[:5]) + (" and others" if names[5:] else ""))
+    if databases or names:
+        such = ", such as " + ", ".join(names) if names else ""
+        where = ", ".join(databases) or connection.info.dbname
+        found.append(f"tables or indexes of database {where}{such}")
     count, size = row(
         connection, "select count(*), coalesce(sum(size), 0) from pg_ls_tmpdir(%s)", tablespace.oid
     )

@@ -42,7 +42,7 @@ def done_text(move: Move) -> str:
         files, size = move.verified["files"], format_bytes(move.verified["bytes"])
         lines.append(f"  seen there: {files} temp files, {size}, of a sort in 64 kB of work_mem")
     for step in move.steps:
-        if not step.done:
+        if not step.done and not move.reverted:
             lines += [f"  {step.why}", *(f"    {line}" for line in step.script)]
     lines += [paragraph(f"  {warning}", "    ") for warning in move.warnings]
     return "\n".join(lines)

@@ -5,9 +5,11 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "moving-temp.md"
 SCOPES = ("role:etl", "database:dw", "server")
 #: Who spills in a scope: user and database.
 WHO = {
@@ -16,6 +18,17 @@ WHO = {
     "server": ("etl", "postgres"),
     "session": ("postgres", "postgres"),
 }
+
+
+def test_the_guide_shows_what_is_printed(moving):
+    """On the version that the guide was written with; the directory has another name here."""
+    if moving.server.installation.version.split(".")[0] != "18" or os.geteuid() != 0:
+        pytest.skip("the guide's output is that of PostgreSQL 18, by root")
+    shown = re.findall(r"^```text\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    for what, expected in zip(("--apply", "--revert"), shown, strict=True):
+        said = moving.move("--for", "role:etl", what).stdout
+        said = said.replace(str(moving.to), "/mnt/nvme/pg_temp")
+        assert said.replace(f"chown {moving.server.user}:", "chown postgres:") == expected
 
 
 @pytest.mark.parametrize("scope", SCOPES)
@@ -163,12 +176,25 @@ def test_a_tablespace_with_temp_files_of_a_running_query_stays(moving):
     moving.is_as(before)
 
 
+def test_a_tablespace_with_shared_temp_files_stays(moving):
+    """Parallel workers share a directory of temp files, which pg_ls_tmpdir does not show."""
+    moving.move("--for", "role:etl", "--apply")
+    connection, files = moving.spilling("etl")
+    shared = files[0].parent / "pgsql_tmp4711.0.fileset"
+    connection.close()
+    shared.mkdir()
+    refused_to_drop(moving, "temp files of queries that run: 1")
+    shared.rmdir()
+    moving.move("--revert")
+    assert not moving.to.exists()
+
+
 def test_a_tablespace_with_a_table_stays(moving):
     before = moving.state()
     moving.move("--for", "role:etl", "--apply")
     moving.rows("create table kept tablespace spillcast_temp as select 1 as one", database="dw")
     moving.rows("create table here tablespace spillcast_temp as select 1 as one")
-    refused_to_drop(moving, "tables or indexes of database dw, postgres; such as here")
+    refused_to_drop(moving, "tables or indexes of database dw, postgres, such as here")
     assert moving.rows("select one from kept", database="dw") == [(1,)]
     moving.rows("drop table kept", database="dw")
     moving.rows("drop table here")
