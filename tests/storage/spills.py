@@ -14,7 +14,7 @@ CAPTURE = {
 
 
 def written_and_read(file_bytes, *, size=256 << 10, times=1, files=1):
-    """Writes of files in order, then reads of them, so often: (op, file, offset, size)."""
+    """Operations that write files in order and read them back: (op, file, offset, size)."""
     offsets = range(0, file_bytes, size)
     writes = [("write", f, at, size) for f in range(files) for at in offsets]
     return writes + times * [("read", f, at, size) for f in range(files) for at in offsets]

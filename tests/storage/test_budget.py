@@ -39,11 +39,10 @@ def test_what_is_no_budget_is_named(text):
 
 def test_bytes_are_by_default_a_tenth_of_what_is_free(tmp_path):
     stats = os.statvfs(tmp_path)
-    assert Budget().bytes_in(tmp_path) == pytest.approx(
-        stats.f_bavail * stats.f_frsize / 10, rel=0.2
-    )
-    assert Budget(bytes=7).bytes_in(tmp_path) == 7
-    assert OWNED.bytes_in(tmp_path) is None
+    tenth = pytest.approx(stats.f_bavail * stats.f_frsize / 10, rel=0.2)
+    assert Budget().limits(tmp_path) == {"budget_s": 60, "budget_bytes": tenth}
+    assert Budget(5, 7).limits(tmp_path) == {"budget_s": 5, "budget_bytes": 7}
+    assert OWNED.limits(tmp_path)["budget_bytes"] is None
 
 
 @pytest.fixture(scope="module")

@@ -70,12 +70,13 @@ def test_a_storage_of_a_known_latency_is_measured_as_such(tmp_path):
         except SpillcastError as error:
             pytest.skip(str(error))
         storage, _ = measured(mountpoint)
-    seen = {(g.op, g.size_class_bytes, g.depth): g for g in storage.groups if g.pattern == "random"}
-    read, write = seen["read", 8 * KIB, 1], seen["write", 8 * KIB, 1]
-    # About what is asked for; more where the machine is busy.
-    assert 0.0018 < read.quantile_s(0.5) < 0.02
-    assert 0.0009 < write.quantile_s(0.5) < 0.02
-    assert read.count / read.elapsed_ns * 1e9 <= 1 / 0.0018
+    # Whatever else the machine does, nothing is faster than what is asked for.
+    least_s = {"read": 0.0015, "write": 0.0007}
+    alone = [g for g in storage.groups if (g.depth, g.access) == (1, "direct")]
+    assert {g.op for g in alone} == {"read", "write"}
+    for group in alone:
+        assert group.quantile_s(0.5) > least_s[group.op]
+        assert group.elapsed_ns / group.count > least_s[group.op] * 1e9
 
 
 def test_io_uring_or_threads_and_why(tmp_path):

@@ -4,11 +4,19 @@ import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypedDict
 
 from spillcast.errors import InputError
 from spillcast.units import parse_bytes, parse_duration_s
 
 _HINT = "write for example 60s, 4G or 60s,4G"
+
+
+class Limits(TypedDict):
+    """A budget as the core takes it. No bytes: all that is free but a reserve."""
+
+    budget_s: float
+    budget_bytes: int | None
 
 
 @dataclass(frozen=True)
@@ -19,8 +27,11 @@ class Budget:
     bytes: int | None = None
     free_share: float = 0.1
 
-    def bytes_in(self, directory: Path) -> int | None:
-        """Bytes for files in a directory; None for all there is but a reserve."""
+    def limits(self, directory: Path) -> Limits:
+        """The same for one directory."""
+        return {"budget_s": self.time_s, "budget_bytes": self._bytes_in(directory)}
+
+    def _bytes_in(self, directory: Path) -> int | None:
         if self.bytes is not None or self.free_share >= 1:
             return self.bytes
         stats = os.statvfs(directory)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -27,12 +26,8 @@ def probe_grid(
     keeps io_uring out of it. ``on_progress`` gets milliseconds passed, milliseconds in all and
     bytes. InputError where the directory cannot be used; nothing is left in it, whatever happens.
     """
-    budget = budget or Budget()
     with failures_said(directory):
-        limits: dict[str, Any] = {
-            "budget_s": budget.time_s,
-            "budget_bytes": budget.bytes_in(directory),
-        }
+        limits = (budget or Budget()).limits(directory)
         grid = _core.Grid(str(directory), psync=psync, **limits)
         watch = None if on_progress is None else lambda: on_progress(*grid.progress())
         groups, facts = run_interruptibly(grid.run, grid.cancel, watch)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from spillcast import _core
 from spillcast.recording import Recording
@@ -27,12 +26,8 @@ def probe(
     ``on_progress`` gets steps done, steps in all and bytes, a few times a second. InputError where
     the directory cannot be used; nothing is left in it, whatever happens.
     """
-    budget = budget or Budget()
     with failures_said(directory):
-        limits: dict[str, Any] = {
-            "budget_s": budget.time_s,
-            "budget_bytes": budget.bytes_in(directory),
-        }
+        limits = (budget or Budget()).limits(directory)
         steps = plan(like)
         replay = _core.Probe(steps, str(directory), **limits)
         rows, facts = bounded_run(like, steps, replay, directory, limits, on_progress)
