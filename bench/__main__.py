@@ -7,7 +7,7 @@ import subprocess
 import sys
 from importlib import import_module
 
-NAMES = ("startup", "capture", "overhead", "oracle", "elsewhere")
+NAMES = ("startup", "capture", "overhead", "postgres", "oracle", "elsewhere")
 
 
 def main(names: list[str]) -> int:

@@ -87,11 +87,17 @@ def _parts(dsn: str) -> dict[str, Any]:
     from psycopg.conninfo import conninfo_to_dict
 
     try:
-        return conninfo_to_dict(dsn)
+        parts = conninfo_to_dict(dsn)
     except ProgrammingError:
         # libpq's own words may hold a piece of the password.
         hint = "write for example 'host=/run/postgresql dbname=dw user=postgres'"
         raise InputError("the DSN is neither key=value pairs nor postgresql://", hint) from None
+    named = [str(parts.get(name) or "") for name in ("host", "port", "dbname")]
+    if "@" in "".join(named) or not re.fullmatch(r"[0-9,]*", named[1]):
+        # What was taken for them may be a piece of the password too.
+        hint = "in a password of such an address write @ as %40 and / as %2F"
+        raise InputError("the DSN's host, port or database cannot be right", hint)
+    return parts
 
 
 def _remedy(said: str) -> str | None:
