@@ -7,7 +7,16 @@ import subprocess
 import sys
 from importlib import import_module
 
-NAMES = ("startup", "capture", "overhead", "oracle", "probe", "elsewhere", "emulate")
+NAMES = (
+    "startup",
+    "capture",
+    "overhead",
+    "postgres",
+    "oracle",
+    "probe",
+    "elsewhere",
+    "emulate",
+)
 
 
 def main(names: list[str]) -> int:

@@ -82,7 +82,7 @@ def test_the_password_is_in_no_recording(guarded, tmp_path, way):
 def test_a_dsn_that_leads_nowhere_is_not_repeated(dsn, tmp_path):
     result = record(dsn, "--explain", "select 1", cwd=tmp_path)
     assert PASSWORD not in only_line(result, 2)
-    assert "PostgreSQL: " in result.stderr
+    assert re.search("DSN|PostgreSQL: connection", result.stderr)
 
 
 def test_what_an_ordinary_role_may_not_see(newest, ordinary, tmp_path):
@@ -227,7 +227,7 @@ def test_a_server_whose_processes_are_not_here(newest, tmp_path):
         newest.until_running(client)
         result = record(newest.tcp, "--backend", client.pid, "-o", output, under=apart)
     assert result.returncode == 0, result.stderr
-    assert "is not among those of this machine" in result.stderr
+    assert "are not among those of this machine" in result.stderr
     check_samples_only(output)
 
 

@@ -1,7 +1,7 @@
 """Storage that states limits: operations wait for their cost, the run for what is saturated."""
 
 import pytest
-from tests.forecast.evidence import recording, storage
+from evidence import recording, storage
 
 from spillcast.forecast import forecast
 from spillcast.storage import Limit, Storage

@@ -7,7 +7,7 @@ from statistics import median
 
 import numpy as np
 import pytest
-from tests.forecast.evidence import recording
+from evidence import recording
 
 from emulator import Emulator, skip_without_fuse
 from harness import spillcast

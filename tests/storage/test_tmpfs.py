@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import pytest
-from tests.forecast.evidence import recording
+from evidence import recording
 
 from spillcast.errors import Refusal
 from spillcast.recording.memory import MemoryGroup

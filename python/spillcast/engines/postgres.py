@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast.engines.postgres_account import Observed, account
 from spillcast.engines.postgres_backend import Wanted, find, may_list_temp
+from spillcast.engines.postgres_connection import row
 from spillcast.engines.postgres_explain import PLAN_FILE, Explained
 from spillcast.engines.postgres_processes import (
     WORKER_TITLE,
@@ -19,14 +20,14 @@ from spillcast.engines.postgres_processes import (
     temp_directories,
 )
 from spillcast.engines.postgres_sampler import Sampler
-from spillcast.engines.postgres_session import SAMPLER, connect, what_it_says
+from spillcast.engines.postgres_session import SAMPLER, open_session, what_it_says
 from spillcast.engines.postgres_settings import own_settings, settings_of
 from spillcast.errors import InputError, SpillcastError
 from spillcast.recording import Recording
 from spillcast.recording.recorder import Asked, Recorder
 
 if TYPE_CHECKING:
-    from spillcast.engines.postgres_session import Connection
+    from spillcast.engines.postgres_connection import Connection
 
 TICK_S = 0.1
 Say = Callable[[str], None]
@@ -63,7 +64,7 @@ def record_postgres(
     recorder.check()
     with ExitStack() as stack:
         try:
-            connection = stack.enter_context(closing(connect(dsn, SAMPLER)))
+            connection = stack.enter_context(closing(open_session(dsn, SAMPLER)))
             absent_because = _prepare(recorder, connection, say)
             if wanted is not None:
                 watch = _Watch(recorder, connection, find(connection, wanted, say).pid, None)
@@ -86,8 +87,7 @@ def _prepare(recorder: Recorder, connection: "Connection", say: Say) -> str | No
             "leave it out: perf events are used",
         )
     pid = connection.info.backend_pid
-    ours = "select date_part('epoch', backend_start) from pg_stat_get_activity(%s)"
-    reason = not_here(connection, pid, connection.execute(ours, [pid]).fetchall()[0][0])
+    reason = not_here(connection)
     if reason is None:
         return _refusal(recorder, lambda: recorder.prepare(pid, "the server's processes"), say)
     say(f"the I/O of its processes is not recorded, its waits alone: {reason}")
@@ -135,8 +135,7 @@ class _Watch:
         if absent_because is not None:
             recorder.observe_from_afar(self, absent_because)
         try:
-            clock = "select date_part('epoch', clock_timestamp())"
-            self._attached_s = connection.execute(clock).fetchall()[0][0]
+            (self._attached_s,) = row(connection, "select date_part('epoch', clock_timestamp())")
             self._sampler = Sampler(
                 connection, self.pid, recorder.origin_ns, self._attach, list_temp=list_temp
             )

@@ -14,7 +14,7 @@ from spillcast.recording.machine import redact_text
 from spillcast.recording.recorder import Joined
 
 if TYPE_CHECKING:
-    from spillcast.engines.postgres_session import Connection
+    from spillcast.engines.postgres_connection import Connection
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spillcast.engines.postgres_connection import row
 from spillcast.engines.postgres_session import SAMPLER, what_it_says
 from spillcast.errors import InputError
 from spillcast.recording.machine import redact_text
 from spillcast.units import format_duration
 
 if TYPE_CHECKING:
-    from spillcast.engines.postgres_session import Connection
+    from spillcast.engines.postgres_connection import Connection
 
 LOOK_S = 0.05
 LISTED = 8
@@ -170,7 +171,7 @@ def _sessions(connection: "Connection", wanted: Wanted) -> list[Session]:
 def may_list_temp(connection: "Connection") -> bool:
     """Whether our role may list temp files."""
     query = "select has_function_privilege('pg_ls_tmpdir(oid)', 'execute')"
-    return bool(connection.execute(query).fetchall()[0][0])
+    return bool(row(connection, query)[0])
 
 
 def _owners(connection: "Connection") -> set[int]:

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from spillcast.engines.postgres_session import EXPLAINER, connect, what_it_says
+from spillcast.engines.postgres_session import EXPLAINER, open_session, what_it_says
 from spillcast.errors import InputError, SpillcastError
 from spillcast.recording.machine import redact_text
 
 if TYPE_CHECKING:
-    from spillcast.engines.postgres_session import Connection
+    from spillcast.engines.postgres_connection import Connection
 
 #: The file of the plan in a recording's folder.
 PLAN_FILE = "plan.json"
@@ -29,7 +29,7 @@ class Explained:
         self.plan: Any = None
         #: Wall time of the statement by our clock; None until it has ended well.
         self.elapsed_s: float | None = None
-        self.connection: Connection = connect(dsn, EXPLAINER)
+        self.connection: Connection = open_session(dsn, EXPLAINER)
         self.pid = self.connection.info.backend_pid
         self._failure: SpillcastError | None = None
         self._thread = threading.Thread(target=self._run, name="spillcast-explain", daemon=True)

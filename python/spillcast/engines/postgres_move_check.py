@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.engines.postgres_move import Directory, Wish, user_id
-from spillcast.engines.postgres_session import row, what_it_says
+from spillcast.engines.postgres_connection import row
+from spillcast.engines.postgres_session import what_it_says
 from spillcast.engines.postgres_situation import Situation
 from spillcast.engines.postgres_tablespace import Scope
 from spillcast.errors import InputError
 
 if TYPE_CHECKING:
-    from spillcast.engines.postgres_session import Connection
+    from spillcast.engines.postgres_connection import Connection
 
 
 def check_server(facts: Situation) -> None:

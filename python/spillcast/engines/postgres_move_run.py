@@ -19,7 +19,8 @@ from spillcast.engines.postgres_move_back import (
     settings_after,
 )
 from spillcast.engines.postgres_move_check import check_move, check_server
-from spillcast.engines.postgres_session import MOVER, connect, row, what_it_says
+from spillcast.engines.postgres_connection import row
+from spillcast.engines.postgres_session import MOVER, open_session, what_it_says
 from spillcast.engines.postgres_situation import (
     Situation,
     check_exists,
@@ -38,7 +39,7 @@ from spillcast.engines.postgres_tablespace import (
 from spillcast.errors import InputError, SpillcastError
 
 if TYPE_CHECKING:
-    from spillcast.engines.postgres_session import Connection
+    from spillcast.engines.postgres_connection import Connection
 
 #: Sorts some 1 MB in 64 kB; its temp files stay while a row of it is still to be fetched.
 SPILL = b"select md5(i::text) from pg_catalog.generate_series(1, 20000) i order by 1"
@@ -48,7 +49,7 @@ RELOAD_S = 20.0
 def planned(dsn: str | None, wish: Wish) -> Move:
     """What a move would do; nothing is changed. Without a DSN, on a server that is not known."""
     if dsn is not None:
-        with connect(dsn, MOVER) as connection:
+        with open_session(dsn, MOVER) as connection:
             return _asked(connection, dsn, wish)[0]
     role = wish.scope and wish.scope.role
     move = plan(wish, Situation(), [role] if role else [], Directory())
@@ -65,7 +66,7 @@ def moved(dsn: str, wish: Wish) -> Move:
     SpillcastError where the server refuses a step, or temp files go elsewhere; ``moved_back`` then
     puts back what was done.
     """
-    with connect(dsn, MOVER) as connection:
+    with open_session(dsn, MOVER) as connection:
         _lock(connection)
         move, facts = _asked(connection, dsn, wish)
         check_move(connection, facts, wish)
@@ -86,7 +87,7 @@ def moved_back(dsn: str, to: Path, scope: Scope | None, *, whole: bool) -> Move:
 
     What keeps the tablespace from being dropped is in ``left``; it then stays as it is.
     """
-    with connect(dsn, MOVER) as connection:
+    with open_session(dsn, MOVER) as connection:
         _lock(connection)
         facts = situation(connection, dsn)
         check_server(facts)
@@ -125,7 +126,7 @@ def verified(
 
     if scope is not None and scope.database:
         dsn = make_conninfo(dsn, dbname=scope.database)
-    with connect(dsn, MOVER) as session:
+    with open_session(dsn, MOVER) as session:
         _take_setting(connection, session, scope, tablespace)
         (pid,) = row(session, "select pg_backend_pid()")
         with session.transaction(), session.cursor(name="spillcast") as cursor:

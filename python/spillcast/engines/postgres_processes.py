@@ -6,33 +6,22 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from spillcast.engines.postgres_session import Connection
+from spillcast.engines.postgres_connection import local_process, row
 
-#: The server tells a start in microseconds of its clock, /proc in seconds since a rounded boot.
-STARTED_TOLERANCE_S = 10.0
+if TYPE_CHECKING:
+    from spillcast.engines.postgres_connection import Connection
+
 #: What a parallel worker calls itself, with its leader's process id after it.
 WORKER_TITLE = "parallel worker for PID {pid}"
 
 
-def not_here(connection: "Connection", pid: int, started_s: float) -> str | None:
-    """Why the server's process ``pid`` cannot be observed on this machine; None where it can.
-
-    ``started_s`` is its start in seconds since the epoch by the server's clock: a process of the
-    same number that some other server or container knows by it is told apart by that.
-    """
-    row = connection.execute("select host(inet_server_addr())").fetchone()
-    host = row[0] if row else None
+def not_here(connection: "Connection") -> str | None:
+    """Why the server's processes cannot be observed on this machine; None where they can."""
+    (host,) = row(connection, "select host(inet_server_addr())")
     if host is not None and not _is_ours(host):
         return f"the server runs on another host ({host})"
-    try:
-        name = Path(f"/proc/{pid}/comm").read_text().strip()
-        started = _started_s(pid)
-    except OSError:
-        name, started = "", 0.0
-    known = "postgres" in name or name == "postmaster"
-    if not known or abs(started - started_s) > STARTED_TOLERANCE_S:
-        return f"the server's process {pid} is not among those of this machine"
+    if local_process(connection) is None:
+        return "the server's processes are not among those of this machine"
     return None
 
 
@@ -78,11 +67,3 @@ def _is_ours(host: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _started_s(pid: int) -> float:
-    """Start of a process in seconds since the epoch. OSError where there is none."""
-    # The name in parentheses may hold blanks; start time is field 22, the 20th after it.
-    ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-    boot_s = re.findall(r"^btime (\d+)", Path("/proc/stat").read_text(), re.MULTILINE)[0]
-    return int(boot_s) + ticks / os.sysconf("SC_CLK_TCK")

@@ -15,7 +15,7 @@ from spillcast.errors import SpillcastError
 from spillcast.recording.schema import SAMPLES_SCHEMA
 
 if TYPE_CHECKING:
-    from spillcast.engines.postgres_session import Connection
+    from spillcast.engines.postgres_connection import Connection
 
 RATE_HZ = 50
 INTERVAL_S = 1 / RATE_HZ

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from spillcast.engines.postgres_connection import row
+
 if TYPE_CHECKING:
-    from spillcast.engines.postgres_session import Connection
+    from spillcast.engines.postgres_connection import Connection
 
 #: A server that does not know one of them leaves it out.
 NAMES = (
@@ -47,7 +49,7 @@ def settings_of(connection: "Connection", pid: int) -> dict[str, str]:
     """The settings that another session began with; those it made itself are not visible."""
     rows = connection.execute(_SERVER, [list(NAMES)]).fetchall()
     file: dict[str, str] = {}
-    if connection.execute(_MAY_READ_FILE).fetchall()[0][0]:
+    if row(connection, _MAY_READ_FILE)[0]:
         file = dict(connection.execute(_FILE).fetchall())
     settings = {
         str(name): str(current if servers else file.get(name, built_in))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.engines.postgres_processes import not_here
-from spillcast.engines.postgres_session import row, shown_dsn
+from spillcast.engines.postgres_connection import row, shown_dsn
 from spillcast.engines.postgres_tablespace import (
     Scope,
     Tablespace,
@@ -18,7 +18,7 @@ from spillcast.engines.postgres_tablespace import (
 from spillcast.errors import InputError
 
 if TYPE_CHECKING:
-    from spillcast.engines.postgres_session import Connection
+    from spillcast.engines.postgres_connection import Connection
 
 #: Those that are connected, and those that have a slot to come back to.
 STANDBYS = """

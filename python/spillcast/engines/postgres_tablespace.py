@@ -5,11 +5,11 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from spillcast.engines.postgres_session import row
+from spillcast.engines.postgres_connection import row
 from spillcast.errors import InputError
 
 if TYPE_CHECKING:
-    from spillcast.engines.postgres_session import Connection
+    from spillcast.engines.postgres_connection import Connection
 
 SETTING = "temp_tablespaces"
 #: A comment of a tablespace that begins so is spillcast's note of how all was before.
