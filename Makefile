@@ -44,7 +44,7 @@ bench: build ## timings, each with its peer in the same run
 	$(BIN)/python -m bench
 
 truth: build ## forecasts against measured runs; rewrites docs/accuracy.md
-	$(BIN)/spillcast verify --markdown docs/accuracy.md
+	$(BIN)/spillcast verify --engine all --markdown docs/accuracy.md
 
 requirements: $(VENV)/tools ## pin the newest versions of all that is used
 	$(BIN)/python -m pip install --quiet uv

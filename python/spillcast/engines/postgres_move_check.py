@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.engines.postgres_move import Directory, Wish, user_id
 from spillcast.engines.postgres_connection import row
+from spillcast.engines.postgres_move import Directory, Wish, user_id
 from spillcast.engines.postgres_session import what_it_says
 from spillcast.engines.postgres_situation import Situation
 from spillcast.engines.postgres_tablespace import Scope

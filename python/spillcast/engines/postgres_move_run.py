@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.engines.move import Move, Step, sql_name
+from spillcast.engines.postgres_connection import row
 from spillcast.engines.postgres_move import Directory, Wish, plan, whom
 from spillcast.engines.postgres_move_back import (
     in_use_by_settings,
@@ -19,7 +20,6 @@ from spillcast.engines.postgres_move_back import (
     settings_after,
 )
 from spillcast.engines.postgres_move_check import check_move, check_server
-from spillcast.engines.postgres_connection import row
 from spillcast.engines.postgres_session import MOVER, open_session, what_it_says
 from spillcast.engines.postgres_situation import (
     Situation,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.engines.postgres_processes import not_here
 from spillcast.engines.postgres_connection import row, shown_dsn
+from spillcast.engines.postgres_processes import not_here
 from spillcast.engines.postgres_tablespace import (
     Scope,
     Tablespace,
@@ -76,12 +76,7 @@ def situation(connection: "Connection", dsn: str) -> Situation:
         connection,
         "select current_user, current_setting('is_superuser')::bool, pg_is_in_recovery()",
     )
-    pid, started_s = row(
-        connection,
-        "select pid, extract(epoch from backend_start)::float from pg_stat_activity "
-        "where pid = pg_backend_pid()",
-    )
-    elsewhere = not_here(connection, pid, started_s)
+    elsewhere = not_here(connection)
     client = f"psql -X -v ON_ERROR_STOP=1 {shlex.quote(shown_dsn(dsn))}"
     common = Situation(
         client=client,

@@ -10,6 +10,8 @@ from spillcast.forecast.load import Load
 from spillcast.recording import Recording
 
 Array = NDArray[np.float64]
+#: Share of the usual cost that is taken: the middle between a query that feels nothing and all.
+FELT = 0.5
 
 
 def cpu_drift_s(
@@ -20,8 +22,8 @@ def cpu_drift_s(
     What a wait costs afterwards is measured on the machine when a recording ends: for a thread that
     works with the cache a core usually gets, and for one that has a part of the last level to
     itself. A thread that works for less time between two waits than it takes to go through that
-    cache meets only a part of it cold. Both are below 0 where waits get shorter, and zero where
-    nothing was measured.
+    cache meets only a part of it cold. How much of it a query feels is not known; half is taken.
+    Both are below 0 where waits get shorter, and zero where nothing was measured.
     """
     machine = baseline.meta["machine"]
     costs = machine.get("cold_cache_ns")
@@ -40,7 +42,7 @@ def cpu_drift_s(
         return float(np.dot(count, change_ns) / 1e9)
 
     warm_ns = machine.get("warm_cache_ns", (1.0, 1.0))
-    return drift_s(usual_ns, warm_ns[0]), drift_s(most_ns, warm_ns[1])
+    return FELT * drift_s(usual_ns, warm_ns[0]), drift_s(most_ns, warm_ns[1])
 
 
 def _work_between_waits_ns(baseline: Recording, loads: Sequence[Load]) -> float:

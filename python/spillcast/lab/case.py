@@ -10,7 +10,11 @@ VERIFY_SCHEMA = "spillcast.verify/1"
 
 @dataclass(frozen=True)
 class Case:
-    """A forecast from one storage to another, and the measured elapsed times."""
+    """A forecast from one storage to another, and the measured elapsed times.
+
+    ``evidence`` is what it was made from: a ``recording``, or a ``plan`` of EXPLAIN. From a plan
+    there is no formula of the seed, which wants samples.
+    """
 
     engine: str
     workload: str
@@ -20,7 +24,8 @@ class Case:
     measured_from_s: float
     measured_to_s: float
     forecast: Forecast
-    seed_formula_s: float
+    seed_formula_s: float | None
+    evidence: str = "recording"
 
     @property
     def error(self) -> float | None:
@@ -29,9 +34,10 @@ class Case:
         return None if forecast_s is None else forecast_s / self.measured_to_s - 1
 
     @property
-    def seed_error(self) -> float:
-        """The seed's formula over measured, minus 1."""
-        return self.seed_formula_s / self.measured_to_s - 1
+    def seed_error(self) -> float | None:
+        """The seed's formula over measured, minus 1; None where there is none."""
+        seed_s = self.seed_formula_s
+        return None if seed_s is None else seed_s / self.measured_to_s - 1
 
     @property
     def covered(self) -> bool:
@@ -45,6 +51,7 @@ class Case:
             "engine": self.engine,
             "workload": self.workload,
             "threads": self.threads,
+            "evidence": self.evidence,
             "from": self.source,
             "to": self.target,
             "measured_from_s": self.measured_from_s,

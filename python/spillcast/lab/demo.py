@@ -97,7 +97,8 @@ def run_demo(
             forecast=said,
             seed_formula_s=seed_formula_s(recording, storage),
         )
-        return Demo(case, slow.means, recording.meta["temp"]["bytes"], busy(ran) or busy(there))
+        disturbed = busy(ran, workload) or busy(there, workload)
+        return Demo(case, slow.means, recording.meta["temp"]["bytes"], disturbed)
 
 
 @contextmanager

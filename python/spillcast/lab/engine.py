@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
-from spillcast.engines.held import HeldQuery
+from spillcast.engines.held import HeldQuery, Ran
 from spillcast.lab.storages import Place
 from spillcast.lab.workload import Workload
+from spillcast.recording import Recording
 
 EngineName = Literal["duckdb", "postgres"]
 
@@ -32,6 +33,14 @@ class Engine(Protocol):
 
     def describe(self, workload: Workload) -> dict[str, Any]:
         """Engine, version, query and settings, as a recording's meta.json keeps them."""
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """An engine whose own plans count temp I/O."""
+
+    def plan(self, workload: Workload, place: Place) -> tuple[Ran, Recording]:
+        """A run, and what its plan counts."""
 
 
 def open_engine(name: EngineName, room: Path) -> Engine:

@@ -1,11 +1,13 @@
 """PostgreSQL in experiments: data of our own, and a server on it for each query."""
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.engines.held import HeldQuery
+from spillcast.engines.held import HeldQuery, Ran
 from spillcast.engines.postgres_run import PostgresQuery, PostgresRun
 from spillcast.engines.postgres_server import (
     Installation,
@@ -17,6 +19,8 @@ from spillcast.engines.postgres_server import (
 from spillcast.lab.postgres_queries import HASH, TABLE
 from spillcast.lab.storages import Place
 from spillcast.lab.workload import Workload
+from spillcast.recording import Recording
+from spillcast.recording.explain import recording_of_plan
 
 if TYPE_CHECKING:
     import psycopg
@@ -31,6 +35,7 @@ SETTINGS = {
     # A query whose client was killed ends.
     "client_connection_check_interval": "1s",
 }
+EXPLAIN = "explain (analyze, buffers, timing off, format json) "
 READ_ALL = "select count(*) from t"
 
 
@@ -78,6 +83,16 @@ class PostgresEngine:
             )
             with closing(PostgresRun(server, query)) as held:
                 yield held
+
+    def plan(self, workload: Workload, place: Place) -> tuple[Ran, Recording]:
+        """The plan as EXPLAIN tells it, without the times of nodes, which would take some."""
+        settings = {**workload.settings, "track_io_timing": "on"}
+        explained = replace(workload, sql=EXPLAIN + workload.sql, settings=settings)
+        with self.hold(explained, place, {}) as held:
+            held.start()
+            ran = held.result()
+        [[document]] = json.loads(ran.rows)
+        return ran, recording_of_plan(document)
 
     def describe(self, workload: Workload) -> dict[str, Any]:
         """As a recording's meta.json keeps it."""

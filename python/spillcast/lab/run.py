@@ -1,5 +1,6 @@
 """Running a query somewhere: bare, or under observation."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,13 @@ def run(
         return held.result()
 
 
-def busy(ran: Ran) -> bool:
-    """Whether other work on the machine took so much CPU that the run says little."""
+def busy(ran: Ran, workload: Workload) -> bool:
+    """Whether other work on the machine took so much CPU that the run says little.
+
+    A query of more threads than there are CPUs waits for itself, which tells nothing.
+    """
+    if workload.threads > (os.cpu_count() or 1):
+        return False
     return ran.run_queue_delay_s > BUSY * ran.elapsed_s
 
 

@@ -14,7 +14,7 @@ from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.seed import seed_formula_s
 from spillcast.lab.case import Case
 from spillcast.lab.demo import Stage
-from spillcast.lab.engine import Engine, open_engine
+from spillcast.lab.engine import Engine, Explains, open_engine
 from spillcast.lab.matrix import Matrix
 from spillcast.lab.run import busy, run, run_recorded
 from spillcast.lab.storages import Place, emulated, fast_parent, plain
@@ -35,8 +35,20 @@ class _Runs:
     """What was measured of one workload on one storage."""
 
     place: Place
-    recording: Recording | None
+    #: What forecasts are made from, by the name of the evidence; none where nothing is recorded.
+    evidence: dict[str, Recording]
     elapsed_s: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Said:
+    """A forecast before its run was measured."""
+
+    here: _Runs
+    there: _Runs
+    evidence: str
+    forecast: Forecast
+    seed_formula_s: float | None
 
 
 def verify(
@@ -90,60 +102,64 @@ def _verify_workload(
     def bare(place: Place, _attempt: int) -> tuple[Ran, None]:
         return run(engine, workload, place, stage.tick), None
 
+    def evidence(place: Place) -> dict[str, Recording]:
+        stage.step(f"{workload.name} on {place.name}, recorded")
+        found = {"recording": _least_disturbed(workload, place, recorded)[1]}
+        if isinstance(engine, Explains):
+            stage.step(f"{workload.name} on {place.name}, explained")
+            plan = engine.plan
+            attempt = _least_disturbed(workload, place, lambda place, _: plan(workload, place))
+            found["plan"] = attempt[1]
+        return found
+
     stage.step(f"{workload.name} once, to warm up")
     bare(places[-1], 0)
-    runs = []
-    for place in places:
-        recording = None
-        if matrix.sources is None or place.name in matrix.sources:
-            stage.step(f"{workload.name} on {place.name}, recorded")
-            _, recording = _least_disturbed(place, recorded)
-        runs.append(_Runs(place, recording))
-    forecasts = _forecasts(stage, workload, runs)
+    sources = matrix.sources or [place.name for place in places]
+    runs = [_Runs(place, evidence(place) if place.name in sources else {}) for place in places]
+    forecasts = list(_forecasts(stage, workload, runs))
     # Interleaved, so that what drifts on the machine drifts for all.
     for number in range(repeat):
         for one in runs:
             stage.step(f"{workload.name} on {one.place.name}, run {number + 1} of {repeat}")
-            ran, _ = _least_disturbed(one.place, bare)
+            ran, _ = _least_disturbed(workload, one.place, bare)
             one.elapsed_s.append(ran.elapsed_s)
     return [
         Case(
             engine=engine.label,
             workload=workload.name,
             threads=workload.threads,
-            source=here.place.name,
-            target=there.place.name,
-            measured_from_s=median(here.elapsed_s),
-            measured_to_s=median(there.elapsed_s),
-            forecast=said,
-            seed_formula_s=seed_s,
+            source=said.here.place.name,
+            target=said.there.place.name,
+            measured_from_s=median(said.here.elapsed_s),
+            measured_to_s=median(said.there.elapsed_s),
+            forecast=said.forecast,
+            seed_formula_s=said.seed_formula_s,
+            evidence=said.evidence,
         )
-        for here, there, said, seed_s in forecasts
+        for said in forecasts
     ]
 
 
-def _least_disturbed(place: Place, attempt: Callable[[Place, int], tuple[Ran, T]]) -> tuple[Ran, T]:
+def _least_disturbed(
+    workload: Workload, place: Place, attempt: Callable[[Place, int], tuple[Ran, T]]
+) -> tuple[Ran, T]:
     """Run, and again while other work on the machine took CPU; the best attempt counts."""
     attempts = []
     for number in range(1 + RETRIES):
         attempts.append(attempt(place, number))
-        if not busy(attempts[-1][0]):
+        if not busy(attempts[-1][0], workload):
             break
     return min(attempts, key=lambda a: a[0].run_queue_delay_s / a[0].elapsed_s)
 
 
-def _forecasts(
-    stage: Stage, workload: Workload, runs: Sequence[_Runs]
-) -> list[tuple[_Runs, _Runs, Forecast, float]]:
-    """From every recording to every other storage: (from, to, forecast, what the seed says)."""
-    forecasts = []
+def _forecasts(stage: Stage, workload: Workload, runs: Sequence[_Runs]) -> Iterator[_Said]:
+    """From all that was recorded to every other storage."""
     for here, there in permutations(runs, 2):
-        if here.recording is None:
-            continue
-        stage.step(f"{workload.name}: {here.place.name} to {there.place.name}, probe")
-        directory = there.place.directory
-        storage = probe(directory, here.recording, budget=OWNED, on_progress=stage.progress)
-        storage = replace(storage, name=there.place.name)
-        said = forecast(here.recording, storage)
-        forecasts.append((here, there, said, seed_formula_s(here.recording, storage)))
-    return forecasts
+        for name, baseline in here.evidence.items():
+            stage.step(f"{workload.name}: {here.place.name} to {there.place.name}, {name} replayed")
+            directory = there.place.directory
+            storage = probe(directory, baseline, budget=OWNED, on_progress=stage.progress)
+            storage = replace(storage, name=there.place.name)
+            said = forecast(baseline, storage)
+            seed_s = seed_formula_s(baseline, storage) if name == "recording" else None
+            yield _Said(here, there, name, said, seed_s)

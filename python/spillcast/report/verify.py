@@ -73,7 +73,7 @@ def case_rows(cases: Sequence[Case]) -> list[list[str]]:
 def summary_lines(cases: Sequence[Case]) -> list[str]:
     """Median and worst error, coverage, and the seed's formula beside."""
     errors = sorted(abs(case.error) for case in cases if case.error is not None)
-    seeds = sorted(abs(case.seed_error) for case in cases)
+    seeds = sorted(abs(case.seed_error) for case in cases if case.seed_error is not None)
     if not errors:
         return ["Every forecast was refused."]
     covered = sum(case.covered for case in cases) / len(cases)
@@ -82,41 +82,67 @@ def summary_lines(cases: Sequence[Case]) -> list[str]:
         (b[1] - b[0]) / 2 / (c.forecast.forecast_s or 1.0)
         for b, c in zip(bounds, [c for c in cases if c.forecast.interval_s], strict=True)
     ]
+    beside = (
+        f"The seed's formula on the same evidence: median {median(seeds):.1%}, "
+        f"worst {seeds[-1]:.1%}."
+        if seeds
+        else ""
+    )
     return [
         f"{len(cases)} forecasts: median error {median(errors):.1%}, worst {errors[-1]:.1%}.",
-        f"The seed's formula on the same evidence: median {median(seeds):.1%}, "
-        f"worst {seeds[-1]:.1%}.",
+        *[beside] * bool(beside),
         f"{covered:.0%} of the {cases[0].forecast.confidence:.0%} intervals hold the measured "
         f"time; median half-width {median(widths):.1%} of the forecast.",
     ]
 
 
+def groups(cases: Sequence[Case]) -> dict[str, list[Case]]:
+    """Cases that can be compared with each other, under what they have in common."""
+    found: dict[str, list[Case]] = {}
+    for case in cases:
+        who = "one thread" if case.threads == 1 else f"{case.threads} threads or processes"
+        made = {"recording": "a recording", "plan": "a plan of EXPLAIN alone"}[case.evidence]
+        found.setdefault(f"{case.engine}, {who}, from {made}", []).append(case)
+    return found
+
+
 def verify_text(cases: Sequence[Case]) -> str:
-    """The table and its summary for a terminal."""
-    return "\n".join(
-        [table_text(HEADER, case_rows(cases), left=(0, 1, 2)), "", *summary_lines(cases)]
-    )
+    """The tables and their summaries for a terminal."""
+    parts = []
+    for heading, group in groups(cases).items():
+        table = table_text(HEADER, case_rows(group), left=(0, 1, 2))
+        parts.append("\n".join([heading, "", table, "", *summary_lines(group)]))
+    return "\n\n".join(parts)
 
 
 def verify_markdown(cases: Sequence[Case], repeat: int) -> str:
     """The page docs/accuracy.md."""
     machine = describe_machine()
+    parts = [
+        "\n".join(
+            [
+                f"## {heading}",
+                "",
+                *(f"- {line}" for line in summary_lines(group)),
+                "",
+                markdown_table(HEADER, case_rows(group)),
+                "",
+            ]
+        )
+        for heading, group in groups(cases).items()
+    ]
     return "\n".join(
         [
             "# Accuracy",
             "",
-            "Each row is a forecast made from one recording and a probe, with no run on the",
-            f"target, beside the median of {repeat} measured runs there. Made by `make truth`,",
-            "which runs `spillcast verify --markdown docs/accuracy.md`, on "
-            f"{machine['cpus']} CPUs, {format_bytes(machine['memory_bytes'])} of memory, "
-            f"kernel {machine['kernel']}, {cases[0].engine}, one thread.",
-            "",
-            *(f"- {line}" for line in summary_lines(cases)),
+            "Each row is a forecast made with no run on the target, from a recording or a plan and",
+            f"a probe, beside the median of {repeat} measured runs there. Made by `make truth` on "
+            f"{machine['cpus']} CPUs,",
+            f"{format_bytes(machine['memory_bytes'])} of memory, kernel {machine['kernel']}.",
             "",
             "An interval marked *missed* does not hold the measured time. *seed's* is the error of",
             "the formula of the post that started this, on the same evidence.",
             "",
-            markdown_table(HEADER, case_rows(cases)),
-            "",
+            *parts,
         ]
     )
