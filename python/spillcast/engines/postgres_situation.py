@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.engines.postgres_connection import row, shown_dsn
+from spillcast.engines.postgres_connection import local_process, row, shown_dsn
 from spillcast.engines.postgres_processes import not_here
 from spillcast.engines.postgres_tablespace import (
     Scope,
@@ -77,6 +77,7 @@ def situation(connection: "Connection", dsn: str) -> Situation:
         "select current_user, current_setting('is_superuser')::bool, pg_is_in_recovery()",
     )
     elsewhere = not_here(connection)
+    pid = local_process(connection)
     client = f"psql -X -v ON_ERROR_STOP=1 {shlex.quote(shown_dsn(dsn))}"
     common = Situation(
         client=client,
@@ -88,7 +89,7 @@ def situation(connection: "Connection", dsn: str) -> Situation:
             connection, "select datname from pg_database where datallowconn order by 1"
         ),
         standby=standby,
-        owner=None if elsewhere else _owner(pid),
+        owner=None if elsewhere or pid is None else _owner(pid),
         elsewhere=elsewhere,
         tablespaces=tablespaces(connection),
         settings=settings(connection, server=superuser),
