@@ -17,7 +17,7 @@ def mounted_text(mount: Mount, *, temporary: bool, end: str) -> str:
         f"mounted at {mount.mountpoint}: {described(mount)}{cache}. {end}; the files lie in "
         f"{mount.backing} and {kept}."
     )
-    warnings = [f"warning: {words}" for words in mount.too_fast()]
+    warnings = [f"warning: {words}" for words in mount.too_fast().values()]
     return "\n".join(paragraph(words) for words in (text, *warnings))
 
 

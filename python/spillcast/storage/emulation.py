@@ -142,15 +142,15 @@ class Mount:
         elapsed_s = time.monotonic() - self._since
         return Emulated(self, elapsed_s, self._mounted.stats())
 
-    def too_fast(self) -> list[str]:
-        """What is asked for that the mount cannot do, in words, the farthest for each op."""
-        words = []
+    def too_fast(self) -> dict[str, str]:
+        """By op, what is asked for that the mount cannot do, in words: the farthest off."""
+        words = {}
         for op in OPS:
             asked = [point for point in self.model.points if point.op == op]
             worst = max(asked, key=self._excess_s, default=None)
             if worst is not None and self._excess_s(worst) > 0:
                 median_s = self.model.median_s(worst)
-                words.append(
+                words[op] = (
                     f"{op}s of {format_bytes(worst.size_bytes)} are to take "
                     f"{format_duration(median_s)}, and the mount alone takes "
                     f"{format_duration(median_s + self._excess_s(worst))}"
@@ -175,13 +175,16 @@ class Emulated:
 
     def warnings(self) -> list[dict[str, str]]:
         """What a reader should know: ``code`` and ``message``."""
-        found = [{"code": "floor", "message": words} for words in self.mount.too_fast()]
+        too_fast = self.mount.too_fast()
+        found = [{"code": "floor", "message": words} for words in too_fast.values()]
+        slow = f"the machine, or {self.mount.backing}, is too slow or too busy"
         for done in self.operations:
             share = done["late"] / done["count"] if done["count"] else 0.0
             if share > LATE:
+                cause = "so does the mount alone" if done["op"] in too_fast else slow
                 message = (
                     f"{share:.0%} of the {done['op']}s took more than a tenth longer than asked: "
-                    f"the machine, or {self.mount.backing}, is too slow or too busy"
+                    f"{cause}"
                 )
                 found.append({"code": "late", "message": message})
         return found
