@@ -25,6 +25,14 @@ pub struct Cell {
     pub access: Access,
 }
 
+impl Cell {
+    /// What a slice lasts for however short its time: as many operations as are under way at once,
+    /// and not too few to have a mean, after as many that begin before all are.
+    pub(super) fn least_operations(&self) -> u64 {
+        u64::from(self.depth + self.depth.max(4))
+    }
+}
+
 /// Every cell, the shallow ones first: they are left out last where time is short.
 pub fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
@@ -47,7 +55,7 @@ pub(super) struct Slice<'a> {
     pub(super) cell: Cell,
     pub(super) file: &'a File,
     pub(super) offsets: Offsets,
-    /// From then on no operation begins, but for the first few: see `goes_on`.
+    /// From then on no operation begins, but for the least a cell wants.
     pub(super) deadline_ns: u64,
     /// From then on none begins at all.
     pub(super) end_ns: u64,
@@ -57,10 +65,9 @@ pub(super) struct Slice<'a> {
 }
 
 impl Slice<'_> {
-    /// Whether another operation may begin after `issued` ones. A slice lasts for as many
-    /// operations as are under way at once, after as many that begin before all are.
+    /// Whether another operation may begin after `issued` ones.
     pub(super) fn goes_on(&self, issued: u64, now_ns: u64) -> bool {
-        let least = 2 * u64::from(self.cell.depth);
+        let least = self.cell.least_operations();
         let in_time = now_ns < self.deadline_ns || issued < least && now_ns < self.end_ns;
         in_time && issued < self.operations_max && !self.cancelled.load(Ordering::Relaxed)
     }

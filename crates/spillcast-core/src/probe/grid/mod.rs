@@ -281,7 +281,7 @@ impl<'a> Turns<'a> {
             (Access::Direct, _) => u64::MAX,
             (Access::Buffered, Op::Write) => {
                 let affordable = share_ns as f64 * bytes_per_ns / f64::from(cell.bytes);
-                (affordable as u64).max(2 * u64::from(cell.depth))
+                (affordable as u64).max(cell.least_operations())
             }
             // What has been read once is in memory.
             (Access::Buffered, _) => offsets.count(),
