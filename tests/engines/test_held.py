@@ -10,13 +10,21 @@ import pytest
 from harness import until
 from spillcast.engines.duckdb import DuckDb, Query
 from spillcast.engines.postgres_run import PostgresQuery, PostgresRun
-from spillcast.engines.postgres_server import private_server
+from spillcast.engines.postgres_server import embedded, of_debian, private_server
 from spillcast.errors import SpillcastError
 from spillcast.workspace import workspace
 
+INSTALLATIONS = [embedded(), *of_debian()]
+
+
+@pytest.fixture(scope="module", params=INSTALLATIONS, ids=lambda one: one.version)
+def server(request):
+    with workspace() as room, private_server(room, installation=request.param) as server:
+        yield server
+
 
 @pytest.fixture(scope="module")
-def server():
+def usual_server():
     with workspace() as room, private_server(room) as server:
         yield server
 
@@ -25,8 +33,8 @@ def server():
 def hold(request, tmp_path):
     """Holds a query of either engine."""
     if request.param == "postgres":
-        server = request.getfixturevalue("server")
-        return lambda sql, **more: PostgresRun(server, PostgresQuery(sql, **more))
+        server = request.getfixturevalue("usual_server")
+        return lambda sql: PostgresRun(server, PostgresQuery(sql))
     database = tmp_path / "test.db"
     duckdb.connect(str(database)).close()
     return lambda sql: DuckDb(Query(sql, database, tmp_path, "100MB"))

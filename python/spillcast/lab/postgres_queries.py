@@ -62,7 +62,7 @@ DEMO = _workload("hash join", JOIN, 1_000_000, HASHED)
 VERIFIED = (
     _workload("hash join", JOIN, 350_000, HASHED),
     _workload("merge join", JOIN, 330_000, MERGED),
-    _workload("count distinct", COUNT_DISTINCT, 1_200_000, {}),
+    _workload("count distinct", COUNT_DISTINCT, 600_000, {}),
     _workload("sort", SORT, 600_000, {}),
     _workload("group by", GROUP_BY, 350_000, AGGREGATED),
     # Three processes have three times the memory for their hash table.

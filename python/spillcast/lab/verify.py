@@ -64,10 +64,11 @@ def verify(
     cases: list[Case] = []
     with workspace(memory) as fast, workspace(work) as room:
         engine = open_engine(matrix.engine, room)
-        for workload in matrix.workloads:
-            stage.step(f"a table of {workload.rows // 1_000_000} million rows")
-            engine.build(workload.rows)
-            with _places(matrix, room, fast) as places:
+        stage.step(f"{len(matrix.storages)} storages to emulate")
+        with _places(matrix, room, fast) as places:
+            for workload in matrix.workloads:
+                stage.step(f"a table of {workload.rows // 1_000_000} million rows")
+                engine.build(workload.rows)
                 cases += _verify_workload(stage, engine, workload, matrix, places, room, repeat)
     return cases
 
@@ -75,13 +76,13 @@ def verify(
 @contextmanager
 def _places(matrix: Matrix, room: Path, fast: Path) -> Iterator[list[Place]]:
     """The emulated storages and a plain one, each with an empty directory of its own."""
-    with workspace(fast) as below, workspace(room) as mounts, ExitStack() as stack:
+    with ExitStack() as stack:
         places = []
         for storage in matrix.storages:
-            backing = below / storage.folder
+            backing = fast / storage.folder
             backing.mkdir()
-            places.append(stack.enter_context(emulated(storage, mounts, backing)))
-        directory = (below if matrix.plain == "tmpfs" else mounts) / matrix.plain
+            places.append(stack.enter_context(emulated(storage, room, backing)))
+        directory = (fast if matrix.plain == "tmpfs" else room) / matrix.plain
         directory.mkdir()
         yield [*places, plain(matrix.plain, directory)]
 
