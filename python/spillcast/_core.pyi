@@ -38,7 +38,8 @@ class Table:
 class PerfSource:
     """Perf events made ready: tracepoints found, rings mapped."""
 
-    def __new__(cls) -> PerfSource: ...
+    def __new__(cls, calls: Sequence[str] | None = None) -> PerfSource:
+        """Calls by the kernel's names; None for all that matter. OSError says why not."""
 
 @final
 class PreloadRing:

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use spillcast_core::capture::call::CallKind;
 use spillcast_core::capture::perf;
 use spillcast_core::capture::preload::PreloadSource;
 use spillcast_core::capture::{self as core, Source, TempRules};
@@ -120,10 +121,17 @@ pub struct PerfSource(Option<perf::PerfSource>);
 
 #[pymethods]
 impl PerfSource {
-    /// OSError says why perf events cannot be used here.
+    /// `calls` are those to observe, by the kernel's names; None for all that read, write or change
+    /// what a descriptor stands for. OSError says why perf events cannot be used here.
     #[new]
-    fn new(py: Python<'_>) -> PyResult<PerfSource> {
-        Ok(PerfSource(Some(py.detach(perf::PerfSource::new).map_err(os_error)?)))
+    #[pyo3(signature = (calls = None))]
+    fn new(py: Python<'_>, calls: Option<Vec<String>>) -> PyResult<PerfSource> {
+        let calls = calls.map_or(Some(CallKind::ALL.to_vec()), |names| {
+            names.iter().map(|name| CallKind::named(name)).collect()
+        });
+        let calls = calls.ok_or_else(|| PyValueError::new_err("no such call is observed"))?;
+        let source = py.detach(|| perf::PerfSource::new(&calls)).map_err(os_error)?;
+        Ok(PerfSource(Some(source)))
     }
 }
 

@@ -14,6 +14,7 @@ from spillcast.engines.postgres_backend import Wanted, find, may_list_temp
 from spillcast.engines.postgres_connection import row
 from spillcast.engines.postgres_explain import PLAN_FILE, Explained
 from spillcast.engines.postgres_processes import (
+    CALLS,
     WORKER_TITLE,
     not_here,
     postmaster,
@@ -89,7 +90,9 @@ def _prepare(recorder: Recorder, connection: "Connection", say: Say) -> str | No
     pid = connection.info.backend_pid
     reason = not_here(connection)
     if reason is None:
-        return _refusal(recorder, lambda: recorder.prepare(pid, "the server's processes"), say)
+        return _refusal(
+            recorder, lambda: recorder.prepare(pid, "the server's processes", CALLS), say
+        )
     say(f"the I/O of its processes is not recorded, its waits alone: {reason}")
     return reason
 

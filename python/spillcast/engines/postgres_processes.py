@@ -11,6 +11,8 @@ from spillcast.engines.postgres_connection import local_process, row
 if TYPE_CHECKING:
     from spillcast.engines.postgres_connection import Connection
 
+#: By these PostgreSQL reads and writes files, and opens and closes them.
+CALLS = ("pread64", "pwrite64", "preadv", "pwritev", "openat", "open", "close")
 #: What a parallel worker calls itself, with its leader's process id after it.
 WORKER_TITLE = "parallel worker for PID {pid}"
 

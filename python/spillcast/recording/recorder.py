@@ -83,11 +83,18 @@ class Recorder:
                 raise InputError(f"--temp {path}: there is no such directory")
         check_output(self.output)
 
-    def prepare(self, pid: int | None = None, what: str | None = None) -> dict[str, str]:
+    def prepare(
+        self,
+        pid: int | None = None,
+        what: str | None = None,
+        calls: Sequence[str] | None = None,
+    ) -> dict[str, str]:
         """Choose the capture; returns what the environment of a command must hold for it.
 
         ``pid`` is a process that runs already and cannot be given an environment any more; ``what``
-        is what to call it. InputError says what is refused and what mends it.
+        is what to call it. ``calls`` are the system calls by which its engine does file I/O, which
+        is all of them where None: each costs a little. InputError says what is refused and what
+        mends it.
         """
         what = what or ("a command" if pid is None else f"process {pid}")
         self.check()
@@ -98,7 +105,7 @@ class Recorder:
             )
         if self.asked.capture != "preload":
             try:
-                self._source = _core.PerfSource()
+                self._source = _core.PerfSource(calls)
                 return {}
             except OSError as error:
                 if self.asked.capture == "perf" or pid is not None:

@@ -81,6 +81,11 @@ impl CallKind {
         (self as u8) < CallKind::Lseek as u8
     }
 
+    /// The call of a name; None for one that is not observed.
+    pub fn named(name: &str) -> Option<CallKind> {
+        CallKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// Returns a descriptor for a file it was given the path of.
     pub fn opens(self) -> bool {
         matches!(self, CallKind::Open | CallKind::Openat | CallKind::Openat2 | CallKind::Creat)

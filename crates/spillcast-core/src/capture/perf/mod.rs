@@ -35,6 +35,8 @@ const SETTLE_NS: u64 = 50_000;
 /// Opens perf events on processes; any thread may, while another reads the rings.
 pub struct Observer {
     tracepoints: Tracepoints,
+    /// Numbers of what is opened on each thread.
+    opened: Vec<(u16, CallKind)>,
     /// One a CPU: the events that carry the rings.
     holders: Vec<OwnedFd>,
     events: Mutex<Vec<OwnedFd>>,
@@ -59,8 +61,8 @@ struct Look {
 }
 
 impl PerfSource {
-    /// Prepares the rings; nothing is observed yet.
-    pub fn new() -> io::Result<PerfSource> {
+    /// Prepares the rings for these calls; nothing is observed yet.
+    pub fn new(calls: &[CallKind]) -> io::Result<PerfSource> {
         let tracepoints = Tracepoints::find()?;
         let cpus = online_cpus()?;
         let mut holders = Vec::new();
@@ -68,7 +70,12 @@ impl PerfSource {
             holders.push(open::dummy(0, cpu, Scope::ThisThread)?);
         }
         let (rings, ring_bytes) = map_rings(&holders)?;
-        let observer = Observer { tracepoints, holders, events: Mutex::default() };
+        let observer = Observer {
+            opened: tracepoints.of_calls(calls),
+            tracepoints,
+            holders,
+            events: Mutex::default(),
+        };
         Ok(PerfSource {
             observer: Arc::new(observer),
             rings,
@@ -225,7 +232,7 @@ impl Observer {
             let switches = open::switches(tid, cpu)?;
             open::redirect(&switches, holder)?;
             opened.push(switches);
-            for (id, kind) in self.tracepoints.iter() {
+            for &(id, kind) in &self.opened {
                 let event = if kind.opens() {
                     open::urgent_tracepoint(id, tid, cpu, Scope::Descendants)?
                 } else {

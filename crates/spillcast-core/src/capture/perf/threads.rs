@@ -80,6 +80,16 @@ impl Threads {
                     call.blocked |= !preempted;
                 }
             }
+            // Of a close only this side is observed.
+            What::Enter { kind: CallKind::Close, fd, .. } => {
+                thread.on_cpu_since_ns = Some(time_ns);
+                out.push(Event::Call(untimed(record, CallKind::Close, fd, 0)));
+            }
+            // Of an open only that side.
+            What::Exit { kind, ret } if kind.opens() => {
+                thread.on_cpu_since_ns = Some(time_ns);
+                out.push(Event::Call(untimed(record, kind, -1, ret)));
+            }
             What::Enter { kind, fd, offset } => {
                 thread.on_cpu_since_ns = Some(time_ns);
                 let cpu_before_ns = thread.cpu_ns;
@@ -117,6 +127,14 @@ impl Threads {
     pub fn cpu_ns(&self) -> u64 {
         self.ended_cpu_ns + self.by_tid.values().map(|thread| thread.total_cpu_ns).sum::<u64>()
     }
+}
+
+/// A call that changes a descriptor, of which one side is known.
+fn untimed(record: &Record, kind: CallKind, fd: i32, ret: i64) -> Call {
+    let &Record { time_ns, pid, tid, .. } = record;
+    let (cpu_before_ns, blocked, offset) = (None, None, None);
+    let (start_ns, end_ns) = (time_ns, time_ns);
+    Call { pid, tid, kind, start_ns, end_ns, fd, offset, ret, cpu_before_ns, blocked }
 }
 
 #[cfg(test)]
