@@ -47,7 +47,8 @@ def storage_text(storage: Storage, *, width: int = 80) -> str:
 def grid_text(storage: Storage) -> str:
     """One table for each op, access and pattern: sizes down, depths across, median and rate."""
     facts = storage.facts
-    parts = [f"{storage.name} ({storage.source}, {facts['filesystem']})"]
+    where = f", {facts['filesystem']}" if "filesystem" in facts else ""
+    parts = [f"{storage.name} ({storage.source}{where})"]
     depths = sorted({g.depth for g in storage.groups})
     for op in ("read", "write"):
         for access in ("direct", "buffered"):
@@ -56,7 +57,8 @@ def grid_text(storage: Storage) -> str:
                 if groups:
                     title = f"{op}, {access}, {pattern}: median latency and rate by depth"
                     parts.append(f"{title}\n{_grid_table(groups, depths)}")
-    parts.append("\n".join(paragraph(line, "  ") for line in _grid_facts(facts)))
+    if "cells" in facts:
+        parts.append("\n".join(paragraph(line, "  ") for line in _grid_facts(facts)))
     return "\n\n".join(parts)
 
 
