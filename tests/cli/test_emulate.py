@@ -18,14 +18,15 @@ pytestmark = pytest.mark.usefixtures("fuse")
 #: What a program is told that uses a mount which has gone.
 GONE = re.compile("not connected|connection abort")
 
-#: Reads a file over and over; prints a line a read, and the error that ends it.
+#: Reads a file over and over, and prints the error that ends it.
 READER = """
 import os, sys
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
 os.pwrite(fd, bytes(8192), 0)
+print("reading", flush=True)
 try:
     while True:
-        print(len(os.pread(fd, 8192, 0)), flush=True)
+        os.pread(fd, 8192, 0)
 except OSError as error:
     print(error.strerror, flush=True)
 """
@@ -37,9 +38,12 @@ def fuse():
 
 
 def start_reader(emulator):
+    """A program that reads on the mount, and waits for it."""
     command = [sys.executable, "-c", READER, str(emulator.mountpoint / "data")]
     reader = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert reader.stdout.readline() == "8192\n"
+    assert reader.stdout.readline() == "reading\n"
+    call = Path(f"/proc/{reader.pid}/syscall")
+    until(lambda: call.read_text() != "running\n", "the reader to wait")
     return reader
 
 
@@ -52,8 +56,7 @@ def last_line(reader):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_while_files_are_open(tmp_path, number):
     with Emulator(tmp_path, "--read", "2ms", "--write", "1ms") as emulator:
-        emulator.ready()
-        reader = start_reader(emulator)
+        reader = start_reader(emulator.ready())
         status, printed = emulator.end(number)
         assert (status, emulator.left_nothing()) == (0, True)
         assert "reads 2 ms, writes 1 ms" in printed
@@ -63,12 +66,7 @@ def test_a_signal_ends_it_while_files_are_open(tmp_path, number):
 def test_kill_9_while_a_program_reads_leaves_nothing_and_nobody_hangs(tmp_path):
     # A read is under way, for it takes longer than the test.
     with Emulator(tmp_path, "--read", "1h") as emulator:
-        emulator.ready()
-        command = [sys.executable, "-c", READER, str(emulator.mountpoint / "data")]
-        reader = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        call = Path(f"/proc/{reader.pid}/syscall")
-        until(lambda: (emulator.mountpoint / "data").exists(), "the reader to begin")
-        until(lambda: call.read_text() != "running\n", "the reader to wait")
+        reader = start_reader(emulator.ready())
         emulator.end(signal.SIGKILL)
         assert GONE.search(last_line(reader))
         assert emulator.left_nothing()
@@ -76,10 +74,7 @@ def test_kill_9_while_a_program_reads_leaves_nothing_and_nobody_hangs(tmp_path):
 
 def test_it_ends_with_hours_of_work_in_flight(tmp_path):
     with Emulator(tmp_path, "--read", "1h", "--servers", "1") as emulator:
-        emulator.ready()
-        command = [sys.executable, "-c", READER, str(emulator.mountpoint / "data")]
-        reader = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        until(lambda: (emulator.mountpoint / "data").exists(), "the reader to begin")
+        reader = start_reader(emulator.ready())
         assert emulator.end(signal.SIGINT)[0] == 0
         assert emulator.left_nothing()
         assert GONE.search(last_line(reader))
@@ -87,8 +82,7 @@ def test_it_ends_with_hours_of_work_in_flight(tmp_path):
 
 def test_a_crash_of_its_user_is_no_matter(tmp_path):
     with Emulator(tmp_path, "--read", "5ms") as emulator:
-        emulator.ready()
-        reader = start_reader(emulator)
+        reader = start_reader(emulator.ready())
         reader.kill()
         reader.communicate()
         path = emulator.mountpoint / "data"

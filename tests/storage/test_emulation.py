@@ -7,9 +7,9 @@ from statistics import median
 
 import numpy as np
 import pytest
-from evidence import recording
 
 from emulator import Emulator, skip_without_fuse
+from evidence import recording
 from harness import spillcast
 from spillcast.errors import InputError
 from spillcast.storage import Group, Limit, Storage
