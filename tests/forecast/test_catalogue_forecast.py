@@ -1,8 +1,8 @@
 """A forecast against a catalogue's row: slow writes are seen, nothing is claimed to be measured."""
 
 import pytest
-from evidence import recording
 
+from evidence import recording
 from spillcast.forecast import forecast
 from spillcast.storage.catalogue import lookup
 

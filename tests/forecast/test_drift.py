@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from evidence import recording
 
+from evidence import recording
 from spillcast.forecast.drift import cpu_drift_s
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import temp_load

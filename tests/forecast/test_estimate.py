@@ -1,8 +1,8 @@
 """Forecasts equal arithmetic done by hand."""
 
 import pytest
-from evidence import recording, storage
 
+from evidence import recording, storage
 from spillcast.errors import InputError
 from spillcast.forecast import forecast
 from spillcast.storage.target import resolve

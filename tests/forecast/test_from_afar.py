@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from evidence import recording, storage
 
+from evidence import recording, storage
 from harness import spillcast
 from spillcast.forecast import forecast
 from spillcast.recording.explain import recording_of_plan

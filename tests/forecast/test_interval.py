@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from evidence import recording, storage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evidence import recording, storage
 from spillcast.forecast import forecast
 from spillcast.storage import Storage
 

@@ -1,8 +1,8 @@
 """Storage that states limits: operations wait for their cost, the run for what is saturated."""
 
 import pytest
-from evidence import recording, storage
 
+from evidence import recording, storage
 from spillcast.forecast import forecast
 from spillcast.storage import Limit, Storage
 from spillcast.storage.limit import bytes_limit, operations_limit

@@ -3,10 +3,10 @@
 import tempfile
 from pathlib import Path
 
-from evidence import recording, storage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evidence import recording, storage
 from spillcast.forecast import forecast
 
 SIZES = [8192, 49152, 262144]

@@ -4,8 +4,8 @@ import json
 import shutil
 
 import pytest
-from evidence import recording, storage
 
+from evidence import recording, storage
 from harness import only_line, spillcast
 from spillcast.forecast import forecast
 

@@ -4,8 +4,8 @@ import heapq
 import random
 
 import pytest
-from evidence import recording, storage
 
+from evidence import recording, storage
 from spillcast.forecast import forecast
 from spillcast.forecast.shared import Shared, repairman_s
 

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from evidence import recording
 
+from evidence import recording
 from plans import AGGREGATE, DISTINCT, HASH, INSTALLATIONS, PARALLEL, SORT, explain, tables
 from spillcast.forecast import forecast
 from spillcast.forecast.postgres_memory import (

@@ -1,7 +1,6 @@
 """How much temp files held and how sequential their I/O was, on recordings written by hand."""
 
 from evidence import CAPTURE, table
-
 from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
 from spillcast.recording.spill import sequential_share, spill_bytes
 from spillcast.recording.writer import RecordingWriter

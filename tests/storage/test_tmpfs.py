@@ -4,8 +4,8 @@ import os
 import subprocess
 
 import pytest
-from evidence import recording
 
+from evidence import recording
 from spillcast.errors import Refusal
 from spillcast.recording.memory import MemoryGroup
 from spillcast.storage import tmpfs
