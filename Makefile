@@ -36,7 +36,7 @@ check: build ## formatting, lints, types
 	cargo fmt --check
 	cargo clippy --release --locked --workspace --all-targets -- --deny warnings
 	$(BIN)/ruff format --check python tests bench
-	$(BIN)/ruff check python tests bench
+	$(BIN)/ruff check --no-cache python tests bench
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest spillcast._core --ignore-disjoint-bases
 
