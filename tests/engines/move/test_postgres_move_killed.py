@@ -10,7 +10,12 @@ import time
 import pytest
 
 from harness import spillcast_command
+from spillcast.engines.postgres_server import embedded
 
+#: The other servers differ in nothing that a kill could meet.
+pytestmark = pytest.mark.parametrize(
+    "running", [embedded()], indirect=True, ids=lambda i: i.version
+)
 SCOPES = ("role:etl", "server", "session")
 #: Kills itself after some steps; with half a step, within the transaction of the next one.
 KILLED = """
