@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+from pathlib import Path
 
 import psycopg
 import pyarrow.compute as pc
@@ -10,9 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness import spillcast, until
-from postgres_rig import JOIN, PARALLEL, SPILLING, meta_of, recorder, until_attached
+from postgres_rig import JOIN, PARALLEL, SPILLING, Client, meta_of, recorder, until_attached
 from spillcast.engines.postgres import record_postgres
 from spillcast.engines.postgres_backend import Wanted
+from spillcast.engines.postgres_settings import NAMES
+
+ROOT = Path(__file__).parents[2]
 
 EXPLAIN = "explain (analyze, buffers, format json) "
 #: Spills, and then takes its time.
@@ -254,3 +258,45 @@ def test_json_is_the_meta_alone(newest, tmp_path):
     assert said.pop("path") == str(output)
     assert said == meta_of(output)
     assert result.stderr == ""
+    documented = (ROOT / "docs" / "schema.md").read_text()
+    for key in ("postgres", "sampling"):
+        assert [name for name in said[key] if f"{key}.{name}" not in documented] == []
+
+
+def test_settings_are_those_that_the_session_began_with(newest, tmp_path):
+    given = {
+        "role etl set work_mem": "7MB",
+        "role etl set hash_mem_multiplier": "3",
+        "role etl in database postgres set hash_mem_multiplier": "4",
+        "database postgres set max_parallel_workers_per_gather": "5",
+        "database postgres set work_mem": "6MB",
+        # Of the role that watches, and none of the session's business.
+        "role watcher set work_mem": "99MB",
+        "role watcher set temp_tablespaces": "slow",
+    }
+    with newest.connect() as connection:
+        for role in ("etl", "watcher"):
+            connection.execute(f"create role {role} login superuser")
+        for where, value in given.items():
+            connection.execute(f"alter {where} = '{value}'")
+        try:
+            with psycopg.connect(f"{newest.dsn} user=etl", autocommit=True) as session:
+                client = Client(session)
+                client.run("select pg_sleep(1)")
+                newest.until_running(client)
+                watcher = f"{newest.dsn} user=watcher"
+                asked = Wanted(query="pg_sleep")
+                engine = record_postgres(watcher, tmp_path / "run.spill", asked).meta["engine"]
+                client.result()
+        finally:
+            connection.execute("alter database postgres reset all")
+            connection.execute("drop role etl, watcher")
+    found = {name: engine[name] for name in NAMES}
+    assert found == {
+        "work_mem": "7MB",
+        "hash_mem_multiplier": "4",
+        "max_parallel_workers_per_gather": "5",
+        "temp_tablespaces": "",
+        "track_io_timing": "off",
+        "io_method": "worker",
+    }

@@ -145,11 +145,12 @@ def test_several_sessions_are_listed(newest, tmp_path):
 
 def test_a_worker_names_its_leader(newest, tmp_path):
     with newest.client(**PARALLEL) as client, newest.connect() as connection:
-        client.run(JOIN)
+        client.run("select count(pg_sleep(0.001)) from t")
         query = "select pid from pg_stat_activity where leader_pid = %s"
         while (worker := connection.execute(query, [client.pid]).fetchone()) is None:
             time.sleep(0.01)
         told = only_line(record(newest.dsn, "--backend", worker[0], cwd=tmp_path), 2)
+        connection.execute("select pg_cancel_backend(%s)", [client.pid])
         assert f"a parallel worker of {client.pid}" in told
 
 

@@ -108,7 +108,8 @@ class Sampler(threading.Thread):
     def stop(self) -> Sampled:
         """End sampling; what it gave."""
         self._halt.set()
-        self.join()
+        if self.ident is not None:
+            self.join()
         return self.sampled
 
     def run(self) -> None:
