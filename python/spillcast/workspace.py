@@ -7,8 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-#: Reads until the other end of the pipe closes, which it does however the work ends.
-_JANITOR = 'trap "" INT TERM HUP; cat >/dev/null; rm -rf --one-file-system -- "$1"'
+#: Reads until the other end of the pipe closes, which it does however the work ends. A mount in there
+#: and a server that writes there are about to go then, and may take a moment.
+_JANITOR = """
+trap "" INT TERM HUP
+cat >/dev/null
+for attempt in $(seq 100); do
+    rm -rf --one-file-system -- "$1" 2>/dev/null && break
+    sleep 0.1
+done
+"""
 
 
 @contextmanager
