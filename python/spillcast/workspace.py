@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-#: Reads until the other end of the pipe closes, which it does however the work ends. A mount in there
-#: and a server that writes there are about to go then, and may take a moment.
+#: Reads until the other end of the pipe closes, which it does however the work ends. A mount in
+#: there and a server that writes there are about to go then, and may take a moment.
 _JANITOR = """
 trap "" INT TERM HUP
 cat >/dev/null
