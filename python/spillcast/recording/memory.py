@@ -1,5 +1,6 @@
 """The memory of observed processes: what limits it, and the most that they held."""
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,12 +36,12 @@ class PeakMemory:
 def family(pid: int) -> Iterator[int]:
     """A process and all that it started and that are still there."""
     yield pid
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            children = task.read_text().split()
-        except OSError:
-            continue
-        for child in children:
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return
+    for task in tasks:
+        for child in _read(Path(f"/proc/{pid}/task/{task}/children")).split():
             yield from family(int(child))
 
 
