@@ -30,7 +30,8 @@ from spillcast.recording.recorder import Asked, Recorder
 if TYPE_CHECKING:
     from spillcast.engines.postgres_connection import Connection
 
-TICK_S = 0.1
+#: How often what came in is written; the sampler has a clock of its own.
+TICK_S = 0.25
 Say = Callable[[str], None]
 OnStatus = Callable[[Mapping[str, Any]], None]
 
@@ -52,7 +53,7 @@ def record_postgres(
     ours runs with ``settings`` under EXPLAIN (ANALYZE, BUFFERS) and takes back. Returns when the
     query has ended, after ``asked.duration_s``, or upon KeyboardInterrupt, which keeps what there
     is. ``say`` is told what the user should know meanwhile; ``on_status`` gets the capture's counts
-    with ``samples`` and ``processes`` about ten times a second.
+    with ``samples`` and ``processes`` a few times a second.
 
     InputError for a DSN, a session or a right that is not there, and where the query ended before
     anything was seen of it; SpillcastError where the server goes away.

@@ -11,8 +11,9 @@ from spillcast.engines.postgres_connection import local_process, row
 if TYPE_CHECKING:
     from spillcast.engines.postgres_connection import Connection
 
-#: By these PostgreSQL reads and writes files, and opens and closes them.
-CALLS = ("pread64", "pwrite64", "preadv", "pwritev", "openat", "open", "close")
+#: By these PostgreSQL reads and writes temp files, and opens and closes files. It reads several
+#: buffers of a table at once by others, which would only make each wait dearer.
+CALLS = ("pread64", "pwrite64", "openat", "open", "close")
 #: What a parallel worker calls itself, with its leader's process id after it.
 WORKER_TITLE = "parallel worker for PID {pid}"
 
