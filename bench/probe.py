@@ -14,7 +14,7 @@ from bench.result import Result
 ROOT = Path(__file__).parents[1]
 FILE_BYTES = 1 << 30
 RUN_S = 1
-TURNS = 11
+TURNS = 9
 #: Size in bytes and operations under way.
 CELLS = ((8 << 10, 1), (8 << 10, 32), (256 << 10, 8))
 AIM_MEDIAN = 0.05
