@@ -250,7 +250,7 @@ def check_samples_only(output):
     assert meta["sampling"]["samples"] > 10
     profiled = spillcast("profile", output)
     assert profiled.returncode == 0, profiled.stderr
-    assert re.search(r"Buf[Ff]ileWrite +\d", profiled.stdout)
+    assert re.search(r"Buf[Ff]ile(Read|Write) +\d", profiled.stdout)
     assert "samples of waits, no I/O" in profiled.stdout
     by = spillcast("profile", output, "--by", "session,second", "--json")
     assert by.returncode == 0, by.stderr
