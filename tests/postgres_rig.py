@@ -17,7 +17,7 @@ from spillcast.storage.emulation import emulate, fixed_model
 from spillcast.workspace import workspace
 
 ROWS = 150_000
-OPERATION_S = 0.0002
+OPERATION_S = 0.0005
 JOIN = "select max(x.f) from t x join t y using (id)"
 PARALLEL = {
     "max_parallel_workers_per_gather": 2,

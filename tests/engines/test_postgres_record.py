@@ -67,10 +67,10 @@ def test_an_explained_statement(served, tmp_path):
     spilling = sum(node["temp_written_blocks"] for node in summary["spills"])
     assert spilling == plan["Temp Written Blocks"]
     assert {node["node"] for node in summary["spills"]} == {"Hash Join", "Hash"}
-    assert meta["elapsed_s"] == pytest.approx(summary["execution_s"], rel=0.2)
+    assert meta["elapsed_s"] == pytest.approx(summary["execution_s"], rel=0.2, abs=0.4)
     # The server's own times of temp I/O and those of the calls are of the same operations.
     timed_s = summary["temp_read_s"] + summary["temp_write_s"]
-    assert meta["temp"]["total_s"] == pytest.approx(timed_s, rel=0.1)
+    assert meta["temp"]["total_s"] == pytest.approx(timed_s, rel=0.15)
     (listed,) = meta["postgres"]["temp_files"]
     assert listed["tablespace"] == "slow"
     assert 0 < listed["peak_bytes"] <= 8192 * plan["Temp Written Blocks"]
@@ -103,7 +103,8 @@ def test_samples_stand_for_the_time_of_the_query(served, tmp_path):
     samples = pq.read_table(output / "samples.parquet").to_pylist()
     stood_for_s = sum(sample["weight_us"] for sample in samples) / 1e6
     gaps_s = meta["sampling"]["gap_s"]
-    assert stood_for_s + gaps_s == pytest.approx(meta["postgres"]["query_elapsed_s"], abs=0.2)
+    whole_s = meta["postgres"]["query_elapsed_s"]
+    assert stood_for_s + gaps_s == pytest.approx(whole_s, rel=0.1, abs=0.4)
     events = {str(sample["event"]).lower() for sample in samples}
     assert {"buffileread", "buffilewrite"} <= events
     assert meta["sampling"]["samples"] == len(samples)
@@ -131,7 +132,7 @@ def test_a_session_that_is_idle_yet_with_its_late_workers(served, tmp_path):
     assert len(meta["postgres"]["workers"]) == 2
     assert meta["postgres"]["before_recording_s"] == 0
     assert meta["engine"]["query"] == EXPLAIN + JOIN
-    assert meta["elapsed_s"] == pytest.approx(plan["Actual Total Time"] / 1e3, rel=0.1, abs=0.1)
+    assert meta["elapsed_s"] == pytest.approx(plan["Actual Total Time"] / 1e3, rel=0.2, abs=0.4)
 
 
 @pytest.mark.parametrize("how", [("--query", "JOIN t Y"), ("--wait-for-spill",)])
@@ -149,8 +150,8 @@ def test_a_session_is_found(served, tmp_path, how):
     assert meta["postgres"]["backend"] == client.pid
     before_s, whole_s = meta["postgres"]["before_recording_s"], plan["Actual Total Time"] / 1e3
     assert 0 < before_s < whole_s
-    assert meta["elapsed_s"] == pytest.approx(whole_s - before_s, rel=0.1, abs=0.1)
-    assert meta["postgres"]["query_elapsed_s"] == pytest.approx(whole_s, rel=0.1, abs=0.1)
+    assert meta["elapsed_s"] == pytest.approx(whole_s - before_s, rel=0.2, abs=0.4)
+    assert meta["postgres"]["query_elapsed_s"] == pytest.approx(whole_s, rel=0.2, abs=0.4)
     read, written = temp_blocks(output)
     assert 0 < read + written <= plan["Temp Read Blocks"] + plan["Temp Written Blocks"]
 
