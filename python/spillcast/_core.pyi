@@ -28,8 +28,8 @@ def cold_cache() -> tuple[tuple[int, int], list[tuple[int, int, int]]]:
 def simulate(rows: Any, cores: int) -> dict[str, int]:
     """How long threads take that share ``cores``; ``rows`` are those of ``recording.program``.
 
-    elapsed_ns; temp_ns, the sum of the temp waits; temp_busy_ns, in which at least one was under way;
-    forced, waits that nothing would have ended. ValueError for columns of another kind.
+    elapsed_ns; temp_ns, the sum of the temp waits; temp_busy_ns, in which at least one was under
+    way; forced, waits that nothing would have ended. ValueError for columns of another kind.
     """
 
 def size_class_bytes(bytes: int) -> int:

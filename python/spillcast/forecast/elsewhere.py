@@ -1,4 +1,4 @@
-"""The temp I/O of a run on another storage: latencies, how threads overlap there, limits, caches."""
+"""The temp I/O of a run on another storage: latencies, how threads overlap, limits, caches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

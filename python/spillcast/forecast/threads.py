@@ -1,8 +1,9 @@
 """How much of the temp I/O of several threads is seen in the elapsed time: they overlap, and wait.
 
-The recorded threads are simulated with the latencies of a storage: each burns its CPU on a core, does
-its I/O, and waits for the others where it did. The time without any latency taken off, what remains is
-what temp I/O adds; over the sum of the latencies it is the weight of a wait. One thread has weight 1.
+The recorded threads are simulated with the latencies of a storage: each burns its CPU on a core,
+does its I/O, and waits for the others where it did. The time without any latency taken off, what
+remains is what temp I/O adds; over the sum of the latencies it is the weight of a wait. One thread
+has weight 1.
 """
 
 from collections.abc import Sequence
@@ -78,7 +79,7 @@ class Threads:
         elapsed_ns = self._run(self.program.wait_ns, self.program.on_core, self.program.after)[0]
         return elapsed_ns / 1e9 / self._recording.elapsed_s
 
-    def there(self, found: Sequence[Latency], cpu_s: Sequence[float]) -> Weight:
+    def there(self, found: Sequence[Latency], cpu_s: NDArray[np.float64]) -> Weight:
         """On a storage of these latencies, where each operation makes so much more CPU time."""
         if not self.simulated:
             return self._constant
@@ -113,7 +114,9 @@ class Threads:
             numbers[matches] = number
         return numbers
 
-    def _weight(self, latency_ns: Array, on_core: NDArray[np.bool_], cpu_s: object) -> Weight:
+    def _weight(
+        self, latency_ns: Array, on_core: NDArray[np.bool_], cpu_s: NDArray[np.float64] | float
+    ) -> Weight:
         own = self.program
         wait_ns = own.wait_ns.copy()
         wait_ns[own.temp] = latency_ns
@@ -133,16 +136,18 @@ class Threads:
             of_cpu = float(np.clip(changed_ns / more_ns, 0.0, 1.0))
         return Weight(added_ns / sum_ns, independent_ns / sum_ns, at_once, of_cpu)
 
-    def _with_cpu(self, cpu_s: object) -> Array:
+    def _with_cpu(self, cpu_s: NDArray[np.float64] | float) -> Array:
         """CPU times of the rows where each temp operation makes so much more after it."""
         own = self.program
         cpu_ns = own.cpu_ns.astype(float)
         more = np.zeros(len(cpu_ns))
-        more[own.temp] = np.asarray(cpu_s, dtype=float) * 1e9
+        more[own.temp] = cpu_s
+        more *= 1e9
         order = np.argsort(own.thread, kind="stable")
         same = own.thread[order][1:] == own.thread[order][:-1]
         cpu_ns[order[1:][same]] += more[order[:-1][same]]
-        return np.maximum(cpu_ns, 0).astype(np.int64)
+        changed: Array = np.maximum(cpu_ns, 0).astype(np.int64)
+        return changed
 
     def _run(
         self,
@@ -170,4 +175,5 @@ def _drawn_ns(latency: Latency, count: int) -> Array:
     np.random.default_rng(0).shuffle(drawn)
     mean = drawn.mean()
     scaled = drawn * (latency.mean_s / mean) if mean else drawn
-    return np.rint(scaled * 1e9).astype(np.int64)
+    rounded: Array = np.rint(scaled * 1e9).astype(np.int64)
+    return rounded

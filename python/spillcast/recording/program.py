@@ -19,8 +19,8 @@ NONE = -1
 class Program:
     """One row a wait, by start; each thread's rows are in its order.
 
-    A thread burns ``cpu_ns`` and then waits: for ``wait_ns``, on the core where ``on_core``, or, where
-    ``after`` is not NONE, until the thread of row ``after`` has ended that row and then burned
+    A thread burns ``cpu_ns`` and then waits: for ``wait_ns``, on the core where ``on_core``, or,
+    where ``after`` is not NONE, until the thread of row ``after`` has ended that row and then burned
     ``after_cpu_ns``. ``temp`` are the operations on temp files, as recorded.
     """
 
@@ -59,10 +59,10 @@ class Program:
 def program(recording: Recording) -> Program:
     """The program of a recording that holds single waits.
 
-    A thread's beginning is a row of its own: it follows the last row that had ended by then, of any
-    thread, or comes so long after the start of the recording. A wait that nobody observed ended
-    lasts as long as it did. Where no waking could be seen, a thread that waited for another is taken
-    to go on when the last row of another thread had ended.
+    A thread's beginning is a row of its own: it follows the last row of another thread that had
+    ended by then, or comes so long after the start of the recording. A wait that nobody observed
+    ended lasts as long as it did. Where no waking could be seen, a thread that waited for another is
+    taken to go on when the last row of another thread had ended.
     """
     waits = recording.waits.sort_by("start_ns")
     rows = _Rows.of(waits)
@@ -93,7 +93,7 @@ def program(recording: Recording) -> Program:
 def wakings_seen(recording: Recording) -> bool:
     """Whether it was seen which threads wait for each other."""
     woken_by = recording.waits["woken_by"]
-    return woken_by.null_count < len(woken_by)
+    return bool(woken_by.null_count < len(woken_by))
 
 
 @dataclass(frozen=True)
