@@ -3,8 +3,8 @@
     T_B = T_A - w_A * IO_A + D + w_B * sum over (op, size) of N * L_B(op, size)
 
 N, T_A and IO_A come from one recording, L_B from its replay on the target. w is the weight of a
-wait, 1 for one thread and less where several overlap; D is the CPU time that colder or warmer caches
-make. docs/method.md derives it and says what breaks it.
+wait, 1 for one thread and less where several overlap; D is the CPU time that colder or warmer
+caches make. docs/method.md derives it and says what breaks it.
 """
 
 from collections.abc import Sequence

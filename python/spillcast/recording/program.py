@@ -20,8 +20,8 @@ class Program:
     """One row a wait, by start; each thread's rows are in its order.
 
     A thread burns ``cpu_ns`` and then waits: for ``wait_ns``, on the core where ``on_core``, or,
-    where ``after`` is not NONE, until the thread of row ``after`` has ended that row and then burned
-    ``after_cpu_ns``. ``temp`` are the operations on temp files, as recorded.
+    where ``after`` is not NONE, until the thread of row ``after`` has ended that row and then
+    burned ``after_cpu_ns``. ``temp`` are the operations on temp files, as recorded.
     """
 
     thread: Array
@@ -61,8 +61,8 @@ def program(recording: Recording) -> Program:
 
     A thread's beginning is a row of its own: it follows the last row of another thread that had
     ended by then, or comes so long after the start of the recording. A wait that nobody observed
-    ended lasts as long as it did. Where no waking could be seen, a thread that waited for another is
-    taken to go on when the last row of another thread had ended.
+    ended lasts as long as it did. Where no waking could be seen, a thread that waited for another
+    is taken to go on when the last row of another thread had ended.
     """
     waits = recording.waits.sort_by("start_ns")
     rows = _Rows.of(waits)
