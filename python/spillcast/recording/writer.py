@@ -40,6 +40,7 @@ class RecordingWriter:
         self._part_ns = SLICE_NS if slices else PART_NS
         self._stride = 1
         self._parts: dict[int, int] = {}
+        self._files: dict[int, list[Path]] = {}
         self._open: dict[int, list[pa.RecordBatch]] = {}
         self._rows_seen = 0
         self._folder = path.with_name(path.name + ".partial")
@@ -89,7 +90,8 @@ class RecordingWriter:
             self._folder / "waits.parquet", WAITS_SCHEMA, compression="zstd"
         ) as writer:
             for index in kept:
-                writer.write_table(pq.read_table(self._part_path(index)).cast(WAITS_SCHEMA))
+                for path in self._files[index]:
+                    writer.write_table(pq.read_table(path).cast(WAITS_SCHEMA))
         shutil.rmtree(self._folder / "parts")
         meta = {"schema": RECORDING_SCHEMA, **meta, "raw": self._raw(kept)}
         self.add_document("meta.json", meta)
@@ -107,13 +109,17 @@ class RecordingWriter:
         for index in sorted(self._open):
             if before is None or index < before:
                 table = pa.Table.from_batches(self._open.pop(index)).unify_dictionaries()
-                pq.write_table(table, self._part_path(index))
-                self._parts[index] = table.num_rows
+                # A wait that ends long after its part was closed gets another file there.
+                files = self._files.setdefault(index, [])
+                files.append(self._folder / "parts" / f"{index:08d}-{len(files)}.parquet")
+                pq.write_table(table, files[-1])
+                self._parts[index] = self._parts.get(index, 0) + table.num_rows
         while self._too_many():
             self._stride *= 2
             for index in [i for i in self._parts if i % self._stride]:
                 del self._parts[index]
-                self._part_path(index).unlink()
+                for path in self._files.pop(index):
+                    path.unlink()
 
     def _too_many(self) -> bool:
         if self.slices:
@@ -133,9 +139,6 @@ class RecordingWriter:
         part_s = self._part_ns / 1e9
         slices = [[index * part_s, (index + 1) * part_s] for index in kept]
         return {"rows": rows, "rows_seen": self._rows_seen, "slices_s": None if whole else slices}
-
-    def _part_path(self, index: int) -> Path:
-        return self._folder / "parts" / f"{index:08d}.parquet"
 
 
 def check_output(path: Path) -> None:

@@ -2,12 +2,15 @@
 
 use std::collections::HashMap;
 
-use super::call::{Call, CallKind, Event, FileIdentity};
+use super::call::{Block, Call, CallKind, Event, FileIdentity};
 use super::descriptor;
 use super::seconds::Seconds;
 use super::temp::TempRules;
 use crate::system::now_ns;
 use crate::wait::{NameId, Names, Op, Wait};
+
+/// The event of a thread that had left the CPU by itself outside of its I/O.
+const BLOCKED: &str = "blocked";
 
 /// Turns the reports of one recording into rows.
 pub struct Assembler {
@@ -101,6 +104,7 @@ impl Assembler {
         match event {
             Event::Call(call) if call.kind.is_io() => self.io(call),
             Event::Call(call) => self.descriptor_call(call),
+            Event::Blocked { tid, block } => self.blocked(tid, block),
             Event::File { pid, fd, file } => self.identified(pid, fd, file, false),
             Event::Fork { parent, child } => self.fork(parent, child),
             // Descriptors marked close-on-exec are closed now; which, a fresh look tells.
@@ -159,8 +163,7 @@ impl Assembler {
         let file = self.file_of(&call);
         if call.ret < 0 || !file.is_some_and(|file| file.regular) {
             self.counts.unknown_file += (call.ret >= 0 && file.is_none()) as u64;
-            *self.carried_cpu_ns.entry(call.tid).or_default() += call.cpu_before_ns.unwrap_or(0);
-            return;
+            return self.no_row(call);
         }
         let offset = self.offset_of(&call);
         if call.start_ns < self.origin_ns {
@@ -185,6 +188,41 @@ impl Assembler {
             line: None,
         };
         self.count(&wait);
+        self.seconds.add(&wait);
+        self.waits.push(wait);
+    }
+
+    /// A call that moved no bytes of a file, as on a pipe: what it waited for are rows of their own.
+    fn no_row(&mut self, call: Call) {
+        *self.carried_cpu_ns.entry(call.tid).or_default() += call.cpu_before_ns.unwrap_or(0);
+        for block in call.blocks {
+            self.blocked(call.tid, block);
+        }
+        *self.carried_cpu_ns.entry(call.tid).or_default() += call.cpu_ns;
+    }
+
+    fn blocked(&mut self, tid: i32, block: Block) {
+        let carried_ns = self.carried_cpu_ns.remove(&tid).unwrap_or(0);
+        if block.start_ns < self.origin_ns {
+            return;
+        }
+        let wait = Wait {
+            start_ns: block.start_ns as i64 - self.origin_ns as i64,
+            elapsed_ns: block.end_ns as i64 - block.start_ns as i64,
+            session: tid as i64,
+            event: self.events.id(BLOCKED),
+            op: Op::Null,
+            temp: false,
+            file: None,
+            offset: None,
+            bytes: None,
+            blocked: Some(true),
+            cpu_before_ns: Some((block.cpu_before_ns + carried_ns) as i64),
+            woken_by: block.woken_by.map(i64::from),
+            sql_id: None,
+            object: None,
+            line: None,
+        };
         self.seconds.add(&wait);
         self.waits.push(wait);
     }

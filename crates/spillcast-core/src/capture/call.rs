@@ -120,6 +120,22 @@ pub struct Call {
     pub cpu_before_ns: Option<u64>,
     /// Whether the thread left the CPU during the call.
     pub blocked: Option<bool>,
+    /// Each time it did so by itself; empty where the source cannot tell.
+    pub blocks: Vec<Block>,
+    /// CPU time in the call after the last of them.
+    pub cpu_ns: u64,
+}
+
+/// A time for which a thread had left the CPU by itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Block {
+    pub start_ns: u64,
+    /// When it was woken; where that is not known, when it was on a CPU again.
+    pub end_ns: u64,
+    /// CPU time since the block or the I/O call before; of a block in a call, since the call began.
+    pub cpu_before_ns: u64,
+    /// The observed thread that woke it; None for an interrupt, any other process, or nobody known.
+    pub woken_by: Option<i32>,
 }
 
 /// What a descriptor stood for at the moment it was looked at.
@@ -140,6 +156,11 @@ pub struct FileIdentity {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     Call(Call),
+    /// A thread waited outside of the I/O calls.
+    Blocked {
+        tid: i32,
+        block: Block,
+    },
     /// Descriptor `fd` of process `pid` stands for this file from now on.
     File {
         pid: i32,

@@ -150,6 +150,8 @@ fn call_of(record: CallRecord) -> Option<Call> {
         ret: record.ret,
         cpu_before_ns: record.cpu_before_ns,
         blocked: record.blocked,
+        blocks: Vec::new(),
+        cpu_ns: 0,
     })
 }
 

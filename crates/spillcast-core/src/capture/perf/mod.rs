@@ -1,4 +1,4 @@
-//! Capture with perf events: syscall tracepoints and context switches, one ring a CPU.
+//! Capture with perf events: syscall tracepoints, context switches and wakings, one ring a CPU.
 //!
 //! Works as root, and without privilege for one's own processes at perf_event_paranoid <= 2.
 
@@ -232,6 +232,13 @@ impl Observer {
             let switches = open::switches(tid, cpu)?;
             open::redirect(&switches, holder)?;
             opened.push(switches);
+            // Where they are refused, switches alone tell how long a thread waited.
+            if let Some(waking) = self.tracepoints.waking
+                && let Ok(wakings) = open::wakings(waking.id, tid, cpu)
+            {
+                open::redirect(&wakings, holder)?;
+                opened.push(wakings);
+            }
             for &(id, kind) in &self.opened {
                 let event = if kind.opens() {
                     open::urgent_tracepoint(id, tid, cpu, Scope::Descendants)?

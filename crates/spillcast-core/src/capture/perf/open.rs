@@ -50,6 +50,18 @@ pub fn urgent_tracepoint(id: u16, tid: i32, cpu: i32, scope: Scope) -> io::Resul
     open(&mut attr, tid, cpu)
 }
 
+/// Wakings: those of the thread by whomever, and those that it does itself. They happen in the
+/// kernel, so an ordinary user is refused.
+pub fn wakings(id: u16, tid: i32, cpu: i32) -> io::Result<OwnedFd> {
+    let mut attr = attributes(Scope::Descendants);
+    attr.type_ = sys::PERF_TYPE_TRACEPOINT;
+    attr.config = id as u64;
+    attr.sample_period = 1;
+    attr.set_exclude_kernel(0);
+    wake_at(&mut attr, u32::MAX);
+    open(&mut attr, tid, cpu)
+}
+
 /// Context switches, forks, exits and program starts of a thread.
 pub fn switches(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     let mut attr = attributes(Scope::Descendants);

@@ -30,6 +30,11 @@ pub enum What {
         preempted: bool,
     },
     SwitchIn,
+    /// The thread of the record woke another, or an interrupt did that came while it ran.
+    Waking {
+        woken: i32,
+        interrupt: bool,
+    },
     Fork {
         parent: i32,
     },
@@ -47,6 +52,11 @@ pub const SAMPLE_TYPE: u64 =
 const HEADER: usize = 8;
 /// Size of pid, tid and time at the end of a record that is no sample.
 const TRAILER: usize = 16;
+/// Where every tracepoint's raw data holds its flags and the running thread, and the flags of a
+/// hard or soft interrupt: see struct trace_entry and enum trace_flag_type of the kernel.
+const RAW_FLAGS: usize = 2;
+const RAW_PID: usize = 4;
+const INTERRUPT: u8 = 0x08 | 0x10;
 /// Where a syscall tracepoint's raw data holds its first argument, or its return value.
 const RAW_ARGS: usize = 16;
 
@@ -79,6 +89,17 @@ fn sample(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
     let time_ns = u64_at(bytes, HEADER + 8)?;
     let raw = bytes.get(HEADER + 20..)?;
     let id = u16::from_ne_bytes(raw.get(..2)?.try_into().ok()?);
+    if let Some(waking) = tracepoints.waking.filter(|waking| waking.id == id) {
+        let (woken, waker) = (u32_at(raw, waking.pid_at)? as i32, u32_at(raw, RAW_PID)? as i32);
+        let interrupt = raw[RAW_FLAGS] & INTERRUPT != 0;
+        // Raw data has the numbers of the first PID namespace: in another they name nobody.
+        return (waker == tid).then_some(Record {
+            time_ns,
+            pid,
+            tid,
+            what: What::Waking { woken, interrupt },
+        });
+    }
     let (kind, edge) = tracepoints.of(id)?;
     let what = match edge {
         Edge::Exit => What::Exit { kind, ret: u64_at(raw, RAW_ARGS)? as i64 },

@@ -1,8 +1,9 @@
-//! Records of all threads -> finished calls, each with the CPU burned before it and whether it blocked.
+//! Records of all threads -> finished calls and waits, each with the CPU burned before it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::mem;
 
-use super::super::call::{Call, CallKind, Event};
+use super::super::call::{Block, Call, CallKind, Event};
 use super::record::{Record, What};
 
 /// What each observed thread is doing.
@@ -10,6 +11,8 @@ use super::record::{Record, What};
 pub struct Threads {
     by_tid: HashMap<i32, Thread>,
     ended_cpu_ns: u64,
+    /// Threads that have ended: the last thing they do is to wake who waits for their end.
+    ended: HashSet<i32>,
 }
 
 #[derive(Default)]
@@ -21,6 +24,16 @@ struct Thread {
     /// CPU time outside I/O calls, up to `on_cpu_since_ns`.
     total_cpu_ns: u64,
     call: Option<Open>,
+    /// Since when the thread waits, having left the CPU by itself.
+    left_ns: Option<u64>,
+    /// The last waking since it was put on a CPU.
+    waking: Option<Waking>,
+}
+
+#[derive(Clone, Copy)]
+struct Waking {
+    time_ns: u64,
+    by: Option<i32>,
 }
 
 /// A call that has begun and not ended.
@@ -31,6 +44,9 @@ struct Open {
     offset: Option<i64>,
     blocked: bool,
     cpu_before_ns: u64,
+    blocks: Vec<Block>,
+    /// CPU time in the call since the last of them.
+    cpu_ns: u64,
 }
 
 impl Thread {
@@ -38,11 +54,40 @@ impl Thread {
     fn settle(&mut self, now_ns: u64) {
         if let Some(since_ns) = self.on_cpu_since_ns {
             let ran_ns = now_ns.saturating_sub(since_ns);
-            if !self.call.as_ref().is_some_and(|call| call.kind.is_io()) {
-                self.cpu_ns += ran_ns;
-                self.total_cpu_ns += ran_ns;
+            match &mut self.call {
+                Some(call) if call.kind.is_io() => call.cpu_ns += ran_ns,
+                _ => {
+                    self.cpu_ns += ran_ns;
+                    self.total_cpu_ns += ran_ns;
+                }
             }
             self.on_cpu_since_ns = Some(now_ns);
+        }
+    }
+
+    /// Notes a waking. Of several the first counts; one that comes just before the thread has left
+    /// the CPU counts where no other follows: it was on its way.
+    fn woken(&mut self, waking: Waking) {
+        let counts = |known: Waking| self.left_ns.is_some_and(|left_ns| known.time_ns >= left_ns);
+        if !self.waking.is_some_and(counts) {
+            self.waking = Some(waking);
+        }
+    }
+
+    /// Puts the thread on a CPU; returns what it waited for outside of an I/O call.
+    fn switch_in(&mut self, now_ns: u64) -> Option<Block> {
+        self.on_cpu_since_ns = Some(now_ns);
+        let waking = self.waking.take();
+        let start_ns = self.left_ns.take()?;
+        let end_ns = waking.map_or(now_ns, |waking| waking.time_ns.clamp(start_ns, now_ns));
+        let woken_by = waking.and_then(|waking| waking.by);
+        let block = |cpu_before_ns| Block { start_ns, end_ns, cpu_before_ns, woken_by };
+        match &mut self.call {
+            Some(call) if call.kind.is_io() => {
+                call.blocks.push(block(mem::take(&mut call.cpu_ns)));
+                None
+            }
+            _ => Some(block(mem::take(&mut self.cpu_ns))),
         }
     }
 }
@@ -62,9 +107,18 @@ impl Threads {
                 if let Some(mut thread) = self.by_tid.remove(&tid) {
                     thread.settle(time_ns);
                     self.ended_cpu_ns += thread.total_cpu_ns;
+                    self.ended.insert(tid);
                 }
                 if pid == tid {
                     out.push(Event::ProcessExit { pid });
+                }
+                return;
+            }
+            What::Waking { woken, interrupt } => {
+                let observed = self.by_tid.contains_key(&tid) || self.ended.contains(&tid);
+                let by = (observed && !interrupt).then_some(tid);
+                if let Some(thread) = self.by_tid.get_mut(&woken) {
+                    thread.woken(Waking { time_ns, by });
                 }
                 return;
             }
@@ -73,9 +127,12 @@ impl Threads {
         let thread = self.by_tid.entry(tid).or_default();
         thread.settle(time_ns);
         match what {
-            What::SwitchIn => thread.on_cpu_since_ns = Some(time_ns),
+            What::SwitchIn => {
+                out.extend(thread.switch_in(time_ns).map(|block| Event::Blocked { tid, block }));
+            }
             What::SwitchOut { preempted } => {
                 thread.on_cpu_since_ns = None;
+                thread.left_ns = (!preempted).then_some(time_ns);
                 if let Some(call) = &mut thread.call {
                     call.blocked |= !preempted;
                 }
@@ -94,8 +151,17 @@ impl Threads {
                 thread.on_cpu_since_ns = Some(time_ns);
                 let cpu_before_ns = thread.cpu_ns;
                 let start_ns = time_ns;
-                thread.call =
-                    Some(Open { kind, start_ns, fd, offset, blocked: false, cpu_before_ns });
+                let (blocked, blocks, cpu_ns) = (false, Vec::new(), 0);
+                thread.call = Some(Open {
+                    kind,
+                    start_ns,
+                    fd,
+                    offset,
+                    blocked,
+                    cpu_before_ns,
+                    blocks,
+                    cpu_ns,
+                });
             }
             What::Exit { kind, ret } => {
                 thread.on_cpu_since_ns = Some(time_ns);
@@ -117,6 +183,8 @@ impl Threads {
                     ret,
                     cpu_before_ns: Some(call.cpu_before_ns),
                     blocked: Some(call.blocked),
+                    blocks: call.blocks,
+                    cpu_ns: call.cpu_ns,
                 }));
             }
             _ => (),
@@ -134,7 +202,21 @@ fn untimed(record: &Record, kind: CallKind, fd: i32, ret: i64) -> Call {
     let &Record { time_ns, pid, tid, .. } = record;
     let (cpu_before_ns, blocked, offset) = (None, None, None);
     let (start_ns, end_ns) = (time_ns, time_ns);
-    Call { pid, tid, kind, start_ns, end_ns, fd, offset, ret, cpu_before_ns, blocked }
+    let (blocks, cpu_ns) = (Vec::new(), 0);
+    Call {
+        pid,
+        tid,
+        kind,
+        start_ns,
+        end_ns,
+        fd,
+        offset,
+        ret,
+        cpu_before_ns,
+        blocked,
+        blocks,
+        cpu_ns,
+    }
 }
 
 #[cfg(test)]
@@ -169,13 +251,83 @@ mod tests {
         ]);
         let calls: Vec<_> = events
             .iter()
-            .map(|event| match event {
-                Event::Call(c) => (c.start_ns, c.end_ns, c.cpu_before_ns, c.blocked, c.ret),
-                other => panic!("{other:?}"),
+            .filter_map(|event| match event {
+                Event::Call(c) => Some((c.start_ns, c.end_ns, c.cpu_before_ns, c.blocked, c.ret)),
+                _ => None,
             })
             .collect();
-        assert_eq!(calls[0], (210, 300, Some(30 + 10), Some(true), 512));
+        assert_eq!(calls[0], (210, 300, Some(10), Some(true), 512));
         assert_eq!(calls[1], (340, 360, Some(40), Some(false), 512));
         assert_eq!(threads.cpu_ns(), 30 + 10 + 40);
+        assert_eq!(blocks(&events), [block(130, 200, 30, None)]);
+    }
+
+    fn block(start_ns: u64, end_ns: u64, cpu_before_ns: u64, woken_by: Option<i32>) -> Block {
+        Block { start_ns, end_ns, cpu_before_ns, woken_by }
+    }
+
+    fn blocks(events: &[Event]) -> Vec<Block> {
+        let block = |event: &Event| match event {
+            Event::Blocked { block, .. } => Some(*block),
+            _ => None,
+        };
+        events.iter().filter_map(block).collect()
+    }
+
+    const LEFT: What = What::SwitchOut { preempted: false };
+
+    /// Thread 8 leaves the CPU at 100 and is on it again at 200; `waker` and when it wakes it.
+    fn woken(waker: i32, interrupt: bool, times_ns: &[u64]) -> Block {
+        let mut records = vec![(10, 9, What::SwitchIn), (20, 8, What::SwitchIn)];
+        let waking = What::Waking { woken: 8, interrupt };
+        records.extend(times_ns.iter().map(|&time_ns| (time_ns, waker, waking)));
+        records.extend([(100, 8, LEFT), (200, 8, What::SwitchIn)]);
+        records.sort_by_key(|record| record.0);
+        let (mut threads, mut out) = (Threads::default(), Vec::new());
+        for (time_ns, tid, what) in records {
+            threads.take(&Record { time_ns, pid: 7, tid, what }, &mut out);
+        }
+        blocks(&out)[0]
+    }
+
+    #[test]
+    fn a_wait_ends_when_an_observed_thread_or_anything_else_wakes_it() {
+        assert_eq!(woken(9, false, &[170]), block(100, 170, 80, Some(9)));
+        assert_eq!(woken(9, true, &[170]), block(100, 170, 80, None));
+        assert_eq!(woken(77, false, &[170]), block(100, 170, 80, None));
+        // Both threads are observed, so the kernel says it twice.
+        assert_eq!(woken(9, false, &[170, 171]), block(100, 170, 80, Some(9)));
+        // On its way off the CPU when it was woken; or woken then and, having gone on, again.
+        assert_eq!(woken(9, false, &[99]), block(100, 100, 80, Some(9)));
+        assert_eq!(woken(9, false, &[50, 150]), block(100, 150, 80, Some(9)));
+    }
+
+    #[test]
+    fn who_is_pushed_off_the_cpu_does_not_wait() {
+        let (events, threads) = run(&[
+            (0, What::SwitchIn),
+            (10, What::SwitchOut { preempted: true }),
+            (20, What::SwitchIn),
+            (30, LEFT),
+            (40, What::SwitchIn),
+        ]);
+        assert_eq!(blocks(&events), [block(30, 40, 20, None)]);
+        assert_eq!(threads.cpu_ns(), 20);
+    }
+
+    #[test]
+    fn waits_in_a_call_stay_with_it() {
+        let (kind, wakes) = (CallKind::Read, What::Waking { woken: 8, interrupt: true });
+        let (events, _) = run(&[
+            (0, What::SwitchIn),
+            (10, What::Enter { kind, fd: 3, offset: None }),
+            (15, LEFT),
+            (20, wakes),
+            (25, What::SwitchIn),
+            (30, What::Exit { kind, ret: 1 }),
+        ]);
+        let [Event::Call(call)] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((call.cpu_before_ns, call.cpu_ns), (Some(10), 5));
+        assert_eq!(call.blocks, [block(15, 20, 5, None)]);
     }
 }

@@ -1,4 +1,4 @@
-//! The numbers of the kernel's syscall tracepoints: read from tracefs, or found without it.
+//! The numbers of the kernel's tracepoints: read from tracefs, or those of calls found without it.
 //!
 //! tracefs is for root only. Any user, though, may trace system calls of their own processes, and
 //! only such tracepoints accept raw samples from them; so opening every number on oneself and
@@ -28,6 +28,16 @@ pub enum Edge {
 pub struct Tracepoints {
     list: Vec<(u16, CallKind, Edge)>,
     by_id: Vec<Option<(CallKind, Edge)>>,
+    /// None where tracefs cannot be read.
+    pub waking: Option<Waking>,
+}
+
+/// The tracepoint `sched:sched_waking`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Waking {
+    pub id: u16,
+    /// Where its raw data holds the thread that is woken.
+    pub pid_at: usize,
 }
 
 impl Tracepoints {
@@ -87,7 +97,22 @@ fn from_directory(tracefs: &Path) -> Option<Tracepoints> {
             }
         }
     }
+    found.waking = waking(tracefs);
     (!found.list.is_empty()).then_some(found)
+}
+
+fn waking(tracefs: &Path) -> Option<Waking> {
+    let read = |name| fs::read_to_string(tracefs.join("events/sched/sched_waking").join(name)).ok();
+    let pid_at = offset(&read("format")?, "pid")?;
+    Some(Waking { id: read("id")?.trim().parse().ok()?, pid_at })
+}
+
+/// Where raw data holds a field, from lines such as `field:pid_t pid; offset:24; size:4; signed:1;`.
+fn offset(format: &str, field: &str) -> Option<usize> {
+    let ending = format!(" {field}");
+    let declared = |line: &&str| line.split(';').next().is_some_and(|d| d.ends_with(&ending));
+    let line = format.lines().find(declared)?;
+    line.split(';').find_map(|part| part.trim().strip_prefix("offset:"))?.parse().ok()
 }
 
 /// Reads tracefs through a mount that no one else sees and that ends with its descriptor.
@@ -257,6 +282,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn fields_are_where_the_format_says() {
+        let format = "name: sched_waking\nID: 375\nformat:\n\
+            \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+            \tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
+            \tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n\n\
+            print fmt: \"comm=%s pid=%d\", REC->comm, REC->pid\n";
+        assert_eq!(offset(format, "pid"), Some(24));
+        assert_eq!(offset(format, "common_pid"), Some(4));
+        assert_eq!(offset(format, "prio"), None);
+    }
+
+    #[test]
     fn trying_finds_what_tracefs_says() {
         let Some(mut known) = from_own_mount() else {
             eprintln!("SKIP trying_finds_what_tracefs_says: mounting tracefs needs CAP_SYS_ADMIN");
@@ -271,6 +308,7 @@ mod tests {
         let mut found = found.join().unwrap().unwrap();
         eprintln!("{} of {} numbers", found.list.len(), known.list.len());
         assert!(found.complete());
+        assert_eq!(found.waking, None);
         known.list.sort_by_key(|entry| entry.0);
         found.list.sort_by_key(|entry| entry.0);
         assert!(found.list.iter().all(|entry| known.list.contains(entry)), "{found:?} {known:?}");

@@ -1,0 +1,170 @@
+"""Rows of threads that wait for each other, of programs in which that is known."""
+
+import json
+import shutil
+import subprocess
+from itertools import pairwise
+from statistics import median
+from types import SimpleNamespace
+
+import pyarrow.parquet as pq
+import pytest
+
+from harness import TARGETS, ordinary_user, spillcast
+
+MS = 1_000_000
+ROUNDS = 40
+WORK_US = 3000
+BLOCKED = {"event": "blocked", "op": None, "temp": False, "file": None, "offset": None,
+           "bytes": None, "blocked": True}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def relay(tmp_path_factory):
+    """The program of tests/targets/relay.c."""
+    if shutil.which("cc") is None:
+        pytest.skip("needs a C compiler (cc)")
+    program = tmp_path_factory.mktemp("relay") / "relay"
+    source = TARGETS / "relay.c"
+    subprocess.run(["cc", "-O1", "-pthread", "-o", program, source], check=True)
+    return program
+
+
+def record(places, relay, way, *options, under=(), rounds=ROUNDS, work_us=WORK_US):
+    """Record the program; returns what it said, its rows by thread, and the recording."""
+    output = places.root / "run.spill"
+    command = [relay, way, places.temp / "spill", rounds, work_us]
+    asked = ("record", "--temp", places.temp, *options, "-o", output, "--", *command)
+    result = spillcast(*asked, under=under, env=places.env)
+    assert result.returncode == 0, result.stderr
+    said = json.loads(result.stdout.splitlines()[0])
+    rows = pq.read_table(output / "waits.parquet").sort_by("start_ns").to_pylist()
+    by_thread = {}
+    for row in rows:
+        by_thread.setdefault(row["session"], []).append(row)
+    return SimpleNamespace(
+        main=said["main"],
+        elapsed_ns=said["elapsed_ns"],
+        workers=[SimpleNamespace(**worker, rows=by_thread[worker["tid"]])
+                 for worker in said["workers"]],
+        by_thread=by_thread,
+        rows=rows,
+        output=output,
+    )  # fmt: skip
+
+
+def blocked(rows):
+    """The rows of a thread that had left the CPU by itself outside of its I/O."""
+    found = [row for row in rows if row["event"] == "blocked"]
+    for row in found:
+        assert row.items() >= BLOCKED.items()
+        assert row["elapsed_ns"] >= 0
+    return found
+
+
+def end_ns(row):
+    return row["start_ns"] + row["elapsed_ns"]
+
+
+needs_wakings = pytest.mark.skipif(bool(not ordinary_user()), reason="wakings are for root")
+
+
+@needs_wakings
+@pytest.mark.parametrize("way", ["token", "pipe"])
+def test_who_takes_turns_is_woken_by_the_other(places, relay, way):
+    seen = record(places, relay, way)
+    # What is shorter is a mutex that was not free yet.
+    turns = [
+        [row for row in blocked(worker.rows) if row["elapsed_ns"] > WORK_US * 1000 * 0.9][:-1]
+        for worker in seen.workers
+    ]
+    tids = [worker.tid for worker in seen.workers]
+    for me, mine in enumerate(turns):
+        # On a busy machine a thread may be pushed off the CPU before it waits.
+        assert ROUNDS // 4 <= len(mine) <= ROUNDS + 1
+        assert {row["woken_by"] for row in mine[1:-1]} == {tids[not me]}
+        # It waits while the other has its turn, and no longer than until it was woken.
+        waited_ns = sum(row["elapsed_ns"] for row in mine)
+        assert waited_ns < seen.elapsed_ns - seen.workers[me].held_ns + 10 * MS
+    in_order = sorted(turns[0] + turns[1], key=end_ns)
+    for first, second in pairwise(in_order[1:-1]):
+        # One is woken when the other has done what it was woken for.
+        assert end_ns(second) - end_ns(first) > 0.9 * WORK_US * 1000
+
+
+@needs_wakings
+def test_who_waits_for_the_end_of_a_thread_is_woken_by_it(places, relay):
+    seen = record(places, relay, "token")
+    longest = max(blocked(seen.by_thread[seen.main]), key=lambda row: row["elapsed_ns"])
+    assert longest["woken_by"] in {worker.tid for worker in seen.workers}
+
+
+@pytest.mark.parametrize("as_user", [False, True])
+def test_a_sleeping_thread_is_woken_by_nobody(open_places, relay, as_user):
+    under = ordinary_user() if as_user else ()
+    open_places.root.chmod(0o777)
+    program = shutil.copy(relay, open_places.root)
+    seen = record(open_places, program, "sleep", under=under)
+    [worker] = seen.workers
+    naps = [row for row in blocked(worker.rows) if row["elapsed_ns"] >= WORK_US * 1000 * 0.99]
+    assert len(naps) == ROUNDS
+    assert {row["woken_by"] for row in naps} == {None}
+    assert median(row["elapsed_ns"] for row in naps) < 3 * WORK_US * 1000
+    # Each time it had worked before; the first nap comes after the I/O.
+    worked = [row["cpu_before_ns"] for row in naps[1:]]
+    assert WORK_US * 1000 <= median(worked) < 1.2 * WORK_US * 1000
+
+
+@pytest.mark.parametrize("way", ["token", "pipe", "sleep", "spill"])
+def test_cpu_before_rows_is_the_cpu_time_of_the_thread(places, relay, way):
+    seen = record(places, relay, way)
+    for worker in seen.workers:
+        cpu_ns = sum(row["cpu_before_ns"] for row in worker.rows)
+        assert cpu_ns == pytest.approx(worker.cpu_ns - worker.io_cpu_ns, rel=0.1)
+
+
+def test_an_io_call_that_waits_is_one_row(places, relay):
+    seen = record(places, relay, "apart")
+    for worker in seen.workers:
+        calls = [row for row in worker.rows if row["op"]]
+        assert len(calls) == 2 * ROUNDS
+        for first, second in pairwise(worker.rows):
+            assert end_ns(first) <= second["start_ns"]
+
+
+def test_the_seconds_hold_them_and_the_counts_of_io_do_not(places, relay):
+    seen = record(places, relay, "spill")
+    rows = blocked(seen.rows)
+    seconds = pq.read_table(seen.output / "seconds.parquet").to_pylist()
+    there = [row for row in seconds if row["op"] is None]
+    assert sum(row["count"] for row in there) == len(rows)
+    assert sum(row["total_ns"] for row in there) == sum(row["elapsed_ns"] for row in rows)
+    assert all(row["bytes"] == 0 and not row["temp"] for row in there)
+    meta = json.loads((seen.output / "meta.json").read_text())
+    other = [row for row in seen.rows if row["op"] and not row["temp"]]
+    assert meta["other_io"]["count"] == len(other)
+    assert (meta["temp"]["reads"], meta["temp"]["writes"]) == (2 * ROUNDS, 2 * ROUNDS)
+
+
+def test_preload_does_not_see_them(places, relay):
+    seen = record(places, relay, "spill", "--capture", "preload")
+    assert all(row["op"] for row in seen.rows)
+
+
+def test_slices_keep_those_that_begin_in_them(places, relay):
+    seen = record(places, relay, "spill", "--slices", 2, rounds=300)
+    slices = json.loads((seen.output / "meta.json").read_text())["raw"]["slices_s"]
+    assert len(slices) == 2
+    rows = blocked(seen.rows)
+    assert rows
+    for row in rows:
+        assert any(start <= row["start_ns"] / 1e9 < end for start, end in slices)
+
+
+def test_a_wait_of_many_seconds_is_kept_with_its_second(places, relay):
+    seen = record(places, relay, "apart", rounds=1200, work_us=2000)
+    # The program's first thread waits for the others from the beginning to the end.
+    longest = max(blocked(seen.by_thread[seen.main]), key=lambda row: row["elapsed_ns"])
+    assert longest["elapsed_ns"] > 2e9
+    first_s = [row for row in seen.rows if row["op"] and row["start_ns"] < 1e9]
+    assert len(first_s) > 100
