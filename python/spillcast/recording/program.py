@@ -63,9 +63,13 @@ def program(recording: Recording) -> Program:
     ended by then, or comes so long after the start of the recording. A wait that nobody observed
     ended lasts as long as it did. Where no waking could be seen, a thread that waited for another
     is taken to go on when the last row of another thread had ended.
+
+    Threads that neither do temp I/O nor wait, at one remove or more, for one that does are left
+    out: they sleep, or serve others.
     """
     waits = recording.waits.sort_by("start_ns")
     rows = _Rows.of(waits)
+    rows = rows.of_threads(rows.concerned())
     first = np.unique(rows.thread, return_index=True)[1]
     rows = rows.with_beginnings(first)
     edges = _Edges(rows)
@@ -139,6 +143,35 @@ class _Rows:
             np.where(ours, at, NONE),
             np.arange(len(start)),
             cpu_known,
+        )
+
+    def concerned(self) -> Array:
+        """Threads that temp I/O can hold up, ascending."""
+        concerned = np.zeros(self.threads, dtype=bool)
+        concerned[self.thread[self.temp]] = True
+        woken = self.woken_by != NONE
+        waiter, waker = self.thread[woken], self.woken_by[woken]
+        while (more := waiter[~concerned[waiter] & concerned[waker]]).size:
+            concerned[more] = True
+        return np.flatnonzero(concerned)
+
+    def of_threads(self, threads: Array) -> "_Rows":
+        """Only their rows, with the threads numbered anew."""
+        number = np.full(self.threads + 1, NONE)
+        number[threads] = np.arange(len(threads))
+        kept = number[self.thread] != NONE
+        return _Rows(
+            number[self.thread[kept]],
+            self.start_ns[kept],
+            self.end_ns[kept],
+            self.cpu_ns[kept],
+            self.on_core[kept],
+            self.temp[kept],
+            self.blocked_outside[kept],
+            # NONE is the last place, which holds NONE.
+            number[self.woken_by[kept]],
+            self.source[kept],
+            self.cpu_known,
         )
 
     def with_beginnings(self, first: Array) -> "_Rows":
