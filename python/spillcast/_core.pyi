@@ -15,6 +15,7 @@ __all__ = [
     "TraceReader",
     "__version__",
     "cold_cache",
+    "simulate",
     "size_class_bytes",
 ]
 
@@ -23,6 +24,13 @@ __version__: str
 def cold_cache() -> tuple[tuple[int, int], list[tuple[int, int, int]]]:
     """CPU time of a pass through warm caches, usual and most, and what waits of some lengths add:
     (wait, extra CPU, the most of it), all in ns."""
+
+def simulate(rows: Any, cores: int) -> dict[str, int]:
+    """How long threads take that share ``cores``; ``rows`` are those of ``recording.program``.
+
+    elapsed_ns; temp_ns, the sum of the temp waits; temp_busy_ns, in which at least one was under
+    way; forced, waits that nothing would have ended. ValueError for columns of another kind.
+    """
 
 def size_class_bytes(bytes: int) -> int:
     """The size class that an operation of so many bytes falls into, in bytes."""

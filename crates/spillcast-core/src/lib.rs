@@ -7,5 +7,6 @@ pub mod emulate;
 pub mod histogram;
 pub mod oracle;
 pub mod probe;
+pub mod simulate;
 mod system;
 pub mod wait;

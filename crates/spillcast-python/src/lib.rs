@@ -6,6 +6,7 @@ mod columns;
 mod emulate;
 mod grid;
 mod probe;
+mod simulate;
 mod trace;
 mod trace_rows;
 
@@ -57,6 +58,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<probe::Probe>()?;
     module.add_class::<trace::TraceReader>()?;
     module.add_function(wrap_pyfunction!(cold_cache, module)?)?;
+    module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(size_class_bytes, module)?)?;
     Ok(())
 }

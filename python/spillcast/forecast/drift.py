@@ -16,8 +16,10 @@ FELT = 0.5
 
 def cpu_drift_s(
     baseline: Recording, loads: Sequence[Load], found: Sequence[Latency]
-) -> tuple[float, float]:
-    """Seconds of CPU that the run takes more on the target than on the baseline, and at the most.
+) -> tuple[Array, Array]:
+    """Seconds of CPU that an operation makes more on the target than on the baseline, by load.
+
+    What is likely, and the most.
 
     What a wait costs afterwards is measured on the machine when a recording ends: for a thread that
     works with the cache a core usually gets, and for one that has a part of the last level to
@@ -28,18 +30,17 @@ def cpu_drift_s(
     machine = baseline.meta["machine"]
     costs = machine.get("cold_cache_ns")
     if not costs:
-        return 0.0, 0.0
+        return np.zeros(len(loads)), np.zeros(len(loads))
     waits_ns, usual_ns, most_ns = np.array([(0, 0, 0), *costs], dtype=float).T
     here_ns = np.array([load.mean_s * 1e9 for load in loads])
     there_ns = np.array([lat.mean_s * 1e9 for lat in found])
-    count = np.array([load.count for load in loads])
     work_ns = _work_between_waits_ns(baseline, loads)
 
-    def drift_s(extra_ns: Array, warm_ns: float) -> float:
+    def drift_s(extra_ns: Array, warm_ns: float) -> Array:
         extra_here_ns = np.interp(here_ns, waits_ns, extra_ns)
         share = np.minimum(1.0, work_ns / (warm_ns + extra_here_ns))
-        change_ns = share * (np.interp(there_ns, waits_ns, extra_ns) - extra_here_ns)
-        return float(np.dot(count, change_ns) / 1e9)
+        change_s: Array = share * (np.interp(there_ns, waits_ns, extra_ns) - extra_here_ns) / 1e9
+        return change_s
 
     warm_ns = machine.get("warm_cache_ns", (1.0, 1.0))
     return FELT * drift_s(usual_ns, warm_ns[0]), drift_s(most_ns, warm_ns[1])

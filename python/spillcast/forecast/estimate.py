@@ -1,22 +1,21 @@
 """Counts first: the time outside temp I/O stays, each operation takes what it takes over there.
 
-    T_B = T_A - IO_A + D + sum over (op, size) of N * L_B(op, size) / c
+    T_B = T_A - w_A * IO_A + D + w_B * sum over (op, size) of N * L_B(op, size)
 
-N, T_A and IO_A come from one recording, L_B from its replay on the target. c is the number of
-operations in flight while there are any; D is the CPU time that colder or warmer caches make.
-docs/method.md derives it and says what breaks it.
+N, T_A and IO_A come from one recording, L_B from its replay on the target. w is the weight of a
+wait, 1 for one thread and less where several overlap; D is the CPU time that colder or warmer
+caches make. docs/method.md derives it and says what breaks it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from spillcast.errors import InputError, Refusal
-from spillcast.forecast.drift import cpu_drift_s
+from spillcast.forecast.elsewhere import elsewhere
 from spillcast.forecast.interval import Measured, interval, noise_of
-from spillcast.forecast.latency import Latency, latencies, limited_s
-from spillcast.forecast.load import Load, in_flight, processes, sessions, temp_load
+from spillcast.forecast.load import Load, sessions, temp_load
 from spillcast.forecast.result import Forecast, Term
-from spillcast.forecast.shared import Shared, shared
+from spillcast.forecast.threads import Threads
 from spillcast.forecast.warnings import refusal, warn
 from spillcast.forecast.work_memory import work_memory
 from spillcast.recording import Recording
@@ -46,17 +45,16 @@ def forecast(
     if min(whole_s, baseline.elapsed_s) <= 0:
         raise InputError(f"{baseline.path}: an elapsed time of 0 leaves nothing to forecast")
     scale = whole_s / baseline.elapsed_s
-    at_once = in_flight(baseline)
-    sharing = shared(baseline, loads)
-    remainder_s = max(whole_s - scale * sum(load.total_s for load in loads) / at_once, 0.0)
+    threads = Threads(baseline, loads)
+    io_here_s = scale * threads.here.of_waits * sum(load.total_s for load in loads)
+    remainder_s = max(whole_s - io_here_s, 0.0)
     rest = _rest(baseline, remainder_s, scale)
     memory = work_memory(baseline, whole_s, whole_s - remainder_s)
     try:
         reason = refusal(baseline)
         if reason is not None:
             raise Refusal(reason)
-        counted = processes(baseline) is not None
-        there = _elsewhere(target, loads, at_once, scale, sharing, counted=counted)
+        there = elsewhere(baseline, target, loads, threads, scale)
     except Refusal as refused:
         return Forecast(
             target.name,
@@ -69,20 +67,16 @@ def forecast(
             refused=str(refused),
             work_memory=memory,
         )
-    # Work that goes on side by side takes its part of the elapsed time.
-    apart = at_once if sharing is None else sharing.processes
-    drift_s, drift_most_s = (
-        # Below half, caches would have to be what most of the time goes into.
-        max(scale * seconds / apart, -remainder_s / 2)
-        for seconds in cpu_drift_s(baseline, loads, there.latencies)
-    )
+    # Below half, caches would have to be what most of the time goes into.
+    drift_s, drift_most_s = (max(s, -remainder_s / 2) for s in (there.drift_s, there.drift_most_s))
     total_s = remainder_s + drift_s + sum(there.io_s)
     terms = zip(there.io_s, there.latencies, strict=True)
+    delay_s = scale * baseline.meta["capture"]["run_queue_delay_s"] * threads.here.of_cpu
     bounds = interval(
         remainder_s,
         [Measured(seconds, lat.blocks, lat.error) for seconds, lat in terms],
         drift_s=drift_most_s,
-        delay_s=min(scale * baseline.meta["capture"]["run_queue_delay_s"] / apart, remainder_s),
+        delay_s=min(delay_s, remainder_s),
         noise=noise_of(target),
         confidence=confidence,
     )
@@ -92,11 +86,9 @@ def forecast(
         total_s,
         (min(bounds[0], total_s), max(bounds[1], total_s)),
         confidence,
-        remainder_s + min(drift_s, 0.0) + there.least_s,
-        [*_moved(rest, drift_s), *_io_terms(loads, there.io_s, scale / at_once)],
-        warnings=warn(
-            baseline, target, loads, there.latencies, remainder_s / whole_s, there.saturated
-        ),
+        remainder_s + min(drift_s, 0.0),
+        [*_moved(rest, drift_s), *_io_terms(loads, there.io_s, scale * threads.here.of_waits)],
+        warnings=warn(baseline, target, loads, there, remainder_s / whole_s),
         advice=target.facts.get("advice", ()),
         work_memory=memory,
     )
@@ -106,49 +98,6 @@ def refused(baseline: Recording, target: str, reason: str) -> Forecast:
     """A forecast that gives no number for a target, and the reason."""
     bare = Storage(target, "asked", [])
     return replace(forecast(baseline, bare), refused=reason)
-
-
-@dataclass(frozen=True)
-class _Elsewhere:
-    """The loads of a run on another storage."""
-
-    latencies: Sequence[Latency]
-    io_s: Sequence[float]
-    #: What temp I/O would add without any latency, as processes then wait for CPUs instead.
-    least_s: float
-    #: The limit of the storage that the run would wait for.
-    saturated: str | None
-
-
-def _elsewhere(
-    target: Storage,
-    loads: Sequence[Load],
-    at_once: float,
-    scale: float,
-    sharing: Shared | None,
-    *,
-    counted: bool,
-) -> _Elsewhere:
-    """Refusal where the target has no figures for what the run does.
-
-    If only ``counted``, ``at_once`` processes share the I/O wherever it stands.
-    """
-    there = float(target.facts.get("in_flight", at_once))
-    found = latencies(target, loads, there)
-    there = at_once if counted else there
-    alone_s = [load.count * lat.mean_s for load, lat in zip(loads, found, strict=True)]
-    io_s, idle_s = sum(alone_s) / there, 0.0
-    if sharing is not None:
-        here_s = sum(load.total_s for load in loads)
-        here = here_s / at_once, here_s / sharing.count
-        io_s = sharing.added_s(*here, sum(alone_s) / sharing.count)
-        idle_s = sharing.added_s(*here, 0.0)
-    least_s, limit = limited_s(target, loads, scale)
-    saturated = least_s > scale * io_s
-    whole_s = max(least_s, scale * io_s)
-    weights = alone_s if any(alone_s) else [load.count for load in loads]
-    parts_s = [whole_s * weight / sum(weights) for weight in weights]
-    return _Elsewhere(found, parts_s, scale * idle_s, limit if saturated else None)
 
 
 def _rest(baseline: Recording, remainder_s: float, scale: float) -> list[Term]:

@@ -24,6 +24,8 @@ class Latency:
     measured: bool
     #: The size or depth lies outside of what was measured.
     extrapolated: bool
+    #: Latencies (s), ascending, and how many operations had each: their mean is near ``mean_s``.
+    histogram: NDArray[np.float64]
 
 
 def latencies(storage: Storage, loads: Sequence[Load], at_once: float) -> list[Latency]:
@@ -73,6 +75,7 @@ def _latency(model: Model, load: Load, at_once: float) -> Latency:
         float(error_s / mean_s) if mean_s else 0.0,
         all(bool(estimate.measured) for _, estimate in found),
         any(bool(estimate.extrapolated) for _, estimate in found),
+        np.column_stack([main.latency_s, main.latency_count]),
     )
 
 

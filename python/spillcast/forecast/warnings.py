@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+from spillcast.forecast.elsewhere import Elsewhere
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load, sessions
 from spillcast.forecast.result import Warned
 from spillcast.recording import Recording
+from spillcast.recording.program import wakings_seen
 from spillcast.storage import Storage
 from spillcast.units import format_bytes, format_duration
 
@@ -14,6 +16,8 @@ LOST_SHARE_MAX = 0.02
 SHARE_TOLD = 0.05
 #: Latency ratio from which a small error of the baseline becomes a large one of the forecast.
 AMPLIFIED = 20.0
+#: Share by which waits weigh more or less because threads depend on each other.
+DEPENDENT = 0.1
 
 
 def refusal(baseline: Recording) -> str | None:
@@ -35,23 +39,21 @@ def warn(
     baseline: Recording,
     target: Storage,
     loads: Sequence[Load],
-    found: Sequence[Latency],
+    there: Elsewhere,
     rest_share: float,
-    saturated: str | None = None,
 ) -> list[Warned]:
-    """Everything a reader of the number should know.
-
-    ``saturated`` names the limit of the target that the query would wait for.
-    """
+    """Everything a reader of the number should know."""
+    found = there.latencies
     warnings = [
         *_about_recording(baseline, rest_share),
+        *_about_threads(baseline, there),
         *_about_source(target),
         *(_about_sizes(loads, found) if target.source != "catalogue" else []),
         *_about_replay(target, loads),
         *_about_probe(target),
     ]
-    if saturated:
-        text = f"the query would wait for the limit of {target.name}: {saturated}"
+    if there.saturated:
+        text = f"the query would wait for the limit of {target.name}: {there.saturated}"
         warnings.append(Warned("limit", text))
     here_s = sum(load.total_s for load in loads)
     there_s = sum(load.count * lat.mean_s for load, lat in zip(loads, found, strict=True))
@@ -84,13 +86,27 @@ def _about_recording(baseline: Recording, rest_share: float) -> list[Warned]:
     if (storage := baseline.meta["temp"].get("timed_on")) is not None:
         text = f"temp I/O was not timed: it is taken to have the latency of {storage}"
         warnings.append(Warned("assumed", text))
-    if sessions(baseline) > 1:
-        text = "several threads do temp I/O; where they wait for each other, the number is rough"
-        warnings.append(Warned("threads", text))
     if rest_share > 0.9:
         text = f"temp I/O is only {1 - rest_share:.0%} of the time: no storage can help much"
         warnings.append(Warned("little-io", text))
     return warnings
+
+
+def _about_threads(baseline: Recording, there: Elsewhere) -> list[Warned]:
+    """Threads of which it is not known, or much depends on, who waits for whom."""
+    if sessions(baseline) == 1:
+        return []
+    if not wakings_seen(baseline):
+        text = "several threads do temp I/O, and it was not seen which of them wait for each other"
+        return [Warned("threads", text)]
+    alone, weight = there.weight.of_waits_alone, there.weight.of_waits
+    if abs(weight - alone) > DEPENDENT * max(weight, alone):
+        text = (
+            "threads wait for each other's temp I/O: a second of it adds "
+            f"{format_duration(weight)}, and would add {format_duration(alone)} if they did not"
+        )
+        return [Warned("dependent", text)]
+    return []
 
 
 def _about_source(target: Storage) -> list[Warned]:

@@ -1,0 +1,125 @@
+//! Cases whose elapsed time is plain, and a comparison with slower rules of thumb.
+
+use super::*;
+
+fn row(thread: u32, cpu_ns: u64, wait: Wait) -> Row {
+    Row { thread, cpu_ns, wait, temp: true }
+}
+
+#[test]
+fn one_thread_takes_the_sum() {
+    let rows = [row(0, 10, Wait::For(100)), row(0, 5, Wait::OnCore(50)), row(0, 7, Wait::For(0))];
+    let outcome = run(&rows, 1);
+    assert_eq!(outcome.elapsed_ns, 10 + 100 + 5 + 50 + 7);
+    assert_eq!((outcome.temp_ns, outcome.temp_busy_ns, outcome.forced), (150, 150, 0));
+}
+
+#[test]
+fn waits_overlap_and_cores_are_shared() {
+    let two = |cores| {
+        let rows: Vec<Row> =
+            (0..100).flat_map(|_| [0, 1].map(|t| row(t, 1_000, Wait::For(9_000)))).collect();
+        run(&rows, cores).elapsed_ns
+    };
+    assert_eq!(two(2), 100 * 10_000);
+    // They meet once on the core, and from then on never again.
+    assert_eq!(two(1), 100 * 10_000 + 1_000);
+    let busy: Vec<Row> = (0..4).map(|t| row(t, 12_000_000, Wait::For(0))).collect();
+    assert_eq!(run(&busy, 2).elapsed_ns, 24_000_000);
+    assert_eq!(run(&busy, 4).elapsed_ns, 12_000_000);
+}
+
+#[test]
+fn a_thread_waits_for_what_another_has_to_do_first() {
+    // Thread 1 goes on once thread 0 has read and then worked for 30.
+    let rows = |latency_ns| {
+        [
+            row(0, 10, Wait::For(latency_ns)),
+            row(1, 5, Wait::Until { row: 0, cpu_ns: 30 }),
+            row(0, 50, Wait::For(0)),
+            row(1, 20, Wait::For(100)),
+        ]
+    };
+    assert_eq!(run(&rows(100), 2).elapsed_ns, 10 + 100 + 30 + 20 + 100);
+    // On one core thread 1 gets its turn when thread 0 has done its work.
+    assert_eq!(run(&rows(100), 1).elapsed_ns, 10 + 100 + 50 + 20 + 100);
+}
+
+#[test]
+fn what_happened_before_is_not_waited_for() {
+    let rows = [
+        row(0, 10, Wait::For(0)),
+        row(1, 500, Wait::Until { row: 0, cpu_ns: 5 }),
+        row(0, 5, Wait::For(0)),
+    ];
+    assert_eq!(run(&rows, 2).elapsed_ns, 500);
+}
+
+#[test]
+fn taking_turns_takes_the_sum_of_both() {
+    // Each works only when the other has done its I/O.
+    let mut rows = Vec::new();
+    for turn in 0..50 {
+        for thread in 0..2u32 {
+            if turn + thread > 0 {
+                rows.push(row(thread, 0, Wait::Until { row: rows.len() - 1, cpu_ns: 0 }));
+            }
+            rows.push(row(thread, 10, Wait::For(1_000)));
+        }
+    }
+    let outcome = run(&rows, 2);
+    assert_eq!(outcome.elapsed_ns, 100 * 1_010);
+    assert_eq!(outcome.temp_busy_ns, outcome.temp_ns);
+}
+
+#[test]
+fn rows_that_contradict_each_other_end_all_the_same() {
+    let rows = [
+        row(0, 1, Wait::Until { row: 3, cpu_ns: 0 }),
+        row(1, 1, Wait::Until { row: 2, cpu_ns: 0 }),
+        row(0, 1, Wait::For(7)),
+        row(1, 1, Wait::For(7)),
+    ];
+    let outcome = run(&rows, 2);
+    assert_eq!(outcome.forced, 1);
+    assert!(outcome.elapsed_ns >= 9);
+}
+
+#[test]
+fn no_rows_take_no_time() {
+    assert_eq!(run(&[], 2), Outcome::default());
+}
+
+#[test]
+fn many_threads_are_within_the_bounds_that_always_hold() {
+    let mut state = 1u64;
+    let mut random = |below: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for cores in 1..4 {
+        let rows: Vec<Row> = (0..4_000)
+            .map(|_| {
+                let ns = random(300_000);
+                let wait = if random(4) == 0 { Wait::OnCore(ns) } else { Wait::For(ns) };
+                row(random(5) as u32, random(100_000), wait)
+            })
+            .collect();
+        let on_core = |row: &Row| row.cpu_ns + if let Wait::OnCore(ns) = row.wait { ns } else { 0 };
+        let whole = |row: &Row| match row.wait {
+            Wait::For(ns) | Wait::OnCore(ns) => row.cpu_ns + ns,
+            Wait::Until { .. } => row.cpu_ns,
+        };
+        let work_ns: u64 = rows.iter().map(on_core).sum();
+        let longest_ns = (0..5)
+            .map(|t| rows.iter().filter(|row| row.thread == t).map(whole).sum::<u64>())
+            .max()
+            .unwrap();
+        let outcome = run(&rows, cores);
+        assert!(outcome.elapsed_ns >= longest_ns.max(work_ns / cores as u64));
+        // Graham's bound for greedy schedules.
+        assert!(outcome.elapsed_ns <= longest_ns + work_ns / cores as u64);
+        assert_eq!(outcome.forced, 0);
+    }
+}

@@ -1,0 +1,64 @@
+"""The temp I/O of a run on another storage: latencies, how threads overlap, limits, caches."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from spillcast.forecast.drift import cpu_drift_s
+from spillcast.forecast.latency import Latency, latencies, limited_s
+from spillcast.forecast.load import Load
+from spillcast.forecast.threads import Threads, Weight
+from spillcast.recording import Recording
+from spillcast.storage import Storage
+
+#: Latency grows with the operations in flight, and these with latency: so many turns settle both.
+TURNS = 4
+SETTLED = 0.02
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Seconds by load, and what they rest on."""
+
+    latencies: Sequence[Latency]
+    io_s: Sequence[float]
+    weight: Weight
+    #: CPU time that caches make: what is likely, and the most.
+    drift_s: float
+    drift_most_s: float
+    #: The limit of the storage that the run would wait for.
+    saturated: str | None
+
+
+def elsewhere(
+    baseline: Recording,
+    target: Storage,
+    loads: Sequence[Load],
+    threads: Threads,
+    scale: float,
+) -> Elsewhere:
+    """The loads on ``target``, ``scale`` times over. Refusal where it has no figures for them."""
+    at_once = float(target.facts.get("in_flight", threads.here.in_flight))
+    for _ in range(TURNS):
+        found = latencies(target, loads, at_once)
+        likely_s, most_s = cpu_drift_s(baseline, loads, found)
+        weight = threads.there(found, likely_s)
+        if target.source == "probe" or abs(weight.in_flight / at_once - 1) < SETTLED:
+            break
+        at_once = weight.in_flight
+    alone_s = [load.count * lat.mean_s for load, lat in zip(loads, found, strict=True)]
+    least_s, limit = limited_s(target, loads, scale)
+    whole_s = scale * weight.of_waits * sum(alone_s)
+    saturated = least_s > whole_s
+    shares = alone_s if any(alone_s) else [load.count for load in loads]
+    io_s = [max(least_s, whole_s) * share / sum(shares) for share in shares]
+    count = scale * weight.of_cpu * np.array([load.count for load in loads])
+    return Elsewhere(
+        found,
+        io_s,
+        weight,
+        float(np.dot(count, likely_s)),
+        float(np.dot(count, most_s)),
+        limit if saturated else None,
+    )

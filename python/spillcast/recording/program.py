@@ -1,0 +1,221 @@
+"""What the threads of a recording did, each in its order: CPU, waits, and waits for each other."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+from numpy.typing import NDArray
+
+from spillcast.recording.recording import Recording
+
+Array = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+#: No row of another thread.
+NONE = -1
+
+
+@dataclass(frozen=True)
+class Program:
+    """One row a wait, by start; each thread's rows are in its order.
+
+    A thread burns ``cpu_ns`` and then waits: for ``wait_ns``, on the core where ``on_core``, or,
+    where ``after`` is not NONE, until the thread of row ``after`` has ended that row and then
+    burned ``after_cpu_ns``. ``temp`` are the operations on temp files, as recorded.
+    """
+
+    thread: Array
+    cpu_ns: Array
+    wait_ns: Array
+    on_core: Flags
+    after: Array
+    after_cpu_ns: Array
+    temp: Flags
+    #: Rows of ``Recording.waits`` sorted by start; NONE for the beginning of a thread.
+    source: Array
+    #: Whether CPU time was measured; else all time between two rows is taken to be it.
+    cpu_known: bool
+
+    @property
+    def threads(self) -> int:
+        """How many."""
+        return int(self.thread.max(initial=NONE)) + 1
+
+    def batch(self, wait_ns: Array, on_core: Flags, cpu_ns: Array, after: Array) -> pa.RecordBatch:
+        """The rows for ``_core.simulate``, with these in place of its own."""
+        return pa.record_batch(
+            {
+                "thread": pa.array(self.thread, pa.uint32()),
+                "cpu_ns": pa.array(cpu_ns, pa.int64()),
+                "wait_ns": pa.array(wait_ns, pa.int64()),
+                "after": pa.array(after, pa.int64()),
+                "after_cpu_ns": pa.array(self.after_cpu_ns, pa.int64()),
+                "on_core": pa.array(on_core),
+                "temp": pa.array(self.temp),
+            }
+        )
+
+
+def program(recording: Recording) -> Program:
+    """The program of a recording that holds single waits.
+
+    A thread's beginning is a row of its own: it follows the last row of another thread that had
+    ended by then, or comes so long after the start of the recording. A wait that nobody observed
+    ended lasts as long as it did. Where no waking could be seen, a thread that waited for another
+    is taken to go on when the last row of another thread had ended.
+    """
+    waits = recording.waits.sort_by("start_ns")
+    rows = _Rows.of(waits)
+    first = np.unique(rows.thread, return_index=True)[1]
+    rows = rows.with_beginnings(first)
+    edges = _Edges(rows)
+    blocked = np.flatnonzero(rows.blocked_outside)
+    several = rows.threads > 1
+    if wakings_seen(recording):
+        edges.by_waker(blocked[rows.woken_by[blocked] != NONE])
+    elif several:
+        edges.by_latest(blocked)
+    if several:
+        edges.by_latest(np.flatnonzero(rows.source == NONE))
+    return Program(
+        rows.thread,
+        rows.cpu_ns,
+        rows.end_ns - rows.start_ns,
+        rows.on_core,
+        edges.after,
+        edges.after_cpu_ns,
+        rows.temp,
+        rows.source,
+        rows.cpu_known,
+    )
+
+
+def wakings_seen(recording: Recording) -> bool:
+    """Whether it was seen which threads wait for each other."""
+    woken_by = recording.waits["woken_by"]
+    return bool(woken_by.null_count < len(woken_by))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Columns of the waits as numbers; ``woken_by`` is a thread of ours or NONE."""
+
+    thread: Array
+    start_ns: Array
+    end_ns: Array
+    cpu_ns: Array
+    on_core: Flags
+    temp: Flags
+    blocked_outside: Flags
+    woken_by: Array
+    source: Array
+    cpu_known: bool
+
+    @property
+    def threads(self) -> int:
+        return int(self.thread.max(initial=NONE)) + 1
+
+    @classmethod
+    def of(cls, waits: pa.Table) -> "_Rows":
+        sessions, thread = np.unique(waits["session"].to_numpy(), return_inverse=True)
+        start = waits["start_ns"].to_numpy()
+        end = start + waits["elapsed_ns"].to_numpy()
+        op_known = waits["op"].is_valid().to_numpy()
+        blocked = pa.compute.fill_null(waits["blocked"], True).to_numpy()
+        waker = waits["woken_by"].fill_null(NONE).to_numpy()
+        at = np.clip(np.searchsorted(sessions, waker), 0, len(sessions) - 1)
+        ours = (waker != NONE) & (sessions[at] == waker) if len(sessions) else waker != NONE
+        cpu = waits["cpu_before_ns"]
+        cpu_known = cpu.null_count < len(cpu)
+        gaps = _gaps(thread, start, end)
+        return cls(
+            thread.astype(np.int64),
+            start,
+            end,
+            np.minimum(cpu.fill_null(0).to_numpy(), gaps) if cpu_known else gaps,
+            ~blocked & op_known,
+            waits["temp"].to_numpy() & op_known,
+            ~op_known,
+            np.where(ours, at, NONE),
+            np.arange(len(start)),
+            cpu_known,
+        )
+
+    def with_beginnings(self, first: Array) -> "_Rows":
+        """With a row of no length where each thread began to work, given its first row."""
+        begin = np.maximum(self.start_ns[first] - self.cpu_ns[first], 0)
+        count = len(first)
+        nothing, no = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=bool)
+        none = np.full(count, NONE)
+        # A beginning lasts from the start of the recording, and ends before its thread's first row.
+        order = np.argsort(np.concatenate([begin, self.start_ns]), kind="stable")
+
+        def joined(beginnings: NDArray, own: NDArray) -> NDArray:  # type: ignore[type-arg]
+            return np.concatenate([beginnings, own])[order]
+
+        return _Rows(
+            joined(self.thread[first], self.thread),
+            joined(nothing, self.start_ns),
+            joined(begin, self.end_ns),
+            joined(nothing, self.cpu_ns),
+            joined(no, self.on_core),
+            joined(no, self.temp),
+            joined(no, self.blocked_outside),
+            joined(none, self.woken_by),
+            joined(none, self.source),
+            self.cpu_known,
+        )
+
+
+class _Edges:
+    """Which rows end only when another thread has come so far."""
+
+    def __init__(self, rows: _Rows) -> None:
+        self._rows = rows
+        self._of = [np.flatnonzero(rows.thread == thread) for thread in range(rows.threads)]
+        self.after: Array = np.full(len(rows.thread), NONE)
+        self.after_cpu_ns: Array = np.zeros(len(rows.thread), dtype=np.int64)
+
+    def by_waker(self, blocked: Array) -> None:
+        """Rows that their waker ended: it had ended a row of its own, and worked since."""
+        for waker in np.unique(self._rows.woken_by[blocked]):
+            which = blocked[self._rows.woken_by[blocked] == waker]
+            own = self._of[waker]
+            ends = self._rows.end_ns[own]
+            woken = self._rows.end_ns[which]
+            last = np.searchsorted(ends, woken, side="right") - 1
+            seen = last >= 0
+            self._tie(which[seen], own, last[seen], woken[seen] - ends[last[seen]])
+
+    def by_latest(self, which: Array) -> None:
+        """Rows that end when, of all rows of other threads, the last one had ended by then."""
+        order = np.argsort(self._rows.end_ns, kind="stable")
+        ends = self._rows.end_ns[order]
+        woken = self._rows.end_ns[which]
+        at = np.searchsorted(ends, woken, side="right") - 1
+        for row, position, woken_ns in zip(which, at, woken, strict=True):
+            while position >= 0 and self._rows.thread[order[position]] == self._rows.thread[row]:
+                position -= 1
+            if position < 0 or self._rows.source[order[position]] == NONE:
+                continue
+            other = order[position]
+            own = self._of[self._rows.thread[other]]
+            last = np.searchsorted(own, other)
+            since = np.array([woken_ns - ends[position]])
+            self._tie(np.array([row]), own, np.array([last]), since)
+
+    def _tie(self, which: Array, own: Array, last: Array, since_ns: Array) -> None:
+        following = np.minimum(last + 1, len(own) - 1)
+        most_ns = np.where(last + 1 < len(own), self._rows.cpu_ns[own[following]], 0)
+        self.after[which] = own[last]
+        self.after_cpu_ns[which] = np.clip(since_ns, 0, most_ns)
+
+
+def _gaps(thread: Array, start: Array, end: Array) -> Array:
+    """Time between the end of a thread's row and the start of its next; of the first, its start."""
+    order = np.argsort(thread, kind="stable")
+    same = np.concatenate([[False], thread[order][1:] == thread[order][:-1]])
+    before = np.where(same, np.concatenate([[0], end[order][:-1]]), 0)
+    gaps = np.empty_like(start)
+    gaps[order] = np.maximum(start[order] - before, 0)
+    return gaps

@@ -1,0 +1,107 @@
+"""Weights of waits where threads overlap and wait for each other, against plain arithmetic."""
+
+import pytest
+
+from evidence import CAPTURE, seconds, storage, table
+from spillcast.forecast import forecast
+from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.writer import RecordingWriter
+
+US, MS = 1_000, 1_000_000
+TURNS = 500
+
+
+def turn(session, start_ns, latency_ns, cpu_ns, offset):
+    return {
+        "start_ns": start_ns, "elapsed_ns": latency_ns, "session": session, "event": "pread64",
+        "op": "read", "temp": True, "file": "/t/x", "offset": offset * 4096, "bytes": 4096,
+        "blocked": True, "cpu_before_ns": cpu_ns,
+    }  # fmt: skip
+
+
+def waited(session, start_ns, elapsed_ns, woken_by):
+    return {
+        "start_ns": start_ns, "elapsed_ns": elapsed_ns, "session": session, "event": "blocked",
+        "temp": False, "blocked": True, "cpu_before_ns": 0, "woken_by": woken_by,
+    }  # fmt: skip
+
+
+def recorded(path, rows, *, elapsed_ns, latency_ns, cpus=2):
+    writer = RecordingWriter(path)
+    writer.add_waits(table(sorted(rows, key=lambda row: row["start_ns"]), WAITS_SCHEMA))
+    count = sum(row["temp"] for row in rows)
+    writer.add_seconds(seconds([("read", 4096, count, latency_ns)], 1))
+    cpu_ns = sum(row["cpu_before_ns"] for row in rows)
+    meta = {"elapsed_s": elapsed_ns / 1e9, "cpu_s": cpu_ns / 1e9, "machine": {"cpus": cpus}}
+    return writer.finish(meta | {"temp": {"reads": count, "writes": 0}, "capture": CAPTURE})
+
+
+def independent(path, *, threads, cpu_ns, latency_ns, elapsed_ns, cpus):
+    rows = []
+    for thread in range(threads):
+        now_ns = 0
+        for number in range(TURNS):
+            now_ns += cpu_ns
+            rows.append(turn(thread, now_ns, latency_ns, cpu_ns, number))
+            now_ns += latency_ns
+    return recorded(path, rows, elapsed_ns=elapsed_ns, latency_ns=latency_ns, cpus=cpus)
+
+
+def alternating(path, *, cpu_ns, latency_ns):
+    """Two threads in turn: each works and reads while the other waits for it."""
+    rows, now_ns = [], 0
+    for number in range(TURNS):
+        for thread in (0, 1):
+            if now_ns:
+                waits_ns = cpu_ns + latency_ns
+                rows.append(waited(thread, now_ns - waits_ns, waits_ns, 1 - thread))
+            rows.append(turn(thread, now_ns + cpu_ns, latency_ns, cpu_ns, number))
+            now_ns += cpu_ns + latency_ns
+    return recorded(path, rows, elapsed_ns=now_ns, latency_ns=latency_ns)
+
+
+@pytest.mark.parametrize("target_us", [0, 200, 5000])
+def test_threads_with_a_core_each_overlap(tmp_path, target_us):
+    run = independent(
+        tmp_path / "run.spill", threads=2, cpu_ns=300 * US, latency_ns=MS,
+        elapsed_ns=TURNS * 1300 * US, cpus=2,
+    )  # fmt: skip
+    said = forecast(run, storage({("read", 4096): target_us * US}))
+    assert said.forecast_s == pytest.approx(TURNS * (300 + target_us) * 1e-6, rel=0.01)
+    assert said.ceiling_s == pytest.approx(TURNS * 300e-6, rel=0.01)
+
+
+def test_threads_that_take_turns_add_up(tmp_path):
+    run = alternating(tmp_path / "run.spill", cpu_ns=300 * US, latency_ns=MS)
+    assert run.elapsed_s == pytest.approx(2 * TURNS * 1300e-6)
+    said = forecast(run, storage({("read", 4096): 5 * MS}))
+    assert said.forecast_s == pytest.approx(2 * TURNS * 5300e-6, rel=0.01)
+    assert "dependent" in {warning.code for warning in said.warnings}
+    faster = forecast(run, storage({("read", 4096): 100 * US}))
+    assert faster.forecast_s == pytest.approx(2 * TURNS * 400e-6, rel=0.01)
+
+
+def test_where_storage_gets_fast_cores_are_what_is_short(tmp_path):
+    """Four threads on one core: 4 * 300 us of work for each turn, however fast the storage."""
+    run = independent(
+        tmp_path / "run.spill", threads=4, cpu_ns=300 * US, latency_ns=3 * MS,
+        elapsed_ns=TURNS * 3300 * US, cpus=1,
+    )  # fmt: skip
+    said = forecast(run, storage({("read", 4096): 300 * US}))
+    assert said.forecast_s == pytest.approx(TURNS * 1200e-6, rel=0.02)
+
+
+def test_a_part_of_the_run_weighs_like_the_whole(tmp_path):
+    run = independent(
+        tmp_path / "run.spill", threads=2, cpu_ns=300 * US, latency_ns=MS,
+        elapsed_ns=TURNS * 1300 * US, cpus=2,
+    )  # fmt: skip
+    said = forecast(run, storage({("read", 4096): 2 * MS}), elapsed_s=10 * run.elapsed_s)
+    assert said.forecast_s == pytest.approx(10 * TURNS * 2300e-6, rel=0.01)
+
+
+def test_the_terms_are_what_the_number_is_the_sum_of(tmp_path):
+    run = alternating(tmp_path / "run.spill", cpu_ns=300 * US, latency_ns=MS)
+    said = forecast(run, storage({("read", 4096): 2 * MS}))
+    assert sum(term.forecast_s for term in said.terms) == pytest.approx(said.forecast_s)
+    assert sum(term.baseline_s for term in said.terms) == pytest.approx(said.baseline_s)
