@@ -92,13 +92,6 @@ def test_who_takes_turns_is_woken_by_the_other(places, relay, way):
         assert end_ns(second) - end_ns(first) > 0.9 * WORK_US * 1000
 
 
-@needs_wakings
-def test_who_waits_for_the_end_of_a_thread_is_woken_by_it(places, relay):
-    seen = record(places, relay, "token")
-    longest = max(blocked(seen.by_thread[seen.main]), key=lambda row: row["elapsed_ns"])
-    assert longest["woken_by"] in {worker.tid for worker in seen.workers}
-
-
 @pytest.mark.parametrize("as_user", [False, True])
 def test_a_sleeping_thread_is_woken_by_nobody(open_places, relay, as_user):
     under = ordinary_user() if as_user else ()

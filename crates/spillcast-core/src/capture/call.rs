@@ -134,7 +134,8 @@ pub struct Block {
     pub end_ns: u64,
     /// CPU time since the block or the I/O call before; of a block in a call, since the call began.
     pub cpu_before_ns: u64,
-    /// The observed thread that woke it; None for an interrupt, any other process, or nobody known.
+    /// The observed thread that woke it; None for an interrupt, any other process, a thread that
+    /// ended, or nobody known.
     pub woken_by: Option<i32>,
 }
 

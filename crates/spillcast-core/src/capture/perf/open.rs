@@ -50,8 +50,8 @@ pub fn urgent_tracepoint(id: u16, tid: i32, cpu: i32, scope: Scope) -> io::Resul
     open(&mut attr, tid, cpu)
 }
 
-/// Wakings: those of the thread by whomever, and those that it does itself. They happen in the
-/// kernel, so an ordinary user is refused.
+/// Wakings of any thread by this one, or by an interrupt while it runs. They happen in the kernel,
+/// so an ordinary user is refused.
 pub fn wakings(id: u16, tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     let mut attr = attributes(Scope::Descendants);
     attr.type_ = sys::PERF_TYPE_TRACEPOINT;

@@ -1,6 +1,6 @@
 //! Records of all threads -> finished calls and waits, each with the CPU burned before it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::mem;
 
 use super::super::call::{Block, Call, CallKind, Event};
@@ -11,8 +11,6 @@ use super::record::{Record, What};
 pub struct Threads {
     by_tid: HashMap<i32, Thread>,
     ended_cpu_ns: u64,
-    /// Threads that have ended: the last thing they do is to wake who waits for their end.
-    ended: HashSet<i32>,
 }
 
 #[derive(Default)]
@@ -107,7 +105,6 @@ impl Threads {
                 if let Some(mut thread) = self.by_tid.remove(&tid) {
                     thread.settle(time_ns);
                     self.ended_cpu_ns += thread.total_cpu_ns;
-                    self.ended.insert(tid);
                 }
                 if pid == tid {
                     out.push(Event::ProcessExit { pid });
@@ -115,8 +112,7 @@ impl Threads {
                 return;
             }
             What::Waking { woken, interrupt } => {
-                let observed = self.by_tid.contains_key(&tid) || self.ended.contains(&tid);
-                let by = (observed && !interrupt).then_some(tid);
+                let by = (self.by_tid.contains_key(&tid) && !interrupt).then_some(tid);
                 if let Some(thread) = self.by_tid.get_mut(&woken) {
                     thread.woken(Waking { time_ns, by });
                 }
@@ -295,7 +291,7 @@ mod tests {
         assert_eq!(woken(9, false, &[170]), block(100, 170, 80, Some(9)));
         assert_eq!(woken(9, true, &[170]), block(100, 170, 80, None));
         assert_eq!(woken(77, false, &[170]), block(100, 170, 80, None));
-        // Both threads are observed, so the kernel says it twice.
+        // It runs already when it is woken again.
         assert_eq!(woken(9, false, &[170, 171]), block(100, 170, 80, Some(9)));
         // On its way off the CPU when it was woken; or woken then and, having gone on, again.
         assert_eq!(woken(9, false, &[99]), block(100, 100, 80, Some(9)));
