@@ -98,8 +98,8 @@ def noise_of(storage: Storage) -> float:
 def overlap_noise(weight: Weight) -> float:
     """How far the weight of waits may be off where threads overlap: it rests on who waits for whom.
 
-    A spread of the logarithm: half of the way to the weight of threads that do not wait.
+    A spread of the logarithm: half of the way to the weight where no work moves between threads.
     """
-    if weight.of_waits <= 0 or weight.of_waits_alone <= 0:
+    if weight.of_waits <= 0 or weight.of_waits_simulated <= 0:
         return 0.0
-    return abs(float(np.log(weight.of_waits_alone / weight.of_waits))) / 2
+    return abs(float(np.log(weight.of_waits_simulated / weight.of_waits))) / 2

@@ -17,7 +17,7 @@ LOST_SHARE_MAX = 0.02
 SHARE_TOLD = 0.05
 #: Latency ratio from which a small error of the baseline becomes a large one of the forecast.
 AMPLIFIED = 20.0
-#: Share by which waits weigh more or less because threads depend on each other.
+#: Share by which waits weigh more or less where no work moves from thread to thread.
 DEPENDENT = 0.1
 #: Share of the temp I/O that was written and not read, from which on it is worth a word.
 UNREAD = 0.3
@@ -121,11 +121,12 @@ def _about_threads(baseline: Recording, there: Elsewhere) -> list[Warned]:
     if not wakings_seen(baseline):
         text = "several threads do temp I/O, and it was not seen which of them wait for each other"
         return [Warned("threads", text)]
-    alone, weight = there.weight.of_waits_alone, there.weight.of_waits
-    if abs(weight - alone) > DEPENDENT * max(weight, alone):
+    moving, fixed = there.weight.of_waits, there.weight.of_waits_simulated
+    if abs(moving - fixed) > DEPENDENT * max(moving, fixed):
         text = (
-            "threads wait for each other's temp I/O: a second of it adds "
-            f"{format_duration(weight)}, and would add {format_duration(alone)} if they did not"
+            "threads wait for each other: a second of temp I/O adds "
+            f"{format_duration(moving)} where work moves to the thread that is free, "
+            f"{format_duration(fixed)} where it cannot"
         )
         return [Warned("dependent", text)]
     return []
