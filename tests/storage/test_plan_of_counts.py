@@ -55,7 +55,7 @@ def test_processes_do_it_side_by_side_on_files_of_their_own():
     assert [thread for thread, *_ in found[:6]] == [0, 1, 2, 0, 1, 2]
     assert len({(thread, file) for thread, _, file, _ in found}) == 3
     # 1 s less a third of the 0.2 s of I/O, between 300 steps of each.
-    assert plan["think_ns"][0].as_py() == pytest.approx((1 - 0.2 / 3) * 1e9 / 300, rel=0.01)
+    assert plan["delay_ns"][0].as_py() == pytest.approx((1 - 0.2 / 3) * 1e9 / 300, rel=0.01)
 
 
 @pytest.mark.parametrize(("reads", "writes"), [(900, 300), (300, 900), (500, 0), (0, 500), (1, 1)])
@@ -71,7 +71,7 @@ def test_too_many_are_thinned_out_in_proportion():
     plan = plan_of_counts(counted(30_000, 60_000), steps_max=900)
     assert Counter(write for _, write, *_ in steps(plan)) == {True: 600, False: 300}
     # The pauses are those of the part.
-    assert sum(plan["think_ns"].to_pylist()) == pytest.approx(0.8e9 / 100, rel=0.01)
+    assert sum(plan["delay_ns"].to_pylist()) == pytest.approx(0.8e9 / 100, rel=0.01)
 
 
 def test_a_directory_is_probed_with_them(tmp_path):

@@ -6,8 +6,9 @@
  * spill   two threads take turns, each of which works, writes 8 KiB and reads them
  * apart   the same threads without turns
  *
- * Work is CPU time of the thread. Prints JSON: of each worker its thread, the CPU time that its file
- * I/O took, its whole CPU time, and the times for which it had its turn. */
+ * Each worker has a file of its own, FILE.0 and FILE.1. Work is CPU time of the thread. Prints JSON:
+ * of each worker its thread, the CPU time that its file I/O took, its whole CPU time, and how long it
+ * had its turn. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -27,7 +28,7 @@ struct account {
 };
 
 static const char *way;
-static int file, rounds, pipes[WORKERS][2];
+static int files[WORKERS], rounds, pipes[WORKERS][2];
 static long work_ns;
 static struct account *accounts;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -48,7 +49,7 @@ static void work(void)
         ;
 }
 
-static void spill(struct account *account, long offset)
+static void spill(struct account *account, int file, long offset)
 {
     char block[BLOCK];
     memset(block, 'x', BLOCK);
@@ -102,7 +103,7 @@ static void *worker(void *argument)
         long start_ns = now_ns(CLOCK_MONOTONIC);
         work();
         if (spills || round == 0)
-            spill(account, (round * WORKERS + me) * BLOCK);
+            spill(account, files[me], round * BLOCK);
         account->held_ns += now_ns(CLOCK_MONOTONIC) - start_ns;
         pass_turn(!me);
     }
@@ -117,7 +118,11 @@ int main(int count, char **arguments)
     if (count != 5)
         return 2;
     way = arguments[1];
-    file = open(arguments[2], O_RDWR | O_CREAT | O_TRUNC, 0600);
+    for (int me = 0; me < WORKERS; me++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s.%d", arguments[2], me);
+        files[me] = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    }
     rounds = atoi(arguments[3]);
     work_ns = atol(arguments[4]) * 1000;
     accounts = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

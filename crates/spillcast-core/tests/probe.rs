@@ -19,7 +19,7 @@ use spillcast_core::wait::{Op, size_class_bytes};
 const CHILD_DIR: &str = "SPILLCAST_TEST_PROBE_DIR";
 
 fn step(thread: u32, op: Op, file: u32, offset: u64, bytes: u32) -> Step {
-    Step { thread, op, file, offset, bytes, think_ns: 0 }
+    Step { thread, op, file, offset, bytes, delay_ns: 0, cpu_ns: 0, after: None, after_cpu_ns: 0 }
 }
 
 /// A budget that no test comes near.
@@ -96,10 +96,10 @@ fn any_steps(threads: u32, count: usize) -> impl Strategy<Value = Vec<Step>> {
     let bytes = prop_oneof![Just(8192u32), Just(262_144), 1u32..70_000];
     let offset = prop_oneof![(0u64..200).prop_map(|block| block * 8192), 0u64..1_000_000];
     let step = (0..threads, op, 0u32..4, offset, bytes, 0u64..30_000).prop_map(
-        |(thread, op, file, offset, bytes, think_ns)| {
+        |(thread, op, file, offset, bytes, delay_ns)| {
             // The numbers of threads and files are those of the recording, not dense ones.
             let (thread, file) = (4_000_000_000 + thread * 7, file * 1000);
-            Step { thread, op, file, offset, bytes, think_ns }
+            Step { delay_ns, ..step(thread, op, file, offset, bytes) }
         },
     );
     prop::collection::vec(step, 1..count)
@@ -159,14 +159,14 @@ fn direct_io_is_replayed_where_the_file_system_takes_it() {
 fn gaps_are_kept_scaled_or_left_out() {
     let [dir, _] = directories();
     let steps: Vec<Step> = (0..20)
-        .map(|i| Step { think_ns: 5_000_000, ..step(0, Op::Write, 0, i * 8192, 8192) })
+        .map(|i| Step { delay_ns: 5_000_000, ..step(0, Op::Write, 0, i * 8192, 8192) })
         .collect();
     let kept = run(&steps, options(dir.path()));
     assert!(kept.elapsed_ns >= 20 * 5_000_000, "{}", kept.elapsed_ns);
 
     let one_day_ns = 86_400_000_000_000;
     let days: Vec<Step> =
-        steps.iter().map(|step| Step { think_ns: one_day_ns, ..step.clone() }).collect();
+        steps.iter().map(|step| Step { delay_ns: one_day_ns, ..step.clone() }).collect();
     let left_out = run(&days, Options { think: false, ..options(dir.path()) });
     check_complete(&days, &left_out);
     let scaled = run(&days, Options { budget: Duration::from_millis(200), ..options(dir.path()) });
@@ -202,7 +202,7 @@ fn a_budget_too_small_still_shows_the_last_phase() {
 fn endless(dir: &Path) -> Probe {
     let mut steps: Vec<Step> =
         (0..4).map(|i| step(i % 2, Op::Write, i % 2, u64::from(i) * 8192, 8192)).collect();
-    steps[2..].iter_mut().for_each(|step| step.think_ns = 3_600_000_000_000);
+    steps[2..].iter_mut().for_each(|step| step.delay_ns = 3_600_000_000_000);
     let budget = Duration::from_secs(24 * 3600);
     Probe::new(Plan { steps }, Options { budget, ..Options::new(dir) }).unwrap()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::ArrowError;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -25,9 +25,11 @@ pub struct Probe(core::Probe);
 
 #[pymethods]
 impl Probe {
-    /// `plan` has the columns thread, file (uint32), write (bool), offset, bytes, think_ns (uint64).
+    /// `plan` has the columns thread, file, bytes (uint32), write (bool, null for a wait alone), offset
+    /// and delay_ns (uint64), and where it is known what threads did in between: cpu_ns,
+    /// after_cpu_ns (uint64) and after (uint32, null for none), which is a row of another thread.
     ///
-    /// Gaps are kept, the I/O goes through the page cache. ValueError for a plan or directory that
+    /// Work and pauses are kept, the I/O goes through the page cache. ValueError for a plan or directory that
     /// cannot be used or that is too small.
     #[new]
     #[pyo3(signature = (plan, dir, *, budget_s, budget_bytes=None))]
@@ -91,14 +93,30 @@ fn steps(plan: &RecordBatch) -> Option<Vec<Step>> {
     let write = plan.column_by_name("write")?.as_boolean_opt()?;
     let offset = plan.column_by_name("offset")?.as_primitive_opt::<UInt64Type>()?;
     let bytes = plan.column_by_name("bytes")?.as_primitive_opt::<UInt32Type>()?;
-    let think = plan.column_by_name("think_ns")?.as_primitive_opt::<UInt64Type>()?;
+    let delay = plan.column_by_name("delay_ns")?.as_primitive_opt::<UInt64Type>()?;
+    let optional = |name| match plan.column_by_name(name) {
+        Some(column) => column.as_primitive_opt::<UInt64Type>().map(Some),
+        None => Some(None),
+    };
+    let (cpu, after_cpu) = (optional("cpu_ns")?, optional("after_cpu_ns")?);
+    let after = match plan.column_by_name("after") {
+        Some(column) => Some(column.as_primitive_opt::<UInt32Type>()?),
+        None => None,
+    };
     let step = |row: usize| Step {
         thread: thread.value(row),
-        op: if write.value(row) { Op::Write } else { Op::Read },
+        op: match write.is_valid(row).then(|| write.value(row)) {
+            Some(true) => Op::Write,
+            Some(false) => Op::Read,
+            None => Op::Null,
+        },
         file: file.value(row),
         offset: offset.value(row),
         bytes: bytes.value(row),
-        think_ns: think.value(row),
+        cpu_ns: cpu.map_or(0, |column| column.value(row)),
+        after: after.filter(|column| column.is_valid(row)).map(|column| column.value(row)),
+        after_cpu_ns: after_cpu.map_or(0, |column| column.value(row)),
+        delay_ns: delay.value(row),
     };
     Some((0..plan.num_rows()).map(step).collect())
 }
@@ -151,6 +169,7 @@ fn facts<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>
     dict.set_item("steps_replayed", outcome.steps_replayed)?;
     dict.set_item("steps_skipped", outcome.steps_skipped)?;
     dict.set_item("prefilled_bytes", outcome.prefilled_bytes)?;
+    dict.set_item("think_scale", outcome.think_scale)?;
     dict.set_item("threads", outcome.threads)?;
     dict.set_item("in_flight", outcome.in_flight)?;
     dict.set_item("working_set_bytes", outcome.working_set_bytes)?;

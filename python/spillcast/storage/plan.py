@@ -30,15 +30,15 @@ def plan(recording: Recording) -> pa.RecordBatch:
     session = waits["session"].to_numpy()
     size = waits["bytes"].to_numpy()
     threads, thread = np.unique(session, return_inverse=True)
-    file = _codes(waits["file"])
+    file = codes(waits["file"])
     return pa.record_batch(
         {
             "thread": pa.array(thread, pa.uint32()),
             "file": pa.array(file, pa.uint32()),
             "write": pa.compute.equal(waits["op"].combine_chunks().cast(pa.string()), "write"),
-            "offset": pa.array(_offsets(waits["offset"], file, size), pa.uint64()),
+            "offset": pa.array(offsets(waits["offset"], file, size), pa.uint64()),
             "bytes": pa.array(size, pa.uint32()),
-            "think_ns": pa.array(_pauses(start, end, thread, len(threads)), pa.uint64()),
+            "delay_ns": pa.array(_pauses(start, end, thread, len(threads)), pa.uint64()),
         }
     )
 
@@ -48,12 +48,13 @@ def only_counts(recording: Recording) -> bool:
     return "processes" in recording.meta["temp"]
 
 
-def _codes(names: pa.ChunkedArray) -> Array:
+def codes(names: pa.ChunkedArray) -> Array:
+    """A number for each name."""
     encoded = names.combine_chunks().cast(pa.string()).dictionary_encode()
     return np.asarray(encoded.indices.fill_null(len(encoded.dictionary)), dtype=np.int64)
 
 
-def _offsets(offsets: pa.ChunkedArray, file: Array, size: Array) -> Array:
+def offsets(offsets: pa.ChunkedArray, file: Array, size: Array) -> Array:
     """Offsets as recorded; where there is none, the I/O of a file is taken to be sequential."""
     known = offsets.is_valid().to_numpy()
     given: Array = offsets.fill_null(0).to_numpy().copy()

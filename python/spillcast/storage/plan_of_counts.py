@@ -38,7 +38,7 @@ def plan_of_counts(recording: Recording, steps_max: int = STEPS_MAX) -> pa.Recor
             "write": pa.array(np.repeat(write, threads), pa.bool_()),
             "offset": pa.array(np.repeat(block, threads) * size, pa.uint64()),
             "bytes": pa.array(np.full(len(thread), size), pa.uint32()),
-            "think_ns": pa.array(np.full(len(thread), think_ns), pa.uint64()),
+            "delay_ns": pa.array(np.full(len(thread), think_ns), pa.uint64()),
         }
     )
 

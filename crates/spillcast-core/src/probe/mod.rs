@@ -1,7 +1,8 @@
 //! Measuring a directory: by a replay of recorded temp I/O, or by a grid of cells without one.
 //!
 //! A replay issues the same operations at the same offsets of as many files, from as many threads,
-//! in the order of the recording. The files have no names, so nothing is left in the directory
+//! in the order of the recording, and each thread works, pauses and waits for the others in between
+//! as it did. The files have no names, so nothing is left in the directory
 //! however the process ends.
 
 mod arena;
@@ -21,6 +22,7 @@ mod progress;
 mod replay;
 mod sample;
 mod scratch;
+mod turns;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,6 +39,8 @@ use arena::Arena;
 use place::Place;
 use progress::Counters;
 
+use crate::wait::Op;
+
 #[derive(Clone, Debug)]
 pub struct Options {
     pub dir: PathBuf,
@@ -46,8 +50,8 @@ pub struct Options {
     /// What the files may hold; None for all that is free but a reserve. Where it has no room for
     /// the whole plan, a share of the regions of its files is replayed.
     pub budget_bytes: Option<u64>,
-    /// Keep the recorded gaps between a thread's operations, scaled down where they would take
-    /// more than half of the budget.
+    /// Keep what a thread did between its operations, scaled down where its CPU time and pauses
+    /// would take more than half of the budget.
     pub think: bool,
     /// O_DIRECT, which wants offsets and sizes in whole sectors.
     pub direct: bool,
@@ -82,7 +86,7 @@ impl Probe {
         let mut steps = plan.steps;
         plan::check(&steps, options.direct)?;
         let place = Place::new(&options.dir)?;
-        let files = plan::renumber(steps.iter_mut().map(|step| &mut step.file));
+        let files = plan::renumber(plan::io(&mut steps).map(|step| &mut step.file));
         let extents_bytes = plan::extents_bytes(&steps, files);
         let working_set_bytes = plan::working_set_bytes(steps.iter(), &extents_bytes);
         let budget_bytes = options.budget_bytes.unwrap_or(u64::MAX);
@@ -95,7 +99,7 @@ impl Probe {
         place.check_room(kept_bytes)?;
         // Of what is left of the plan, for some threads and files may have gone.
         let threads = plan::renumber(steps.iter_mut().map(|step| &mut step.thread));
-        let files = plan::renumber(steps.iter_mut().map(|step| &mut step.file));
+        let files = plan::renumber(plan::io(&mut steps).map(|step| &mut step.file));
         let extents_bytes = plan::extents_bytes(&steps, files);
         Ok(Probe {
             steps,
@@ -121,7 +125,7 @@ impl Probe {
 
     /// How far the run is.
     pub fn progress(&self) -> Progress {
-        self.counters.read(self.steps.len() as u64)
+        self.counters.read(self.operations())
     }
 
     /// Ends the run before its next operation; a run that begins later ends at once.
@@ -144,15 +148,19 @@ impl Probe {
         &self.place.filesystem
     }
 
-    /// Memory that a run takes for itself: buffers, the samples of a segment, and a stack for each
-    /// thread.
+    /// Memory that a run takes for itself: buffers, samples, and a stack for each thread.
     pub fn memory_bytes(&self) -> u64 {
         const SAMPLE_BYTES: usize = 64;
         const STACK_BYTES: usize = 64 << 10;
         let largest_bytes = self.steps.iter().map(|step| step.bytes).max().unwrap_or(0);
         let buffers_bytes = Arena::bytes(self.threads, largest_bytes as usize);
-        let samples_bytes = self.steps.len().div_ceil(pace::SEGMENTS) * SAMPLE_BYTES;
+        let samples_bytes = self.steps.len() * SAMPLE_BYTES;
         (buffers_bytes + samples_bytes + self.threads * STACK_BYTES) as u64
+    }
+
+    /// How many reads and writes the plan holds.
+    fn operations(&self) -> u64 {
+        self.steps.iter().filter(|step| step.op != Op::Null).count() as u64
     }
 
     fn is_cancelled(&self) -> bool {

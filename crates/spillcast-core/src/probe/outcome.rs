@@ -19,6 +19,8 @@ pub struct Outcome {
     /// What was written untimed so that a read met data. Such a read follows right upon its
     /// write: where the page cache holds it, the latency says so.
     pub prefilled_bytes: u64,
+    /// What recorded CPU time and pauses were multiplied by.
+    pub think_scale: f64,
     pub threads: u32,
     /// Mean number of operations in flight while at least one is.
     pub in_flight: f64,
@@ -46,17 +48,17 @@ pub(super) struct Tally {
     pub(super) steps: u64,
     io_ns: u64,
     busy_ns: u64,
+    busy_until_ns: u64,
 }
 
 impl Tally {
-    /// Adds the samples of one segment, none of which overlaps those of another.
+    /// Adds the samples of one segment; segments come in the order of time.
     pub(super) fn add_segment(&mut self, steps: &[Step], mut samples: Vec<Sample>) {
         samples.sort_unstable_by_key(|sample| sample.start_ns);
-        let mut busy_until_ns = 0;
         for sample in &samples {
             let end_ns = sample.start_ns + sample.elapsed_ns;
-            self.busy_ns += end_ns.saturating_sub(busy_until_ns.max(sample.start_ns));
-            busy_until_ns = busy_until_ns.max(end_ns);
+            self.busy_ns += end_ns.saturating_sub(self.busy_until_ns.max(sample.start_ns));
+            self.busy_until_ns = self.busy_until_ns.max(end_ns);
             self.io_ns += sample.elapsed_ns;
 
             let step = &steps[sample.step];
@@ -86,7 +88,17 @@ mod tests {
     use super::*;
 
     fn step(op: Op, bytes: u32) -> Step {
-        Step { thread: 0, op, file: 0, offset: 0, bytes, think_ns: 0 }
+        Step {
+            thread: 0,
+            op,
+            file: 0,
+            offset: 0,
+            bytes,
+            delay_ns: 0,
+            cpu_ns: 0,
+            after: None,
+            after_cpu_ns: 0,
+        }
     }
 
     fn sample(step: usize, start_ns: u64, elapsed_ns: u64) -> Sample {

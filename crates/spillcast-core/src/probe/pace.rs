@@ -9,7 +9,7 @@ use super::Step;
 pub(super) const SEGMENTS: usize = 20;
 
 pub(super) struct Pace {
-    /// What the recorded gaps are multiplied by.
+    /// What CPU time and pauses are multiplied by.
     pub(super) think_scale: f64,
     pub(super) segments: Vec<Segment>,
 }
@@ -17,7 +17,8 @@ pub(super) struct Pace {
 pub(super) struct Segment {
     /// Positions in the plan.
     pub(super) steps: Range<usize>,
-    /// Since the start of the replay. What an earlier segment leaves is there for the later ones.
+    /// Since the start of the replay. Beyond it, a thread goes on with the next segment; what an
+    /// earlier one leaves is there for the later ones.
     pub(super) deadline_ns: u64,
 }
 
@@ -45,13 +46,18 @@ impl Pace {
         });
         Pace { think_scale, segments: segments.collect() }
     }
+
+    /// The segment that a position lies in.
+    pub(super) fn segment(&self, position: usize) -> usize {
+        self.segments.partition_point(|segment| segment.steps.end <= position)
+    }
 }
 
-/// The gaps of the thread that has most of them: threads think side by side.
+/// CPU time and pauses of the thread that has most of them: threads go side by side.
 fn longest_think_ns(steps: &[Step], threads: usize) -> f64 {
     let mut by_thread = vec![0.0; threads];
     for step in steps {
-        by_thread[step.thread as usize] += step.think_ns as f64;
+        by_thread[step.thread as usize] += (step.cpu_ns + step.delay_ns) as f64;
     }
     by_thread.into_iter().fold(0.0, f64::max)
 }
@@ -69,7 +75,10 @@ mod tests {
                 file: 0,
                 offset: 0,
                 bytes: 1,
-                think_ns: think_ns(i),
+                delay_ns: think_ns(i) / 2,
+                cpu_ns: think_ns(i) - think_ns(i) / 2,
+                after: None,
+                after_cpu_ns: 0,
             })
             .collect()
     }
@@ -83,6 +92,7 @@ mod tests {
             for segment in &pace.segments {
                 assert_eq!(segment.steps.start, next);
                 assert!(segment.steps.end > next);
+                assert_eq!(pace.segment(next), pace.segment(segment.steps.end - 1));
                 next = segment.steps.end;
             }
             assert_eq!(next, count);

@@ -12,18 +12,25 @@ const EXTENT_BYTES_MAX: u64 = 16 << 40;
 /// O_DIRECT never takes less than a sector; a file system that wants more says EINVAL.
 const SECTOR_BYTES: u64 = 512;
 
-/// One recorded operation.
+/// What a thread did up to the end of one operation: it burned CPU, waited for another thread to
+/// have come so far, paused, and read or wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub thread: u32,
-    /// Read or write.
+    /// Null for no operation: a wait alone. It moves no bytes.
     pub op: Op,
     pub file: u32,
     pub offset: u64,
-    /// From 1 to 64 MiB.
+    /// From 1 to 64 MiB of a read or write.
     pub bytes: u32,
-    /// From the end of the thread's previous operation to the start of this one.
-    pub think_ns: u64,
+    /// CPU time that the thread burns since the end of its step before.
+    pub cpu_ns: u64,
+    /// The step of another thread, by its position in the plan, that has to end before, whereupon
+    /// that thread burns `after_cpu_ns`.
+    pub after: Option<u32>,
+    pub after_cpu_ns: u64,
+    /// A pause thereafter.
+    pub delay_ns: u64,
 }
 
 impl Step {
@@ -41,13 +48,18 @@ pub struct Plan {
 
 /// Finds the first step that cannot be replayed.
 pub(super) fn check(steps: &[Step], direct: bool) -> Result<(), ProbeError> {
-    if steps.is_empty() {
+    if steps.iter().all(|step| step.op == Op::Null) {
         return Err(ProbeError::Empty);
     }
     let what = |step: &Step| {
         let bytes = u64::from(step.bytes);
         let sectors = step.offset.is_multiple_of(SECTOR_BYTES) && bytes % SECTOR_BYTES == 0;
+        let other = |after: u32| steps.get(after as usize).is_some_and(|s| s.thread != step.thread);
         match step {
+            Step { after: Some(after), .. } if !other(*after) => {
+                Some("it waits for a step that no other thread does")
+            }
+            Step { op: Op::Null, bytes: 0, .. } => None,
             Step { op: Op::Null, .. } => Some("it neither reads nor writes"),
             Step { bytes: 0, .. } => Some("it moves no bytes"),
             Step { bytes, .. } if *bytes > STEP_BYTES_MAX => Some("it moves more than 64 MiB"),
@@ -76,10 +88,44 @@ pub(super) fn renumber<'a>(numbers: impl Iterator<Item = &'a mut u32>) -> usize 
     positions.len()
 }
 
+/// The steps that read or write.
+pub(super) fn io(steps: &mut [Step]) -> impl Iterator<Item = &mut Step> {
+    steps.iter_mut().filter(|step| step.op != Op::Null)
+}
+
+/// Keeps the operations that are `wanted`, and of what else a thread does what comes before them.
+/// Who waits for a step that is gone waits for the one of that thread before it.
+pub(super) fn keep(steps: &mut Vec<Step>, wanted: impl Fn(&Step) -> bool) {
+    let mut kept = vec![false; steps.len()];
+    let mut next_wanted = HashMap::new();
+    for (position, step) in steps.iter().enumerate().rev() {
+        if step.op != Op::Null {
+            next_wanted.insert(step.thread, wanted(step));
+        }
+        kept[position] = next_wanted.get(&step.thread).copied().unwrap_or(false);
+    }
+    let (mut last, mut count) = (HashMap::new(), 0u32);
+    let mut stands_for: Vec<Option<u32>> = Vec::with_capacity(steps.len());
+    for (step, &kept) in steps.iter().zip(&kept) {
+        if kept {
+            last.insert(step.thread, count);
+            count += 1;
+        }
+        stands_for.push(last.get(&step.thread).copied());
+    }
+    for step in steps.iter_mut() {
+        let Some(after) = step.after.map(|after| after as usize) else { continue };
+        step.after = stands_for[after];
+        step.after_cpu_ns *= u64::from(kept[after]);
+    }
+    let mut kept = kept.into_iter();
+    steps.retain(|_| kept.next().unwrap_or(false));
+}
+
 /// Of each file, the end of what is read or written of it. Files are numbered from 0.
 pub(super) fn extents_bytes(steps: &[Step], files: usize) -> Vec<u64> {
     let mut extents_bytes = vec![0; files];
-    for step in steps {
+    for step in steps.iter().filter(|step| step.op != Op::Null) {
         let extent_bytes: &mut u64 = &mut extents_bytes[step.file as usize];
         *extent_bytes = step.range().end.max(*extent_bytes);
     }
@@ -92,6 +138,58 @@ pub(super) fn working_set_bytes<'a>(
     extents_bytes: &[u64],
 ) -> u64 {
     let files: Vec<BlockSet> = extents_bytes.iter().map(|&bytes| BlockSet::new(bytes)).collect();
-    let added = steps.map(|step| files[step.file as usize].insert(step.range()));
+    let added = steps
+        .filter(|step| step.op != Op::Null)
+        .map(|step| files[step.file as usize].insert(step.range()));
     added.sum::<u64>() * BLOCK_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(thread: u32, op: Op, offset: u64, after: Option<u32>) -> Step {
+        let (file, bytes, cpu_ns, after_cpu_ns, delay_ns) =
+            (0, u32::from(op != Op::Null), 0, 9 * u64::from(after.is_some()), 0);
+        Step { thread, op, file, offset, bytes, cpu_ns, after, after_cpu_ns, delay_ns }
+    }
+
+    #[test]
+    fn who_waits_for_a_step_that_is_gone_waits_for_the_one_before() {
+        let mut steps = vec![
+            step(0, Op::Write, 0, None),
+            step(1, Op::Null, 0, Some(0)),
+            step(0, Op::Null, 0, None),
+            step(0, Op::Write, 1, None),
+            step(1, Op::Null, 0, Some(3)),
+            step(1, Op::Write, 0, None),
+            step(0, Op::Null, 0, Some(5)),
+        ];
+        keep(&mut steps, |step| step.offset == 0);
+        let left: Vec<_> =
+            steps.iter().map(|s| (s.thread, s.op, s.after, s.after_cpu_ns)).collect();
+        let (write, null) = (Op::Write, Op::Null);
+        assert_eq!(
+            left,
+            [
+                (0, write, None, 0),
+                (1, null, Some(0), 9),
+                (1, null, Some(0), 0),
+                (1, write, None, 0)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_step_waits_for_a_step_of_another_thread() {
+        let ok = [step(0, Op::Write, 0, None), step(1, Op::Null, 0, Some(0))];
+        assert!(check(&ok, false).is_ok());
+        for after in [0, 2] {
+            let bad = [step(0, Op::Write, 0, None), step(0, Op::Null, 0, Some(after))];
+            assert!(matches!(check(&bad, false), Err(ProbeError::BadStep { step: 1, .. })));
+        }
+        assert!(matches!(check(&ok[..0], false), Err(ProbeError::Empty)));
+        let waits = [step(0, Op::Null, 0, None)];
+        assert!(matches!(check(&waits, false), Err(ProbeError::Empty)));
+    }
 }

@@ -1,6 +1,5 @@
-//! The replay itself: one thread for each recorded one, segment after segment.
+//! The replay itself: one thread for each recorded one, which does what that one did.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
@@ -10,8 +9,9 @@ use super::error::ProbeError;
 use super::file::ReplayFile;
 use super::group::Access;
 use super::outcome::{Outcome, Sample, Tally};
-use super::pace::{Pace, Segment};
+use super::pace::Pace;
 use super::scratch;
+use super::turns::{Teller, Turns};
 use super::{Probe, Step};
 use crate::wait::Op;
 
@@ -20,64 +20,85 @@ struct Replay<'a> {
     /// By the number of the file in the steps. Dropping them frees their space.
     files: Vec<ReplayFile>,
     started_ns: u64,
-    think_scale: f64,
+    pace: Pace,
+    /// The positions of each thread's steps, in their order.
+    queues: Vec<Vec<usize>>,
+    turns: Turns,
+    /// Whether threads burn CPU, and do not merely pause.
+    burns: bool,
     /// A thread met an error: the others end too.
     failed: AtomicBool,
     prefilled_bytes: AtomicU64,
 }
 
-/// What a replay thread takes from one segment to the next.
+/// Where a replay thread is.
 struct Lane<'a> {
     memory: Slice<'a>,
-    previous_end_ns: u64,
+    teller: Teller<'a>,
+    /// When its last step ended, by the clock and by its CPU clock.
+    ended_ns: u64,
+    ended_cpu_ns: u64,
+    /// The last segment of which it issued an operation.
+    segment: Option<usize>,
+    samples: Vec<Sample>,
 }
 
 pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
     let steps = &probe.steps;
-    let pace = Pace::new(steps, probe.threads, probe.options.budget, probe.options.think);
     let files = create_files(probe)?;
     let seed =
         scratch::random().map_err(|error| probe.place.io_error("reading /dev/urandom", error))?;
     let largest_bytes = steps.iter().map(|step| step.bytes).max().unwrap_or(0);
     let mut arena = Arena::new(probe.threads, largest_bytes as usize, seed as u64);
     let floor_ns = clock::floor_ns();
-
-    let started_ns = probe.counters.start();
+    let queues = queues(steps, probe.threads);
     let replay = Replay {
         probe,
         files,
-        started_ns,
-        think_scale: pace.think_scale,
+        pace: Pace::new(steps, probe.threads, probe.options.budget, probe.options.think),
+        turns: Turns::new(steps, &queues),
+        queues,
+        burns: steps.iter().any(|step| step.cpu_ns > 0),
         failed: AtomicBool::new(false),
         prefilled_bytes: AtomicU64::new(0),
+        started_ns: probe.counters.start(),
     };
-    let mut lanes: Vec<Lane> = arena
-        .slices(probe.threads)
-        .map(|memory| Lane { memory, previous_end_ns: started_ns })
-        .collect();
-    let mut tally = Tally::default();
-    let access = if probe.options.direct { Access::Direct } else { Access::Buffered };
-    for segment in &pace.segments {
-        let samples = replay.segment(segment, &mut lanes)?;
-        if probe.is_cancelled() {
-            return Err(ProbeError::Cancelled);
-        }
-        probe.counters.skip((segment.steps.len() - samples.len()) as u64);
-        tally.add_segment(steps, samples);
+    let mut samples = replay.lanes(arena.slices(probe.threads))?;
+    let elapsed_ns = probe.counters.stop();
+    if probe.is_cancelled() {
+        return Err(ProbeError::Cancelled);
     }
+    let mut tally = Tally::default();
+    samples.sort_unstable_by_key(|sample| sample.step);
+    for segment in &replay.pace.segments {
+        let rest = samples.partition_point(|sample| sample.step < segment.steps.end);
+        tally.add_segment(steps, samples.drain(..rest).collect());
+    }
+    let access = if probe.options.direct { Access::Direct } else { Access::Buffered };
+    let does_io = |queue: &&Vec<usize>| queue.iter().any(|&at| steps[at].op != Op::Null);
+    let io_threads = replay.queues.iter().filter(does_io).count() as u32;
     Ok(Outcome {
-        elapsed_ns: probe.counters.stop(),
+        elapsed_ns,
         steps_replayed: tally.steps,
-        steps_skipped: steps.len() as u64 - tally.steps,
+        steps_skipped: probe.operations() - tally.steps,
         prefilled_bytes: replay.prefilled_bytes.into_inner(),
-        threads: probe.threads as u32,
+        think_scale: replay.pace.think_scale,
+        threads: io_threads,
         in_flight: tally.in_flight(),
-        groups: tally.into_groups(probe.threads as u32, access),
+        groups: tally.into_groups(io_threads, access),
         working_set_bytes: probe.working_set_bytes,
         byte_share: probe.byte_share,
         filesystem: probe.place.filesystem.clone(),
         floor_ns,
     })
+}
+
+fn queues(steps: &[Step], threads: usize) -> Vec<Vec<usize>> {
+    let mut queues = vec![Vec::new(); threads];
+    for (position, step) in steps.iter().enumerate() {
+        queues[step.thread as usize].push(position);
+    }
+    queues
 }
 
 fn create_files(probe: &Probe) -> Result<Vec<ReplayFile>, ProbeError> {
@@ -96,23 +117,23 @@ fn create_files(probe: &Probe) -> Result<Vec<ReplayFile>, ProbeError> {
 }
 
 impl Replay<'_> {
-    /// Runs the steps of one segment; all its threads have ended when this returns.
-    fn segment(&self, segment: &Segment, lanes: &mut [Lane]) -> Result<Vec<Sample>, ProbeError> {
-        let deadline_ns = self.started_ns + segment.deadline_ns;
-        let queues = self.queues(&segment.steps, lanes.len());
+    /// Runs all threads to their end; returns what they measured.
+    fn lanes<'m>(
+        &self,
+        memory: impl Iterator<Item = Slice<'m>>,
+    ) -> Result<Vec<Sample>, ProbeError> {
         thread::scope(|scope| {
-            let work = queues.into_iter().zip(lanes).filter(|(queue, _)| !queue.is_empty());
             let mut threads = Vec::new();
-            for (queue, lane) in work {
-                let body = move || self.lane(&queue, lane, deadline_ns);
+            for (number, memory) in memory.enumerate() {
                 let name = "spillcast-probe".to_owned();
+                let body = move || self.lane(number, memory);
                 let spawned = thread::Builder::new().name(name).spawn_scoped(scope, body);
                 threads.push(spawned.map_err(|error| {
                     self.failed.store(true, Ordering::Relaxed);
                     self.probe.place.io_error("starting a replay thread", error)
                 })?);
             }
-            let mut samples = Vec::with_capacity(segment.steps.len());
+            let mut samples = Vec::new();
             let mut outcome = Ok(());
             for thread in threads {
                 match thread.join().expect("a replay thread does not panic") {
@@ -124,33 +145,40 @@ impl Replay<'_> {
         })
     }
 
-    /// The positions of each thread's steps, in their order.
-    fn queues(&self, steps: &Range<usize>, threads: usize) -> Vec<Vec<usize>> {
-        let mut queues = vec![Vec::new(); threads];
-        for position in steps.clone() {
-            queues[self.probe.steps[position].thread as usize].push(position);
-        }
-        queues
-    }
-
-    /// One thread's steps of one segment, one after the other until the deadline. The first is
-    /// issued whatever the time, so that every phase of the plan is seen.
-    fn lane(
-        &self,
-        queue: &[usize],
-        lane: &mut Lane,
-        deadline_ns: u64,
-    ) -> Result<Vec<Sample>, ProbeError> {
-        let stopped = || self.failed.load(Ordering::Relaxed) || self.probe.is_cancelled();
-        let mut samples = Vec::with_capacity(queue.len());
-        for &position in queue {
-            let step = &self.probe.steps[position];
-            let think_ns = (step.think_ns as f64 * self.think_scale) as u64;
-            clock::pause(deadline_ns.min(lane.previous_end_ns + think_ns), stopped);
-            let late = !samples.is_empty() && clock::now_ns() >= deadline_ns;
-            if late || stopped() {
+    /// One thread's steps, one after the other. Of each segment it issues the first operation
+    /// whatever the time, so that every phase of the plan is seen, and the others until the
+    /// deadline. Nobody waits for what it leaves out.
+    fn lane(&self, number: usize, memory: Slice) -> Result<Vec<Sample>, ProbeError> {
+        clock::wake_in_time();
+        let mut lane = Lane {
+            memory,
+            teller: self.turns.teller(number),
+            ended_ns: self.started_ns,
+            ended_cpu_ns: clock::thread_cpu_ns(),
+            segment: None,
+            samples: Vec::with_capacity(self.queues[number].len()),
+        };
+        for &position in &self.queues[number] {
+            if self.stopped() {
                 break;
             }
+            let outcome = self.act(position, &mut lane);
+            lane.teller.end(position);
+            outcome?;
+        }
+        Ok(lane.samples)
+    }
+
+    fn act(&self, position: usize, lane: &mut Lane) -> Result<(), ProbeError> {
+        let step = &self.probe.steps[position];
+        let segment = self.pace.segment(position);
+        let deadline_ns = self.started_ns + self.pace.segments[segment].deadline_ns;
+        self.prepare(position, lane, deadline_ns);
+        let in_time = lane.segment != Some(segment) || clock::now_ns() < deadline_ns;
+        if step.op == Op::Null || !in_time || self.stopped() {
+            self.probe.counters.skip(u64::from(step.op != Op::Null));
+            lane.ended_ns = clock::now_ns();
+        } else {
             let sample = self.step(position, step, &mut lane.memory).map_err(|error| {
                 self.failed.store(true, Ordering::Relaxed);
                 let op = step.op.name().unwrap_or("wait");
@@ -158,11 +186,44 @@ impl Replay<'_> {
                 let doing = format!("step {position} ({op} of {bytes} bytes at offset {offset})");
                 self.probe.place.io_error(doing, error)
             })?;
-            lane.previous_end_ns = sample.start_ns + sample.elapsed_ns;
+            lane.segment = Some(segment);
+            lane.ended_ns = sample.start_ns + sample.elapsed_ns;
             self.probe.counters.add(u64::from(step.bytes));
-            samples.push(sample);
+            lane.samples.push(sample);
         }
-        Ok(samples)
+        if self.burns {
+            lane.ended_cpu_ns = clock::thread_cpu_ns();
+        }
+        Ok(())
+    }
+
+    /// What comes before the operation of a step: work, the wait for another thread, a pause.
+    fn prepare(&self, position: usize, lane: &mut Lane, deadline_ns: u64) {
+        let step = &self.probe.steps[position];
+        let scaled = |ns: u64| (ns as f64 * self.pace.think_scale) as u64;
+        let over = || self.stopped() || clock::now_ns() >= deadline_ns;
+        let burn = |cpu_ns| clock::burn(lane.ended_cpu_ns + scaled(cpu_ns), over);
+        while let Some(cpu_ns) = lane.teller.next_cpu_ns(position) {
+            burn(cpu_ns);
+            lane.teller.tell();
+        }
+        let mut since_ns = lane.ended_ns;
+        if step.cpu_ns > 0 {
+            burn(step.cpu_ns);
+            since_ns = clock::now_ns();
+        }
+        if step.after.is_some() {
+            self.turns.wait(position, deadline_ns, over);
+            since_ns = clock::now_ns();
+        }
+        let until_ns = deadline_ns.min(since_ns + scaled(step.delay_ns));
+        // A thread that works beside others must not take their CPU while it waits.
+        let spin_ns = if self.burns { 0 } else { clock::SPIN_NS };
+        clock::pause(until_ns, spin_ns, || self.stopped());
+    }
+
+    fn stopped(&self) -> bool {
+        self.failed.load(Ordering::Relaxed) || self.probe.is_cancelled()
     }
 
     /// Between the two readings of the clock there is the system call and nothing else.

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::Step;
 use super::plan;
+use crate::wait::Op;
 
 /// Small enough that a share is met closely, large enough that most runs of sequential I/O are
 /// kept whole.
@@ -28,14 +29,15 @@ pub(super) fn fit(steps: &mut Vec<Step>, extents_bytes: &[u64], budget_bytes: u6
         kept_bytes = plan::working_set_bytes(left, extents_bytes);
     }
     let kept: HashSet<u64> = regions.into_iter().collect();
-    steps.retain(|step| kept.contains(&rank(step)));
+    plan::keep(steps, |step| kept.contains(&rank(step)));
     kept_bytes
 }
 
 /// The ranks of the regions that steps begin in, ascending: an order that has nothing to do with
 /// where they lie.
 fn ranked_regions(steps: &[Step]) -> Vec<u64> {
-    let mut ranks: Vec<u64> = steps.iter().map(rank).collect::<HashSet<_>>().into_iter().collect();
+    let io = steps.iter().filter(|step| step.op != Op::Null);
+    let mut ranks: Vec<u64> = io.map(rank).collect::<HashSet<_>>().into_iter().collect();
     ranks.sort_unstable();
     ranks
 }
@@ -50,11 +52,20 @@ fn rank(step: &Step) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wait::Op;
     use proptest::prelude::*;
 
     fn step(op: Op, file: u32, offset: u64, bytes: u32) -> Step {
-        Step { thread: 0, op, file, offset, bytes, think_ns: 0 }
+        Step {
+            thread: 0,
+            op,
+            file,
+            offset,
+            bytes,
+            delay_ns: 0,
+            cpu_ns: 0,
+            after: None,
+            after_cpu_ns: 0,
+        }
     }
 
     fn working_set_bytes(steps: &[Step]) -> u64 {

@@ -1,0 +1,146 @@
+//! Steps that wait until another thread has come so far, and who tells them.
+
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::Step;
+use super::clock::{SLEEP_MAX_NS, now_ns};
+
+/// Not while a thread works, but when its step has ended.
+const AT_THE_END: u64 = u64::MAX;
+
+pub(super) struct Turns {
+    /// Of each step, 1 from when it need not wait any more.
+    come: Vec<AtomicU32>,
+    /// By thread, in the order of its steps.
+    signals: Vec<Vec<Signal>>,
+}
+
+/// What a thread tells another at one point of a step.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Signal {
+    step: usize,
+    /// CPU time that it has burned in the step.
+    cpu_ns: u64,
+    waiter: usize,
+}
+
+impl Turns {
+    /// `queues` are the positions of each thread's steps.
+    pub(super) fn new(steps: &[Step], queues: &[Vec<usize>]) -> Turns {
+        let mut following = vec![None; steps.len()];
+        for pair in queues.iter().flat_map(|queue| queue.windows(2)) {
+            following[pair[0]] = Some(pair[1]);
+        }
+        let mut signals = vec![Vec::new(); queues.len()];
+        for (waiter, step) in steps.iter().enumerate() {
+            let Some(after) = step.after.map(|after| after as usize) else { continue };
+            signals[steps[after].thread as usize].push(match following[after] {
+                Some(next) if step.after_cpu_ns > 0 => {
+                    let cpu_ns = step.after_cpu_ns.min(steps[next].cpu_ns);
+                    Signal { step: next, cpu_ns, waiter }
+                }
+                _ => Signal { step: after, cpu_ns: AT_THE_END, waiter },
+            });
+        }
+        signals.iter_mut().for_each(|signals| signals.sort_unstable());
+        Turns { come: steps.iter().map(|_| AtomicU32::new(0)).collect(), signals }
+    }
+
+    /// What a thread has to tell.
+    pub(super) fn teller(&self, thread: usize) -> Teller<'_> {
+        Teller { turns: self, left: &self.signals[thread] }
+    }
+
+    /// Sleeps until `step` has been told to go on, or until `over` says so.
+    pub(super) fn wait(&self, step: usize, until_ns: u64, over: impl Fn() -> bool) {
+        let come = &self.come[step];
+        while come.load(Ordering::Acquire) == 0 && !over() {
+            let sleep_ns = until_ns.saturating_sub(now_ns()).min(SLEEP_MAX_NS);
+            let timeout = libc::timespec { tv_sec: 0, tv_nsec: sleep_ns as libc::c_long };
+            let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+            // SAFETY: the word outlives the call; the kernel sleeps only while it is 0.
+            unsafe { libc::syscall(libc::SYS_futex, come.as_ptr(), operation, 0, &timeout) };
+        }
+    }
+
+    fn tell(&self, waiter: usize) {
+        let come = &self.come[waiter];
+        come.store(1, Ordering::Release);
+        let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+        let nothing = ptr::null::<libc::timespec>();
+        // SAFETY: the word outlives the call.
+        unsafe { libc::syscall(libc::SYS_futex, come.as_ptr(), operation, 1, nothing) };
+    }
+}
+
+/// The signals that a thread has not given yet.
+pub(super) struct Teller<'a> {
+    turns: &'a Turns,
+    left: &'a [Signal],
+}
+
+impl Teller<'_> {
+    /// How much CPU time of `step` is burned before the next signal; None where there is none.
+    pub(super) fn next_cpu_ns(&self, step: usize) -> Option<u64> {
+        let next = self.left.first().filter(|next| next.step == step)?;
+        (next.cpu_ns != AT_THE_END).then_some(next.cpu_ns)
+    }
+
+    /// Gives the next signal.
+    pub(super) fn tell(&mut self) {
+        if let Some((next, left)) = self.left.split_first() {
+            self.left = left;
+            self.turns.tell(next.waiter);
+        }
+    }
+
+    /// Gives all that belong to `step`, which has ended or will not be done.
+    pub(super) fn end(&mut self, step: usize) {
+        while self.left.first().is_some_and(|next| next.step <= step) {
+            self.tell();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wait::Op;
+
+    fn step(thread: u32, cpu_ns: u64, after: Option<u32>, after_cpu_ns: u64) -> Step {
+        let op = Op::Null;
+        Step { thread, op, file: 0, offset: 0, bytes: 0, delay_ns: 0, cpu_ns, after, after_cpu_ns }
+    }
+
+    #[test]
+    fn signals_come_in_the_middle_of_work_or_at_the_end_of_a_step() {
+        let steps = [
+            step(0, 0, None, 0),
+            step(1, 0, Some(0), 30),
+            step(0, 100, None, 0),
+            step(1, 0, Some(2), 50),
+            step(1, 0, Some(0), 0),
+            step(1, 0, Some(0), 500),
+        ];
+        let queues = [vec![0, 2], vec![1, 3, 4, 5]];
+        let turns = Turns::new(&steps, &queues);
+        let told = |step: usize| turns.come[step].load(Ordering::Relaxed) == 1;
+        let mut teller = turns.teller(0);
+        assert_eq!(teller.next_cpu_ns(0), None);
+        teller.end(0);
+        assert!(told(4) && !told(1));
+        assert_eq!(teller.next_cpu_ns(2), Some(30));
+        teller.tell();
+        assert!(told(1));
+        // No later than the thread has burned all that it burned in the step.
+        assert_eq!(teller.next_cpu_ns(2), Some(100));
+        teller.tell();
+        assert!(told(5) && !told(3));
+        assert_eq!(teller.next_cpu_ns(2), None);
+        teller.end(2);
+        assert!(told(3));
+        turns.wait(3, u64::MAX, || false);
+        turns.wait(0, u64::MAX, || true);
+    }
+}

@@ -1,0 +1,128 @@
+"""A replay whose threads work and wait for each other as the recorded ones did."""
+
+import json
+import shutil
+import signal
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+
+from emulator import Emulator, skip_without_fuse
+from harness import TARGETS, ordinary_user, spillcast
+from spillcast.recording import Recording
+from spillcast.storage.budget import Budget
+from spillcast.storage.plan_of_program import plan_of_program
+from spillcast.storage.probe import probe
+
+ROUNDS = 150
+WORK_US = 500
+LATENCY_MS = 2
+#: One turn of a worker where an operation takes so long: its work, a write and a read.
+TURN_S = WORK_US / 1e6 + 2 * LATENCY_MS / 1e3
+#: Other programs on the machine stretch a run or a replay; then it is done again.
+ATTEMPTS = 6
+NEAR = 0.05
+
+pytestmark = pytest.mark.skipif(not ordinary_user(), reason="who wakes whom is shown to root")
+
+
+@pytest.fixture(scope="module")
+def storages(tmp_path_factory):
+    """A storage, and one that is twice as slow."""
+    skip_without_fuse()
+    if shutil.which("cc") is None:
+        pytest.skip("needs a C compiler (cc)")
+    rooms = [tmp_path_factory.mktemp(name) for name in ("here", "there")]
+    program = rooms[0] / "relay"
+    subprocess.run(["cc", "-O1", "-pthread", "-o", program, TARGETS / "relay.c"], check=True)
+    both = []
+    for times, room in enumerate(rooms, start=1):
+        latency = f"{LATENCY_MS * times}ms"
+        both.append(Emulator(room, "--read", latency, "--write", latency))
+    try:
+        here, there = (emulator.ready().mountpoint for emulator in both)
+        yield SimpleNamespace(program=program, here=here, there=there)
+    finally:
+        for emulator in both:
+            emulator.end(signal.SIGTERM)
+            emulator.stderr.close()
+
+
+def recorded(storages, way, output):
+    """Record the program on the first storage; returns the recording and its elapsed time."""
+    command = [storages.program, way, storages.here / "spill", ROUNDS, WORK_US]
+    asked = ("record", "--temp", storages.here, "-o", output, "--", *command)
+    result = spillcast(*asked)
+    assert result.returncode == 0, result.stderr
+    return Recording.open(output), json.loads(result.stdout.splitlines()[0])["elapsed_ns"] / 1e9
+
+
+def replayed_s(recording, directory):
+    """Elapsed time of a replay of everything."""
+    facts = probe(directory, recording, budget=Budget(free_share=1.0)).facts
+    assert facts["closed_loop"]
+    assert facts["steps_skipped"] == 0
+    assert (facts["think_scale"], facts["byte_share"], facts["threads"]) == (1.0, 1.0, 2)
+    return facts["elapsed_ns"] / 1e9
+
+
+def measured_s(storages, way, directory):
+    """Elapsed time of the program where nobody looks."""
+    command = [storages.program, way, directory / "spill", str(ROUNDS), str(WORK_US)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)["elapsed_ns"] / 1e9
+
+
+@pytest.mark.parametrize("way", ["spill", "apart"])
+def test_a_replay_takes_as_long_as_the_program_here_and_on_slower_storage(storages, tmp_path, way):
+    turns = 2 if way == "spill" else 1
+    least = [float("inf")] * 4
+    for attempt in range(ATTEMPTS):
+        recording, here_s = recorded(storages, way, tmp_path / f"{attempt}.spill")
+        there_s = measured_s(storages, way, storages.there)
+        seen = (here_s, replayed_s(recording, storages.here),
+                there_s, replayed_s(recording, storages.there))  # fmt: skip
+        # Other programs only ever make a run longer.
+        least = [min(pair) for pair in zip(least, seen, strict=True)]
+        # What no load on the machine can break: who takes turns cannot be faster.
+        assert least[1] > 0.95 * turns * ROUNDS * TURN_S
+        assert least[3] > 0.95 * turns * ROUNDS * (TURN_S + 2 * LATENCY_MS / 1e3)
+        if abs(least[1] / least[0] - 1) < NEAR and abs(least[3] / least[2] - 1) < NEAR:
+            return
+    pytest.fail(f"recorded, replayed here; measured, replayed there, in s: {least}")
+
+
+def test_without_turns_both_go_on_at_once(storages, tmp_path):
+    least = [float("inf")] * 2
+    for attempt in range(ATTEMPTS):
+        for at, way in enumerate(("spill", "apart")):
+            recording, _ = recorded(storages, way, tmp_path / f"{attempt}-{way}.spill")
+            least[at] = min(least[at], replayed_s(recording, storages.here))
+        if 1.85 < least[0] / least[1] < 2.15:
+            return
+    pytest.fail(f"with turns, without, in s: {least}")
+
+
+def test_the_plan_is_the_program(storages, tmp_path):
+    recording, _ = recorded(storages, "spill", tmp_path / "run.spill")
+    steps = plan_of_program(recording)
+    rows = steps.to_pylist()
+    assert [row["write"] for row in rows].count(True) == 2 * ROUNDS
+    assert [row["write"] for row in rows].count(False) == 2 * ROUNDS
+    waits = [row for row in rows if row["after"] is not None]
+    assert len(waits) >= 2 * ROUNDS - 10
+    for row in waits:
+        assert row["write"] is None and row["bytes"] == 0 and row["delay_ns"] == 0
+        assert rows[row["after"]]["thread"] != row["thread"]
+    worked_ns = sum(row["cpu_ns"] for row in rows)
+    assert worked_ns == pytest.approx(2 * ROUNDS * WORK_US * 1000, rel=0.25)
+
+
+def test_what_there_is_no_time_for_holds_nobody_up(storages, tmp_path):
+    recording, _ = recorded(storages, "spill", tmp_path / "run.spill")
+    facts = probe(storages.there, recording, budget=Budget(time_s=0.5)).facts
+    assert facts["steps_skipped"] > 0
+    assert facts["elapsed_ns"] / 1e9 < 5
+    thinned = probe(storages.here, recording, budget=Budget(bytes=ROUNDS * 8192)).facts
+    assert thinned["byte_share"] <= 0.5
