@@ -37,7 +37,7 @@ def recorded(path, rows):
 
 
 def simulated_us(own):
-    rows = own.batch(own.wait_ns, own.on_core, own.cpu_ns, own.after)
+    rows = own.batch(own.wait_ns, own.on_core)
     outcome = _core.simulate(rows, 2)
     assert outcome["forced"] == 0
     return outcome["elapsed_ns"] / US
@@ -65,7 +65,8 @@ def test_who_was_woken_goes_on_when_the_waker_had_come_so_far(tmp_path):
 
 
 def test_a_wait_that_nobody_observed_ended_lasts_as_long(tmp_path):
-    rows = [io(A, 10, 100, 10), waited(B, 15, 125, 15), waited(A, 120, 5, 10, woken_by=B)]
+    rows = [io(A, 10, 100, 10), waited(B, 15, 125, 15), io(B, 150, 50, 10)]
+    rows.append(waited(A, 120, 5, 10, woken_by=B))
     own = program(recorded(tmp_path / "run.spill", rows))
     assert by_source(own, own.after)[1] == NONE
     assert by_source(own, own.wait_ns)[1] == 125 * US
@@ -101,3 +102,11 @@ def test_where_cpu_is_not_known_all_between_is_taken_for_it(tmp_path):
     assert not own.cpu_known
     assert by_source(own, own.cpu_ns) == {NONE: 0, 0: 10 * US, 1: 40 * US}
     assert simulated_us(own) == 200
+
+
+def test_threads_that_no_temp_io_holds_up_are_left_out(tmp_path):
+    """43 waits for A; 44 only sleeps, much longer than all else takes."""
+    rows = [io(A, 10, 100, 10), waited(43, 5, 105, 5, woken_by=A), waited(44, 0, 900_000)]
+    own = program(recorded(tmp_path / "run.spill", rows))
+    assert own.threads == 2
+    assert simulated_us(own) == 110

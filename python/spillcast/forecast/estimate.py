@@ -9,19 +9,24 @@ caches make. docs/method.md derives it and says what breaks it.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from spillcast.errors import InputError, Refusal
 from spillcast.forecast.elsewhere import elsewhere
-from spillcast.forecast.interval import Measured, interval, noise_of
+from spillcast.forecast.interval import DRAWS, Measured, interval, noise_of, overlap_noise
 from spillcast.forecast.load import Load, sessions, temp_load
 from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.threads import Threads
+from spillcast.forecast.unseen import part_factors
 from spillcast.forecast.warnings import refusal, warn
 from spillcast.forecast.work_memory import work_memory
 from spillcast.recording import Recording
 from spillcast.storage import Storage
+from spillcast.units import format_duration
 
 CONFIDENCE = 0.9
+#: An interval whose ends are so many times apart is no answer.
+USELESS = 10.0
 
 
 def forecast(
@@ -46,51 +51,47 @@ def forecast(
         raise InputError(f"{baseline.path}: an elapsed time of 0 leaves nothing to forecast")
     scale = whole_s / baseline.elapsed_s
     threads = Threads(baseline, loads)
-    io_here_s = scale * threads.here.of_waits * sum(load.total_s for load in loads)
-    remainder_s = max(whole_s - io_here_s, 0.0)
+    here_s = [scale * threads.here.of_waits * load.total_s for load in loads]
+    remainder_s = max(whole_s - sum(here_s), 0.0)
     rest = _rest(baseline, remainder_s, scale)
     memory = work_memory(baseline, whole_s, whole_s - remainder_s)
+    unsaid = Forecast(
+        target.name, whole_s, None, None, confidence, remainder_s, rest, work_memory=memory
+    )
     try:
         reason = refusal(baseline)
         if reason is not None:
             raise Refusal(reason)
         there = elsewhere(baseline, target, loads, threads, scale)
-    except Refusal as refused:
-        return Forecast(
-            target.name,
-            whole_s,
-            None,
-            None,
-            confidence,
-            remainder_s,
-            rest,
-            refused=str(refused),
-            work_memory=memory,
-        )
+    except Refusal as because:
+        return replace(unsaid, refused=str(because))
     # Below half, caches would have to be what most of the time goes into.
     drift_s, drift_most_s = (max(s, -remainder_s / 2) for s in (there.drift_s, there.drift_most_s))
     total_s = remainder_s + drift_s + sum(there.io_s)
-    terms = zip(there.io_s, there.latencies, strict=True)
+    terms = zip(loads, here_s, there.io_s, there.latencies, strict=True)
     delay_s = scale * baseline.meta["capture"]["run_queue_delay_s"] * threads.here.of_cpu
     bounds = interval(
         remainder_s,
-        [Measured(seconds, lat.blocks, lat.error) for seconds, lat in terms],
+        [Measured(load.op, here, io_s, lat.blocks, lat.error) for load, here, io_s, lat in terms],
         drift_s=drift_most_s,
         delay_s=min(delay_s, remainder_s),
         noise=noise_of(target),
+        overlap=overlap_noise(there.weight),
+        part=partial(part_factors, baseline, whole_s, DRAWS),
         confidence=confidence,
     )
-    return Forecast(
-        target.name,
-        whole_s,
-        total_s,
-        (min(bounds[0], total_s), max(bounds[1], total_s)),
-        confidence,
-        remainder_s + min(drift_s, 0.0),
-        [*_moved(rest, drift_s), *_io_terms(loads, there.io_s, scale * threads.here.of_waits)],
-        warnings=warn(baseline, target, loads, there, remainder_s / whole_s),
+    if bounds[1] > USELESS * bounds[0]:
+        low, high = map(format_duration, bounds)
+        text = f"the evidence does not tell more than that it takes between {low} and {high}"
+        return replace(unsaid, refused=text)
+    return replace(
+        unsaid,
+        forecast_s=total_s,
+        interval_s=(min(bounds[0], total_s), max(bounds[1], total_s)),
+        ceiling_s=remainder_s + min(drift_s, 0.0),
+        terms=[*_moved(rest, drift_s), *_io_terms(loads, here_s, there.io_s)],
+        warnings=warn(baseline, target, loads, there, remainder_s / whole_s, whole_s),
         advice=target.facts.get("advice", ()),
-        work_memory=memory,
     )
 
 
@@ -119,8 +120,10 @@ def _moved(rest: Sequence[Term], drift_s: float) -> list[Term]:
     return [replace(cpu, forecast_s=cpu.forecast_s + drift_s), *others]
 
 
-def _io_terms(loads: Sequence[Load], forecast_s: Sequence[float], scale: float) -> list[Term]:
+def _io_terms(
+    loads: Sequence[Load], here_s: Sequence[float], there_s: Sequence[float]
+) -> list[Term]:
     return [
-        Term(f"temp {load.op}", load.op, load.bytes, load.count, scale * load.total_s, seconds)
-        for load, seconds in zip(loads, forecast_s, strict=True)
+        Term(f"temp {load.op}", load.op, load.bytes, load.count, here, there)
+        for load, here, there in zip(loads, here_s, there_s, strict=True)
     ]

@@ -1,11 +1,12 @@
 """How sure a forecast is: what varies is drawn again and again, and the spread is read off."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spillcast.forecast.threads import Weight
 from spillcast.storage import Storage
 
 Array = NDArray[np.float64]
@@ -23,11 +24,13 @@ ASKED_NOISE = 0.15
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds of one term on the target, and the measured blocks behind it.
+    """Seconds of one term here and on the target, and the measured blocks behind the latter.
 
     ``error`` is the relative standard error of a latency that lies between measured ones.
     """
 
+    op: str
+    here_s: float
     forecast_s: float
     blocks: Array
     error: float = 0.0
@@ -40,6 +43,8 @@ def interval(
     drift_s: float,
     delay_s: float,
     noise: float,
+    overlap: float,
+    part: Callable[[np.random.Generator], Mapping[str, Array] | None],
     confidence: float,
 ) -> tuple[float, float]:
     """Bounds that hold the elapsed time with probability ``confidence``.
@@ -47,17 +52,22 @@ def interval(
     ``remainder_s`` is the time outside temp I/O as recorded. ``drift_s`` is the most that it moves
     by because caches go less or more cold over there: anything from nothing to it is as likely.
     ``delay_s`` is the part of the remainder in which the run stood ready without a CPU; it may be
-    gone over there or not. ``noise`` is the spread of the logarithm of all latencies together.
+    gone over there or not. ``noise`` is the spread of the logarithm of all latencies together,
+    ``overlap`` that of the weight of waits. ``part`` draws, where a part of the query was recorded,
+    how much of each op the whole does, over what was seen.
     """
     draws = np.random.default_rng(0)
     total = remainder_s * (1 + draws.normal(0, RUN_NOISE, DRAWS))
     total -= delay_s * draws.uniform(0, 1, DRAWS)
     total += drift_s * draws.uniform(0, 1, DRAWS)
     io = np.zeros(DRAWS)
+    more = part(draws)
     for term in terms:
         off = np.exp(draws.normal(0, term.error, DRAWS)) if term.error else 1.0
-        io += term.forecast_s * resampled_means(term.blocks, draws) * off
-    total += io * np.exp(draws.normal(0, noise, DRAWS))
+        factor = more[term.op] if more else 1.0
+        total += term.here_s * (1 - factor)
+        io += term.forecast_s * factor * resampled_means(term.blocks, draws) * off
+    total = np.maximum(total, 0.0) + io * np.exp(draws.normal(0, np.hypot(noise, overlap), DRAWS))
     tail = (1 - confidence) / 2
     low, high = np.quantile(total, [tail, 1 - tail])
     return float(low), float(high)
@@ -83,3 +93,13 @@ def noise_of(storage: Storage) -> float:
         # Nine in ten lie within the spread.
         return float(np.log(storage.facts["spread"]) / 1.645)
     return {"asked": ASKED_NOISE, "grid": GRID_NOISE}.get(storage.source, REPLAY_NOISE)
+
+
+def overlap_noise(weight: Weight) -> float:
+    """How far the weight of waits may be off where threads overlap: it rests on who waits for whom.
+
+    A spread of the logarithm: half of the way to the weight where no work moves between threads.
+    """
+    if weight.of_waits <= 0 or weight.of_waits_simulated <= 0:
+        return 0.0
+    return abs(float(np.log(weight.of_waits_simulated / weight.of_waits))) / 2

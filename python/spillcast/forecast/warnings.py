@@ -6,6 +6,7 @@ from spillcast.forecast.elsewhere import Elsewhere
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load, sessions
 from spillcast.forecast.result import Warned
+from spillcast.forecast.unseen import is_part, spread_evenly, unread_bytes
 from spillcast.recording import Recording
 from spillcast.recording.program import wakings_seen
 from spillcast.storage import Storage
@@ -16,8 +17,10 @@ LOST_SHARE_MAX = 0.02
 SHARE_TOLD = 0.05
 #: Latency ratio from which a small error of the baseline becomes a large one of the forecast.
 AMPLIFIED = 20.0
-#: Share by which waits weigh more or less because threads depend on each other.
+#: Share by which waits weigh more or less where no work moves from thread to thread.
 DEPENDENT = 0.1
+#: Share of the temp I/O that was written and not read, from which on it is worth a word.
+UNREAD = 0.3
 
 
 def refusal(baseline: Recording) -> str | None:
@@ -41,10 +44,12 @@ def warn(
     loads: Sequence[Load],
     there: Elsewhere,
     rest_share: float,
+    whole_s: float,
 ) -> list[Warned]:
     """Everything a reader of the number should know."""
     found = there.latencies
     warnings = [
+        *_about_part(baseline, loads, whole_s),
         *_about_recording(baseline, rest_share),
         *_about_threads(baseline, there),
         *_about_source(target),
@@ -92,6 +97,23 @@ def _about_recording(baseline: Recording, rest_share: float) -> list[Warned]:
     return warnings
 
 
+def _about_part(baseline: Recording, loads: Sequence[Load], whole_s: float) -> list[Warned]:
+    """A recording that saw a part of the query, and what the rest may hold."""
+    if not is_part(baseline, whole_s):
+        return []
+    share = baseline.elapsed_s / whole_s
+    text = f"{share:.1%} of the query was recorded: the rest is taken to do as much temp I/O"
+    warnings = [Warned("part", text)]
+    to_read = unread_bytes(baseline)
+    if not spread_evenly(baseline) and to_read > UNREAD * sum(load.bytes for load in loads):
+        text = (
+            f"{format_bytes(to_read)} had been written and not read yet: later there will be more "
+            "reads; record a later part too"
+        )
+        warnings.append(Warned("unread", text))
+    return warnings
+
+
 def _about_threads(baseline: Recording, there: Elsewhere) -> list[Warned]:
     """Threads of which it is not known, or much depends on, who waits for whom."""
     if sessions(baseline) == 1:
@@ -99,11 +121,12 @@ def _about_threads(baseline: Recording, there: Elsewhere) -> list[Warned]:
     if not wakings_seen(baseline):
         text = "several threads do temp I/O, and it was not seen which of them wait for each other"
         return [Warned("threads", text)]
-    alone, weight = there.weight.of_waits_alone, there.weight.of_waits
-    if abs(weight - alone) > DEPENDENT * max(weight, alone):
+    moving, fixed = there.weight.of_waits, there.weight.of_waits_simulated
+    if abs(moving - fixed) > DEPENDENT * max(moving, fixed):
         text = (
-            "threads wait for each other's temp I/O: a second of it adds "
-            f"{format_duration(weight)}, and would add {format_duration(alone)} if they did not"
+            "threads wait for each other: a second of temp I/O adds "
+            f"{format_duration(moving)} where work moves to the thread that is free, "
+            f"{format_duration(fixed)} where it cannot"
         )
         return [Warned("dependent", text)]
     return []

@@ -19,12 +19,13 @@ NONE = -1
 class Program:
     """One row a wait, by start; each thread's rows are in its order.
 
-    A thread burns ``cpu_ns`` and then waits: for ``wait_ns``, on the core where ``on_core``, or,
-    where ``after`` is not NONE, until the thread of row ``after`` has ended that row and then
-    burned ``after_cpu_ns``. ``temp`` are the operations on temp files, as recorded.
+    A thread burns ``cpu_ns`` until ``start_ns`` and then waits: for ``wait_ns``, on the core where
+    ``on_core``, or, where ``after`` is not NONE, until the thread of row ``after`` has ended that
+    row and then burned ``after_cpu_ns``. ``temp`` are the operations on temp files, as recorded.
     """
 
     thread: Array
+    start_ns: Array
     cpu_ns: Array
     wait_ns: Array
     on_core: Flags
@@ -41,14 +42,22 @@ class Program:
         """How many."""
         return int(self.thread.max(initial=NONE)) + 1
 
-    def batch(self, wait_ns: Array, on_core: Flags, cpu_ns: Array, after: Array) -> pa.RecordBatch:
-        """The rows for ``_core.simulate``, with these in place of its own."""
+    def at_work_ns(self, wait_ns: Array) -> Array:
+        """Of each row's wait, that in which its thread had something under way of its own.
+
+        That is all but waits for other threads and for a thread's beginning.
+        """
+        worked: Array = np.where((self.after == NONE) & (self.source != NONE), wait_ns, 0)
+        return worked
+
+    def batch(self, wait_ns: Array, on_core: Flags) -> pa.RecordBatch:
+        """The rows for ``_core.simulate``, with these waits in place of its own."""
         return pa.record_batch(
             {
                 "thread": pa.array(self.thread, pa.uint32()),
-                "cpu_ns": pa.array(cpu_ns, pa.int64()),
+                "cpu_ns": pa.array(self.cpu_ns, pa.int64()),
                 "wait_ns": pa.array(wait_ns, pa.int64()),
-                "after": pa.array(after, pa.int64()),
+                "after": pa.array(self.after, pa.int64()),
                 "after_cpu_ns": pa.array(self.after_cpu_ns, pa.int64()),
                 "on_core": pa.array(on_core),
                 "temp": pa.array(self.temp),
@@ -63,9 +72,13 @@ def program(recording: Recording) -> Program:
     ended by then, or comes so long after the start of the recording. A wait that nobody observed
     ended lasts as long as it did. Where no waking could be seen, a thread that waited for another
     is taken to go on when the last row of another thread had ended.
+
+    Threads that neither do temp I/O nor wait, at one remove or more, for one that does are left
+    out: they sleep, or serve others.
     """
     waits = recording.waits.sort_by("start_ns")
     rows = _Rows.of(waits)
+    rows = rows.of_threads(rows.concerned())
     first = np.unique(rows.thread, return_index=True)[1]
     rows = rows.with_beginnings(first)
     edges = _Edges(rows)
@@ -79,6 +92,7 @@ def program(recording: Recording) -> Program:
         edges.by_latest(np.flatnonzero(rows.source == NONE))
     return Program(
         rows.thread,
+        rows.start_ns,
         rows.cpu_ns,
         rows.end_ns - rows.start_ns,
         rows.on_core,
@@ -139,6 +153,35 @@ class _Rows:
             np.where(ours, at, NONE),
             np.arange(len(start)),
             cpu_known,
+        )
+
+    def concerned(self) -> Array:
+        """Threads that temp I/O can hold up, ascending."""
+        concerned = np.zeros(self.threads, dtype=bool)
+        concerned[self.thread[self.temp]] = True
+        woken = self.woken_by != NONE
+        waiter, waker = self.thread[woken], self.woken_by[woken]
+        while (more := waiter[~concerned[waiter] & concerned[waker]]).size:
+            concerned[more] = True
+        return np.flatnonzero(concerned)
+
+    def of_threads(self, threads: Array) -> "_Rows":
+        """Only their rows, with the threads numbered anew."""
+        number = np.full(self.threads + 1, NONE)
+        number[threads] = np.arange(len(threads))
+        kept = number[self.thread] != NONE
+        return _Rows(
+            number[self.thread[kept]],
+            self.start_ns[kept],
+            self.end_ns[kept],
+            self.cpu_ns[kept],
+            self.on_core[kept],
+            self.temp[kept],
+            self.blocked_outside[kept],
+            # NONE is the last place, which holds NONE.
+            number[self.woken_by[kept]],
+            self.source[kept],
+            self.cpu_known,
         )
 
     def with_beginnings(self, first: Array) -> "_Rows":

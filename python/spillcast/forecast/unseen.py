@@ -1,0 +1,76 @@
+"""What a recording of a part of a query leaves open: how much temp I/O the rest of it does."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+from numpy.typing import NDArray
+
+from spillcast.recording import Recording
+
+Array = NDArray[np.float64]
+
+#: A recording of less than this share of the query is one of a part.
+WHOLE = 0.95
+#: In a part that was not looked at, an op may take so much more or less of the time than it was
+#: seen to take, anything between as likely: it is a round number, for nothing tells.
+ELSEWHERE = 0.5
+OPS = ("read", "write")
+
+
+def is_part(recording: Recording, whole_s: float) -> bool:
+    """Whether the recording covers a part of a query that takes ``whole_s``."""
+    return recording.elapsed_s < WHOLE * whole_s
+
+
+def spread_evenly(recording: Recording) -> bool:
+    """Whether what was recorded are slices of the whole query, and not one stretch of it."""
+    stated: bool | None = recording.meta.get("raw", {}).get("slices_of_all")
+    return bool(stated)
+
+
+def part_factors(
+    recording: Recording, whole_s: float, count: int, draws: np.random.Generator
+) -> Mapping[str, Array] | None:
+    """``count`` draws of each op's true share of the time, over the share that was seen.
+
+    None for a recording of the whole. What was seen is put together anew from its seconds; the part
+    that was not looked at may do more or less than that.
+    """
+    if not is_part(recording, whole_s):
+        return None
+    unseen = 0.0 if spread_evenly(recording) else 1 - recording.elapsed_s / whole_s
+    by_second = _by_second(recording)
+    picks = draws.integers(0, len(by_second), (count, len(by_second)))
+    seen = by_second[picks].sum(axis=1) / np.maximum(by_second.sum(axis=0), 1.0)
+    elsewhere = 1 + unseen * draws.uniform(-ELSEWHERE, ELSEWHERE, (count, len(OPS)))
+    return {op: seen[:, number] * elsewhere[:, number] for number, op in enumerate(OPS)}
+
+
+def unread_bytes(recording: Recording) -> int:
+    """Bytes of temp files that were written and have yet to be read, if each is read once."""
+    moved = {op: 0 for op in OPS}
+    for row in _sums(recording, ["op"], "bytes"):
+        moved[row["op"]] = row["bytes_sum"]
+    return max(0, moved["write"] - moved["read"])
+
+
+def _by_second(recording: Recording) -> Array:
+    """Time (ns) in temp I/O: a row a second, a column an op."""
+    last = max(int(recording.elapsed_s), max(recording.seconds["second"].to_pylist(), default=0))
+    table = np.zeros((last + 1, len(OPS)))
+    for row in _sums(recording, ["second", "op"], "total_ns"):
+        table[row["second"], OPS.index(row["op"])] = row["total_ns_sum"]
+    return table
+
+
+def _sums(recording: Recording, keys: list[str], column: str) -> list[dict[str, Any]]:
+    seconds = recording.seconds.filter(recording.seconds["temp"])
+    seconds = seconds.set_column(
+        seconds.schema.get_field_index("op"), "op", seconds["op"].cast(pa.string())
+    )
+    grouped = seconds.group_by(keys, use_threads=False).aggregate([(column, "sum")])
+    rows: list[dict[str, Any]] = grouped.to_pylist()
+    return rows
