@@ -173,6 +173,56 @@ fn gaps_are_kept_scaled_or_left_out() {
     assert!(scaled.elapsed_ns >= 99_000_000, "half of the budget: {}", scaled.elapsed_ns);
 }
 
+/// Two threads, each of which works for 2 ms once the other has written, and writes.
+fn turns(count: u32) -> Vec<Step> {
+    let wait =
+        |i: u32| Step { after: (i > 0).then(|| 2 * i - 1), ..step(i % 2, Op::Null, 0, 0, 0) };
+    let write = |i: u32| Step {
+        cpu_ns: 2_000_000,
+        ..step(i % 2, Op::Write, i % 2, u64::from(i) * 8192, 8192)
+    };
+    (0..count).flat_map(|i| [wait(i), write(i)]).collect()
+}
+
+#[test]
+fn threads_work_in_turn_where_they_waited_for_each_other() {
+    let [dir, _] = directories();
+    let outcome = run(&turns(40), options(dir.path()));
+    assert_eq!((outcome.steps_replayed, outcome.steps_skipped, outcome.threads), (40, 0, 2));
+    assert!(outcome.elapsed_ns >= 40 * 2_000_000, "{}", outcome.elapsed_ns);
+    assert_eq!(outcome.in_flight, 1.0);
+}
+
+#[test]
+fn nobody_waits_for_what_there_is_no_time_for() {
+    let [dir, _] = directories();
+    let outcome =
+        run(&turns(400), Options { budget: Duration::from_millis(100), ..options(dir.path()) });
+    assert!(outcome.think_scale < 1.0);
+    assert_eq!(outcome.steps_replayed + outcome.steps_skipped, 400);
+    // A thread that ends before it has told the other to go on, for it has no step left.
+    let mut steps = turns(4);
+    steps[0].after = Some(7);
+    let budget = Duration::from_millis(100);
+    let outcome = run(&steps, Options { budget, ..options(dir.path()) });
+    assert!(outcome.steps_replayed > 0);
+}
+
+#[test]
+fn a_replay_that_waits_for_another_thread_is_cancelled() {
+    let [dir, _] = directories();
+    let mut steps = turns(4);
+    steps[1].cpu_ns = 3_600_000_000_000;
+    let budget = Duration::from_secs(24 * 3600);
+    let probe = Probe::new(Plan { steps }, Options { budget, ..options(dir.path()) }).unwrap();
+    thread::scope(|scope| {
+        let running = scope.spawn(|| probe.run());
+        thread::sleep(Duration::from_millis(50));
+        probe.cancel();
+        assert!(matches!(running.join().unwrap(), Err(ProbeError::Cancelled)));
+    });
+}
+
 #[test]
 fn a_budget_too_small_still_shows_the_last_phase() {
     let [dir, _] = directories();

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from spillcast.recording import Recording
-from spillcast.recording.program import NONE, Array, program
+from spillcast.recording.program import NONE, Array, Flags, program
 from spillcast.storage.plan import codes, offsets
 
 
@@ -53,7 +53,7 @@ def plan_of_program(recording: Recording) -> pa.RecordBatch:
     )
 
 
-def _at(io: np.ndarray, values: Array) -> Array:  # type: ignore[type-arg]
+def _at(io: Flags, values: Array) -> Array:
     """The values of the steps that do I/O, zero for the others."""
     spread = np.zeros(len(io), dtype=values.dtype)
     spread[io] = values

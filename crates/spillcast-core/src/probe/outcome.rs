@@ -48,19 +48,24 @@ pub(super) struct Tally {
     pub(super) steps: u64,
     io_ns: u64,
     busy_ns: u64,
-    busy_until_ns: u64,
 }
 
 impl Tally {
-    /// Adds the samples of one segment; segments come in the order of time.
-    pub(super) fn add_segment(&mut self, steps: &[Step], mut samples: Vec<Sample>) {
+    /// Counts for how long something was under way, given all samples, which it sorts by start.
+    pub(super) fn overlap(&mut self, samples: &mut [Sample]) {
         samples.sort_unstable_by_key(|sample| sample.start_ns);
-        for sample in &samples {
+        let mut busy_until_ns = 0;
+        for sample in samples {
             let end_ns = sample.start_ns + sample.elapsed_ns;
-            self.busy_ns += end_ns.saturating_sub(self.busy_until_ns.max(sample.start_ns));
-            self.busy_until_ns = self.busy_until_ns.max(end_ns);
+            self.busy_ns += end_ns.saturating_sub(busy_until_ns.max(sample.start_ns));
+            busy_until_ns = busy_until_ns.max(end_ns);
             self.io_ns += sample.elapsed_ns;
+        }
+    }
 
+    /// Adds the samples of one segment.
+    pub(super) fn add_segment(&mut self, steps: &[Step], samples: &[Sample]) {
+        for sample in samples {
             let step = &steps[sample.step];
             let bytes = u64::from(step.bytes);
             let group = self.groups.entry((step.op, size_class_bytes(bytes))).or_default();
@@ -110,12 +115,17 @@ mod tests {
         let steps = [step(Op::Write, 8192), step(Op::Read, 8000), step(Op::Write, 8190)];
         let mut tally = Tally::default();
         // 100..200 and 150..300 keep 200 ns busy with 250 ns of I/O; 400..450 adds 50 to both.
-        tally.add_segment(
-            &steps,
-            vec![sample(1, 150, 150), sample(0, 100, 100), sample(2, 400, 50)],
-        );
         // Nested in time: 1000..1100 holds 1010..1020.
-        tally.add_segment(&steps, vec![sample(0, 1000, 100), sample(2, 1010, 10)]);
+        let mut samples = [
+            sample(1, 150, 150),
+            sample(0, 100, 100),
+            sample(2, 400, 50),
+            sample(2, 1010, 10),
+            sample(0, 1000, 100),
+        ];
+        tally.add_segment(&steps, &samples[..3]);
+        tally.add_segment(&steps, &samples[3..]);
+        tally.overlap(&mut samples);
         assert_eq!(tally.steps, 5);
         assert!((tally.in_flight() - (300.0 + 110.0) / (250.0 + 100.0)).abs() < 1e-12);
         let groups = tally.into_groups(2, Access::Buffered);

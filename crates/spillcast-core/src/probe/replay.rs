@@ -69,10 +69,11 @@ pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
         return Err(ProbeError::Cancelled);
     }
     let mut tally = Tally::default();
+    tally.overlap(&mut samples);
     samples.sort_unstable_by_key(|sample| sample.step);
-    for segment in &replay.pace.segments {
-        let rest = samples.partition_point(|sample| sample.step < segment.steps.end);
-        tally.add_segment(steps, samples.drain(..rest).collect());
+    let segment_of = |sample: &Sample| replay.pace.segment(sample.step);
+    for samples in samples.chunk_by(|one, next| segment_of(one) == segment_of(next)) {
+        tally.add_segment(steps, samples);
     }
     let access = if probe.options.direct { Access::Direct } else { Access::Buffered };
     let does_io = |queue: &&Vec<usize>| queue.iter().any(|&at| steps[at].op != Op::Null);
