@@ -1,11 +1,15 @@
 """``spillcast verify``: forecasts against measured runs on this machine."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import Json, Work
+from spillcast.cli.options import EngineOption, Json, Work
+
+if TYPE_CHECKING:
+    from spillcast.lab.case import Truth
 
 
 def add_to(application: typer.Typer) -> None:
@@ -17,35 +21,90 @@ def verify(
     engine: Annotated[
         Literal["duckdb", "postgres", "all"], typer.Option(help="Which engine's queries.")
     ] = "duckdb",
+    minutes: Annotated[
+        float, typer.Option(min=0.5, help="How long it may take; what is drawn fits in.")
+    ] = 5.0,
+    workload: Annotated[
+        list[str] | None, typer.Option(help="Only queries of this kind; more than once for more.")
+    ] = None,
+    threads: Annotated[
+        list[int] | None, typer.Option(help="Only with so many threads or processes.")
+    ] = None,
+    storage: Annotated[
+        list[str] | None, typer.Option(help="Only between these storages; two or more.")
+    ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Measured runs of each; medians count.")] = 3,
+    seed: Annotated[int, typer.Option(help="Of the draw: the same seed draws the same.")] = 0,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write all cases as Parquet, as they come."),
+    ] = None,
+    from_: Annotated[
+        Path | None, typer.Option("--from", help="Read the cases of a run before; run nothing.")
+    ] = None,
     markdown: Annotated[
-        Path | None, typer.Option(help="Also write the table as a Markdown page.")
+        Path | None, typer.Option(help="Also write a page with charts, as docs/accuracy.md is.")
     ] = None,
     work: Work = None,
     json: Json = False,
 ) -> None:
     """Forecast queries from one storage to another, then measure them there.
 
-    DuckDB: three queries, one thread, from each of three emulated storages and tmpfs to each other;
-    about nine minutes. PostgreSQL: six queries, one of them in three processes, from a disk to six
-    emulated storages; about twenty-five minutes.
+    Queries that spill, with 1, 2 and 4 threads or processes, between ten storages: emulated ones,
+    the disk and memory. All of it would take hours, so storages are drawn for each query until the
+    time is used up. Interrupted, it leaves the cases of the queries that were done.
     """
     from spillcast.cli.output import emit
-    from spillcast.cli.stage import TerminalStage
     from spillcast.errors import InputError
     from spillcast.lab.case import document
-    from spillcast.lab.matrix import MATRICES
-    from spillcast.lab.verify import verify as run_verify
-    from spillcast.report.verify import verify_markdown, verify_text
+    from spillcast.report.verify import verify_text
 
-    if markdown is not None and not markdown.absolute().parent.is_dir():
-        raise InputError(f"--markdown {markdown}: there is no such directory")
-    with TerminalStage() as stage:
-        asked = [matrix for name, matrix in MATRICES.items() if engine in (name, "all")]
-        cases = [case for one in asked for case in run_verify(stage, one, work, repeat=repeat)]
-    if markdown is not None:
-        markdown.write_text(verify_markdown(cases, repeat))
-    if json:
-        emit(document(cases))
+    for option, path in (("-o", output), ("--markdown", markdown)):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise InputError(f"{option} {path}: there is no such directory")
+    if from_ is not None:
+        from spillcast.lab.truth_file import read_truth
+
+        truth = read_truth(from_)
     else:
-        print(verify_text(cases))
+        engines: list[EngineOption] = ["duckdb", "postgres"] if engine == "all" else [engine]
+        truth = _run(engines, minutes, workload, threads, storage, repeat, seed, output, work)
+    if markdown is not None:
+        from spillcast.report.accuracy import write_accuracy
+
+        write_accuracy(truth, markdown)
+    if json:
+        emit(document(truth.cases, truth.about))
+    else:
+        print(verify_text(truth))
+
+
+def _run(
+    engines: Sequence[EngineOption],
+    minutes: float,
+    workload: list[str] | None,
+    threads: list[int] | None,
+    storage: list[str] | None,
+    repeat: int,
+    seed: int,
+    output: Path | None,
+    work: Path | None,
+) -> "Truth":
+    from spillcast.cli.stage import TerminalStage
+    from spillcast.lab.matrix import THREADS, all_cells, choose_storages, draw
+    from spillcast.lab.truth_file import write_truth
+    from spillcast.lab.verify import verify as run_verify
+
+    storages = choose_storages(storage)
+    cells = all_cells(engines, threads or THREADS, workload)
+    drawn = draw(cells, storages, budget_s=60 * minutes, repeat=repeat, seed=seed)
+    with TerminalStage() as stage:
+        return run_verify(
+            stage,
+            drawn,
+            storages,
+            work,
+            repeat=repeat,
+            budget_s=60 * minutes,
+            on_truth=lambda truth: None if output is None else write_truth(output, truth),
+        )

@@ -1,19 +1,84 @@
-"""One verified forecast: what was said, what was measured."""
+"""One verified forecast: what was said from which evidence, and what was measured."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from spillcast.forecast import Forecast
+from spillcast.recording import Recording
+from spillcast.storage import Storage
 
 VERIFY_SCHEMA = "spillcast.verify/1"
+#: Mean time of an operation, s, below which a storage counts as fast: memory answers.
+FAST_S = 0.0001
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Bare runs of one query on one storage, in the order they were made, and their delays.
+
+    ``wanted`` is how many count: where more were made because of other work on the machine, the
+    ones that stood least without a CPU.
+    """
+
+    elapsed_s: Sequence[float]
+    run_queue_delay_s: Sequence[float]
+    wanted: int
+
+    @property
+    def median_s(self) -> float:
+        """Median of those that count."""
+        pairs = zip(self.elapsed_s, self.run_queue_delay_s, strict=True)
+        calmest = sorted(pairs, key=lambda pair: pair[1] / pair[0])
+        return median(elapsed_s for elapsed_s, _ in calmest[: self.wanted])
+
+    @property
+    def delay_share(self) -> float:
+        """Share of the time of the calmest run that stood ready without a CPU."""
+        pairs = zip(self.run_queue_delay_s, self.elapsed_s, strict=True)
+        return min(delay_s / elapsed_s for delay_s, elapsed_s in pairs)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a forecast was made from: its name, how much it saw, what its probe took.
+
+    ``name`` is ``recording``, ``plan`` (of EXPLAIN), ``slices`` (ten of 0.3 s) or ``first_fifth``.
+    """
+
+    name: str
+    #: Time of the run that it covers.
+    covers_s: float
+    #: Time that the recorded run stood ready without a CPU.
+    run_queue_delay_s: float
+    probe_s: float
+    #: Mean time of a temp operation, as recorded and as probed; None where it was not timed.
+    operation_from_s: float | None
+    operation_to_s: float | None
+
+
+def evidence_of(name: str, recording: Recording, target: Storage | None) -> Evidence:
+    """The evidence of a recording and of its probe, None where there was nothing to probe with."""
+    temp = recording.meta["temp"]
+    operations, groups = temp["reads"] + temp["writes"], target.groups if target else []
+    probed = sum(group.count for group in groups)
+    probed_s = sum(group.total_ns for group in groups) / 1e9
+    return Evidence(
+        name,
+        recording.elapsed_s,
+        float(recording.meta["capture"]["run_queue_delay_s"]),
+        float(target.facts.get("elapsed_ns", 0)) / 1e9 if target else 0.0,
+        temp["total_s"] / operations if operations and temp["total_s"] else None,
+        probed_s / probed if probed else None,
+    )
 
 
 @dataclass(frozen=True)
 class Case:
     """A forecast from one storage to another, and the measured elapsed times.
 
-    ``evidence`` is what it was made from: a ``recording``, or a ``plan`` of EXPLAIN. From a plan
-    there is no formula of the seed, which wants samples.
+    There is a formula of the seed for whole recordings alone: it wants samples of a whole run.
     """
 
     engine: str
@@ -21,11 +86,21 @@ class Case:
     threads: int
     source: str
     target: str
-    measured_from_s: float
-    measured_to_s: float
+    here: Runs
+    there: Runs
     forecast: Forecast
     seed_formula_s: float | None
-    evidence: str = "recording"
+    evidence: Evidence
+
+    @property
+    def measured_from_s(self) -> float:
+        """Median elapsed time on the source."""
+        return self.here.median_s
+
+    @property
+    def measured_to_s(self) -> float:
+        """Median elapsed time on the target."""
+        return self.there.median_s
 
     @property
     def error(self) -> float | None:
@@ -45,13 +120,28 @@ class Case:
         bounds = self.forecast.interval_s
         return bounds is not None and bounds[0] <= self.measured_to_s <= bounds[1]
 
+    @property
+    def half_width(self) -> float | None:
+        """Half of the interval's width over the forecast; None where the forecast was refused."""
+        bounds, forecast_s = self.forecast.interval_s, self.forecast.forecast_s
+        return (
+            None if bounds is None or not forecast_s else (bounds[1] - bounds[0]) / 2 / forecast_s
+        )
+
+    @property
+    def direction(self) -> str:
+        """From a fast or a slow storage to a fast or a slow one; see ``FAST_S``."""
+        ends = (self.evidence.operation_from_s, self.evidence.operation_to_s)
+        words = ("fast" if end is not None and end < FAST_S else "slow" for end in ends)
+        return " to ".join(words)
+
     def to_json(self) -> dict[str, Any]:
         """The entry of docs/schema.md."""
         return {
             "engine": self.engine,
             "workload": self.workload,
             "threads": self.threads,
-            "evidence": self.evidence,
+            "evidence": self.evidence.name,
             "from": self.source,
             "to": self.target,
             "measured_from_s": self.measured_from_s,
@@ -61,6 +151,14 @@ class Case:
         }
 
 
-def document(cases: list[Case]) -> dict[str, Any]:
-    """The document of a demo or a verification."""
-    return {"schema": VERIFY_SCHEMA, "cases": [case.to_json() for case in cases]}
+@dataclass(frozen=True)
+class Truth:
+    """All cases of a verification, and what is to be known of how they were made."""
+
+    cases: Sequence[Case]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+def document(cases: Sequence[Case], about: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The document of a demo, or of a verification and what is to be known of it."""
+    return {"schema": VERIFY_SCHEMA, **(about or {}), "cases": [case.to_json() for case in cases]}

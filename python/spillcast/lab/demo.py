@@ -10,7 +10,7 @@ from spillcast.errors import InputError
 from spillcast.forecast import forecast
 from spillcast.forecast.seed import seed_formula_s
 from spillcast.lab import duckdb_queries, postgres_queries
-from spillcast.lab.case import Case
+from spillcast.lab.case import Case, Runs, evidence_of
 from spillcast.lab.engine import EngineName, open_engine
 from spillcast.lab.run import Status, busy, run, run_recorded
 from spillcast.lab.storages import Emulated, Place, emulated, fast_parent, plain
@@ -92,10 +92,11 @@ def run_demo(
             threads=workload.threads,
             source="slow storage (1 ms an operation)",
             target=fast.name,
-            measured_from_s=ran.elapsed_s,
-            measured_to_s=there.elapsed_s,
+            here=Runs([ran.elapsed_s], [ran.run_queue_delay_s], 1),
+            there=Runs([there.elapsed_s], [there.run_queue_delay_s], 1),
             forecast=said,
             seed_formula_s=seed_formula_s(recording, storage),
+            evidence=evidence_of("recording", recording, storage),
         )
         disturbed = busy(ran, workload) or busy(there, workload)
         return Demo(case, slow.means, recording.meta["temp"]["bytes"], disturbed)

@@ -1,41 +1,190 @@
-"""What is verified of each engine: which queries, from which storages to which."""
+"""What can be verified: queries by engine and threads, and storages; what of it is drawn."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, cycle
+from random import Random
 
+from spillcast.errors import InputError
 from spillcast.lab import duckdb_queries, postgres_queries
 from spillcast.lab.engine import EngineName
-from spillcast.lab.storages import Emulated
+from spillcast.lab.storages import Emulated, Plain
 from spillcast.lab.workload import Workload
 
-
-@dataclass(frozen=True)
-class Matrix:
-    """Queries of an engine, emulated storages, and a plain one: shared memory or the disk."""
-
-    engine: EngineName
-    workloads: Sequence[Workload]
-    storages: Sequence[Emulated]
-    plain: Literal["tmpfs", "disk"]
-    #: The names of the storages that are forecast from; None for every one.
-    sources: Sequence[str] | None = None
-
-
-EVEN = (
+THREADS = (1, 2, 4)
+#: PostgreSQL has eight workers at most, and memory is divided among all.
+THREADS_MAX = 8
+WORKLOADS: Mapping[EngineName, Callable[[int], Sequence[Workload]]] = {
+    "duckdb": duckdb_queries.verified,
+    "postgres": postgres_queries.verified,
+}
+STORAGES: Sequence[Emulated | Plain] = (
     Emulated("0.3 ms", 0.0003, 0.0003),
     Emulated("1 ms", 0.001, 0.001),
     Emulated("5 ms", 0.005, 0.005),
+    Emulated("r1.5 w0.2", 0.0015, 0.0002),
+    Emulated("r0.2 w1.5", 0.0002, 0.0015),
+    Emulated("10 us/KiB", 0.0001, 0.0001, s_per_byte=10e-6 / 1024),
+    Emulated("one by one", 0.0003, 0.0003, servers=1),
+    Emulated("cached", 0.001, 0.001, page_cache=True),
+    Plain("disk", in_memory=False),
+    Plain("tmpfs", in_memory=True),
 )
-UNEVEN = (
-    Emulated("reads 1.5, writes 0.2 ms", 0.0015, 0.0002),
-    Emulated("reads 0.2, writes 1.5 ms", 0.0002, 0.0015),
-    Emulated("0.1 ms, 100 MB/s", 0.0001, 0.0001, bytes_per_s=100e6),
-)
+#: A cell begins with so few storages, and gets more while there is time.
+STORAGES_MIN, STORAGES_MAX = 2, 5
 
-MATRICES: dict[EngineName, Matrix] = {
-    "duckdb": Matrix("duckdb", duckdb_queries.VERIFIED, EVEN, "tmpfs"),
-    "postgres": Matrix(
-        "postgres", postgres_queries.VERIFIED, (*EVEN, *UNEVEN), "disk", sources=("disk",)
-    ),
-}
+#: What a query of WORKLOADS takes, roughly; a cell's time is put together from it. Seconds.
+QUERY_S = 1.2
+OPERATIONS = 2200
+#: Threads share the operations of a query, but not all of the time.
+SHARED = 0.8
+#: A process or a server started; a recording begun and ended.
+START_S, RECORD_S = 0.8, 2.0
+#: Time that a probe may take: with the I/O of a whole run, or of a part of one.
+PROBE_S, PART_PROBE_S = 3.0, 1.5
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A query of an engine, and the storages between which it is forecast, by name."""
+
+    engine: EngineName
+    workload: Workload
+    storages: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """What it is, for people."""
+        return f"{self.engine} {self.workload.name} x{self.workload.threads}"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Cells in the order in which they are to be verified, and what they will take."""
+
+    cells: Sequence[Cell]
+    #: Cells for which there is no time at all.
+    without_time: Sequence[Cell]
+    expected_s: float
+
+
+def choose_storages(names: Sequence[str] | None) -> Sequence[Emulated | Plain]:
+    """Those of STORAGES that are named, all where none is. InputError for others, or for one."""
+    known = {storage.name: storage for storage in STORAGES}
+    for name in names or ():
+        if name not in known:
+            raise InputError(f"--storage {name}: no such storage", f"there are: {', '.join(known)}")
+    if names and len(set(names)) < STORAGES_MIN:
+        raise InputError("--storage: a forecast is from one storage to another: name two")
+    return [known[name] for name in dict.fromkeys(names or known)]
+
+
+def all_cells(
+    engines: Sequence[EngineName],
+    threads: Sequence[int] = THREADS,
+    workloads: Sequence[str] | None = None,
+) -> list[Cell]:
+    """Cells without storages, in an order of which each beginning is balanced.
+
+    Every engine and workload comes once before any comes twice, and thread counts take turns.
+    InputError for a workload that no engine has and for a thread count below 1.
+    """
+    kinds = dict.fromkeys(one.name for engine in engines for one in WORKLOADS[engine](1))
+    for name in workloads or ():
+        if name not in kinds:
+            raise InputError(f"--workload {name}: no such query", f"there are: {', '.join(kinds)}")
+    for count in threads:
+        if not 1 <= count <= THREADS_MAX:
+            raise InputError(f"--threads {count}: 1 to {THREADS_MAX} can be verified")
+    named = [
+        (engine, position)
+        for position in range(max(len(WORKLOADS[engine](1)) for engine in engines))
+        for engine in engines
+        if position < len(WORKLOADS[engine](1))
+    ]
+    cells = []
+    for turn in range(len(threads)):
+        for number, (engine, position) in enumerate(named):
+            # Engines come in turn: a step of the thread count for every engine and every position.
+            count = threads[(turn + number + position) % len(threads)]
+            workload = WORKLOADS[engine](count)[position]
+            if workloads is None or workload.name in workloads:
+                cells.append(Cell(engine, workload))
+    return cells
+
+
+def draw(
+    cells: Sequence[Cell],
+    storages: Sequence[Emulated | Plain],
+    *,
+    budget_s: float,
+    repeat: int,
+    seed: int,
+) -> Drawn:
+    """Give storages to cells until the time is used up, so that every pair comes equally often.
+
+    First two to every cell, then a third, and so on. Among equals chance decides, by ``seed``.
+    """
+    chance = Random(seed)
+    cost = {storage.name: storage for storage in storages}
+    drawn: list[Cell] = list(cells)
+    pairs: Counter[frozenset[str]] = Counter()
+    single: Counter[str] = Counter()
+    spent_s = 0.0
+    for count in range(STORAGES_MIN, min(STORAGES_MAX, len(storages)) + 1):
+        for number, cell in enumerate(drawn):
+            if len(cell.storages) != (count - 1 if count > STORAGES_MIN else 0):
+                continue
+            grown = cell
+            while len(grown.storages) < count:
+                names = [name for name in cost if name not in grown.storages]
+                chance.shuffle(names)
+                grown = _with(grown, min(names, key=lambda n: _use(n, grown, pairs, single)))
+            added_s = cell_s(grown, cost, repeat) - cell_s(cell, cost, repeat)
+            if spent_s + added_s <= budget_s:
+                spent_s += added_s
+                drawn[number] = grown
+                single.update(set(grown.storages) - set(cell.storages))
+                pairs.update(_pairs(grown) - _pairs(cell))
+    chosen = [cell for cell in drawn if cell.storages]
+    return Drawn(chosen, [cell for cell in drawn if not cell.storages], spent_s)
+
+
+def cell_s(cell: Cell, storages: Mapping[str, Emulated | Plain], repeat: int) -> float:
+    """How long a cell takes, roughly: a warm-up, recordings, probes and bare runs."""
+    if not cell.storages:
+        return 0.0
+    runs_s = {name: run_s(storages[name], cell.workload.threads) for name in cell.storages}
+    count = len(cell.storages)
+    probes_s = count * (count - 1) * PROBE_S + 2 * count * PART_PROBE_S
+    again = repeat + 1
+    return QUERY_S + again * sum(runs_s.values()) + count * RECORD_S + probes_s
+
+
+def run_s(storage: Emulated | Plain, threads: int) -> float:
+    """How long one run on a storage takes, roughly."""
+    at_once = 1 if storage.servers == 1 else threads**SHARED
+    return START_S + QUERY_S + OPERATIONS * storage.expected_s / at_once
+
+
+def _with(cell: Cell, name: str) -> Cell:
+    return replace(cell, storages=(*cell.storages, name))
+
+
+def _pairs(cell: Cell) -> set[frozenset[str]]:
+    return {frozenset(pair) for pair in combinations(cell.storages, 2)}
+
+
+def _use(
+    name: str, cell: Cell, pairs: Counter[frozenset[str]], single: Counter[str]
+) -> tuple[int, int]:
+    """How often a storage was drawn, with those of the cell and at all."""
+    return sum(pairs[frozenset((name, other))] for other in cell.storages), single[name]
+
+
+def next_of(names: Sequence[str]) -> dict[str, str]:
+    """Each name's neighbour, in a ring: where one target of a source has to do."""
+    ring = cycle(names)
+    next(ring)
+    return dict(zip(names, ring, strict=False))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: The table stays in the server's memory: what varies between runs is the temp files' storage. It
 #: does only when it is smaller than a quarter of the buffers.
 SETTINGS = {
-    "shared_buffers": "1GB",
+    "shared_buffers": "2GB",
     "synchronize_seqscans": "off",
     "max_parallel_workers_per_gather": 0,
     "jit": "off",

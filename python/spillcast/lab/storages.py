@@ -7,21 +7,29 @@ from pathlib import Path
 
 from spillcast.errors import SpillcastError
 from spillcast.recording.target import PRELOAD_LIBRARY
-from spillcast.storage.emulation import Model, emulate, fixed_model
-from spillcast.storage.limit import bytes_limit
+from spillcast.storage.emulation import Model, Point, emulate, fixed_model
+from spillcast.units import format_duration
 from spillcast.workspace import free_bytes
 
 SHARED_MEMORY = Path("/dev/shm")
+#: A latency that grows with the size is a straight line through these sizes.
+LINE_BYTES = (1 << 10, 1 << 20)
+#: What an operation takes that memory answers, roughly.
+CACHED_S = 20e-6
 
 
 @dataclass(frozen=True)
 class Emulated:
-    """A storage that takes so long for each operation, and moves so much in a second."""
+    """A storage that takes so long for each operation, and so long for each byte of it."""
 
     name: str
     read_s: float
     write_s: float
-    bytes_per_s: float | None = None
+    s_per_byte: float = 0.0
+    #: Operations served at once; None for all.
+    servers: int | None = None
+    #: Whether the kernel's page cache stands before it.
+    page_cache: bool = False
 
     @property
     def folder(self) -> str:
@@ -29,12 +37,60 @@ class Emulated:
         return self.name.replace("/", " per ")
 
     @property
+    def expected_s(self) -> float:
+        """What an operation takes, roughly: of 32 KiB, or out of the page cache."""
+        if self.page_cache:
+            return CACHED_S
+        return (self.read_s + self.write_s) / 2 + (32 << 10) * self.s_per_byte
+
+    @property
+    def words(self) -> str:
+        """What it is, for people."""
+        read, write = format_duration(self.read_s), format_duration(self.write_s)
+        each = read if read == write else f"{read} a read, {write} a write"
+        by_size = f" and {format_duration(self.s_per_byte * 1024)} a KiB" if self.s_per_byte else ""
+        queue = f", {self.servers} at a time" if self.servers else ""
+        cache = ", behind the page cache" if self.page_cache else ""
+        return f"emulated: {each}{by_size}{queue}{cache}"
+
+    @property
     def model(self) -> Model:
         """What a mount is to behave like."""
         model = fixed_model(self.read_s, self.write_s)
-        if self.bytes_per_s is None:
-            return model
-        return replace(model, limits=[bytes_limit("bandwidth", self.bytes_per_s)])
+        if self.s_per_byte:
+            points = [self._on_line(point, size) for point in model.points for size in LINE_BYTES]
+            model = replace(model, points=points)
+        return replace(model, servers=self.servers)
+
+    @property
+    def only_latency(self) -> bool:
+        """Whether a fixed time for each call is all there is to it."""
+        return not (self.s_per_byte or self.servers or self.page_cache)
+
+    def _on_line(self, point: Point, size_bytes: int) -> Point:
+        base_s = self.read_s if point.op == "read" else self.write_s
+        latency_ns = round((base_s + size_bytes * self.s_per_byte) * 1e9)
+        return replace(point, size_bytes=size_bytes, latency_ns=[latency_ns])
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A directory as it is: of the machine's memory, or of the disk of the workspace."""
+
+    name: str
+    in_memory: bool
+    servers: int | None = None
+
+    @property
+    def expected_s(self) -> float:
+        """What an operation takes, roughly."""
+        return CACHED_S
+
+    @property
+    def words(self) -> str:
+        """What it is, for people."""
+        where = "/dev/shm, in memory" if self.in_memory else "on the disk, through the page cache"
+        return f"a directory {where}"
 
 
 @dataclass(frozen=True)
@@ -53,15 +109,16 @@ def emulated(storage: Emulated, room: Path, backing: Path) -> Iterator[Place]:
     """A slow directory: a FUSE mount in ``room`` over ``backing``.
 
     Where FUSE is not to be had, the preload library delays the engine's own calls instead, which
-    makes no bandwidth: SpillcastError where that is asked for.
+    makes latency and nothing else: SpillcastError where more is asked for.
     """
     mountpoint = room / f"mnt-{storage.folder}"
     mountpoint.mkdir()
     with ExitStack() as stack:
         try:
-            stack.enter_context(emulate(storage.model, mountpoint, backing))
+            page_cache = storage.page_cache
+            stack.enter_context(emulate(storage.model, mountpoint, backing, page_cache=page_cache))
         except SpillcastError:
-            if storage.bytes_per_s is not None:
+            if not storage.only_latency:
                 raise
             read_ns, write_ns = round(storage.read_s * 1e9), round(storage.write_s * 1e9)
             delay = f"{backing.resolve()}:{read_ns}:{write_ns}"

@@ -1,166 +1,144 @@
 """Forecasts from one storage to another with no run there, then the measured times."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
-from itertools import permutations
+from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
-from typing import TypeVar
+from typing import Any
 
-from spillcast.engines.held import Ran
-from spillcast.errors import InputError
-from spillcast.forecast import Forecast, forecast
-from spillcast.forecast.seed import seed_formula_s
-from spillcast.lab.case import Case
+from spillcast.errors import InputError, SpillcastError
+from spillcast.lab.case import Case, Truth
+from spillcast.lab.cell import CellRun
 from spillcast.lab.demo import Stage
-from spillcast.lab.engine import Engine, Explains, open_engine
-from spillcast.lab.matrix import Matrix
-from spillcast.lab.run import busy, run, run_recorded
-from spillcast.lab.storages import Place, emulated, fast_parent, plain
-from spillcast.lab.workload import Workload
-from spillcast.recording import Recording
-from spillcast.storage.budget import OWNED
-from spillcast.storage.probe import probe
+from spillcast.lab.engine import Engine, EngineName, open_engine
+from spillcast.lab.matrix import Cell, Drawn, cell_s
+from spillcast.lab.storages import Emulated, Place, Plain, emulated, fast_parent, plain
+from spillcast.recording.machine import describe_machine
 from spillcast.workspace import workspace
 
 NEED_BYTES = 4 << 30
-T = TypeVar("T")
-#: How often a run is repeated when other work on the machine disturbed it.
-RETRIES = 2
-
-
-@dataclass
-class _Runs:
-    """What was measured of one workload on one storage."""
-
-    place: Place
-    #: What forecasts are made from, by the name of the evidence; none where nothing is recorded.
-    evidence: dict[str, Recording]
-    elapsed_s: list[float] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class _Said:
-    """A forecast before its run was measured."""
-
-    here: _Runs
-    there: _Runs
-    evidence: str
-    forecast: Forecast
-    seed_formula_s: float | None
+Storage = Emulated | Plain
 
 
 def verify(
-    stage: Stage, matrix: Matrix, work: Path | None = None, *, repeat: int = 3
-) -> list[Case]:
-    """All cases of a matrix.
+    stage: Stage,
+    drawn: Drawn,
+    storages: Sequence[Storage],
+    work: Path | None = None,
+    *,
+    repeat: int = 3,
+    budget_s: float | None = None,
+    on_truth: Callable[[Truth], None] = lambda _truth: None,
+) -> Truth:
+    """Verify cells one after the other; ``on_truth`` gets all that is known after each.
 
-    InputError where a package is missing, or where there is no room in memory to emulate in.
+    A cell that the budget has no time for any more is left out, and so is one whose engine fails;
+    both are said. InputError where a package is missing, or no room in memory to emulate in.
     """
     memory = fast_parent(NEED_BYTES)
     if memory is None:
         raise InputError("verify wants 4 GiB of room in /dev/shm", "run demo for a smaller check")
-    cases: list[Case] = []
+    end = None if budget_s is None else time.monotonic() + budget_s
     with workspace(memory) as fast, workspace(work) as room:
-        engine = open_engine(matrix.engine, room)
-        stage.step(f"{len(matrix.storages)} storages to emulate")
-        with _places(matrix, room, fast) as places:
-            for workload in matrix.workloads:
-                stage.step(f"a table of {workload.rows // 1_000_000} million rows")
-                engine.build(workload.rows)
-                cases += _verify_workload(stage, engine, workload, matrix, places, room, repeat)
-    return cases
+        cases: list[Case] = []
+        left_out = [_left_out(cell, "the budget has no time for it") for cell in drawn.without_time]
+        truth = Truth(cases, _about(drawn, storages, repeat, budget_s, left_out))
+        engines: dict[EngineName, Engine] = {}
+        for cell in drawn.cells:
+            if cell.engine not in engines:
+                stage.step(f"{cell.engine} made ready")
+                engines[cell.engine] = open_engine(cell.engine, room)
+        used = {name for cell in drawn.cells for name in cell.storages}
+        stage.step(f"{len(used)} storages made ready")
+        with _places([one for one in storages if one.name in used], room, fast) as places:
+            clock = _Clock(end, storages, repeat)
+            for number, cell in enumerate(drawn.cells):
+                title = f"{number + 1}/{len(drawn.cells)} {cell.words}"
+                if not clock.has_time_for(cell):
+                    left_out.append(_left_out(cell, "no time was left"))
+                    continue
+                there = [places[name] for name in cell.storages]
+                one = CellRun(stage, title, engines[cell.engine], cell.workload, there)
+                try:
+                    cases.extend(one.verify(room, repeat))
+                except InputError:
+                    raise
+                except SpillcastError as error:
+                    left_out.append(_left_out(cell, str(error)))
+                clock.done(cell)
+                on_truth(truth)
+    return truth
+
+
+class _Clock:
+    """Whether there is time for a cell, by how long the ones before took."""
+
+    def __init__(self, end: float | None, storages: Sequence[Storage], repeat: int) -> None:
+        self._end = end
+        self._storages = {storage.name: storage for storage in storages}
+        self._repeat = repeat
+        self._begun = time.monotonic()
+        self._expected_s = 0.0
+
+    def has_time_for(self, cell: Cell) -> bool:
+        """Whether it will be over before the budget is."""
+        if self._end is None:
+            return True
+        now = time.monotonic()
+        pace = (now - self._begun) / self._expected_s if self._expected_s else 1.0
+        return now + pace * cell_s(cell, self._storages, self._repeat) <= self._end
+
+    def done(self, cell: Cell) -> None:
+        """A cell is over."""
+        self._expected_s += cell_s(cell, self._storages, self._repeat)
 
 
 @contextmanager
-def _places(matrix: Matrix, room: Path, fast: Path) -> Iterator[list[Place]]:
-    """The emulated storages and a plain one, each with an empty directory of its own."""
+def _places(storages: Sequence[Storage], room: Path, fast: Path) -> Iterator[dict[str, Place]]:
+    """Storages by name, each with an empty directory of its own."""
     with ExitStack() as stack:
-        places = []
-        for storage in matrix.storages:
-            backing = fast / storage.folder
-            backing.mkdir()
-            places.append(stack.enter_context(emulated(storage, room, backing)))
-        directory = (fast if matrix.plain == "tmpfs" else room) / matrix.plain
-        directory.mkdir()
-        yield [*places, plain(matrix.plain, directory)]
+        places = {}
+        for storage in storages:
+            if isinstance(storage, Plain):
+                directory = (fast if storage.in_memory else room) / storage.name
+                directory.mkdir()
+                places[storage.name] = plain(storage.name, directory)
+            else:
+                backing = fast / storage.folder
+                backing.mkdir()
+                places[storage.name] = stack.enter_context(emulated(storage, room, backing))
+        yield places
 
 
-def _verify_workload(
-    stage: Stage,
-    engine: Engine,
-    workload: Workload,
-    matrix: Matrix,
-    places: Sequence[Place],
-    room: Path,
+def _left_out(cell: Cell, why: str) -> dict[str, Any]:
+    return {**_named(cell), "why": why}
+
+
+def _named(cell: Cell) -> dict[str, Any]:
+    return {
+        "engine": cell.engine,
+        "workload": cell.workload.name,
+        "threads": cell.workload.threads,
+        "storages": list(cell.storages),
+    }
+
+
+def _about(
+    drawn: Drawn,
+    storages: Sequence[Storage],
     repeat: int,
-) -> list[Case]:
-    def recorded(place: Place, attempt: int) -> tuple[Ran, Recording]:
-        output = room / f"{workload.name}-{place.directory.name}-{attempt}.spill"
-        return run_recorded(engine, workload, place, output, stage.status)
-
-    def bare(place: Place, _attempt: int) -> tuple[Ran, None]:
-        return run(engine, workload, place, stage.tick), None
-
-    def evidence(place: Place) -> dict[str, Recording]:
-        stage.step(f"{workload.name} on {place.name}, recorded")
-        found = {"recording": _least_disturbed(workload, place, recorded)[1]}
-        if isinstance(engine, Explains):
-            stage.step(f"{workload.name} on {place.name}, explained")
-            plan = engine.plan
-            attempt = _least_disturbed(workload, place, lambda place, _: plan(workload, place))
-            found["plan"] = attempt[1]
-        return found
-
-    stage.step(f"{workload.name} once, to warm up")
-    bare(places[-1], 0)
-    sources = matrix.sources or [place.name for place in places]
-    runs = [_Runs(place, evidence(place) if place.name in sources else {}) for place in places]
-    forecasts = list(_forecasts(stage, workload, runs))
-    # Interleaved, so that what drifts on the machine drifts for all.
-    for number in range(repeat):
-        for one in runs:
-            stage.step(f"{workload.name} on {one.place.name}, run {number + 1} of {repeat}")
-            ran, _ = _least_disturbed(workload, one.place, bare)
-            one.elapsed_s.append(ran.elapsed_s)
-    return [
-        Case(
-            engine=engine.label,
-            workload=workload.name,
-            threads=workload.threads,
-            source=said.here.place.name,
-            target=said.there.place.name,
-            measured_from_s=median(said.here.elapsed_s),
-            measured_to_s=median(said.there.elapsed_s),
-            forecast=said.forecast,
-            seed_formula_s=said.seed_formula_s,
-            evidence=said.evidence,
-        )
-        for said in forecasts
-    ]
-
-
-def _least_disturbed(
-    workload: Workload, place: Place, attempt: Callable[[Place, int], tuple[Ran, T]]
-) -> tuple[Ran, T]:
-    """Run, and again while other work on the machine took CPU; the best attempt counts."""
-    attempts = []
-    for number in range(1 + RETRIES):
-        attempts.append(attempt(place, number))
-        if not busy(attempts[-1][0], workload):
-            break
-    return min(attempts, key=lambda a: a[0].run_queue_delay_s / a[0].elapsed_s)
-
-
-def _forecasts(stage: Stage, workload: Workload, runs: Sequence[_Runs]) -> Iterator[_Said]:
-    """From all that was recorded to every other storage."""
-    for here, there in permutations(runs, 2):
-        for name, baseline in here.evidence.items():
-            stage.step(f"{workload.name}: {here.place.name} to {there.place.name}, {name} replayed")
-            directory = there.place.directory
-            storage = probe(directory, baseline, budget=OWNED, on_progress=stage.progress)
-            storage = replace(storage, name=there.place.name)
-            said = forecast(baseline, storage)
-            seed_s = seed_formula_s(baseline, storage) if name == "recording" else None
-            yield _Said(here, there, name, said, seed_s)
+    budget_s: float | None,
+    left_out: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """As docs/schema.md tells; ``left_out`` grows."""
+    machine = describe_machine()
+    return {
+        "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {key: machine[key] for key in ("cpus", "memory_bytes", "kernel")},
+        "budget_s": budget_s,
+        "repeat": repeat,
+        "storages": [{"name": one.name, "what": one.words} for one in storages],
+        "drawn": [_named(cell) for cell in drawn.cells],
+        "left_out": left_out,
+    }

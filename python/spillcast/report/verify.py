@@ -1,19 +1,27 @@
-"""Forecasts beside measured times."""
+"""Forecasts beside measured times, at a terminal."""
 
 from collections.abc import Sequence
-from statistics import median
 
-from spillcast.lab.case import Case
+from spillcast.lab.case import Case, Truth
 from spillcast.lab.demo import Demo
-from spillcast.recording.machine import describe_machine
+from spillcast.lab.summary import Summary, grouped, of_evidence, refusals, summarise, worst
 from spillcast.report.forecast import sentence
-from spillcast.report.table import markdown_table, paragraph, table_text
+from spillcast.report.table import paragraph, table_text
 from spillcast.units import format_bytes, format_duration, format_speedup
+
+#: As many cases are listed one by one; of more there are summaries and the worst.
+LISTED_MAX = 24
+TERMINAL = 78
 
 
 def percent(error: float | None) -> str:
     """An error with its sign."""
     return "-" if error is None else f"{error:+.1%}".replace("%", " %")
+
+
+def share(value: float | None, digits: int = 1) -> str:
+    """A share without a sign."""
+    return "-" if value is None else f"{value:.{digits}%}".replace("%", " %")
 
 
 def demo_text(demo: Demo) -> str:
@@ -44,105 +52,108 @@ def demo_text(demo: Demo) -> str:
     )
 
 
-HEADER = ("workload", "from", "to", "now", "forecast", "interval", "measured", "error", "seed's")
+CASE_HEADER = ("query", "from", "to", "forecast", "interval", "measured", "error")
+SUMMARY_HEADER = ("", "cases", "median", "90th", "held", "width", "seed's", "ratio")
+THREADS = {1: "one thread or process", 2: "two threads or processes", 4: "four of them"}
+EVIDENCE = {
+    "recording": "a whole recording",
+    "slices": "ten slices of 0.3 s",
+    "first_fifth": "the first fifth",
+    "plan": "a plan of EXPLAIN",
+}
 
 
-def case_rows(cases: Sequence[Case]) -> list[list[str]]:
-    """One row a case."""
+def query_of(case: Case) -> str:
+    """The query of a case in a few letters."""
+    return f"{case.workload} x{case.threads}"
+
+
+def engine_of(case: Case) -> str:
+    """The engine of a case without its version."""
+    return case.engine.rpartition(" ")[0]
+
+
+def case_row(case: Case) -> list[str]:
+    """One row a case, times in seconds; a bound that was missed is marked."""
+    said = case.forecast
+    bounds = "-" if said.interval_s is None else "-".join(f"{s:.3g}" for s in said.interval_s)
+    missed = "" if said.interval_s is None or case.covered else " !"
     return [
-        [
-            case.workload,
-            case.source,
-            case.target,
-            format_duration(case.measured_from_s),
-            "refused"
-            if case.forecast.forecast_s is None
-            else format_duration(case.forecast.forecast_s),
-            "-"
-            if case.forecast.interval_s is None
-            else " to ".join(map(format_duration, case.forecast.interval_s))
-            + ("" if case.covered else " (missed)"),
-            format_duration(case.measured_to_s),
-            percent(case.error),
-            percent(case.seed_error),
-        ]
-        for case in cases
+        query_of(case),
+        case.source,
+        case.target,
+        "refused" if said.forecast_s is None else f"{said.forecast_s:.3g} s",
+        bounds + missed,
+        f"{case.measured_to_s:.3g} s",
+        percent(case.error),
     ]
 
 
-def summary_lines(cases: Sequence[Case]) -> list[str]:
-    """Median and worst error, coverage, and the seed's formula beside."""
-    errors = sorted(abs(case.error) for case in cases if case.error is not None)
-    seeds = sorted(abs(case.seed_error) for case in cases if case.seed_error is not None)
-    if not errors:
-        return ["Every forecast was refused."]
-    covered = sum(case.covered for case in cases) / len(cases)
-    bounds = [c.forecast.interval_s for c in cases if c.forecast.interval_s is not None]
-    widths = [
-        (b[1] - b[0]) / 2 / (c.forecast.forecast_s or 1.0)
-        for b, c in zip(bounds, [c for c in cases if c.forecast.interval_s], strict=True)
-    ]
-    beside = (
-        f"The seed's formula on the same evidence: median {median(seeds):.1%}, "
-        f"worst {seeds[-1]:.1%}."
-        if seeds
-        else ""
-    )
+def summary_row(name: str, found: Summary) -> list[str]:
+    """One row a group."""
+    cases = f"{found.cases}" + (f" ({found.refused} refused)" if found.refused else "")
     return [
-        f"{len(cases)} forecasts: median error {median(errors):.1%}, worst {errors[-1]:.1%}.",
-        *[beside] * bool(beside),
-        f"{covered:.0%} of the {cases[0].forecast.confidence:.0%} intervals hold the measured "
-        f"time; median half-width {median(widths):.1%} of the forecast.",
+        name,
+        cases,
+        share(found.median),
+        share(found.p90),
+        share(found.coverage, 0),
+        share(found.half_width),
+        share(found.seed_median),
+        "-" if found.ratio is None else f"{found.ratio:.1f}x",
     ]
 
 
-def groups(cases: Sequence[Case]) -> dict[str, list[Case]]:
-    """Cases that can be compared with each other, under what they have in common."""
-    found: dict[str, list[Case]] = {}
-    for case in cases:
-        who = "one thread" if case.threads == 1 else f"{case.threads} threads or processes"
-        made = {"recording": "a recording", "plan": "a plan of EXPLAIN alone"}[case.evidence]
-        found.setdefault(f"{case.engine}, {who}, from {made}", []).append(case)
-    return found
+def breakdown(cases: Sequence[Case]) -> dict[str, dict[str, list[Case]]]:
+    """The groups that a report tells of, under what they are told apart by."""
+    whole = of_evidence(cases)
+    by_evidence = grouped(cases, lambda case: case.evidence.name)
+    named = {EVIDENCE[name]: by_evidence[name] for name in EVIDENCE if name in by_evidence}
+    return {
+        "evidence": named,
+        "engine": grouped(whole, lambda case: case.engine),
+        "workload": grouped(whole, lambda case: case.workload),
+        "direction": grouped(whole, lambda case: case.direction),
+        "threads": {
+            words: found
+            for threads, words in THREADS.items()
+            if (found := [case for case in whole if case.threads == threads])
+        },
+    }
 
 
-def verify_text(cases: Sequence[Case]) -> str:
-    """The tables and their summaries for a terminal."""
+def verify_text(truth: Truth) -> str:
+    """Cases or their summaries, for a terminal of 80 columns."""
+    cases = truth.cases
+    if not cases:
+        return "No case was verified."
     parts = []
-    for heading, group in groups(cases).items():
-        table = table_text(HEADER, case_rows(group), left=(0, 1, 2))
-        parts.append("\n".join([heading, "", table, "", *summary_lines(group)]))
+    if len(cases) <= LISTED_MAX:
+        listed, heading = grouped(cases, _heading), ""
+    else:
+        rows = [
+            summary_row(name if number else f"all, by {by}", summarise(found))
+            for by, groups in breakdown(cases).items()
+            for number, (name, found) in enumerate([("", cases), *groups.items()])
+            if number or by == "evidence"
+        ]
+        rows[0][0] = "all"
+        parts.append(table_text(SUMMARY_HEADER, rows))
+        listed, heading = grouped(worst(cases), _heading), "the worst: "
+    for name, group in listed.items():
+        table = table_text(CASE_HEADER, [case_row(case) for case in group], left=(0, 1, 2))
+        parts.append("\n".join([heading + name, "", table]))
+    if len(cases) <= LISTED_MAX:
+        parts.append(table_text(SUMMARY_HEADER, [summary_row("all", summarise(cases))]))
+    parts += [
+        paragraph(f"  refused: {_heading(case)}, {query_of(case)}, {case.source} to {case.target}: "
+                  f"{case.forecast.refused}", "  ", TERMINAL)
+        for case in refusals(cases)
+    ]  # fmt: skip
+    if left_out := truth.about.get("left_out"):
+        parts.append(f"  {len(left_out)} queries were left out: {left_out[-1]['why']}")
     return "\n\n".join(parts)
 
 
-def verify_markdown(cases: Sequence[Case], repeat: int) -> str:
-    """The page docs/accuracy.md."""
-    machine = describe_machine()
-    parts = [
-        "\n".join(
-            [
-                f"## {heading}",
-                "",
-                *(f"- {line}" for line in summary_lines(group)),
-                "",
-                markdown_table(HEADER, case_rows(group)),
-                "",
-            ]
-        )
-        for heading, group in groups(cases).items()
-    ]
-    return "\n".join(
-        [
-            "# Accuracy",
-            "",
-            "Each row is a forecast made with no run on the target, from a recording or a plan and",
-            f"a probe, beside the median of {repeat} measured runs there. Made by `make truth` on "
-            f"{machine['cpus']} CPUs,",
-            f"{format_bytes(machine['memory_bytes'])} of memory, kernel {machine['kernel']}.",
-            "",
-            "An interval marked *missed* does not hold the measured time. *seed's* is the error of",
-            "the formula of the post that started this, on the same evidence.",
-            "",
-            *parts,
-        ]
-    )
+def _heading(case: Case) -> str:
+    return f"{case.engine}, from {EVIDENCE[case.evidence.name]}"

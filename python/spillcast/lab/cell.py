@@ -1,0 +1,134 @@
+"""One query between some storages: recorded on each, forecast for the others, then measured."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+from pathlib import Path
+
+from spillcast.engines.held import Ran
+from spillcast.errors import InputError, Refusal
+from spillcast.forecast import Forecast, forecast
+from spillcast.forecast.estimate import CONFIDENCE
+from spillcast.forecast.seed import seed_formula_s
+from spillcast.lab.case import Case, Evidence, evidence_of
+from spillcast.lab.cut import first_fifth, ten_slices
+from spillcast.lab.demo import Stage
+from spillcast.lab.engine import Engine, Explains
+from spillcast.lab.matrix import PART_PROBE_S, PROBE_S, next_of
+from spillcast.lab.run import least_disturbed, measure, run, run_recorded
+from spillcast.lab.storages import Place
+from spillcast.lab.workload import Workload
+from spillcast.recording import Recording
+from spillcast.storage.budget import OWNED
+from spillcast.storage.probe import probe
+from spillcast.workspace import workspace
+
+
+@dataclass(frozen=True)
+class _Said:
+    """A forecast before its run was measured."""
+
+    source: str
+    target: str
+    evidence: Evidence
+    forecast: Forecast
+    seed_formula_s: float | None
+
+
+class CellRun:
+    """A cell while it is verified."""
+
+    def __init__(
+        self, stage: Stage, title: str, engine: Engine, workload: Workload, places: Sequence[Place]
+    ) -> None:
+        self._stage = stage
+        self._title = title
+        self._engine = engine
+        self._workload = workload
+        self._places = {place.name: place for place in places}
+
+    def verify(self, room: Path, repeat: int) -> list[Case]:
+        """Its cases: each forecast is made before its target is run on for the first time."""
+        with workspace(room) as recordings:
+            self._step("made ready")
+            self._engine.build(self._workload.rows)
+            self._step("once, to warm up")
+            calmest = min(self._places.values(), key=lambda place: place.means != "none")
+            run(self._engine, self._workload, calmest, self._stage.tick)
+            evidence = {name: self._evidence(name, recordings) for name in self._places}
+            said = list(self._forecasts(evidence))
+        runs = measure(self._workload, list(self._places), self._bare, repeat)
+        return [
+            Case(
+                engine=self._engine.label,
+                workload=self._workload.name,
+                threads=self._workload.threads,
+                source=one.source,
+                target=one.target,
+                here=runs[one.source],
+                there=runs[one.target],
+                forecast=one.forecast,
+                seed_formula_s=one.seed_formula_s,
+                evidence=one.evidence,
+            )
+            for one in said
+        ]
+
+    def _step(self, what: str) -> None:
+        self._stage.step(f"{self._title}: {what}")
+
+    def _bare(self, name: str, number: int) -> Ran:
+        self._step(f"{name}, run {number + 1}")
+        return run(self._engine, self._workload, self._places[name], self._stage.tick)
+
+    def _evidence(self, name: str, folder: Path) -> dict[str, Recording]:
+        """What forecasts from a storage are made from, the whole recording first."""
+        place = self._places[name]
+        self._step(f"{name}, recorded")
+
+        def recorded(attempt: int) -> tuple[Ran, Recording]:
+            output = folder / f"{place.directory.name}-{attempt}.spill"
+            return run_recorded(self._engine, self._workload, place, output, self._stage.status)
+
+        whole = least_disturbed(self._workload, recorded)[1]
+        found = {"recording": whole, "first_fifth": first_fifth(whole)}
+        slices = ten_slices(whole)
+        if slices is not None:
+            found["slices"] = slices
+        engine = self._engine
+        # A plan tells the same wherever it was made, but for the times of its I/O.
+        if isinstance(engine, Explains) and name == next(iter(self._places)):
+            self._step(f"{name}, explained")
+            explained = least_disturbed(
+                self._workload, lambda _attempt: engine.plan(self._workload, place)
+            )
+            found["plan"] = explained[1]
+        return found
+
+    def _forecasts(self, evidence: Mapping[str, Mapping[str, Recording]]) -> Iterator[_Said]:
+        """From the whole recordings to every other storage, from the rest to one other each."""
+        other = next_of(list(evidence))
+        for source, target in permutations(evidence, 2):
+            elapsed_s = evidence[source]["recording"].elapsed_s
+            for name, recording in evidence[source].items():
+                if name == "recording" or target == other[source]:
+                    self._step(f"{source} to {target}, {name} replayed")
+                    yield self._say(name, source, target, recording, elapsed_s)
+
+    def _say(
+        self, name: str, source: str, target: str, recording: Recording, elapsed_s: float
+    ) -> _Said:
+        """A forecast; one that cannot be made is refused with the reason."""
+        part = name in ("slices", "first_fifth")
+        budget = replace(OWNED, time_s=PART_PROBE_S if part else PROBE_S)
+        directory, storage, seed_s = self._places[target].directory, None, None
+        try:
+            storage = probe(directory, recording, budget=budget, on_progress=self._stage.progress)
+            storage = replace(storage, name=target)
+            said = forecast(recording, storage, elapsed_s=elapsed_s if part else None)
+            seed_s = seed_formula_s(recording, storage) if name == "recording" else None
+        except (InputError, Refusal) as error:
+            reason = str(error).removeprefix(f"{recording.path}: ")
+            whole_s = elapsed_s if part else recording.elapsed_s
+            said = Forecast(target, whole_s, None, None, CONFIDENCE, whole_s, [], refused=reason)
+        return _Said(source, target, evidence_of(name, recording, storage), said, seed_s)

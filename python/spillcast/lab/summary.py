@@ -1,0 +1,83 @@
+"""What cases say together: errors, coverage and width of intervals, the seed's formula beside."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from spillcast.lab.case import Case
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Figures of some cases; errors are absolute and relative to the measured time.
+
+    None where there is nothing to take a figure from. ``ratio`` is the seed's median error over
+    the forecast's on the cases that have both.
+    """
+
+    cases: int
+    refused: int
+    median: float | None
+    p90: float | None
+    worst: float | None
+    #: Of the intervals that were given, the share that holds the measured time.
+    coverage: float | None
+    half_width: float | None
+    seed_median: float | None
+    ratio: float | None
+
+
+def summarise(cases: Sequence[Case]) -> Summary:
+    """The figures of some cases."""
+    errors = [abs(case.error) for case in cases if case.error is not None]
+    given = [case.covered for case in cases if case.forecast.interval_s is not None]
+    widths = [case.half_width for case in cases if case.half_width is not None]
+    both = [
+        (abs(case.error), abs(case.seed_error))
+        for case in cases
+        if case.error is not None and case.seed_error is not None
+    ]
+    seed_median = _median(seed for _, seed in both)
+    beside = _median(error for error, _ in both)
+    return Summary(
+        cases=len(cases),
+        refused=len(cases) - len(errors),
+        median=_median(errors),
+        p90=float(np.quantile(errors, 0.9)) if errors else None,
+        worst=max(errors, default=None),
+        coverage=sum(given) / len(given) if given else None,
+        half_width=_median(widths),
+        seed_median=seed_median,
+        ratio=seed_median / beside if seed_median is not None and beside else None,
+    )
+
+
+def grouped(cases: Iterable[Case], key: Callable[[Case], str]) -> dict[str, list[Case]]:
+    """Cases by what they have in common, in the order of its words."""
+    found: dict[str, list[Case]] = {}
+    for case in cases:
+        found.setdefault(key(case), []).append(case)
+    return dict(sorted(found.items()))
+
+
+def of_evidence(cases: Iterable[Case], name: str = "recording") -> list[Case]:
+    """Those made from one kind of evidence."""
+    return [case for case in cases if case.evidence.name == name]
+
+
+def worst(cases: Sequence[Case], count: int = 10) -> list[Case]:
+    """The cases with the largest errors, the worst first."""
+    known = [case for case in cases if case.error is not None]
+    return sorted(known, key=lambda case: -abs(case.error or 0.0))[:count]
+
+
+def refusals(cases: Iterable[Case]) -> list[Case]:
+    """The cases without a number."""
+    return [case for case in cases if case.forecast.refused is not None]
+
+
+def _median(values: Iterable[float]) -> float | None:
+    listed = list(values)
+    return median(listed) if listed else None

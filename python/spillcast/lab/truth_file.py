@@ -1,0 +1,170 @@
+"""The cases of a verification as one Parquet file, from which every report can be made again."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spillcast.errors import InputError
+from spillcast.forecast.result import Forecast, Term, Warned
+from spillcast.lab.case import Case, Evidence, Runs, Truth
+from spillcast.recording.schema import Column, arrow_schema
+
+CASES_SCHEMA = "spillcast.cases/1"
+#: Where in the file's own metadata stands what is to be known of the verification, as JSON.
+ABOUT = b"spillcast"
+
+_SECONDS = pa.list_(pa.float64())
+_TERM = pa.struct(
+    [
+        ("name", pa.string()),
+        ("op", pa.string()),
+        ("bytes", pa.int64()),
+        ("count", pa.int64()),
+        ("baseline_s", pa.float64()),
+        ("forecast_s", pa.float64()),
+    ]
+)
+_WARNING = pa.struct([("code", pa.string()), ("message", pa.string())])
+
+COLUMNS = (
+    Column("engine", pa.string(), False, "engine and version", "DuckDB 2.0.0"),
+    Column("workload", pa.string(), False, "kind of query", "hash join"),
+    Column("threads", pa.int32(), False, "threads, or a leader and its workers", 2),
+    Column("evidence", pa.string(), False, "recording, plan, slices or first_fifth", "recording"),
+    Column("from", pa.string(), False, "storage that was recorded on", "1 ms"),
+    Column("to", pa.string(), False, "storage that was forecast", "tmpfs"),
+    Column("measured_from_s", pa.float64(), False, "median of the runs there that count", 3.73),
+    Column("measured_to_s", pa.float64(), False, "median of the runs there that count", 1.93),
+    Column("runs_from_s", _SECONDS, False, "all bare runs there, in order", [3.7, 3.73, 3.8]),
+    Column("runs_to_s", _SECONDS, False, "all bare runs there, in order", [1.9, 1.93, 2.0]),
+    Column("delays_from_s", _SECONDS, False, "of each run, time ready without a CPU", [0.01]),
+    Column("delays_to_s", _SECONDS, False, "of each run, time ready without a CPU", [0.01]),
+    Column("runs_wanted", pa.int32(), False, "runs that count: the least delayed ones", 3),
+    Column("recorded_s", pa.float64(), False, "elapsed time of the recorded run", 3.75),
+    Column("evidence_s", pa.float64(), False, "time of that run which the evidence covers", 3.0),
+    Column("evidence_delay_s", pa.float64(), False, "time ready without a CPU in it", 0.02),
+    Column("operation_from_s", pa.float64(), True, "mean time of a temp operation", 0.00103),
+    Column("operation_to_s", pa.float64(), True, "the same, as the probe measured it", 0.000004),
+    Column("probe_s", pa.float64(), False, "how long the probe took", 2.1),
+    Column("forecast_s", pa.float64(), True, "the forecast; null where it was refused", 1.97),
+    Column("low_s", pa.float64(), True, "lower bound of the interval", 1.85),
+    Column("high_s", pa.float64(), True, "upper bound of the interval", 2.12),
+    Column("confidence", pa.float64(), False, "level of the interval", 0.9),
+    Column("ceiling_s", pa.float64(), False, "forecast for storage of no latency", 1.8),
+    Column("remainder_s", pa.float64(), True, "of the forecast, what is not temp I/O", 1.9),
+    Column("terms", pa.list_(_TERM), False, "what the forecast is the sum of", []),
+    Column("method", pa.string(), False, "how it was made", "counts"),
+    Column("seed_formula_s", pa.float64(), True, "the seed's formula on the recording", 2.4),
+    Column("refused", pa.string(), True, "why there is no number; null where there is one", None),
+    Column("warnings", pa.list_(_WARNING), False, "what weakens the number", []),
+)
+CASES = arrow_schema(COLUMNS)
+
+
+def write_truth(path: Path, truth: Truth) -> None:
+    """Write the file whole or leave the one that is there. InputError where it cannot be."""
+    about = {"schema": CASES_SCHEMA, **truth.about}
+    table = pa.Table.from_pylist([_row(case) for case in truth.cases], CASES)
+    table = table.replace_schema_metadata({ABOUT: json.dumps(about)})
+    partial = path.with_name(path.name + ".partial")
+    try:
+        pq.write_table(table, partial, compression="zstd")
+        os.replace(partial, path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise InputError(f"{path}: {error.strerror or error}", "name another with -o") from error
+
+
+def read_truth(path: Path) -> Truth:
+    """Read what ``write_truth`` wrote. InputError says why it is no such file."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file", "make one with: spillcast verify -o FILE")
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        what = str(error).splitlines()[0]
+        raise InputError(f"{path}: no Parquet file, or a damaged one: {what}") from error
+    about = json.loads((table.schema.metadata or {}).get(ABOUT, b"{}"))
+    if about.pop("schema", None) != CASES_SCHEMA:
+        hint = "make one with: spillcast verify -o FILE"
+        raise InputError(f"{path}: holds no cases of a verification ({CASES_SCHEMA})", hint)
+    return Truth([_case(row) for row in table.to_pylist()], about)
+
+
+def _row(case: Case) -> dict[str, Any]:
+    said, evidence = case.forecast, case.evidence
+    low_s, high_s = said.interval_s or (None, None)
+    rest_s = [term.forecast_s for term in said.terms if term.op is None]
+    return {
+        "engine": case.engine,
+        "workload": case.workload,
+        "threads": case.threads,
+        "evidence": evidence.name,
+        "from": case.source,
+        "to": case.target,
+        "measured_from_s": case.measured_from_s,
+        "measured_to_s": case.measured_to_s,
+        "runs_from_s": case.here.elapsed_s,
+        "runs_to_s": case.there.elapsed_s,
+        "delays_from_s": case.here.run_queue_delay_s,
+        "delays_to_s": case.there.run_queue_delay_s,
+        "runs_wanted": case.there.wanted,
+        "recorded_s": said.baseline_s,
+        "evidence_s": evidence.covers_s,
+        "evidence_delay_s": evidence.run_queue_delay_s,
+        "operation_from_s": evidence.operation_from_s,
+        "operation_to_s": evidence.operation_to_s,
+        "probe_s": evidence.probe_s,
+        "forecast_s": said.forecast_s,
+        "low_s": low_s,
+        "high_s": high_s,
+        "confidence": said.confidence,
+        "ceiling_s": said.ceiling_s,
+        "remainder_s": None if said.forecast_s is None else sum(rest_s),
+        "terms": [asdict(term) for term in said.terms],
+        "method": said.method,
+        "seed_formula_s": case.seed_formula_s,
+        "refused": said.refused,
+        "warnings": [asdict(warning) for warning in said.warnings],
+    }
+
+
+def _case(row: Mapping[str, Any]) -> Case:
+    said = Forecast(
+        row["to"],
+        row["recorded_s"],
+        row["forecast_s"],
+        None if row["low_s"] is None else (row["low_s"], row["high_s"]),
+        row["confidence"],
+        row["ceiling_s"],
+        [Term(**term) for term in row["terms"]],
+        row["method"],
+        [Warned(**warning) for warning in row["warnings"]],
+        row["refused"],
+    )
+    evidence = Evidence(
+        row["evidence"],
+        row["evidence_s"],
+        row["evidence_delay_s"],
+        row["probe_s"],
+        row["operation_from_s"],
+        row["operation_to_s"],
+    )
+    return Case(
+        row["engine"],
+        row["workload"],
+        row["threads"],
+        row["from"],
+        row["to"],
+        Runs(row["runs_from_s"], row["delays_from_s"], row["runs_wanted"]),
+        Runs(row["runs_to_s"], row["delays_to_s"], row["runs_wanted"]),
+        said,
+        row["seed_formula_s"],
+        evidence,
+    )

@@ -1,0 +1,235 @@
+"""The page docs/accuracy.md, made from the cases of a verification and nothing else."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from spillcast.lab.aims import Aim, aims
+from spillcast.lab.calibrate import calibrate
+from spillcast.lab.case import FAST_S, Case, Truth
+from spillcast.lab.summary import grouped, of_evidence, refusals, summarise, worst
+from spillcast.report.charts import draw_charts
+from spillcast.report.table import markdown_table, paragraph
+from spillcast.report.verify import (
+    EVIDENCE,
+    SUMMARY_HEADER,
+    breakdown,
+    engine_of,
+    percent,
+    query_of,
+    share,
+    summary_row,
+)
+from spillcast.units import format_bytes, format_duration
+
+#: Written by people, shown below the worst cases: in the page's folder.
+REASONS = "worst.md"
+HEADINGS = {
+    "evidence": "By evidence",
+    "engine": "By engine",
+    "workload": "By workload",
+    "direction": "By direction",
+    "threads": "By threads",
+}
+
+
+def write_accuracy(truth: Truth, page: Path) -> None:
+    """Write the page, and its charts into the folder beside it that has its name."""
+    folder = page.with_suffix("")
+    folder.mkdir(exist_ok=True)
+    charts = draw_charts(truth.cases, folder)
+    reasons = folder / REASONS
+    said = reasons.read_text().strip() if reasons.exists() else ""
+    page.write_text(
+        accuracy_markdown(truth, {name: f"{folder.name}/{name}" for name in charts}, said)
+    )
+
+
+def accuracy_markdown(truth: Truth, charts: dict[str, str], reasons: str) -> str:
+    """The page; ``charts`` are addresses by file name, ``reasons`` explain the worst cases."""
+    cases = truth.cases
+    parts = ["# Accuracy", _introduction(truth)]
+    if cases:
+        parts += ["## What was aimed at", _aims(aims(cases))]
+        parts += ["## Forecast against measured time", _reading()]
+        parts += [f"![{name.split('.')[0]}]({address})" for name, address in charts.items()]
+        for by, groups in breakdown(cases).items():
+            rows = [summary_row(name, summarise(found)) for name, found in groups.items()]
+            parts += [f"### {HEADINGS[by]}", markdown_table((by, *SUMMARY_HEADER[1:]), rows)]
+        parts += ["## How wide intervals must be", _calibration(cases)]
+        parts += ["## The worst ten", _worst(worst(cases)), reasons or _no_reasons()]
+        parts += ["## Refused", _refused(refusals(cases))]
+    parts += ["## What was drawn and what was left out", _drawn(truth)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _introduction(truth: Truth) -> str:
+    about = truth.about
+    machine = about.get("machine", {})
+    versions = " and ".join(sorted({case.engine for case in truth.cases})) or "no engine"
+    budget_s = about.get("budget_s")
+    limit = f" within {budget_s / 60:.0f} minutes" if budget_s else ""
+    how = (
+        "Each case is a forecast made with no run on the target, from evidence of a run elsewhere "
+        f"and a probe of the target, beside the median of {about.get('repeat', 1)} measured runs "
+        "there. Runs on the storages take turns; those that other work on the machine kept from a "
+        f"CPU are repeated. Made by `make truth`{limit}, begun "
+        f"{about.get('started_at', 'at an unknown time')}, with {versions}, on "
+        f"{machine.get('cpus')} CPUs, {format_bytes(machine.get('memory_bytes') or 0)} of memory, "
+        f"kernel {machine.get('kernel')}."
+    )
+    again = (
+        "This page is made from [cases.parquet](accuracy/cases.parquet), which holds every case "
+        "with all its runs ([schema](schema.md#verification)), by"
+    )
+    command = "spillcast verify --from docs/accuracy/cases.parquet --markdown docs/accuracy.md"
+    return "\n\n".join([paragraph(how), paragraph(again), f"```sh\n{command}\n```"])
+
+
+def _aims(found: Sequence[Aim]) -> str:
+    words = {True: "met", False: "**missed**", None: "no cases"}
+    rows = [
+        [aim.of, aim.what, _asked(aim), _figure(aim, aim.figure), f"{aim.cases}", words[aim.met]]
+        for aim in found
+    ]
+    note = "From whole recordings where nothing else is said."
+    return markdown_table(("of", "figure", "aim", "found", "cases", ""), rows) + "\n\n" + note
+
+
+def _asked(aim: Aim) -> str:
+    least, most = (_figure(aim, bound) for bound in (aim.least, aim.most))
+    if aim.least is None:
+        return f"at most {most}"
+    return f"at least {least}" if aim.most is None else f"{least} to {most}"
+
+
+def _figure(aim: Aim, value: float | None) -> str:
+    if value is None:
+        return "-"
+    if aim.unit == "share":
+        return share(value)
+    if aim.unit == "times":
+        return f"{value:.1f} times the forecast's"
+    return f"{value:.1f} {aim.unit}"
+
+
+def _reading() -> str:
+    return paragraph(
+        "Errors are absolute and relative to the measured time: their median and 90th percentile. "
+        "*held* is the share of the intervals given that hold the measured time, *width* half of "
+        "their width over the forecast (median). *seed's* is the median error of the formula that "
+        "started this, on the same recordings; *ratio* is that over the forecast's. A storage is "
+        f"fast where an operation takes less than {format_duration(FAST_S)} in the mean."
+    )
+
+
+def _calibration(cases: Sequence[Case]) -> str:
+    found = calibrate(of_evidence(cases), cases[0].forecast.confidence)
+
+    def factor(k: float | None) -> str:
+        return "-" if k is None else f"{k:.2f}"
+
+    rows = [
+        [one.workload, f"{one.cases}", factor(one.k), share(one.coverage, 0)]
+        for one in found.left_out
+    ]
+    rows.append(
+        ["all", f"{sum(one.cases for one in found.left_out)}", "", share(found.coverage, 0)]
+    )
+    header = ("workload left out", "cases", "k of the others", "held with it")
+    text = (
+        "k is the factor by which intervals must widen, in logarithms about the forecast, to hold "
+        f"{found.confidence:.0%} of the cases; from all cases together it is {factor(found.k)}. "
+        "Each workload is judged with the k of the others, so that no case is judged by what was "
+        "taken from it."
+    )
+    return paragraph(text) + "\n\n" + markdown_table(header, rows)
+
+
+def _worst(cases: Sequence[Case]) -> str:
+    rows = [
+        [
+            f"{engine_of(case)} {query_of(case)}",
+            f"{case.source} to {case.target}",
+            EVIDENCE[case.evidence.name],
+            f"{case.forecast.forecast_s or 0.0:.3g} s",
+            f"{case.measured_to_s:.3g} s",
+            percent(case.error),
+            "; ".join(
+                f"{term.name} {term.baseline_s:.3g} to {term.forecast_s:.3g}"
+                for term in case.forecast.terms
+            ),
+            ", ".join(
+                f"{share:.0%}"
+                for share in (
+                    case.evidence.run_queue_delay_s / case.evidence.covers_s,
+                    case.here.delay_share,
+                    case.there.delay_share,
+                )
+            ),
+        ]
+        for case in cases
+    ]
+    header = ("query", "storages", "evidence", "forecast", "measured", "error", "terms, s", "delay")
+    note = (
+        "*delay* is the share of the time ready without a CPU: of the recorded run, and of the\n"
+        "calmest runs on source and target. Of several threads it is their sum."
+    )
+    return markdown_table(header, rows) + "\n\n" + note
+
+
+def _no_reasons() -> str:
+    return (
+        f"Their reasons stand here once somebody has written them into `docs/accuracy/{REASONS}`."
+    )
+
+
+def _refused(cases: Sequence[Case]) -> str:
+    if not cases:
+        return "No forecast was refused."
+    by_reason = grouped(cases, lambda case: case.forecast.refused or "")
+    rows = [
+        [
+            reason,
+            f"{len(found)}",
+            ", ".join(sorted({EVIDENCE[case.evidence.name] for case in found})),
+            ", ".join(sorted({f"{engine_of(case)} {query_of(case)}" for case in found})),
+        ]
+        for reason, found in by_reason.items()
+    ]
+    return markdown_table(("reason", "cases", "evidence", "queries"), rows)
+
+
+def _drawn(truth: Truth) -> str:
+    about = truth.about
+    storages = about.get("storages", [])
+    count = len(storages)
+    names = [[one["name"], one["what"]] for one in storages]
+    left_out = {_cell(one): one["why"] for one in about.get("left_out", [])}
+    drawn = {_cell(one): one["storages"] for one in about.get("drawn", [])}
+    rows = [
+        [*cell, ", ".join(drawn.get(cell, [])), left_out.get(cell, "")]
+        for cell in sorted({*drawn, *left_out})
+    ]
+    pairs = {
+        (first, second)
+        for cell, of_cell in drawn.items()
+        if cell not in left_out
+        for first in of_cell
+        for second in of_cell
+        if first != second
+    }
+    done = sum(len(of) * (len(of) - 1) for cell, of in drawn.items() if cell not in left_out)
+    text = (
+        f"Of {count * (count - 1)} directions between two storages {len(pairs)} were verified, each "
+        f"with some of the queries: {done} of the {len(rows) * count * (count - 1)} that all queries "
+        "and all storages would make. The rest was left out for want of time. Which storages a "
+        "query gets is drawn with a fixed seed, so that all pairs come about equally often. "
+        "DuckDB's merge join is its ASOF join, which sorts both sides."
+    )
+    header = ("engine", "query", "threads", "storages", "left out because")
+    tables = [markdown_table(("storage", "what it is"), names), markdown_table(header, rows)]
+    return f"{tables[0]}\n\n{paragraph(text)}\n\n{tables[1]}"
+
+
+def _cell(one: dict[str, object]) -> tuple[str, str, str]:
+    return str(one["engine"]), str(one["workload"]), str(one["threads"])
