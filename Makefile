@@ -6,11 +6,11 @@ BIN := $(VENV)/bin
 PRELOAD := python/spillcast/_preload.so
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help build demo test check bench truth requirements clean
+.PHONY: help build demo test check bench truth truth-quick requirements clean
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: $(VENV)/built ## the virtual environment, the Rust core and the command, all in this folder
 
@@ -43,8 +43,13 @@ check: build ## formatting, lints, types
 bench: build ## timings, each with its peer in the same run
 	$(BIN)/python -m bench
 
-truth: build ## forecasts against measured runs; rewrites docs/accuracy.md
-	$(BIN)/spillcast verify --engine all --markdown docs/accuracy.md
+truth: build ## forecasts against measured runs, 40 minutes; rewrites docs/accuracy.md
+	mkdir -p docs/accuracy
+	$(BIN)/spillcast verify --engine all --minutes 40 \
+		--output docs/accuracy/cases.parquet --markdown docs/accuracy.md
+
+truth-quick: build ## the same in 5 minutes, one run of each; prints it
+	$(BIN)/spillcast verify --engine all --minutes 5 --repeat 1
 
 requirements: $(VENV)/tools ## pin the newest versions of all that is used
 	$(BIN)/python -m pip install --quiet uv

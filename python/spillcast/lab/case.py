@@ -10,8 +10,6 @@ from spillcast.recording import Recording
 from spillcast.storage import Storage
 
 VERIFY_SCHEMA = "spillcast.verify/1"
-#: Mean time of an operation, s, below which a storage counts as fast: memory answers.
-FAST_S = 0.0001
 
 
 @dataclass(frozen=True)
@@ -86,6 +84,8 @@ class Case:
     threads: int
     source: str
     target: str
+    #: From a fast or a slow storage to a fast or a slow one: ``slow to fast`` and so on.
+    direction: str
     here: Runs
     there: Runs
     forecast: Forecast
@@ -128,13 +128,6 @@ class Case:
             None if bounds is None or not forecast_s else (bounds[1] - bounds[0]) / 2 / forecast_s
         )
 
-    @property
-    def direction(self) -> str:
-        """From a fast or a slow storage to a fast or a slow one; see ``FAST_S``."""
-        ends = (self.evidence.operation_from_s, self.evidence.operation_to_s)
-        words = ("fast" if end is not None and end < FAST_S else "slow" for end in ends)
-        return " to ".join(words)
-
     def to_json(self) -> dict[str, Any]:
         """The entry of docs/schema.md."""
         return {
@@ -144,6 +137,7 @@ class Case:
             "evidence": self.evidence.name,
             "from": self.source,
             "to": self.target,
+            "direction": self.direction,
             "measured_from_s": self.measured_from_s,
             "measured_to_s": self.measured_to_s,
             "forecast": self.forecast.to_json(),

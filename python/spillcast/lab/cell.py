@@ -16,7 +16,7 @@ from spillcast.lab.demo import Stage
 from spillcast.lab.engine import Engine, Explains
 from spillcast.lab.matrix import PART_PROBE_S, PROBE_S, next_of
 from spillcast.lab.run import least_disturbed, measure, run, run_recorded
-from spillcast.lab.storages import Place
+from spillcast.lab.storages import Place, direction
 from spillcast.lab.workload import Workload
 from spillcast.recording import Recording
 from spillcast.storage.budget import OWNED
@@ -53,7 +53,7 @@ class CellRun:
             self._step("made ready")
             self._engine.build(self._workload.rows)
             self._step("once, to warm up")
-            calmest = min(self._places.values(), key=lambda place: place.means != "none")
+            calmest = min(self._places.values(), key=lambda place: not place.fast)
             run(self._engine, self._workload, calmest, self._stage.tick)
             evidence = {name: self._evidence(name, recordings) for name in self._places}
             said = list(self._forecasts(evidence))
@@ -65,6 +65,7 @@ class CellRun:
                 threads=self._workload.threads,
                 source=one.source,
                 target=one.target,
+                direction=direction(self._places[one.source], self._places[one.target]),
                 here=runs[one.source],
                 there=runs[one.target],
                 forecast=one.forecast,

@@ -13,7 +13,7 @@ from spillcast.lab import duckdb_queries, postgres_queries
 from spillcast.lab.case import Case, Runs, evidence_of
 from spillcast.lab.engine import EngineName, open_engine
 from spillcast.lab.run import Status, busy, run, run_recorded
-from spillcast.lab.storages import Emulated, Place, emulated, fast_parent, plain
+from spillcast.lab.storages import Emulated, Place, direction, emulated, fast_parent, plain
 from spillcast.lab.workload import Workload
 from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
@@ -92,6 +92,7 @@ def run_demo(
             threads=workload.threads,
             source="slow storage (1 ms an operation)",
             target=fast.name,
+            direction=direction(slow, fast),
             here=Runs([ran.elapsed_s], [ran.run_queue_delay_s], 1),
             there=Runs([there.elapsed_s], [there.run_queue_delay_s], 1),
             forecast=said,

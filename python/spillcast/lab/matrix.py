@@ -97,21 +97,14 @@ def all_cells(
     for count in threads:
         if not 1 <= count <= THREADS_MAX:
             raise InputError(f"--threads {count}: 1 to {THREADS_MAX} can be verified")
-    named = [
-        (engine, position)
-        for position in range(max(len(WORKLOADS[engine](1)) for engine in engines))
-        for engine in engines
-        if position < len(WORKLOADS[engine](1))
-    ]
+    positions = range(max(len(WORKLOADS[engine](1)) for engine in engines))
     cells = []
     for turn in range(len(threads)):
-        for number, (engine, position) in enumerate(named):
-            # Engines come in turn: a step of the thread count for every engine and every position.
-            count = threads[(turn + number + position) % len(threads)]
-            workload = WORKLOADS[engine](count)[position]
-            if workloads is None or workload.name in workloads:
-                cells.append(Cell(engine, workload))
-    return cells
+        for position in positions:
+            for shift, engine in enumerate(engines):
+                of_engine = WORKLOADS[engine](threads[(turn + position + shift) % len(threads)])
+                cells += [Cell(engine, workload) for workload in of_engine[position : position + 1]]
+    return [cell for cell in cells if workloads is None or cell.workload.name in workloads]
 
 
 def draw(

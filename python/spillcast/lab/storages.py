@@ -89,7 +89,9 @@ class Plain:
     @property
     def words(self) -> str:
         """What it is, for people."""
-        where = "/dev/shm, in memory" if self.in_memory else "on the disk, through the page cache"
+        where = (
+            "of /dev/shm, in memory" if self.in_memory else "on the disk, through the page cache"
+        )
         return f"a directory {where}"
 
 
@@ -102,6 +104,13 @@ class Place:
     environment: dict[str, str]
     #: How the delay is made: ``fuse``, ``preload``, or ``none`` for a plain directory.
     means: str
+    #: Whether memory answers: its own, or a page cache that holds the spill.
+    fast: bool
+
+
+def direction(source: Place, target: Place) -> str:
+    """From a fast or a slow place to a fast or a slow one, in words."""
+    return " to ".join("fast" if place.fast else "slow" for place in (source, target))
 
 
 @contextmanager
@@ -114,8 +123,8 @@ def emulated(storage: Emulated, room: Path, backing: Path) -> Iterator[Place]:
     mountpoint = room / f"mnt-{storage.folder}"
     mountpoint.mkdir()
     with ExitStack() as stack:
+        page_cache = storage.page_cache
         try:
-            page_cache = storage.page_cache
             stack.enter_context(emulate(storage.model, mountpoint, backing, page_cache=page_cache))
         except SpillcastError:
             if not storage.only_latency:
@@ -123,14 +132,14 @@ def emulated(storage: Emulated, room: Path, backing: Path) -> Iterator[Place]:
             read_ns, write_ns = round(storage.read_s * 1e9), round(storage.write_s * 1e9)
             delay = f"{backing.resolve()}:{read_ns}:{write_ns}"
             environment = {"LD_PRELOAD": str(PRELOAD_LIBRARY), "SPILLCAST_DELAY": delay}
-            yield Place(storage.name, backing, environment, "preload")
+            yield Place(storage.name, backing, environment, "preload", fast=False)
         else:
-            yield Place(storage.name, mountpoint, {}, "fuse")
+            yield Place(storage.name, mountpoint, {}, "fuse", fast=page_cache)
 
 
 def plain(name: str, directory: Path) -> Place:
     """A directory as it is."""
-    return Place(name, directory, {}, "none")
+    return Place(name, directory, {}, "none", fast=True)
 
 
 def fast_parent(need_bytes: int) -> Path | None:

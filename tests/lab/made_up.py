@@ -1,0 +1,48 @@
+"""Made-up cases, for the arithmetic of reports: whatever a test does not say is ordinary."""
+
+from spillcast.forecast.result import Forecast, Term, Warned
+from spillcast.lab.case import Case, Evidence, Runs
+
+
+def runs(*elapsed_s, delays_s=None, wanted=None):
+    """Bare runs; without delays where none are given."""
+    return Runs(
+        list(elapsed_s), delays_s or [0.0] * len(elapsed_s), wanted or len(elapsed_s)
+    )
+
+
+def case(
+    forecast_s=10.0,
+    measured_s=10.0,
+    *,
+    half_width=0.1,
+    interval_s=None,
+    seed_s=None,
+    refused=None,
+    evidence="recording",
+    workload="sort",
+    threads=1,
+    engine="DuckDB 2.0.0",
+    source="1 ms",
+    target="tmpfs",
+    direction="slow to fast",
+    covers_s=3.0,
+    probe_s=2.0,
+    there=None,
+):
+    """A case whose interval is ``forecast_s`` give or take ``half_width`` of it."""
+    if refused is not None:
+        forecast_s = interval_s = None
+    elif interval_s is None:
+        interval_s = (forecast_s * (1 - half_width), forecast_s * (1 + half_width))
+    rest = Term("CPU", None, None, None, 4.0, 4.0)
+    io = Term("temp read", "read", 8192, 1, 16.0, (forecast_s or 4.0) - 4.0)
+    warned = [Warned("threads", "several threads do temp I/O")]
+    said = Forecast(
+        target, 20.0, forecast_s, interval_s, 0.9, 4.0, [rest, io], "counts", warned, refused
+    )
+    return Case(
+        engine, workload, threads, source, target, direction, runs(20.0, 21.0, 19.0),
+        there or runs(measured_s), said, seed_s,
+        Evidence(evidence, covers_s, 0.1, probe_s, 0.001, 0.00001),
+    )  # fmt: skip

@@ -1,0 +1,153 @@
+"""What is drawn for a time: balanced, the same for a seed, within the budget; how runs are kept."""
+
+from collections import Counter
+from itertools import combinations
+
+import pytest
+
+from spillcast.engines.held import Ran
+from spillcast.errors import InputError
+from spillcast.lab.matrix import (
+    STORAGES,
+    THREADS,
+    WORKLOADS,
+    all_cells,
+    cell_s,
+    choose_storages,
+    draw,
+    next_of,
+)
+from spillcast.lab.run import BUSY, RETRIES, measure
+
+ENGINES = ("duckdb", "postgres")
+CELLS = all_cells(ENGINES)
+
+
+def drawn(minutes, repeat=3, seed=0):
+    return draw(CELLS, STORAGES, budget_s=60 * minutes, repeat=repeat, seed=seed)
+
+
+def test_the_matrix_is_what_the_issue_names():
+    for engine in ENGINES:
+        names = {workload.name for workload in WORKLOADS[engine](1)}
+        assert names == {"hash join", "merge join", "sort", "group by", "count distinct", "window"}
+    assert THREADS == (1, 2, 4)
+    by_name = {storage.name: storage for storage in STORAGES}
+    assert [by_name[name].read_s for name in ("0.3 ms", "1 ms", "5 ms")] == [0.0003, 0.001, 0.005]
+    uneven = {(by_name[n].read_s, by_name[n].write_s) for n in ("r1.5 w0.2", "r0.2 w1.5")}
+    assert uneven == {(0.0015, 0.0002), (0.0002, 0.0015)}
+    assert by_name["10 us/KiB"].s_per_byte * 1024 == pytest.approx(10e-6)
+    assert by_name["one by one"].servers == 1
+    assert by_name["cached"].page_cache
+    assert not by_name["disk"].in_memory
+    assert by_name["tmpfs"].in_memory
+
+
+def test_a_latency_by_size_is_a_straight_line():
+    model = next(one for one in STORAGES if one.name == "10 us/KiB").model
+    for point in model.points:
+        kib = point.size_bytes / 1024
+        assert point.latency_ns == [pytest.approx(100_000 + 10_000 * kib)]
+    sizes = {(p.op, p.sequential, p.size_bytes) for p in model.points}
+    assert len(sizes) == len(model.points) == 8
+
+
+def test_every_query_comes_with_every_thread_count_once():
+    names = [(cell.engine, cell.workload.name, cell.workload.threads) for cell in CELLS]
+    assert len(set(names)) == len(names) == 36
+
+
+@pytest.mark.parametrize("count", [12, 24, 36])
+def test_each_beginning_is_balanced(count):
+    start = CELLS[:count]
+    queries = Counter((cell.engine, cell.workload.name) for cell in start)
+    threads = Counter(cell.workload.threads for cell in start)
+    assert set(queries.values()) == {count // 12}
+    assert set(threads.values()) == {count // 3}
+    both = Counter((cell.engine, cell.workload.threads) for cell in start)
+    assert set(both.values()) == {count // 6}
+
+
+def test_a_draw_keeps_to_its_time_and_its_seed():
+    cost = {storage.name: storage for storage in STORAGES}
+    for minutes in (1, 5, 20, 40, 120):
+        found = drawn(minutes)
+        spent_s = sum(cell_s(cell, cost, 3) for cell in found.cells)
+        assert found.expected_s == pytest.approx(spent_s)
+        assert spent_s <= 60 * minutes
+        assert len(found.cells) + len(found.without_time) == len(CELLS)
+        assert found == drawn(minutes)
+    assert drawn(40) != drawn(40, seed=1)
+
+
+def test_forty_minutes_draw_every_query_and_every_pair_of_storages():
+    found = drawn(40)
+    assert len(found.cells) == 36
+    pairs = Counter(pair for cell in found.cells for pair in combinations(sorted(cell.storages), 2))
+    assert len(pairs) == 45
+    assert max(pairs.values()) - min(pairs.values()) <= 3
+    used = Counter(name for cell in found.cells for name in cell.storages)
+    assert max(used.values()) <= 1.6 * min(used.values())
+
+
+def test_five_minutes_draw_something_of_both_engines():
+    found = drawn(5, repeat=1)
+    assert {cell.engine for cell in found.cells} == set(ENGINES)
+    assert {cell.workload.threads for cell in found.cells} == set(THREADS)
+
+
+def test_what_there_is_not_is_refused_by_name():
+    with pytest.raises(InputError, match=r"--storage floppy: no such storage"):
+        choose_storages(["floppy", "1 ms"])
+    with pytest.raises(InputError, match="name two"):
+        choose_storages(["1 ms", "1 ms"])
+    with pytest.raises(InputError, match=r"--workload tea: no such query"):
+        all_cells(ENGINES, workloads=["tea"])
+    with pytest.raises(InputError, match=r"--threads 0"):
+        all_cells(ENGINES, threads=[0])
+
+
+def test_each_has_its_neighbour_in_a_ring():
+    assert next_of(["a", "b", "c"]) == {"a": "b", "b": "c", "c": "a"}
+
+
+def query(threads):
+    return WORKLOADS["duckdb"](threads)[0]
+
+
+class Machine:
+    """Runs of one second with the delays given, by place, in the order in which they are asked."""
+
+    def __init__(self, **delays_s):
+        self.delays_s = {name: list(given) for name, given in delays_s.items()}
+        self.asked = []
+
+    def __call__(self, name, number):
+        self.asked.append((name, number))
+        return Ran(1.0, "[]", self.delays_s[name].pop(0) if self.delays_s[name] else 0.0)
+
+
+def test_runs_take_turns():
+    machine = Machine(a=[], b=[])
+    runs = measure(query(1), ["a", "b"], machine, 3)
+    assert machine.asked == [(name, number) for number in range(3) for name in "ab"]
+    assert [len(of.elapsed_s) for of in runs.values()] == [3, 3]
+
+
+def test_a_disturbed_run_is_made_again_and_kept():
+    machine = Machine(a=[0.0, 2 * BUSY, 0.0, 0.0], b=[])
+    runs = measure(query(1), ["a", "b"], machine, 3)
+    assert runs["a"].run_queue_delay_s == [0.0, 2 * BUSY, 0.0, 0.0]
+    assert (len(runs["b"].elapsed_s), runs["a"].wanted) == (3, 3)
+
+
+def test_on_a_machine_that_never_rests_it_ends():
+    runs = measure(query(1), ["a"], Machine(a=[1.0] * 99), 3)
+    assert len(runs["a"].elapsed_s) == 3 + RETRIES
+
+
+def test_many_threads_are_compared_with_their_calmest_run():
+    """They wait for each other and for the server of their storage, whatever else goes on."""
+    usual = 0.5
+    machine = Machine(a=[usual, usual + BUSY / 2, usual + 2 * BUSY, usual])
+    assert len(measure(query(64), ["a"], machine, 3)["a"].elapsed_s) == 4

@@ -1,0 +1,135 @@
+"""The arithmetic of a report, on made-up cases whose figures can be worked out by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from made_up import case, runs
+from spillcast.lab.aims import aims
+from spillcast.lab.calibrate import calibrate, score, widening
+from spillcast.lab.summary import of_evidence, refusals, summarise, worst
+
+
+def test_errors_are_absolute_and_relative_to_the_measured_time():
+    found = summarise([case(9.0), case(10.4), case(12.0), case(10.1), case(10.2)])
+    # 10, 4, 20, 1, 2 %: sorted 1 2 4 10 20, of which nine tenths is 0.6 of the way from 10 to 20.
+    assert found.median == pytest.approx(0.04)
+    assert found.p90 == pytest.approx(0.16)
+    assert found.worst == pytest.approx(0.20)
+
+
+def test_intervals_hold_or_miss_and_have_a_width():
+    found = summarise([case(10.0, 10.9), case(10.0, 11.1), case(10.0, 8.9), case(10.0, 9.1)])
+    assert found.coverage == 0.5
+    assert found.half_width == pytest.approx(0.1)
+    lopsided = case(10.0, interval_s=(9.9, 13.9))
+    assert lopsided.half_width == pytest.approx(0.2)
+
+
+def test_a_refusal_counts_and_has_no_error():
+    cases = [case(11.0), case(refused="reports were lost")]
+    found = summarise(cases)
+    assert (found.cases, found.refused, found.coverage) == (2, 1, 1.0)
+    assert found.median == pytest.approx(0.1)
+    assert refusals(cases) == cases[1:]
+    assert worst(cases) == cases[:1]
+
+
+def test_the_seed_is_compared_on_the_cases_that_both_answer():
+    cases = [
+        case(10.5, seed_s=13.0),
+        case(9.5, seed_s=7.0),
+        case(90.0, seed_s=None),
+        case(refused="no", seed_s=500.0),
+    ]
+    found = summarise(cases)
+    assert found.seed_median == pytest.approx(0.3)
+    assert found.ratio == pytest.approx(6.0)
+
+
+def test_nothing_has_no_figures():
+    assert set(vars(summarise([])).values()) == {0, None}
+
+
+def test_of_more_runs_than_wanted_the_least_delayed_count():
+    there = runs(10.0, 30.0, 11.0, 12.0, delays_s=[0.0, 9.0, 0.1, 0.2], wanted=3)
+    assert case(there=there).measured_to_s == 11.0
+    assert there.delay_share == 0.0
+
+
+def test_worst_comes_first_whichever_way_it_is_off():
+    cases = [case(11.0), case(5.0), case(13.0)]
+    assert worst(cases, 2) == [cases[1], cases[2]]
+
+
+def met(found):
+    return {(aim.of, aim.what): (aim.figure, aim.met) for aim in found}
+
+
+def test_aims_are_judged_by_their_own_cases():
+    slow = dict(direction="fast to slow", target="1 ms")
+    cases = [
+        case(10.3, **slow),
+        case(10.5, direction="slow to fast"),
+        case(10.7, threads=2),
+        case(12.0, threads=4),
+        case(10.4, evidence="slices", covers_s=3.0, probe_s=1.5, **slow),
+        case(99.0, evidence="first_fifth"),
+    ]
+    found = met(aims(cases))
+    figure, kept = found["one thread, to slow storage (0.1 ms or more)", "median error"]
+    assert (figure, kept) == (pytest.approx(0.03), True)
+    figure, kept = found["one thread, slow to fast", "median error"]
+    assert (figure, kept) == (pytest.approx(0.05), True)
+    figure, kept = found["two threads or processes", "median error"]
+    assert (figure, kept) == (pytest.approx(0.07), False)
+    figure, kept = found["four threads or processes", "median error"]
+    assert (figure, kept) == (pytest.approx(0.20), False)
+    # Slices are compared with the whole recording of the same query between the same storages.
+    slices = "ten slices of 0.3 s"
+    figure, kept = found[slices, "median error above that of whole recordings"]
+    assert (figure, kept) == (pytest.approx(1.0), True)
+    assert found[slices, "longest time of recording and probe"] == (4.5, True)
+    assert found["all", "intervals that hold"] == (0.75, False)
+    assert found["all", "median error of the seed's formula"] == (None, None)
+
+
+def test_intervals_that_hold_too_often_miss_the_aim():
+    held = next(aim for aim in aims([case()] * 20) if aim.what == "intervals that hold")
+    assert (held.figure, held.met) == (1.0, False)
+
+
+def test_a_score_is_the_widening_that_just_holds_the_truth():
+    off = case(10.0, 12.1, interval_s=(8.0, 11.0))
+    assert score(off) == pytest.approx(2.0)
+    assert score(replace(off, there=runs(8.0))) == pytest.approx(1.0)
+    assert score(case(10.0, 10.0)) == 0.0
+    assert score(case(refused="no")) is None
+    assert score(case(10.0, 9.0, interval_s=(10.0, 12.0))) == float("inf")
+
+
+def test_the_widening_is_a_rank_that_a_further_case_keeps():
+    scores = [n / 10 for n in range(19, 0, -1)]
+    # Of 19 the 18th: 20 * 0.9.
+    assert widening(scores, 0.9) == pytest.approx(1.8)
+    assert widening(scores[:8], 0.9) is None
+    assert widening(scores[:9], 0.9) == pytest.approx(1.9)
+
+
+def test_each_workload_is_judged_by_the_others():
+    """The sort is missed by twice its bounds, the join lies within half of them."""
+    bounds = (10 / 1.1, 11.0)
+    sorts = [case(10.0, 10 * 1.1**2, interval_s=bounds, workload="sort")] * 20
+    joins = [case(10.0, 10 * 1.1**0.5, interval_s=bounds, workload="hash join")] * 20
+    found = calibrate(sorts + joins + [case(refused="no", workload="window")])
+    assert found.k == pytest.approx(2.0)
+    join, sort = found.left_out
+    assert (join.workload, join.k, join.coverage) == ("hash join", pytest.approx(2.0), 1.0)
+    assert (sort.workload, sort.k, sort.coverage) == ("sort", pytest.approx(0.5), 0.0)
+    assert found.coverage == 0.5
+
+
+def test_evidence_is_told_apart():
+    cases = [case(), case(evidence="slices"), case(evidence="plan")]
+    assert of_evidence(cases) == cases[:1]
+    assert of_evidence(cases, "plan") == cases[2:]
