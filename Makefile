@@ -45,7 +45,7 @@ bench: build ## timings, each with its peer in the same run
 
 truth: build ## forecasts against measured runs, 40 minutes; rewrites docs/accuracy.md
 	mkdir -p docs/accuracy
-	$(BIN)/spillcast verify --engine all --minutes 40 \
+	$(BIN)/spillcast verify --engine all --minutes 42 \
 		--output docs/accuracy/cases.parquet --markdown docs/accuracy.md
 
 truth-quick: build ## the same in 5 minutes, one run of each; prints it

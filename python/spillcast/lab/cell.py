@@ -14,7 +14,7 @@ from spillcast.lab.case import Case, Evidence, evidence_of
 from spillcast.lab.cut import first_fifth, ten_slices
 from spillcast.lab.demo import Stage
 from spillcast.lab.engine import Engine, Explains
-from spillcast.lab.matrix import PART_PROBE_S, PROBE_S, next_of
+from spillcast.lab.matrix import next_of
 from spillcast.lab.run import least_disturbed, measure, run, run_recorded
 from spillcast.lab.storages import Place, direction
 from spillcast.lab.workload import Workload
@@ -22,6 +22,9 @@ from spillcast.recording import Recording
 from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
 from spillcast.workspace import workspace
+
+#: Time that a probe may take: with the I/O of a whole run, or of a part of one.
+PROBE_S, PART_PROBE_S = 4.0, 2.0
 
 
 @dataclass(frozen=True)

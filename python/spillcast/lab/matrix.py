@@ -40,9 +40,9 @@ OPERATIONS = 2200
 #: Threads share the operations of a query, but not all of the time.
 SHARED = 0.8
 #: A process or a server started; a recording begun and ended.
-START_S, RECORD_S = 0.8, 2.0
-#: Time that a probe may take: with the I/O of a whole run, or of a part of one.
-PROBE_S, PART_PROBE_S = 3.0, 1.5
+START_S, RECORD_S = 0.6, 1.5
+#: A probe with the I/O of a whole run, or of a part of one.
+REPLAY_S, PART_REPLAY_S = 2.5, 0.8
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def cell_s(cell: Cell, storages: Mapping[str, Emulated | Plain], repeat: int) ->
         return 0.0
     runs_s = {name: run_s(storages[name], cell.workload.threads) for name in cell.storages}
     count = len(cell.storages)
-    probes_s = count * (count - 1) * PROBE_S + 2 * count * PART_PROBE_S
+    probes_s = count * (count - 1) * REPLAY_S + 2 * count * PART_REPLAY_S
     again = repeat + 1
     return QUERY_S + again * sum(runs_s.values()) + count * RECORD_S + probes_s
 

@@ -91,8 +91,7 @@ def _aims(found: Sequence[Aim]) -> str:
         [aim.of, aim.what, _asked(aim), _figure(aim, aim.figure), f"{aim.cases}", words[aim.met]]
         for aim in found
     ]
-    note = "From whole recordings where nothing else is said."
-    return markdown_table(("of", "figure", "aim", "found", "cases", ""), rows) + "\n\n" + note
+    return markdown_table(("of", "figure", "aim", "found", "cases", ""), rows)
 
 
 def _asked(aim: Aim) -> str:
@@ -114,12 +113,14 @@ def _figure(aim: Aim, value: float | None) -> str:
 
 def _reading() -> str:
     return paragraph(
-        "Errors are absolute and relative to the measured time: their median and 90th percentile. "
-        "*held* is the share of the intervals given that hold the measured time, *width* half of "
-        "their width over the forecast (median). *seed's* is the median error of the formula that "
-        "started this, on the same recordings; *ratio* is that over the forecast's. A storage is "
-        "slow where every operation takes 0.1 ms or more, and fast where memory answers: tmpfs, "
-        "and the disk and *cached* behind a page cache that holds the spill."
+        "Of the *cases* some may have been refused: *28 of 29* had a number. Errors are absolute "
+        "and relative to the measured time: their median and 90th percentile. *held* is the share "
+        "of the intervals given that hold the measured time, *width* half of their width over the "
+        "forecast (median). *seed's* is the median error of the formula that started this, on the "
+        "same recordings; *ratio* is that over the forecast's. A storage is slow where every "
+        "operation takes 0.1 ms or more, and fast where memory answers: tmpfs, and the disk and "
+        "*cached* behind a page cache that holds the spill. But for the table by evidence, all is "
+        "from whole recordings."
     )
 
 
@@ -223,8 +224,8 @@ def _drawn(truth: Truth) -> str:
     text = (
         f"Of {count * (count - 1)} directions between two storages {len(pairs)} were verified, "
         f"each with some of the queries: {done} of the {len(rows) * count * (count - 1)} that all "
-        "queries and all storages would make. The rest was left out for want of time. Which storages "
-        "a query gets is drawn with a fixed seed, so that all pairs come about equally often. "
+        "queries and all storages would make. The rest was left out for want of time. Which "
+        "storages a query gets is drawn with a fixed seed, so that all pairs come about equally often. "
         "DuckDB's merge join is its ASOF join, which sorts both sides."
     )
     header = ("engine", "query", "threads", "storages", "left out because")

@@ -52,14 +52,16 @@ def demo_text(demo: Demo) -> str:
     )
 
 
-CASE_HEADER = ("query", "from", "to", "forecast", "interval", "measured", "error")
+#: 80 columns hold it, whatever the query and the storages are.
+CASE_HEADER = ("query", "from", "to", "said", "interval", "took", "error")
+CASE_NOTE = "  said: the forecast, s; took: the measured median, s; !: not within the interval"
 SUMMARY_HEADER = ("", "cases", "median", "90th", "held", "width", "seed's", "ratio")
-THREADS = {1: "one thread or process", 2: "two threads or processes", 4: "four of them"}
+THREADS = {1: "1 thread", 2: "2 threads", 4: "4 threads"}
 EVIDENCE = {
-    "recording": "a whole recording",
+    "recording": "whole recording",
     "slices": "ten slices of 0.3 s",
-    "first_fifth": "the first fifth",
-    "plan": "a plan of EXPLAIN",
+    "first_fifth": "first fifth",
+    "plan": "plan of EXPLAIN",
 }
 
 
@@ -74,27 +76,31 @@ def engine_of(case: Case) -> str:
 
 
 def case_row(case: Case) -> list[str]:
-    """One row a case, times in seconds; a bound that was missed is marked."""
+    """One row a case, times in seconds."""
     said = case.forecast
-    bounds = "-" if said.interval_s is None else "-".join(f"{s:.3g}" for s in said.interval_s)
+    bounds = [] if said.interval_s is None else [_seconds(bound_s) for bound_s in said.interval_s]
     missed = "" if said.interval_s is None or case.covered else " !"
     return [
         query_of(case),
         case.source,
         case.target,
-        "refused" if said.forecast_s is None else f"{said.forecast_s:.3g} s",
-        bounds + missed,
-        f"{case.measured_to_s:.3g} s",
-        percent(case.error),
+        "none" if said.forecast_s is None else _seconds(said.forecast_s),
+        "-".join(bounds) or "refused",
+        _seconds(case.measured_to_s),
+        percent(case.error) + missed,
     ]
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2f}" if seconds < 10 else f"{seconds:.1f}"
 
 
 def summary_row(name: str, found: Summary) -> list[str]:
     """One row a group."""
-    cases = f"{found.cases}" + (f" ({found.refused} refused)" if found.refused else "")
+    answered = f"{found.cases - found.refused} of " if found.refused else ""
     return [
         name,
-        cases,
+        f"{answered}{found.cases}",
         share(found.median),
         share(found.p90),
         share(found.coverage, 0),
@@ -131,18 +137,15 @@ def verify_text(truth: Truth) -> str:
     if len(cases) <= LISTED_MAX:
         listed, heading = grouped(cases, _heading), ""
     else:
-        rows = [
-            summary_row(name if number else f"all, by {by}", summarise(found))
-            for by, groups in breakdown(cases).items()
-            for number, (name, found) in enumerate([("", cases), *groups.items()])
-            if number or by == "evidence"
-        ]
-        rows[0][0] = "all"
+        rows = [summary_row("all", summarise(cases))]
+        for groups in breakdown(cases).values():
+            rows += [summary_row(name, summarise(found)) for name, found in groups.items()]
         parts.append(table_text(SUMMARY_HEADER, rows))
         listed, heading = grouped(worst(cases), _heading), "the worst: "
     for name, group in listed.items():
         table = table_text(CASE_HEADER, [case_row(case) for case in group], left=(0, 1, 2))
         parts.append("\n".join([heading + name, "", table]))
+    parts.append(CASE_NOTE)
     if len(cases) <= LISTED_MAX:
         parts.append(table_text(SUMMARY_HEADER, [summary_row("all", summarise(cases))]))
     parts += [

@@ -6,9 +6,7 @@ from spillcast.lab.case import Case, Evidence, Runs
 
 def runs(*elapsed_s, delays_s=None, wanted=None):
     """Bare runs; without delays where none are given."""
-    return Runs(
-        list(elapsed_s), delays_s or [0.0] * len(elapsed_s), wanted or len(elapsed_s)
-    )
+    return Runs(list(elapsed_s), delays_s or [0.0] * len(elapsed_s), wanted or len(elapsed_s))
 
 
 def case(
@@ -37,12 +35,13 @@ def case(
         interval_s = (forecast_s * (1 - half_width), forecast_s * (1 + half_width))
     rest = Term("CPU", None, None, None, 4.0, 4.0)
     io = Term("temp read", "read", 8192, 1, 16.0, (forecast_s or 4.0) - 4.0)
+    there = there or runs(measured_s)
+    here = runs(20.0, 20.0, 20.0, wanted=there.wanted)
     warned = [Warned("threads", "several threads do temp I/O")]
     said = Forecast(
         target, 20.0, forecast_s, interval_s, 0.9, 4.0, [rest, io], "counts", warned, refused
     )
     return Case(
-        engine, workload, threads, source, target, direction, runs(20.0, 21.0, 19.0),
-        there or runs(measured_s), said, seed_s,
+        engine, workload, threads, source, target, direction, here, there, said, seed_s,
         Evidence(evidence, covers_s, 0.1, probe_s, 0.001, 0.00001),
     )  # fmt: skip

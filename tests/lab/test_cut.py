@@ -1,0 +1,124 @@
+"""Recordings cut to windows: what is left is what the windows saw, in the form that all read."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from evidence import storage
+from spillcast.errors import InputError
+from spillcast.forecast import forecast
+from spillcast.forecast.load import in_flight, temp_load
+from spillcast.lab.cut import cut, first_fifth, ten_slices
+from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
+from spillcast.recording.writer import RecordingWriter
+from spillcast.storage.plan import plan
+
+MS = 1_000_000
+CAPTURE = {
+    "method": "perf", "lost": 0, "dropped": 0, "unknown_file": 0, "tracer_cpu_s": 0.1,
+    "overhead_s": 0.1, "run_queue_delay_s": 1.0, "io_uring": False, "mapped_temp_files": [],
+}  # fmt: skip
+SIZE = 8192
+TARGET = storage({("read", SIZE): 100_000, ("write", SIZE): 100_000})
+
+
+@pytest.fixture
+def recording(tmp_path):
+    """20 s: 10 s of writes of 3 ms, then 10 s of reads of 1 ms, a hundred of either a second.
+
+    Each is preceded by 2 ms of CPU, and a read of a table goes with every fiftieth.
+    """
+    rows = []
+    for number in range(2000):
+        op, latency_ms = ("write", 3) if number < 1000 else ("read", 1)
+        begin_ns = number * 10 * MS + 5 * MS
+        rows.append((begin_ns, latency_ms * MS, op, True, "/t/spill", number % 1000 * SIZE, 2 * MS))
+        if number % 50 == 0:
+            rows.append((begin_ns + 4 * MS, MS // 2, "read", False, "/data/t", 0, 0))
+    writer = RecordingWriter(tmp_path / "run.spill")
+    waits = [
+        dict(start_ns=start, elapsed_ns=elapsed, session=7, event="x", op=op, temp=temp, file=file,
+             offset=offset, bytes=SIZE, cpu_before_ns=cpu)
+        for start, elapsed, op, temp, file, offset, cpu in rows
+    ]  # fmt: skip
+    columns = [pa.array([wait.get(field.name) for wait in waits]) for field in WAITS_SCHEMA]
+    writer.add_waits(pa.record_batch(columns, WAITS_SCHEMA.names))
+    writer.add_seconds(pa.RecordBatch.from_pylist([], SECONDS_SCHEMA))
+    return writer.finish({
+        "elapsed_s": 20.0, "cpu_s": 4.0, "machine": {"cpus": 2},
+        "temp": {"reads": 1000, "writes": 1000, "bytes": 2000 * SIZE, "total_s": 4.0},
+        "other_io": {"count": 40, "total_s": 0.02},
+        "memory": {"limit_bytes": None, "peak_rss_bytes": None}, "capture": CAPTURE,
+    })  # fmt: skip
+
+
+def test_ten_slices_see_both_phases_as_they_were(recording):
+    left = ten_slices(recording)
+    assert left.elapsed_s == pytest.approx(3.0)
+    # Five windows lie in the writes and five in the reads; 30 operations each.
+    loads = {load.op: load for load in temp_load(left)}
+    assert {op: (load.count, load.bytes) for op, load in loads.items()} == {
+        "read": (150, 150 * SIZE), "write": (150, 150 * SIZE)
+    }  # fmt: skip
+    assert loads["write"].mean_s == pytest.approx(0.003)
+    assert loads["read"].mean_s == pytest.approx(0.001)
+    assert left.meta["temp"] | {"total_s": 0} == {
+        "reads": 150, "writes": 150, "bytes": 300 * SIZE, "total_s": 0
+    }  # fmt: skip
+    assert left.meta["temp"]["total_s"] == pytest.approx(0.6)
+    assert left.meta["cpu_s"] == pytest.approx(0.6)
+    assert left.meta["capture"]["run_queue_delay_s"] == pytest.approx(0.15)
+
+
+def test_windows_lie_end_to_end_so_that_no_gap_is_a_pause(recording):
+    left = ten_slices(recording)
+    start = left.waits["start_ns"].to_numpy()
+    assert start.min() >= 0
+    assert start.max() < 3e9
+    assert (np.diff(start) >= 0).all()
+    assert plan(left)["think_ns"].to_numpy().max() < 20 * MS
+    assert in_flight(left) == 1.0
+    assert left.meta["raw"]["slices_s"][1] == [pytest.approx(0.3), pytest.approx(0.6)]
+
+
+def test_the_first_fifth_sees_the_first_phase_alone(recording):
+    left = first_fifth(recording)
+    assert left.elapsed_s == pytest.approx(4.0)
+    assert [(load.op, load.count) for load in temp_load(left)] == [("write", 400)]
+    assert left.meta["other_io"]["count"] == 8
+
+
+def test_a_forecast_from_slices_and_history_is_that_of_the_whole(recording):
+    """By hand: 2,000 operations of 0.1 ms in place of 4 s leave 16 s and 0.2 s."""
+    said = forecast(ten_slices(recording), TARGET, elapsed_s=20.0)
+    assert said.forecast_s == pytest.approx(16.2, rel=1e-3)
+
+
+def test_the_recording_itself_is_left_as_it_was(recording):
+    before = recording.waits
+    cut(recording, [(1.0, 2.0)], "x")
+    assert recording.waits.equals(before)
+    assert recording.elapsed_s == 20.0
+    assert not any("run-x" in path.name for path in recording.path.parent.iterdir())
+
+
+def test_seconds_add_up_to_the_waits(recording):
+    left = cut(recording, [(2.5, 4.75), (11.0, 12.0)], "x")
+    assert left.seconds.schema == SECONDS_SCHEMA
+    counts = sum(map(sum, left.seconds["latency_count"].to_pylist()))
+    assert counts == sum(left.seconds["count"].to_pylist()) == left.waits.num_rows
+    assert set(left.seconds["second"].to_pylist()) == {0, 1, 2, 3}
+
+
+def test_slices_of_a_short_run_are_no_test(recording):
+    recording.meta["elapsed_s"] = 5.9
+    assert ten_slices(recording) is None
+    recording.meta["elapsed_s"] = 6.1
+    assert ten_slices(recording) is not None
+
+
+def test_a_window_without_temp_io_has_nothing_to_forecast_from(recording):
+    left = cut(recording, [(0.0, 0.004)], "x")
+    assert left.waits.num_rows == 0
+    with pytest.raises(InputError, match="no temp I/O"):
+        forecast(left, TARGET)

@@ -1,0 +1,177 @@
+"""The page of a verification: made from the file of its cases alone, the same each time."""
+
+import json
+import re
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from harness import only_line, spillcast
+from made_up import case, runs
+from spillcast.lab.case import Truth
+from spillcast.lab.truth_file import COLUMNS, read_truth, write_truth
+
+SCHEMA_PAGE = Path(__file__).parents[2] / "docs" / "schema.md"
+ABOUT = {
+    "started_at": "2026-11-21T17:03:13+00:00",
+    "machine": {"cpus": 2, "memory_bytes": 8 << 30, "kernel": "6.1"},
+    "budget_s": 2400.0,
+    "repeat": 3,
+    "storages": [{"name": name, "what": f"so is {name}"} for name in ("1 ms", "tmpfs", "disk")],
+    "drawn": [
+        {"engine": "duckdb", "workload": "sort", "threads": 1, "storages": ["1 ms", "tmpfs"]},
+        {"engine": "postgres", "workload": "window", "threads": 4, "storages": ["disk", "1 ms"]},
+    ],
+    "left_out": [
+        {"engine": "postgres", "workload": "window", "threads": 4, "storages": ["disk", "1 ms"],
+         "why": "no time was left"},
+    ],
+}  # fmt: skip
+LOST = "9 reports were lost: record again"
+
+
+def made_up_truth():
+    """Thirty cases of which one is worse than all others, and one was refused."""
+    cases = [
+        case(
+            10 + n % 7 / 10, workload=workload, threads=threads, seed_s=14.0, there=runs(10, 9, 11)
+        )
+        for n, (workload, threads) in enumerate(
+            (workload, threads)
+            for workload in ("sort", "window", "hash join")
+            for threads in (1, 2, 4) * 3
+        )
+    ]
+    cases.append(case(3.0, 12.0, workload="merge join", threads=4, engine="PostgreSQL 18.6"))
+    cases.append(case(10.5, evidence="slices", workload="sort"))
+    cases.append(case(refused=LOST, workload="group by"))
+    return Truth(cases, ABOUT)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "cases.parquet"
+    write_truth(path, made_up_truth())
+    return path
+
+
+@pytest.fixture
+def page(file, tmp_path):
+    done = spillcast("verify", "--from", file, "--markdown", tmp_path / "accuracy.md")
+    assert done.returncode == 0, done.stderr
+    return (tmp_path / "accuracy.md").read_text()
+
+
+def test_what_is_read_is_what_was_written(file):
+    assert read_truth(file) == made_up_truth()
+
+
+def test_any_reader_of_parquet_has_the_cases(file):
+    """The error as SQL works it out is the one of the report."""
+    rows = duckdb.sql(
+        f"select workload, forecast_s / measured_to_s - 1, runs_to_s, warnings[1].code, refused "
+        f"from '{file}'"
+    ).fetchall()
+    for row, one in zip(rows, made_up_truth().cases, strict=True):
+        assert row == (
+            one.workload, one.error, one.there.elapsed_s, "threads", one.forecast.refused
+        )  # fmt: skip
+
+
+def test_every_column_is_described():
+    described = dict(re.findall(r"^\| `(\w+)` \| ([\w ]+) \| (?:yes|no) \|", SCHEMA_PAGE.read_text(),
+                                re.MULTILINE))  # fmt: skip
+    for column in COLUMNS:
+        assert column.name in described
+
+
+def test_the_file_that_is_there_stays_whole_until_the_next_is(file):
+    write_truth(file, Truth([case()], ABOUT))
+    assert pq.read_table(file).num_rows == 1
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def test_the_page_has_every_part(page):
+    for heading in (
+        "What was aimed at", "By evidence", "By engine", "By workload", "By direction", "By threads",
+        "How wide intervals must be", "The worst ten", "Refused", "What was drawn",
+    ):  # fmt: skip
+        assert re.search(rf"^##+ {heading}", page, re.MULTILINE), heading
+    assert LOST in page
+    assert "no time was left" in page
+    assert "so is disk" in page
+    worst = page.partition("## The worst ten")[2]
+    assert "PostgreSQL merge join x4" in worst.splitlines()[4]
+    assert "-75.0 %" in worst.splitlines()[4]
+    assert not re.search(r"\bNone\b|\bnan\b", page)
+
+
+def test_the_figures_of_a_group_are_its_own(page):
+    row = next(line for line in page.splitlines() if line.startswith("| merge join |"))
+    assert row.split(" | ")[1:5] == ["1", "75.0 %", "75.0 %", "0 %"]
+    assert "| group by | 0 of 1 | - | - | - | - |" in page
+
+
+def test_charts_are_pictures_beside_the_page(page, tmp_path):
+    charts = re.findall(r"!\[\w+\]\((accuracy/\w+\.svg)\)", page)
+    assert len(charts) == 2
+    for chart in charts:
+        assert xml.parse(tmp_path / chart).getroot().tag.endswith("svg")
+
+
+def test_the_same_cases_make_the_same_page_and_charts(page, file, tmp_path):
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert (
+        spillcast("verify", "--from", file, "--markdown", tmp_path / "accuracy.md").returncode == 0
+    )
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def test_what_people_wrote_of_the_worst_stays(page, file, tmp_path):
+    (tmp_path / "accuracy" / "worst.md").write_text("The merge join read twice.\n")
+    spillcast("verify", "--from", file, "--markdown", tmp_path / "accuracy.md")
+    again = (tmp_path / "accuracy.md").read_text()
+    assert "The merge join read twice." in again.partition("## The worst ten")[2]
+
+
+def test_a_terminal_of_80_columns_shows_it(file):
+    done = spillcast("verify", "--from", file)
+    assert done.returncode == 0
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert LOST in done.stdout
+
+
+def test_json_is_one_document(file):
+    document = json.loads(spillcast("verify", "--from", file, "--json").stdout)
+    assert document["schema"] == "spillcast.verify/1"
+    assert len(document["cases"]) == len(made_up_truth().cases)
+    assert document["left_out"] == ABOUT["left_out"]
+
+
+def test_no_cases_make_a_page_too(tmp_path):
+    write_truth(tmp_path / "none.parquet", Truth([], ABOUT))
+    done = spillcast("verify", "--from", tmp_path / "none.parquet",
+                     "--markdown", tmp_path / "page.md")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "## What was drawn" in (tmp_path / "page.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--from", "missing.parquet"], "missing.parquet: no such file"),
+        (["--from", "text.parquet"], "no Parquet file"),
+        (["--from", "other.parquet"], "holds no cases"),
+        (["-o", "nowhere/cases.parquet"], "-o nowhere/cases.parquet: there is no such directory"),
+        (["--markdown", "nowhere/page.md"], "--markdown nowhere/page.md"),
+        (["--storage", "floppy"], "--storage floppy: no such storage"),
+        (["--workload", "tea"], "--workload tea: no such query"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(arguments, words, tmp_path):
+    (tmp_path / "text.parquet").write_text("no")
+    duckdb.sql("select 1 as x").write_parquet(str(tmp_path / "other.parquet"))
+    assert words in only_line(spillcast("verify", *arguments, cwd=tmp_path), 2)
