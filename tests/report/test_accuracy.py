@@ -82,10 +82,13 @@ def test_any_reader_of_parquet_has_the_cases(file):
 
 
 def test_every_column_is_described():
-    described = dict(re.findall(r"^\| `(\w+)` \| ([\w ]+) \| (?:yes|no) \|", SCHEMA_PAGE.read_text(),
-                                re.MULTILINE))  # fmt: skip
-    for column in COLUMNS:
-        assert column.name in described
+    """With its type and whether it may be null."""
+    section = SCHEMA_PAGE.read_text().partition("\n## Verification")[2]
+    described = re.findall(r"^\| `(\w+)` \| ([\w ]+) \| (yes|no) \|", section, re.MULTILINE)
+    types = {"list of double": "list<", "list of struct": "list<"}
+    for column, (name, words, null) in zip(COLUMNS, described, strict=True):
+        assert (column.name, column.nullable) == (name, null == "yes")
+        assert str(column.type).startswith(types.get(words, words))
 
 
 def test_the_file_that_is_there_stays_whole_until_the_next_is(file):
@@ -96,8 +99,8 @@ def test_the_file_that_is_there_stays_whole_until_the_next_is(file):
 
 def test_the_page_has_every_part(page):
     for heading in (
-        "What was aimed at", "By evidence", "By engine", "By workload", "By direction", "By threads",
-        "How wide intervals must be", "The worst ten", "Refused", "What was drawn",
+        "What was aimed at", "By evidence", "By engine", "By workload", "By direction",
+        "By threads", "How wide intervals must be", "The worst ten", "Refused", "What was drawn",
     ):  # fmt: skip
         assert re.search(rf"^##+ {heading}", page, re.MULTILINE), heading
     assert LOST in page
@@ -165,6 +168,7 @@ def test_no_cases_make_a_page_too(tmp_path):
         (["--from", "missing.parquet"], "missing.parquet: no such file"),
         (["--from", "text.parquet"], "no Parquet file"),
         (["--from", "other.parquet"], "holds no cases"),
+        (["--from", "older.parquet"], "older.parquet: damaged: it lacks the column direction"),
         (["-o", "nowhere/cases.parquet"], "-o nowhere/cases.parquet: there is no such directory"),
         (["--markdown", "nowhere/page.md"], "--markdown nowhere/page.md"),
         (["--storage", "floppy"], "--storage floppy: no such storage"),
@@ -173,5 +177,8 @@ def test_no_cases_make_a_page_too(tmp_path):
 )
 def test_what_cannot_be_is_refused_in_one_line(arguments, words, tmp_path):
     (tmp_path / "text.parquet").write_text("no")
+    write_truth(tmp_path / "whole.parquet", made_up_truth())
+    whole = pq.read_table(tmp_path / "whole.parquet")
+    pq.write_table(whole.drop_columns(["direction"]), tmp_path / "older.parquet")
     duckdb.sql("select 1 as x").write_parquet(str(tmp_path / "other.parquet"))
     assert words in only_line(spillcast("verify", *arguments, cwd=tmp_path), 2)

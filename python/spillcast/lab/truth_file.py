@@ -95,6 +95,9 @@ def read_truth(path: Path) -> Truth:
     if about.pop("schema", None) != CASES_SCHEMA:
         hint = "make one with: spillcast verify -o FILE"
         raise InputError(f"{path}: holds no cases of a verification ({CASES_SCHEMA})", hint)
+    missing = [name for name in CASES.names if name not in table.column_names]
+    if missing:
+        raise InputError(f"{path}: damaged: it lacks the column {missing[0]}")
     return Truth([_case(row) for row in table.to_pylist()], about)
 
 

@@ -225,8 +225,8 @@ def _drawn(truth: Truth) -> str:
         f"Of {count * (count - 1)} directions between two storages {len(pairs)} were verified, "
         f"each with some of the queries: {done} of the {len(rows) * count * (count - 1)} that all "
         "queries and all storages would make. The rest was left out for want of time. Which "
-        "storages a query gets is drawn with a fixed seed, so that all pairs come about equally often. "
-        "DuckDB's merge join is its ASOF join, which sorts both sides."
+        "storages a query gets is drawn with a fixed seed, so that all pairs come about equally "
+        "often. DuckDB's merge join is its ASOF join, which sorts both sides."
     )
     header = ("engine", "query", "threads", "storages", "left out because")
     tables = [markdown_table(("storage", "what it is"), names), markdown_table(header, rows)]
