@@ -1,76 +1,176 @@
-"""A small verification on PostgreSQL: every case is there, in its group, and as it was measured."""
+"""A small verification of either engine: every case is there, and as it was measured."""
 
 import json
+import signal
+import subprocess
 from dataclasses import replace
 
 import pytest
 
+from harness import environment, only_line, spillcast_command, until
 from spillcast.cli.stage import TerminalStage
+from spillcast.lab import cell as lab_cell
+from spillcast.lab import duckdb_queries, postgres_queries
 from spillcast.lab.case import document
-from spillcast.lab.matrix import MATRICES, Matrix
-from spillcast.lab.postgres_queries import JOIN, VERIFIED
-from spillcast.lab.storages import Emulated
+from spillcast.lab.matrix import Cell, Drawn, choose_storages
+from spillcast.lab.truth_file import read_truth, write_truth
 from spillcast.lab.verify import verify
-from spillcast.report.verify import groups, verify_markdown, verify_text
 
-ROWS = 200_000
-STORAGES = (Emulated("1 ms", 0.001, 0.001), Emulated("0.1 ms, 100 MB/s", 0.0001, 0.0001, 100e6))
+NAMES = ("disk", "1 ms", "10 us/KiB")
+
+
+def small(processes):
+    """A hash join of a tenth of a second."""
+    [join, *_] = postgres_queries.verified(processes)
+    sql = postgres_queries.JOIN.format(kept=60_000)
+    return replace(join, sql=sql, rows=200_000, memory=f"{512 // processes}kB")
+
+
+SORT = replace(duckdb_queries.verified(1)[2], rows=1_500_000, memory="40MB")
+CELLS = [
+    Cell("postgres", small(1), NAMES),
+    Cell("postgres", small(3), NAMES[:2]),
+    Cell("duckdb", SORT, NAMES[:2]),
+]
 
 
 @pytest.fixture(scope="module")
-def cases(tmp_path_factory):
-    alone, together = (
-        replace(workload, sql=JOIN.format(kept=60_000), rows=ROWS, memory=memory)
-        for workload, memory in ((VERIFIED[0], "512kB"), (VERIFIED[-1], "128kB"))
-    )
-    matrix = Matrix("postgres", [alone, together], STORAGES, "disk", sources=("disk",))
+def found(tmp_path_factory):
+    """The truth and every state of its file on the way, as counts of cases."""
+    pytest.importorskip("psycopg")
+    path, states = tmp_path_factory.mktemp("truth") / "cases.parquet", []
+
+    def keep(truth):
+        write_truth(path, truth)
+        states.append(len(read_truth(path).cases))
+
+    storages = choose_storages(NAMES)
     with TerminalStage() as stage:
-        return verify(stage, matrix, repeat=1)
+        truth = verify(stage, Drawn(CELLS, [], 0.0), storages, repeat=2, on_truth=keep)
+    assert read_truth(path) == truth
+    return truth, states
 
 
-def test_every_query_storage_and_evidence_is_a_case(cases):
-    assert {(c.workload, c.threads, c.source, c.target, c.evidence) for c in cases} == {
-        (workload, threads, "disk", storage.name, evidence)
-        for workload, threads in (("hash join", 1), ("parallel hash join", 3))
-        for storage in STORAGES
-        for evidence in ("recording", "plan")
+def keys(cases, evidence):
+    return {
+        (case.engine.split()[0], case.threads, case.source, case.target)
+        for case in cases
+        if case.evidence.name == evidence
     }
 
 
-def test_counts_of_a_recording_are_those_of_the_plan(cases):
+def test_every_pair_is_forecast_from_its_recording(found):
+    expected = {
+        (engine, cell.workload.threads, here, there)
+        for cell in CELLS
+        for engine in [{"duckdb": "DuckDB", "postgres": "PostgreSQL"}[cell.engine]]
+        for here in cell.storages
+        for there in cell.storages
+        if here != there
+    }
+    assert keys(found[0].cases, "recording") == expected
+
+
+def test_parts_and_plans_are_forecast_for_one_target_each(found):
+    parts = keys(found[0].cases, "first_fifth")
+    assert len(parts) == len({key[:3] for key in parts}) == sum(len(c.storages) for c in CELLS)
+    assert keys(found[0].cases, "plan") == {
+        ("PostgreSQL", threads, "disk", "1 ms") for threads in (1, 3)
+    }
+
+
+def test_runs_are_kept_one_by_one(found):
+    for case in found[0].cases:
+        assert len(case.there.elapsed_s) == len(case.there.run_queue_delay_s) >= 2
+        assert min(case.there.elapsed_s) <= case.measured_to_s <= max(case.there.elapsed_s)
+
+
+def test_counts_of_a_recording_are_those_of_the_plan(found):
     """PostgreSQL's own counters are the peer, of another run: three processes share it anew."""
     counts = {
-        (case.threads, case.evidence): [
+        (case.threads, case.evidence.name): [
             sum(term.count for term in case.forecast.terms if term.op == op)
             for op in ("read", "write")
         ]
-        for case in cases
+        for case in found[0].cases
+        if case.engine.startswith("PostgreSQL") and case.source == "disk"
     }
     assert counts[1, "recording"] == counts[1, "plan"]
     assert counts[3, "recording"] == pytest.approx(counts[3, "plan"], rel=0.25)
 
 
-def test_a_slow_storage_takes_what_its_operations_take(cases):
-    for case in cases:
-        if case.target == "1 ms":
+def test_a_slow_storage_takes_what_its_operations_take(found):
+    for case in found[0].cases:
+        if case.target == "1 ms" and case.evidence.name == "recording":
             operations = sum(term.count for term in case.forecast.terms if term.op)
             assert case.measured_to_s > 0.001 * operations / case.threads
             assert case.forecast.forecast_s > 0.001 * operations / case.threads
 
 
-def test_reports_have_a_table_for_each_group(cases):
-    assert len(groups(cases)) == 4
-    text, page = verify_text(cases), verify_markdown(cases, 1)
-    for heading in groups(cases):
-        assert heading in text
-        assert f"## {heading}\n" in page
-    assert len(json.loads(json.dumps(document(cases)))["cases"]) == len(cases)
+def test_directions_are_told_by_what_answers(found):
+    told = {(case.source, case.target): case.direction for case in found[0].cases}
+    assert told["disk", "1 ms"] == "fast to slow"
+    assert told["1 ms", "disk"] == "slow to fast"
+    assert told["1 ms", "10 us/KiB"] == "slow to slow"
 
 
-def test_what_is_verified_spills_on_what_the_issue_names():
-    postgres = MATRICES["postgres"]
-    assert {"hash join", "merge join", "count distinct", "sort", "group by"} < {
-        workload.name for workload in postgres.workloads
-    }
-    assert {0.0003, 0.001, 0.005} <= {storage.read_s for storage in postgres.storages}
-    assert any(storage.bytes_per_s for storage in postgres.storages)
+def test_the_file_is_whole_after_each_query(found):
+    truth, states = found
+    assert len(states) == len(CELLS)
+    assert states == sorted(set(states))
+    assert states[-1] == len(truth.cases)
+
+
+def test_the_document_holds_all(found):
+    truth, _ = found
+    told = json.loads(json.dumps(document(truth.cases, truth.about)))
+    assert len(told["cases"]) == len(truth.cases)
+    assert [one["storages"] for one in told["drawn"]] == [list(cell.storages) for cell in CELLS]
+    assert told["left_out"] == []
+
+
+def test_a_query_that_fails_is_left_out_with_its_words():
+    """DuckDB says itself that so little memory is not enough."""
+    cells = [replace(CELLS[2], workload=replace(SORT, memory="1MB")), CELLS[2]]
+    with TerminalStage() as stage:
+        truth = verify(stage, Drawn(cells, [], 0.0), choose_storages(NAMES[:2]), repeat=1)
+    [left] = truth.about["left_out"]
+    assert "Memory" in left["why"] or "memory" in left["why"]
+    assert truth.cases
+
+
+def test_without_time_nothing_is_run_and_all_is_said(monkeypatch):
+    def never(*_arguments):
+        raise AssertionError("no time was left, and yet it ran")
+
+    monkeypatch.setattr(lab_cell.CellRun, "verify", never)
+    drawn = Drawn(CELLS[2:], CELLS[:2], 0.0)
+    with TerminalStage() as stage:
+        truth = verify(stage, drawn, choose_storages(NAMES[:2]), repeat=1, budget_s=0.1)
+    whys = [(left["engine"], left["why"]) for left in truth.about["left_out"]]
+    assert whys == [
+        ("postgres", "the budget has no time for it"),
+        ("postgres", "the budget has no time for it"),
+        ("duckdb", "no time was left"),
+    ]
+
+
+def test_interrupted_it_keeps_what_is_done_and_leaves_nothing_else(tmp_path):
+    output, work = tmp_path / "cases.parquet", tmp_path / "work"
+    work.mkdir()
+    options = ["--workload", "sort", "--storage", "tmpfs", "--storage", "disk", "--repeat", 1]
+    command = spillcast_command("verify", *options, "-o", output, "--work", work)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                          env=environment(NO_COLOR=1)) as process:  # fmt: skip
+        until(output.exists, "the first query")
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    assert process.returncode != 0
+    assert read_truth(output).cases
+    until(lambda: not any(work.iterdir()), "the end of the work")
+
+
+def test_one_storage_is_no_pair(tmp_path):
+    command = spillcast_command("verify", "--storage", "1 ms")
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert "name two" in only_line(done, 2)

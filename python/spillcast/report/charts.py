@@ -75,7 +75,7 @@ def _forecasts(axes: "Axes", cases: Sequence[Case]) -> None:
 
 def _coverage(axes: "Axes", cases: Sequence[Case]) -> None:
     """The share of intervals that hold the truth, group by group, with what chance does to it."""
-    rows = [("all whole recordings", of_evidence(cases)), ("", [])]
+    rows: list[tuple[str, list[Case]]] = []
     for groups in breakdown(cases).values():
         rows += [*groups.items(), ("", [])]
     rows.pop()
@@ -89,7 +89,10 @@ def _coverage(axes: "Axes", cases: Sequence[Case]) -> None:
         low, high = _chance(found.coverage, found.cases - found.refused)
         axes.plot([low, high], [height, height], color=MARKS[1][0], linewidth=1)
         axes.plot(found.coverage, height, "o", color=MARKS[1][0], markersize=4)
-    labels = [f"{name} ({len(of)})" if name else "" for name, of in rows]
+    given = [sum(case.forecast.interval_s is not None for case in of) for _, of in rows]
+    labels = [
+        f"{row[0]} ({count})" if row[0] else "" for row, count in zip(rows, given, strict=True)
+    ]
     axes.set_yticks(range(len(rows)), labels)
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()

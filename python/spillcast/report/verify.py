@@ -54,7 +54,7 @@ def demo_text(demo: Demo) -> str:
 
 #: 80 columns hold it, whatever the query and the storages are.
 CASE_HEADER = ("query", "from", "to", "said", "interval", "took", "error")
-CASE_NOTE = "  said: the forecast, s; took: the measured median, s; !: not within the interval"
+CASE_NOTE = "  said: the forecast, s; took: the measured median, s; !: interval missed"
 SUMMARY_HEADER = ("", "cases", "median", "90th", "held", "width", "seed's", "ratio")
 THREADS = {1: "1 thread", 2: "2 threads", 4: "4 threads"}
 EVIDENCE = {
