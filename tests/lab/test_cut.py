@@ -110,6 +110,36 @@ def test_seconds_add_up_to_the_waits(recording):
     assert set(left.seconds["second"].to_pylist()) == {0, 1, 2, 3}
 
 
+def blocked(tmp_path, rows):
+    """A recording of 10 s in which one thread waits for others: start and end, s."""
+    writer = RecordingWriter(tmp_path / "blocked.spill")
+    waits = [
+        dict(start_ns=round(start * 1e9), elapsed_ns=round((end - start) * 1e9), session=8,
+             event="blocked", temp=False, blocked=True, cpu_before_ns=MS, woken_by=7)
+        for start, end in rows
+    ]  # fmt: skip
+    columns = [pa.array([wait.get(field.name) for wait in waits]) for field in WAITS_SCHEMA]
+    writer.add_waits(pa.record_batch(columns, WAITS_SCHEMA.names))
+    return writer.finish({
+        "elapsed_s": 10.0, "cpu_s": 1.0, "machine": {"cpus": 2}, "other_io": {},
+        "temp": {"reads": 0, "writes": 0, "bytes": 0, "total_s": 0.0}, "capture": CAPTURE,
+    })  # fmt: skip
+
+
+def test_of_a_long_wait_for_others_each_window_holds_its_part(tmp_path):
+    """One from before the first window into the second, one within it, one out of it."""
+    whole = blocked(tmp_path, [(0.5, 4.5), (4.6, 4.7), (4.9, 8.0)])
+    left = cut(whole, [(1.0, 2.0), (4.0, 5.0)], "x")
+    rows = left.waits.select(["start_ns", "elapsed_ns", "cpu_before_ns", "woken_by"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [
+        (0, 1000 * MS, 0, None),
+        (1000 * MS, 500 * MS, 0, 7),
+        (1600 * MS, 100 * MS, MS, 7),
+        (1900 * MS, 100 * MS, MS, None),
+    ]
+    assert left.seconds.num_rows == 0
+
+
 def test_slices_of_a_short_run_are_no_test(recording):
     recording.meta["elapsed_s"] = 5.9
     assert ten_slices(recording) is None

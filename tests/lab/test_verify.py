@@ -26,12 +26,18 @@ def small(processes):
     return replace(join, sql=sql, rows=200_000, memory=f"{512 // processes}kB")
 
 
-SORT = replace(duckdb_queries.verified(1)[2], rows=1_500_000, memory="40MB")
+SORT = replace(duckdb_queries.verified(1)[2], rows=1_000_000, memory="30MB")
 CELLS = [
     Cell("postgres", small(1), NAMES),
     Cell("postgres", small(3), NAMES[:2]),
     Cell("duckdb", SORT, NAMES[:2]),
 ]
+
+
+def answer(case):
+    """What a report takes from a case."""
+    said = case.forecast
+    return keys([case], case.evidence.name), case.error, said.interval_s, said.warnings, said.terms
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +52,10 @@ def found(tmp_path_factory):
 
     storages = choose_storages(NAMES)
     with TerminalStage() as stage:
-        truth = verify(stage, Drawn(CELLS, [], 0.0), storages, repeat=2, on_truth=keep)
-    assert read_truth(path) == truth
+        truth = verify(stage, Drawn(CELLS, [], 0.0), storages, repeat=1, on_truth=keep)
+    kept = read_truth(path)
+    assert kept.about == truth.about
+    assert list(map(answer, kept.cases)) == list(map(answer, truth.cases))
     return truth, states
 
 
@@ -81,7 +89,7 @@ def test_parts_and_plans_are_forecast_for_one_target_each(found):
 
 def test_runs_are_kept_one_by_one(found):
     for case in found[0].cases:
-        assert len(case.there.elapsed_s) == len(case.there.run_queue_delay_s) >= 2
+        assert len(case.there.elapsed_s) == len(case.there.run_queue_delay_s) >= 1
         assert min(case.there.elapsed_s) <= case.measured_to_s <= max(case.there.elapsed_s)
 
 

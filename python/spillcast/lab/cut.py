@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.recording import Recording
@@ -40,34 +39,60 @@ def first_fifth(recording: Recording) -> Recording:
 
 
 def cut(recording: Recording, windows: Windows, name: str) -> Recording:
-    """The waits that began within the windows, at the times they have when these are put together.
+    """The operations that began within the windows, at the times they have when put together.
 
-    CPU time is that which the same rows tell of; what no row tells, such as time ready without a
+    A wait for something else than I/O may last long: of it a window holds the part that lies in
+    it. CPU time is that which the rows tell of; what no row tells, such as time ready without a
     CPU, is taken as the windows' share of the run. Nothing is written to disk.
     """
     whole = recording.waits.sort_by("start_ns")
-    start_ns = whole["start_ns"].to_numpy()
-    begin_ns, end_ns = (np.array(edge) * 1e9 for edge in zip(*windows, strict=True))
-    which = np.searchsorted(begin_ns, start_ns, side="right") - 1
-    kept = (which >= 0) & (start_ns < end_ns[which])
-    lengths_ns = end_ns - begin_ns
-    shift_ns = begin_ns - np.concatenate([[0.0], np.cumsum(lengths_ns)[:-1]])
-    moved_ns = (start_ns - shift_ns[which])[kept].astype(np.int64)
-    waits = whole.filter(pa.array(kept))
-    column = waits.schema.get_field_index("start_ns")
-    waits = waits.set_column(column, waits.schema.field(column), pa.array(moved_ns))
+    operations = whole.filter(whole["op"].is_valid())
+    blocked = whole.filter(whole["op"].is_null())
+    parts, edges_ns = [], [0]
+    for window in windows:
+        begin_ns, end_ns = (round(edge_s * 1e9) for edge_s in window)
+        for part in (_began(operations, begin_ns, end_ns), _within(blocked, begin_ns, end_ns)):
+            moved = pa.compute.add(part["start_ns"], edges_ns[-1] - begin_ns)
+            parts.append(_with(part, "start_ns", moved))
+        edges_ns.append(edges_ns[-1] + end_ns - begin_ns)
+    waits = pa.concat_tables(parts).unify_dictionaries().sort_by("start_ns")
     path = recording.path.with_name(f"{recording.path.stem}-{name}.spill")
-    left = Recording(path, _meta(recording, waits, float(lengths_ns.sum()) / 1e9, lengths_ns))
+    left = Recording(path, _meta(recording, waits, edges_ns))
     left.waits = waits
     left.seconds = _seconds(waits)
     left.samples = recording.samples.slice(0, 0)
     return left
 
 
-def _meta(
-    recording: Recording, waits: pa.Table, elapsed_s: float, lengths_ns: NDArray[np.float64]
-) -> dict[str, Any]:
-    meta, share = dict(recording.meta), elapsed_s / recording.elapsed_s
+def _began(waits: pa.Table, begin_ns: int, end_ns: int) -> pa.Table:
+    start = waits["start_ns"]
+    after = pa.compute.greater_equal(start, begin_ns)
+    return waits.filter(pa.compute.and_(after, pa.compute.less(start, end_ns)))
+
+
+def _within(waits: pa.Table, begin_ns: int, end_ns: int) -> pa.Table:
+    """The parts of waits that lie in a window; who ended one later, or made it begin, is gone."""
+    start = waits["start_ns"].to_numpy()
+    end = start + waits["elapsed_ns"].to_numpy()
+    touched = (start < end_ns) & (end > begin_ns)
+    rows, start, end = waits.filter(pa.array(touched)), start[touched], end[touched]
+    earlier, later = pa.array(start < begin_ns), pa.array(end > end_ns)
+    start, end = np.maximum(start, begin_ns), np.minimum(end, end_ns)
+    rows = _with(rows, "start_ns", pa.array(start))
+    rows = _with(rows, "elapsed_ns", pa.array(end - start))
+    rows = _with(rows, "cpu_before_ns", pa.compute.if_else(earlier, 0, rows["cpu_before_ns"]))
+    nobody = pa.scalar(None, pa.int64())
+    return _with(rows, "woken_by", pa.compute.if_else(later, nobody, rows["woken_by"]))
+
+
+def _with(table: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    column = table.schema.get_field_index(name)
+    return table.set_column(column, table.schema.field(column), values)
+
+
+def _meta(recording: Recording, waits: pa.Table, edges_ns: Sequence[int]) -> dict[str, Any]:
+    meta, elapsed_s = dict(recording.meta), edges_ns[-1] / 1e9
+    share = elapsed_s / recording.elapsed_s
     temp = waits.filter(waits["temp"])
     other = waits.filter(pa.compute.and_(pa.compute.invert(waits["temp"]), waits["op"].is_valid()))
     ops = temp["op"].combine_chunks().cast(pa.string())
@@ -78,8 +103,7 @@ def _meta(
         capture[key] = round(capture[key] * share)
     for key in ("run_queue_delay_s", "overhead_s", "tracer_cpu_s"):
         capture[key] = capture[key] * share
-    edges_s = np.concatenate([[0.0], np.cumsum(lengths_ns)]) / 1e9
-    slices_s = [list(pair) for pair in pairwise(edges_s.tolist())]
+    slices_s = [[begin_ns / 1e9, end_ns / 1e9] for begin_ns, end_ns in pairwise(edges_ns)]
     return {
         **meta,
         "elapsed_s": elapsed_s,
