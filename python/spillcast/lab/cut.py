@@ -57,7 +57,10 @@ def cut(recording: Recording, windows: Windows, name: str) -> Recording:
         edges_ns.append(edges_ns[-1] + end_ns - begin_ns)
     waits = pa.concat_tables(parts).unify_dictionaries().sort_by("start_ns")
     path = recording.path.with_name(f"{recording.path.stem}-{name}.spill")
-    left = Recording(path, _meta(recording, waits, edges_ns))
+    meta = _meta(recording, waits, edges_ns)
+    # One window is a stretch; several are spread over the whole.
+    meta["raw"]["slices_of_all"] = len(windows) > 1
+    left = Recording(path, meta)
     left.waits = waits
     left.seconds = _seconds(waits)
     left.samples = recording.samples.slice(0, 0)

@@ -20,7 +20,7 @@ from (select a.*, b.amount01 from t a, t b where a.id = b.id) c
 #: Both sides are sorted, and read in step: a merge join that spills.
 MERGE_JOIN = "select count(*), sum(b.amount02) from t a asof join t b on a.id >= b.id"
 #: So far into the rows that all are sorted, not the first ones alone.
-SORT = "select amount01, id from t order by amount02, id limit 5 offset 500000"
+SORT = "select amount01, id from t order by amount02, id limit 5 offset 1900000"
 GROUP_BY = """
 select count(*), max(total) from (
   select id, sum(amount01) as total, max(business_date), min(amount02) from t group by id

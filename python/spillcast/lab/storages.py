@@ -38,10 +38,10 @@ class Emulated:
 
     @property
     def expected_s(self) -> float:
-        """What an operation takes, roughly: of 32 KiB, or out of the page cache."""
+        """What an operation takes, roughly: of 64 KiB, or out of the page cache."""
         if self.page_cache:
             return CACHED_S
-        return (self.read_s + self.write_s) / 2 + (32 << 10) * self.s_per_byte
+        return (self.read_s + self.write_s) / 2 + (64 << 10) * self.s_per_byte
 
     @property
     def words(self) -> str:
