@@ -171,6 +171,12 @@ def test_no_cases_make_a_page_too(tmp_path):
         (["--from", "older.parquet"], "older.parquet: damaged: it lacks the column direction"),
         (["-o", "nowhere/cases.parquet"], "-o nowhere/cases.parquet: there is no such directory"),
         (["--markdown", "nowhere/page.md"], "--markdown nowhere/page.md"),
+        (["-o", "."], "-o .: is a directory"),
+        (
+            ["--from", "whole.parquet", "--markdown", "page"],
+            "--markdown page: name it with a suffix",
+        ),
+        (["--minutes", "0.1"], "--minutes 0.1: there is no time for one query"),
         (["--storage", "floppy"], "--storage floppy: no such storage"),
         (["--workload", "tea"], "--workload tea: no such query"),
     ],

@@ -22,7 +22,7 @@ def verify(
         Literal["duckdb", "postgres", "all"], typer.Option(help="Which engine's queries.")
     ] = "duckdb",
     minutes: Annotated[
-        float, typer.Option(min=0.5, help="How long it may take; what is drawn fits in.")
+        float, typer.Option(min=0.1, help="How long it may take; what is drawn fits in.")
     ] = 5.0,
     workload: Annotated[
         list[str] | None, typer.Option(help="Only queries of this kind; more than once for more.")
@@ -62,6 +62,11 @@ def verify(
     for option, path in (("-o", output), ("--markdown", markdown)):
         if path is not None and not path.absolute().parent.is_dir():
             raise InputError(f"{option} {path}: there is no such directory")
+        if path is not None and path.is_dir():
+            raise InputError(f"{option} {path}: is a directory", "name a file in it")
+    if markdown is not None and not markdown.suffix:
+        hint = f"its charts go to {markdown}/: {markdown}.md"
+        raise InputError(f"--markdown {markdown}: name it with a suffix", hint)
     if from_ is not None:
         from spillcast.lab.truth_file import read_truth
 
@@ -91,6 +96,7 @@ def _run(
     work: Path | None,
 ) -> "Truth":
     from spillcast.cli.stage import TerminalStage
+    from spillcast.errors import InputError
     from spillcast.lab.matrix import THREADS, all_cells, choose_storages, draw
     from spillcast.lab.truth_file import write_truth
     from spillcast.lab.verify import verify as run_verify
@@ -98,6 +104,9 @@ def _run(
     storages = choose_storages(storage)
     cells = all_cells(engines, threads or THREADS, workload)
     drawn = draw(cells, storages, budget_s=60 * minutes, repeat=repeat, seed=seed)
+    if not drawn.cells:
+        hint = "allow more, or ask for less with --repeat 1"
+        raise InputError(f"--minutes {minutes:g}: there is no time for one query", hint)
     with TerminalStage() as stage:
         return run_verify(
             stage,

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from spillcast.errors import InputError
 from spillcast.lab.aims import Aim, aims
 from spillcast.lab.calibrate import calibrate
 from spillcast.lab.case import Case, Truth
@@ -33,8 +34,19 @@ HEADINGS = {
 
 
 def write_accuracy(truth: Truth, page: Path) -> None:
-    """Write the page, and its charts into the folder beside it that has its name."""
+    """Write the page, and its charts into the folder beside it that has its name.
+
+    InputError where they cannot be written.
+    """
     folder = page.with_suffix("")
+    try:
+        _write(truth, page, folder)
+    except OSError as error:
+        hint = "name another with --markdown"
+        raise InputError(f"{error.filename or page}: {error.strerror or error}", hint) from error
+
+
+def _write(truth: Truth, page: Path, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     charts = draw_charts(truth.cases, folder)
     reasons = folder / REASONS
