@@ -68,7 +68,7 @@ def accuracy_markdown(truth: Truth, charts: dict[str, str], reasons: str) -> str
             rows = [summary_row(name, summarise(found)) for name, found in groups.items()]
             parts += [f"### {HEADINGS[by]}", markdown_table((by, *SUMMARY_HEADER[1:]), rows)]
         parts += ["## How wide intervals must be", _calibration(cases)]
-        parts += ["## The worst ten", _worst(worst(cases)), reasons or _no_reasons()]
+        parts += ["## The worst ten", _worst(worst(of_evidence(cases))), reasons or _no_reasons()]
         parts += ["## Refused", _refused(refusals(cases))]
     parts += ["## What was drawn and what was left out", _drawn(truth)]
     return "\n\n".join(parts) + "\n"
@@ -164,13 +164,12 @@ def _worst(cases: Sequence[Case]) -> str:
         [
             f"{engine_of(case)} {query_of(case)}",
             f"{case.source} to {case.target}",
-            EVIDENCE[case.evidence.name],
             f"{case.forecast.forecast_s or 0.0:.3g} s",
             f"{case.measured_to_s:.3g} s",
             percent(case.error),
             "; ".join(
-                f"{term.name} {term.baseline_s:.3g} to {term.forecast_s:.3g}"
-                for term in case.forecast.terms
+                f"{name} {here_s:.3g} to {there_s:.3g}"
+                for name, (here_s, there_s) in _terms(case).items()
             ),
             ", ".join(
                 f"{share:.0%}"
@@ -183,12 +182,21 @@ def _worst(cases: Sequence[Case]) -> str:
         ]
         for case in cases
     ]
-    header = ("query", "storages", "evidence", "forecast", "measured", "error", "terms, s", "delay")
-    note = (
-        "*delay* is the share of the time ready without a CPU: of the recorded run, and of the\n"
-        "calmest runs on source and target. Of several threads it is their sum."
+    header = ("query", "storages", "forecast", "measured", "error", "terms, s", "delay")
+    note = paragraph(
+        "Of whole recordings. *delay* is the share of the time ready without a CPU: of the recorded "
+        "run, and of the calmest runs on source and target; of several threads it is their sum."
     )
     return markdown_table(header, rows) + "\n\n" + note
+
+
+def _terms(case: Case) -> dict[str, tuple[float, float]]:
+    """Seconds here and there by the name of a term, over all sizes of operations."""
+    found: dict[str, tuple[float, float]] = {}
+    for term in case.forecast.terms:
+        here_s, there_s = found.get(term.name, (0.0, 0.0))
+        found[term.name] = here_s + term.baseline_s, there_s + term.forecast_s
+    return found
 
 
 def _no_reasons() -> str:

@@ -141,20 +141,19 @@ def verify_text(truth: Truth) -> str:
         for groups in breakdown(cases).values():
             rows += [summary_row(name, summarise(found)) for name, found in groups.items()]
         parts.append(table_text(SUMMARY_HEADER, rows))
-        listed, heading = grouped(worst(cases), _heading), "the worst: "
+        listed, heading = grouped(worst(of_evidence(cases)), _heading), "the worst: "
     for name, group in listed.items():
         table = table_text(CASE_HEADER, [case_row(case) for case in group], left=(0, 1, 2))
         parts.append("\n".join([heading + name, "", table]))
     parts.append(CASE_NOTE)
     if len(cases) <= LISTED_MAX:
         parts.append(table_text(SUMMARY_HEADER, [summary_row("all", summarise(cases))]))
-    parts += [
-        paragraph(f"  refused: {_heading(case)}, {query_of(case)}, {case.source} to {case.target}: "
-                  f"{case.forecast.refused}", "  ", TERMINAL)
-        for case in refusals(cases)
-    ]  # fmt: skip
+    by_reason = grouped(refusals(cases), lambda case: str(case.forecast.refused))
+    for reason, refused in by_reason.items():
+        parts.append(paragraph(f"  {len(refused)} refused: {reason}", "  ", TERMINAL))
     if left_out := truth.about.get("left_out"):
-        parts.append(f"  {len(left_out)} queries were left out: {left_out[-1]['why']}")
+        text = f"  {len(left_out)} left out, the last one because: {left_out[-1]['why']}"
+        parts.append(paragraph(text, "  ", TERMINAL))
     return "\n\n".join(parts)
 
 
