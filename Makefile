@@ -45,11 +45,11 @@ bench: build ## timings, each with its peer in the same run
 
 truth: build ## forecasts against measured runs, 40 minutes; rewrites docs/accuracy.md
 	mkdir -p docs/accuracy
-	$(BIN)/spillcast verify --engine all --minutes 42 \
+	$(BIN)/spillcast verify --engine all --minutes 44 \
 		--output docs/accuracy/cases.parquet --markdown docs/accuracy.md
 
 truth-quick: build ## the same in 5 minutes, one run of each; prints it
-	$(BIN)/spillcast verify --engine all --minutes 5 --repeat 1
+	$(BIN)/spillcast verify --engine all --minutes 5.5 --repeat 1
 
 requirements: $(VENV)/tools ## pin the newest versions of all that is used
 	$(BIN)/python -m pip install --quiet uv

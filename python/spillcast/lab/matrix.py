@@ -31,6 +31,8 @@ STORAGES: Sequence[Emulated | Plain] = (
     Plain("disk", in_memory=False),
     Plain("tmpfs", in_memory=True),
 )
+#: Share of the time that is drawn for: tables are built in the rest, and disturbed runs repeated.
+DRAWN = 0.9
 #: A cell begins with so few storages, and gets more while there is time.
 STORAGES_MIN, STORAGES_MAX = 2, 5
 
@@ -40,9 +42,9 @@ OPERATIONS = 2200
 #: Threads share the operations of a query, but not all of the time.
 SHARED = 0.8
 #: A process or a server started; a recording begun and ended.
-START_S, RECORD_S = 0.6, 1.5
+START_S, RECORD_S = 0.6, 2.5
 #: A probe with the I/O of a whole run, or of a part of one.
-REPLAY_S, PART_REPLAY_S = 2.5, 0.8
+REPLAY_S, PART_REPLAY_S = 3.2, 0.9
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ def draw(
                 chance.shuffle(names)
                 grown = _with(grown, min(names, key=lambda n: _use(n, grown, pairs, single)))
             added_s = cell_s(grown, cost, repeat) - cell_s(cell, cost, repeat)
-            if spent_s + added_s <= budget_s:
+            if spent_s + added_s <= DRAWN * budget_s:
                 spent_s += added_s
                 drawn[number] = grown
                 single.update(set(grown.storages) - set(cell.storages))
@@ -151,8 +153,10 @@ def cell_s(cell: Cell, storages: Mapping[str, Emulated | Plain], repeat: int) ->
     runs_s = {name: run_s(storages[name], cell.workload.threads) for name in cell.storages}
     count = len(cell.storages)
     probes_s = count * (count - 1) * REPLAY_S + 2 * count * PART_REPLAY_S
+    # PostgreSQL explains the query once, and that is probed too.
+    plan_s = runs_s[cell.storages[0]] + REPLAY_S if cell.engine == "postgres" else 0.0
     again = repeat + 1
-    return QUERY_S + again * sum(runs_s.values()) + count * RECORD_S + probes_s
+    return QUERY_S + again * sum(runs_s.values()) + count * RECORD_S + probes_s + plan_s
 
 
 def run_s(storage: Emulated | Plain, threads: int) -> float:
