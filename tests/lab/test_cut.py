@@ -76,8 +76,7 @@ def test_windows_lie_end_to_end_so_that_no_gap_is_a_pause(recording):
     assert start.min() >= 0
     assert start.max() < 3e9
     assert (np.diff(start) >= 0).all()
-    steps = plan(left)
-    assert (steps["cpu_ns"].to_numpy() + steps["delay_ns"].to_numpy()).max() < 20 * MS
+    assert plan(left)["delay_ns"].to_numpy().max() < 20 * MS
     assert in_flight(left) == 1.0
     assert left.meta["raw"]["slices_of_all"]
     assert left.meta["raw"]["slices_s"][1] == [pytest.approx(0.3), pytest.approx(0.6)]

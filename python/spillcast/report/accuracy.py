@@ -185,7 +185,8 @@ def _worst(cases: Sequence[Case]) -> str:
     header = ("query", "storages", "forecast", "measured", "error", "terms, s", "delay")
     note = paragraph(
         "Of whole recordings. *delay* is the share of the time ready without a CPU: of the "
-        "recorded run, and of the calmest runs on source and target; of several threads it is their sum."
+        "recorded run, and of the calmest runs on source and target; of several threads it is "
+        "their sum."
     )
     return markdown_table(header, rows) + "\n\n" + note
 
