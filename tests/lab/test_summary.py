@@ -7,7 +7,7 @@ import pytest
 from made_up import case, runs
 from spillcast.lab.aims import aims
 from spillcast.lab.calibrate import calibrate, score, widening
-from spillcast.lab.summary import of_evidence, refusals, summarise, worst
+from spillcast.lab.summary import of_evidence, recording_cost, refusals, summarise, worst
 
 
 def test_errors_are_absolute_and_relative_to_the_measured_time():
@@ -127,6 +127,11 @@ def test_each_workload_is_judged_by_the_others():
     assert (join.workload, join.k, join.coverage) == ("hash join", pytest.approx(2.0), 1.0)
     assert (sort.workload, sort.k, sort.coverage) == ("sort", pytest.approx(0.5), 0.0)
     assert found.coverage == 0.5
+
+
+def test_what_recording_costs_is_told_from_bare_runs():
+    """Made-up cases were recorded in 20 s; the bare runs there take 16 s."""
+    assert recording_cost(replace(case(), here=runs(16.0, 16.0, 20.0))) == pytest.approx(0.25)
 
 
 def test_evidence_is_told_apart():

@@ -73,6 +73,11 @@ def worst(cases: Sequence[Case], count: int = 10) -> list[Case]:
     return sorted(known, key=lambda case: -abs(case.error or 0.0))[:count]
 
 
+def recording_cost(case: Case) -> float:
+    """By what share of a bare run the recorded one took longer."""
+    return case.forecast.baseline_s / case.measured_from_s - 1
+
+
 def refusals(cases: Iterable[Case]) -> list[Case]:
     """The cases without a number."""
     return [case for case in cases if case.forecast.refused is not None]

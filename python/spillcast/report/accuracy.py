@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 
 from spillcast.errors import InputError
 from spillcast.lab.aims import Aim, aims
 from spillcast.lab.calibrate import calibrate
 from spillcast.lab.case import Case, Truth
-from spillcast.lab.summary import grouped, of_evidence, refusals, summarise, worst
+from spillcast.lab.summary import grouped, of_evidence, recording_cost, refusals, summarise, worst
 from spillcast.report.charts import draw_charts
 from spillcast.report.table import markdown_table, paragraph
 from spillcast.report.verify import (
@@ -19,6 +20,7 @@ from spillcast.report.verify import (
     query_of,
     share,
     summary_row,
+    threads_of,
 )
 from spillcast.units import format_bytes
 
@@ -67,6 +69,7 @@ def accuracy_markdown(truth: Truth, charts: dict[str, str], reasons: str) -> str
         for by, groups in breakdown(cases).items():
             rows = [summary_row(name, summarise(found)) for name, found in groups.items()]
             parts += [f"### {HEADINGS[by]}", markdown_table((by, *SUMMARY_HEADER[1:]), rows)]
+        parts += ["## What recording costs", _cost(of_evidence(cases))]
         parts += ["## How wide intervals must be", _calibration(cases)]
         parts += ["## The worst ten", _worst(worst(of_evidence(cases))), reasons or _no_reasons()]
         parts += ["## Refused", _refused(refusals(cases))]
@@ -134,6 +137,18 @@ def _reading() -> str:
         "*cached* behind a page cache that holds the spill. But for the table by evidence, all is "
         "from whole recordings."
     )
+
+
+def _cost(cases: Sequence[Case]) -> str:
+    groups = grouped(cases, lambda case: f"{engine_of(case)}, {threads_of(case)}")
+    rows = []
+    for name, found in groups.items():
+        # A recording is the baseline of several cases.
+        runs = {(case.workload, case.source): case for case in found}.values()
+        rows.append([name, f"{len(runs)}", percent(median(map(recording_cost, runs)))])
+    text = "Time of a recorded run over the median of the bare ones on the same storage, less 1."
+    header = ("", "recordings", "longer by, median")
+    return text + "\n\n" + markdown_table(header, rows)
 
 
 def _calibration(cases: Sequence[Case]) -> str:

@@ -56,7 +56,6 @@ def demo_text(demo: Demo) -> str:
 CASE_HEADER = ("query", "from", "to", "said", "interval", "took", "error")
 CASE_NOTE = "  said: the forecast, s; took: the measured median, s; !: interval missed"
 SUMMARY_HEADER = ("", "cases", "median", "90th", "held", "width", "seed's", "ratio")
-THREADS = {1: "1 thread", 2: "2 threads", 4: "4 threads"}
 EVIDENCE = {
     "recording": "whole recording",
     "slices": "ten slices of 0.3 s",
@@ -68,6 +67,11 @@ EVIDENCE = {
 def query_of(case: Case) -> str:
     """The query of a case in a few letters."""
     return f"{case.workload} x{case.threads}"
+
+
+def threads_of(case: Case) -> str:
+    """The threads or processes of a case in words."""
+    return "1 thread" if case.threads == 1 else f"{case.threads} threads"
 
 
 def engine_of(case: Case) -> str:
@@ -120,11 +124,7 @@ def breakdown(cases: Sequence[Case]) -> dict[str, dict[str, list[Case]]]:
         "engine": grouped(whole, lambda case: case.engine),
         "workload": grouped(whole, lambda case: case.workload),
         "direction": grouped(whole, lambda case: case.direction),
-        "threads": {
-            words: found
-            for threads, words in THREADS.items()
-            if (found := [case for case in whole if case.threads == threads])
-        },
+        "threads": grouped(whole, threads_of),
     }
 
 
