@@ -31,8 +31,17 @@ def test_a_refusal_counts_and_has_no_error():
     found = summarise(cases)
     assert (found.cases, found.refused, found.coverage) == (2, 1, 1.0)
     assert found.median == pytest.approx(0.1)
-    assert refusals(cases) == cases[1:]
+    assert refusals(cases) == {"reports were lost": cases[1:]}
     assert worst(cases) == cases[:1]
+
+
+def test_reasons_that_differ_in_figures_are_one():
+    cases = [case(refused=f"between {low} ms and 1.70 s") for low in (137, 243.5)]
+    cases.append(case(refused="nothing to replay"))
+    assert refusals(cases) == {
+        "between 137 ms and 1.70 s": cases[:2],
+        "nothing to replay": cases[2:],
+    }
 
 
 def test_the_seed_is_compared_on_the_cases_that_both_answer():

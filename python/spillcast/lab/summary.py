@@ -1,5 +1,6 @@
 """What cases say together: errors, coverage and width of intervals, the seed's formula beside."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -78,9 +79,14 @@ def recording_cost(case: Case) -> float:
     return case.forecast.baseline_s / case.measured_from_s - 1
 
 
-def refusals(cases: Iterable[Case]) -> list[Case]:
-    """The cases without a number."""
-    return [case for case in cases if case.forecast.refused is not None]
+def refusals(cases: Iterable[Case]) -> dict[str, list[Case]]:
+    """The cases without a number by the reason; of reasons that differ in figures, the first."""
+    by_kind: dict[str, list[Case]] = {}
+    for case in cases:
+        if case.forecast.refused is not None:
+            kind = re.sub(r"\d[\d.,]*( (ns|us|ms|s|min|h)\b)?", "", case.forecast.refused)
+            by_kind.setdefault(kind, []).append(case)
+    return {str(found[0].forecast.refused): found for found in by_kind.values()}
 
 
 def _median(values: Iterable[float]) -> float | None:

@@ -1,6 +1,6 @@
 """The page docs/accuracy.md, made from the cases of a verification and nothing else."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -221,10 +221,9 @@ def _no_reasons() -> str:
     )
 
 
-def _refused(cases: Sequence[Case]) -> str:
-    if not cases:
+def _refused(by_reason: Mapping[str, Sequence[Case]]) -> str:
+    if not by_reason:
         return "No forecast was refused."
-    by_reason = grouped(cases, lambda case: case.forecast.refused or "")
     rows = [
         [
             reason,
@@ -234,7 +233,7 @@ def _refused(cases: Sequence[Case]) -> str:
         ]
         for reason, found in by_reason.items()
     ]
-    return markdown_table(("reason", "cases", "evidence", "queries"), rows)
+    return markdown_table(("reason, with the figures of one", "cases", "evidence", "queries"), rows)
 
 
 def _drawn(truth: Truth) -> str:

@@ -148,8 +148,7 @@ def verify_text(truth: Truth) -> str:
     parts.append(CASE_NOTE)
     if len(cases) <= LISTED_MAX:
         parts.append(table_text(SUMMARY_HEADER, [summary_row("all", summarise(cases))]))
-    by_reason = grouped(refusals(cases), lambda case: str(case.forecast.refused))
-    for reason, refused in by_reason.items():
+    for reason, refused in refusals(cases).items():
         parts.append(paragraph(f"  {len(refused)} refused: {reason}", "  ", TERMINAL))
     if left_out := truth.about.get("left_out"):
         text = f"  {len(left_out)} left out, the last one because: {left_out[-1]['why']}"
