@@ -27,7 +27,7 @@ def run(tmp_path):
     """Twenty seconds, in each of which half of the time is temp I/O."""
     made = recording(
         tmp_path / "run.spill",
-        [(op, size, 2500, ns) for op, size, _, ns in LOADS],
+        [(op, size, 25, ns) for op, size, _, ns in LOADS] * 100,
         elapsed_s=20.0,
     )
     shares = [
@@ -49,7 +49,7 @@ def test_a_part_is_scaled_and_less_sure(run):
 
 def test_slices_of_all_of_it_are_surer_than_one_stretch(run):
     stretch = forecast(run, storage(THERE), elapsed_s=200.0)
-    run.meta["raw"]["slices_of_all"] = True
+    run.meta["raw"] |= {"slices_of_all": True, "slices_s": [[n, n + 1] for n in range(10)]}
     assert half_width(forecast(run, storage(THERE), elapsed_s=200.0)) < half_width(stretch)
 
 
