@@ -38,7 +38,6 @@ def test_the_matrix_is_what_the_issue_names():
     assert uneven == {(0.0015, 0.0002), (0.0002, 0.0015)}
     assert by_name["10 us/KiB"].s_per_byte * 1024 == pytest.approx(10e-6)
     assert by_name["one by one"].servers == 1
-    assert by_name["cached"].page_cache
     assert not by_name["disk"].in_memory
     assert by_name["tmpfs"].in_memory
 
@@ -84,7 +83,7 @@ def test_forty_minutes_draw_every_query_and_every_pair_of_storages():
     found = drawn(40)
     assert len(found.cells) == 36
     pairs = Counter(pair for cell in found.cells for pair in combinations(sorted(cell.storages), 2))
-    assert len(pairs) == 45
+    assert len(pairs) == 36
     assert max(pairs.values()) - min(pairs.values()) <= 3
     used = Counter(name for cell in found.cells for name in cell.storages)
     assert max(used.values()) <= 1.6 * min(used.values())

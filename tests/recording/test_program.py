@@ -65,11 +65,24 @@ def test_who_was_woken_goes_on_when_the_waker_had_come_so_far(tmp_path):
 
 
 def test_a_wait_that_nobody_observed_ended_lasts_as_long(tmp_path):
-    rows = [io(A, 10, 100, 10), waited(B, 15, 125, 15), io(B, 150, 50, 10)]
-    rows.append(waited(A, 120, 5, 10, woken_by=B))
+    """B sleeps from 120 to 220, and A does nothing meanwhile; A waits for B's read afterwards."""
+    rows = [io(A, 10, 100, 10), waited(B, 120, 100, 120), io(B, 230, 50, 10)]
+    rows.append(waited(A, 115, 170, 5, woken_by=B))
     own = program(recorded(tmp_path / "run.spill", rows))
-    assert by_source(own, own.after)[1] == NONE
-    assert by_source(own, own.wait_ns)[1] == 125 * US
+    # By start, A's wait comes before B's.
+    assert by_source(own, own.after)[2] == NONE
+    assert by_source(own, own.wait_ns)[2] == 100 * US
+    assert simulated_us(own) == 280
+
+
+def test_who_looks_in_turns_follows_the_one_it_looks_for(tmp_path):
+    """B looks every 50 us, woken by a timer, until A has read."""
+    rows = [io(A, 10, 100, 10), *(waited(B, 50 * n, 50) for n in range(1, 3)), io(B, 160, 10, 5)]
+    rows.append(waited(A, 115, 60, 5, woken_by=B))
+    own = program(recorded(tmp_path / "run.spill", rows))
+    after = by_source(own, own.after)
+    assert after[1] == NONE
+    assert own.source[after[2]] == 0
 
 
 def test_without_wakings_the_last_row_of_another_thread_is_what_was_waited_for(tmp_path):

@@ -66,7 +66,7 @@ pub fn measure() -> Costs {
 /// CPU time of a pass without a wait, and what is added after each of [`WAITS`].
 fn measure_working_set(bytes: usize) -> (u64, [u64; WAITS.len()]) {
     let set = WorkingSet::new(bytes);
-    let medians = WAITS.map(|(wait, times)| {
+    let passes_ns = WAITS.map(|(wait, times)| {
         let mut passes_ns: Vec<u64> = (0..times)
             .map(|_| {
                 // The pass before the wait leaves the caches as warm as they get.
@@ -76,9 +76,28 @@ fn measure_working_set(bytes: usize) -> (u64, [u64; WAITS.len()]) {
             })
             .collect();
         passes_ns.sort_unstable();
-        passes_ns[times / 2]
+        // Neighbours on the machine make passes longer, never shorter.
+        passes_ns[times / 4]
     });
-    (medians[0], medians.map(|pass_ns| pass_ns.saturating_sub(medians[0])))
+    let warm_ns = passes_ns[0];
+    (warm_ns, rising(passes_ns.map(|pass_ns| pass_ns.saturating_sub(warm_ns))))
+}
+
+/// The nearest values that do not fall: neighbours that do are replaced by their mean, as often as
+/// it takes.
+fn rising<const N: usize>(values: [u64; N]) -> [u64; N] {
+    let mut pools: Vec<(u64, u64)> = Vec::new();
+    for value in values {
+        pools.push((value, 1));
+        while let [.., (sum, count), (next_sum, next_count)] = pools[..]
+            && sum * next_count > next_sum * count
+        {
+            pools.truncate(pools.len() - 2);
+            pools.push((sum + next_sum, count + next_count));
+        }
+    }
+    let mut each = pools.iter().flat_map(|&(sum, count)| (0..count).map(move |_| sum / count));
+    values.map(|_| each.next().expect("as many values as there were"))
 }
 
 /// Memory that is read in an order no prefetcher follows.
@@ -128,6 +147,13 @@ fn last_level_bytes() -> usize {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn what_falls_is_evened_out() {
+        assert_eq!(super::rising([1, 2, 3, 3]), [1, 2, 3, 3]);
+        assert_eq!(super::rising([0, 10, 4, 20]), [0, 7, 7, 20]);
+        assert_eq!(super::rising([9, 6, 3, 2]), [5, 5, 5, 5]);
+    }
+
     use super::*;
 
     #[test]

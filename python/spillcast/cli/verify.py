@@ -50,7 +50,7 @@ def verify(
 ) -> None:
     """Forecast queries from one storage to another, then measure them there.
 
-    Queries that spill, with 1, 2 and 4 threads or processes, between ten storages: emulated ones,
+    Queries that spill, with 1, 2 and 4 threads or processes, between nine storages: emulated ones,
     the disk and memory. All of it would take hours, so storages are drawn for each query until the
     time is used up. Interrupted, it leaves the cases of the queries that were done.
     """

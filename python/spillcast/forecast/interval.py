@@ -53,7 +53,7 @@ def interval(
     by because caches go less or more cold over there: anything from nothing to it is as likely.
     ``delay_s`` is the part of the remainder in which the run stood ready without a CPU; it may be
     gone over there or not. ``noise`` is the spread of the logarithm of all latencies together,
-    ``overlap`` that of the weight of waits. ``part`` draws, where a part of the query was recorded,
+    ``overlap`` that of the whole. ``part`` draws, where a part of the query was recorded,
     how much of each op the whole does, over what was seen.
     """
     draws = np.random.default_rng(0)
@@ -67,7 +67,8 @@ def interval(
         factor = more[term.op] if more else 1.0
         total += term.here_s * (1 - factor)
         io += term.forecast_s * factor * resampled_means(term.blocks, draws) * off
-    total = np.maximum(total, 0.0) + io * np.exp(draws.normal(0, np.hypot(noise, overlap), DRAWS))
+    total = np.maximum(total, 0.0) + io * np.exp(draws.normal(0, noise, DRAWS))
+    total *= np.exp(draws.normal(0, overlap, DRAWS))
     tail = (1 - confidence) / 2
     low, high = np.quantile(total, [tail, 1 - tail])
     return float(low), float(high)
@@ -96,10 +97,8 @@ def noise_of(storage: Storage) -> float:
 
 
 def overlap_noise(weight: Weight) -> float:
-    """How far the weight of waits may be off where threads overlap: it rests on who waits for whom.
+    """How far the elapsed time may be off because threads overlap: it rests on who waits for whom.
 
-    A spread of the logarithm: half of the way to the weight where no work moves between threads.
+    A spread of the logarithm: a quarter of the way between the two models of it.
     """
-    if weight.of_waits <= 0 or weight.of_waits_simulated <= 0:
-        return 0.0
-    return abs(float(np.log(weight.of_waits_simulated / weight.of_waits))) / 2
+    return abs(float(np.log(weight.moving_s / weight.fixed_s))) / 4

@@ -121,12 +121,11 @@ def _about_threads(baseline: Recording, there: Elsewhere) -> list[Warned]:
     if not wakings_seen(baseline):
         text = "several threads do temp I/O, and it was not seen which of them wait for each other"
         return [Warned("threads", text)]
-    moving, fixed = there.weight.of_waits, there.weight.of_waits_simulated
-    if abs(moving - fixed) > DEPENDENT * max(moving, fixed):
+    moving_s, fixed_s = there.weight.moving_s, there.weight.fixed_s
+    if abs(moving_s - fixed_s) > DEPENDENT * min(moving_s, fixed_s):
         text = (
-            "threads wait for each other: a second of temp I/O adds "
-            f"{format_duration(moving)} where work moves to the thread that is free, "
-            f"{format_duration(fixed)} where it cannot"
+            "threads wait for each other: it rests on whether work moves to a thread that is free "
+            f"({format_duration(moving_s)}) or cannot ({format_duration(fixed_s)})"
         )
         return [Warned("dependent", text)]
     return []

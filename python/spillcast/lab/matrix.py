@@ -28,7 +28,6 @@ STORAGES: Sequence[Emulated | Plain] = (
     Emulated("10 us/KiB", 0.0001, 0.0001, s_per_byte=10e-6 / 1024),
     Emulated("one by one", 0.0003, 0.0003, servers=1),
     # The kernel writes back page by page, and all of it when a file is closed.
-    Emulated("cached", 0.0001, 0.0001, page_cache=True),
     Plain("disk", in_memory=False),
     Plain("tmpfs", in_memory=True),
 )

@@ -14,8 +14,6 @@ from spillcast.workspace import free_bytes
 SHARED_MEMORY = Path("/dev/shm")
 #: A latency that grows with the size is a straight line through these sizes.
 LINE_BYTES = (1 << 10, 1 << 20)
-#: What an operation takes that memory answers, roughly.
-CACHED_S = 20e-6
 
 
 @dataclass(frozen=True)
@@ -28,8 +26,6 @@ class Emulated:
     s_per_byte: float = 0.0
     #: Operations served at once; None for all.
     servers: int | None = None
-    #: Whether the kernel's page cache stands before it.
-    page_cache: bool = False
 
     @property
     def folder(self) -> str:
@@ -38,9 +34,7 @@ class Emulated:
 
     @property
     def expected_s(self) -> float:
-        """What an operation takes, roughly: of 64 KiB, or out of the page cache."""
-        if self.page_cache:
-            return CACHED_S
+        """What an operation of 64 KiB takes, roughly."""
         return (self.read_s + self.write_s) / 2 + (64 << 10) * self.s_per_byte
 
     @property
@@ -50,8 +44,7 @@ class Emulated:
         each = read if read == write else f"{read} a read, {write} a write"
         by_size = f" and {format_duration(self.s_per_byte * 1024)} a KiB" if self.s_per_byte else ""
         queue = f", {self.servers} at a time" if self.servers else ""
-        cache = ", behind the page cache" if self.page_cache else ""
-        return f"emulated: {each}{by_size}{queue}{cache}"
+        return f"emulated: {each}{by_size}{queue}"
 
     @property
     def model(self) -> Model:
@@ -65,7 +58,7 @@ class Emulated:
     @property
     def only_latency(self) -> bool:
         """Whether a fixed time for each call is all there is to it."""
-        return not (self.s_per_byte or self.servers or self.page_cache)
+        return not (self.s_per_byte or self.servers)
 
     def _on_line(self, point: Point, size_bytes: int) -> Point:
         base_s = self.read_s if point.op == "read" else self.write_s
@@ -84,7 +77,7 @@ class Plain:
     @property
     def expected_s(self) -> float:
         """What an operation takes, roughly."""
-        return CACHED_S
+        return 20e-6
 
     @property
     def words(self) -> str:
@@ -123,9 +116,8 @@ def emulated(storage: Emulated, room: Path, backing: Path) -> Iterator[Place]:
     mountpoint = room / f"mnt-{storage.folder}"
     mountpoint.mkdir()
     with ExitStack() as stack:
-        page_cache = storage.page_cache
         try:
-            stack.enter_context(emulate(storage.model, mountpoint, backing, page_cache=page_cache))
+            stack.enter_context(emulate(storage.model, mountpoint, backing))
         except SpillcastError:
             if not storage.only_latency:
                 raise
@@ -134,7 +126,7 @@ def emulated(storage: Emulated, room: Path, backing: Path) -> Iterator[Place]:
             environment = {"LD_PRELOAD": str(PRELOAD_LIBRARY), "SPILLCAST_DELAY": delay}
             yield Place(storage.name, backing, environment, "preload", fast=False)
         else:
-            yield Place(storage.name, mountpoint, {}, "fuse", fast=page_cache)
+            yield Place(storage.name, mountpoint, {}, "fuse", fast=False)
 
 
 def plain(name: str, directory: Path) -> Place:

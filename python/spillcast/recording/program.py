@@ -27,11 +27,15 @@ class Program:
     thread: Array
     start_ns: Array
     cpu_ns: Array
+    #: Ready without a core, between the end of the thread's last row and this one's start.
+    ready_ns: Array
     wait_ns: Array
     on_core: Flags
     after: Array
     after_cpu_ns: Array
     temp: Flags
+    #: Calls that read or write, of temp files and others.
+    io: Flags
     #: Rows of ``Recording.waits`` sorted by start; NONE for the beginning of a thread.
     source: Array
     #: Whether CPU time was measured; else all time between two rows is taken to be it.
@@ -42,13 +46,14 @@ class Program:
         """How many."""
         return int(self.thread.max(initial=NONE)) + 1
 
-    def at_work_ns(self, wait_ns: Array) -> Array:
-        """Of each row's wait, that in which its thread had something under way of its own.
+    def io_ns(self, wait_ns: Array) -> Array:
+        """Of each row's wait, that in which its thread had I/O under way.
 
-        That is all but waits for other threads and for a thread's beginning.
+        A thread that waits for something else does nothing meanwhile: engines look in turns of some
+        ms whether there is work again, and no other thread wakes them.
         """
-        worked: Array = np.where((self.after == NONE) & (self.source != NONE), wait_ns, 0)
-        return worked
+        under_way: Array = np.where(self.io, wait_ns, 0)
+        return under_way
 
     def batch(self, wait_ns: Array, on_core: Flags) -> pa.RecordBatch:
         """The rows for ``_core.simulate``, with these waits in place of its own."""
@@ -68,10 +73,10 @@ class Program:
 def program(recording: Recording) -> Program:
     """The program of a recording that holds single waits.
 
-    A thread's beginning is a row of its own: it follows the last row of another thread that had
-    ended by then, or comes so long after the start of the recording. A wait that nobody observed
-    ended lasts as long as it did. Where no waking could be seen, a thread that waited for another
-    is taken to go on when the last row of another thread had ended.
+    A thread's beginning is a row of its own. It, and a wait that no observed thread is known to
+    have ended, is taken to follow the last row of another thread that had ended by then: engines
+    look in turns whether others are done. Where no other had done anything meanwhile, the wait
+    lasts as long as it did.
 
     Threads that neither do temp I/O nor wait, at one remove or more, for one that does are left
     out: they sleep, or serve others.
@@ -84,21 +89,22 @@ def program(recording: Recording) -> Program:
     edges = _Edges(rows)
     blocked = np.flatnonzero(rows.blocked_outside)
     several = rows.threads > 1
-    if wakings_seen(recording):
-        edges.by_waker(blocked[rows.woken_by[blocked] != NONE])
-    elif several:
-        edges.by_latest(blocked)
+    known = rows.woken_by[blocked] != NONE
+    edges.by_waker(blocked[known])
     if several:
+        edges.by_latest(blocked[~known])
         edges.by_latest(np.flatnonzero(rows.source == NONE))
     return Program(
         rows.thread,
         rows.start_ns,
         rows.cpu_ns,
+        np.where(rows.source == NONE, 0, rows.gap_ns - rows.cpu_ns),
         rows.end_ns - rows.start_ns,
         rows.on_core,
         edges.after,
         edges.after_cpu_ns,
         rows.temp,
+        ~rows.blocked_outside & (rows.source != NONE),
         rows.source,
         rows.cpu_known,
     )
@@ -117,6 +123,7 @@ class _Rows:
     thread: Array
     start_ns: Array
     end_ns: Array
+    gap_ns: Array
     cpu_ns: Array
     on_core: Flags
     temp: Flags
@@ -146,6 +153,7 @@ class _Rows:
             thread.astype(np.int64),
             start,
             end,
+            gaps,
             np.minimum(cpu.fill_null(0).to_numpy(), gaps) if cpu_known else gaps,
             ~blocked & op_known,
             waits["temp"].to_numpy() & op_known,
@@ -174,6 +182,7 @@ class _Rows:
             number[self.thread[kept]],
             self.start_ns[kept],
             self.end_ns[kept],
+            self.gap_ns[kept],
             self.cpu_ns[kept],
             self.on_core[kept],
             self.temp[kept],
@@ -200,6 +209,7 @@ class _Rows:
             joined(self.thread[first], self.thread),
             joined(nothing, self.start_ns),
             joined(begin, self.end_ns),
+            joined(nothing, self.gap_ns),
             joined(nothing, self.cpu_ns),
             joined(no, self.on_core),
             joined(no, self.temp),
@@ -239,9 +249,10 @@ class _Edges:
         for row, position, woken_ns in zip(which, at, woken, strict=True):
             while position >= 0 and self._rows.thread[order[position]] == self._rows.thread[row]:
                 position -= 1
-            if position < 0 or self._rows.source[order[position]] == NONE:
-                continue
             other = order[position]
+            # What had ended before the wait began ended no wait.
+            if position < 0 or self._rows.end_ns[other] <= self._rows.start_ns[row]:
+                continue
             own = self._of[self._rows.thread[other]]
             last = np.searchsorted(own, other)
             since = np.array([woken_ns - ends[position]])

@@ -133,8 +133,8 @@ def _reading() -> str:
         "of the intervals given that hold the measured time, *width* half of their width over the "
         "forecast (median). *seed's* is the median error of the formula that started this, on the "
         "same recordings; *ratio* is that over the forecast's. A storage is slow where every "
-        "operation takes 0.1 ms or more, and fast where memory answers: tmpfs, and the disk and "
-        "*cached* behind a page cache that holds the spill. But for the table by evidence, all is "
+        "operation takes 0.1 ms or more, and fast where memory answers: tmpfs, and the "
+        "disk, whose page cache holds the spill. But for the table by evidence, all is "
         "from whole recordings."
     )
 
