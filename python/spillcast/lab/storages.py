@@ -12,6 +12,8 @@ from spillcast.units import format_duration
 from spillcast.workspace import free_bytes
 
 SHARED_MEMORY = Path("/dev/shm")
+#: What an operation takes that memory answers, roughly.
+MEMORY_S = 20e-6
 #: A latency that grows with the size is a straight line through these sizes.
 LINE_BYTES = (1 << 10, 1 << 20)
 
@@ -77,7 +79,7 @@ class Plain:
     @property
     def expected_s(self) -> float:
         """What an operation takes, roughly."""
-        return 20e-6
+        return MEMORY_S
 
     @property
     def words(self) -> str:
