@@ -90,8 +90,8 @@ class CacheRequests:
         alone: bool = False,
     ) -> dict[str, Any]:
         """What a cache of so many lines serves: accounts of each run, lines cached at the end."""
-    def curve(self, *, rate: float = 1.0, temp_writes: bool = False) -> CacheCurve:
-        """Stack distances of a share of the lines, all of them with 1."""
+    def curve(self, *, rate: float = 1.0, temp_writes: bool = False, runs: int = 1) -> CacheCurve:
+        """Stack distances in the last of some runs, of a share of the lines; of all with 1."""
     def requests(self) -> int:
         """Requests gone through so far, by whatever was asked."""
     def cancel(self) -> None:

@@ -102,19 +102,27 @@ impl CacheRequests {
         }
         let rules = Rules { kept, temp_share, unread_s };
         let options = Options { policy, lines, rules, temp_writes, runs, alone };
+        self.cancelled.store(false, Ordering::Relaxed);
         let outcome = py
             .detach(|| simulate(self, &options))
             .ok_or_else(|| PyValueError::new_err(format!("no policy {:?}", options.policy)))?;
         self.ended(outcome).and_then(|outcome| document(py, &outcome))
     }
 
-    /// Stack distances of a share of the lines, all of them with 1.
-    #[pyo3(signature = (*, rate=1.0, temp_writes=false))]
-    fn curve(&self, py: Python<'_>, rate: f64, temp_writes: bool) -> PyResult<CacheCurve> {
+    /// Stack distances in the last of some runs, of a share of the lines; of all of them with 1.
+    #[pyo3(signature = (*, rate=1.0, temp_writes=false, runs=1))]
+    fn curve(
+        &self,
+        py: Python<'_>,
+        rate: f64,
+        temp_writes: bool,
+        runs: u32,
+    ) -> PyResult<CacheCurve> {
         if !(rate > 0.0 && rate <= 1.0) {
             return Err(PyValueError::new_err(format!("a sampling rate of {rate}")));
         }
-        let curve = py.detach(|| distances(self, rate, temp_writes));
+        self.cancelled.store(false, Ordering::Relaxed);
+        let curve = py.detach(|| distances(self, rate, temp_writes, runs));
         self.ended(curve).map(CacheCurve)
     }
 
@@ -123,7 +131,7 @@ impl CacheRequests {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// End the work that another thread does.
+    /// End the work that another thread does; more can be asked for afterwards.
     fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }

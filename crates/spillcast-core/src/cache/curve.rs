@@ -55,37 +55,43 @@ impl Curve {
 /// Counts distances with a share `rate` of the lines, all of them with 1.
 ///
 /// Reads count. Temp writes use their lines without counting, or are left out without
-/// `temp_writes`; other writes are left out.
+/// `temp_writes`; other writes are left out. The requests are gone through `runs` times, and only
+/// the last time counts.
 pub fn distances<S: Source + ?Sized>(
     source: &S,
     rate: f64,
     temp_writes: bool,
+    runs: u32,
 ) -> io::Result<Curve> {
     let threshold = (rate * u64::MAX as f64) as u64;
     let mut stack = Stack::default();
     let mut histogram: Vec<u64> = Vec::new();
     let (mut references, mut picked) = (0u64, 0u64);
-    source.each(&mut |requests| {
-        for request in requests {
-            let write = request.class.is_write();
-            if write && !(temp_writes && request.class == Class::TempWrite) {
-                continue;
-            }
-            references += u64::from(!write);
-            if rate < 1.0 && mixed(request.key) > threshold {
-                continue;
-            }
-            picked += u64::from(!write);
-            let Some(distance) = stack.touch(request.key) else { continue };
-            if !write {
-                if distance >= histogram.len() {
-                    histogram.resize((distance + 1).max(2 * histogram.len()), 0);
+    for _ in 0..runs {
+        histogram.clear();
+        (references, picked) = (0, 0);
+        source.each(&mut |requests| {
+            for request in requests {
+                let write = request.class.is_write();
+                if write && !(temp_writes && request.class == Class::TempWrite) {
+                    continue;
                 }
-                histogram[distance] += 1;
+                references += u64::from(!write);
+                if rate < 1.0 && mixed(request.key) > threshold {
+                    continue;
+                }
+                picked += u64::from(!write);
+                let Some(distance) = stack.touch(request.key) else { continue };
+                if !write {
+                    if distance >= histogram.len() {
+                        histogram.resize((distance + 1).max(2 * histogram.len()), 0);
+                    }
+                    histogram[distance] += 1;
+                }
             }
-        }
-        Flow::Continue(())
-    })?;
+            Flow::Continue(())
+        })?;
+    }
     let mut below = Vec::with_capacity(histogram.len() + 1);
     below.push(0);
     let mut sum = 0;
