@@ -97,7 +97,7 @@ class S3Fifo:
 
 
 class Arc:
-    """Figure 4 of Megiddo and Modha, FAST 2003, with whole steps of p."""
+    """Figure 4 of Megiddo and Modha, FAST 2003."""
 
     def __init__(self, lines):
         self.lines, self.p = lines, 0
@@ -115,12 +115,12 @@ class Arc:
             self.t2.append(key)
             return True
         if key in self.b1:
-            self.p = min(self.p + max(len(self.b2) // len(self.b1), 1), self.lines)
+            self.p = min(self.p + max(len(self.b2) / len(self.b1), 1), self.lines)
             self.replace(False)
             self.b1.remove(key)
             self.t2.append(key)
         elif key in self.b2:
-            self.p = max(self.p - max(len(self.b1) // len(self.b2), 1), 0)
+            self.p = max(self.p - max(len(self.b1) / len(self.b2), 1), 0)
             self.replace(True)
             self.b2.remove(key)
             self.t2.append(key)

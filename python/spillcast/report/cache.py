@@ -120,9 +120,9 @@ def _simulation_parts(
 
 
 def _runs_text(simulation: Simulation, devices: Devices | None) -> str:
-    names = ["without the cache", "populating run", *(["next run"] * len(simulation.runs))]
+    names = ["no cache", "populating", *(["next run"] * len(simulation.runs))]
     traffics = [simulation.without, *(run.traffic for run in simulation.runs)]
-    header = ["", "read: flash", "disk", "written: flash", "disk"]
+    header = ["", "from flash", "from disk", "to flash", "to disk"]
     if devices:
         header += ["I/O time", "read at"]
     rows = [
@@ -146,7 +146,7 @@ def _accounts_text(simulation: Simulation) -> str:
     """By object and class: hits in each run, and those that other objects cost in the last."""
     first, last = simulation.runs[0], simulation.runs[-1]
     before = {(a["object"], a["class"]): a for a in first.accounts}
-    header = ["object", "class", "requests", "bytes", "hits, first", "hits, last", "lost to others"]
+    header = ["object", "class", "requests", "bytes", "first hits", "last hits", "lost"]
     if len(simulation.runs) == 1:
         header[4:6] = ["hits"]
     ranked = sorted(last.accounts, key=lambda account: -int(account["bytes"]))
@@ -158,7 +158,10 @@ def _accounts_text(simulation: Simulation) -> str:
             cells.append(_hits(before[account["object"], account["class"]]))
         cells += [_hits(account), f"{account['lost_hits']:,}" if account["lost_hits"] else "-"]
         rows.append(cells)
-    return table_text(header, rows, left=(0, 1))
+    text = table_text(header, rows, left=(0, 1))
+    if any(account["lost_hits"] for account in last.accounts):
+        text += "\n  lost: hits that an object would have if it had the cache for itself"
+    return text
 
 
 def _hits(account: Mapping[str, Any]) -> str:

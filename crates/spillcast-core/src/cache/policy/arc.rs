@@ -16,14 +16,14 @@ pub struct Arc {
     store: Store,
     lists: [List; 4],
     /// Lines that are to be those used once: p of the paper.
-    once_target: usize,
+    once_target: f64,
     admitted: u64,
 }
 
 impl Arc {
     pub fn new(lines: usize) -> Arc {
         let (store, lists) = (Store::default(), Default::default());
-        Arc { lines, store, lists, once_target: 0, admitted: 0 }
+        Arc { lines, store, lists, once_target: 0.0, admitted: 0 }
     }
 
     fn len(&self, list: usize) -> usize {
@@ -46,7 +46,8 @@ impl Arc {
     /// REPLACE of the paper: one line leaves, its key stays.
     fn replace(&mut self, had_left_again: bool) {
         let once = self.len(ONCE);
-        let many = once > self.once_target || (once == self.once_target && had_left_again);
+        let over = once as f64 - self.once_target;
+        let many = over > 0.0 || (over == 0.0 && had_left_again);
         let from = if once > 0 && (many || self.len(AGAIN) == 0) { ONCE } else { AGAIN };
         if let Some(slot) = self.lists[from].tail() {
             self.store.clean(slot);
@@ -92,11 +93,11 @@ impl Policy for Arc {
             self.shift(slot, AGAIN);
             return true;
         }
-        let (left_once, left_again) = (self.len(LEFT_ONCE), self.len(LEFT_AGAIN));
+        let (left_once, left_again) = (self.len(LEFT_ONCE) as f64, self.len(LEFT_AGAIN) as f64);
         self.once_target = if list == LEFT_ONCE {
-            (self.once_target + (left_again / left_once).max(1)).min(self.lines)
+            (self.once_target + (left_again / left_once).max(1.0)).min(self.lines as f64)
         } else {
-            self.once_target.saturating_sub((left_once / left_again).max(1))
+            (self.once_target - (left_once / left_again).max(1.0)).max(0.0)
         };
         if self.len(ONCE) + self.len(AGAIN) >= self.lines {
             self.replace(list == LEFT_AGAIN);
