@@ -1,32 +1,26 @@
 //! Miss ratios of LRU caches of every size at once, exact or from a sample of the lines.
 //!
 //! Exact: the stack distance of Mattson et al. (1970), the number of other lines used since a line
-//! was used last, is counted in O(log n): a bit for the time of each line's last use, and a Fenwick
-//! tree over blocks of 512 of them. Sampled: SHARDS (Waldspurger et al., FAST 2015) with a fixed
-//! rate: lines are picked by a hash, distances divided by the rate, and what the sample has of
-//! requests too many or too few is taken to be hits (SHARDS-adj).
+//! was used last, from [`Stack`]. Sampled: SHARDS (Waldspurger et al., FAST 2015) with a fixed rate:
+//! lines are picked by a hash, and each stands for as many as the rate says. Which of the few hottest
+//! lines are picked is luck that decides the result, so lines that prove hot are all followed from
+//! then on, and stand for themselves. How many requests are the first of their line is counted of all
+//! of them; picked requests stand for the others.
 //!
-//! Memory: about 50 bytes for each distinct line that is picked.
+//! Memory: about 50 bytes for each distinct line that is followed, 8 for each distance, 4 MiB.
 
 use std::io;
 
-use rustc_hash::FxHashMap;
-
 use super::request::{Class, Flow, Source};
-
-const WORDS: usize = 8;
-const BLOCK: usize = 64 * WORDS;
-const TIMES_MIN: usize = 1 << 14;
+use super::stack::Stack;
 
 /// Requests by stack distance.
 pub struct Curve {
     rate: f64,
-    /// Requests that count, whether they were picked or not.
     references: u64,
-    picked: u64,
-    lines: u64,
-    /// Picked requests with a distance below this one.
-    below: Vec<u64>,
+    lines: f64,
+    /// Estimated requests with a distance below so many lines, in steps of 1 / `rate`.
+    below: Vec<f64>,
 }
 
 impl Curve {
@@ -37,18 +31,16 @@ impl Curve {
 
     /// Distinct lines; an estimate where they are sampled.
     pub fn lines(&self) -> f64 {
-        self.lines as f64 / self.rate
+        self.lines
     }
 
     /// Share of the requests that miss in a cache of so many lines; not a number without requests.
     pub fn miss_ratio(&self, lines: f64) -> f64 {
-        let expected = self.references as f64 * self.rate;
-        let at = (lines * self.rate).clamp(0.0, (self.below.len() - 1) as f64);
+        let last = self.below.len() - 1;
+        let at = (lines * self.rate).clamp(0.0, last as f64);
         let (low, share) = (at.floor() as usize, at.fract());
-        let next = self.below[(low + 1).min(self.below.len() - 1)];
-        let within = self.below[low] as f64 * (1.0 - share) + next as f64 * share;
-        let adjusted = within + if lines < 1.0 { 0.0 } else { expected - self.picked as f64 };
-        (1.0 - adjusted / expected).clamp(0.0, 1.0)
+        let hits = self.below[low] * (1.0 - share) + self.below[(low + 1).min(last)] * share;
+        (1.0 - hits / self.references as f64).clamp(0.0, 1.0)
     }
 }
 
@@ -63,43 +55,195 @@ pub fn distances<S: Source + ?Sized>(
     temp_writes: bool,
     runs: u32,
 ) -> io::Result<Curve> {
-    let threshold = (rate * u64::MAX as f64) as u64;
-    let mut stack = Stack::default();
-    let mut histogram: Vec<u64> = Vec::new();
-    let (mut references, mut picked) = (0u64, 0u64);
+    let mut counts = Counts::new(rate);
     for _ in 0..runs {
-        histogram.clear();
-        (references, picked) = (0, 0);
+        counts.begin_run();
         source.each(&mut |requests| {
             for request in requests {
                 let write = request.class.is_write();
-                if write && !(temp_writes && request.class == Class::TempWrite) {
-                    continue;
-                }
-                references += u64::from(!write);
-                if rate < 1.0 && mixed(request.key) > threshold {
-                    continue;
-                }
-                picked += u64::from(!write);
-                let Some(distance) = stack.touch(request.key) else { continue };
-                if !write {
-                    if distance >= histogram.len() {
-                        histogram.resize((distance + 1).max(2 * histogram.len()), 0);
-                    }
-                    histogram[distance] += 1;
+                if !write || (temp_writes && request.class == Class::TempWrite) {
+                    counts.use_line(request.key, !write);
                 }
             }
             Flow::Continue(())
         })?;
     }
-    let mut below = Vec::with_capacity(histogram.len() + 1);
-    below.push(0);
-    let mut sum = 0;
-    below.extend(histogram.iter().map(|count| {
-        sum += count;
-        sum
-    }));
-    Ok(Curve { rate, references, picked, lines: stack.lines() as u64, below })
+    Ok(counts.finish())
+}
+
+struct Counts {
+    rate: f64,
+    threshold: u64,
+    stack: Stack,
+    hot: Hot,
+    seen: Seen,
+    references: u64,
+    hot_references: u64,
+    /// Distinct lines that were picked by their hash.
+    picked_lines: u64,
+    /// Requests by distance, of lines that stand for themselves and of those that were picked.
+    hot_distances: Vec<u64>,
+    distances: Vec<u64>,
+}
+
+impl Counts {
+    fn new(rate: f64) -> Counts {
+        Counts {
+            rate,
+            threshold: (rate * u64::MAX as f64) as u64,
+            stack: Stack::default(),
+            hot: Hot::new(),
+            seen: Seen::new(),
+            references: 0,
+            hot_references: 0,
+            picked_lines: 0,
+            hot_distances: Vec::new(),
+            distances: Vec::new(),
+        }
+    }
+
+    fn begin_run(&mut self) {
+        (self.references, self.hot_references) = (0, 0);
+        self.seen.begin_run();
+        self.hot_distances.clear();
+        self.distances.clear();
+    }
+
+    #[inline]
+    fn use_line(&mut self, key: u64, counts: bool) {
+        self.references += u64::from(counts);
+        let (mut is_hot, mut gets_hot) = (false, false);
+        if self.rate < 1.0 {
+            let hash = mixed(key);
+            (is_hot, gets_hot) = self.hot.count(hash);
+            self.seen.use_line(hash, counts);
+            if hash > self.threshold && !is_hot {
+                if gets_hot {
+                    self.stack.touch(key);
+                    self.stack.single_out(key);
+                }
+                return;
+            }
+        }
+        let used = self.stack.touch(key);
+        if gets_hot {
+            self.stack.single_out(key);
+        }
+        self.picked_lines += u64::from(used.is_none());
+        self.hot_references += u64::from(is_hot && counts);
+        if let (Some(since), true) = (used, counts) {
+            let steps = (since.single as f64 * self.rate) as usize + since.others;
+            let histogram = if is_hot { &mut self.hot_distances } else { &mut self.distances };
+            if steps >= histogram.len() {
+                histogram.resize((steps + 1).max(2 * histogram.len()), 0);
+            }
+            histogram[steps] += 1;
+        }
+    }
+
+    fn finish(self) -> Curve {
+        let picked = self.distances.iter().sum::<u64>() as f64;
+        let again = (self.references - self.hot_references) as f64 - self.seen.firsts();
+        let weight = if self.rate == 1.0 || picked == 0.0 { 1.0 } else { again / picked };
+        let length = self.hot_distances.len().max(self.distances.len());
+        let at =
+            |histogram: &[u64], steps: usize| histogram.get(steps).copied().unwrap_or(0) as f64;
+        let mut below = vec![0.0];
+        let mut sum = 0.0;
+        for steps in 0..length {
+            sum += at(&self.hot_distances, steps) + weight * at(&self.distances, steps);
+            below.push(sum);
+        }
+        let lines = self.picked_lines as f64 / self.rate;
+        Curve { rate: self.rate, references: self.references, lines, below }
+    }
+}
+
+/// Finds lines that are used far more often than others, by a majority vote in each of many boxes.
+struct Hot {
+    boxes: Vec<(u32, u32)>,
+    left: u32,
+}
+
+impl Hot {
+    const BITS: u32 = 14;
+    /// Votes that a line has to be ahead in its box.
+    const AHEAD: u32 = 32;
+    /// So many lines at the most are followed as hot ones.
+    const MOST: u32 = 512;
+    const FOUND: u32 = u32::MAX;
+
+    fn new() -> Hot {
+        Hot { boxes: vec![(0, 0); 1 << Hot::BITS], left: Hot::MOST }
+    }
+
+    /// Whether a line is known to be hot, and whether it gets to be so with this use.
+    #[inline]
+    fn count(&mut self, hash: u64) -> (bool, bool) {
+        let tag = (hash >> Hot::BITS) as u32;
+        let (leader, votes) = &mut self.boxes[(hash & ((1 << Hot::BITS) - 1)) as usize];
+        if *votes == Hot::FOUND {
+            return (*leader == tag, false);
+        }
+        if *leader == tag {
+            *votes += 1;
+            if *votes >= Hot::AHEAD && self.left > 0 {
+                *votes = Hot::FOUND;
+                self.left -= 1;
+                return (false, true);
+            }
+        } else if *votes == 0 {
+            (*leader, *votes) = (tag, 1);
+        } else {
+            *votes -= 1;
+        }
+        (false, false)
+    }
+}
+
+/// Counts distinct lines by the bits that their hashes set (linear counting, Whang et al. 1990).
+struct Seen {
+    bits: Vec<u64>,
+    unset: u64,
+    /// Bits unset when the run began, and those that requests that count have set since.
+    unset_before: u64,
+    set_by_counted: u64,
+}
+
+impl Seen {
+    const BITS: u32 = 25;
+
+    fn new() -> Seen {
+        let unset = 1 << Seen::BITS;
+        let bits = vec![0; 1 << (Seen::BITS - 6)];
+        Seen { bits, unset, unset_before: unset, set_by_counted: 0 }
+    }
+
+    fn begin_run(&mut self) {
+        (self.unset_before, self.set_by_counted) = (self.unset, 0);
+    }
+
+    /// No branch depends on whether the bit was set, which nobody could foresee.
+    #[inline]
+    fn use_line(&mut self, hash: u64, counts: bool) {
+        let at = hash & ((1 << Seen::BITS) - 1);
+        let word = &mut self.bits[(at / 64) as usize];
+        let new = !*word >> (at % 64) & 1;
+        *word |= new << (at % 64);
+        self.unset -= new;
+        self.set_by_counted += new & u64::from(counts);
+    }
+
+    /// Estimated requests of this run that count and are the first of their line.
+    fn firsts(&self) -> f64 {
+        let set = self.unset_before - self.unset;
+        if set == 0 {
+            return 0.0;
+        }
+        let all = f64::from(1 << Seen::BITS);
+        let lines = all * (self.unset_before as f64 / self.unset.max(1) as f64).ln();
+        lines * self.set_by_counted as f64 / set as f64
+    }
 }
 
 /// A hash whose every bit depends on every bit of the key: the end of splitmix64.
@@ -108,104 +252,4 @@ fn mixed(key: u64) -> u64 {
     let key = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let key = (key ^ (key >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     key ^ (key >> 31)
-}
-
-/// All lines, by the time of their last use.
-#[derive(Default)]
-struct Stack {
-    line_of: FxHashMap<u64, u32>,
-    /// By line.
-    time_of: Vec<u32>,
-    /// By time; holds for times of last uses only.
-    line_at: Vec<u32>,
-    /// A bit for each time: whether it is a line's last use.
-    last: Vec<u64>,
-    /// A Fenwick tree over the bits of each block.
-    tree: Vec<u32>,
-    now: usize,
-}
-
-impl Stack {
-    fn lines(&self) -> usize {
-        self.time_of.len()
-    }
-
-    /// Uses a line: how many others were used since it was; None for the first use.
-    fn touch(&mut self, key: u64) -> Option<usize> {
-        if self.now == self.line_at.len() {
-            self.compact();
-        }
-        let now = self.now as u32;
-        let lines = self.lines();
-        let line = *self.line_of.entry(key).or_insert(lines as u32);
-        let distance = if line as usize == lines {
-            self.time_of.push(now);
-            None
-        } else {
-            let before = std::mem::replace(&mut self.time_of[line as usize], now) as usize;
-            let upto = self.upto(before);
-            self.last[before / 64] &= !(1 << (before % 64));
-            self.add(before / BLOCK, u32::MAX);
-            Some(lines - upto)
-        };
-        self.line_at[self.now] = line;
-        self.last[self.now / 64] |= 1 << (self.now % 64);
-        self.add(self.now / BLOCK, 1);
-        self.now += 1;
-        distance
-    }
-
-    /// Lines whose last use was at this time or before.
-    fn upto(&self, time: usize) -> usize {
-        let mut count = 0u32;
-        let mut block = time / BLOCK;
-        let words = &self.last[block * WORDS..=time / 64];
-        for word in &words[..words.len() - 1] {
-            count += word.count_ones();
-        }
-        count += (self.last[time / 64] << (63 - time % 64)).count_ones();
-        while block > 0 {
-            count += self.tree[block];
-            block &= block - 1;
-        }
-        count as usize
-    }
-
-    /// Adds to a block's count, modulo 2^32.
-    fn add(&mut self, block: usize, by: u32) {
-        let mut at = block + 1;
-        while at < self.tree.len() {
-            self.tree[at] = self.tree[at].wrapping_add(by);
-            at += at & at.wrapping_neg();
-        }
-    }
-
-    /// Numbers last uses anew from 0, with room for as many more.
-    fn compact(&mut self) {
-        let mut next = 0;
-        for time in 0..self.now {
-            if self.last[time / 64] >> (time % 64) & 1 == 1 {
-                let line = self.line_at[time];
-                self.line_at[next] = line;
-                self.time_of[line as usize] = next as u32;
-                next += 1;
-            }
-        }
-        let times = (2 * next).max(TIMES_MIN).next_multiple_of(BLOCK);
-        self.line_at.resize(times, 0);
-        self.last.clear();
-        self.last.resize(times / 64, 0);
-        for time in 0..next {
-            self.last[time / 64] |= 1 << (time % 64);
-        }
-        self.tree.clear();
-        self.tree.resize(times / BLOCK + 1, 0);
-        for block in 0..times / BLOCK {
-            let held = next.saturating_sub(block * BLOCK).min(BLOCK);
-            if held > 0 {
-                self.add(block, held as u32);
-            }
-        }
-        self.now = next;
-    }
 }

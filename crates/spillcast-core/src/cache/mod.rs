@@ -10,6 +10,7 @@ mod policy;
 mod request;
 mod rows;
 mod simulate;
+mod stack;
 mod store;
 
 pub use curve::{Curve, distances};
