@@ -7,7 +7,7 @@
 //! then on, and stand for themselves. How many requests are the first of their line is counted of all
 //! of them; picked requests stand for the others.
 //!
-//! Memory: about 50 bytes for each distinct line that is followed, 8 for each distance, 4 MiB.
+//! Memory: about 50 bytes for each distinct line that is followed, 8 for each distance.
 
 use std::io;
 
@@ -59,12 +59,14 @@ pub fn distances<S: Source + ?Sized>(
     for _ in 0..runs {
         counts.begin_run();
         source.each(&mut |requests| {
+            counts.used.clear();
             for request in requests {
                 let write = request.class.is_write();
                 if !write || (temp_writes && request.class == Class::TempWrite) {
-                    counts.use_line(request.key, !write);
+                    counts.used.push((request.key, !write));
                 }
             }
+            counts.use_lines();
             Flow::Continue(())
         })?;
     }
@@ -84,6 +86,9 @@ struct Counts {
     /// Requests by distance, of lines that stand for themselves and of those that were picked.
     hot_distances: Vec<u64>,
     distances: Vec<u64>,
+    /// Lines of the present chunk and whether their requests count; those that are followed.
+    used: Vec<(u64, bool)>,
+    followed: Vec<(u32, bool)>,
 }
 
 impl Counts {
@@ -99,6 +104,8 @@ impl Counts {
             picked_lines: 0,
             hot_distances: Vec::new(),
             distances: Vec::new(),
+            used: Vec::new(),
+            followed: Vec::new(),
         }
     }
 
@@ -109,26 +116,43 @@ impl Counts {
         self.distances.clear();
     }
 
-    #[inline]
-    fn use_line(&mut self, key: u64, counts: bool) {
-        self.references += u64::from(counts);
-        let (mut is_hot, mut gets_hot) = (false, false);
-        if self.rate < 1.0 {
-            let hash = mixed(key);
-            (is_hot, gets_hot) = self.hot.count(hash);
-            self.seen.use_line(hash, counts);
-            if hash > self.threshold && !is_hot {
-                if gets_hot {
-                    self.stack.touch(key);
+    /// Takes the lines of a chunk: first all, without a branch that nobody could foresee, then those
+    /// few that are followed.
+    fn use_lines(&mut self) {
+        let used = std::mem::take(&mut self.used);
+        self.references += used.iter().map(|&(_, counts)| u64::from(counts)).sum::<u64>();
+        if self.rate == 1.0 {
+            used.iter().for_each(|&(key, counts)| self.follow(key, counts, false));
+        } else {
+            let mut followed = std::mem::take(&mut self.followed);
+            followed.clear();
+            followed.resize(used.len(), (0, false));
+            let mut count = 0;
+            for (at, &(key, counts)) in used.iter().enumerate() {
+                let hash = mixed(key);
+                self.seen.use_line(hash, counts);
+                let is_hot = self.hot.holds(hash);
+                followed[count] = (at as u32, is_hot);
+                count += usize::from(is_hot | (hash <= self.threshold));
+            }
+            for &(at, is_hot) in &followed[..count] {
+                let (key, counts) = used[at as usize];
+                self.follow(key, counts, is_hot);
+            }
+            // One in a few requests is enough to find what is used most.
+            for &(key, _) in used.iter().step_by(Hot::STEP) {
+                if self.hot.vote(mixed(key)) {
                     self.stack.single_out(key);
                 }
-                return;
             }
+            self.followed = followed;
         }
+        self.used = used;
+    }
+
+    #[inline]
+    fn follow(&mut self, key: u64, counts: bool, is_hot: bool) {
         let used = self.stack.touch(key);
-        if gets_hot {
-            self.stack.single_out(key);
-        }
         self.picked_lines += u64::from(used.is_none());
         self.hot_references += u64::from(is_hot && counts);
         if let (Some(since), true) = (used, counts) {
@@ -166,42 +190,56 @@ struct Hot {
 }
 
 impl Hot {
-    const BITS: u32 = 14;
+    const BITS: u32 = 12;
+    /// Of so many requests one has a vote.
+    const STEP: usize = 4;
     /// Votes that a line has to be ahead in its box.
-    const AHEAD: u32 = 32;
+    const AHEAD: u32 = 8;
     /// So many lines at the most are followed as hot ones.
-    const MOST: u32 = 512;
+    const MOST: u32 = 256;
     const FOUND: u32 = u32::MAX;
 
     fn new() -> Hot {
         Hot { boxes: vec![(0, 0); 1 << Hot::BITS], left: Hot::MOST }
     }
 
-    /// Whether a line is known to be hot, and whether it gets to be so with this use.
+    fn at(hash: u64) -> (usize, u32) {
+        ((hash & ((1 << Hot::BITS) - 1)) as usize, (hash >> Hot::BITS) as u32)
+    }
+
+    /// Whether a line is known to be hot.
     #[inline]
-    fn count(&mut self, hash: u64) -> (bool, bool) {
-        let tag = (hash >> Hot::BITS) as u32;
-        let (leader, votes) = &mut self.boxes[(hash & ((1 << Hot::BITS) - 1)) as usize];
-        if *votes == Hot::FOUND {
-            return (*leader == tag, false);
+    fn holds(&self, hash: u64) -> bool {
+        let (at, tag) = Hot::at(hash);
+        self.boxes[at] == (tag, Hot::FOUND)
+    }
+
+    /// Whether a line gets to be hot with this use.
+    #[inline]
+    fn vote(&mut self, hash: u64) -> bool {
+        let (at, tag) = Hot::at(hash);
+        let (leader, votes) = &mut self.boxes[at];
+        if self.left == 0 || *votes == Hot::FOUND {
+            return false;
         }
         if *leader == tag {
             *votes += 1;
-            if *votes >= Hot::AHEAD && self.left > 0 {
+            if *votes >= Hot::AHEAD {
                 *votes = Hot::FOUND;
                 self.left -= 1;
-                return (false, true);
+                return true;
             }
         } else if *votes == 0 {
             (*leader, *votes) = (tag, 1);
         } else {
             *votes -= 1;
         }
-        (false, false)
+        false
     }
 }
 
-/// Counts distinct lines by the bits that their hashes set (linear counting, Whang et al. 1990).
+/// Counts distinct lines by the bits that their hashes set (linear counting, Whang et al. 1990), of
+/// an eighth of them.
 struct Seen {
     bits: Vec<u64>,
     unset: u64,
@@ -211,7 +249,9 @@ struct Seen {
 }
 
 impl Seen {
-    const BITS: u32 = 25;
+    const BITS: u32 = 22;
+    /// One in 2^3 lines is counted.
+    const SHARE_BITS: u32 = 3;
 
     fn new() -> Seen {
         let unset = 1 << Seen::BITS;
@@ -223,9 +263,11 @@ impl Seen {
         (self.unset_before, self.set_by_counted) = (self.unset, 0);
     }
 
-    /// No branch depends on whether the bit was set, which nobody could foresee.
     #[inline]
     fn use_line(&mut self, hash: u64, counts: bool) {
+        if hash >> (64 - Seen::SHARE_BITS) != 0 {
+            return;
+        }
         let at = hash & ((1 << Seen::BITS) - 1);
         let word = &mut self.bits[(at / 64) as usize];
         let new = !*word >> (at % 64) & 1;
@@ -240,7 +282,7 @@ impl Seen {
         if set == 0 {
             return 0.0;
         }
-        let all = f64::from(1 << Seen::BITS);
+        let all = f64::from(1 << (Seen::BITS + Seen::SHARE_BITS));
         let lines = all * (self.unset_before as f64 / self.unset.max(1) as f64).ln();
         lines * self.set_by_counted as f64 / set as f64
     }

@@ -55,9 +55,12 @@ impl Stack {
         Some(Since { single, others })
     }
 
-    /// Counts a line that was used apart from the others from now on.
+    /// Counts a line apart from the others from now on; one that is not known was used just now.
     pub fn single_out(&mut self, key: u64) {
-        let Some(&line) = self.line_of.get(&key) else { return };
+        if !self.line_of.contains_key(&key) {
+            self.touch(key);
+        }
+        let line = self.line_of[&key];
         let time = self.time_of[line as usize] as usize;
         self.is_single[line as usize] = true;
         self.others.unset(time);
