@@ -16,12 +16,13 @@ class Lru:
         self.cached.append(key)
         return hit
 
+    def discard(self, key):
+        if key in self.cached:
+            self.cached.remove(key)
 
-class Fifo:
+
+class Fifo(Lru):
     """The one that came first leaves."""
-
-    def __init__(self, lines):
-        self.lines, self.cached = lines, []
 
     def access(self, key):
         if key in self.cached:
@@ -52,6 +53,14 @@ class Sieve:
         self.cached.append(key)
         return False
 
+    def discard(self, key):
+        if key in self.cached:
+            at = self.cached.index(key)
+            if self.hand == key:
+                self.hand = self.cached[at + 1] if at + 1 < len(self.cached) else None
+            self.cached.pop(at)
+            self.visited.discard(key)
+
 
 class S3Fifo:
     """Algorithm 1 of Yang et al., SOSP 2023, filled as the authors' simulator fills it."""
@@ -74,6 +83,11 @@ class S3Fifo:
         (self.main if known or fills else self.small).append(key)
         self.uses[key] = 0
         return False
+
+    def discard(self, key):
+        for queue in (self.small, self.main, self.ghost):
+            if key in queue:
+                queue.remove(key)
 
     def evict(self):
         self.full_once = True

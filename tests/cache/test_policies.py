@@ -27,6 +27,25 @@ def test_a_second_run_finds_what_the_first_has_left(policy, keys, lines):
     assert [all_hits(outcome, run) for run in range(2)] == expected
 
 
+@pytest.mark.parametrize("policy", ["lru", "fifo", "sieve", "s3fifo"])
+@given(st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=300), st.integers(1, 15))
+def test_what_is_overwritten_on_the_disk_leaves(policy, uses, lines):
+    slow, expected = POLICIES[policy](lines), 0
+    for key, write in uses:
+        if write:
+            slow.discard(key)
+        else:
+            expected += slow.access(key)
+    rows = [access(key, cls="temp write" if write else "temp read") for key, write in uses]
+    assert all_hits(requests(rows).simulate(policy, lines)) == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=300), st.integers(1, 15))
+def test_arc_never_holds_too_much(uses, lines):
+    rows = [access(key, cls="temp write" if write else "temp read") for key, write in uses]
+    assert sum(requests(rows).simulate("arc", lines)["cached_lines"]) <= lines
+
+
 @st.composite
 def accesses(draw):
     rows, time_s = [], 0

@@ -5,6 +5,9 @@ use std::io;
 use super::policy::{Policy, Rules, WithPolicy, with_policy};
 use super::request::{Class, Request, Source};
 
+/// So many requests ahead the index is asked for: about as long as memory takes.
+const AHEAD: usize = 8;
+
 /// What is simulated.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -77,7 +80,10 @@ impl<S: Source + ?Sized> WithPolicy for Work<'_, S> {
             let mut run = Run::default();
             let (mut first_s, mut last_s) = (None, 0);
             self.source.each(&mut |requests| {
-                for request in requests {
+                for (at, request) in requests.iter().enumerate() {
+                    if let Some(later) = requests.get(at + AHEAD) {
+                        cache.store().expect(later.key);
+                    }
                     let request = &Request { time_s: request.time_s + later_s, ..*request };
                     first_s.get_or_insert(request.time_s);
                     last_s = request.time_s;

@@ -72,6 +72,20 @@ impl Store {
         }
     }
 
+    /// Has the place of a key brought to the processor, which will be asked for soon.
+    #[inline]
+    pub fn expect(&self, key: u64) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let place = &raw const self.index[self.home(tag(key))];
+            // A prefetch reads nothing that the program sees, and this place exists.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = key;
+    }
+
     /// Takes in a key that is not known.
     #[inline]
     pub fn insert(&mut self, key: u64, object: u32, state: u32) -> u32 {
