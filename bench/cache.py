@@ -88,10 +88,11 @@ def _sample(path: Path) -> Iterator[Result]:
 def _memory(path: Path) -> Result:
     """A hundred million requests: the same ones five times over."""
     code = (
-        "import resource, sys\nfrom spillcast import _core\n"
+        "import sys\nfrom pathlib import Path\nfrom spillcast import _core\n"
         "requests = _core.CacheRequests.oracle_general(sys.argv[1])\n"
         f"requests.curve(rate={SAMPLE}, runs=5)\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)\n"
+        "status = Path('/proc/self/status').read_text()\n"
+        "print(int(status.split('VmHWM:')[1].split()[0]) * 1024 / 1e6)\n"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True

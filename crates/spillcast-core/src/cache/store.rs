@@ -262,7 +262,7 @@ impl List {
     }
 
     #[inline]
-    pub fn to_head(&mut self, store: &mut Store, slot: u32) {
+    pub fn renew(&mut self, store: &mut Store, slot: u32) {
         if self.head != slot {
             self.take(store, slot);
             self.push(store, slot);

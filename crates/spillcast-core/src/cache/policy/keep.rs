@@ -136,7 +136,7 @@ impl Policy for Keep {
         match found {
             Some(slot) => {
                 let list = self.store.state(slot) as usize;
-                self.lists[list].to_head(&mut self.store, slot);
+                self.lists[list].renew(&mut self.store, slot);
                 self.read_s[slot as usize] = request.time_s;
             }
             None => {

@@ -23,7 +23,7 @@ impl<const MOVES: bool> Policy for Queue<MOVES> {
     fn access(&mut self, request: &Request) -> bool {
         if let Some(slot) = self.store.find(request.key) {
             if MOVES {
-                self.list.to_head(&mut self.store, slot);
+                self.list.renew(&mut self.store, slot);
             }
             return true;
         }
