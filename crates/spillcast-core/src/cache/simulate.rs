@@ -81,8 +81,11 @@ impl<S: Source + ?Sized> WithPolicy for Work<'_, S> {
             let (mut first_s, mut last_s) = (None, 0);
             self.source.each(&mut |requests| {
                 for (at, request) in requests.iter().enumerate() {
-                    if let Some(later) = requests.get(at + AHEAD) {
+                    if let Some(later) = requests.get(at + 2 * AHEAD) {
                         cache.store().expect(later.key);
+                    }
+                    if let Some(soon) = requests.get(at + AHEAD) {
+                        cache.store().expect_line(soon.key);
                     }
                     let request = &Request { time_s: request.time_s + later_s, ..*request };
                     first_s.get_or_insert(request.time_s);

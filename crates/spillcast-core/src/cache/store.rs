@@ -53,6 +53,19 @@ fn tag(key: u64) -> u32 {
     ((key ^ (key >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
+/// Brings memory to the processor's own cache, without waiting for it.
+#[inline]
+fn fetch<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // A prefetch reads nothing that the program sees, and never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 impl Store {
     /// The slot of a key, where it is known.
     #[inline]
@@ -75,15 +88,15 @@ impl Store {
     /// Has the place of a key brought to the processor, which will be asked for soon.
     #[inline]
     pub fn expect(&self, key: u64) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let place = &raw const self.index[self.home(tag(key))];
-            // A prefetch reads nothing that the program sees, and this place exists.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
+        fetch(&raw const self.index[self.home(tag(key))]);
+    }
+
+    /// Has the line brought that is most likely that of a key, whose place has come meanwhile.
+    #[inline]
+    pub fn expect_line(&self, key: u64) {
+        if let Some(node) = self.nodes.get(self.index[self.home(tag(key))].slot as usize) {
+            fetch(node);
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = key;
     }
 
     /// Takes in a key that is not known.
