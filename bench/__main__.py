@@ -16,6 +16,7 @@ NAMES = (
     "probe",
     "elsewhere",
     "emulate",
+    "cache",
 )
 
 

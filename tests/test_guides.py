@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,11 +11,18 @@ import pytest
 from harness import environment, spillcast
 from oracle_files import ROOT, make_example
 
+
+def make_io(directory):
+    """Write ckbig.csv and day.csv."""
+    make = ROOT / "examples" / "cache" / "make_example.py"
+    subprocess.run([sys.executable, make, directory], check=True)
+
+
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
 #: A line that stands for any lines which the guide leaves out.
 LEFT_OUT = "..."
 #: What a guide's commands find in their directory.
-PREPARE = {"oracle.md": make_example}
+PREPARE = {"oracle.md": make_example, "flash-cache.md": make_io}
 
 
 def commands(guide):

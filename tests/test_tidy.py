@@ -23,6 +23,7 @@ FLOORS = (
     {"_core"},
     {"recording"},
     {"profile"},
+    {"cache"},
     {"storage"},
     {"forecast"},
     {"engines"},

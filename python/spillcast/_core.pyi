@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Any, final
 
 __all__ = [
+    "CacheCurve",
+    "CacheRequests",
     "Capture",
     "Emulation",
     "Grid",
@@ -41,6 +43,59 @@ class Table:
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]: ...
     def __len__(self) -> int: ...
+
+@final
+class CacheCurve:
+    """Miss ratios of LRU caches of every size."""
+
+    @property
+    def references(self) -> int:
+        """Requests that the ratios are of."""
+    @property
+    def lines(self) -> float:
+        """Distinct lines; an estimate where they are sampled."""
+    def miss_ratios(self, lines: Sequence[float]) -> list[float]:
+        """Share of the requests that miss, by lines of the cache."""
+
+@final
+class CacheRequests:
+    """Requests for cache lines; work on them is done by one thread and ended by another."""
+
+    @staticmethod
+    def oracle_general(path: Any) -> CacheRequests:
+        """A file of libCacheSim's format; each id is a line. It is read each time."""
+    @staticmethod
+    def rows(rows: Any, line_bytes: int) -> CacheRequests:
+        """Reads and writes of ranges of files, cut into lines.
+
+        Columns, all int64 without nulls: time_s, file, offset, bytes, object, query, class (as in
+        ``classes``), ends_query (0 or 1). ValueError where they do not fit.
+        """
+    @staticmethod
+    def classes() -> list[str]:
+        """The names of the classes, in their order."""
+    @staticmethod
+    def policies() -> list[str]:
+        """The names of the policies."""
+    def simulate(
+        self,
+        policy: str,
+        lines: int,
+        *,
+        kept: Sequence[int] = ...,
+        temp_share: float = 1.0,
+        unread_s: int = 86400,
+        temp_writes: bool = False,
+        runs: int = 1,
+        alone: bool = False,
+    ) -> dict[str, Any]:
+        """What a cache of so many lines serves: accounts of each run, lines cached at the end."""
+    def curve(self, *, rate: float = 1.0, temp_writes: bool = False, runs: int = 1) -> CacheCurve:
+        """Stack distances in the last of some runs, of a share of the lines; of all with 1."""
+    def requests(self) -> int:
+        """Requests gone through so far, by whatever was asked."""
+    def cancel(self) -> None:
+        """End the work that another thread does."""
 
 @final
 class PerfSource:

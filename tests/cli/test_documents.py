@@ -300,6 +300,47 @@ CATALOGUE = document(
 )
 
 
+WHOLE = {"type": "integer"}
+TRAFFIC = dict.fromkeys(
+    ("flash_read_bytes", "flash_write_bytes", "disk_read_bytes", "disk_write_bytes"), WHOLE
+) | dict.fromkeys(("elapsed_s", "read_bytes_per_s"), nullable(NUMBER))  # fmt: skip
+COUNTS = (
+    "requests", "bytes", "hits", "hit_bytes", "lost_hits", "flash_write_bytes", "disk_write_bytes",
+)  # fmt: skip
+ACCOUNT = document({"object": TEXT, "class": TEXT} | dict.fromkeys(COUNTS, WHOLE))
+CACHE = document(
+    {
+        "schema": {"const": "spillcast.cache/1"},
+        "line_bytes": {"type": "integer"},
+        "cache": document(
+            {
+                "size_bytes": {"type": "integer"}, "policy": TEXT, "keep": array(TEXT),
+                "temp_writes": {"type": "boolean"}, "without": document(TRAFFIC),
+                "runs": array(
+                    document(TRAFFIC | {"hit_ratio": NUMBER, "accounts": array(ACCOUNT)})
+                ),
+                "cached": array(document({"object": TEXT, "bytes": {"type": "integer"}})),
+            }
+        ),
+        "curve": document(
+            {
+                "policy": TEXT, "sampled": NUMBER, "requests": {"type": "integer"},
+                "data_bytes": {"type": "integer"}, "enough_bytes": nullable(NUMBER),
+                "size_bytes": array(NUMBER), "miss_ratio": array(NUMBER),
+            }
+        ),
+        "warnings": array(TEXT),
+    }
+)  # fmt: skip
+
+
+def test_cache(spilled):
+    rates = ("--flash", "9G/s", "--disk", "1G/s")
+    said = printed("cache", spilled.path, "--size", "1M", *rates)
+    assert valid(CACHE, said)
+    assert said["curve"]["miss_ratio"] == sorted(said["curve"]["miss_ratio"], reverse=True)
+
+
 def test_storage_list():
     assert valid(CATALOGUE, printed("storage", "list"))
     assert len(printed("storage", "list", "aws-gp*")["storages"]) == 2

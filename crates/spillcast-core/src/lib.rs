@@ -1,6 +1,7 @@
 //! The core of spillcast without Python: what is timed (`wait`), how times are kept (`histogram`),
 //! and the rooms that make or use them.
 
+pub mod cache;
 pub mod capture;
 pub mod cold_cache;
 pub mod emulate;

@@ -1,6 +1,7 @@
 //! The thin Python binding: Arrow in, Arrow out, progress, Ctrl-C.
 
 mod arrow;
+mod cache;
 mod capture;
 mod columns;
 mod emulate;
@@ -49,6 +50,8 @@ fn size_class_bytes(bytes: u64) -> u64 {
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<arrow::Table>()?;
+    module.add_class::<cache::CacheCurve>()?;
+    module.add_class::<cache::CacheRequests>()?;
     module.add_class::<capture::Capture>()?;
     module.add_class::<capture::HeldCommand>()?;
     module.add_class::<capture::PerfSource>()?;

@@ -20,6 +20,7 @@ VERBS = (
     "storage",
     "emulate",
     "verify",
+    "cache",
     "sql",
     "collect",
     "move",

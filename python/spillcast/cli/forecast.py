@@ -31,7 +31,7 @@ def forecast(
         typer.Option(
             "--to",
             help="Directory, tmpfs, storage.json, catalogue:NAME, recording, trace, latency:150us, "
-            "factor:60. Repeatable.",
+            "factor:60, cache:FLASH+DISK?size=2T. Repeatable.",
         ),
     ],
     elapsed: Annotated[

@@ -48,8 +48,8 @@ def histogram_text(
             label = format_duration(_edge_ns(at) / 1e9) if labelled else ""
             figures = f"{count:>10,} {_percent(count / whole):>8}" if count else ""
             mark = f"  {beside[at]}" if at in beside else ""
-            bar = _bar(count / most, bar_width)
-            lines.append(f"  {label:>{_LABEL}} |{bar:<{bar_width}}{figures}{mark}".rstrip())
+            drawn = bar(count / most, bar_width)
+            lines.append(f"  {label:>{_LABEL}} |{drawn:<{bar_width}}{figures}{mark}".rstrip())
     return "\n".join(lines)
 
 
@@ -69,8 +69,8 @@ def _percent(share: float) -> str:
     return "< 0.1 %" if share < 0.0005 else f"{100 * share:.1f} %"
 
 
-def _bar(share: float, width: int) -> str:
-    """In eighths of a column; whatever is there is seen."""
+def bar(share: float, width: int) -> str:
+    """A share of so many columns, in eighths of one; whatever is there is seen."""
     eighths = max(round(8 * width * share), int(share > 0))
     if not _blocks_are_printed():
         return "#" * -(-eighths // 8)

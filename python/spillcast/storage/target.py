@@ -16,7 +16,8 @@ from spillcast.units import parse_duration_s, parse_factor
 
 KNOWN = "a recording, catalogue:NAME, or a storage.json, which is made by: spillcast probe DIR"
 FORMS = (
-    "a directory, tmpfs, a storage.json, a recording, catalogue:NAME, latency:150us, or factor:60"
+    "a directory, tmpfs, a storage.json, a recording, catalogue:NAME, latency:150us, factor:60, or "
+    "cache:flash.json+disk.json?size=2T"
 )
 
 
@@ -37,6 +38,12 @@ def resolve(
     if colon and kind == "factor":
         factor = parse_factor(text, value)
         return observed(baseline).scaled(1 / factor, text)
+    if colon and kind == "cache":
+        from spillcast.storage.cached import cached, parse_cache
+
+        flash, disk, asked = parse_cache(text, value)
+        part = {name: resolve_storage(name, f"--to {text}: {name}") for name in (flash, disk)}
+        return cached(text, part[flash], part[disk], asked, baseline)
     path = Path(text)
     if path.is_dir() and not _is_recording(path):
         advice = []

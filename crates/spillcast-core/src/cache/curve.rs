@@ -1,0 +1,297 @@
+//! Miss ratios of LRU caches of every size at once, exact or from a sample of the lines.
+//!
+//! Exact: the stack distance of Mattson et al. (1970), the number of other lines used since a line
+//! was used last, from [`Stack`]. Sampled: SHARDS (Waldspurger et al., FAST 2015) with a fixed rate:
+//! lines are picked by a hash, and each stands for as many as the rate says. Which of the few hottest
+//! lines are picked is luck that decides the result, so lines that prove hot are all followed from
+//! then on, and stand for themselves. How many requests are the first of their line is counted of all
+//! of them; picked requests stand for the others.
+//!
+//! Memory: about 50 bytes for each distinct line that is followed, 8 for each distance.
+
+use std::io;
+
+use super::request::{Class, Flow, Source};
+use super::stack::Stack;
+
+/// Requests by stack distance.
+pub struct Curve {
+    rate: f64,
+    references: u64,
+    lines: f64,
+    /// Estimated requests with a distance below so many lines, in steps of 1 / `rate`.
+    below: Vec<f64>,
+}
+
+impl Curve {
+    /// Requests that the ratios are of.
+    pub fn references(&self) -> u64 {
+        self.references
+    }
+
+    /// Distinct lines; an estimate where they are sampled.
+    pub fn lines(&self) -> f64 {
+        self.lines
+    }
+
+    /// Share of the requests that miss in a cache of so many lines; not a number without requests.
+    pub fn miss_ratio(&self, lines: f64) -> f64 {
+        let last = self.below.len() - 1;
+        let at = (lines * self.rate).clamp(0.0, last as f64);
+        let (low, share) = (at.floor() as usize, at.fract());
+        let hits = self.below[low] * (1.0 - share) + self.below[(low + 1).min(last)] * share;
+        (1.0 - hits / self.references as f64).clamp(0.0, 1.0)
+    }
+}
+
+/// Counts distances with a share `rate` of the lines, all of them with 1.
+///
+/// Reads count. Temp writes use their lines without counting, or are left out without
+/// `temp_writes`; other writes are left out. The requests are gone through `runs` times, and only
+/// the last time counts.
+pub fn distances<S: Source + ?Sized>(
+    source: &S,
+    rate: f64,
+    temp_writes: bool,
+    runs: u32,
+) -> io::Result<Curve> {
+    let mut counts = Counts::new(rate);
+    for _ in 0..runs {
+        counts.begin_run();
+        source.each(&mut |requests| {
+            counts.used.clear();
+            for request in requests {
+                let write = request.class.is_write();
+                if !write || (temp_writes && request.class == Class::TempWrite) {
+                    counts.used.push((request.key, !write));
+                }
+            }
+            counts.use_lines();
+            Flow::Continue(())
+        })?;
+    }
+    Ok(counts.finish())
+}
+
+struct Counts {
+    rate: f64,
+    threshold: u64,
+    stack: Stack,
+    hot: Hot,
+    seen: Seen,
+    references: u64,
+    hot_references: u64,
+    /// Distinct lines that were picked by their hash.
+    picked_lines: u64,
+    /// Requests by distance, of lines that stand for themselves and of those that were picked.
+    hot_distances: Vec<u64>,
+    distances: Vec<u64>,
+    /// Lines of the present chunk and whether their requests count; those that are followed.
+    used: Vec<(u64, bool)>,
+    followed: Vec<(u32, bool)>,
+}
+
+impl Counts {
+    fn new(rate: f64) -> Counts {
+        Counts {
+            rate,
+            threshold: (rate * u64::MAX as f64) as u64,
+            stack: Stack::default(),
+            hot: Hot::new(),
+            seen: Seen::new(),
+            references: 0,
+            hot_references: 0,
+            picked_lines: 0,
+            hot_distances: Vec::new(),
+            distances: Vec::new(),
+            used: Vec::new(),
+            followed: Vec::new(),
+        }
+    }
+
+    fn begin_run(&mut self) {
+        (self.references, self.hot_references) = (0, 0);
+        self.seen.begin_run();
+        self.hot_distances.clear();
+        self.distances.clear();
+    }
+
+    /// Takes the lines of a chunk: first all, without a branch that nobody could foresee, then those
+    /// few that are followed.
+    fn use_lines(&mut self) {
+        let used = std::mem::take(&mut self.used);
+        self.references += used.iter().map(|&(_, counts)| u64::from(counts)).sum::<u64>();
+        if self.rate == 1.0 {
+            used.iter().for_each(|&(key, counts)| self.follow(key, counts, false));
+        } else {
+            let mut followed = std::mem::take(&mut self.followed);
+            followed.clear();
+            followed.resize(used.len(), (0, false));
+            let mut count = 0;
+            for (at, &(key, counts)) in used.iter().enumerate() {
+                let hash = mixed(key);
+                self.seen.use_line(hash, counts);
+                let is_hot = self.hot.holds(hash);
+                followed[count] = (at as u32, is_hot);
+                count += usize::from(is_hot | (hash <= self.threshold));
+            }
+            for &(at, is_hot) in &followed[..count] {
+                let (key, counts) = used[at as usize];
+                self.follow(key, counts, is_hot);
+            }
+            // One in a few requests is enough to find what is used most.
+            for &(key, _) in used.iter().step_by(Hot::STEP) {
+                if self.hot.vote(mixed(key)) {
+                    self.stack.single_out(key);
+                }
+            }
+            self.followed = followed;
+        }
+        self.used = used;
+    }
+
+    #[inline]
+    fn follow(&mut self, key: u64, counts: bool, is_hot: bool) {
+        let used = self.stack.touch(key);
+        self.picked_lines += u64::from(used.is_none());
+        self.hot_references += u64::from(is_hot && counts);
+        if let (Some(since), true) = (used, counts) {
+            let steps = (since.single as f64 * self.rate) as usize + since.others;
+            let histogram = if is_hot { &mut self.hot_distances } else { &mut self.distances };
+            if steps >= histogram.len() {
+                histogram.resize((steps + 1).max(2 * histogram.len()), 0);
+            }
+            histogram[steps] += 1;
+        }
+    }
+
+    fn finish(self) -> Curve {
+        let picked = self.distances.iter().sum::<u64>() as f64;
+        let again = (self.references - self.hot_references) as f64 - self.seen.firsts();
+        let weight = if self.rate == 1.0 || picked == 0.0 { 1.0 } else { again / picked };
+        let length = self.hot_distances.len().max(self.distances.len());
+        let at =
+            |histogram: &[u64], steps: usize| histogram.get(steps).copied().unwrap_or(0) as f64;
+        let mut below = vec![0.0];
+        let mut sum = 0.0;
+        for steps in 0..length {
+            sum += at(&self.hot_distances, steps) + weight * at(&self.distances, steps);
+            below.push(sum);
+        }
+        let lines = self.picked_lines as f64 / self.rate;
+        Curve { rate: self.rate, references: self.references, lines, below }
+    }
+}
+
+/// Finds lines that are used far more often than others, by a majority vote in each of many boxes.
+struct Hot {
+    boxes: Vec<(u32, u32)>,
+    left: u32,
+}
+
+impl Hot {
+    const BITS: u32 = 12;
+    /// Of so many requests one has a vote.
+    const STEP: usize = 4;
+    /// Votes that a line has to be ahead in its box.
+    const AHEAD: u32 = 8;
+    /// So many lines at the most are followed as hot ones.
+    const MOST: u32 = 256;
+    const FOUND: u32 = u32::MAX;
+
+    fn new() -> Hot {
+        Hot { boxes: vec![(0, 0); 1 << Hot::BITS], left: Hot::MOST }
+    }
+
+    fn at(hash: u64) -> (usize, u32) {
+        ((hash & ((1 << Hot::BITS) - 1)) as usize, (hash >> Hot::BITS) as u32)
+    }
+
+    /// Whether a line is known to be hot.
+    #[inline]
+    fn holds(&self, hash: u64) -> bool {
+        let (at, tag) = Hot::at(hash);
+        self.boxes[at] == (tag, Hot::FOUND)
+    }
+
+    /// Whether a line gets to be hot with this use.
+    #[inline]
+    fn vote(&mut self, hash: u64) -> bool {
+        let (at, tag) = Hot::at(hash);
+        let (leader, votes) = &mut self.boxes[at];
+        if self.left == 0 || *votes == Hot::FOUND {
+            return false;
+        }
+        if *leader == tag {
+            *votes += 1;
+            if *votes >= Hot::AHEAD {
+                *votes = Hot::FOUND;
+                self.left -= 1;
+                return true;
+            }
+        } else if *votes == 0 {
+            (*leader, *votes) = (tag, 1);
+        } else {
+            *votes -= 1;
+        }
+        false
+    }
+}
+
+/// Counts distinct lines by the bits that their hashes set (linear counting, Whang et al. 1990), of
+/// an eighth of them.
+struct Seen {
+    bits: Vec<u64>,
+    unset: u64,
+    /// Bits unset when the run began, and those that requests that count have set since.
+    unset_before: u64,
+    set_by_counted: u64,
+}
+
+impl Seen {
+    const BITS: u32 = 22;
+    /// One in 2^3 lines is counted.
+    const SHARE_BITS: u32 = 3;
+
+    fn new() -> Seen {
+        let unset = 1 << Seen::BITS;
+        let bits = vec![0; 1 << (Seen::BITS - 6)];
+        Seen { bits, unset, unset_before: unset, set_by_counted: 0 }
+    }
+
+    fn begin_run(&mut self) {
+        (self.unset_before, self.set_by_counted) = (self.unset, 0);
+    }
+
+    #[inline]
+    fn use_line(&mut self, hash: u64, counts: bool) {
+        if hash >> (64 - Seen::SHARE_BITS) != 0 {
+            return;
+        }
+        let at = hash & ((1 << Seen::BITS) - 1);
+        let word = &mut self.bits[(at / 64) as usize];
+        let new = !*word >> (at % 64) & 1;
+        *word |= new << (at % 64);
+        self.unset -= new;
+        self.set_by_counted += new & u64::from(counts);
+    }
+
+    /// Estimated requests of this run that count and are the first of their line.
+    fn firsts(&self) -> f64 {
+        let set = self.unset_before - self.unset;
+        if set == 0 {
+            return 0.0;
+        }
+        let all = f64::from(1 << (Seen::BITS + Seen::SHARE_BITS));
+        let lines = all * (self.unset_before as f64 / self.unset.max(1) as f64).ln();
+        lines * self.set_by_counted as f64 / set as f64
+    }
+}
+
+/// A hash whose every bit depends on every bit of the key: the end of splitmix64.
+fn mixed(key: u64) -> u64 {
+    let key = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let key = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let key = (key ^ (key >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    key ^ (key >> 31)
+}

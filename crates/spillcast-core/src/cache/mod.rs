@@ -1,0 +1,21 @@
+//! What a cache of flash would serve of the I/O of scans and spills: policies, accounts by object
+//! and class, and miss-ratio curves.
+//!
+//! A cache holds lines of one size. Everything here works on requests for single lines
+//! ([`Request`]), whatever file format they come from ([`Source`]).
+
+mod curve;
+mod oracle_general;
+mod policy;
+mod request;
+mod rows;
+mod simulate;
+mod stack;
+mod store;
+
+pub use curve::{Curve, distances};
+pub use oracle_general::{OracleGeneral, RECORD_BYTES};
+pub use policy::{NAMES, Rules};
+pub use request::{Class, Flow, Request, Source};
+pub use rows::{Row, Rows};
+pub use simulate::{Account, Options, Outcome, Run, simulate};

@@ -1,0 +1,185 @@
+//! The rules of Exadata's flash cache, as far as Oracle has published them.
+//!
+//! - Scans pass the cache by, unless their object is KEEP.
+//! - KEEP lines are preferred: all others leave first, and they take no room from KEEP ones. They
+//!   are not safe: where KEEP lines alone are too many, the one unread for longest leaves, and one
+//!   that was not read for 24 hours leaves anyway.
+//! - Temp data that is written takes a share of the cache and no more; what does not fit goes to the
+//!   disk. It leaves when its query ends.
+//! - All other reads are cached by LRU.
+
+use rustc_hash::FxHashMap;
+
+use super::Policy;
+use crate::cache::request::{Class, Request};
+use crate::cache::store::{List, Store};
+
+const KEPT: usize = 0;
+const TEMP: usize = 1;
+const OTHER: usize = 2;
+
+/// What the rules leave open.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rules {
+    /// The objects that are KEEP.
+    pub kept: Vec<u32>,
+    /// Share of the cache that temp data may take.
+    pub temp_share: f64,
+    /// Seconds unread after which a KEEP line leaves.
+    pub unread_s: u32,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules { kept: Vec::new(), temp_share: 1.0, unread_s: 24 * 3600 }
+    }
+}
+
+pub struct Keep {
+    lines: usize,
+    temp_max: usize,
+    rules: Rules,
+    store: Store,
+    lists: [List; 3],
+    /// When the line of each slot was last read.
+    read_s: Vec<u32>,
+    /// The temp lines of each query that runs.
+    temp_of: FxHashMap<u32, Vec<u64>>,
+    admitted: u64,
+}
+
+impl Keep {
+    pub fn new(lines: usize, rules: Rules) -> Keep {
+        Keep {
+            lines,
+            temp_max: (lines as f64 * rules.temp_share) as usize,
+            rules,
+            store: Store::default(),
+            lists: Default::default(),
+            read_s: Vec::new(),
+            temp_of: FxHashMap::default(),
+            admitted: 0,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.lists.iter().map(List::len).sum()
+    }
+
+    fn evict(&mut self, list: usize) {
+        if let Some(slot) = self.lists[list].pop(&mut self.store) {
+            self.store.remove(slot);
+        }
+    }
+
+    fn age(&mut self, now_s: u32) {
+        while let Some(slot) = self.lists[KEPT].tail() {
+            if now_s.saturating_sub(self.read_s[slot as usize]) <= self.rules.unread_s {
+                return;
+            }
+            self.evict(KEPT);
+        }
+    }
+
+    /// The list that a line would enter; None where it passes the cache by.
+    fn list_of(&self, request: &Request) -> Option<usize> {
+        match request.class {
+            Class::TempWrite => Some(TEMP),
+            Class::TempRead => None,
+            _ if self.rules.kept.contains(&request.object) => Some(KEPT),
+            Class::Scan | Class::Write => None,
+            Class::Read => Some(OTHER),
+        }
+    }
+
+    /// Whether there is room for one more line in a list, which lines that come after it make.
+    fn make_room(&mut self, list: usize) -> bool {
+        if list == TEMP && self.lists[TEMP].len() >= self.temp_max {
+            return false;
+        }
+        if self.len() < self.lines {
+            return true;
+        }
+        let order: &[usize] = match list {
+            KEPT => &[OTHER, TEMP, KEPT],
+            // Temp data takes the place of what else is cached by LRU, but never of more temp data.
+            _ => &[OTHER],
+        };
+        match order.iter().find(|&&from| self.lists[from].len() > 0) {
+            Some(&from) => {
+                self.evict(from);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn admit(&mut self, request: &Request, list: usize) {
+        if !self.make_room(list) {
+            return;
+        }
+        let slot = self.store.insert(request.key, request.object, list as u32);
+        self.lists[list].push(&mut self.store, slot);
+        self.read_s.resize(self.read_s.len().max(slot as usize + 1), 0);
+        self.read_s[slot as usize] = request.time_s;
+        self.admitted += 1;
+        if list == TEMP {
+            self.temp_of.entry(request.query).or_default().push(request.key);
+        }
+    }
+}
+
+impl Policy for Keep {
+    fn access(&mut self, request: &Request) -> bool {
+        self.age(request.time_s);
+        let found = self.store.find(request.key);
+        match found {
+            Some(slot) => {
+                let list = self.store.state(slot) as usize;
+                self.lists[list].renew(&mut self.store, slot);
+                self.read_s[slot as usize] = request.time_s;
+            }
+            None => {
+                if let Some(list) = self.list_of(request) {
+                    self.admit(request, list);
+                }
+            }
+        }
+        if request.ends_query {
+            for key in self.temp_of.remove(&request.query).unwrap_or_default() {
+                self.discard(key);
+            }
+        }
+        found.is_some()
+    }
+
+    fn holds(&self, key: u64) -> bool {
+        self.store.find(key).is_some()
+    }
+
+    fn discard(&mut self, key: u64) {
+        if let Some(slot) = self.store.find(key) {
+            self.store.forget_written(slot);
+            self.lists[self.store.state(slot) as usize].take(&mut self.store, slot);
+            self.store.remove(slot);
+        }
+    }
+
+    fn store(&self) -> &Store {
+        &self.store
+    }
+
+    fn store_mut(&mut self) -> &mut Store {
+        &mut self.store
+    }
+
+    fn each_cached(&self, each: &mut dyn FnMut(u32)) {
+        for list in &self.lists {
+            list.each(&self.store, &mut *each);
+        }
+    }
+
+    fn admitted(&self) -> u64 {
+        self.admitted
+    }
+}

@@ -1,0 +1,64 @@
+//! Which lines a cache keeps: one file a policy, all behind [`Policy`].
+
+mod arc;
+mod keep;
+mod queue;
+mod s3fifo;
+mod sieve;
+
+use super::request::Request;
+use super::store::Store;
+
+pub use keep::{Keep, Rules};
+
+/// The names of all policies.
+pub const NAMES: [&str; 7] = ["keep", "bypass", "lru", "fifo", "sieve", "s3fifo", "arc"];
+
+/// A cache of a fixed number of lines.
+pub trait Policy {
+    /// Uses a line: whether it was cached. Where it was not, it is taken in, unless the policy
+    /// would rather not.
+    fn access(&mut self, request: &Request) -> bool;
+
+    /// Whether a line is cached, without using it.
+    fn holds(&self, key: u64) -> bool;
+
+    /// Takes a line out of the cache: what it holds is stale, or of no more use.
+    fn discard(&mut self, key: u64);
+
+    /// The lines known, and what is known of them.
+    fn store(&self) -> &Store;
+
+    fn store_mut(&mut self) -> &mut Store;
+
+    /// Calls `each` with the slot of every line that is cached.
+    fn each_cached(&self, each: &mut dyn FnMut(u32));
+
+    /// Lines that were taken in so far.
+    fn admitted(&self) -> u64;
+}
+
+/// Work that is done with whichever policy is asked for.
+pub trait WithPolicy {
+    type Output;
+    fn run<P: Policy>(self, make: impl Fn() -> P) -> Self::Output;
+}
+
+/// Runs `work` with caches of `lines` lines of the policy called `name`; None for an unknown name.
+pub fn with_policy<W: WithPolicy>(
+    name: &str,
+    lines: usize,
+    rules: &Rules,
+    work: W,
+) -> Option<W::Output> {
+    Some(match name {
+        "keep" => work.run(|| Keep::new(lines, rules.clone())),
+        // What is cached at all is cached by LRU.
+        "bypass" | "lru" => work.run(|| queue::Queue::<true>::new(lines)),
+        "fifo" => work.run(|| queue::Queue::<false>::new(lines)),
+        "sieve" => work.run(|| sieve::Sieve::new(lines)),
+        "s3fifo" => work.run(|| s3fifo::S3Fifo::new(lines)),
+        "arc" => work.run(|| arc::Arc::new(lines)),
+        _ => return None,
+    })
+}

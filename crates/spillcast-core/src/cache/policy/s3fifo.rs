@@ -1,0 +1,157 @@
+//! S3-FIFO (Yang, Zhang, Qiu, Yue, Rashmi: SOSP 2023): a small queue that most lines leave soon, a
+//! main queue for those that were used there, and the keys of those that left.
+//!
+//! While the cache is not yet full, lines that find the small queue full go to the main one, as in
+//! the authors' later version.
+
+use super::Policy;
+use crate::cache::request::Request;
+use crate::cache::store::{List, Store};
+
+/// Which queue a line is in, above its count of uses.
+const SMALL: u32 = 0;
+const MAIN: u32 = 1 << 8;
+const GHOST: u32 = 2 << 8;
+const QUEUE: u32 = 3 << 8;
+const USES_MAX: u32 = 3;
+/// Uses in the small queue with which a line goes on to the main one.
+const USES_TO_STAY: u32 = 2;
+
+pub struct S3Fifo {
+    lines: usize,
+    small_max: usize,
+    store: Store,
+    small: List,
+    main: List,
+    ghost: List,
+    full_once: bool,
+    admitted: u64,
+}
+
+impl S3Fifo {
+    pub fn new(lines: usize) -> S3Fifo {
+        S3Fifo {
+            lines,
+            small_max: (lines / 10).max(1),
+            store: Store::default(),
+            small: List::default(),
+            main: List::default(),
+            ghost: List::default(),
+            full_once: false,
+            admitted: 0,
+        }
+    }
+
+    fn evict(&mut self) {
+        self.full_once = true;
+        let main_max = self.lines - self.small_max;
+        if self.main.len() > main_max || self.small.len() == 0 {
+            self.evict_main();
+        } else {
+            self.evict_small();
+        }
+    }
+
+    fn evict_small(&mut self) {
+        while let Some(slot) = self.small.pop(&mut self.store) {
+            if self.store.state(slot) >= SMALL + USES_TO_STAY {
+                self.store.set_state(slot, MAIN);
+                self.main.push(&mut self.store, slot);
+                continue;
+            }
+            self.store.clean(slot);
+            self.store.set_state(slot, GHOST);
+            self.ghost.push(&mut self.store, slot);
+            if self.ghost.len() > self.lines - self.small_max
+                && let Some(oldest) = self.ghost.pop(&mut self.store)
+            {
+                self.store.remove(oldest);
+            }
+            return;
+        }
+    }
+
+    fn evict_main(&mut self) {
+        while let Some(slot) = self.main.pop(&mut self.store) {
+            let state = self.store.state(slot);
+            if state == MAIN {
+                self.store.remove(slot);
+                return;
+            }
+            self.store.set_state(slot, state - 1);
+            self.main.push(&mut self.store, slot);
+        }
+    }
+
+    fn list(&mut self, state: u32) -> &mut List {
+        match state & QUEUE {
+            SMALL => &mut self.small,
+            MAIN => &mut self.main,
+            _ => &mut self.ghost,
+        }
+    }
+}
+
+impl Policy for S3Fifo {
+    #[inline]
+    fn access(&mut self, request: &Request) -> bool {
+        let known = self.store.find(request.key);
+        let mut queue = SMALL;
+        if let Some(slot) = known {
+            let state = self.store.state(slot);
+            if state & QUEUE != GHOST {
+                if state & !QUEUE < USES_MAX {
+                    self.store.set_state(slot, state + 1);
+                }
+                return true;
+            }
+            self.ghost.take(&mut self.store, slot);
+            self.store.remove(slot);
+            queue = MAIN;
+        }
+        while self.small.len() + self.main.len() >= self.lines {
+            self.evict();
+        }
+        if !self.full_once && self.small.len() >= self.small_max {
+            queue = MAIN;
+        }
+        let slot = self.store.insert(request.key, request.object, queue);
+        match queue {
+            MAIN => self.main.push(&mut self.store, slot),
+            _ => self.small.push(&mut self.store, slot),
+        }
+        self.admitted += 1;
+        false
+    }
+
+    fn holds(&self, key: u64) -> bool {
+        self.store.find(key).is_some_and(|slot| self.store.state(slot) & QUEUE != GHOST)
+    }
+
+    fn discard(&mut self, key: u64) {
+        if let Some(slot) = self.store.find(key) {
+            self.store.forget_written(slot);
+            let mut list = std::mem::take(self.list(self.store.state(slot)));
+            list.take(&mut self.store, slot);
+            *self.list(self.store.state(slot)) = list;
+            self.store.remove(slot);
+        }
+    }
+
+    fn store(&self) -> &Store {
+        &self.store
+    }
+
+    fn store_mut(&mut self) -> &mut Store {
+        &mut self.store
+    }
+
+    fn each_cached(&self, each: &mut dyn FnMut(u32)) {
+        self.small.each(&self.store, &mut *each);
+        self.main.each(&self.store, each);
+    }
+
+    fn admitted(&self) -> u64 {
+        self.admitted
+    }
+}

@@ -1,0 +1,163 @@
+//! Requests go through a cache, again and again, and are accounted for by object and class.
+
+use std::io;
+
+use super::policy::{Policy, Rules, WithPolicy, with_policy};
+use super::request::{Class, Request, Source};
+
+/// So many requests ahead the index is asked for: about as long as memory takes.
+const AHEAD: usize = 8;
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// One of [`super::NAMES`].
+    pub policy: String,
+    /// Lines that the cache holds, at least 1.
+    pub lines: usize,
+    pub rules: Rules,
+    /// Whether temp data is written to the cache, and to the disk only when it leaves unread.
+    pub temp_writes: bool,
+    /// How often the same requests are made; the cache is empty only before the first.
+    pub runs: u32,
+    /// Whether each object is simulated with a whole cache for itself, too.
+    pub alone: bool,
+}
+
+/// What became of the requests of one object and class in one run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    pub requests: u64,
+    pub bytes: u64,
+    pub hits: u64,
+    pub hit_bytes: u64,
+    /// Hits if the object had the cache for itself.
+    pub alone_hits: u64,
+    /// Bytes written to the cache: of lines taken in, and of temp data.
+    pub flash_write_bytes: u64,
+    /// Bytes written to the disk at once.
+    pub disk_write_bytes: u64,
+}
+
+/// One pass through all requests.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// By object, then by class in the order of [`Class::ALL`].
+    pub accounts: Vec<[Account; 5]>,
+    /// Lines that left while only the cache held what was written to them.
+    pub lines_written_back: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    pub runs: Vec<Run>,
+    /// Lines of each object that are cached at the end.
+    pub cached_lines: Vec<u64>,
+}
+
+/// Simulates a cache. None for an unknown policy.
+pub fn simulate<S: Source + ?Sized>(source: &S, options: &Options) -> Option<io::Result<Outcome>> {
+    let work = Work { source, options };
+    with_policy(&options.policy, options.lines, &options.rules, work)
+}
+
+struct Work<'a, S: ?Sized> {
+    source: &'a S,
+    options: &'a Options,
+}
+
+impl<S: Source + ?Sized> WithPolicy for Work<'_, S> {
+    type Output = io::Result<Outcome>;
+
+    fn run<P: Policy>(self, make: impl Fn() -> P) -> io::Result<Outcome> {
+        let mut cache = make();
+        let mut alone = Vec::new();
+        let mut outcome = Outcome::default();
+        // The clock goes on from run to run.
+        let mut later_s = 0;
+        for _ in 0..self.options.runs {
+            let written_back = cache.store().written_back();
+            let mut run = Run::default();
+            let (mut first_s, mut last_s) = (None, 0);
+            self.source.each(&mut |requests| {
+                for (at, request) in requests.iter().enumerate() {
+                    if let Some(later) = requests.get(at + 2 * AHEAD) {
+                        cache.store().expect(later.key);
+                    }
+                    if let Some(soon) = requests.get(at + AHEAD) {
+                        cache.store().expect_line(soon.key);
+                    }
+                    let request = &Request { time_s: request.time_s + later_s, ..*request };
+                    first_s.get_or_insert(request.time_s);
+                    last_s = request.time_s;
+                    let object = request.object as usize;
+                    if object >= run.accounts.len() {
+                        run.accounts.resize(object + 1, Default::default());
+                    }
+                    let account = &mut run.accounts[object][request.class as usize];
+                    self.step(&mut cache, request, account);
+                    if self.options.alone {
+                        while alone.len() <= object {
+                            alone.push(make());
+                        }
+                        let mut apart = Account::default();
+                        self.step(&mut alone[object], request, &mut apart);
+                        account.alone_hits += apart.hits;
+                    }
+                }
+                super::request::Flow::Continue(())
+            })?;
+            later_s += last_s - first_s.unwrap_or(0);
+            run.lines_written_back = cache.store().written_back() - written_back;
+            outcome.runs.push(run);
+        }
+        cache.each_cached(&mut |slot| {
+            let object = cache.store().object(slot) as usize;
+            let length = outcome.cached_lines.len().max(object + 1);
+            outcome.cached_lines.resize(length, 0);
+            outcome.cached_lines[object] += 1;
+        });
+        Ok(outcome)
+    }
+}
+
+impl<S: ?Sized> Work<'_, S> {
+    #[inline]
+    fn step<P: Policy>(&self, cache: &mut P, request: &Request, account: &mut Account) {
+        let bytes = u64::from(request.bytes);
+        account.requests += 1;
+        account.bytes += bytes;
+        if request.class.is_write() {
+            self.write(cache, request, account);
+            return;
+        }
+        let passes = self.options.policy == "bypass" && request.class != Class::Read;
+        let admitted = cache.admitted();
+        let hit = if passes { cache.holds(request.key) } else { cache.access(request) };
+        if hit {
+            account.hits += 1;
+            account.hit_bytes += bytes;
+        } else {
+            account.flash_write_bytes += (cache.admitted() - admitted) * bytes;
+        }
+    }
+
+    fn write<P: Policy>(&self, cache: &mut P, request: &Request, account: &mut Account) {
+        let bytes = u64::from(request.bytes);
+        if request.class == Class::TempWrite {
+            let passes = !self.options.temp_writes || self.options.policy == "bypass";
+            if !passes && (cache.access(request) || cache.holds(request.key)) {
+                if let Some(slot) = cache.store().find(request.key) {
+                    cache.store_mut().soil(slot);
+                }
+                account.flash_write_bytes += bytes;
+                return;
+            }
+            // What the cache holds of it is of temp files that are no more.
+            cache.discard(request.key);
+        } else if cache.holds(request.key) {
+            account.flash_write_bytes += bytes;
+        }
+        account.disk_write_bytes += bytes;
+    }
+}

@@ -1,0 +1,1 @@
+"""What a flash cache in front of a disk would serve of recorded I/O."""

@@ -1,0 +1,35 @@
+"""How long I/O takes where a disk and the flash before it are read at the same time."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Device:
+    """How many bytes a second a device reads and writes."""
+
+    name: str
+    read_bytes_per_s: float
+    write_bytes_per_s: float
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes that flash and disk read and write."""
+
+    flash_read: float = 0.0
+    flash_write: float = 0.0
+    disk_read: float = 0.0
+    disk_write: float = 0.0
+
+    @property
+    def read(self) -> float:
+        """All that is read."""
+        return self.flash_read + self.disk_read
+
+    def elapsed_s(self, flash: Device, disk: Device) -> float:
+        """The longer of the two: T = max(flash, disk), each its reads and then its writes."""
+        flash_s = (
+            self.flash_read / flash.read_bytes_per_s + self.flash_write / flash.write_bytes_per_s
+        )
+        disk_s = self.disk_read / disk.read_bytes_per_s + self.disk_write / disk.write_bytes_per_s
+        return max(flash_s, disk_s)

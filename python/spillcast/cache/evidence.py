@@ -1,0 +1,97 @@
+"""Traces, recordings, CSV files and oracleGeneral files -> requests for lines of a cache."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from spillcast import _core
+from spillcast.cache.from_csv import is_csv, read_csv
+from spillcast.cache.from_waits import of_recording, of_traces
+from spillcast.errors import InputError
+from spillcast.recording import Recording
+from spillcast.recording.evidence import find_evidence
+
+LINE_BYTES = 64 << 10
+#: How Oracle's blocks are sized by default; a trace does not tell.
+BLOCK_BYTES = 8192
+_RECORD_BYTES = 24
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Requests for lines, and what their numbers stand for."""
+
+    core: _core.CacheRequests
+    line_bytes: int
+    #: Names by number.
+    objects: Sequence[str]
+    notes: Sequence[str] = field(default_factory=list)
+
+    def numbers_of(self, names: Sequence[str]) -> list[int]:
+        """Numbers of objects. InputError for one that there is no I/O of."""
+        for name in names:
+            if name not in self.objects:
+                known = ", ".join(sorted(self.objects)[:12])
+                raise InputError(f"--keep {name}: there is no I/O of it", f"there is of: {known}")
+        return [self.objects.index(name) for name in names]
+
+
+def read_requests(
+    arguments: Sequence[str],
+    *,
+    line_bytes: int | None = None,
+    block_bytes: int = BLOCK_BYTES,
+    lenient: bool = False,
+) -> Requests:
+    """Read I/O from files. InputError for what is not there, mixed, or without offsets."""
+    paths = [Path(argument) for argument in arguments]
+    general = [path for path in paths if "oraclegeneral" in path.name.lower()]
+    if general:
+        if len(paths) > 1:
+            raise InputError("an oracleGeneral file is a whole trace: give it alone")
+        return _oracle_general(general[0], line_bytes)
+    if any(is_csv(path) for path in paths):
+        rows = read_csv(paths)
+    else:
+        found = find_evidence(arguments)
+        if found.only_waits() == "recordings":
+            if len(found.recordings) > 1:
+                raise InputError("several recordings are given", "simulate one at a time")
+            rows = of_recording(Recording.open(found.recordings[0]))
+        elif found.traces:
+            rows = of_traces(found.traces, block_bytes, lenient=lenient)
+        else:
+            raise InputError(
+                "samples and statistics hold no offsets: they do not say what was read again",
+                "give traces, a recording, a CSV file with offsets, or an oracleGeneral file",
+            )
+    line_bytes = line_bytes or LINE_BYTES
+    return Requests(rows.requests(line_bytes), line_bytes, rows.objects, rows.notes)
+
+
+def _oracle_general(path: Path, line_bytes: int | None) -> Requests:
+    """Every id is one line, whatever its size."""
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file")
+    if line_bytes is None:
+        first = _first_record(path)
+        line_bytes = int.from_bytes(first[12:16], "little")
+        if len(first) < _RECORD_BYTES or line_bytes == 0:
+            raise InputError(
+                f"{path}: no oracleGeneral trace: it begins with no record of 24 bytes and a size",
+                "records are time u32, id u64, size u32, next i64, little-endian",
+            )
+    return Requests(_core.CacheRequests.oracle_general(path), line_bytes, [path.name])
+
+
+def _first_record(path: Path) -> bytes:
+    if path.suffix != ".zst":
+        with path.open("rb") as file:
+            return file.read(_RECORD_BYTES)
+    import pyarrow as pa
+
+    try:
+        with pa.input_stream(path, compression="zstd") as stream:
+            return bytes(stream.read(_RECORD_BYTES))
+    except OSError as error:
+        raise InputError(f"{path}: not compressed by zstd, or cut") from error

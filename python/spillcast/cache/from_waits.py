@@ -1,0 +1,150 @@
+"""Waits of recordings and of Oracle's extended traces -> reads and writes of ranges of files."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from spillcast import _core
+from spillcast.cache.rows import (
+    READ,
+    SCAN,
+    TEMP_OBJECT,
+    TEMP_READ,
+    TEMP_WRITE,
+    WRITE,
+    Integers,
+    Rows,
+    coded,
+    is_sequential,
+)
+from spillcast.errors import InputError
+from spillcast.interruptible import run_interruptibly
+from spillcast.recording import Recording
+from spillcast.recording.trace import ReadFailures, open_reader
+
+#: Waits of scans in Oracle's traces.
+SCAN_EVENTS = ("direct path read", "db file scattered read")
+#: A read of a recording that is as large is part of a scan, wherever it lies.
+SCAN_BYTES = 64 << 10
+_TRACE_COLUMNS = ("start_ns", "session", "event", "op", "temp", "file", "sql_id", "object")
+
+
+def of_recording(recording: Recording, *, only_temp: bool = False) -> Rows:
+    """The raw waits of a recording. InputError where there are none with an offset."""
+    recording.need_io()
+    waits = recording.temp_waits if only_temp else recording.waits.sort_by("start_ns")
+    known = waits.filter(
+        pa.compute.and_(waits["offset"].is_valid(), pa.compute.greater(waits["bytes"], 0))
+    )
+    _need_offsets(str(recording.path), waits.num_rows, known.num_rows, "a recording of I/O calls")
+    notes = _left_out(waits.num_rows - known.num_rows)
+    if (slices := recording.meta["raw"].get("slices_s")) is not None:
+        notes.append(
+            f"the recording keeps {len(slices)} slices of its waits: what was read again between "
+            "them is not seen; record with more --slices, or a shorter run"
+        )
+    file, names = coded(known["file"].combine_chunks().cast(pa.string()))
+    offset, size = known["offset"].to_numpy(), known["bytes"].to_numpy()
+    temp = known["temp"].to_numpy()
+    writes = _are_writes(known)
+    scans = is_sequential(file, offset, size) | (size >= SCAN_BYTES)
+    object_, objects = _with_temp(file, [Path(name).name for name in names], temp)
+    return Rows(
+        known["start_ns"].to_numpy() // 1_000_000_000,
+        file,
+        offset,
+        size,
+        object_,
+        np.zeros(len(file), dtype=np.int64),
+        _classes(temp, writes, scans),
+        objects,
+        notes,
+    )
+
+
+def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False) -> Rows:
+    """The I/O of traces that names file and block. InputError where none does."""
+    waits = _trace_waits(paths, lenient)
+    known = waits.filter(
+        pa.compute.and_(waits["file"].is_valid(), pa.compute.greater(waits["blocks"], 0))
+    ).sort_by("start_ns")
+    _need_offsets(str(paths[0]), waits.num_rows, known.num_rows, "waits with file# and block#")
+    temp = known["temp"].to_numpy()
+    scans = pa.compute.is_in(known["event"], pa.array(SCAN_EVENTS)).to_numpy()
+    file, numbers = coded(known["file"].combine_chunks())
+    names = [
+        f"file {numbers[at]}" if number is None or number <= 0 else str(number)
+        for at, number in zip(file, known["object"].to_pylist(), strict=True)
+    ]
+    object_, objects = _with_temp(*coded(names), temp)
+    # A statement of a session is a query, as far as a trace tells.
+    sql = coded(known["sql_id"].combine_chunks())[0]
+    _, query = np.unique(np.stack([known["session"].to_numpy(), sql]), axis=1, return_inverse=True)
+    return Rows(
+        known["start_ns"].to_numpy() // 1_000_000_000,
+        file,
+        known["p2"].to_numpy() * block_bytes,
+        known["blocks"].to_numpy() * block_bytes,
+        object_,
+        query.astype(np.int64).reshape(-1),
+        _classes(temp, _are_writes(known), scans),
+        objects,
+        _left_out(waits.num_rows - known.num_rows),
+    )
+
+
+def _trace_waits(paths: Sequence[Path], lenient: bool) -> pa.Table:
+    """The rows of reads and writes."""
+    reader, _ = open_reader(paths, lenient, None)
+    batches: list[pa.RecordBatch] = []
+    wanted = [*_TRACE_COLUMNS, "blocks", "p2"]
+
+    def take(waits: _core.Table, _calls: _core.Table, _statements: _core.Table) -> None:
+        batch = pa.record_batch(waits)
+        batches.append(batch.filter(batch["op"].is_valid()).select(wanted))
+
+    with ReadFailures():
+        run_interruptibly(lambda: reader.rows(take), reader.cancel)
+    return pa.Table.from_batches(batches).unify_dictionaries()
+
+
+def _are_writes(waits: pa.Table) -> "np.typing.NDArray[np.bool_]":
+    op = waits["op"].combine_chunks().cast(pa.string())
+    return np.asarray(pa.compute.equal(op, "write").to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _classes(
+    temp: "np.typing.NDArray[np.bool_]",
+    writes: "np.typing.NDArray[np.bool_]",
+    scans: "np.typing.NDArray[np.bool_]",
+) -> Integers:
+    others = np.where(writes, WRITE, np.where(scans, SCAN, READ))
+    return np.where(temp, np.where(writes, TEMP_WRITE, TEMP_READ), others).astype(np.int64)
+
+
+def _with_temp(
+    object_: Integers, names: Sequence[str], temp: "np.typing.NDArray[np.bool_]"
+) -> tuple[Integers, list[str]]:
+    """The objects with all temp data as one more, and only those that are used."""
+    numbers = np.where(temp, len(names), object_)
+    used, numbers = np.unique(numbers, return_inverse=True)
+    all_names = [*names, TEMP_OBJECT]
+    return numbers.reshape(-1).astype(np.int64), [all_names[at] for at in used]
+
+
+def _need_offsets(where: str, rows: int, known: int, needed: str) -> None:
+    if rows == 0:
+        raise InputError(f"{where}: holds no reads and no writes", f"a cache needs {needed}")
+    if known == 0:
+        raise InputError(
+            f"{where}: its {rows:,} reads and writes have no offsets",
+            f"what is read again is known by file and offset: give {needed}",
+        )
+
+
+def _left_out(count: int) -> list[str]:
+    words = f"{count:,} reads and writes without file and offset are left out"
+    return [words] if count else []

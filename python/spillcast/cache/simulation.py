@@ -1,0 +1,145 @@
+"""One cache, simulated: what it serves by object and class, run by run, and how long that takes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spillcast import _core
+from spillcast.cache.elapsed import Device, Traffic
+from spillcast.cache.evidence import Requests
+from spillcast.errors import InputError
+from spillcast.interruptible import run_interruptibly
+from spillcast.units import format_bytes
+
+#: Share of the cache that temp data may take by the rules of ``keep``.
+TEMP_SHARE = 0.5
+_LINES_MAX = 1 << 30
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The cache that is asked for."""
+
+    size_bytes: int
+    policy: str = "lru"
+    keep: Sequence[str] = ()
+    temp_writes: bool = False
+    temp_share: float = TEMP_SHARE
+    #: Share of the hits that flash serves; the disk reads the others at the same time.
+    from_flash: float = 1.0
+    #: How often the same I/O is done: the first run fills the cache, the next finds it filled.
+    runs: int = 2
+
+    def check(self) -> None:
+        """InputError for what makes no cache, whatever the requests are."""
+        policies = _core.CacheRequests.policies()
+        if self.policy not in policies:
+            raise InputError(
+                f"--policy {self.policy}: there is no such policy",
+                f"the policies are {', '.join(policies)}",
+            )
+        if self.size_bytes == 0:
+            raise InputError("--size 0: a cache of no size holds nothing", "for example --size 10G")
+        if self.keep and self.policy != "keep":
+            raise InputError("--keep is a rule of --policy keep")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One pass through the requests. Each account has the keys of docs/schema.md."""
+
+    accounts: list[dict[str, Any]]
+    traffic: Traffic
+
+    def total(self, key: str) -> int:
+        """Sum over all accounts."""
+        return sum(account[key] for account in self.accounts)
+
+    @property
+    def hit_ratio(self) -> float:
+        """Share of the read requests that the cache serves."""
+        reads = [a for a in self.accounts if not a["class"].endswith("write")]
+        count = sum(a["requests"] for a in reads)
+        return sum(a["hits"] for a in reads) / count if count else 0.0
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What a cache serves."""
+
+    asked: Asked
+    line_bytes: int
+    runs: list[Run]
+    #: All I/O from the disk.
+    without: Traffic
+    #: Bytes cached at the end, by object.
+    cached_bytes: dict[str, int]
+
+    def elapsed_s(self, flash: Device, disk: Device) -> list[float]:
+        """Time of the I/O of each run."""
+        return [run.traffic.elapsed_s(flash, disk) for run in self.runs]
+
+
+def simulate(requests: Requests, asked: Asked) -> Simulation:
+    """Run the requests through an empty cache, then again. InputError for what makes no cache."""
+    asked.check()
+    lines = lines_of(asked.size_bytes, requests.line_bytes)
+    kept = requests.numbers_of(asked.keep)
+    core = requests.core
+    try:
+        outcome = run_interruptibly(
+            lambda: core.simulate(
+                asked.policy,
+                lines,
+                kept=kept,
+                temp_share=asked.temp_share,
+                temp_writes=asked.temp_writes,
+                runs=asked.runs,
+                alone=len(requests.objects) > 1,
+            ),
+            core.cancel,
+        )
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    cached = {
+        requests.objects[number]: count * requests.line_bytes
+        for number, count in enumerate(outcome["cached_lines"])
+    }
+    runs = [_run(run, requests, asked) for run in outcome["runs"]]
+    return Simulation(asked, requests.line_bytes, runs, _without(runs[0]), cached)
+
+
+def lines_of(size_bytes: int, line_bytes: int) -> int:
+    """Lines of a cache, as many as can be simulated. InputError where it has none."""
+    lines = size_bytes // line_bytes
+    if lines == 0:
+        what = (
+            f"--size {format_bytes(size_bytes)} is less than a line of {format_bytes(line_bytes)}"
+        )
+        raise InputError(what, "give a smaller --line, or a larger --size")
+    return min(lines, _LINES_MAX)
+
+
+def _run(run: dict[str, Any], requests: Requests, asked: Asked) -> Run:
+    accounts: list[dict[str, Any]] = []
+    for account in run["accounts"]:
+        named = {**account, "object": requests.objects[account["object"]]}
+        # Alone it is the same cache where there is one object.
+        alone = named.pop("alone_hits") if len(requests.objects) > 1 else named["hits"]
+        named["lost_hits"] = alone - named["hits"]
+        accounts.append(named)
+    reads = [a for a in accounts if not a["class"].endswith("write")]
+    from_flash = asked.from_flash * sum(a["hit_bytes"] for a in reads)
+    back = run["lines_written_back"] * requests.line_bytes
+    traffic = Traffic(
+        from_flash,
+        sum(a["flash_write_bytes"] for a in accounts),
+        sum(a["bytes"] for a in reads) - from_flash,
+        sum(a["disk_write_bytes"] for a in accounts) + back,
+    )
+    return Run(accounts, traffic)
+
+
+def _without(run: Run) -> Traffic:
+    writes = sum(a["bytes"] for a in run.accounts if a["class"].endswith("write"))
+    return Traffic(disk_read=run.total("bytes") - writes, disk_write=writes)

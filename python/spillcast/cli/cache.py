@@ -1,0 +1,130 @@
+"""``spillcast cache``: what a flash cache in front of a disk would serve."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spillcast.cli.options import Json
+
+if TYPE_CHECKING:
+    from spillcast.cache.elapsed import Device
+
+
+def add_to(application: typer.Typer) -> None:
+    """Register the verb."""
+    application.command("cache")(cache)
+
+
+def cache(
+    trace: Annotated[
+        list[str],
+        typer.Argument(help="Oracle traces, a recording, CSV files, or an oracleGeneral file."),
+    ],
+    size: Annotated[
+        str | None, typer.Option(help="Size of the cache, such as 10G; without it the curve alone.")
+    ] = None,
+    policy: Annotated[
+        str, typer.Option(help="keep (Exadata's rules), bypass, lru, fifo, sieve, s3fifo or arc.")
+    ] = "lru",
+    keep: Annotated[
+        list[str] | None, typer.Option(help="Object that is KEEP, with --policy keep. Repeatable.")
+    ] = None,
+    temp_writes: Annotated[
+        bool, typer.Option("--temp-writes", help="Temp data is written to the cache.")
+    ] = False,
+    temp_share: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Share that temp data may take, with --policy keep."),
+    ] = 0.5,
+    line: Annotated[
+        str | None, typer.Option(help="Size of a cache line (default 64K; an id of oracleGeneral).")
+    ] = None,
+    flash: Annotated[
+        str | None,
+        typer.Option(
+            help="9G/s, or 9G/s,3.4G/s for reads and writes, a storage.json, catalogue:NAME."
+        ),
+    ] = None,
+    disk: Annotated[str | None, typer.Option(help="The same of the disk behind.")] = None,
+    from_flash: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Share of the hits that flash serves; the disk the rest."),
+    ] = 1.0,
+    runs: Annotated[int, typer.Option(min=1, max=100, help="How often the same I/O is done.")] = 2,
+    cells: Annotated[
+        int, typer.Option(min=1, help="Storage servers that share what is cached.")
+    ] = 1,
+    sample: Annotated[
+        float, typer.Option(help="Share of the lines that the curve is made from (SHARDS).")
+    ] = 1.0,
+    block: Annotated[str, typer.Option(help="Block size of Oracle's traces.")] = "8K",
+    lenient: Annotated[
+        bool, typer.Option(help="Find WAIT lines in running text of traces too.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Simulate a flash cache in front of a disk for the I/O of scans and spills.
+
+    The first run fills the cache, the second finds it filled; the curve is of the last run.
+
+    Example: spillcast cache scan.trc --size 90G --policy keep --keep 115825
+
+    Example: spillcast cache run.spill --size 2G --temp-writes
+
+    Example: spillcast cache trace.oracleGeneral --sample 0.01 --runs 1
+    """
+    from spillcast.cache.curve import curve
+    from spillcast.cache.evidence import read_requests
+    from spillcast.cache.simulation import Asked, simulate
+    from spillcast.cli.output import emit, terminal_columns
+    from spillcast.errors import InputError
+    from spillcast.report.cache import cache_document, cache_text
+    from spillcast.units import parse_bytes
+
+    asked = None
+    if size is not None:
+        size_bytes = parse_bytes(size)
+        asked = Asked(size_bytes, policy, keep or (), temp_writes, temp_share, from_flash, runs)
+        asked.check()
+    elif keep or flash or disk:
+        raise InputError("--keep, --flash and --disk are of a cache: give --size")
+    requests = read_requests(
+        trace,
+        line_bytes=_positive("--line", line) if line else None,
+        block_bytes=_positive("--block", block),
+        lenient=lenient,
+    )
+    devices = _devices(flash, disk, requests.line_bytes)
+    simulation = None if asked is None else simulate(requests, asked)
+    found = curve(requests, rate=sample, temp_writes=temp_writes, runs=runs)
+    if json:
+        emit(cache_document(simulation, found, devices, requests.notes, cells))
+    else:
+        width = terminal_columns()
+        print(cache_text(simulation, found, devices, requests.notes, cells=cells, width=width))
+
+
+def _positive(option: str, text: str) -> int:
+    from spillcast.errors import InputError
+    from spillcast.units import parse_bytes
+
+    count = parse_bytes(text)
+    if not 0 < count < 1 << 32:
+        raise InputError(f"{option} {text}: not a size that can be", f"for example {option} 64K")
+    return count
+
+
+def _devices(
+    flash: str | None, disk: str | None, operation_bytes: int
+) -> "tuple[Device, Device] | None":
+    from spillcast.errors import InputError
+    from spillcast.storage.device import device
+
+    if flash is None and disk is None:
+        return None
+    if flash is None or disk is None:
+        raise InputError(
+            "flash and disk are read at the same time: give both --flash and --disk",
+            "for example --flash 9G/s,3.4G/s --disk 4.26G/s",
+        )
+    return device(flash, "--flash", operation_bytes), device(disk, "--disk", operation_bytes)

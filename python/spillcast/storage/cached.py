@@ -1,0 +1,157 @@
+"""A cache of flash before a disk, as a storage for one recording's temp files.
+
+What the cache serves is simulated with the recorded offsets; each operation then takes what it
+takes on flash or on the disk, in the shares of its op and size. Temp data is written to flash, and
+to the disk only when it leaves the cache, which nobody waits for.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from spillcast import _core
+from spillcast.cache.evidence import LINE_BYTES, Requests
+from spillcast.cache.from_waits import of_recording
+from spillcast.cache.simulation import Asked, simulate
+from spillcast.errors import InputError, Refusal
+from spillcast.recording import Recording
+from spillcast.recording.spill import sequential_share, spill_bytes
+from spillcast.storage.limit import Limit
+from spillcast.storage.model import Estimate, Model
+from spillcast.storage.observed import observed
+from spillcast.storage.storage import Group, Storage
+from spillcast.units import format_bytes, parse_bytes
+
+FORM = "cache:flash.json+disk.json?size=2T"
+#: By op and size class (bytes), share of the bytes that flash serves.
+Shares = Mapping[tuple[str, int], float]
+
+
+def cached(text: str, flash: Storage, disk: Storage, asked: Asked, baseline: Recording) -> Storage:
+    """The storage that ``baseline`` would find in a cache of ``flash`` before ``disk``.
+
+    Refusal where the recording does not say what was read again, and not all fits.
+    """
+    shares = _shares(baseline, asked)
+    groups = [_group(group, flash, disk, shares, baseline) for group in observed(baseline).groups]
+    elsewhere = {key: 1 - share for key, share in shares.items()}
+    limits = [*_limits(flash, groups, shares), *_limits(disk, groups, elsewhere)]
+    served = sum(g.bytes * shares[g.op, g.size_class_bytes] for g in groups if g.op == "read")
+    reads = sum(g.bytes for g in groups if g.op == "read")
+    share = served / reads if reads else 1.0
+    advice = (
+        f"put a cache of {format_bytes(asked.size_bytes)} on {flash.name} before {disk.name}, "
+        f"which would serve {share:.0%} of what is read (simulated with {asked.policy})"
+    )
+    facts = {"read_share_from_flash": share, "advice": [advice]}
+    return Storage(text, "cache", groups, facts, limits)
+
+
+def parse_cache(text: str, value: str) -> tuple[str, str, Asked]:
+    """Flash, disk and cache of ``cache:FLASH+DISK?size=2T``. InputError says what is wrong."""
+    parts, _, query = value.partition("?")
+    flash, plus, disk = parts.partition("+")
+    options = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
+    if (
+        not (flash and plus and disk)
+        or "size" not in options
+        or not set(options) <= {"size", "policy"}
+    ):
+        raise InputError(
+            f"--to {text}: a cache has flash, a disk and a size",
+            f"for example --to '{FORM}', or with &policy=s3fifo",
+        )
+    asked = Asked(
+        parse_bytes(options["size"]), options.get("policy", "lru"), temp_writes=True, runs=1
+    )
+    asked.check()
+    return flash, disk, asked
+
+
+def _shares(baseline: Recording, asked: Asked) -> Shares:
+    """By op and size class, share of the bytes that flash serves."""
+    groups = observed(baseline).groups
+    if spill_bytes(baseline) <= asked.size_bytes and asked.policy != "bypass":
+        return {(g.op, g.size_class_bytes): 1.0 for g in groups}
+    whole = baseline.meta.get("raw", {}).get("slices_s") is None
+    if not whole or baseline.temp_waits["offset"].null_count:
+        raise Refusal(
+            f"{baseline.path} does not say what was read again, for it holds not every wait with "
+            f"its offset, and its temp files are larger than {format_bytes(asked.size_bytes)}"
+        )
+    rows = of_recording(baseline, only_temp=True)
+    sizes, number = np.unique(rows.bytes, return_inverse=True)
+    classes = [_core.size_class_bytes(int(size)) for size in sizes]
+    by_size = replace(rows, object=number.astype(np.int64), objects=[str(size) for size in classes])
+    requests = Requests(by_size.requests(LINE_BYTES), LINE_BYTES, by_size.objects)
+    moved: dict[tuple[str, int], list[int]] = {}
+    for account in simulate(requests, asked).runs[0].accounts:
+        write = account["class"] == "temp write"
+        key = "write" if write else "read", int(account["object"])
+        served = account["flash_write_bytes"] if write else account["hit_bytes"]
+        sums = moved.setdefault(key, [0, 0])
+        sums[0] += served
+        sums[1] += account["bytes"]
+    found = {key: served / whole for key, (served, whole) in moved.items()}
+    return {(g.op, g.size_class_bytes): found.get((g.op, g.size_class_bytes), 0.0) for g in groups}
+
+
+def _group(
+    group: Group, flash: Storage, disk: Storage, shares: Shares, baseline: Recording
+) -> Group:
+    """What the operations of a group would take: those of flash, and those of the disk."""
+    key = group.op, group.size_class_bytes
+    sequential = sequential_share(baseline).get(key, 1.0) > 0.5
+    threads = len(pa.compute.unique(baseline.temp_waits["session"])) or 1
+    parts = []
+    for storage, share in ((flash, shares[key]), (disk, 1 - shares[key])):
+        if share > 0:
+            # Limits are stated of the whole, so they must not count here.
+            model = Model(replace(storage, limits=()))
+            found = model.latency(*key, depth=float(threads), sequential=sequential)
+            parts.append((share, found))
+    latency_ns, latency_count = _mixed(parts, group.count)
+    mean_ns = round(1e9 * sum(share * found.mean_s for share, found in parts))
+    return replace(
+        group,
+        total_ns=mean_ns * group.count,
+        latency_ns=latency_ns,
+        latency_count=latency_count,
+        block_count=[group.count],
+        block_mean_ns=[mean_ns],
+        elapsed_ns=None,
+    )
+
+
+def _mixed(parts: list[tuple[float, Estimate]], count: int) -> tuple[list[int], list[int]]:
+    """Histograms in some shares, as one of ``count`` operations."""
+    latency_s = np.concatenate([found.latency_s for _, found in parts])
+    weight = np.concatenate(
+        [share * found.latency_count / found.latency_count.sum() for share, found in parts]
+    )
+    order = np.argsort(latency_s)
+    # Rounded sums, so that the whole is kept.
+    upto = np.rint(np.cumsum(weight[order]) * count).astype(int)
+    each = np.diff(upto, prepend=0)
+    each[-1] += count - upto[-1]
+    kept = each > 0
+    return [round(s * 1e9) for s in latency_s[order][kept]], [int(n) for n in each[kept]]
+
+
+def _limits(storage: Storage, groups: list[Group], shares: Shares) -> list[Limit]:
+    """The limits of one part, which a share of the reads and of the writes draws from."""
+    limits = []
+    for limit in storage.limits:
+        costs: dict[str, Any] = {}
+        for op in ("read", "write"):
+            mine = [g for g in groups if g.op == op]
+            served = sum(g.bytes * shares[op, g.size_class_bytes] for g in mine)
+            share = served / max(sum(g.bytes for g in mine), 1)
+            names = [f.name for f in fields(limit) if f.name.startswith(f"{op}_")]
+            costs |= {name: share * getattr(limit, name) for name in names}
+        limits.append(replace(limit, name=f"{storage.name}: {limit.name}", **costs))
+    return limits

@@ -1,0 +1,72 @@
+"""Miss ratios and speed against libCacheSim, where it is installed; a sample against all lines."""
+
+import time
+
+import numpy as np
+import pytest
+
+from io_made_up import LINE, oracle_general, zipf_with_scans
+from spillcast import _core
+from spillcast.cache.from_waits import of_recording
+from spillcast.recording import Recording
+
+lcs = pytest.importorskip("libcachesim", reason="the package libcachesim is not installed")
+#: How far our miss ratio may be off: rounding where the rules are the same to the letter.
+POLICIES = {
+    "lru": ("LRU", 5e-5),
+    "fifo": ("FIFO", 5e-5),
+    "sieve": ("Sieve", 5e-5),
+    "s3fifo": ("S3FIFO", 2e-3),
+    "arc": ("ARC", 2e-3),
+}
+LINES = 20_000
+
+
+def theirs(path, policy, lines):
+    reader = lcs.TraceReader(
+        str(path), lcs.TraceType.ORACLE_GENERAL_TRACE, lcs.ReaderInitParam(ignore_obj_size=True)
+    )
+    cache = getattr(lcs, POLICIES[policy][0])(lines)
+    start = time.thread_time()
+    ratio, _ = cache.process_trace(reader)
+    return ratio, time.thread_time() - start
+
+
+def ours(path, policy, lines):
+    requests = _core.CacheRequests.oracle_general(path)
+    start = time.thread_time()
+    [account] = requests.simulate(policy, lines)["runs"][0]["accounts"]
+    return 1 - account["hits"] / account["requests"], time.thread_time() - start
+
+
+@pytest.fixture(scope="module")
+def zipf(tmp_path_factory):
+    path = tmp_path_factory.mktemp("zipf") / "zipf.oracleGeneral"
+    return oracle_general(path, zipf_with_scans(1_000_000, 200_000, seed=1))
+
+
+@pytest.fixture(scope="module")
+def recorded(spilled, tmp_path_factory):
+    """A real recording's I/O in lines, as a trace of libCacheSim's."""
+    rows = of_recording(Recording.open(spilled.path))
+    ids = [
+        (int(file) << 40 | line) + 1
+        for file, offset, size in zip(rows.file, rows.offset, rows.bytes, strict=True)
+        for line in range(offset // LINE, -(-(offset + size) // LINE))
+    ]
+    path = tmp_path_factory.mktemp("recorded") / "run.oracleGeneral"
+    return oracle_general(path, np.array(ids, dtype=np.uint64)), len(set(ids))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("lines", [500, LINES])
+def test_miss_ratios_on_zipf_with_scans(zipf, policy, lines):
+    assert abs(ours(zipf, policy, lines)[0] - theirs(zipf, policy, lines)[0]) < POLICIES[policy][1]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_miss_ratios_on_a_real_recording(recorded, policy, share):
+    path, distinct = recorded
+    lines = max(round(share * distinct), 20)
+    assert abs(ours(path, policy, lines)[0] - theirs(path, policy, lines)[0]) < POLICIES[policy][1]

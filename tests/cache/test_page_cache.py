@@ -1,0 +1,91 @@
+"""The simulator against a real cache: Linux's page cache, held to a size, before an emulated disk.
+
+What reaches the disk is counted by the emulation; what the simulator says comes from a recording of
+the same run. Linux keeps two lists of pages, so it is near LRU and never just that.
+"""
+
+import os
+import sys
+
+import pytest
+
+from emulator import skip_without_fuse
+from harness import spillcast, target
+from spillcast.cache.from_waits import of_recording
+from spillcast.recording import Recording
+from spillcast.storage.emulation import emulate, fixed_model
+from spillcast.storage.memory_group import NoMemoryGroup, memory_group
+from spillcast.workspace import workspace
+
+PAGE, PAGES = 4096, 4096
+TIMES = 3
+#: The group's own structures and pages in flight take a little of what it may hold.
+NEAR = 0.025
+
+
+def hit_ratios(pattern, cached_pages):
+    """Share of the pages read that the page cache served, and that each policy would have."""
+    skip_without_fuse()
+    with workspace() as room:
+        backing, mountpoint = room / "backing", room / "mount"
+        backing.mkdir()
+        mountpoint.mkdir()
+        if pattern != "spill":
+            (backing / "data").write_bytes(os.urandom(PAGES * PAGE))
+        disk = fixed_model(1e-4, 1e-4)
+        try:
+            with (
+                emulate(disk, mountpoint, backing, page_cache=True) as mount,
+                memory_group(cached_pages * PAGE) as group,
+            ):
+                read = ("--pages", PAGES, "--pattern", pattern, "--times", TIMES, "--group", group)
+                command = target("read_file", mountpoint / "data", *read)
+                recorded = spillcast(
+                    "record", "--temp", mountpoint, "-o", room / "run.spill", "--", *command
+                )
+                operations = {done["op"]: done for done in mount.result().operations}
+        except NoMemoryGroup as none:
+            pytest.skip(f"no memory cgroup: {none}")
+        assert recorded.returncode == 0, recorded.stderr
+        rows = of_recording(Recording.open(room / "run.spill"), only_temp=True)
+    reads = TIMES * PAGES
+    real = 1 - operations["read"]["bytes"] / PAGE / reads
+    requests = rows.requests(PAGE)
+    simulated = {
+        policy: hit_ratio(requests.simulate(policy, cached_pages, temp_writes=True), reads)
+        for policy in ("lru", "fifo", "sieve", "s3fifo", "arc")
+    }
+    print(
+        f"{pattern}, {cached_pages} of {PAGES} pages: {real:.4f} real,", simulated, file=sys.stderr
+    )
+    return real, simulated
+
+
+def hit_ratio(outcome, reads):
+    of_reads = [a for a in outcome["runs"][0]["accounts"] if a["class"] == "temp read"]
+    assert sum(a["requests"] for a in of_reads) == reads
+    return sum(a["hits"] for a in of_reads) / reads
+
+
+@pytest.mark.parametrize("cached_pages", [PAGES // 4, PAGES // 2])
+def test_pages_wanted_more_and_less_often(cached_pages):
+    real, simulated = hit_ratios("zipf", cached_pages)
+    assert simulated["lru"] == pytest.approx(real, abs=NEAR)
+    # What does not depend on how often a page is used is farther off.
+    assert abs(simulated["lru"] - real) < abs(simulated["fifo"] - real)
+
+
+@pytest.mark.parametrize("pattern", ["scan", "spill"])
+def test_a_scan_and_a_spill_that_fit(pattern):
+    real, simulated = hit_ratios(pattern, 2 * PAGES)
+    # The spill is written to the cache, so that its first read finds it, too.
+    expected = 1.0 if pattern == "spill" else 1 - 1 / TIMES
+    assert real == pytest.approx(expected, abs=0.01)
+    assert simulated["lru"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("pattern", ["scan", "spill"])
+def test_a_scan_and_a_spill_that_do_not_fit(pattern):
+    real, simulated = hit_ratios(pattern, PAGES // 2)
+    assert real == pytest.approx(0, abs=0.05)
+    assert simulated["lru"] == 0

@@ -1,0 +1,57 @@
+"""A cache before a disk as the target of a forecast: shares of flash and disk, by arithmetic."""
+
+import pytest
+
+from evidence import recording, storage
+from spillcast.errors import InputError
+from spillcast.forecast import forecast
+from spillcast.storage.target import resolve
+
+SIZE = 256 << 10
+FLASH = {("read", SIZE): 100_000, ("write", SIZE): 200_000}
+DISK = {("read", SIZE): 9_000_000, ("write", SIZE): 4_000_000}
+#: Everything else of 10 s: what no storage changes.
+REST_S = 10 - 400 * 0.005 - 400 * 0.002
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """400 writes, then reads elsewhere in the same file, so that none finds what was written."""
+    monkeypatch.chdir(tmp_path)
+    storage(FLASH, name="flash").save(tmp_path / "flash.json")
+    storage(DISK, name="disk").save(tmp_path / "disk.json")
+    loads = [("write", SIZE, 400, 5_000_000), ("read", SIZE, 400, 2_000_000)]
+    return recording(tmp_path / "run.spill", loads, elapsed_s=10.0, cpu_s=6.0)
+
+
+def test_a_cache_that_holds_all_is_flash(run):
+    target = resolve("cache:flash.json+disk.json?size=2T", run)
+    said = forecast(run, target)
+    assert said.forecast_s == pytest.approx(REST_S + 400 * (0.0001 + 0.0002), rel=0.001)
+    assert target.facts["read_share_from_flash"] == 1.0
+
+
+@pytest.mark.parametrize("policy", ["", "&policy=keep", "&policy=s3fifo"])
+def test_what_was_not_written_before_is_read_from_the_disk(run, tmp_path, policy):
+    run.meta["raw"] = {"slices_s": None}
+    target = resolve(f"cache:flash.json+disk.json?size=128M{policy}", run)
+    assert target.facts["read_share_from_flash"] == 0.0
+    said = forecast(run, target)
+    reads = [term for term in said.terms if term.op == "read"]
+    assert sum(t.forecast_s for t in reads) == pytest.approx(400 * 0.009, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cache:flash.json?size=2T",
+        "cache:flash.json+disk.json",
+        "cache:flash.json+disk.json?size=0",
+        "cache:flash.json+disk.json?size=1G&policy=mru",
+        "cache:flash.json+disk.json?size=1G&colour=red",
+        "cache:flash.json+nope.json?size=2T",
+    ],
+)
+def test_what_is_no_cache(run, text):
+    with pytest.raises(InputError):
+        resolve(text, run)

@@ -1,0 +1,42 @@
+"""Joins a memory group, then reads or writes pages of a file in a stated order; prints what moved.
+
+The order: ``scan`` reads all pages in order, ``times`` over; ``zipf`` reads single pages of which
+some are wanted far more often; ``spill`` writes all pages, syncs and reads them back so often.
+"""
+
+import argparse
+import os
+import random
+from pathlib import Path
+
+parser = argparse.ArgumentParser()
+parser.add_argument("file")
+parser.add_argument("--group")
+parser.add_argument("--pages", type=int, required=True)
+parser.add_argument("--pattern", choices=["scan", "zipf", "spill"], required=True)
+parser.add_argument("--times", type=int, default=2)
+parser.add_argument("--page-bytes", type=int, default=4096)
+asked = parser.parse_args()
+
+if asked.pattern == "zipf":
+    draw = random.Random(1)
+    weights = [1 / (rank + 1) for rank in range(asked.pages)]
+    pages = list(range(asked.pages))
+    draw.shuffle(pages)
+    order = draw.choices(pages, weights, k=asked.times * asked.pages)
+else:
+    order = list(range(asked.pages)) * asked.times
+offsets = [page * asked.page_bytes for page in order]
+if asked.group:
+    Path(asked.group, "cgroup.procs").write_text(str(os.getpid()))
+fd = os.open(asked.file, os.O_RDWR | os.O_CREAT)
+# No reading ahead: what is not asked for is not read.
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+if asked.pattern == "spill":
+    block = bytes(asked.page_bytes)
+    for page in range(asked.pages):
+        os.pwrite(fd, block, page * asked.page_bytes)
+    os.fdatasync(fd)
+for offset in offsets:
+    os.pread(fd, asked.page_bytes, offset)
+os.close(fd)
