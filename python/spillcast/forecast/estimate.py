@@ -13,7 +13,14 @@ from functools import partial
 
 from spillcast.errors import InputError, Refusal
 from spillcast.forecast.elsewhere import elsewhere
-from spillcast.forecast.interval import DRAWS, Measured, interval, noise_of, overlap_noise
+from spillcast.forecast.interval import (
+    DRAWS,
+    Measured,
+    interval,
+    noise_of,
+    overlap_noise,
+    widened,
+)
 from spillcast.forecast.load import Load, sessions, temp_load
 from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.threads import Threads
@@ -70,7 +77,7 @@ def forecast(
     total_s = remainder_s + drift_s + sum(there.io_s)
     terms = zip(loads, here_s, there.io_s, there.latencies, strict=True)
     delay_s = scale * baseline.meta["capture"]["run_queue_delay_s"] * threads.here.of_cpu
-    bounds = interval(
+    drawn = interval(
         remainder_s,
         [Measured(load.op, here, io_s, lat.blocks, lat.error) for load, here, io_s, lat in terms],
         drift_s=drift_most_s,
@@ -80,6 +87,7 @@ def forecast(
         part=partial(part_factors, baseline, whole_s, DRAWS),
         confidence=confidence,
     )
+    bounds = widened(drawn, total_s)
     if bounds[1] > USELESS * bounds[0]:
         low, high = map(format_duration, bounds)
         text = f"the evidence does not tell more than that it takes between {low} and {high}"
@@ -87,7 +95,7 @@ def forecast(
     return replace(
         unsaid,
         forecast_s=total_s,
-        interval_s=(min(bounds[0], total_s), max(bounds[1], total_s)),
+        interval_s=bounds,
         ceiling_s=remainder_s + min(drift_s, 0.0),
         terms=[*_moved(rest, drift_s), *_io_terms(loads, here_s, there.io_s)],
         warnings=warn(baseline, target, loads, there, remainder_s / whole_s, whole_s),

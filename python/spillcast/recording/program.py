@@ -242,21 +242,23 @@ class _Edges:
 
     def by_latest(self, which: Array) -> None:
         """Rows that end when, of all rows of other threads, the last one had ended by then."""
-        order = np.argsort(self._rows.end_ns, kind="stable")
-        ends = self._rows.end_ns[order]
-        woken = self._rows.end_ns[which]
-        at = np.searchsorted(ends, woken, side="right") - 1
-        for row, position, woken_ns in zip(which, at, woken, strict=True):
-            while position >= 0 and self._rows.thread[order[position]] == self._rows.thread[row]:
-                position -= 1
-            other = order[position]
-            # What had ended before the wait began ended no wait.
-            if position < 0 or self._rows.end_ns[other] <= self._rows.start_ns[row]:
-                continue
-            own = self._of[self._rows.thread[other]]
-            last = np.searchsorted(own, other)
-            since = np.array([woken_ns - ends[position]])
-            self._tie(np.array([row]), own, np.array([last]), since)
+        rows = self._rows
+        order = np.argsort(rows.end_ns, kind="stable")
+        thread = rows.thread[order]
+        woken = rows.end_ns[which]
+        at = np.searchsorted(rows.end_ns[order], woken, side="right") - 1
+        # Where it is a row of the same thread, the one before its like is another's.
+        first = np.concatenate([[True], thread[1:] != thread[:-1]])
+        begins = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
+        at = np.where(thread[at] == rows.thread[which], begins[at] - 1, at)
+        other = order[at]
+        # What had ended before the wait began ended no wait.
+        during = (at >= 0) & (rows.end_ns[other] > rows.start_ns[which])
+        for owner in np.unique(rows.thread[other[during]]):
+            its = during & (rows.thread[other] == owner)
+            own = self._of[owner]
+            last = np.searchsorted(own, other[its])
+            self._tie(which[its], own, last, woken[its] - rows.end_ns[other[its]])
 
     def _tie(self, which: Array, own: Array, last: Array, since_ns: Array) -> None:
         following = np.minimum(last + 1, len(own) - 1)
