@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 DRAWS = 4000
 #: What is drawn is narrower than what was seen: the factor of the logarithm of bound over forecast
 #: with which nine in ten of the verified forecasts were held (docs/accuracy.md).
-WIDENED = 1.0
+WIDENED = 2.6
 #: Spread (standard deviation) of the time outside temp I/O when the same run is repeated.
 RUN_NOISE = 0.04
 #: Spread between the latency of a replay and of the engine on the same storage.
