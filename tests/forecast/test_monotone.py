@@ -56,6 +56,10 @@ def test_slower_by_a_factor_whatever_was_measured(loads, measured, factor):
     there = storage(measured)
     fast, slow = forecast(run, there), forecast(run, there.scaled(factor, "slower"))
     if {op for op, _ in loads} <= {op for op, _ in measured}:
+        # Far from what was measured the interval may be too wide for an answer.
+        if fast.refused or slow.refused:
+            assert "does not tell more" in (fast.refused or slow.refused)
+            return
         # Latencies are whole nanoseconds.
         rounding_s = 1e-9 * sum(times for times, _ in loads.values())
         assert fast.forecast_s <= slow.forecast_s + rounding_s

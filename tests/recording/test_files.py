@@ -32,7 +32,8 @@ def test_seconds_add_up_to_the_waits(spilled):
         from '{}' group by all order by all
     """.replace("{}", str(spilled.path / "seconds.parquet"))
     expected = """
-        select start_ns // 1000000000, op, temp, count(*), sum(bytes), sum(elapsed_ns), count(*)
+        select start_ns // 1000000000, op, temp, count(*), coalesce(sum(bytes), 0),
+               sum(elapsed_ns), count(*)
         from '{}' group by all order by all
     """.replace("{}", str(spilled.path / "waits.parquet"))
     assert duckdb.sql(query).fetchall() == duckdb.sql(expected).fetchall()

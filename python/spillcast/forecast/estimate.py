@@ -14,6 +14,7 @@ from functools import partial
 from spillcast.errors import InputError, Refusal
 from spillcast.forecast.elsewhere import elsewhere
 from spillcast.forecast.interval import (
+    ASKED_NOISE,
     DRAWS,
     Measured,
     interval,
@@ -77,17 +78,20 @@ def forecast(
     total_s = remainder_s + drift_s + sum(there.io_s)
     terms = zip(loads, here_s, there.io_s, there.latencies, strict=True)
     delay_s = scale * baseline.meta["capture"]["run_queue_delay_s"] * threads.here.of_cpu
-    drawn = interval(
+    drawn = partial(
+        interval,
         remainder_s,
         [Measured(load.op, here, io_s, lat.blocks, lat.error) for load, here, io_s, lat in terms],
         drift_s=drift_most_s,
         delay_s=min(delay_s, remainder_s),
-        noise=noise_of(target),
         overlap=overlap_noise(there.weight),
         part=partial(part_factors, baseline, whole_s, DRAWS),
         confidence=confidence,
     )
-    bounds = widened(drawn, total_s)
+    # How far off a row of the catalogue may be is known, and needs no experience of ours.
+    bounds = widened(drawn(noise=min(noise_of(target), ASKED_NOISE)), total_s)
+    stated = drawn(noise=noise_of(target))
+    bounds = min(bounds[0], stated[0]), max(bounds[1], stated[1])
     if bounds[1] > USELESS * bounds[0]:
         low, high = map(format_duration, bounds)
         text = f"the evidence does not tell more than that it takes between {low} and {high}"
