@@ -81,7 +81,8 @@ def check(document):
     assert sums["there"] == pytest.approx(said["forecast_s"])
     # The emulated storage takes 1 ms for each of them, or nearly; a replay on memory far less.
     for term in said["terms"]:
-        if term["op"]:
+        # A single operation may stall anywhere.
+        if term["op"] and term["count"] > 20:
             assert term["baseline_s"] > 0.0009 * term["count"] > term["forecast_s"]
 
 
