@@ -35,7 +35,7 @@ _TRACE_COLUMNS = ("start_ns", "session", "event", "op", "temp", "file", "sql_id"
 def of_recording(recording: Recording, *, only_temp: bool = False) -> Rows:
     """The raw waits of a recording. InputError where there are none with an offset."""
     recording.need_io()
-    waits = recording.temp_waits if only_temp else recording.waits.sort_by("start_ns")
+    waits = recording.temp_waits if only_temp else recording.waits
     known = waits.filter(
         pa.compute.and_(waits["offset"].is_valid(), pa.compute.greater(waits["bytes"], 0))
     )

@@ -88,10 +88,12 @@ def forecast(
         part=partial(part_factors, baseline, whole_s, DRAWS),
         confidence=confidence,
     )
-    # How far off a row of the catalogue may be is known, and needs no experience of ours.
-    bounds = widened(drawn(noise=min(noise_of(target), ASKED_NOISE)), total_s)
-    stated = drawn(noise=noise_of(target))
-    bounds = min(bounds[0], stated[0]), max(bounds[1], stated[1])
+    noise = noise_of(target)
+    bounds = widened(drawn(noise=min(noise, ASKED_NOISE)), total_s)
+    if noise > ASKED_NOISE:
+        # How far off a row of the catalogue may be is known, and needs no experience of ours.
+        stated = drawn(noise=noise)
+        bounds = min(bounds[0], stated[0]), max(bounds[1], stated[1])
     if bounds[1] > USELESS * bounds[0]:
         low, high = map(format_duration, bounds)
         text = f"the evidence does not tell more than that it takes between {low} and {high}"

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from spillcast.forecast.covered import covered
 from spillcast.recording import Recording
 from spillcast.recording.spill import sequential_share
 
@@ -72,9 +72,7 @@ def in_flight(recording: Recording) -> float:
         return 1.0
     start = waits["start_ns"].to_numpy()
     end = start + waits["elapsed_ns"].to_numpy()
-    reached = np.maximum.accumulate(end)
-    begins = np.maximum(start, np.concatenate([start[:1], reached[:-1]]))
-    busy_ns = np.maximum(end - begins, 0).sum()
+    busy_ns = covered(start, end)[1].sum()
     return max(1.0, float((end - start).sum() / max(busy_ns, 1)))
 
 

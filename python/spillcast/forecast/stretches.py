@@ -5,6 +5,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from spillcast.forecast.covered import covered_before_s
 from spillcast.recording.program import Program
 
 Array = NDArray[np.int64]
@@ -33,7 +34,7 @@ class Stretches:
     @cached_property
     def active_s(self) -> Seconds:
         """Seconds in which at least one thread had work."""
-        return np.diff(_covered(*self._work_ns, self._edges_s))
+        return np.diff(covered_before_s(*self._work_ns, self._edges_s))
 
     @property
     def idle_s(self) -> Seconds:
@@ -53,18 +54,3 @@ class Stretches:
     def _work_ns(self) -> tuple[Array, Array]:
         own = self._program
         return own.start_ns - own.cpu_ns - own.ready_ns, own.start_ns + own.io_ns(own.wait_ns)
-
-
-def _covered(start_ns: Array, end_ns: Array, until_s: Seconds) -> Seconds:
-    """Seconds before each instant that at least one of the intervals covers."""
-    order = np.argsort(start_ns, kind="stable")
-    start, end = start_ns[order] / 1e9, end_ns[order] / 1e9
-    reached = np.maximum.accumulate(end)
-    begins = np.maximum(start, np.concatenate([start[:1], reached[:-1]]))
-    length = np.maximum(end - begins, 0.0)
-    kept = length > 0
-    begins, length = begins[kept], length[kept]
-    at_s = np.stack([begins, begins + length], axis=1).ravel()
-    so_far = np.concatenate([[0.0], np.cumsum(length)])
-    covered = np.stack([so_far[:-1], so_far[1:]], axis=1).ravel()
-    return np.interp(until_s, at_s, covered) if at_s.size else np.zeros_like(until_s)

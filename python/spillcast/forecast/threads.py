@@ -75,13 +75,6 @@ class Threads:
         none_s = np.zeros(len(self._load_of))
         return self._weight(self.program.wait_ns, self.program.on_core, none_s)
 
-    @cached_property
-    def fidelity(self) -> float:
-        """Elapsed time as simulated over that of the recording; 1 where nothing is simulated."""
-        if not self.simulated:
-            return 1.0
-        return self._here_ns[0] / 1e9 / self._recording.elapsed_s
-
     def there(self, found: Sequence[Latency], cpu_s: Seconds) -> Weight:
         """On a storage of these latencies, where each operation makes so much more CPU time."""
         if not self.simulated:
@@ -106,8 +99,7 @@ class Threads:
     @cached_property
     def _load_of(self) -> Array:
         """The number of the load that each temp operation belongs to."""
-        waits = self._recording.waits.sort_by("start_ns")
-        rows = waits.take(pa.array(self.program.source[self.program.temp]))
+        rows = self._recording.waits.take(pa.array(self.program.source[self.program.temp]))
         size = rows["bytes"].fill_null(0).to_numpy()
         sizes, which = np.unique(size, return_inverse=True)
         classes = np.array([_core.size_class_bytes(int(n)) for n in sizes], dtype=np.int64)[which]

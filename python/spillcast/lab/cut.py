@@ -45,7 +45,7 @@ def cut(recording: Recording, windows: Windows, name: str) -> Recording:
     it. CPU time is that which the rows tell of; what no row tells, such as time ready without a
     CPU, is taken as the windows' share of the run. Nothing is written to disk.
     """
-    whole = recording.waits.sort_by("start_ns")
+    whole = recording.waits
     operations = whole.filter(whole["op"].is_valid())
     blocked = whole.filter(whole["op"].is_null())
     parts, edges_ns = [], [0]

@@ -36,7 +36,7 @@ class Program:
     temp: Flags
     #: Calls that read or write, of temp files and others.
     io: Flags
-    #: Rows of ``Recording.waits`` sorted by start; NONE for the beginning of a thread.
+    #: Rows of ``Recording.waits``; NONE for the beginning of a thread.
     source: Array
     #: Whether CPU time was measured; else all time between two rows is taken to be it.
     cpu_known: bool
@@ -81,8 +81,7 @@ def program(recording: Recording) -> Program:
     Threads that neither do temp I/O nor wait, at one remove or more, for one that does are left
     out: they sleep, or serve others.
     """
-    waits = recording.waits.sort_by("start_ns")
-    rows = _Rows.of(waits)
+    rows = _Rows.of(recording.waits)
     rows = rows.of_threads(rows.concerned())
     first = np.unique(rows.thread, return_index=True)[1]
     rows = rows.with_beginnings(first)

@@ -71,8 +71,8 @@ class Recording:
 
     @cached_property
     def waits(self) -> "pa.Table":
-        """Single waits: the whole run, or slices of it."""
-        return self._table("waits.parquet")
+        """Single waits by start: of the whole run, or of slices of it."""
+        return self._table("waits.parquet").sort_by("start_ns")
 
     @cached_property
     def samples(self) -> "pa.Table":
@@ -83,7 +83,7 @@ class Recording:
     def temp_waits(self) -> "pa.Table":
         """Waits on temp files, by start."""
         waits = self.waits
-        return waits.filter(waits["temp"]).sort_by("start_ns")
+        return waits.filter(waits["temp"])
 
     def _table(self, name: str) -> "pa.Table":
         import pyarrow as pa

@@ -21,7 +21,7 @@ def waits_known(recording: Recording) -> bool:
 def plan_of_program(recording: Recording) -> pa.RecordBatch:
     """A step for each row of the program; those that read or write no temp file are waits alone."""
     done = program(recording)
-    waits = recording.waits.sort_by("start_ns")
+    waits = recording.waits
     moved = np.asarray(waits["bytes"].fill_null(0)) > 0
     io = done.temp & (done.source != NONE) & moved[done.source]
     rows = waits.take(done.source[io])

@@ -111,12 +111,9 @@ impl Policy for Arc {
         self.store.find(key).is_some_and(|slot| (self.store.state(slot) as usize) < LEFT_ONCE)
     }
 
-    fn discard(&mut self, key: u64) {
-        if let Some(slot) = self.store.find(key) {
-            self.store.forget_written(slot);
-            self.lists[self.store.state(slot) as usize].take(&mut self.store, slot);
-            self.store.remove(slot);
-        }
+    fn take_out(&mut self, slot: u32) {
+        self.lists[self.store.state(slot) as usize].take(&mut self.store, slot);
+        self.store.remove(slot);
     }
 
     fn store(&self) -> &Store {

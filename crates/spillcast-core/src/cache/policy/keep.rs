@@ -153,16 +153,9 @@ impl Policy for Keep {
         found.is_some()
     }
 
-    fn holds(&self, key: u64) -> bool {
-        self.store.find(key).is_some()
-    }
-
-    fn discard(&mut self, key: u64) {
-        if let Some(slot) = self.store.find(key) {
-            self.store.forget_written(slot);
-            self.lists[self.store.state(slot) as usize].take(&mut self.store, slot);
-            self.store.remove(slot);
-        }
+    fn take_out(&mut self, slot: u32) {
+        self.lists[self.store.state(slot) as usize].take(&mut self.store, slot);
+        self.store.remove(slot);
     }
 
     fn store(&self) -> &Store {

@@ -21,10 +21,20 @@ pub trait Policy {
     fn access(&mut self, request: &Request) -> bool;
 
     /// Whether a line is cached, without using it.
-    fn holds(&self, key: u64) -> bool;
+    fn holds(&self, key: u64) -> bool {
+        self.store().find(key).is_some()
+    }
 
     /// Takes a line out of the cache: what it holds is stale, or of no more use.
-    fn discard(&mut self, key: u64);
+    fn discard(&mut self, key: u64) {
+        if let Some(slot) = self.store().find(key) {
+            self.store_mut().forget_written(slot);
+            self.take_out(slot);
+        }
+    }
+
+    /// Takes a known line out of its list and forgets it.
+    fn take_out(&mut self, slot: u32);
 
     /// The lines known, and what is known of them.
     fn store(&self) -> &Store;

@@ -38,16 +38,9 @@ impl<const MOVES: bool> Policy for Queue<MOVES> {
         false
     }
 
-    fn holds(&self, key: u64) -> bool {
-        self.store.find(key).is_some()
-    }
-
-    fn discard(&mut self, key: u64) {
-        if let Some(slot) = self.store.find(key) {
-            self.store.forget_written(slot);
-            self.list.take(&mut self.store, slot);
-            self.store.remove(slot);
-        }
+    fn take_out(&mut self, slot: u32) {
+        self.list.take(&mut self.store, slot);
+        self.store.remove(slot);
     }
 
     fn store(&self) -> &Store {

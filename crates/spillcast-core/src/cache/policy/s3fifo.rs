@@ -82,14 +82,6 @@ impl S3Fifo {
             self.main.push(&mut self.store, slot);
         }
     }
-
-    fn list(&mut self, state: u32) -> &mut List {
-        match state & QUEUE {
-            SMALL => &mut self.small,
-            MAIN => &mut self.main,
-            _ => &mut self.ghost,
-        }
-    }
 }
 
 impl Policy for S3Fifo {
@@ -128,14 +120,14 @@ impl Policy for S3Fifo {
         self.store.find(key).is_some_and(|slot| self.store.state(slot) & QUEUE != GHOST)
     }
 
-    fn discard(&mut self, key: u64) {
-        if let Some(slot) = self.store.find(key) {
-            self.store.forget_written(slot);
-            let mut list = std::mem::take(self.list(self.store.state(slot)));
-            list.take(&mut self.store, slot);
-            *self.list(self.store.state(slot)) = list;
-            self.store.remove(slot);
-        }
+    fn take_out(&mut self, slot: u32) {
+        let list = match self.store.state(slot) & QUEUE {
+            SMALL => &mut self.small,
+            MAIN => &mut self.main,
+            _ => &mut self.ghost,
+        };
+        list.take(&mut self.store, slot);
+        self.store.remove(slot);
     }
 
     fn store(&self) -> &Store {

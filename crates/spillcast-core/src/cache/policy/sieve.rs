@@ -58,18 +58,11 @@ impl Policy for Sieve {
         false
     }
 
-    fn holds(&self, key: u64) -> bool {
-        self.store.find(key).is_some()
-    }
-
-    fn discard(&mut self, key: u64) {
-        if let Some(slot) = self.store.find(key) {
-            self.store.forget_written(slot);
-            let hand = self.hand;
-            self.take(slot);
-            if hand != Some(slot) {
-                self.hand = hand;
-            }
+    fn take_out(&mut self, slot: u32) {
+        let hand = self.hand;
+        self.take(slot);
+        if hand != Some(slot) {
+            self.hand = hand;
         }
     }
 
