@@ -21,6 +21,8 @@ const REGULAR: u8 = 2;
 const DELAYED: u8 = 4;
 /// A regular file, opened and not used since: many programs unlink a temporary file right after opening it.
 const FRESH: u8 = 8;
+/// The file is a temp file, which a recorder may delay.
+const TEMP: u8 = 16;
 
 /// One past the highest descriptor that was ever known, so that forgetting all is short.
 static KNOWN_END: AtomicI32 = AtomicI32::new(0);
@@ -29,6 +31,7 @@ static KNOWN_END: AtomicI32 = AtomicI32::new(0);
 #[derive(Clone, Copy)]
 pub struct RegularFile {
     pub delayed: bool,
+    pub temp: bool,
 }
 
 /// The regular file that `fd` stands for, reported if it was not yet; None for all else.
@@ -44,7 +47,8 @@ pub fn regular(fd: c_int) -> Option<RegularFile> {
     } else if bits & FRESH != 0 {
         bits = look_again(fd, state);
     }
-    (bits & REGULAR != 0).then_some(RegularFile { delayed: bits & DELAYED != 0 })
+    (bits & REGULAR != 0)
+        .then_some(RegularFile { delayed: bits & DELAYED != 0, temp: bits & TEMP != 0 })
 }
 
 /// As [`regular`], of what is already known alone.
@@ -102,16 +106,17 @@ fn identify(fd: c_int, fresh: u8) -> u8 {
 /// The first use after the open: reports the file again if it was unlinked since.
 #[cold]
 fn look_again(fd: c_int, state: &AtomicU8) -> u8 {
-    let bits = state.fetch_and(!FRESH, Ordering::Relaxed) & !FRESH;
+    let mut bits = state.fetch_and(!FRESH, Ordering::Relaxed) & !FRESH;
     let saved_errno = errno();
     if let Some(stat) = stat(fd).filter(|stat| stat.st_nlink == 0) {
-        report(fd, &stat);
+        bits |= report(fd, &stat);
+        state.store(bits, Ordering::Relaxed);
     }
     set_errno(saved_errno);
     bits
 }
 
-/// Sends the file's identity to the ring; returns DELAYED if it is to be delayed.
+/// Sends the file's identity to the ring; returns DELAYED and TEMP where they hold.
 fn report(fd: c_int, stat: &libc::stat) -> u8 {
     let mut buffer = [0u8; PATH_BYTES];
     let path = path_of(fd, &mut buffer);
@@ -128,7 +133,9 @@ fn report(fd: c_int, stat: &libc::stat) -> u8 {
         };
         ring.push_file(&file, path);
     }
-    if setup::delay().is_some_and(|delay| delay.holds(path)) { DELAYED } else { 0 }
+    let delayed = setup::delay().is_some_and(|delay| delay.holds(path));
+    let temp = setup::perturbed().is_some_and(|perturbed| perturbed.is_temp(fd, path, stat));
+    (u8::from(delayed) * DELAYED) | (u8::from(temp) * TEMP)
 }
 
 fn stat(fd: c_int) -> Option<libc::stat> {

@@ -62,11 +62,20 @@ def record(
         Literal["auto", "perf", "preload"],
         typer.Option(help="perf events, or a preload library where those are refused."),
     ] = "auto",
+    perturb: Annotated[
+        bool,
+        typer.Option(
+            "--perturb",
+            help="Delay a part of the command's temp I/O, up to 5 s in all, to see what longer "
+            "waits do to its CPU time.",
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Record the temp I/O of a command, a running process or a PostgreSQL query.
 
-    Ctrl-C ends a recording and keeps it. What is observed is never changed or stopped.
+    Ctrl-C ends a recording and keeps it. What is observed is never changed or stopped, but for a
+    command that is slowed down on purpose with --perturb.
 
     Example: spillcast record -o run.spill -- duckdb warehouse.db -c "select ..."
 
@@ -88,8 +97,14 @@ def record(
         raise InputError(
             "--backend, --query, --wait-for-spill, --explain and --set need --postgres"
         )
+    if perturb and command is None:
+        what = "a process that runs already" if postgres is None else "a server that runs already"
+        raise InputError(
+            f"--perturb delays a command that is started for it, and never {what}",
+            "give a command: spillcast record --perturb -- COMMAND",
+        )
     duration_s = None if duration is None else parse_duration_s(duration)
-    asked = Asked(tuple(temp or ()), capture, duration_s, slices)
+    asked = Asked(tuple(temp or ()), capture, duration_s, slices, perturb)
     status = None
     if postgres is not None:
         from spillcast.cli.record_postgres import record_postgres

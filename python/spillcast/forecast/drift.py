@@ -1,6 +1,7 @@
 """CPU time that changes with the storage: after a longer wait a thread finds its caches colder."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,10 +9,28 @@ from numpy.typing import NDArray
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load
 from spillcast.recording import Recording
+from spillcast.recording.response import responses
 
 Array = NDArray[np.float64]
-#: Share of the usual cost that is taken: the middle between a query that feels nothing and all.
+#: Share of the usual cost that is taken where nothing shows how much a query feels, the middle
+#: between nothing and all; and its standard error, that of anything in between.
 FELT = 0.5
+FELT_ERROR = 12**-0.5
+#: No query is taken to feel less.
+FELT_MIN = 0.01
+#: How far the response to delays that come and go may be from that to waits that stay: as far as
+#: what is taken without them, for a third to all of it was seen (docs/method.md).
+PASSING = FELT_ERROR
+#: A measured share with a larger standard error is not used.
+ERROR_MAX = 0.5
+
+
+@dataclass(frozen=True)
+class Felt:
+    """Share of the machine's cost of cold caches that a query feels, with its standard error."""
+
+    share: float
+    error: float
 
 
 def cpu_drift_s(
@@ -24,16 +43,47 @@ def cpu_drift_s(
     What a wait costs afterwards is measured on the machine when a recording ends: for a thread that
     works with the cache a core usually gets, and for one that has a part of the last level to
     itself. A thread that works for less time between two waits than it takes to go through that
-    cache meets only a part of it cold. How much of it a query feels is not known; half is taken.
-    Both are below 0 where waits get shorter, and zero where nothing was measured.
+    cache meets only a part of it cold. How much of it a query feels is half, or nearer to what a
+    perturbed run showed. Both are below 0 where waits get shorter, and zero where nothing was
+    measured.
     """
+    there_ns = np.array([lat.mean_s * 1e9 for lat in found])
+    usual_s, most_s = _change_s(baseline, loads, there_ns)
+    measured = felt(baseline, loads)
+    share = measured.share if isinstance(measured, Felt) else FELT
+    return share * usual_s, most_s
+
+
+def felt(baseline: Recording, loads: Sequence[Load]) -> Felt | str:
+    """How much the query feels of what the machine's caches cost; or why that is not known."""
+    found = responses(baseline)
+    if isinstance(found, str):
+        return found
+    count = np.array([load.count for load in loads])
+    here_ns = np.array([load.mean_s * 1e9 for load in loads])
+    usual_s = [_change_s(baseline, loads, here_ns + one.delay_s * 1e9)[0] for one in found]
+    expected_s = np.array([np.dot(count, change_s) / count.sum() for change_s in usual_s])
+    extra_s = np.array([one.extra_cpu_s for one in found])
+    error_s = np.maximum([one.error_s for one in found], 1e-9)
+    # Both delays have one share, each as sure as its error is small.
+    weight = float(np.sum((expected_s / error_s) ** 2))
+    if weight * ERROR_MAX**2 < 1:
+        return "what the delays did to its CPU time is too small against its noise"
+    share = float(np.sum(expected_s * extra_s / error_s**2)) / weight
+    # What was measured and what is known without it, each as sure as its error is small.
+    sure, known = 1 / (1 / weight + PASSING**2), FELT_ERROR**-2
+    share = max((sure * share + known * FELT) / (sure + known), FELT_MIN)
+    return Felt(share, (sure + known) ** -0.5)
+
+
+def _change_s(baseline: Recording, loads: Sequence[Load], there_ns: Array) -> tuple[Array, Array]:
+    """CPU time (s) that an operation makes more with other latencies, by load: usual and most."""
     machine = baseline.meta["machine"]
     costs = machine.get("cold_cache_ns")
     if not costs:
         return np.zeros(len(loads)), np.zeros(len(loads))
     waits_ns, usual_ns, most_ns = np.array([(0, 0, 0), *costs], dtype=float).T
     here_ns = np.array([load.mean_s * 1e9 for load in loads])
-    there_ns = np.array([lat.mean_s * 1e9 for lat in found])
     work_ns = _work_between_waits_ns(baseline, loads)
 
     def drift_s(extra_ns: Array, warm_ns: float) -> Array:
@@ -43,7 +93,7 @@ def cpu_drift_s(
         return change_s
 
     warm_ns = machine.get("warm_cache_ns", (1.0, 1.0))
-    return FELT * drift_s(usual_ns, warm_ns[0]), drift_s(most_ns, warm_ns[1])
+    return drift_s(usual_ns, warm_ns[0]), drift_s(most_ns, warm_ns[1])
 
 
 def _work_between_waits_ns(baseline: Recording, loads: Sequence[Load]) -> float:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from spillcast.errors import InputError, Refusal
+from spillcast.forecast.drift import Felt, felt
 from spillcast.forecast.elsewhere import elsewhere
 from spillcast.forecast.interval import (
     ASKED_NOISE,
@@ -78,11 +79,15 @@ def forecast(
     total_s = remainder_s + drift_s + sum(there.io_s)
     terms = zip(loads, here_s, there.io_s, there.latencies, strict=True)
     delay_s = scale * baseline.meta["capture"]["run_queue_delay_s"] * threads.here.of_cpu
+    measured = felt(baseline, loads)
+    share = measured if isinstance(measured, Felt) else None
     drawn = partial(
         interval,
         remainder_s,
         [Measured(load.op, here, io_s, lat.blocks, lat.error) for load, here, io_s, lat in terms],
-        drift_s=drift_most_s,
+        drift_s=drift_s if share else drift_most_s,
+        drift_error_s=abs(drift_s) * share.error / share.share if share else None,
+        perturbed_s=_perturbed_s(baseline, scale),
         delay_s=min(delay_s, remainder_s),
         overlap=overlap_noise(there.weight),
         part=partial(part_factors, baseline, whole_s, DRAWS),
@@ -126,6 +131,16 @@ def _rest(baseline: Recording, remainder_s: float, scale: float) -> list[Term]:
         Term("CPU", None, None, None, cpu_s, cpu_s),
         Term("other waits", None, None, None, other_s, other_s),
     ]
+
+
+def _perturbed_s(baseline: Recording, scale: float) -> tuple[float, float]:
+    """By how much less and more the delays of the recording may have cost than was taken off."""
+    perturbation = baseline.meta.get("perturbation")
+    if perturbation is None:
+        return 0.0, 0.0
+    least_s, most_s = perturbation["cost_bounds_s"]
+    likely_s = perturbation["cost_s"]
+    return scale * (likely_s - least_s), scale * (most_s - likely_s)
 
 
 def _moved(rest: Sequence[Term], drift_s: float) -> list[Term]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from spillcast.forecast.drift import Felt, felt
 from spillcast.forecast.elsewhere import Elsewhere
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load, sessions
@@ -52,6 +53,7 @@ def warn(
         *_about_part(baseline, loads, whole_s),
         *_about_recording(baseline, rest_share),
         *_about_threads(baseline, there),
+        *_about_perturbation(baseline, loads),
         *_about_source(target),
         *(_about_sizes(loads, found) if target.source != "catalogue" else []),
         *_about_replay(target, loads),
@@ -129,6 +131,17 @@ def _about_threads(baseline: Recording, there: Elsewhere) -> list[Warned]:
         )
         return [Warned("dependent", text)]
     return []
+
+
+def _about_perturbation(baseline: Recording, loads: Sequence[Load]) -> list[Warned]:
+    """Why the delays of a recording say nothing."""
+    if baseline.meta.get("perturbation") is None:
+        return []
+    reason = felt(baseline, loads)
+    if isinstance(reason, Felt):
+        return []
+    text = f"--perturb did not tell how much cold caches cost this query: {reason}"
+    return [Warned("perturbation", text)]
 
 
 def _about_source(target: Storage) -> list[Warned]:

@@ -16,6 +16,7 @@ from spillcast.recording import machine
 from spillcast.recording.absent import AbsentCapture
 from spillcast.recording.captured import captured, nothing_seen, uncaptured
 from spillcast.recording.memory import PeakMemory, cgroup_limit_bytes
+from spillcast.recording.perturbation import Perturbation
 from spillcast.recording.recording import Recording
 from spillcast.recording.refused import refused
 from spillcast.recording.target import Command, Process, preload_environment
@@ -34,6 +35,7 @@ class Asked:
     capture: Method = "auto"
     duration_s: float | None = None
     slices: int | None = None
+    perturb: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class Recorder:
         self._absent_because: str | None = None
         self._source: _core.PerfSource | _core.PreloadRing | None = None
         self._writer: RecordingWriter | None = None
+        self._perturbation: Perturbation | None = None
         self._samples = 0
         self._only_calls = False
 
@@ -98,6 +101,13 @@ class Recorder:
         """
         what = what or ("a command" if pid is None else f"process {pid}")
         self.check()
+        if self.asked.perturb:
+            if pid is not None:
+                raise InputError(
+                    f"--perturb cannot delay {what}, which runs already",
+                    "start it under: spillcast record --perturb -- COMMAND",
+                )
+            self._perturbation = Perturbation(self.asked.temp_dirs)
         if self.asked.capture == "preload" and pid is not None:
             raise InputError(
                 f"--capture preload cannot observe {what}, which runs already",
@@ -106,13 +116,18 @@ class Recorder:
         if self.asked.capture != "preload":
             try:
                 self._source = _core.PerfSource(calls)
-                return {}
+                return self._delayed({})
             except OSError as error:
                 if self.asked.capture == "perf" or pid is not None:
                     raise refused(error, what, pid) from error
         self.method = "preload"
         ring = self._source = _core.PreloadRing(RING_BYTES)
-        return preload_environment(ring)
+        return self._delayed(preload_environment(ring))
+
+    def _delayed(self, environment: dict[str, str]) -> dict[str, str]:
+        if self._perturbation is None:
+            return environment
+        return environment | self._perturbation.environment()
 
     def observe(
         self,
@@ -188,6 +203,8 @@ class Recorder:
         ended = self.target.wait(timeout_s)
         self._elapsed_s = time.monotonic() - self._started
         self.collect()
+        if self._perturbation is not None and not ended:
+            self._perturbation.follow(self._capture.status())
         limit_s = self.asked.duration_s
         return ended or (limit_s is not None and self._elapsed_s >= limit_s)
 
@@ -235,11 +252,15 @@ class Recorder:
             wall_s = self._elapsed_s
         assert self._writer is not None
         try:
+            if self._perturbation is not None:
+                self._perturbation.stop()
             self._capture.stop()
             self.collect()
             status = self._capture.status()
             problem = nothing_seen(status, self.method, self.asked.temp_dirs)
             if not self._samples and problem is not None:
+                raise problem
+            if self._perturbation is not None and (problem := self._perturbation.problem()):
                 raise problem
             meta = self._meta(status, wall_s if elapsed_s is None else elapsed_s)
             return self._writer.finish({**meta, **(extra or {})})
@@ -249,6 +270,8 @@ class Recorder:
 
     def abandon(self) -> None:
         """End the capture and leave nothing."""
+        if self._perturbation is not None:
+            self._perturbation.stop()
         if self._writer is not None:
             self._capture.stop()
             self._writer.discard()
@@ -260,6 +283,12 @@ class Recorder:
             about = {**self._machine, "warm_cache_ns": warm_ns, "cold_cache_ns": cold_ns}
         else:
             seen, about = uncaptured(self._absent_because), {}
+        perturbed = None
+        if self._perturbation is not None:
+            perturbed = self._perturbation.meta(self.origin_ns, elapsed_s)
+            elapsed_s -= perturbed["cost_s"]
+            if seen["cpu_s"] is not None:
+                seen["cpu_s"] -= sum(delay["cpu_s"] for delay in perturbed["delays"])
         return {
             "spillcast": _core.__version__,
             "started_at": self._started_at.isoformat(timespec="milliseconds"),
@@ -273,11 +302,13 @@ class Recorder:
                 "peak_rss_bytes": self._memory and self._memory.peak_bytes,
             },
             **seen,
+            "perturbation": perturbed,
             "asked": {
                 "temp_dirs": [str(path) for path in self.asked.temp_dirs],
                 "capture": self.asked.capture,
                 "duration_s": self.asked.duration_s,
                 "slices": self.asked.slices,
+                "perturb": self.asked.perturb,
             },
         }
 

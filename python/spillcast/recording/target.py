@@ -65,11 +65,15 @@ class Process:
 
 def preload_environment(ring: _core.PreloadRing) -> dict[str, str]:
     """What a command needs in its environment to load the library and find the ring."""
+    return dict([ring.environment(), preload_variable()])
+
+
+def preload_variable() -> tuple[str, str]:
+    """The variable that loads the library, beside what the user loads: name, value."""
     if not PRELOAD_LIBRARY.exists():
         raise InputError(f"{PRELOAD_LIBRARY}: the preload library is missing", "run: make build")
-    name, value = ring.environment()
     preload = [str(PRELOAD_LIBRARY), os.environ.get("LD_PRELOAD", "")]
-    return {name: value, "LD_PRELOAD": ":".join(path for path in preload if path)}
+    return "LD_PRELOAD", ":".join(path for path in preload if path)
 
 
 def describe_exit(status: int) -> str:
