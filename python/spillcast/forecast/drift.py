@@ -1,7 +1,6 @@
 """CPU time that changes with the storage: after a longer wait a thread finds its caches colder."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,21 +15,11 @@ Array = NDArray[np.float64]
 #: between nothing and all; and its standard error, that of anything in between.
 FELT = 0.5
 FELT_ERROR = 12**-0.5
-#: No query is taken to feel less.
-FELT_MIN = 0.01
 #: How far the response to delays that come and go may be from that to waits that stay: as far as
 #: what is taken without them, for a third to all of it was seen (docs/method.md).
 PASSING = FELT_ERROR
 #: A measured share with a larger standard error is not used.
 ERROR_MAX = 0.5
-
-
-@dataclass(frozen=True)
-class Felt:
-    """Share of the machine's cost of cold caches that a query feels, with its standard error."""
-
-    share: float
-    error: float
 
 
 def cpu_drift_s(
@@ -50,12 +39,11 @@ def cpu_drift_s(
     there_ns = np.array([lat.mean_s * 1e9 for lat in found])
     usual_s, most_s = _change_s(baseline, loads, there_ns)
     measured = felt(baseline, loads)
-    share = measured.share if isinstance(measured, Felt) else FELT
-    return share * usual_s, most_s
+    return (FELT if isinstance(measured, str) else measured) * usual_s, most_s
 
 
-def felt(baseline: Recording, loads: Sequence[Load]) -> Felt | str:
-    """How much the query feels of what the machine's caches cost; or why that is not known."""
+def felt(baseline: Recording, loads: Sequence[Load]) -> float | str:
+    """Share of the machine's cost of cold caches that the query feels; or why it is not known."""
     found = responses(baseline)
     if isinstance(found, str):
         return found
@@ -72,8 +60,7 @@ def felt(baseline: Recording, loads: Sequence[Load]) -> Felt | str:
     share = float(np.sum(expected_s * extra_s / error_s**2)) / weight
     # What was measured and what is known without it, each as sure as its error is small.
     sure, known = 1 / (1 / weight + PASSING**2), FELT_ERROR**-2
-    share = max((sure * share + known * FELT) / (sure + known), FELT_MIN)
-    return Felt(share, (sure + known) ** -0.5)
+    return max((sure * share + known * FELT) / (sure + known), 0.0)
 
 
 def _change_s(baseline: Recording, loads: Sequence[Load], there_ns: Array) -> tuple[Array, Array]:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 
 from spillcast.errors import InputError, Refusal
-from spillcast.forecast.drift import Felt, felt
 from spillcast.forecast.elsewhere import elsewhere
 from spillcast.forecast.interval import (
     ASKED_NOISE,
@@ -79,14 +78,11 @@ def forecast(
     total_s = remainder_s + drift_s + sum(there.io_s)
     terms = zip(loads, here_s, there.io_s, there.latencies, strict=True)
     delay_s = scale * baseline.meta["capture"]["run_queue_delay_s"] * threads.here.of_cpu
-    measured = felt(baseline, loads)
-    share = measured if isinstance(measured, Felt) else None
     drawn = partial(
         interval,
         remainder_s,
         [Measured(load.op, here, io_s, lat.blocks, lat.error) for load, here, io_s, lat in terms],
-        drift_s=drift_s if share else drift_most_s,
-        drift_error_s=abs(drift_s) * share.error / share.share if share else None,
+        drift_s=drift_most_s,
         perturbed_s=_perturbed_s(baseline, scale),
         delay_s=min(delay_s, remainder_s),
         overlap=overlap_noise(there.weight),

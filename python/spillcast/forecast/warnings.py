@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from spillcast.forecast.drift import Felt, felt
+from spillcast.forecast.drift import felt
 from spillcast.forecast.elsewhere import Elsewhere
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load, sessions
@@ -138,7 +138,7 @@ def _about_perturbation(baseline: Recording, loads: Sequence[Load]) -> list[Warn
     if baseline.meta.get("perturbation") is None:
         return []
     reason = felt(baseline, loads)
-    if isinstance(reason, Felt):
+    if not isinstance(reason, str):
         return []
     text = f"--perturb did not tell how much cold caches cost this query: {reason}"
     return [Warned("perturbation", text)]

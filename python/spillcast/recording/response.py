@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spillcast import _core
+from spillcast.recording.delayed import windows_of
 from spillcast.recording.recording import Recording
 
 Array = NDArray[np.float64]
@@ -70,14 +71,6 @@ def _since(changes: Whole, count: int) -> Whole:
     at = np.arange(count)
     last = np.searchsorted(changes, at, side="right") - 1
     return np.where(last >= 0, at - changes[last], count) if len(changes) else at + count
-
-
-def windows_of(windows_s: list[list[float]], start_ns: Whole) -> Whole:
-    """The window that each operation began in, by its number; -1 for none."""
-    bounds_ns = np.rint(np.array(windows_s)[:, :2] * 1e9)
-    window = np.searchsorted(bounds_ns[:, 0], start_ns, side="right") - 1
-    window[(window >= 0) & (start_ns >= bounds_ns[window, 1])] = -1
-    return window
 
 
 @dataclass(frozen=True)
