@@ -126,7 +126,7 @@ def test_a_storage_that_fills_up_meanwhile_ends_it(small, tmp_path, like):
         arguments = ("--like", path)
     else:
         arguments = ("--grid",)
-    command = spillcast_command("probe", small, *arguments, "--budget", "60s,36M")
+    command = spillcast_command("probe", small, *arguments, "--budget", "8s,36M")
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until(lambda: holds_files_in(process.pid, small), "the probe")
     filler = small / "other"
