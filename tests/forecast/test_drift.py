@@ -26,7 +26,7 @@ def drift_s(tmp_path, here_ns, there_ns, *, cpu_s, machine):
     run.meta["machine"].update(machine)
     nothing = np.zeros((0, 2))
     there = Latency(there_ns / 1e9, nothing, 0.0, True, False, nothing)
-    likely_s, most_s = cpu_drift_s(run, temp_load(run), [there])
+    likely_s, most_s = cpu_drift_s(run, temp_load(run), [there], "not known")
     return COUNT * likely_s[0], COUNT * most_s[0]
 
 

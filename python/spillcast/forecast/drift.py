@@ -23,27 +23,29 @@ ERROR_MAX = 0.5
 
 
 def cpu_drift_s(
-    baseline: Recording, loads: Sequence[Load], found: Sequence[Latency]
+    baseline: Recording, loads: Sequence[Load], found: Sequence[Latency], felt: float | str
 ) -> tuple[Array, Array]:
     """Seconds of CPU that an operation makes more on the target than on the baseline, by load.
 
-    What is likely, and the most.
+    What is likely, if the query feels a share ``felt`` of it or half where that is not known, and
+    the most.
 
     What a wait costs afterwards is measured on the machine when a recording ends: for a thread that
     works with the cache a core usually gets, and for one that has a part of the last level to
     itself. A thread that works for less time between two waits than it takes to go through that
-    cache meets only a part of it cold. How much of it a query feels is half, or nearer to what a
-    perturbed run showed. Both are below 0 where waits get shorter, and zero where nothing was
-    measured.
+    cache meets only a part of it cold. Both are below 0 where waits get shorter, and zero where
+    nothing was measured.
     """
     there_ns = np.array([lat.mean_s * 1e9 for lat in found])
     usual_s, most_s = _change_s(baseline, loads, there_ns)
-    measured = felt(baseline, loads)
-    return (FELT if isinstance(measured, str) else measured) * usual_s, most_s
+    return (FELT if isinstance(felt, str) else felt) * usual_s, most_s
 
 
 def felt(baseline: Recording, loads: Sequence[Load]) -> float | str:
-    """Share of the machine's cost of cold caches that the query feels; or why it is not known."""
+    """Share of the machine's cost of cold caches that the query feels; or why it is not known.
+
+    Half, and as much nearer to what a perturbed run showed as that is surer.
+    """
     found = responses(baseline)
     if isinstance(found, str):
         return found

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spillcast.forecast.drift import cpu_drift_s
+from spillcast.forecast.drift import cpu_drift_s, felt
+from spillcast.forecast.here import Here
 from spillcast.forecast.latency import Latency, latencies, limited_s
-from spillcast.forecast.load import Load
-from spillcast.forecast.threads import Threads, Weight
-from spillcast.recording import Recording
+from spillcast.forecast.threads import Weight
 from spillcast.storage import Storage
 
 #: Latency grows with the operations in flight, and these with latency: so many turns settle both.
@@ -27,22 +26,20 @@ class Elsewhere:
     #: CPU time that caches make: what is likely, and the most.
     drift_s: float
     drift_most_s: float
+    #: Share of what cold caches cost that the query was seen to feel; or why that is not known.
+    felt: float | str
     #: The limit of the storage that the run would wait for.
     saturated: str | None
 
 
-def elsewhere(
-    baseline: Recording,
-    target: Storage,
-    loads: Sequence[Load],
-    threads: Threads,
-    scale: float,
-) -> Elsewhere:
-    """The loads on ``target``, ``scale`` times over. Refusal where it has no figures for them."""
+def elsewhere(here: Here, target: Storage) -> Elsewhere:
+    """The query's loads on ``target``. Refusal where it has no figures for them."""
+    loads, threads, scale = here.loads, here.threads, here.scale
+    feels = felt(here.baseline, loads)
     at_once = float(target.facts.get("in_flight", threads.here.in_flight))
     for _ in range(TURNS):
         found = latencies(target, loads, at_once)
-        likely_s, most_s = cpu_drift_s(baseline, loads, found)
+        likely_s, most_s = cpu_drift_s(here.baseline, loads, found, feels)
         weight = threads.there(found, likely_s)
         if target.source == "probe" or abs(weight.in_flight / at_once - 1) < SETTLED:
             break
@@ -54,11 +51,14 @@ def elsewhere(
     shares = alone_s if any(alone_s) else [load.count for load in loads]
     io_s = [max(least_s, whole_s) * share / sum(shares) for share in shares]
     count = scale * weight.of_cpu * np.array([load.count for load in loads])
+    # Below half, caches would have to be what most of the time goes into.
+    least_drift_s = -here.remainder_s / 2
     return Elsewhere(
         found,
         io_s,
         weight,
-        float(np.dot(count, likely_s)),
-        float(np.dot(count, most_s)),
+        max(float(np.dot(count, likely_s)), least_drift_s),
+        max(float(np.dot(count, most_s)), least_drift_s),
+        feels,
         limit if saturated else None,
     )

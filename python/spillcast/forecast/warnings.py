@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from spillcast.forecast.drift import felt
 from spillcast.forecast.elsewhere import Elsewhere
+from spillcast.forecast.here import Here
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load, sessions
 from spillcast.forecast.result import Warned
@@ -39,21 +39,14 @@ def refusal(baseline: Recording) -> str | None:
     return None
 
 
-def warn(
-    baseline: Recording,
-    target: Storage,
-    loads: Sequence[Load],
-    there: Elsewhere,
-    rest_share: float,
-    whole_s: float,
-) -> list[Warned]:
+def warn(here: Here, target: Storage, there: Elsewhere) -> list[Warned]:
     """Everything a reader of the number should know."""
-    found = there.latencies
+    baseline, loads, found = here.baseline, here.loads, there.latencies
     warnings = [
-        *_about_part(baseline, loads, whole_s),
-        *_about_recording(baseline, rest_share),
+        *_about_part(baseline, loads, here.whole_s),
+        *_about_recording(baseline, here.remainder_s / here.whole_s),
         *_about_threads(baseline, there),
-        *_about_perturbation(baseline, loads),
+        *_about_perturbation(baseline, there),
         *_about_source(target),
         *(_about_sizes(loads, found) if target.source != "catalogue" else []),
         *_about_replay(target, loads),
@@ -133,14 +126,11 @@ def _about_threads(baseline: Recording, there: Elsewhere) -> list[Warned]:
     return []
 
 
-def _about_perturbation(baseline: Recording, loads: Sequence[Load]) -> list[Warned]:
+def _about_perturbation(baseline: Recording, there: Elsewhere) -> list[Warned]:
     """Why the delays of a recording say nothing."""
-    if baseline.meta.get("perturbation") is None:
+    if baseline.meta.get("perturbation") is None or not isinstance(there.felt, str):
         return []
-    reason = felt(baseline, loads)
-    if not isinstance(reason, str):
-        return []
-    text = f"--perturb did not tell how much cold caches cost this query: {reason}"
+    text = f"--perturb did not tell how much cold caches cost this query: {there.felt}"
     return [Warned("perturbation", text)]
 
 
