@@ -23,11 +23,13 @@ class Elsewhere:
     latencies: Sequence[Latency]
     io_s: Sequence[float]
     weight: Weight
-    #: CPU time that caches make: what is likely, and the most.
+    #: CPU time that caches and compression make more: what is likely, and the most.
     drift_s: float
     drift_most_s: float
     #: Share of what cold caches cost that the query was seen to feel; or why that is not known.
     felt: float | str
+    #: Of DuckDB's blocks, how many are compressed there; None where it is not known.
+    compressed: float | None
     #: The limit of the storage that the run would wait for.
     saturated: str | None
 
@@ -44,21 +46,26 @@ def elsewhere(here: Here, target: Storage) -> Elsewhere:
         if target.source == "probe" or abs(weight.in_flight / at_once - 1) < SETTLED:
             break
         at_once = weight.in_flight
-    alone_s = [load.count * lat.mean_s for load, lat in zip(loads, found, strict=True)]
-    least_s, limit = limited_s(target, loads, scale)
+    adapts = here.compression
+    there = adapts.loads_there(found) if adapts else loads
+    alone_s = [load.count * lat.mean_s for load, lat in zip(there, found, strict=True)]
+    least_s, limit = limited_s(target, there, scale)
     whole_s = scale * weight.of_waits * sum(alone_s)
     saturated = least_s > whole_s
-    shares = alone_s if any(alone_s) else [load.count for load in loads]
+    shares = alone_s if any(alone_s) else [load.count for load in there]
     io_s = [max(least_s, whole_s) * share / sum(shares) for share in shares]
-    count = scale * weight.of_cpu * np.array([load.count for load in loads])
+    of_cpu = scale * weight.of_cpu
+    count = of_cpu * np.array([load.count for load in there])
+    compressing_s = of_cpu * adapts.cpu_s(found) if adapts else 0.0
     # Below half, caches would have to be what most of the time goes into.
     least_drift_s = -here.remainder_s / 2
     return Elsewhere(
         found,
         io_s,
         weight,
-        max(float(np.dot(count, likely_s)), least_drift_s),
-        max(float(np.dot(count, most_s)), least_drift_s),
+        max(float(np.dot(count, likely_s)) + compressing_s, least_drift_s),
+        max(float(np.dot(count, most_s)) + 2 * compressing_s, least_drift_s),
         feels,
+        adapts.share_there(found) if adapts else None,
         limit if saturated else None,
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from spillcast.errors import InputError
+from spillcast.forecast.compression import Compression, compression
 from spillcast.forecast.load import Load, sessions, temp_load
 from spillcast.forecast.result import Term
 from spillcast.forecast.threads import Threads
@@ -43,6 +44,11 @@ class Here:
     def threads(self) -> Threads:
         """How its threads overlap."""
         return Threads(self.baseline, self.loads)
+
+    @cached_property
+    def compression(self) -> Compression | None:
+        """How its blocks were compressed, where the engine does that as far as writes are slow."""
+        return compression(self.baseline, self.loads)
 
     @cached_property
     def io_s(self) -> Sequence[float]:

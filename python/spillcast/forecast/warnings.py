@@ -18,6 +18,8 @@ LOST_SHARE_MAX = 0.02
 SHARE_TOLD = 0.05
 #: Latency ratio from which a small error of the baseline becomes a large one of the forecast.
 AMPLIFIED = 20.0
+#: Shares of compressed blocks nearer than this are one.
+COMPRESSED_ALIKE = 0.05
 #: Share by which waits weigh more or less where no work moves from thread to thread.
 DEPENDENT = 0.1
 #: Share of the temp I/O that was written and not read, from which on it is worth a word.
@@ -47,6 +49,7 @@ def warn(here: Here, target: Storage, there: Elsewhere) -> list[Warned]:
         *_about_recording(baseline, here.remainder_s / here.whole_s),
         *_about_threads(baseline, there),
         *_about_perturbation(baseline, there),
+        *_about_compression(here, there),
         *_about_source(target),
         *(_about_sizes(loads, found) if target.source != "catalogue" else []),
         *_about_replay(target, loads),
@@ -132,6 +135,21 @@ def _about_perturbation(baseline: Recording, there: Elsewhere) -> list[Warned]:
         return []
     text = f"--perturb did not tell how much cold caches cost this query: {there.felt}"
     return [Warned("perturbation", text)]
+
+
+def _about_compression(here: Here, there: Elsewhere) -> list[Warned]:
+    """That an engine which compresses by the speed of its writes would do so otherwise."""
+    if here.compression is None or there.compressed is None:
+        return []
+    was = here.compression.share
+    if abs(there.compressed - was) < COMPRESSED_ALIKE:
+        return []
+    more = "more" if there.compressed > was else "less"
+    text = (
+        f"DuckDB would compress {more} there, by the time that writes take: about "
+        f"{there.compressed:.0%} of its blocks in place of {was:.0%}"
+    )
+    return [Warned("compression", text)]
 
 
 def _about_source(target: Storage) -> list[Warned]:
