@@ -28,7 +28,11 @@ def postgres(
         str | None, typer.Argument(help="Server, such as 'host=/run/postgresql dbname=dw'.")
     ] = None,
     to: Annotated[
-        Path | None, typer.Option(help="Directory of the server's machine, empty or not there yet.")
+        Path | None,
+        typer.Option(
+            help="Directory of the server's machine, empty or not there yet; with --revert only "
+            "where there were several."
+        ),
     ] = None,
     for_: Annotated[
         str | None,
@@ -63,16 +67,16 @@ def postgres(
 
     if apply and revert:
         raise InputError("give --apply or --revert, not both")
-    if to is None:
-        raise InputError("--to is missing: the directory of the temp files")
     if (apply or revert) and dsn is None:
         raise InputError(
             "--apply and --revert want a server", "name it by a DSN, such as dbname=dw"
         )
-    to = Path(os.path.abspath(to))
+    to = to and Path(os.path.abspath(to))
     scope = parse_scope(for_ or "session")
     if revert:
         move = moved_back(dsn or "", to, scope, whole=for_ is None)
+    elif to is None:
+        raise InputError("--to is missing: the directory of the temp files")
     else:
         wish = Wish(to, scope, tablespace, standbys_prepared)
         move = moved(dsn or "", wish) if apply else planned(dsn, wish)

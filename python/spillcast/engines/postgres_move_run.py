@@ -82,15 +82,17 @@ def moved(dsn: str, wish: Wish) -> Move:
     return move
 
 
-def moved_back(dsn: str, to: Path, scope: Scope | None, *, whole: bool) -> Move:
+def moved_back(dsn: str, to: Path | None, scope: Scope | None, *, whole: bool) -> Move:
     """Put back what a move to ``to`` has changed for ``scope``, or ``whole``, however far it came.
 
-    What keeps the tablespace from being dropped is in ``left``; it then stays as it is.
+    Without ``to`` it is the only tablespace that spillcast has moved to. What keeps the tablespace
+    from being dropped is in ``left``; it then stays as it is.
     """
     with open_session(dsn, MOVER) as connection:
         _lock(connection)
         facts = situation(connection, dsn)
         check_server(facts)
+        to = to or _only_move(facts)
         move = _way_back(facts, to, scope, whole=whole)
         try:
             for _ in run_steps(connection, move):
@@ -198,6 +200,20 @@ def _in_use() -> tuple[type[Exception], ...]:
         errors.ObjectInUse,
         errors.DependentObjectsStillExist,
     )
+
+
+def _only_move(facts: Situation) -> Path:
+    """Where temp files were moved to. InputError where nothing or more than one place shows it."""
+    moved = [one for one in facts.tablespaces if one.note is not None]
+    if len(moved) == 1:
+        return Path(moved[0].location)
+    if not moved:
+        raise InputError(
+            "no tablespace of this server was moved to by spillcast",
+            "where a move ended before there was one, name the directory with --to",
+        )
+    places = ", ".join(one.location for one in moved)
+    raise InputError(f"spillcast has moved temp files to {places}", "say which with --to")
 
 
 def _way_back(facts: Situation, to: Path, scope: Scope | None, *, whole: bool) -> Move:

@@ -32,10 +32,11 @@ class Moving(SimpleNamespace):
         dsn = f"{self.dsn} user={user} dbname={database}"
         return psycopg.connect(dsn, autocommit=True)
 
-    def move(self, *arguments, status=0):
+    def move(self, *arguments, status=0, to=True):
         """Run ``spillcast move postgres`` in this process, and expect a status."""
         said, complained = StringIO(), StringIO()
-        line = ["move", "postgres", self.dsn, "--to", str(self.to), *arguments]
+        where = ["--to", str(self.to)] if to else []
+        line = ["move", "postgres", self.dsn, *where, *arguments]
         with redirect_stdout(said), redirect_stderr(complained):
             try:
                 ended = _run(line)

@@ -54,6 +54,15 @@ def test_a_move_a_spilling_query_its_files_there_and_back(moving, scope):
     connection.close()
 
 
+def test_the_way_back_is_found_without_the_directory(moving):
+    before = moving.state()
+    refused = moving.move("--revert", to=False, status=2)
+    assert "no tablespace of this server was moved to" in refused.stderr
+    moving.move("--for", "role:etl", "--apply")
+    moving.move("--revert", to=False)
+    moving.is_as(before)
+
+
 def test_a_session_sets_it_itself(moving):
     before = moving.state()
     said = json.loads(moving.move("--apply", "--json").stdout)
