@@ -24,6 +24,8 @@ VERBS = (
     "sql",
     "collect",
     "move",
+    "export",
+    "completion",
 )
 
 
@@ -46,7 +48,7 @@ def _run(arguments: list[str]) -> int:
     from spillcast.errors import SpillcastError
 
     try:
-        status = _application(arguments)(args=arguments, prog_name="spillcast")
+        status = application(arguments)(args=arguments, prog_name="spillcast")
         return int(status or 0)
     except SpillcastError as error:
         _complain(error)
@@ -70,11 +72,11 @@ def _complain(error: "SpillcastError") -> None:
         print(f"  {error.hint}", file=sys.stderr)
 
 
-def _application(arguments: list[str]) -> "Typer":
+def application(arguments: list[str]) -> "Typer":
     """The typer application with the verb that is asked for, or with all of them for help."""
     import typer
 
-    application = typer.Typer(
+    found = typer.Typer(
         name="spillcast",
         help=__import__("spillcast").__doc__,
         no_args_is_help=True,
@@ -82,8 +84,8 @@ def _application(arguments: list[str]) -> "Typer":
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
-    application.callback()(lambda: None)
+    found.callback()(lambda: None)
     asked = arguments[0] if arguments else ""
     for verb in (asked,) if asked in VERBS else VERBS:
-        import_module(f"spillcast.cli.{verb}").add_to(application)
-    return application
+        import_module(f"spillcast.cli.{verb}").add_to(found)
+    return found

@@ -1,0 +1,109 @@
+"""``spillcast export``: a recording or a profile in a form that other programs read."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from spillcast.cli.options import Json
+
+
+def add_to(application: typer.Typer) -> None:
+    """Register the verb."""
+    application.command("export")(export)
+
+
+def export(
+    evidence: Annotated[
+        list[str],
+        typer.Argument(help="A recording; for openmetrics also traces or ASH exports."),
+    ],
+    format_: Annotated[
+        Literal["perfetto", "openmetrics"],
+        typer.Option("--format", help="A time line for ui.perfetto.dev, or metrics as text."),
+    ],
+    by: Annotated[
+        str | None, typer.Option(help="Labels of metrics, as of profile --by (default: event).")
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option(help="Only waits for which this SQL condition holds.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write (default: stdout).")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Write a recording's time line for Perfetto, or a profile as OpenMetrics.
+
+    perfetto: Chrome trace events. A thread is a track, a wait a slice with what it moved, an arrow
+    leads from the thread that ended a wait. openmetrics: time and latency histograms by event.
+
+    Example: spillcast export run.spill --format perfetto -o run.json
+
+    Example: spillcast export hdd.trc --format openmetrics --by event,file
+    """
+    from spillcast.cli.output import emit
+    from spillcast.errors import InputError
+
+    if json and output is None:
+        raise InputError("--json: stdout is taken by the export itself", "write it with -o FILE")
+    if output is not None and not output.absolute().parent.is_dir():
+        raise InputError(f"-o {output}: there is no directory {output.absolute().parent}")
+    if output is not None and output.is_dir():
+        raise InputError(f"-o {output}: is a directory", "name a file in it")
+    if format_ == "perfetto":
+        if by is not None:
+            raise InputError("--by is for --format openmetrics")
+        pieces = _time_line(evidence, where)
+    else:
+        pieces = _metrics(evidence, by or "event", where)
+    if output is None:
+        for piece in pieces:
+            print(piece, end="")
+        return
+    _write(pieces, output)
+    if json:
+        size = output.stat().st_size
+        emit(
+            {"schema": "spillcast.export/1", "format": format_, "path": str(output), "bytes": size}
+        )
+
+
+def _time_line(evidence: list[str], where: str | None) -> Iterator[str]:
+    from spillcast.errors import InputError
+    from spillcast.recording import Recording
+    from spillcast.recording.evidence import find_evidence
+    from spillcast.report.perfetto import trace_text
+
+    found = find_evidence(evidence)
+    if found.only_kind() != "recordings" or len(found.recordings) != 1:
+        raise InputError(
+            "--format perfetto is for one recording", "make one with: spillcast record -- COMMAND"
+        )
+    return trace_text(Recording.open(found.recordings[0]), where)
+
+
+def _metrics(evidence: list[str], by: str, where: str | None) -> Iterator[str]:
+    from spillcast.cli.output import reading_bar
+    from spillcast.profile import profile
+    from spillcast.recording import Recording
+    from spillcast.recording.evidence import find_evidence
+    from spillcast.report.openmetrics import openmetrics_text
+
+    names = [name.strip() for name in by.split(",")]
+    with reading_bar(evidence) as show:
+        found = profile(*evidence, by=names, where=where, on_progress=show)
+    recordings = find_evidence(evidence).recordings if where is None else []
+    return openmetrics_text(found, Recording.open(recordings[0]) if recordings else None)
+
+
+def _write(pieces: Iterator[str], output: Path) -> None:
+    """Write a file, whole or not at all."""
+    partial = output.with_name(output.name + ".partial")
+    try:
+        with partial.open("w") as file:
+            file.writelines(pieces)
+        partial.replace(output)
+    finally:
+        partial.unlink(missing_ok=True)

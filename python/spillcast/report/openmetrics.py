@@ -1,0 +1,106 @@
+"""A profile as OpenMetrics text, version 1.0: counters and histograms, in seconds and bytes.
+
+https://github.com/OpenObservability/OpenMetrics, specification/OpenMetrics.md.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any
+
+from spillcast.errors import InputError
+from spillcast.profile import Profile
+from spillcast.recording import Recording
+
+#: Upper bounds of the buckets: 1, 2 and 5 us to 100 s, so that all exports can be added up.
+BOUNDS_US = [factor * 10**power for power in range(8) for factor in (1, 2, 5)] + [10**8]
+
+
+def openmetrics_text(profile: Profile, recording: Recording | None = None) -> Iterator[str]:
+    """Lines of text; with the ``recording`` that was profiled also the bytes it moved.
+
+    InputError for statistics, which hold neither times nor counts of waits.
+    """
+    if any("value" in row for row in profile.rows):
+        raise InputError(
+            "session statistics hold no times of waits", "give a trace, ASH or a recording"
+        )
+    labels = [_labels(profile.by, row) for row in profile.rows]
+    yield from _family("spillcast_elapsed_seconds", "gauge", "Elapsed time of all sessions.")
+    yield f"spillcast_elapsed_seconds {_number(profile.elapsed_s)}\n"
+    yield from _family("spillcast_time_seconds", "counter", "Time by event, CPU and idle included.")
+    for label, row in zip(labels, profile.rows, strict=True):
+        yield f"spillcast_time_seconds_total{label} {_number(row['total_us'] / 1e6)}\n"
+    yield from _waits(profile, labels) if profile.histograms else _samples(profile, labels)
+    if recording is not None and recording.meta["temp"] is not None:
+        yield from _bytes(recording)
+    yield "# EOF\n"
+
+
+def _waits(profile: Profile, labels: Sequence[str]) -> Iterator[str]:
+    name = "spillcast_wait_seconds"
+    yield from _family(name, "histogram", "Durations of single waits, to within 1 %.")
+    for label, row, (latency_ns, counts) in zip(
+        labels, profile.rows, profile.histograms, strict=True
+    ):
+        if not row["count"]:
+            continue
+        ordered = sorted(zip(latency_ns, counts, strict=True))
+        ends = [ns for ns, _ in ordered]
+        below = [0, *accumulate(count for _, count in ordered)]
+        for bound_us in BOUNDS_US:
+            # A bucket holds what is at most its bound.
+            count = below[bisect_left(ends, bound_us * 1000 + 1)]
+            yield f"{name}_bucket{_with(label, 'le', _number(bound_us / 1e6))} {count}\n"
+        yield f"{name}_bucket{_with(label, 'le', '+Inf')} {below[-1]}\n"
+        yield f"{name}_count{label} {below[-1]}\n"
+        yield f"{name}_sum{label} {_number(row['total_us'] / 1e6)}\n"
+
+
+def _samples(profile: Profile, labels: Sequence[str]) -> Iterator[str]:
+    yield from _family("spillcast_samples", "counter", "Samples that saw a session so.")
+    for label, row in zip(labels, profile.rows, strict=True):
+        if row["count"] is not None:
+            yield f"spillcast_samples_total{label} {row['count']}\n"
+
+
+def _bytes(recording: Recording) -> Iterator[str]:
+    sums: dict[tuple[str, bool], int] = {}
+    for row in recording.seconds.select(["op", "temp", "bytes"]).to_pylist():
+        if row["op"]:
+            key = row["op"], row["temp"]
+            sums[key] = sums.get(key, 0) + row["bytes"]
+    yield from _family("spillcast_io_bytes", "counter", "Bytes read and written.")
+    for (op, temp), count in sorted(sums.items()):
+        temp_text = "true" if temp else "false"
+        yield f'spillcast_io_bytes_total{{op="{op}",temp="{temp_text}"}} {count}\n'
+
+
+def _family(name: str, kind: str, text: str) -> Iterator[str]:
+    """The description of a family; its unit is the end of its name."""
+    yield f"# TYPE {name} {kind}\n"
+    unit = name.rpartition("_")[2]
+    if unit in {"seconds", "bytes"}:
+        yield f"# UNIT {name} {unit}\n"
+    yield f"# HELP {name} {text}\n"
+
+
+def _labels(by: Sequence[str], row: dict[str, Any]) -> str:
+    """What a row is of, as labels; what it has not is left out, as the format wants."""
+    names = [*by, *(name for name in ("op", "sql") if name in row and name not in by)]
+    pairs = {name: row[name] for name in names if row[name] is not None}
+    pairs["idle"] = "true" if row["idle"] else "false"
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs.items()) + "}"
+
+
+def _with(labels: str, name: str, value: str) -> str:
+    return f'{labels[:-1]},{name}="{value}"}}'
+
+
+def _escaped(value: object) -> str:
+    return str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    """As the specification wants the bounds of buckets to be written: 0.001, 1e-05, 10.0."""
+    return repr(float(value))

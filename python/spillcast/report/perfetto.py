@@ -1,0 +1,206 @@
+"""A recording as Chrome trace events, which ui.perfetto.dev and other viewers open.
+
+The format: Trace Event Format (Google, 2016), the object form. Slices of one thread must nest or be
+apart, and an arrow begins and ends within a slice; https://perfetto.dev/docs/faq says so.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+
+from spillcast.errors import InputError
+from spillcast.recording import Recording
+
+#: Rows held at a time, and memory of the sort by time, which goes on in temp files beyond it.
+_BATCH_ROWS = 20_000
+_MEMORY = "256MB"
+#: Less time than this without a core is the grain of the clocks.
+_READY_NS = 1000
+_COLUMNS = (
+    "session", "start_ns", "elapsed_ns", "event", "op", "temp", "file", "offset", "bytes",
+    "cpu_before_ns", "woken_by", "sql_id",
+)  # fmt: skip
+_SAMPLE_COLUMNS = ("session", "time_ns", "weight_us", "event", "sql_id")
+
+
+def trace_text(recording: Recording, where: str | None = None) -> Iterator[str]:
+    """The document in pieces, of which each is small; ``where`` is an SQL condition on the waits.
+
+    Threads are tracks. A wait is a slice with what it moved; before it stand the CPU time that the
+    thread burned since its last wait, and the time it was ready without a core. Arrows lead from
+    the thread that ended a wait. InputError for a condition that cannot be asked, or that none
+    meets.
+    """
+    pid = recording.meta.get("engine", {}).get("pid") or 1
+    events = _events(recording, pid, where)
+    about = {"elapsed_s": recording.elapsed_s, "recorded_at": recording.meta.get("started_at")}
+    yield '{"displayTimeUnit":"ns","otherData":' + json.dumps(about) + ',"traceEvents":[\n'
+    yield next(events)
+    for event in events:
+        yield ",\n" + event
+    yield "\n]}\n"
+
+
+def _events(recording: Recording, pid: int, where: str | None) -> Iterator[str]:
+    engine = recording.meta.get("engine", {})
+    name = f"{engine.get('name', 'process')}, {recording.path.name}"
+    yield json.dumps({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}})
+    threads = set[int]()
+    if recording.meta["temp"] is None:
+        for row in _rows(recording, "samples", _SAMPLE_COLUMNS, where):
+            threads.add(row[0])
+            yield _sampled(pid, *row)
+    else:
+        yield from _counters(recording, pid)
+        # Where waits are left out, what lies between two of them is not known.
+        whole = where is None and recording.meta["raw"]["slices_s"] is None
+        tracks = _Tracks(pid, whole)
+        for row in _rows(recording, "waits", _COLUMNS, where):
+            yield from tracks.wait(*row)
+        threads |= tracks.last_end_ns.keys() | tracks.wakers
+    for thread in sorted(threads):
+        args = {"name": f"thread {thread}"}
+        yield json.dumps(
+            {"ph": "M", "name": "thread_name", "pid": pid, "tid": thread, "args": args}
+        )
+
+
+def _rows(
+    recording: Recording, table: str, columns: tuple[str, ...], where: str | None
+) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table of the recording by time, some at a time."""
+    path = str(recording.path / f"{table}.parquet").replace("'", "''")
+    names = ", ".join(f'"{name}"' for name in columns)
+    with duckdb.connect(config={"memory_limit": _MEMORY}) as connection:
+        try:
+            rows = connection.sql(
+                f"select {names} from read_parquet('{path}') where {where or 'true'} "
+                f"order by {columns[1]}"
+            )
+            found = False
+            for batch in rows.to_arrow_reader(_BATCH_ROWS):
+                found = True
+                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        except duckdb.IOException as error:
+            raise InputError(f"{path}: cut or damaged", "record again") from error
+        except duckdb.Error as error:
+            if where is None:
+                raise
+            what = str(error).splitlines()[0]
+            raise InputError(f"--where: {what}", f"the columns are {', '.join(columns)}") from error
+    if where is not None and not found:
+        raise InputError(f"--where: no row of {table} meets '{where}'")
+
+
+@dataclass
+class _Tracks:
+    """Threads and how far each has been drawn."""
+
+    pid: int
+    whole: bool
+    last_end_ns: dict[int, int] = field(default_factory=dict)
+    wakers: set[int] = field(default_factory=set)
+    arrows: int = 0
+
+    def wait(
+        self,
+        thread: int,
+        start_ns: int,
+        elapsed_ns: int,
+        event: str,
+        op: str | None,
+        temp: bool,
+        file: str | None,
+        offset: int | None,
+        size: int | None,
+        cpu_ns: int | None,
+        woken_by: int | None,
+        sql_id: str | None,
+    ) -> Iterator[str]:
+        """The slices of one wait and of what the thread did before it."""
+        end_ns = start_ns + elapsed_ns
+        last_ns = self.last_end_ns.get(thread)
+        if last_ns is not None and start_ns < last_ns:
+            # Two clocks may overlap by their grain, and viewers want slices that nest.
+            start_ns, end_ns = last_ns, max(end_ns, last_ns)
+        elif cpu_ns is not None:
+            yield from self._before(thread, last_ns, start_ns, cpu_ns)
+        self.last_end_ns[thread] = end_ns
+        args = {"event": event, "bytes": size, "offset": offset, "file": file, "sql_id": sql_id}
+        name = f"{'temp ' if temp else ''}{op}" if op else event
+        category = "wait" if op is None else "temp" if temp else "other"
+        yield _slice(self.pid, thread, name, category, start_ns, end_ns, args)
+        if woken_by is not None and end_ns > start_ns:
+            yield from self._arrow(woken_by, thread, end_ns)
+
+    def _before(
+        self, thread: int, last_ns: int | None, start_ns: int, cpu_ns: int
+    ) -> Iterator[str]:
+        if last_ns is None or not self.whole:
+            begin_ns = max(start_ns - cpu_ns, last_ns or 0)
+        else:
+            ready_ns = start_ns - last_ns - cpu_ns
+            begin_ns = last_ns
+            if ready_ns >= _READY_NS:
+                begin_ns += ready_ns
+                yield _slice(self.pid, thread, "ready", "cpu", last_ns, begin_ns, {})
+        if begin_ns < start_ns:
+            yield _slice(self.pid, thread, "CPU", "cpu", begin_ns, start_ns, {"cpu_ns": cpu_ns})
+
+    def _arrow(self, waker: int, thread: int, end_ns: int) -> Iterator[str]:
+        """From the thread that ended a wait; a slice of a nanosecond there holds its beginning."""
+        self.arrows += 1
+        self.wakers.add(waker)
+        at_ns = end_ns - 1
+        yield _slice(self.pid, waker, "wake", "wake", at_ns, end_ns, {"thread": thread})
+        for phase, tid, more in (("s", waker, ""), ("f", thread, ',"bp":"e"')):
+            yield (
+                f'{{"ph":"{phase}","name":"wake","cat":"wake","id":{self.arrows},'
+                f'"pid":{self.pid},"tid":{tid},"ts":{_us(at_ns)}{more}}}'
+            )
+
+
+def _sampled(
+    pid: int, session: int, time_ns: int, weight_us: int, event: str | None, sql_id: str | None
+) -> str:
+    """A sample is an instant, and no slice: nobody saw how long it lasted."""
+    args = {"weight_us": weight_us} | ({"sql_id": sql_id} if sql_id else {})
+    return json.dumps(
+        {
+            "ph": "i", "s": "t", "name": event or "on CPU", "cat": "sample", "pid": pid,
+            "tid": session, "ts": time_ns / 1e3, "args": args,
+        }
+    )  # fmt: skip
+
+
+def _counters(recording: Recording, pid: int) -> Iterator[str]:
+    """Temp bytes a second, over the whole run."""
+    moved: dict[int, dict[str, int]] = {}
+    seconds = recording.seconds.select(["second", "op", "temp", "bytes"])
+    for row in seconds.to_pylist():
+        if row["temp"] and row["op"]:
+            at = moved.setdefault(row["second"], {"read": 0, "write": 0})
+            at[row["op"]] += row["bytes"]
+    nothing = {"read": 0, "write": 0}
+    for second in range(max(moved) + 2) if moved else ():
+        args = moved.get(second, nothing)
+        counter = {"ph": "C", "name": "temp bytes/s", "pid": pid, "ts": second * 1e6, "args": args}
+        yield json.dumps(counter)
+
+
+def _slice(
+    pid: int, thread: int, name: str, category: str, start_ns: int, end_ns: int, args: dict[str, Any]
+) -> str:
+    known = {key: value for key, value in args.items() if value is not None}
+    return (
+        f'{{"ph":"X","name":{json.dumps(name)},"cat":"{category}","pid":{pid},"tid":{thread},'
+        f'"ts":{_us(start_ns)},"dur":{_us(end_ns - start_ns)},"args":{json.dumps(known)}}}'
+    )
+
+
+def _us(ns: int) -> str:
+    """Microseconds, exact to the nanosecond."""
+    return f"{ns // 1000}.{ns % 1000:03d}"
