@@ -16,6 +16,7 @@ LINES_MAX = 400
 EVERYWHERE = {
     "spillcast.errors",
     "spillcast.interruptible",
+    "spillcast.tabular",
     "spillcast.units",
     "spillcast.workspace",
 }
@@ -91,7 +92,7 @@ def test_a_verb_is_documented(verb):
 
 
 def test_every_verb_is_a_file_and_every_file_a_verb():
-    helpers = {"__init__", "options", "output", "record_postgres", "stage", "storage_list"}
+    helpers = {"__init__", "options", "output", "record_postgres", "stage", "storage_list", "tree"}
     assert {path.stem for path in (PACKAGE / "cli").glob("*.py")} - helpers == set(VERBS)
 
 

@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from spillcast.recording import Recording as Recording
     from spillcast.storage import Storage as Storage
 
-__all__ = ["Recording", "Storage", "__version__", "forecast", "profile"]
+__all__ = ["Recording", "Storage", "__version__", "cache", "forecast", "profile", "storage"]
 
 _HOMES = {
     "__version__": "spillcast._core",
@@ -19,7 +19,8 @@ def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: the command must start fast."""
     from importlib import import_module
 
-    if name in ("forecast", "profile"):
+    # Rooms that can be called; docs/python.md shows them.
+    if name in ("cache", "forecast", "profile", "storage"):
         return import_module(f"spillcast.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'spillcast' has no attribute {name!r}")

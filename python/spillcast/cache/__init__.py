@@ -1,1 +1,22 @@
 """What a flash cache in front of a disk would serve of recorded I/O."""
+
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spillcast.cache.curve import Curve
+
+
+class _Callable(ModuleType):
+    """Lets ``spillcast.cache`` be both the room and its verb."""
+
+    def __call__(self, *evidence: Any, runs: int = 2, **options: Any) -> "Curve":
+        """Miss ratios by size for traces, a recording or CSV files; options are those of curve."""
+        from spillcast.cache.curve import curve
+        from spillcast.cache.evidence import read_requests
+
+        return curve(read_requests([str(path) for path in evidence]), runs=runs, **options)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,15 +10,22 @@ from spillcast import _core
 from spillcast.cache.evidence import Requests
 from spillcast.errors import InputError
 from spillcast.interruptible import run_interruptibly
+from spillcast.tabular import Tabular, html_paragraph, html_table
+from spillcast.units import format_bytes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: A cache that brings this share of the hits which any size brings is large enough.
 MOST = 0.9
 #: Sizes between the smallest and the data, each some percent larger than the last.
 _FINE = 400
+#: Sizes of a curve as a table, and as it is shown.
+POINTS, _SHOWN = 64, 13
 
 
 @dataclass(frozen=True)
-class Curve:
+class Curve(Tabular):
     """Miss ratios of LRU caches of every size, for the last of some runs."""
 
     core: _core.CacheCurve
@@ -52,6 +60,27 @@ class Curve:
         if hits <= 0:
             return None
         return next(s for s, miss in zip(sizes, ratios, strict=True) if 1 - miss >= MOST * hits)
+
+    def to_arrow(self) -> "pa.Table":
+        """``POINTS`` sizes in equal ratios: size_bytes and miss_ratio."""
+        import pyarrow as pa
+
+        sizes = self.sizes(POINTS)
+        types = pa.schema({"size_bytes": pa.int64(), "miss_ratio": pa.float64()})
+        return pa.table([[round(size) for size in sizes], self.miss_ratios(sizes)], schema=types)
+
+    def _repr_html_(self) -> str:
+        """Some sizes, and what of them is enough."""
+        sizes = self.sizes(_SHOWN)
+        ratios = self.miss_ratios(sizes)
+        rows = [
+            [format_bytes(size), f"{miss:.1%}"] for size, miss in zip(sizes, ratios, strict=True)
+        ]
+        enough = self.enough_bytes()
+        said = "No size brings a hit."
+        if enough is not None:
+            said = f"{format_bytes(enough)} bring {MOST:.0%} of the hits that any size brings."
+        return html_paragraph(said) + html_table(["size", "reads that miss"], rows, ())
 
 
 def curve(

@@ -86,7 +86,7 @@ def _command(command: Any, path: tuple[str, ...], parent: Any) -> Command:
     return Command(
         path,
         _text(command.help),
-        tuple(_parameter(parameter, context) for parameter in command.get_params(context)),
+        tuple(_parameter(parameter) for parameter in command.get_params(context)),
         tuple(_command(child, (*path, name), context) for name, child in inner.items()),
     )
 
@@ -97,7 +97,7 @@ def _text(text: str | None) -> str:
     return cleandoc(text or "")
 
 
-def _parameter(parameter: Any, context: Any) -> Parameter:
+def _parameter(parameter: Any) -> Parameter:
     choices = tuple(getattr(parameter.type, "choices", ()))
     names = (*parameter.opts, *parameter.secondary_opts)
     flag = getattr(parameter, "is_flag", False)

@@ -4,17 +4,23 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from spillcast.forecast.ask import ask
 from spillcast.forecast.estimate import forecast
-from spillcast.forecast.result import Forecast, Term, Warned
+from spillcast.forecast.result import Forecast, Forecasts, Term, Warned
+from spillcast.recording import Recording
 
-__all__ = ["Forecast", "Term", "Warned", "forecast"]
+__all__ = ["Forecast", "Forecasts", "Term", "Warned", "forecast"]
 
 
 class _Callable(ModuleType):
     """Lets ``spillcast.forecast`` be both the room and its verb."""
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        return forecast(*args, **options)
+    def __call__(self, baseline: Any, to: Any, **options: Any) -> Forecast | Forecasts:
+        """``ask``, of one or several files and targets; one target gives one forecast."""
+        files = baseline if isinstance(baseline, Recording | list | tuple) else [baseline]
+        if isinstance(to, list | tuple):
+            return Forecasts(ask(files, to, **options))
+        return ask(files, [to], **options)[0]
 
 
 sys.modules[__name__].__class__ = _Callable

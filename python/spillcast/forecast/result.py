@@ -4,7 +4,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from spillcast.tabular import Tabular, html_paragraph, html_table
+from spillcast.units import format_bytes, format_duration, format_speedup
+
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from spillcast.forecast.work_memory import WorkMemory
 
 FORECAST_SCHEMA = "spillcast.forecast/1"
@@ -31,7 +36,7 @@ class Warned:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class Forecast(Tabular):
     """Elapsed time on a target. The numbers are None where the evidence carries none."""
 
     target: str
@@ -64,6 +69,40 @@ class Forecast:
             return None
         return (self.baseline_s - self.forecast_s) / (self.baseline_s - self.ceiling_s)
 
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        here = format_duration(self.baseline_s)
+        if self.forecast_s is None or self.interval_s is None:
+            return f"No forecast for {self.target}: {self.refused}."
+        low, high = (format_duration(s) for s in self.interval_s)
+        return (
+            f"On {self.target} this run would take about {format_duration(self.forecast_s)} "
+            f"instead of {here}, {self.confidence:.0%} sure between {low} and {high}; "
+            f"storage without any latency would leave about {format_duration(self.ceiling_s)}."
+        )
+
+    def to_arrow(self) -> "pa.Table":
+        """A row for each term: name, op, bytes, count, baseline_s and forecast_s."""
+        import pyarrow as pa
+
+        schema = {
+            "name": pa.string(), "op": pa.string(), "bytes": pa.int64(), "count": pa.int64(),
+            "baseline_s": pa.float64(), "forecast_s": pa.float64(),
+        }  # fmt: skip
+        return pa.Table.from_pylist([asdict(term) for term in self.terms], pa.schema(schema))
+
+    def _repr_html_(self) -> str:
+        """The sentence, the terms and what weakens it."""
+        shown = html_paragraph(self.sentence(), strong=True)
+        if self.forecast_s is not None:
+            rows = [_term_cells(term) for term in self.terms]
+            rows.append(
+                ["elapsed", "", "", *map(format_duration, (self.baseline_s, self.forecast_s))]
+            )
+            shown += html_table(["term", "count", "size", "now", "there"], rows)
+        said = [f"Warning: {warning.message}" for warning in self.warnings]
+        return shown + "".join(map(html_paragraph, [*said, *self.advice]))
+
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
         return {
@@ -83,3 +122,50 @@ class Forecast:
             "advice": list(self.advice),
             "work_memory": self.work_memory and self.work_memory.to_json(),
         }
+
+
+class Forecasts(list[Forecast], Tabular):
+    """Forecasts for several targets, in the order asked."""
+
+    def to_arrow(self) -> "pa.Table":
+        """A row for each target; the numbers are null where a forecast was refused."""
+        import pyarrow as pa
+
+        names = ("baseline_s", "forecast_s", "low_s", "high_s", "ceiling_s", "speedup")
+        schema = {"target": pa.string(), **dict.fromkeys(names, pa.float64())}
+        rows = [
+            {
+                **{name: getattr(each, name, None) for name in schema},
+                **dict(zip(("low_s", "high_s"), each.interval_s or (None, None), strict=True)),
+                "refused": each.refused,
+            }
+            for each in self
+        ]
+        return pa.Table.from_pylist(rows, pa.schema({**schema, "refused": pa.string()}))
+
+    def _repr_html_(self) -> str:
+        """A row for each target."""
+        header = ["target", "forecast", "interval", "speed-up", "remarks"]
+        return html_table(header, [_target_cells(each) for each in self], left=(0, 4))
+
+
+def _term_cells(term: Term) -> list[str]:
+    return [
+        term.name,
+        "" if term.count is None else f"{term.count:,}",
+        "" if not term.count or not term.bytes else format_bytes(term.bytes / term.count),
+        format_duration(term.baseline_s),
+        format_duration(term.forecast_s),
+    ]
+
+
+def _target_cells(forecast: Forecast) -> list[str]:
+    if forecast.forecast_s is None or forecast.interval_s is None or forecast.speedup is None:
+        return [forecast.target, "-", "-", "-", forecast.refused or ""]
+    return [
+        forecast.target,
+        format_duration(forecast.forecast_s),
+        " to ".join(map(format_duration, forecast.interval_s)),
+        format_speedup(forecast.speedup),
+        ", ".join(warning.code for warning in forecast.warnings),
+    ]

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from spillcast.tabular import Tabular, html_paragraph, html_table
+from spillcast.units import format_bytes, format_duration
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -29,7 +32,7 @@ LatencyCounts = tuple[Sequence[int], Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Profile:
+class Profile(Tabular):
     """Rows of time, the largest total first.
 
     Every row has the keys of ``by``, ``op``, ``idle``, ``count``, ``total_us``, ``share`` (of
@@ -69,10 +72,37 @@ class Profile:
         }
 
     def to_arrow(self) -> "pa.Table":
-        """The rows as an Arrow table."""
+        """The rows, with the columns of a profile's rows in docs/schema.md."""
         import pyarrow as pa
 
-        return pa.Table.from_pylist(self.rows)
+        names = dict.fromkeys(name for row in self.rows for name in row)
+        columns = {
+            name: pa.array([row.get(name) for row in self.rows], _arrow_type(name))
+            for name in names
+        }
+        return pa.table(columns)
+
+    def _repr_html_(self) -> str:
+        """The rows of a profile as a table, statistics as they are."""
+        if any("value" in row for row in self.rows):
+            names = list(self.rows[0])
+            cells = [[str(row[name]) for name in names] for row in self.rows]
+            return html_table(names, cells)
+        header = [*self.by, "total", "share", "count", "mean", "p50", "p95", "p99", "max"]
+        shown = html_paragraph(f"{format_duration(self.elapsed_s)} of elapsed time")
+        shown += html_table(header, [self._cells(row) for row in self.rows], range(len(self.by)))
+        return shown + "".join(html_paragraph(f"Warning: {text}") for text in self.warnings)
+
+    def _cells(self, row: dict[str, Any]) -> list[str]:
+        large = {"size": format_bytes} if row.get("size") and row["size"] >= 4096 else {}
+        durations = ("mean_us", *QUANTILES, "max_us")
+        return [
+            *("-" if row[name] is None else large.get(name, str)(row[name]) for name in self.by),
+            format_duration(row["total_us"] / 1e6),
+            "" if row["share"] is None else f"{row['share']:.1%}",
+            "" if row["count"] is None else f"{row['count']:,}",
+            *("" if row[key] is None else format_duration(row[key] / 1e6) for key in durations),
+        ]
 
 
 def bare_row(event: str, total_us: float, elapsed_us: float) -> dict[str, Any]:
@@ -89,3 +119,18 @@ def bare_row(event: str, total_us: float, elapsed_us: float) -> dict[str, Any]:
         "total_us": round(total_us),
         "share": share,
     }
+
+
+def _arrow_type(name: str) -> "pa.DataType | None":
+    """The type of a column, whatever its values are; None where only they tell."""
+    import pyarrow as pa
+
+    if name in {"event", "op", "file", "sql", "longest_at"}:
+        return pa.string()
+    if name in {"size", "object", "session", "second", "count"}:
+        return pa.int64()
+    if name == "idle":
+        return pa.bool_()
+    if name.endswith("_us") or name in {"share", "share_of_sql", "n_est"}:
+        return pa.float64()
+    return None

@@ -4,12 +4,17 @@ import json
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from spillcast.errors import InputError, Refusal
+from spillcast.tabular import html_paragraph, html_table, polars_of
+from spillcast.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
+    import polars as pl
     import pyarrow as pa
+
+Table = Literal["waits", "seconds", "samples"]
 
 RECORDING_SCHEMA = "spillcast.recording/1"
 #: What readers of a recording need of meta.json.
@@ -84,6 +89,35 @@ class Recording:
         """Waits on temp files, by start."""
         waits = self.waits
         return waits.filter(waits["temp"])
+
+    def to_arrow(self, table: Table = "waits") -> "pa.Table":
+        """One of its tables; docs/schema.md has the columns."""
+        found: pa.Table = getattr(self, table)
+        return found
+
+    def to_polars(self, table: Table = "waits") -> "pl.DataFrame":
+        """The same for Polars. SpillcastError where Polars is not installed."""
+        return polars_of(self.to_arrow(table))
+
+    def _repr_html_(self) -> str:
+        """What was recorded, and its temp I/O."""
+        engine = self.meta.get("engine", {}).get("name", "process")
+        shown = html_paragraph(f"{self.path}: {format_duration(self.elapsed_s)} of {engine}")
+        if self.meta["temp"] is None:
+            return shown + html_paragraph("Samples of waits, no I/O.")
+        groups = self.seconds.filter(self.seconds["temp"]).group_by("op")
+        sums = groups.aggregate([(name, "sum") for name in ("count", "bytes", "total_ns")])
+        rows = [
+            [
+                f"temp {row['op']}",
+                f"{row['count_sum']:,}",
+                format_bytes(row["bytes_sum"]),
+                format_duration(row["total_ns_sum"] / 1e9),
+                format_duration(row["total_ns_sum"] / 1e9 / row["count_sum"]),
+            ]
+            for row in sorted(sums.to_pylist(), key=lambda row: str(row["op"]))
+        ]
+        return shown + html_table(["", "count", "bytes", "time", "mean"], rows)
 
     def _table(self, name: str) -> "pa.Table":
         import pyarrow as pa

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spillcast.cache.curve import MOST, Curve
+from spillcast.cache.curve import MOST, POINTS, Curve
 from spillcast.cache.elapsed import Device, Traffic
 from spillcast.cache.simulation import Simulation
 from spillcast.report.histogram import bar
@@ -12,8 +12,8 @@ from spillcast.units import format_bytes, format_duration
 
 CACHE_SCHEMA = "spillcast.cache/1"
 Devices = tuple[Device, Device]
-#: Sizes in the chart, and in the document.
-_ROWS, _POINTS = 13, 64
+#: Sizes in the chart.
+_ROWS = 13
 #: Columns of the chart beside the bars.
 _BESIDE = 24
 
@@ -30,7 +30,7 @@ def cache_document(
     document["cache"] = None
     if simulation is not None:
         document["cache"] = _simulated(simulation, devices, cells)
-    sizes = curve.sizes(_POINTS)
+    sizes = curve.sizes(POINTS)
     document["curve"] = {
         "policy": "lru",
         "sampled": curve.rate,

@@ -13,22 +13,9 @@ from spillcast.units import format_bytes, format_duration, format_speedup
 SMALL = 0.005
 
 
-def sentence(forecast: Forecast) -> str:
-    """The answer in one sentence."""
-    here = format_duration(forecast.baseline_s)
-    if forecast.forecast_s is None or forecast.interval_s is None:
-        return f"No forecast for {forecast.target}: {forecast.refused}."
-    low, high = (format_duration(s) for s in forecast.interval_s)
-    return (
-        f"On {forecast.target} this run would take about {format_duration(forecast.forecast_s)} "
-        f"instead of {here}, {forecast.confidence:.0%} sure between {low} and {high}; "
-        f"storage without any latency would leave about {format_duration(forecast.ceiling_s)}."
-    )
-
-
 def forecast_text(forecast: Forecast) -> str:
     """What work memory would do, sentence, terms and warnings."""
-    lines = [*_first(forecast), paragraph(sentence(forecast)), ""]
+    lines = [*_first(forecast), paragraph(forecast.sentence()), ""]
     if forecast.forecast_s is not None and forecast.speedup is not None:
         lines.append(_terms_text(forecast))
         slower = ": the query gets slower" if forecast.speedup < 1 else ""

@@ -192,7 +192,13 @@ def _counters(recording: Recording, pid: int) -> Iterator[str]:
 
 
 def _slice(
-    pid: int, thread: int, name: str, category: str, start_ns: int, end_ns: int, args: dict[str, Any]
+    pid: int,
+    thread: int,
+    name: str,
+    category: str,
+    start_ns: int,
+    end_ns: int,
+    args: dict[str, Any],
 ) -> str:
     known = {key: value for key, value in args.items() if value is not None}
     return (

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from spillcast.lab.case import Case, Truth
 from spillcast.lab.demo import Demo
 from spillcast.lab.summary import Summary, grouped, of_evidence, refusals, summarise, worst
-from spillcast.report.forecast import sentence
 from spillcast.report.table import paragraph, table_text
 from spillcast.units import format_bytes, format_duration, format_speedup
 
@@ -40,7 +39,7 @@ def demo_text(demo: Demo) -> str:
     speedup = format_speedup(case.measured_from_s / case.measured_to_s)
     return "\n".join(
         [
-            paragraph(sentence(case.forecast)),
+            paragraph(case.forecast.sentence()),
             "",
             table_text([f"{case.engine}, {case.workload}, one thread", "elapsed"], rows),
             "",

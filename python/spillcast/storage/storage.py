@@ -2,14 +2,19 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from spillcast.errors import InputError
 from spillcast.storage.limit import Limit, limit_of
+from spillcast.tabular import Tabular, html_paragraph, html_table
+from spillcast.units import format_bytes, format_duration
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 STORAGE_SCHEMA = "spillcast.storage/1"
 
@@ -58,7 +63,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Storage:
+class Storage(Tabular):
     """Latencies of one storage and where they come from.
 
     ``source`` is ``probe`` (measured with the I/O of a recording), ``grid`` (measured without one),
@@ -78,6 +83,32 @@ class Storage:
     def of(self, op: str) -> list[Group]:
         """The groups of an op, smallest size first."""
         return sorted((g for g in self.groups if g.op == op), key=lambda g: g.size_class_bytes)
+
+    def to_arrow(self) -> "pa.Table":
+        """A row for each group, with the keys of a group in docs/schema.md."""
+        import pyarrow as pa
+
+        types = {"op": pa.string(), "pattern": pa.string(), "access": pa.string()}
+        lists = ("latency_ns", "latency_count", "block_count", "block_mean_ns")
+        types |= dict.fromkeys(lists, pa.list_(pa.int64()))
+        schema = pa.schema({key.name: types.get(key.name, pa.int64()) for key in fields(Group)})
+        rows = [{key: _plain(value) for key, value in asdict(g).items()} for g in self.groups]
+        return pa.Table.from_pylist(rows, schema)
+
+    def _repr_html_(self) -> str:
+        """A row for each op and size."""
+        rows = [
+            [
+                *(group.op, format_bytes(group.size_class_bytes), group.pattern, f"{group.depth}"),
+                *(f"{group.count:,}", format_duration(group.mean_s)),
+                *(format_duration(group.quantile_s(q)) for q in (0.5, 0.99)),
+            ]
+            for op in ("read", "write")
+            for group in self.of(op)
+            if group.count
+        ]
+        header = ["op", "size", "pattern", "depth", "count", "mean", "p50", "p99"]
+        return html_paragraph(f"{self.name} ({self.source})") + html_table(header, rows, (0, 2))
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""

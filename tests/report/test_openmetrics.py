@@ -1,0 +1,92 @@
+"""Profiles as OpenMetrics, read by the format's own parser."""
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from evidence import recording
+from harness import only_line, spillcast
+from oracle_files import make_example, write_trace
+from spillcast.profile import Profile, profile
+from spillcast.profile.result import bare_row
+from spillcast.report.openmetrics import openmetrics_text
+
+
+def families(text):
+    """Families by name, as the parser understands them."""
+    assert text.endswith("# EOF\n")
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def samples(family, suffix, **labels):
+    return {
+        sample.labels.get("le"): sample.value
+        for sample in family.samples
+        if sample.name == family.name + suffix and labels.items() <= sample.labels.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def metrics(tmp_path_factory):
+    """Of 4 reads of 1 ms, 3 of 30 us and 2 writes of 7 us; 1 s of which 0.25 s are CPU."""
+    loads = [("read", 8192, 4, 1_000_000), ("read", 8192, 3, 30_000), ("write", 4096, 2, 7_000)]
+    path = tmp_path_factory.mktemp("openmetrics") / "run.spill"
+    made = recording(path, loads, elapsed_s=1.0, cpu_s=0.25)
+    return families("".join(openmetrics_text(profile(path), made)))
+
+
+def test_buckets_count_what_is_at_most_their_bound(metrics):
+    waits = metrics["spillcast_wait_seconds"]
+    assert (waits.type, waits.unit) == ("histogram", "seconds")
+    reads = samples(waits, "_bucket", op="read")
+    assert [reads[le] for le in ("2e-05", "5e-05", "0.0005", "0.001", "0.002", "+Inf")] == [
+        0, 3, 3, 7, 7, 7,
+    ]  # fmt: skip
+    assert samples(waits, "_count", op="read") == {None: 7}
+    assert samples(waits, "_sum", op="read")[None] == pytest.approx(0.00409)
+    writes = samples(waits, "_bucket", op="write")
+    assert (writes["5e-06"], writes["1e-05"]) == (0, 2)
+
+
+def test_counters(metrics):
+    time = metrics["spillcast_time_seconds"]
+    assert (time.type, time.unit) == ("counter", "seconds")
+    assert samples(time, "_total", event="CPU") == {None: 0.25}
+    moved = metrics["spillcast_io_bytes"]
+    assert (moved.type, moved.unit) == ("counter", "bytes")
+    assert samples(moved, "_total", op="read", temp="true") == {None: 7 * 8192}
+    assert samples(moved, "_total", op="write", temp="true") == {None: 2 * 4096}
+    assert samples(metrics["spillcast_elapsed_seconds"], "") == {None: 1.0}
+
+
+def test_labels_are_escaped():
+    rows = [bare_row('a "b"\\\nc', 5, 10)]
+    found = families(
+        "".join(openmetrics_text(Profile(["event"], 1e-5, rows, histograms=[([], [])])))
+    )
+    assert samples(found["spillcast_time_seconds"], "_total", event='a "b"\\\nc') == {None: 5e-6}
+
+
+@pytest.mark.parametrize("evidence", ["ash.csv", "hdd.trc"])
+def test_the_oracle_example(tmp_path, evidence):
+    make_example(tmp_path)
+    result = spillcast("export", evidence, "--format", "openmetrics", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    found = families(result.stdout)
+    label = {"event": "direct path read temp"}
+    count = 418 if evidence == "ash.csv" else 797
+    name, suffix = ("samples", "_total") if evidence == "ash.csv" else ("wait_seconds", "_count")
+    assert samples(found[f"spillcast_{name}"], suffix, **label) == {None: count}
+
+
+def test_labels_are_what_by_asks_for(tmp_path):
+    write_trace(tmp_path / "a.trc", [("db file sequential read", 40, "file#=3 block#=1 blocks=1")])
+    arguments = ("--format", "openmetrics", "--by", "event,file", "-o", "metrics.txt", "--json")
+    assert spillcast("export", "a.trc", *arguments, cwd=tmp_path).returncode == 0
+    found = families((tmp_path / "metrics.txt").read_text())
+    waits = found["spillcast_wait_seconds"]
+    assert samples(waits, "_count", event="db file sequential read", file="3") == {None: 1}
+
+
+def test_statistics_are_no_metrics(tmp_path):
+    (tmp_path / "s.csv").write_text("NAME,VALUE,ACCUMULATED\nphysical reads,5,5\n")
+    only_line(spillcast("export", "s.csv", "--format", "openmetrics", cwd=tmp_path), 2)

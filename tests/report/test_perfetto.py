@@ -1,0 +1,221 @@
+"""The time line: Chrome trace events that nest, with every wait, its CPU time and its waker."""
+
+import json
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+
+from evidence import CAPTURE, table
+from harness import only_line, spillcast, spillcast_command
+from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
+from spillcast.recording.writer import RecordingWriter
+from spillcast.report.perfetto import trace_text
+
+PHASES = {"X", "M", "C", "s", "f", "i"}
+
+
+def wait(session, start_ns, elapsed_ns, cpu_before_ns, **more):
+    known = {"event": "pread64", "op": "read", "temp": True, "file": "/t/spill", "offset": 0}
+    return {
+        "session": session, "start_ns": start_ns, "elapsed_ns": elapsed_ns,
+        "cpu_before_ns": cpu_before_ns, "bytes": 8192, **known, **more,
+    }  # fmt: skip
+
+
+BLOCKED = {
+    "event": "blocked", "op": None, "temp": False, "file": None, "offset": None, "bytes": None,
+}  # fmt: skip
+#: Thread 2 waits until thread 1 wakes it at 30 us; all in ns.
+ROWS = [
+    wait(1, 1_000, 9_000, 1_000),
+    wait(2, 5_000, 25_000, 4_000, woken_by=1, **BLOCKED),
+    wait(1, 40_000, 2_000, 22_000, file='/t/a "quoted" name'),
+    wait(2, 33_000, 10_000, 2_500),
+]
+SECOND = {
+    "second": 0, "op": "read", "temp": True, "size_class_bytes": 8192, "count": 3,
+    "bytes": 24_576, "total_ns": 21_000, "latency_ns": [7_000], "latency_count": [3],
+}  # fmt: skip
+
+
+def write(path, rows, **meta):
+    writer = RecordingWriter(path)
+    writer.add_waits(table(rows, WAITS_SCHEMA))
+    writer.add_seconds(table([SECOND], SECONDS_SCHEMA))
+    temp = {"reads": 3, "writes": 0}
+    known = {"elapsed_s": 5e-5, "temp": temp, "capture": CAPTURE, "machine": {}}
+    return writer.finish({**known, "engine": {"name": "duckdb", "pid": 4711}, **meta})
+
+
+@pytest.fixture(scope="module")
+def made_up(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("perfetto") / "run.spill", ROWS)
+
+
+def events_of(recording, where=None):
+    return json.loads("".join(trace_text(recording, where)))["traceEvents"]
+
+
+def slices(events, **wanted):
+    """Thread, name, start and end in ns of slices with these keys."""
+    return sorted(
+        (e["tid"], e["name"], round(e["ts"] * 1e3), round((e["ts"] + e["dur"]) * 1e3))
+        for e in events
+        if e["ph"] == "X" and all(e[key] == value for key, value in wanted.items())
+    )
+
+
+def assert_nested(events):
+    """Slices of a thread nest or are apart, as the format demands."""
+    for thread in {e["tid"] for e in events if e["ph"] == "X"}:
+        ends = []
+        spans = [(start, -end) for _, _, start, end in slices(events, tid=thread)]
+        for start, end in sorted(spans):
+            while ends and ends[-1] <= start:
+                ends.pop()
+            assert not ends or -end <= ends[-1]
+            ends.append(-end)
+
+
+def assert_valid(events):
+    for event in events:
+        assert event["ph"] in PHASES
+        assert isinstance(event["name"], str)
+        assert isinstance(event["pid"], int)
+        if event["ph"] != "M":
+            assert event["ts"] >= 0
+    threads = {e["tid"] for e in events if e["ph"] in "Xsfi"}
+    named = {e["tid"] for e in events if e["name"] == "thread_name"}
+    assert threads == named
+    assert [e["ph"] for e in events if e["name"] == "process_name"] == ["M"]
+    assert_nested(events)
+
+
+def test_a_made_up_run(made_up):
+    events = events_of(made_up)
+    assert_valid(events)
+    assert {e["pid"] for e in events} == {4711}
+    assert slices(events, cat="temp") == [
+        (1, "temp read", 1_000, 10_000),
+        (1, "temp read", 40_000, 42_000),
+        (2, "temp read", 33_000, 43_000),
+    ]
+    assert slices(events, cat="wait") == [(2, "blocked", 5_000, 30_000)]
+    # Thread 1 was 30 us between its reads: 22 us on a core, so 8 us ready for one. What thread 2
+    # did in 3 us is known to half a us, which is no more than the clocks' grain.
+    assert slices(events, cat="cpu") == [
+        (1, "CPU", 0, 1_000),
+        (1, "CPU", 18_000, 40_000),
+        (1, "ready", 10_000, 18_000),
+        (2, "CPU", 1_000, 5_000),
+        (2, "CPU", 30_000, 33_000),
+    ]
+
+
+def test_an_arrow_leads_from_the_waker_to_the_woken(made_up):
+    events = events_of(made_up)
+    begin, end = (e for e in events if e["ph"] in "sf")
+    assert (begin["tid"], end["tid"], end["bp"]) == (1, 2, "e")
+    assert begin["id"] == end["id"]
+    for arrow in (begin, end):
+        at = round(arrow["ts"] * 1e3)
+        held = slices(events, tid=arrow["tid"])
+        assert any(first <= at < last for _, _, first, last in held), "no slice holds its end"
+    wakes = slices(events, cat="wake")
+    assert wakes == [(1, "wake", 29_999, 30_000)]
+
+
+def test_what_a_slice_says(made_up):
+    args = next(e["args"] for e in events_of(made_up) if "quoted" in str(e.get("args")))
+    assert args == {"event": "pread64", "bytes": 8192, "offset": 0, "file": '/t/a "quoted" name'}
+
+
+def test_bytes_a_second_are_a_counter(made_up):
+    counters = [(e["ts"], e["args"]) for e in events_of(made_up) if e["ph"] == "C"]
+    assert counters == [(0, {"read": 24_576, "write": 0}), (1e6, {"read": 0, "write": 0})]
+
+
+def test_a_part_of_the_run(made_up):
+    events = events_of(made_up, "session = 1")
+    assert_valid(events)
+    assert len(slices(events, cat="temp")) == 2
+    assert slices(events, name="ready") == [], "what lies between waits that are left out?"
+
+
+def test_waits_that_overlap_are_cut(tmp_path):
+    rows = [wait(1, 1_000, 9_000, 500), wait(1, 9_990, 1_000, 0), wait(1, 9_995, 100, 0)]
+    events = events_of(write(tmp_path / "run.spill", rows))
+    assert_valid(events)
+    assert slices(events, cat="temp")[:2] == [
+        (1, "temp read", 1_000, 10_000),
+        (1, "temp read", 10_000, 10_990),
+    ]
+
+
+def test_a_real_recording(spilled):
+    result = spillcast("export", spilled.path, "--format", "perfetto")
+    assert result.returncode == 0, result.stderr
+    events = json.loads(result.stdout)["traceEvents"]
+    assert_valid(events)
+    waits = pq.read_table(spilled.path / "waits.parquet")
+    assert len([e for e in events if e.get("cat") in {"temp", "other", "wait"}]) == waits.num_rows
+    drawn_s = sum(e["dur"] for e in events if e.get("cat") == "temp") / 1e6
+    temp = waits.filter(waits["temp"])
+    assert drawn_s == pytest.approx(sum(temp["elapsed_ns"].to_pylist()) / 1e9, rel=1e-6)
+
+
+def test_to_a_file(spilled, tmp_path):
+    output = tmp_path / "run.json"
+    arguments = ("export", spilled.path, "--format", "perfetto", "-o", output)
+    said = json.loads(spillcast(*arguments, "--json").stdout)
+    assert said["bytes"] == output.stat().st_size
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def test_memory_does_not_grow_with_the_recording(tmp_path):
+    """400,000 waits are 100 MB of JSON, and more as rows in memory."""
+    rows = [wait(1, 3_000 * i, 2_000, 1_000) for i in range(50_000)]
+    recording = write(tmp_path / "run.spill", rows)
+    waits = pq.read_table(recording.path / "waits.parquet")
+    peaks = []
+    for times in (1, 8):
+        with pq.ParquetWriter(recording.path / "waits.parquet", WAITS_SCHEMA) as writer:
+            for _ in range(times):
+                writer.write_table(waits)
+        command = spillcast_command("export", recording.path, "--format", "perfetto")
+        measured = (
+            "import resource, subprocess, sys; "
+            "subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True); "
+            "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", measured, *command], capture_output=True, text=True, check=True
+        )
+        peaks.append(int(done.stdout))
+    assert peaks[1] < peaks[0] + 150
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--where", "no_such = 1"), "--where: Binder Error"),
+        (("--where", "session = -1"), "no row of waits meets 'session = -1'"),
+        (("--by", "event"), "--by is for --format openmetrics"),
+        (("--json",), "--json: stdout is taken"),
+        (("-o", "none/run.json"), "there is no directory"),
+    ],
+)
+def test_bad_input(made_up, tmp_path, arguments, words):
+    result = spillcast("export", made_up.path, "--format", "perfetto", *arguments, cwd=tmp_path)
+    assert result.returncode == 2
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trace_has_no_time_line(tmp_path):
+    (tmp_path / "a.trc").write_text("WAIT #7: nam='x' ela= 5 p1=0 obj#=5 tim=5\n")
+    result = spillcast("export", "a.trc", "--format", "perfetto", cwd=tmp_path)
+    assert "is for one recording" in only_line(result, 2)

@@ -1,0 +1,115 @@
+"""What docs/python.md shows is what Python prints, and results show themselves in a notebook."""
+
+import doctest
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+import spillcast
+from harness import environment
+from oracle_files import ROOT, make_example
+from spillcast.forecast import Forecast, Forecasts, Warned
+from spillcast.profile import Profile
+from spillcast.profile.result import bare_row
+
+GUIDE = ROOT / "docs" / "python.md"
+NOTEBOOK = ROOT / "examples" / "notebook.ipynb"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, spilled):
+    """Oracle's example and a recording."""
+    path = make_example(tmp_path_factory.mktemp("python"))
+    (path / "run.spill").symlink_to(spilled.path)
+    return path
+
+
+def test_the_guide(place, monkeypatch):
+    monkeypatch.chdir(place)
+    blocks = re.findall(r"^```pycon\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    test = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, GUIDE.name, str(GUIDE), 0)
+    said = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    runner.run(test, out=said.append)
+    assert not said, "".join(said)
+    assert runner.tries > 10
+
+
+def test_every_call_of_the_front_door_is_in_the_guide():
+    for name in set(spillcast.__all__) - {"__version__", "Storage"}:
+        assert f"spillcast.{name}" in GUIDE.read_text()
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory):
+    """The notebook after it has run, as Jupyter runs it."""
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    kernel = environment(IPYTHONDIR=tmp_path_factory.mktemp("ipython"))
+    resources = {"metadata": {"path": str(NOTEBOOK.parent)}}
+    before = set(NOTEBOOK.parent.rglob("*"))
+    NotebookClient(notebook, timeout=120, resources=resources).execute(env=kernel)
+    assert set(NOTEBOOK.parent.rglob("*")) == before, "it leaves files behind"
+    return notebook
+
+
+def shown(notebook):
+    """HTML that cells show."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    return [o["data"]["text/html"] for o in outputs if "text/html" in o.get("data", {})]
+
+
+def test_the_notebook_runs_and_its_results_show_themselves(executed):
+    tables = shown(executed)
+    assert len(tables) >= 6
+    assert any("this run would take about" in html for html in tables)
+
+
+def test_the_notebook_is_committed_without_outputs():
+    cells = nbformat.read(NOTEBOOK, as_version=4).cells
+    assert all(not cell.get("outputs") and not cell.get("execution_count") for cell in cells)
+
+
+def test_html_is_escaped_and_leaves_colours_to_the_theme():
+    evil = "<script>alert(1)</script>"
+    row = {**bare_row(evil, 5, 10), "file": evil}
+    profile = Profile(["event", "file"], 1.0, [row], warnings=[evil])
+    warned = [Warned("code", evil)]
+    forecast = Forecast(evil, 2.0, 1.0, (0.9, 1.1), 0.9, 0.5, [], warnings=warned, advice=[evil])
+    refused = Forecast(evil, 2.0, None, None, 0.9, 0.5, [], refused=evil)
+    results = (profile, forecast, refused, Forecasts([forecast, refused]))
+    for result in (*results, spillcast.Storage(evil, "asked", [])):
+        html = result._repr_html_()
+        assert "&lt;script&gt;" in html
+        assert "<script" not in html
+        assert "color" not in html
+
+
+def test_tables_have_their_columns_without_rows():
+    refused = Forecast("x", 2.0, None, None, 0.9, 0.5, [], refused="because")
+    assert refused.to_arrow().num_rows == 0
+    assert refused.to_polars().columns[0] == "name"
+    table = Forecasts([refused]).to_polars()
+    assert table["forecast_s"].to_list() == [None]
+    assert table["refused"].to_list() == ["because"]
+    assert spillcast.Storage("x", "asked", []).to_polars().columns[:2] == ["op", "size_class_bytes"]
+
+
+def test_a_column_has_one_type_whatever_its_first_row(place):
+    profile = spillcast.profile(place / "hdd.trc")
+    turned = Profile(profile.by, profile.elapsed_s, profile.rows[::-1])
+    assert turned.to_arrow().schema == profile.to_arrow().schema
+    assert turned.to_polars()["total_us"].sum() == pytest.approx(profile.elapsed_s * 1e6)
+
+
+def test_forecast_takes_what_the_command_line_takes(place):
+    recording = spillcast.Recording.open(place / "run.spill")
+    said = [
+        spillcast.forecast(baseline, "latency:1ms").to_json()["ceiling_s"]
+        for baseline in (recording, str(recording.path), Path(recording.path), [recording.path])
+    ]
+    assert len(set(said)) == 1
+    storage = spillcast.storage(str(recording.path))
+    assert spillcast.forecast(recording, storage).target == storage.name
