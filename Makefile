@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PRELOAD := python/spillcast/_preload.so
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help build demo test check bench truth truth-quick requirements clean
+.PHONY: help build demo docs test check bench truth truth-quick requirements clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -35,10 +35,14 @@ test: build ## every test; what wants a missing system package is skipped by nam
 check: build ## formatting, lints, types
 	cargo fmt --check
 	cargo clippy --release --locked --workspace --all-targets -- --deny warnings
-	$(BIN)/ruff format --check python tests bench
-	$(BIN)/ruff check --no-cache python tests bench
+	$(BIN)/ruff format --check python tests bench docs
+	$(BIN)/ruff check --no-cache python tests bench docs
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest spillcast._core --ignore-disjoint-bases
+
+docs: build ## the docs as a site and a man page, in build/docs
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -b html docs build/docs/html
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -b man docs build/docs/man
 
 bench: build ## timings, each with its peer in the same run
 	$(BIN)/python -m bench
@@ -57,4 +61,4 @@ requirements: $(VENV)/tools ## pin the newest versions of all that is used
 		--python-version 3.11 --extra dev pyproject.toml --output-file requirements.txt
 
 clean: ## remove all that was built
-	rm -rf $(VENV) target $(PRELOAD) python/spillcast/*.so
+	rm -rf $(VENV) build target $(PRELOAD) python/spillcast/*.so

@@ -11,6 +11,8 @@ extensions = ["myst_parser", "verbs"]
 # worst.md is a part of accuracy.md.
 exclude_patterns = ["_build", "accuracy/worst.md"]
 nitpicky = True
+# A console block holds what a program printed, which is no shell's language.
+suppress_warnings = ["misc.highlighting_failure"]
 
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]

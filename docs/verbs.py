@@ -58,8 +58,17 @@ def described(term: list[nodes.Node], text: str) -> nodes.Node:
     return nodes.definition_list_item("", nodes.term("", "", *term), definition)
 
 
+def unlinked(app, document, _name):
+    """In the man page, which has no other pages: links to them as plain words."""
+    if app.builder.name == "man":
+        for link in list(document.findall(nodes.reference)):
+            if not link.get("refuri", "").startswith("http"):
+                link.replace_self(link.children)
+
+
 def setup(app):
     """Make the directives known to Sphinx."""
+    app.connect("doctree-resolved", unlinked)
     app.add_directive("verb", Verb)
     app.add_directive("verbs", Verbs)
     return {"parallel_read_safe": True}

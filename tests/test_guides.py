@@ -2,14 +2,18 @@
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from harness import environment, spillcast
+from emulator import skip_without_fuse
+from evidence import storage
+from harness import environment, spillcast, target
 from oracle_files import ROOT, make_example
+from spillcast.cli import VERBS
 
 
 def make_io(directory):
@@ -18,8 +22,11 @@ def make_io(directory):
     subprocess.run([sys.executable, make, directory], check=True)
 
 
-GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
-#: A line that stands for any lines which the guide leaves out.
+REFERENCE = ROOT / "docs" / "reference"
+GUIDES = sorted([*(ROOT / "docs" / "guides").glob("*.md"), *REFERENCE.glob("*.md")])
+#: A page of the reference whose command takes too long, and the test that does the same in small.
+ELSEWHERE = {"demo": "tests/lab/test_demo.py"}
+#: What stands for any lines which the guide leaves out, or within a line for any words.
 LEFT_OUT = "..."
 #: What a guide's commands find in their directory.
 PREPARE = {"oracle.md": make_example, "flash-cache.md": make_io}
@@ -36,18 +43,38 @@ def commands(guide):
 
 def matches(expected, printed):
     """Whether lines are those expected, where ``...`` stands for any."""
-    parts = [re.escape(line + "\n") for line in expected.splitlines()]
-    pattern = "".join("(?:.*\n)*?" if p == re.escape(LEFT_OUT + "\n") else p for p in parts)
+    pattern = "".join(
+        "(?:.*\n)*?" if line == LEFT_OUT else ".*".join(map(re.escape, line.split(LEFT_OUT))) + "\n"
+        for line in expected.splitlines()
+    )
     return re.fullmatch(pattern, printed) is not None
 
 
+def make_everything(directory, recording):
+    """What the pages of the reference speak of: files of each kind, a program that spills."""
+    make_example(directory)
+    shutil.copytree(recording, directory / "run.spill")
+    fast = {(op, 1 << power): 50_000 for op in ("read", "write") for power in (12, 18)}
+    storage(fast, name="nvme").save(directory / "nvme.json")
+    (directory / "cases.parquet").symlink_to(ROOT / "docs" / "accuracy" / "cases.parquet")
+    (directory / "slow").mkdir()
+    program = directory / "report.sh"
+    spill = shlex.join(target("spill", "--file", "spilled", "--base", "ash.csv", "--threads", 2))
+    program.write_text(f"#!/bin/sh\n{spill} > /dev/null\n")
+    program.chmod(0o755)
+
+
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory):
+def directory(tmp_path_factory, spilled):
     def prepared(guide):
-        path = tmp_path_factory.getbasetemp() / "guides" / guide.stem
+        name = guide.stem if guide.parent != REFERENCE else REFERENCE.name
+        path = tmp_path_factory.getbasetemp() / "guides" / name
         if not path.exists():
             path.mkdir(parents=True)
-            PREPARE.get(guide.name, lambda _: None)(path)
+            if guide.parent == REFERENCE:
+                make_everything(path, spilled.path)
+            else:
+                PREPARE.get(guide.name, lambda _: None)(path)
         return path
 
     return prepared
@@ -61,6 +88,8 @@ def directory(tmp_path_factory):
 def test_the_guide_prints_what_spillcast_prints(directory, guide, command, output):
     program, *arguments = shlex.split(command)
     assert program == "spillcast"
+    if arguments[0] == "emulate":
+        skip_without_fuse()
     environ = environment()
     environ.pop("COLUMNS", None)
     result = spillcast(*arguments, cwd=directory(guide), env=environ)
@@ -69,9 +98,28 @@ def test_the_guide_prints_what_spillcast_prints(directory, guide, command, outpu
         assert result.stdout == output
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_a_page_and_an_example_that_is_run(verb):
+    page = REFERENCE / f"{verb}.md"
+    assert page.exists(), f"write {page.relative_to(ROOT)}, as its neighbours are, with an example"
+    assert f"```{{verb}} {verb}\n" in page.read_text()
+    examples = [command for command, _ in commands(page)]
+    if verb in ELSEWHERE:
+        assert (ROOT / ELSEWHERE[verb]).exists()
+        assert f"spillcast {verb}" in page.read_text()
+    else:
+        assert any(command.startswith(f"spillcast {verb}") for command in examples)
+
+
+def test_every_page_of_the_reference_is_of_a_verb():
+    assert {page.stem for page in REFERENCE.glob("*.md")} == set(VERBS)
+
+
 def test_lines_left_out():
     assert matches("a\n...\nc\n", "a\nb\nb\nc\n")
     assert matches("a\n...\nc\n", "a\nc\n")
     assert not matches("a\n...\nc\n", "a\nb\n")
     assert not matches("a\nc\n", "a\nb\nc\n")
     assert not matches("a.c\n", "abc\n")
+    assert matches("took ... s\n", "took 1.5 s\n")
+    assert not matches("took ... s\n", "took 1.5 s\nmore\n")

@@ -92,10 +92,11 @@ class Forecast(Tabular):
         return pa.Table.from_pylist([asdict(term) for term in self.terms], pa.schema(schema))
 
     def _repr_html_(self) -> str:
-        """The sentence, the terms and what weakens it."""
+        """The sentence, the terms without regard to size, and what weakens it."""
         shown = html_paragraph(self.sentence(), strong=True)
         if self.forecast_s is not None:
-            rows = [_term_cells(term) for term in self.terms]
+            names = dict.fromkeys(term.name for term in self.terms)
+            rows = [_cells([t for t in self.terms if t.name == name]) for name in names]
             rows.append(
                 ["elapsed", "", "", *map(format_duration, (self.baseline_s, self.forecast_s))]
             )
@@ -149,13 +150,16 @@ class Forecasts(list[Forecast], Tabular):
         return html_table(header, [_target_cells(each) for each in self], left=(0, 4))
 
 
-def _term_cells(term: Term) -> list[str]:
+def _cells(terms: Sequence[Term]) -> list[str]:
+    """Terms of one name, summed: name, count, mean size and times."""
+    count = sum(term.count or 0 for term in terms)
+    size = sum(term.bytes or 0 for term in terms)
     return [
-        term.name,
-        "" if term.count is None else f"{term.count:,}",
-        "" if not term.count or not term.bytes else format_bytes(term.bytes / term.count),
-        format_duration(term.baseline_s),
-        format_duration(term.forecast_s),
+        terms[0].name,
+        f"{count:,}" if count else "",
+        format_bytes(size / count) if count and size else "",
+        format_duration(sum(term.baseline_s for term in terms)),
+        format_duration(sum(term.forecast_s for term in terms)),
     ]
 
 

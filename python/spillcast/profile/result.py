@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 PROFILE_SCHEMA = "spillcast.profile/1"
 #: Shares of the operations below which the quantile columns lie.
 QUANTILES = {"p50_us": 0.5, "p95_us": 0.95, "p99_us": 0.99}
+#: Sizes of traces are in blocks, which are fewer; those of recordings are bytes.
+BYTES_FROM = 4096
 #: What rows may be counted by, and what it is called in a trace.
 DIMENSIONS = {
     "event": None,
@@ -88,20 +90,30 @@ class Profile(Tabular):
             names = list(self.rows[0])
             cells = [[str(row[name]) for name in names] for row in self.rows]
             return html_table(names, cells)
-        header = [*self.by, "total", "share", "count", "mean", "p50", "p95", "p99", "max"]
         shown = html_paragraph(f"{format_duration(self.elapsed_s)} of elapsed time")
-        shown += html_table(header, [self._cells(row) for row in self.rows], range(len(self.by)))
+        durations = [
+            name
+            for name in ("mean_us", *QUANTILES, "max_us", "latency_us")
+            if any(row.get(name) is not None for row in self.rows)
+        ]
+        called = {"latency_us": "unbiased"}
+        header = [*self.by, "total", "share", "count"]
+        header += [called.get(name, name.removesuffix("_us")) for name in durations]
+        rows = [self._cells(row, durations) for row in self.rows]
+        shown += html_table(header, rows, range(len(self.by)))
         return shown + "".join(html_paragraph(f"Warning: {text}") for text in self.warnings)
 
-    def _cells(self, row: dict[str, Any]) -> list[str]:
-        large = {"size": format_bytes} if row.get("size") and row["size"] >= 4096 else {}
-        durations = ("mean_us", *QUANTILES, "max_us")
+    def _cells(self, row: dict[str, Any], durations: Sequence[str]) -> list[str]:
+        keys = {name: "-" if row[name] is None else str(row[name]) for name in self.by}
+        if "size" in keys and row["size"] is not None and row["size"] >= BYTES_FROM:
+            keys["size"] = format_bytes(row["size"])
+        values = [row.get(name) for name in durations]
         return [
-            *("-" if row[name] is None else large.get(name, str)(row[name]) for name in self.by),
+            *keys.values(),
             format_duration(row["total_us"] / 1e6),
             "" if row["share"] is None else f"{row['share']:.1%}",
             "" if row["count"] is None else f"{row['count']:,}",
-            *("" if row[key] is None else format_duration(row[key] / 1e6) for key in durations),
+            *("" if us is None else format_duration(us / 1e6) for us in values),
         ]
 
 

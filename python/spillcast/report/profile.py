@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from spillcast.profile import Profile
+from spillcast.profile.result import BYTES_FROM
 from spillcast.report.histogram import histogram_text
 from spillcast.report.table import table_text
 from spillcast.units import format_bytes, format_duration
@@ -67,7 +68,7 @@ def _table(by: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
 def _key(name: str, value: Any) -> str:
     if value is None:
         return "-"
-    return format_bytes(value) if name == "size" and value >= 4096 else str(value)
+    return format_bytes(value) if name == "size" and value >= BYTES_FROM else str(value)
 
 
 def _us(value: float | None) -> str:

@@ -1,0 +1,44 @@
+"""The docs build without a warning: every page and file that is linked to is there."""
+
+import subprocess
+import sys
+
+import pytest
+
+from oracle_files import ROOT
+from spillcast.cli.tree import tree
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The site and the man page."""
+    output = tmp_path_factory.mktemp("site")
+    for builder in ("html", "man"):
+        command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going"]
+        folders = ["-d", output / "doctrees", ROOT / "docs", output / builder]
+        done = subprocess.run(
+            [*command, "-b", builder, *folders], capture_output=True, text=True, cwd=ROOT
+        )
+        assert done.returncode == 0, done.stderr
+    return output
+
+
+def test_every_page_is_in_the_site(built):
+    pages = {path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")}
+    made = {path.relative_to(built / "html") for path in (built / "html").rglob("*.html")}
+    missing = {page for page in pages if page.with_suffix(".html") not in made}
+    assert {str(page) for page in missing} == {"accuracy/worst.md"}, "a part of accuracy.md"
+
+
+@pytest.mark.parametrize("command", tree().leaves(), ids=lambda command: " ".join(command.path))
+def test_every_command_is_in_the_man_page_and_in_the_site(built, command):
+    manual = (built / "man" / "spillcast.1").read_text().replace("\\-", "-").replace("\\&", "")
+    page = (built / "html" / "reference" / f"{command.path[1]}.html").read_text()
+    for text in (manual, page):
+        assert command.usage.split(" [")[0] in text
+        for parameter in command.parameters:
+            assert parameter.names[0] in text
+
+
+def test_the_man_page_has_no_links_to_pages_it_is_not(built):
+    assert "<>" not in (built / "man" / "spillcast.1").read_text()
