@@ -1,5 +1,6 @@
 """Completion scripts, asked by the shells that they are for."""
 
+import json
 import shutil
 import subprocess
 
@@ -104,6 +105,12 @@ def test_a_key_press_starts_no_program(scripts):
     for line in (scripts / "bash").read_text().splitlines():
         assert "$(spillcast" not in line
         assert "`spillcast" not in line
+
+
+def test_the_document(scripts):
+    said = json.loads(spillcast("completion", "bash", "--json").stdout)
+    script = (scripts / "bash").read_text()
+    assert said == {"schema": "spillcast.completion/1", "shell": "bash", "script": script}
 
 
 def test_no_such_shell():

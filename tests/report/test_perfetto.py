@@ -170,7 +170,10 @@ def test_to_a_file(spilled, tmp_path):
     output = tmp_path / "run.json"
     arguments = ("export", spilled.path, "--format", "perfetto", "-o", output)
     said = json.loads(spillcast(*arguments, "--json").stdout)
-    assert said["bytes"] == output.stat().st_size
+    assert said == {
+        "schema": "spillcast.export/1", "format": "perfetto", "path": str(output),
+        "bytes": output.stat().st_size,
+    }  # fmt: skip
     assert list(tmp_path.iterdir()) == [output]
 
 

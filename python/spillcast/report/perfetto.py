@@ -7,6 +7,7 @@ apart, and an arrow begins and ends within a slice; https://perfetto.dev/docs/fa
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import duckdb
@@ -129,8 +130,12 @@ class _Tracks:
         elif cpu_ns is not None:
             yield from self._before(thread, last_ns, start_ns, cpu_ns)
         self.last_end_ns[thread] = end_ns
-        args = {"event": event, "bytes": size, "offset": offset, "file": file, "sql_id": sql_id}
-        name = f"{'temp ' if temp else ''}{op}" if op else event
+        args = f'"event":{_quoted(event)}'
+        for key, value in (("bytes", size), ("offset", offset)):
+            args += "" if value is None else f',"{key}":{value}'
+        for key, text in (("file", file), ("sql_id", sql_id)):
+            args += "" if text is None else f',"{key}":{_quoted(text)}'
+        name = event if op is None else f"temp {op}" if temp else op
         category = "wait" if op is None else "temp" if temp else "other"
         yield _slice(self.pid, thread, name, category, start_ns, end_ns, args)
         if woken_by is not None and end_ns > start_ns:
@@ -146,16 +151,17 @@ class _Tracks:
             begin_ns = last_ns
             if ready_ns >= _READY_NS:
                 begin_ns += ready_ns
-                yield _slice(self.pid, thread, "ready", "cpu", last_ns, begin_ns, {})
+                yield _slice(self.pid, thread, "ready", "cpu", last_ns, begin_ns)
         if begin_ns < start_ns:
-            yield _slice(self.pid, thread, "CPU", "cpu", begin_ns, start_ns, {"cpu_ns": cpu_ns})
+            args = f'"cpu_ns":{cpu_ns}'
+            yield _slice(self.pid, thread, "CPU", "cpu", begin_ns, start_ns, args)
 
     def _arrow(self, waker: int, thread: int, end_ns: int) -> Iterator[str]:
         """From the thread that ended a wait; a slice of a nanosecond there holds its beginning."""
         self.arrows += 1
         self.wakers.add(waker)
         at_ns = end_ns - 1
-        yield _slice(self.pid, waker, "wake", "wake", at_ns, end_ns, {"thread": thread})
+        yield _slice(self.pid, waker, "wake", "wake", at_ns, end_ns, f'"thread":{thread}')
         for phase, tid, more in (("s", waker, ""), ("f", thread, ',"bp":"e"')):
             yield (
                 f'{{"ph":"{phase}","name":"wake","cat":"wake","id":{self.arrows},'
@@ -192,19 +198,19 @@ def _counters(recording: Recording, pid: int) -> Iterator[str]:
 
 
 def _slice(
-    pid: int,
-    thread: int,
-    name: str,
-    category: str,
-    start_ns: int,
-    end_ns: int,
-    args: dict[str, Any],
+    pid: int, thread: int, name: str, category: str, start_ns: int, end_ns: int, args: str = ""
 ) -> str:
-    known = {key: value for key, value in args.items() if value is not None}
+    """A slice; ``args`` are fields of JSON. Put together by hand, for there are many."""
     return (
-        f'{{"ph":"X","name":{json.dumps(name)},"cat":"{category}","pid":{pid},"tid":{thread},'
-        f'"ts":{_us(start_ns)},"dur":{_us(end_ns - start_ns)},"args":{json.dumps(known)}}}'
+        f'{{"ph":"X","name":{_quoted(name)},"cat":"{category}","pid":{pid},"tid":{thread},'
+        f'"ts":{_us(start_ns)},"dur":{_us(end_ns - start_ns)},"args":{{{args}}}}}'
     )
+
+
+@lru_cache(1 << 16)
+def _quoted(text: str) -> str:
+    """Events and files are few, and come again and again."""
+    return json.dumps(text)
 
 
 def _us(ns: int) -> str:
