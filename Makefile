@@ -41,8 +41,8 @@ check: build ## formatting, lints, types
 	$(BIN)/python -m mypy.stubtest spillcast._core --ignore-disjoint-bases
 
 docs: build ## the docs as a site and a man page, in build/docs
-	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -b html docs build/docs/html
-	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -b man docs build/docs/man
+	$(BIN)/sphinx-build --fresh-env --write-all --quiet --fail-on-warning -b html docs build/docs/html
+	$(BIN)/sphinx-build --fresh-env --write-all --quiet --fail-on-warning -b man docs build/docs/man
 
 bench: build ## timings, each with its peer in the same run
 	$(BIN)/python -m bench

@@ -17,7 +17,10 @@ class Verb(Directive):
         found = [command for command in root.commands if command.name == self.arguments[0]]
         if not found:
             raise self.error(f"spillcast has no verb {self.arguments[0]}")
-        return [node for leaf in found[0].leaves() for node in shown(leaf)]
+        leaves = found[0].leaves()
+        if len(leaves) == 1:
+            return shown(leaves[0])
+        return [section(leaf) for leaf in leaves]
 
 
 class Verbs(Directive):
@@ -32,13 +35,21 @@ class Verbs(Directive):
         return [nodes.definition_list("", *entries)]
 
 
+def section(command: Command) -> nodes.Node:
+    """One command of several, under a heading."""
+    name = " ".join(command.path[1:])
+    return nodes.section("", nodes.title(text=name), *shown(command), ids=[nodes.make_id(name)])
+
+
 def shown(command: Command) -> list[nodes.Node]:
     """One command: how it is called, what it does, what it takes."""
     usage = nodes.literal_block(text=command.usage, language="text")
     paragraphs = [text for text in command.help.split("\n\n") if not text.startswith("Example:")]
     found: list[nodes.Node] = [usage]
     found += [nodes.paragraph(text=text.replace("\n", " ")) for text in paragraphs]
-    listed = [entry(parameter) for parameter in (*command.arguments, *command.options)]
+    # Every command has --help, which the page of all verbs says.
+    parameters = [p for p in (*command.arguments, *command.options) if p.names != ("--help",)]
+    listed = [entry(parameter) for parameter in parameters]
     return [*found, nodes.definition_list("", *listed)]
 
 

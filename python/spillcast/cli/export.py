@@ -1,5 +1,6 @@
 """``spillcast export``: a recording or a profile in a form that other programs read."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
@@ -59,8 +60,7 @@ def export(
     else:
         pieces = _metrics(evidence, by or "event", where)
     if output is None:
-        for piece in pieces:
-            print(piece, end="")
+        sys.stdout.writelines(pieces)
         return
     _write(pieces, output)
     if json:
