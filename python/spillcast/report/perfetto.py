@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain, islice
 from typing import Any
 
 import duckdb
@@ -20,11 +21,11 @@ _BATCH_ROWS = 20_000
 _MEMORY = "256MB"
 #: Less time than this without a core is the grain of the clocks.
 _READY_NS = 1000
-_COLUMNS = (
+_COLUMNS: tuple[str, ...] = (
     "session", "start_ns", "elapsed_ns", "event", "op", "temp", "file", "offset", "bytes",
     "cpu_before_ns", "woken_by", "sql_id",
 )  # fmt: skip
-_SAMPLE_COLUMNS = ("session", "time_ns", "weight_us", "event", "sql_id")
+_SAMPLE_COLUMNS: tuple[str, ...] = ("session", "time_ns", "weight_us", "event", "sql_id")
 
 
 def trace_text(recording: Recording, where: str | None = None) -> Iterator[str]:
@@ -35,31 +36,36 @@ def trace_text(recording: Recording, where: str | None = None) -> Iterator[str]:
     the thread that ended a wait. InputError for a condition that cannot be asked, or that none
     meets.
     """
-    pid = recording.meta.get("engine", {}).get("pid") or 1
-    events = _events(recording, pid, where)
+    name, time, columns = ("samples", "time_ns", _SAMPLE_COLUMNS)
+    if recording.meta["temp"] is not None:
+        name, time, columns = ("waits", "start_ns", _COLUMNS)
+    rows = _rows(recording, name, columns, time, where)
+    # Bad input is told before the document begins.
+    first = list(islice(rows, 1))
     about = {"elapsed_s": recording.elapsed_s, "recorded_at": recording.meta.get("started_at")}
     yield '{"displayTimeUnit":"ns","otherData":' + json.dumps(about) + ',"traceEvents":[\n'
+    events = _events(recording, chain(first, rows), whole=where is None)
     yield next(events)
     for event in events:
         yield ",\n" + event
     yield "\n]}\n"
 
 
-def _events(recording: Recording, pid: int, where: str | None) -> Iterator[str]:
+def _events(recording: Recording, rows: Iterator[tuple[Any, ...]], *, whole: bool) -> Iterator[str]:
     engine = recording.meta.get("engine", {})
+    pid = engine.get("pid") or 1
     name = f"{engine.get('name', 'process')}, {recording.path.name}"
     yield json.dumps({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}})
     threads = set[int]()
     if recording.meta["temp"] is None:
-        for row in _rows(recording, "samples", _SAMPLE_COLUMNS, where):
+        for row in rows:
             threads.add(row[0])
             yield _sampled(pid, *row)
     else:
         yield from _counters(recording, pid)
         # Where waits are left out, what lies between two of them is not known.
-        whole = where is None and recording.meta["raw"]["slices_s"] is None
-        tracks = _Tracks(pid, whole)
-        for row in _rows(recording, "waits", _COLUMNS, where):
+        tracks = _Tracks(pid, whole and recording.meta["raw"]["slices_s"] is None)
+        for row in rows:
             yield from tracks.wait(*row)
         threads |= tracks.last_end_ns.keys() | tracks.wakers
     for thread in sorted(threads):
@@ -70,30 +76,39 @@ def _events(recording: Recording, pid: int, where: str | None) -> Iterator[str]:
 
 
 def _rows(
-    recording: Recording, table: str, columns: tuple[str, ...], where: str | None
+    recording: Recording, table: str, columns: tuple[str, ...], time: str, where: str | None
 ) -> Iterator[tuple[Any, ...]]:
     """The rows of a table of the recording by time, some at a time."""
-    path = str(recording.path / f"{table}.parquet").replace("'", "''")
+    path = recording.path / f"{table}.parquet"
     names = ", ".join(f'"{name}"' for name in columns)
+    found = False
     with duckdb.connect(config={"memory_limit": _MEMORY}) as connection:
         try:
-            rows = connection.sql(
-                f"select {names} from read_parquet('{path}') where {where or 'true'} "
-                f"order by {columns[1]}"
-            )
-            found = False
+            recorded = connection.read_parquet(str(path))
+            rows = _meeting(recorded, where).order(time).project(names)
             for batch in rows.to_arrow_reader(_BATCH_ROWS):
                 found = True
                 yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        except duckdb.IOException as error:
-            raise InputError(f"{path}: cut or damaged", "record again") from error
+        except duckdb.ConversionException as error:
+            raise InputError(f"--where: {_first_line(error)}") from error
         except duckdb.Error as error:
-            if where is None:
-                raise
-            what = str(error).splitlines()[0]
-            raise InputError(f"--where: {what}", f"the columns are {', '.join(columns)}") from error
+            said = f"{path}: cut or damaged: {_first_line(error)}"
+            raise InputError(said, "record again") from error
     if where is not None and not found:
         raise InputError(f"--where: no row of {table} meets '{where}'")
+
+
+def _meeting(recorded: duckdb.DuckDBPyRelation, where: str | None) -> duckdb.DuckDBPyRelation:
+    """Rows for which a condition holds. InputError where it cannot be asked."""
+    try:
+        return recorded if where is None else recorded.filter(where)
+    except duckdb.Error as error:
+        known = f"the columns are {', '.join(recorded.columns)}"
+        raise InputError(f"--where: {_first_line(error)}", known) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]
 
 
 @dataclass
