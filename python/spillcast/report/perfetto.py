@@ -16,9 +16,8 @@ import duckdb
 from spillcast.errors import InputError
 from spillcast.recording import Recording
 
-#: Rows held at a time, and memory of the sort by time, which goes on in temp files beyond it.
+#: Rows held at a time.
 _BATCH_ROWS = 20_000
-_MEMORY = "256MB"
 #: Less time than this without a core is the grain of the clocks.
 _READY_NS = 1000
 _COLUMNS: tuple[str, ...] = (
@@ -36,10 +35,10 @@ def trace_text(recording: Recording, where: str | None = None) -> Iterator[str]:
     the thread that ended a wait. InputError for a condition that cannot be asked, or that none
     meets.
     """
-    name, time, columns = ("samples", "time_ns", _SAMPLE_COLUMNS)
+    name, columns = ("samples", _SAMPLE_COLUMNS)
     if recording.meta["temp"] is not None:
-        name, time, columns = ("waits", "start_ns", _COLUMNS)
-    rows = _rows(recording, name, columns, time, where)
+        name, columns = ("waits", _COLUMNS)
+    rows = _rows(recording, name, columns, where)
     # Bad input is told before the document begins.
     first = list(islice(rows, 1))
     about = {"elapsed_s": recording.elapsed_s, "recorded_at": recording.meta.get("started_at")}
@@ -76,16 +75,19 @@ def _events(recording: Recording, rows: Iterator[tuple[Any, ...]], *, whole: boo
 
 
 def _rows(
-    recording: Recording, table: str, columns: tuple[str, ...], time: str, where: str | None
+    recording: Recording, table: str, columns: tuple[str, ...], where: str | None
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table of the recording by time, some at a time."""
+    """The rows of a table as they were written, which is each thread's in the order of time.
+
+    Viewers sort by time themselves; here it would need as much room as the recording.
+    """
     path = recording.path / f"{table}.parquet"
     names = ", ".join(f'"{name}"' for name in columns)
     found = False
-    with duckdb.connect(config={"memory_limit": _MEMORY}) as connection:
+    with duckdb.connect() as connection:
         try:
             recorded = connection.read_parquet(str(path))
-            rows = _meeting(recorded, where).order(time).project(names)
+            rows = _meeting(recorded, where).project(names)
             for batch in rows.to_arrow_reader(_BATCH_ROWS):
                 found = True
                 yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
