@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import Budget, Confidence, Json
+from spillcast.cli.options import Budget, Confidence, Csv, Json, Markdown
 
 if TYPE_CHECKING:
     from spillcast.forecast import Forecast
@@ -64,6 +64,8 @@ def forecast(
     confidence: Confidence = 0.9,
     budget: Budget = "60s",
     json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
 ) -> None:
     """Forecast a run's elapsed time with its temp files on other storage.
 
@@ -75,10 +77,10 @@ def forecast(
 
     Example: spillcast forecast plan.json --to catalogue:aws-gp3
     """
-    from spillcast.cli.output import emit
+    from spillcast.cli.output import show
     from spillcast.forecast.choices import choices, choices_document, parse_costs
     from spillcast.recording.evidence import find_evidence
-    from spillcast.report.forecast import choices_text, forecast_text
+    from spillcast.report.forecast import forecast_page
     from spillcast.storage.budget import parse_budget
     from spillcast.units import parse_duration_s
 
@@ -101,10 +103,13 @@ def forecast(
             evidence, to, elapsed_s, boost, sql_id, method, lenient, confidence
         )
     found = choices(to, forecasts, costs)
-    if len(found) == 1:
-        emit(found[0].to_json()) if json else print(forecast_text(found[0].forecast))
-    else:
-        emit(choices_document(found)) if json else print(choices_text(found))
+    show(
+        lambda: choices_document(found) if len(found) > 1 else found[0].to_json(),
+        lambda: forecast_page(found),
+        json=json,
+        csv=csv,
+        markdown=markdown,
+    )
     if all(f.refused for f in forecasts):
         raise typer.Exit(3)
 
@@ -125,7 +130,7 @@ def _recording(
     budget: "Budgeted",
 ) -> "Recording":
     """The one recording, plan or export that is given."""
-    from spillcast.cli.output import progress_bar
+    from spillcast.cli.progress import progress_bar
     from spillcast.errors import InputError
     from spillcast.forecast.assumed import timed_on
     from spillcast.recording import Recording
@@ -156,7 +161,7 @@ def _from_recording(
     confidence: float,
     budget: "Budgeted",
 ) -> "list[Forecast]":
-    from spillcast.cli.output import progress_bar
+    from spillcast.cli.progress import progress_bar
     from spillcast.errors import Refusal
     from spillcast.forecast import forecast as estimate
     from spillcast.forecast.estimate import refused

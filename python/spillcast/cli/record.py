@@ -134,7 +134,7 @@ def _record_process(
     command: list[str] | None, pid: int | None, output: Path, asked: "Asked", *, show_status: bool
 ) -> "tuple[Recording, int | None]":
     """Record a command or a running process; the recording, and how the command ended."""
-    from spillcast.cli.output import live_line
+    from spillcast.cli.progress import live_line
     from spillcast.recording.recorder import record_command, record_pid
     from spillcast.report.recording import status_line
 

@@ -25,7 +25,7 @@ def record_postgres(
     show_status: bool,
 ) -> "Recording":
     """Record what the options ask for. InputError where they do not go together."""
-    from spillcast.cli.output import live_line
+    from spillcast.cli.progress import live_line
     from spillcast.engines.postgres import record_postgres as record
     from spillcast.engines.postgres_backend import Wanted
     from spillcast.report.recording import status_line
