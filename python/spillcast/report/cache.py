@@ -145,7 +145,8 @@ def _simulation_parts(
 
 _TRAFFIC = (
     Column("", None),
-    *(Column(name, None, "bytes") for name in ("from flash", "from disk", "to flash", "to disk")),
+    *(Column(name, None, "bytes") for name in ("from flash", "from disk")),
+    *(Column(name, None, "bytes", spare=2) for name in ("to flash", "to disk")),
 )
 _TIMES = (Column("I/O time", None, "s"), Column("read at", None, "bytes_per_s", spare=1))
 

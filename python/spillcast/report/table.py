@@ -12,10 +12,12 @@ from spillcast.units import format_bytes, format_duration, format_speedup
 
 #: What stands for a value that there is not.
 NONE = "-"
+#: More than any terminal has.
+COLUMNS_MAX = 1_000_000
 INDENT = "  "
 GAP = "  "
-#: Columns of text are shortened to this many columns of the terminal, not further.
-TEXT_MIN = 12
+#: Columns of the terminal that a name keeps when it is shortened, and words when they are broken.
+TEXT_MIN, WORDS_MIN = 12, 10
 
 
 def _share(value: float) -> str:
@@ -65,6 +67,11 @@ class Column:
     def is_text(self) -> bool:
         """Whether it is aligned left and may be narrower than what it holds."""
         return self.unit in ("text", "words")
+
+    @property
+    def least(self) -> int:
+        """Columns of the terminal below which it must not be cut."""
+        return {"text": TEXT_MIN, "words": WORDS_MIN}.get(self.unit, COLUMNS_MAX)
 
     def lines(self, cell: str, width: int) -> list[str]:
         """A written value in lines of at most ``width`` columns."""
@@ -129,27 +136,25 @@ class _Layout:
     columns: Sequence[Column]
     cells: Sequence[Sequence[str]]
     widths: Sequence[int]
+    grouped: int
 
     @classmethod
     def of(cls, table: Table, shown: Sequence[int]) -> "_Layout":
         columns = [table.columns[at] for at in shown]
-        cells, before = [], [""] * table.grouped
-        for row in table.rows:
-            line = [c.written(row[at]) for at, c in zip(shown, columns, strict=True)]
-            group = line[: table.grouped]
-            cells.append([""] * table.grouped + line[table.grouped :] if group == before else line)
-            before = group
+        cells = [
+            [c.written(row[at]) for at, c in zip(shown, columns, strict=True)] for row in table.rows
+        ]
         widths = [
             max([cell_width(column.name or ""), *(cell_width(line[at]) for line in cells)])
             for at, column in enumerate(columns)
         ]
-        return cls(columns, cells, widths)
+        return cls(columns, cells, widths, table.grouped)
 
     @property
     def _floors(self) -> list[int]:
         """The least that each column takes."""
         return [
-            min(width, max(TEXT_MIN, cell_width(column.name or ""))) if column.is_text else width
+            min(width, max(column.least, cell_width(column.name or "")))
             for column, width in zip(self.columns, self.widths, strict=True)
         ]
 
@@ -166,6 +171,8 @@ class _Layout:
         widths, floors = list(self.widths), self._floors
         while (surplus := self._with_gaps(widths) - width) > 0:
             loose = [at for at, floor in enumerate(floors) if widths[at] > floor]
+            # Words lose nothing when they are broken.
+            loose = [at for at in loose if self.columns[at].unit == "words"] or loose
             widest = max(loose, key=lambda at: widths[at])
             others = [widths[at] for at in loose if widths[at] < widths[widest]]
             floor = max([floors[widest], *others])
@@ -175,7 +182,14 @@ class _Layout:
     def text(self) -> str:
         rule = ["-" * width for width in self.widths]
         header = [column.name or "" for column in self.columns]
-        return "\n".join(self._line(line) for line in (header, rule, *self.cells))
+        lines: list[Sequence[str]] = [header, rule]
+        before: Sequence[str] = [""] * self.grouped
+        for line in self.cells:
+            group = line[: self.grouped]
+            said = [""] * self.grouped if group == before else group
+            lines.append([*said, *line[self.grouped :]])
+            before = group
+        return "\n".join(map(self._line, lines))
 
     def _line(self, cells: Sequence[str]) -> str:
         parts = [
