@@ -32,7 +32,9 @@ class Terminal:
             stderr=slave,
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-            env={k: v for k, v in environment(**variables).items() if k not in ("COLUMNS", "LINES")},
+            env={
+                k: v for k, v in environment(**variables).items() if k not in ("COLUMNS", "LINES")
+            },
         )
         self.written = b""
 

@@ -5,7 +5,6 @@ import os
 import select
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -202,7 +201,7 @@ class OthersOutput:
         self._kept: dict[int, BinaryIO] = {}
         self._to = {1: 2} if json else {}
         if not json and sys.stderr.isatty():
-            self._kept = {n: tempfile.TemporaryFile() for n in (1, 2) if os.isatty(n)}
+            self._kept = {n: _file() for n in (1, 2) if os.isatty(n)}
             self._to = {number: file.fileno() for number, file in self._kept.items()}
 
     @contextmanager
@@ -225,3 +224,8 @@ class OthersOutput:
             with os.fdopen(os.dup(number), "wb") as out:
                 shutil.copyfileobj(file, out)
             file.close()
+
+
+def _file() -> BinaryIO:
+    """A file without a name, closed by ``give_out`` or with the program."""
+    return os.fdopen(os.memfd_create("spillcast-output"), "w+b")

@@ -21,6 +21,7 @@ from spillcast.recording.perturbation import Perturbation
 from spillcast.recording.recording import Recording
 from spillcast.recording.refused import refused
 from spillcast.recording.running import Running
+from spillcast.recording.sink import Sink
 from spillcast.recording.target import Command, Process, preload_environment
 from spillcast.recording.writer import RecordingWriter, check_output
 
@@ -62,28 +63,6 @@ class Target(Protocol):
 
     def wait(self, timeout_s: float) -> bool:
         """Sleep until it has ended or the time is over; True when it has ended."""
-
-
-class Sink(Protocol):
-    """What takes the rows of a recording under way: a folder, or memory."""
-
-    def add_waits(self, batch: pa.RecordBatch) -> None:
-        """Take raw waits."""
-
-    def add_seconds(self, batch: pa.RecordBatch) -> None:
-        """Take per-second rows."""
-
-    def add_samples(self, batch: pa.RecordBatch) -> None:
-        """Take samples."""
-
-    def add_document(self, name: str, document: object) -> None:
-        """Take a JSON document."""
-
-    def finish(self, meta: Mapping[str, Any]) -> Recording:
-        """Make it whole."""
-
-    def discard(self) -> None:
-        """Leave nothing."""
 
 
 class Recorder:

@@ -10,8 +10,7 @@ from spillcast.lab.calibrate import calibrate
 from spillcast.lab.case import Case, Truth
 from spillcast.lab.summary import grouped, of_evidence, recording_cost, refusals, summarise, worst
 from spillcast.report.charts import draw_charts
-from spillcast.report.page import paragraph
-from spillcast.report.table import markdown_table
+from spillcast.report.table import markdown_table, paragraph
 from spillcast.report.verify import (
     EVIDENCE,
     SUMMARY_HEADER,

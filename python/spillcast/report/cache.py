@@ -8,8 +8,8 @@ from spillcast.cache.curve import MOST, Curve
 from spillcast.cache.elapsed import Device, Traffic
 from spillcast.cache.simulation import Simulation
 from spillcast.report.histogram import bar
-from spillcast.report.page import Drawn, Page, Part, Words, paragraph
-from spillcast.report.table import Column, Table
+from spillcast.report.page import Drawn, Page, Part, Words
+from spillcast.report.table import Column, Table, paragraph
 from spillcast.units import format_bytes
 
 CACHE_SCHEMA = "spillcast.cache/1"

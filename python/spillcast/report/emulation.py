@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from spillcast.report.page import Page, Words, paragraph
-from spillcast.report.table import Column, Table
+from spillcast.report.page import Page, Words
+from spillcast.report.table import Column, Table, paragraph
 from spillcast.storage.emulation import OPS, Emulated, Mount
 from spillcast.storage.storage import histogram_quantile_s
 from spillcast.units import format_bytes, format_duration

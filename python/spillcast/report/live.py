@@ -9,8 +9,7 @@ from spillcast.recording.captured import CALL_COST_S
 from spillcast.recording.running import Running, Tally
 from spillcast.report.forecast import sentence
 from spillcast.report.histogram import bar, sparkline
-from spillcast.report.page import paragraph
-from spillcast.report.table import Column, Table, shortened
+from spillcast.report.table import Column, Table, paragraph, shortened
 from spillcast.units import format_bytes, format_duration
 
 WATCH_SCHEMA = "spillcast.watch/1"

@@ -4,7 +4,7 @@ from itertools import groupby
 from textwrap import wrap
 
 from spillcast.engines.move import Move, Step
-from spillcast.report.page import paragraph
+from spillcast.report.table import paragraph
 from spillcast.units import format_bytes
 
 WIDTH = 78

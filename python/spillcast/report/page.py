@@ -1,18 +1,13 @@
 """What a verb says, top to bottom: words, tables and drawings, and the table that CSV holds."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from textwrap import fill
 from typing import Protocol
 
-from spillcast.report.table import Table
+from spillcast.report.table import WIDTH, Table, paragraph
 
-#: Sentences are broken so that they can be read.
-WIDTH = 96
 #: The width for which a drawing is made where there is no terminal.
 DRAWN = 80
-_GLUE = "\x00"
 
 
 class Part(Protocol):
@@ -71,12 +66,3 @@ class Page:
     def markdown(self) -> str:
         """For an issue or a wiki."""
         return "\n\n".join(filter(None, (part.markdown() for part in self.parts)))
-
-
-def paragraph(text: str, indent: str = "", width: int = WIDTH) -> str:
-    """A sentence broken into lines, never between a number and its unit.
-
-    A word that is longer than a line, such as a path, is broken.
-    """
-    glued = re.sub(r"(?<=\d) (?=%|(?:us|ms|s|min|h|[KMGT]?i?B)\b)", _GLUE, text)
-    return fill(glued, width, subsequent_indent=indent, break_on_hyphens=False).replace(_GLUE, " ")

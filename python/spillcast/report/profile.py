@@ -7,8 +7,8 @@ from typing import Any
 from spillcast.profile import Profile
 from spillcast.profile.result import LatencyCounts
 from spillcast.report.histogram import histogram_text
-from spillcast.report.page import Drawn, Page, Part, Words, paragraph
-from spillcast.report.table import Column, Table
+from spillcast.report.page import Drawn, Page, Part, Words
+from spillcast.report.table import Column, Table, paragraph
 from spillcast.units import format_duration
 
 #: Damaged lines that are named one by one.

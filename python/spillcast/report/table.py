@@ -2,14 +2,18 @@
 
 import csv
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from textwrap import wrap
+from textwrap import fill, wrap
 from typing import Any
 
 from spillcast.units import format_bytes, format_duration, format_speedup
 
+#: Sentences are broken so that they can be read.
+WIDTH = 96
+_GLUE = "\x00"
 #: What stands for a value that there is not.
 NONE = "-"
 #: More than any terminal has.
@@ -260,3 +264,12 @@ def _markdown_lines(lines: Sequence[Sequence[str]]) -> str:
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Cells that are written already, as Markdown."""
     return _markdown_lines([header, ["---"] * len(header), *rows])
+
+
+def paragraph(text: str, indent: str = "", width: int = WIDTH) -> str:
+    """A sentence broken into lines, never between a number and its unit.
+
+    A word that is longer than a line, such as a path, is broken.
+    """
+    glued = re.sub(r"(?<=\d) (?=%|(?:us|ms|s|min|h|[KMGT]?i?B)\b)", _GLUE, text)
+    return fill(glued, width, subsequent_indent=indent, break_on_hyphens=False).replace(_GLUE, " ")
