@@ -23,7 +23,7 @@ def text():
         forecast("tmpfs", None, refused="it would swap"),
         forecast("nvme", 28.0, BUSY, advice=["mount it"]),
     ]
-    return forecast_page(choices("abcd", found, {"b": 10, "d": 20})).text().splitlines()
+    return forecast_page(choices("abcd", found, {"b": 10, "d": 20})).text(120).splitlines()
 
 
 def row(text, target):

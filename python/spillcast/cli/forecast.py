@@ -190,6 +190,7 @@ def _from_oracle(
     lenient: bool,
     confidence: float,
 ) -> "list[Forecast]":
+    from spillcast.cli.progress import reading_bar
     from spillcast.forecast.events import read_shares, read_traces
     from spillcast.forecast.oracle import forecast_events
     from spillcast.forecast.oracle_parts import resolve_target
@@ -197,8 +198,13 @@ def _from_oracle(
     from spillcast.recording.statistics import read_statistics, temp_on_flash
 
     boost = boost or TEMP_EVENTS
-    traces = read_traces(evidence.traces, lenient=lenient) if evidence.traces else None
-    ash = read_shares(evidence.ash, boost, sql_id) if evidence.ash else None
+    traces = ash = None
+    if evidence.traces:
+        with reading_bar(evidence.traces) as read:
+            traces = read_traces(evidence.traces, lenient=lenient, on_progress=read)
+    if evidence.ash:
+        with reading_bar(evidence.ash) as read:
+            ash = read_shares(evidence.ash, boost, sql_id, read)
     statistics = evidence.statistics
     flash = temp_on_flash(read_statistics(statistics)) if statistics else None
     return [

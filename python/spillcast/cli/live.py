@@ -23,8 +23,11 @@ REFRESH_S = 1.0
 class View(Protocol):
     """What shows a recording under way."""
 
-    def look(self, recorder: "Recorder", status: Mapping[str, Any], *, last: bool = False) -> None:
+    def look(self, recorder: "Recorder", status: Mapping[str, Any]) -> None:
         """Show what there is, where it is time."""
+
+    def end(self) -> None:
+        """Show what there is at the end."""
 
     def say(self, text: str) -> None:
         """A line that stays; one that begins with a blank goes on with the last."""
@@ -36,12 +39,14 @@ class LineView:
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
 
-    def look(self, _recorder: "Recorder", status: Mapping[str, Any], *, last: bool = False) -> None:
+    def look(self, _recorder: "Recorder", status: Mapping[str, Any]) -> None:
         """The counts of the capture."""
         from spillcast.report.recording import status_line
 
-        if not last:
-            self._show(status_line(status))
+        self._show(status_line(status))
+
+    def end(self) -> None:
+        """Nothing: the words about the recording come then."""
 
     def say(self, text: str) -> None:
         """On a line of its own."""
@@ -66,14 +71,22 @@ class LiveView:
         self._live, self._keyboard = live, keyboard
         self._due_s = 0.0
         self._cpu_s = time.process_time()
+        self._last: tuple[Recorder, Mapping[str, Any]] | None = None
 
-    def look(self, recorder: "Recorder", status: Mapping[str, Any], *, last: bool = False) -> None:
+    def look(self, recorder: "Recorder", status: Mapping[str, Any]) -> None:
         """Show what there is, where a second has passed."""
+        self._last = recorder, status
         if self._keyboard is not None and _pressed(self._keyboard, b"q"):
             raise KeyboardInterrupt
-        if last or time.monotonic() >= self._due_s:
+        if time.monotonic() >= self._due_s:
             self._due_s = time.monotonic() + REFRESH_S
-            self._show(self._glimpse(recorder, status, last))
+            self._show(self._glimpse(recorder, status, ended=False))
+
+    def end(self) -> None:
+        """All of it, with a last forecast."""
+        if self._last is not None:
+            recorder, status = self._last
+            self._show(self._glimpse(recorder, {**status, **recorder.status()}, ended=True))
 
     def say(self, text: str) -> None:
         """Above the view."""
@@ -82,7 +95,9 @@ class LiveView:
         else:
             self._live.console.print(_said(text))
 
-    def _glimpse(self, recorder: "Recorder", status: Mapping[str, Any], ended: bool) -> "Glimpse":
+    def _glimpse(
+        self, recorder: "Recorder", status: Mapping[str, Any], *, ended: bool
+    ) -> "Glimpse":
         from spillcast.report.live import Glimpse
 
         assert recorder.running is not None

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def live_line(*, show: bool = True) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def reading_bar(evidence: Sequence[str]) -> Iterator[Callable[[int], None]]:
+def reading_bar(evidence: Sequence[str | Path]) -> Iterator[Callable[[int], None]]:
     """A bar that is fed with the bytes read of some files, or moves by itself where it is not."""
     total = _bytes_of(evidence)
     more = f" and {len(evidence) - 1:,} more" if len(evidence) > 1 else ""
@@ -54,10 +55,8 @@ def reading_bar(evidence: Sequence[str]) -> Iterator[Callable[[int], None]]:
         yield lambda count: show(count, total)
 
 
-def _bytes_of(evidence: Sequence[str]) -> int | None:
+def _bytes_of(evidence: Sequence[str | Path]) -> int | None:
     """Bytes of some files; None where one is no plain file."""
-    from pathlib import Path
-
     paths = [Path(name) for name in evidence]
     if not all(path.is_file() for path in paths):
         return None

@@ -119,7 +119,7 @@ def _run(
     if not drawn.cells:
         hint = "allow more, or ask for less with --repeat 1"
         raise InputError(f"--minutes {minutes:g}: there is no time for one query", hint)
-    with TerminalStage() as stage:
+    with TerminalStage(budget_s=60 * minutes) as stage:
         return run_verify(
             stage,
             drawn,

@@ -122,6 +122,7 @@ def watch(
                     running=running,
                 )
                 recording = found if output is not None else None
+                shown.end()
             else:
                 assert recorder is not None
                 recording = _follow(recorder, shown)
@@ -157,15 +158,18 @@ def _begin(
 def _follow(recorder: "Recorder", view: "View") -> "Recording | None":
     """Show it to its end, or until it is ended; the recording where one was asked for."""
     try:
-        while not recorder.poll():
+        while True:
             view.look(recorder, recorder.status())
+            if recorder.poll():
+                break
     except KeyboardInterrupt:
         # A second Ctrl-C would lose what is being kept.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     except BaseException:
         recorder.abandon()
         raise
-    view.look(recorder, recorder.status(), last=True)
+    recorder.stop()
+    view.end()
     if recorder.output is not None:
         return recorder.finish()
     recorder.abandon()

@@ -266,10 +266,7 @@ class Recorder:
         if self.target.exit_status is not None:
             wall_s = self._elapsed_s
         try:
-            if self._perturbation is not None:
-                self._perturbation.stop()
-            self._capture.stop()
-            self.collect()
+            self.stop()
             status = self._capture.status()
             problem = nothing_seen(status, self.method, self.asked.temp_dirs)
             if not self._samples and problem is not None:
@@ -282,6 +279,13 @@ class Recorder:
         except BaseException:
             self._discard()
             raise
+
+    def stop(self) -> None:
+        """End the capture; all that it saw has been taken then."""
+        if self._perturbation is not None:
+            self._perturbation.stop()
+        self._capture.stop()
+        self.collect()
 
     def abandon(self) -> None:
         """End the capture and leave nothing."""

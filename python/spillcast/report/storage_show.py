@@ -37,8 +37,7 @@ def show_page(storage: Storage, ops: Sequence[str], size_bytes: int | None) -> P
     if storage.source not in STATED:
         words = [text for op in ops if (text := ability_words(op, ability(storage, op)))]
         parts += [Words(words, "  ")] if words else []
-    kept = [g for g in only.groups if size_bytes in (None, g.size_class_bytes)]
-    return Page(parts, figures(Storage(storage.name, storage.source, kept, storage.facts)))
+    return Page(parts, figures(only))
 
 
 def _shown_group(storage: Storage, op: str, size_bytes: int | None) -> Group | None:

@@ -152,7 +152,7 @@ class _Layout:
             max([cell_width(column.name or ""), *(cell_width(line[at]) for line in cells)])
             for at, column in enumerate(columns)
         ]
-        return cls(columns, cells, widths, table.grouped)
+        return cls(columns, cells, widths, min(table.grouped, len(columns)))
 
     @property
     def _floors(self) -> list[int]:
