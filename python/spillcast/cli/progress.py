@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 #: Work that is done sooner shows no progress.
 SHOWN_AFTER_S = 0.5
+#: Columns of a terminal that has room for a bar beside the figures.
+WIDE = 80
 
 
 class Show(Protocol):
@@ -120,16 +122,18 @@ class _Bar:
             """Share, bytes, rate and time left."""
 
             def render(self, _task: Task) -> Text:
-                return Text(told(*bar._fed, bar._unit, time.monotonic() - bar._since))
+                return Text(
+                    no_wrap=True, text=told(*bar._fed, bar._unit, time.monotonic() - bar._since)
+                )
 
         with self._lock:
             if self._ended:
                 return
             console = Console(stderr=True)
-            title = shortened(self._title, max(16, console.width - 60))
-            self._progress = Progress(
-                "{task.description}", BarColumn(20), Told(), console=console, transient=True
-            )
+            wide = console.width >= WIDE
+            title = shortened(self._title, max(16, console.width - (60 if wide else 42)))
+            columns = ["{task.description}", *([BarColumn(20)] if wide else []), Told()]
+            self._progress = Progress(*columns, console=console, transient=True)
             self._progress.add_task(title, total=None)
             self._progress.start()
             self._draw()
@@ -152,7 +156,7 @@ def told(done: int, total: int | None, moved: int | None, unit: str, elapsed_s: 
             parts += [format_bytes(count), f"{format_bytes(rate)}/s"]
         else:
             parts += [f"{count:,} {unit}", f"{rate:,.0f}/s"]
-    if total and done:
+    if total and done > total / 100:
         left_s = elapsed_s * max(total - done, 0) / done
         return "  ".join([*parts, f"{format_duration(round(left_s))} left"])
     return "  ".join([*parts, format_duration(round(elapsed_s))])

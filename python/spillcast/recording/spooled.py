@@ -78,7 +78,7 @@ def _told(file: TextIO, on_progress: Callable[[int], None]) -> Iterator[str]:
     count = 0
     for number, line in enumerate(file):
         count += len(line)
-        if number % LINES_UNTOLD == 0:
+        if number % LINES_UNTOLD == LINES_UNTOLD - 1:
             on_progress(count)
         yield line
 

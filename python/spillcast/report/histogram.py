@@ -92,4 +92,4 @@ def sparkline(values: Sequence[float]) -> str:
     drawn = "".join(
         letters[min(max(round(value / most * 8), 1), 8)] if value > 0 else " " for value in values
     )
-    return drawn.strip()
+    return drawn.rstrip()

@@ -162,10 +162,10 @@ def _latency(glimpse: Glimpse, temp: Sequence[Mapping[str, Any]], width: int) ->
     longest = max(map(len, lines))
     room = min(width - longest - 2, BAR_MAX)
     drawn = ["mean, by second" if room >= 15 else "mean", ""]
+    seen = [second for tally in tallies.values() for second in tally.recent]
+    shown = range(max(min(seen), max(seen) - room + 1), max(seen) + 1)
     for row in temp:
-        recent = tallies[row["op"]].recent
-        last = max(recent)
-        seconds = [recent.get(second, (0, 0)) for second in range(last - room + 1, last + 1)]
+        seconds = [tallies[row["op"]].recent.get(second, (0, 0)) for second in shown]
         drawn.append(sparkline([total / count if count else 0.0 for count, total in seconds]))
     text = [
         f"{line:<{longest}}  {spark}".rstrip() for line, spark in zip(lines, drawn, strict=True)

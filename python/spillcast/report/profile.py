@@ -61,7 +61,9 @@ def _table(profile: Profile, rows: Sequence[dict[str, Any]]) -> Table:
     last = [Column("longest at", "longest_at", spare=4)]
     if any("latency_us" in row for row in profile.rows):
         last = [Column("unbiased", "latency_us", "us"), Column(None, "n_est", "number")]
-    keys = [Column(name, name, _UNITS.get(name, "text")) for name in profile.by]
+    # ASH is told by statement too.
+    more = ["sql"] if "sql" not in profile.by and any("sql" in r for r in profile.rows) else []
+    keys = [Column(name, name, _UNITS.get(name, "text")) for name in [*profile.by, *more]]
     hidden = [Column(None, name) for name in ("op", "idle") if name not in profile.by]
     return Table.of([*keys, *hidden, *_TIMES, *last], rows)
 

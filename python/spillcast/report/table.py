@@ -103,12 +103,19 @@ class Table:
 
     def text(self, width: int) -> str:
         """Aligned lines of at most ``width`` columns."""
-        shown = [at for at, column in enumerate(self.columns) if column.name is not None]
+        shown = self._shown
         for spare in range(max((self.columns[at].spare for at in shown), default=0), -1, -1):
             layout = _Layout.of(self, [at for at in shown if self.columns[at].spare <= spare])
             if layout.least <= width:
                 return layout.fitted(width).text()
         return layout.stacked(width)
+
+    @property
+    def _shown(self) -> list[int]:
+        """The columns for people that hold anything."""
+        named = [at for at, column in enumerate(self.columns) if column.name is not None]
+        full = [at for at in named if any(row[at] is not None for row in self.rows)]
+        return full if self.rows else named
 
     def csv(self) -> str:
         """One header line, then raw values; nothing stands for what there is not."""
@@ -122,7 +129,7 @@ class Table:
 
     def markdown(self) -> str:
         """All columns for people, none of them shortened."""
-        shown = [at for at, column in enumerate(self.columns) if column.name is not None]
+        shown = self._shown
         columns = [self.columns[at] for at in shown]
         rule = ["---" if column.is_text else "---:" for column in columns]
         header = [_escaped(column.name or "") for column in columns]

@@ -54,6 +54,7 @@ _CASE = (
     Column("said", None, "raw"),
     Column("interval", None, "raw", spare=1),
     *(Column(name, None, "raw") for name in ("took", "error")),
+    Column("", None),
 )
 CASE_NOTE = "  said: the forecast, s; took: the measured median, s; !: interval missed"
 SUMMARY_HEADER = ("", "cases", "median", "90th", "held", "width", "seed's", "ratio")
@@ -81,11 +82,11 @@ def engine_of(case: Case) -> str:
     return case.engine.rpartition(" ")[0]
 
 
-def case_row(case: Case) -> list[str]:
+def case_row(case: Case) -> list[str | None]:
     """One row a case, times in seconds."""
     said = case.forecast
     bounds = [] if said.interval_s is None else [_seconds(bound_s) for bound_s in said.interval_s]
-    missed = "" if said.interval_s is None or case.covered else " !"
+    missed = None if said.interval_s is None or case.covered else "!"
     return [
         query_of(case),
         case.source,
@@ -93,7 +94,8 @@ def case_row(case: Case) -> list[str]:
         "none" if said.forecast_s is None else _seconds(said.forecast_s),
         "-".join(bounds) or "refused",
         _seconds(case.measured_to_s),
-        percent(case.error) + missed,
+        percent(case.error),
+        missed,
     ]
 
 
