@@ -3,12 +3,14 @@
 import json
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from harness import account_of, expected_rows, only_line, rows, spillcast, target
 from screen import at_terminal, plain, screen
 
+SCHEMA_PAGE = Path(__file__).parents[2] / "docs" / "schema.md"
 FOREVER = ("--threads", 2, "--writes", 400, "--reads", 10**6, "--pause", 0.001)
 
 
@@ -72,6 +74,8 @@ def test_lines_of_json_count_every_operation(places):
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert {line["schema"] for line in lines} == {"spillcast.watch/1"}
     assert [line["ended"] for line in lines] == [False] * (len(lines) - 1) + [True]
+    section = SCHEMA_PAGE.read_text().partition("\n## Watch")[2].partition("\n## ")[0]
+    assert [key for key in lines[-1] if f"`{key}" not in section and key != "schema"] == []
     account = account_of(result.stderr)
     done = [row for row in account["account"] if row[5] != str(places.base)]
     for of in lines[-1]["temp"]:
