@@ -100,6 +100,11 @@ def test_record_live_keeps_what_the_command_says_and_the_recording(places):
     account = account_of("\n".join(lines))
     files = {row[5] for row in account["account"]}
     assert rows(output, files=files) == expected_rows(account, base=places.base)
+    # What it printed was kept in memory, and is no temp I/O.
+    meta = json.loads((output / "meta.json").read_text())
+    done = [row[2] for row in account["account"] if row[5] != str(places.base)]
+    assert meta["temp"]["reads"] == done.count("read")
+    assert meta["temp"]["writes"] == done.count("write")
     # The view is gone; the words about the recording are there.
     assert not any("last second" in line for line in lines)
     assert any(line.startswith("  temp I/O") for line in lines)
