@@ -17,9 +17,9 @@ _CODE = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])")
 
 
 class Terminal:
-    """A program whose stdin, stdout and stderr are a terminal; ``stdout`` may be another file."""
+    """A program whose stdin, stdout and stderr are a terminal; ``stderr`` may be another file."""
 
-    def __init__(self, *command, columns=80, lines=50, stdout=None, **changes):
+    def __init__(self, *command, columns=80, lines=50, stderr=None, **changes):
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         self.before = termios.tcgetattr(slave)
@@ -28,8 +28,8 @@ class Terminal:
         self.process = subprocess.Popen(
             [str(part) for part in command],
             stdin=slave,
-            stdout=stdout or slave,
-            stderr=slave,
+            stdout=slave,
+            stderr=stderr or slave,
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
             env={

@@ -6,6 +6,7 @@ import json
 import os
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from subprocess import DEVNULL
 from unittest.mock import patch
 
 import pytest
@@ -173,7 +174,7 @@ def test_colours_add_no_words(spilled):
     piped = spillcast(*arguments, env=environment(COLUMNS=100, PYTHONIOENCODING="utf-8")).stdout
     written = {}
     for name, changes in {"colour": {}, "none": {"NO_COLOR": 1}, "dumb": {"TERM": "dumb"}}.items():
-        with at_terminal(*arguments, columns=100, **changes) as terminal:
+        with at_terminal(*arguments, columns=100, stderr=DEVNULL, **changes) as terminal:
             assert terminal.end() == 0
             written[name] = terminal.text
     assert "\x1b" in written["colour"]

@@ -1,5 +1,6 @@
 """What a person sees of work under way: on stderr, on a terminal only, gone when it is done."""
 
+import os
 import sys
 import threading
 import time
@@ -27,10 +28,15 @@ class Show(Protocol):
         """So much by now."""
 
 
+def _is_drawn_on() -> bool:
+    """Whether stderr is a terminal that can be written over."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
 @contextmanager
 def live_line(*, show: bool = True) -> Iterator[Callable[[str], None]]:
     """One line on stderr that is written over, on a terminal; nothing elsewhere."""
-    if not show or not sys.stderr.isatty():
+    if not show or not _is_drawn_on():
         yield lambda _text: None
         return
 
@@ -71,7 +77,7 @@ def progress_bar(title: str, unit: str = "bytes") -> Iterator[Show]:
 
     What is never fed shows that it goes on, and for how long.
     """
-    if not sys.stderr.isatty():
+    if not _is_drawn_on():
         yield lambda _done, _total=None, _moved=None, /: None
         return
     bar = _Bar(title, unit)
