@@ -138,8 +138,10 @@ class _Bar:
             console = Console(stderr=True)
             wide = console.width >= WIDE
             title = shortened(self._title, max(16, console.width - (60 if wide else 42)))
-            columns = ["{task.description}", *([BarColumn(20)] if wide else []), Told()]
-            self._progress = Progress(*columns, console=console, transient=True)
+            bars = [BarColumn(20)] if wide else []
+            self._progress = Progress(
+                "{task.description}", *bars, Told(), console=console, transient=True
+            )
             self._progress.add_task(title, total=None)
             self._progress.start()
             self._draw()
