@@ -115,7 +115,7 @@ class Table:
         """The columns for people that hold anything."""
         named = [at for at, column in enumerate(self.columns) if column.name is not None]
         full = [at for at in named if any(row[at] is not None for row in self.rows)]
-        return full if self.rows else named
+        return full or named
 
     def csv(self) -> str:
         """One header line, then raw values; nothing stands for what there is not."""
