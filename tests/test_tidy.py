@@ -92,7 +92,8 @@ def test_a_verb_is_documented(verb):
 
 
 def test_every_verb_is_a_file_and_every_file_a_verb():
-    helpers = {"__init__", "options", "output", "record_postgres", "stage", "storage_list", "tree"}
+    helpers = {"__init__", "live", "options", "output", "progress", "record_postgres", "stage"}
+    helpers |= {"storage_list", "tree"}
     assert {path.stem for path in (PACKAGE / "cli").glob("*.py")} - helpers == set(VERBS)
 
 

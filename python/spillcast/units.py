@@ -59,7 +59,9 @@ def format_bytes(count: float) -> str:
 
 
 def format_speedup(ratio: float) -> str:
-    """A ratio of elapsed times: ``2.23x``, ``59x``."""
+    """A ratio of elapsed times: ``2.23x``, ``59x``, ``0.0025x``."""
+    if 0 < abs(ratio) < 0.0995:
+        return f"{ratio:.2g}x"
     return f"{_three_digits(ratio)}x"
 
 

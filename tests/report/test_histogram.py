@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from spillcast.report import histogram
-from spillcast.report.histogram import histogram_text
+from spillcast.report.histogram import histogram_text, sparkline
 
 BLOCKS = dict(zip("▏▎▍▌▋▊▉█", range(1, 9), strict=True))
 
@@ -68,3 +68,9 @@ def test_plain_letters_where_blocks_cannot_be_printed(monkeypatch):
 def test_any_latency_has_a_bin(ns):
     (line,) = histogram_text([ns], [5]).splitlines()
     assert "100.0 %" in line
+
+
+def test_a_sparkline_is_as_high_as_its_values_and_blank_where_there_is_none():
+    assert sparkline([1, 2, 4, 8, 0, 0.001, 8]) == "▁▂▄█ ▁█"
+    assert sparkline([0, 0, 5]) == "  █"
+    assert sparkline([]) == ""

@@ -14,7 +14,7 @@ from test_probe import directory, holds_files_in  # noqa: F401  (directory is a 
 
 from harness import only_line, refuse_io_uring, spillcast, spillcast_command, until
 from spillcast.errors import SpillcastError
-from spillcast.report.storage import grid_text
+from spillcast.report.storage import storage_page
 from spillcast.storage import Storage
 from spillcast.storage.emulation import emulate, fixed_model
 from spillcast.storage.model import Model
@@ -57,7 +57,7 @@ def test_every_cell_is_there_and_adds_up(directory):  # noqa: F811
     assert Model(storage).latency("read", 8 * KIB, depth=2, sequential=False).mean_s > 0
     _, *tables, _ = printed.split("\n\n")
     assert max(len(line) for table in tables for line in table.splitlines()) <= 80
-    assert printed.strip() == grid_text(storage)
+    assert printed.strip() == storage_page(storage).text()
 
 
 def test_a_storage_of_a_known_latency_is_measured_as_such(tmp_path):

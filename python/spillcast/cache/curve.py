@@ -1,6 +1,6 @@
 """Miss ratios by size of an LRU cache: how much flash is worth buying."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -84,15 +84,25 @@ class Curve(Tabular):
 
 
 def curve(
-    requests: Requests, *, rate: float = 1.0, temp_writes: bool = False, runs: int = 1
+    requests: Requests,
+    *,
+    rate: float = 1.0,
+    temp_writes: bool = False,
+    runs: int = 1,
+    on_progress: Callable[[int], None] | None = None,
 ) -> Curve:
-    """The curve of some requests. InputError where there are no reads, or for a rate of nothing."""
+    """The curve of some requests. InputError where there are no reads, or for a rate of nothing.
+
+    ``on_progress`` is told of requests that were gone through, as by ``simulate``.
+    """
     if not 0 < rate <= 1:
         raise InputError(f"--sample {rate:g}: a share is above 0, and 1 at the most")
     core = requests.core
     try:
         found = run_interruptibly(
-            lambda: core.curve(rate=rate, temp_writes=temp_writes, runs=runs), core.cancel
+            lambda: core.curve(rate=rate, temp_writes=temp_writes, runs=runs),
+            core.cancel,
+            None if on_progress is None else lambda: on_progress(core.requests()),
         )
     except ValueError as error:
         raise InputError(str(error)) from error

@@ -1,6 +1,6 @@
 """One cache, simulated: what it serves by object and class, run by run, and how long that takes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,8 +80,13 @@ class Simulation:
         return [run.traffic.elapsed_s(flash, disk) for run in self.runs]
 
 
-def simulate(requests: Requests, asked: Asked) -> Simulation:
-    """Run the requests through an empty cache, then again. InputError for what makes no cache."""
+def simulate(
+    requests: Requests, asked: Asked, on_progress: Callable[[int], None] | None = None
+) -> Simulation:
+    """Run the requests through an empty cache, then again. InputError for what makes no cache.
+
+    ``on_progress`` is told of requests that were gone through; how many there are is not known.
+    """
     asked.check()
     lines = lines_of(asked.size_bytes, requests.line_bytes)
     kept = requests.numbers_of(asked.keep)
@@ -98,6 +103,7 @@ def simulate(requests: Requests, asked: Asked) -> Simulation:
                 alone=len(requests.objects) > 1,
             ),
             core.cancel,
+            None if on_progress is None else lambda: on_progress(core.requests()),
         )
     except ValueError as error:
         raise InputError(str(error)) from error

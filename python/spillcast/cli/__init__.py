@@ -16,6 +16,7 @@ VERBS = (
     "profile",
     "forecast",
     "record",
+    "watch",
     "probe",
     "storage",
     "emulate",

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.options import Json
+from spillcast.cli.options import Csv, Json, Markdown
 
 if TYPE_CHECKING:
     from spillcast.cache.elapsed import Device
@@ -62,6 +62,8 @@ def cache(
         bool, typer.Option(help="Find WAIT lines in running text of traces too.")
     ] = False,
     json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
 ) -> None:
     """Simulate a flash cache in front of a disk for the I/O of scans and spills.
 
@@ -76,9 +78,10 @@ def cache(
     from spillcast.cache.curve import curve
     from spillcast.cache.evidence import read_requests
     from spillcast.cache.simulation import Asked, simulate
-    from spillcast.cli.output import emit, terminal_columns
+    from spillcast.cli.output import show
+    from spillcast.cli.progress import progress_bar
     from spillcast.errors import InputError
-    from spillcast.report.cache import cache_document, cache_text
+    from spillcast.report.cache import cache_document, cache_page
     from spillcast.units import parse_bytes
 
     asked = None
@@ -88,20 +91,24 @@ def cache(
         asked.check()
     elif keep or flash or disk:
         raise InputError("--keep, --flash and --disk are of a cache: give --size")
-    requests = read_requests(
-        trace,
-        line_bytes=_positive("--line", line) if line else None,
-        block_bytes=_positive("--block", block),
-        lenient=lenient,
-    )
+    line_bytes = _positive("--line", line) if line else None
+    block_bytes = _positive("--block", block)
+    with progress_bar(f"reading {trace[0]}"):
+        requests = read_requests(
+            trace, line_bytes=line_bytes, block_bytes=block_bytes, lenient=lenient
+        )
     devices = _devices(flash, disk, requests.line_bytes)
-    simulation = None if asked is None else simulate(requests, asked)
-    found = curve(requests, rate=sample, temp_writes=temp_writes, runs=runs)
-    if json:
-        emit(cache_document(simulation, found, devices, requests.notes, cells))
-    else:
-        width = terminal_columns()
-        print(cache_text(simulation, found, devices, requests.notes, cells=cells, width=width))
+    with progress_bar("simulating the cache", "requests") as watch:
+        simulation = None if asked is None else simulate(requests, asked, on_progress=watch)
+    with progress_bar("making the curve", "requests") as watch:
+        found = curve(requests, rate=sample, temp_writes=temp_writes, runs=runs, on_progress=watch)
+    show(
+        lambda: cache_document(simulation, found, devices, requests.notes, cells),
+        lambda: cache_page(simulation, found, devices, requests.notes, cells=cells),
+        json=json,
+        csv=csv,
+        markdown=markdown,
+    )
 
 
 def _positive(option: str, text: str) -> int:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from spillcast.cli.options import EngineOption, Json, Work
+from spillcast.cli.options import Csv, EngineOption, Json, Markdown, Work
 
 
 def add_to(application: typer.Typer) -> None:
@@ -18,21 +18,26 @@ def demo(
     ] = "duckdb",
     work: Work = None,
     json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
 ) -> None:
     """Run the whole loop on an engine and compare forecast and truth.
 
     A join spills to slow temp storage and is recorded; fast storage is probed; the forecast is
     made; then the join is run there. Nothing is left behind.
     """
-    from spillcast.cli.output import emit
+    from spillcast.cli.output import show
     from spillcast.cli.stage import TerminalStage
     from spillcast.lab.case import document
     from spillcast.lab.demo import STEPS, run_demo
-    from spillcast.report.verify import demo_text
+    from spillcast.report.verify import demo_page
 
     with TerminalStage(STEPS) as stage:
         result = run_demo(stage, work, engine)
-    if json:
-        emit(document([result.case]))
-    else:
-        print(demo_text(result))
+    show(
+        lambda: document([result.case]),
+        lambda: demo_page(result),
+        json=json,
+        csv=csv,
+        markdown=markdown,
+    )

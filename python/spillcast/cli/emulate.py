@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.options import Json
+from spillcast.cli.options import Csv, Json, Markdown
 
 if TYPE_CHECKING:
     from spillcast.storage.emulation import Mount
@@ -42,6 +42,8 @@ def emulate(
         Path | None, typer.Option(help="Directory that holds the files and keeps them.")
     ] = None,
     json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
 ) -> None:
     """Mount a directory that is as slow as a storage you do not own.
 
@@ -55,9 +57,10 @@ def emulate(
     """
     from contextlib import ExitStack
 
-    from spillcast.cli.output import emit
+    from spillcast.cli.output import show
+    from spillcast.cli.progress import progress_bar
     from spillcast.errors import InputError
-    from spillcast.report.emulation import emulation_text, mounted_text
+    from spillcast.report.emulation import emulation_page, mounted_text
     from spillcast.storage.asked import asked_model
     from spillcast.storage.emulated_run import check_program
     from spillcast.storage.emulation import emulate as emulated
@@ -70,26 +73,30 @@ def emulate(
     model = asked_model(storage, read, write, bandwidth, servers)
     with ExitStack() as stack:
         held = backing or stack.enter_context(workspace())
-        mount = stack.enter_context(emulated(model, mountpoint, held, page_cache=page_cache))
+        with progress_bar(f"mounting {mountpoint}"):
+            mount = stack.enter_context(emulated(model, mountpoint, held, page_cache=page_cache))
         end = f"{command[0]} ends it" if command else "Ctrl-C ends it"
         words = mounted_text(mount, temporary=backing is None, end=end)
         print(words, file=sys.stderr, flush=True)
-        status = _serve(mount, command, show=not json)
+        status = _serve(mount, command, show=not (json or csv or markdown))
         # From here on it ends by itself; another Ctrl-C would only leave the rest of it out.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         result = mount.result()
-    if json:
-        emit(result.to_json() | {"command": command or None, "exit_status": status})
-    else:
-        print(emulation_text(result))
+    show(
+        lambda: result.to_json() | {"command": command or None, "exit_status": status},
+        lambda: emulation_page(result),
+        json=json,
+        csv=csv,
+        markdown=markdown,
+    )
     if status:
         raise typer.Exit(status)
 
 
 def _serve(mount: "Mount", command: list[str] | None, *, show: bool) -> int | None:
     """Stay as long as asked; the exit status of the command, if there is one."""
-    from spillcast.cli.output import live_line
+    from spillcast.cli.progress import live_line
     from spillcast.report.emulation import status_line
     from spillcast.storage.emulated_run import run_command, stay
 

@@ -85,7 +85,7 @@ def _time_line(evidence: list[str], where: str | None) -> Iterator[str]:
 
 
 def _metrics(evidence: list[str], by: str, where: str | None) -> Iterator[str]:
-    from spillcast.cli.output import reading_bar
+    from spillcast.cli.progress import reading_bar
     from spillcast.profile import profile
     from spillcast.recording import Recording
     from spillcast.recording.evidence import find_evidence

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import Budget, Confidence, Json
+from spillcast.cli.options import Budget, Confidence, Csv, Json, Markdown
 
 
 def add_to(application: typer.Typer) -> None:
@@ -58,6 +58,8 @@ def forecast(
     confidence: Confidence = 0.9,
     budget: Budget = "60s",
     json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
 ) -> None:
     """Forecast a run's elapsed time with its temp files on other storage.
 
@@ -69,10 +71,11 @@ def forecast(
 
     Example: spillcast forecast plan.json --to catalogue:aws-gp3
     """
-    from spillcast.cli.output import emit, progress_bar
+    from spillcast.cli.output import show
+    from spillcast.cli.progress import progress_bar, reading_bar
     from spillcast.forecast.ask import ask
     from spillcast.forecast.choices import choices, choices_document, parse_costs
-    from spillcast.report.forecast import choices_text, forecast_text
+    from spillcast.report.forecast import forecast_page
     from spillcast.units import parse_duration_s
 
     costs = parse_costs(cost or (), to)
@@ -89,11 +92,15 @@ def forecast(
         confidence=confidence,
         budget=budget,
         watch=lambda name: progress_bar(f"probing {name}"),
+        reading=reading_bar,
     )
     found = choices(to, forecasts, costs)
-    if len(found) == 1:
-        emit(found[0].to_json()) if json else print(forecast_text(found[0].forecast))
-    else:
-        emit(choices_document(found)) if json else print(choices_text(found))
+    show(
+        lambda: choices_document(found) if len(found) > 1 else found[0].to_json(),
+        lambda: forecast_page(found),
+        json=json,
+        csv=csv,
+        markdown=markdown,
+    )
     if all(f.refused for f in forecasts):
         raise typer.Exit(3)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.options import Budget, Json
+from spillcast.cli.options import Budget, Csv, Json, Markdown
 
 if TYPE_CHECKING:
     from spillcast.recording import Recording
@@ -36,6 +36,8 @@ def probe(
     psync: Annotated[bool, typer.Option("--psync", help="Keep io_uring out of --grid.")] = False,
     budget: Budget = "60s",
     json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
 ) -> None:
     """Replay a recording's temp I/O on a directory and time it, or measure it without one.
 
@@ -47,8 +49,8 @@ def probe(
 
     Example: spillcast probe --like run.spill --iolog spill.log
     """
-    from spillcast.cli.output import emit
-    from spillcast.report.storage import grid_text, iolog_text, storage_text
+    from spillcast.cli.output import emit, show
+    from spillcast.report.storage import iolog_text, storage_page
 
     _check(directory, like, grid=grid, psync=psync, iolog=iolog, output=output)
     if iolog is not None and like is not None:
@@ -62,10 +64,13 @@ def probe(
     storage = _measure(directory, like, budget, psync=psync)
     if output is not None:
         storage.save(output)
-    if json:
-        emit(storage.to_json())
-    else:
-        print(grid_text(storage) if grid else storage_text(storage))
+    show(
+        storage.to_json,
+        lambda: storage_page(storage),
+        json=json,
+        csv=csv,
+        markdown=markdown,
+    )
 
 
 def _check(
@@ -95,7 +100,7 @@ def _check(
 
 
 def _measure(directory: Path, like: Path | None, budget: str, *, psync: bool) -> "Storage":
-    from spillcast.cli.output import progress_bar
+    from spillcast.cli.progress import progress_bar
     from spillcast.storage.budget import parse_budget
 
     parsed = parse_budget(budget)

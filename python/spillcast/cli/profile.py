@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from spillcast.cli.options import Json
+from spillcast.cli.options import Csv, Json, Markdown
 
 
 def add_to(application: typer.Typer) -> None:
@@ -31,31 +31,37 @@ def profile(
     histogram: Annotated[bool, typer.Option(help="Show how latencies are spread.")] = False,
     lenient: Annotated[bool, typer.Option(help="Find WAIT lines in running text too.")] = False,
     json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
 ) -> None:
     """Say where the time goes: by event, and what else is asked for.
 
     Example: spillcast profile traces/ --by event,size --event 'direct path*'
     """
-    from spillcast.cli.output import emit, reading_bar, terminal_columns
+    from spillcast.cli.output import show
+    from spillcast.cli.progress import reading_bar
     from spillcast.errors import InputError
     from spillcast.profile import profile as make
-    from spillcast.report.profile import profile_text
+    from spillcast.report.profile import profile_page
 
-    with reading_bar(evidence) as show:
+    with reading_bar(evidence) as read:
         result = make(
             *evidence,
             by=[name.strip() for name in by.split(",")],
             event=event,
             where=where,
             lenient=lenient,
-            on_progress=show,
+            on_progress=read,
         )
     if histogram and not result.histograms:
         raise InputError(
             "--histogram: samples are no single waits", "give a trace, or a recording of I/O"
         )
     result = result.top(top)
-    if json:
-        emit(result.to_json())
-    else:
-        print(profile_text(result, histogram=histogram, width=terminal_columns()))
+    show(
+        result.to_json,
+        lambda: profile_page(result, histogram=histogram),
+        json=json,
+        csv=csv,
+        markdown=markdown,
+    )

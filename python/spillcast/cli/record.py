@@ -1,6 +1,9 @@
 """``spillcast record``: watch a command, a running process or a PostgreSQL query spill."""
 
+import shlex
 import signal
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -9,8 +12,10 @@ import typer
 from spillcast.cli.options import Json
 
 if TYPE_CHECKING:
+    from spillcast.cli.live import OthersOutput, View
     from spillcast.recording import Recording
     from spillcast.recording.recorder import Asked
+    from spillcast.recording.running import Running
 
 
 def add_to(application: typer.Typer) -> None:
@@ -70,6 +75,9 @@ def record(
             "waits do to its CPU time.",
         ),
     ] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Show the profile meanwhile, anew each second.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Record the temp I/O of a command, a running process or a PostgreSQL query.
@@ -81,6 +89,7 @@ def record(
 
     Example: spillcast record --postgres service=dwh --query 'from sales' -o run.spill
     """
+    from spillcast.cli.live import OthersOutput, line_view, live_view
     from spillcast.cli.output import emit
     from spillcast.errors import InputError, SpillcastError
     from spillcast.recording.recorder import Asked
@@ -106,22 +115,33 @@ def record(
     duration_s = None if duration is None else parse_duration_s(duration)
     asked = Asked(tuple(temp or ()), capture, duration_s, slices, perturb)
     status = None
-    if postgres is not None:
-        from spillcast.cli.record_postgres import record_postgres
+    running = _running(live)
+    others = OthersOutput(json=False) if live and command is not None else None
+    title = f"recording {postgres or (shlex.join(command) if command else f'process {pid}')}"
+    view: AbstractContextManager[View]
+    view = live_view(title, keyboard=command is None) if live else line_view(show=not json)
+    try:
+        if postgres is not None:
+            from spillcast.cli.record_postgres import record_postgres
 
-        result = record_postgres(
-            postgres,
-            output,
-            asked,
-            backend=backend,
-            query=query,
-            wait_for_spill=wait_for_spill,
-            explain=explain,
-            settings=set_ or [],
-            show_status=not json,
-        )
-    else:
-        result, status = _record_process(command, pid, output, asked, show_status=not json)
+            with view as shown:
+                result = record_postgres(
+                    postgres,
+                    output,
+                    asked,
+                    backend=backend,
+                    query=query,
+                    wait_for_spill=wait_for_spill,
+                    explain=explain,
+                    settings=set_ or [],
+                    view=shown,
+                    running=running,
+                )
+        else:
+            result, status = _record_process(command, pid, output, asked, view, running, others)
+    finally:
+        if others is not None:
+            others.give_out()
     if json:
         emit({"path": str(result.path), **result.meta})
     else:
@@ -130,23 +150,43 @@ def record(
         raise SpillcastError(f"the command {describe_exit(status)}; its recording is kept")
 
 
+def _running(live: bool) -> "Running | None":
+    """What a live view is made of. InputError where there is no terminal for one."""
+    from spillcast.errors import InputError
+
+    if not live:
+        return None
+    if not sys.stderr.isatty():
+        raise InputError("--live draws on stderr, which is no terminal here", "leave it out")
+    from spillcast.recording.running import Running
+
+    return Running()
+
+
 def _record_process(
-    command: list[str] | None, pid: int | None, output: Path, asked: "Asked", *, show_status: bool
+    command: list[str] | None,
+    pid: int | None,
+    output: Path,
+    asked: "Asked",
+    view: "AbstractContextManager[View]",
+    running: "Running | None",
+    others: "OthersOutput | None",
 ) -> "tuple[Recording, int | None]":
     """Record a command or a running process; the recording, and how the command ended."""
-    from spillcast.cli.output import live_line
+    from spillcast.cli.progress import progress_bar
     from spillcast.recording.recorder import record_command, record_pid
-    from spillcast.report.recording import status_line
 
     if command is not None:
-        recorder, _ = record_command(command, output, asked)
+        with others.starting() if others is not None else nullcontext():
+            recorder, _ = record_command(command, output, asked, running)
     else:
         assert pid is not None
-        recorder = record_pid(pid, output, asked)
+        with progress_bar(f"attaching to process {pid}"):
+            recorder = record_pid(pid, output, asked, running)
     try:
-        with live_line(show=show_status) as show:
+        with view as shown:
             while not recorder.poll():
-                show(status_line(recorder.status()))
+                shown.look(recorder, recorder.status())
     except KeyboardInterrupt:
         # What was recorded is kept; a second Ctrl-C would lose it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)

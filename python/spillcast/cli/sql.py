@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from spillcast.cli.options import Json
+from spillcast.cli.options import Csv, Json, Markdown
 
 
 def add_to(application: typer.Typer) -> None:
@@ -17,6 +17,8 @@ def sql(
     evidence: Annotated[list[str], typer.Argument(help="Traces, ASH exports, or a recording.")],
     lenient: Annotated[bool, typer.Option(help="Find WAIT lines in running text too.")] = False,
     json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
 ) -> None:
     """Ask the evidence in SQL.
 
@@ -25,15 +27,18 @@ def sql(
 
     Example: spillcast sql "select event, count(*) from waits group by all" *.trc
     """
-    from spillcast.cli.output import emit, reading_bar
+    from spillcast.cli.output import show
+    from spillcast.cli.progress import reading_bar
     from spillcast.profile.sql import run_sql
-    from spillcast.report.table import table_text
+    from spillcast.report.sql import sql_page
 
-    with reading_bar(evidence) as show:
-        columns, rows = run_sql(query, evidence, lenient=lenient, on_progress=show)
-    if json:
-        emit({"schema": "spillcast.sql/1", "columns": columns, "rows": rows})
-    else:
-        cells = [["" if value is None else str(value) for value in row] for row in rows]
-        text = [i for i, _ in enumerate(columns) if any(isinstance(row[i], str) for row in rows)]
-        print(table_text(columns, cells, left=text))
+    with reading_bar(evidence) as read:
+        columns, rows = run_sql(query, evidence, lenient=lenient, on_progress=read)
+    document = {"schema": "spillcast.sql/1", "columns": columns, "rows": rows}
+    show(
+        lambda: document,
+        lambda: sql_page(columns, rows),
+        json=json,
+        csv=csv,
+        markdown=markdown,
+    )

@@ -5,15 +5,21 @@ import time
 from types import TracebackType
 from typing import Any
 
+from spillcast.cli.progress import told
 from spillcast.report.recording import status_line
-from spillcast.units import format_bytes, format_duration
+from spillcast.report.table import shortened
+from spillcast.units import format_duration
 
 
 class TerminalStage:
-    """Numbers the steps, shows what the present one does, and how long each took."""
+    """Numbers the steps, shows what the present one does, and how long each took.
 
-    def __init__(self, steps: int | None = None) -> None:
+    With a ``budget_s`` it shows how much of that is left.
+    """
+
+    def __init__(self, steps: int | None = None, budget_s: float | None = None) -> None:
         self._steps = steps
+        self._end_s = None if budget_s is None else time.monotonic() + budget_s
         self._number = 0
         self._title = ""
         self._since = 0.0
@@ -45,7 +51,7 @@ class TerminalStage:
 
     def progress(self, done: int, total: int, count: int) -> None:
         """The state of a probe under way."""
-        self._show(f"{done:,} of {total:,} operations, {format_bytes(count)}")
+        self._show(told(done, total, count, "bytes", time.monotonic() - self._since))
 
     def tick(self) -> None:
         """Time goes by."""
@@ -57,7 +63,13 @@ class TerminalStage:
         import shutil
 
         width = shutil.get_terminal_size().columns - 1
-        sys.stderr.write("\r\x1b[2K" + f"{self._title}  {detail}"[:width])
+        left = ""
+        if self._end_s is not None:
+            left_s = max(self._end_s - time.monotonic(), 0.0)
+            left = f"  ({format_duration(round(left_s))} left at most)"
+        room = max(width - len(detail) - len(left) - 2, 12)
+        line = f"{shortened(self._title, room)}  {detail}{left}"
+        sys.stderr.write("\r\x1b[2K" + line[:width])
         sys.stderr.flush()
 
     def _finish(self, *, done: bool) -> None:

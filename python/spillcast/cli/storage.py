@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from spillcast.cli import storage_list
-from spillcast.cli.options import Json
+from spillcast.cli.options import Csv, Json, Markdown
 
 if TYPE_CHECKING:
     from spillcast.storage import Storage
@@ -30,6 +30,8 @@ def show(
     op: Annotated[Literal["read", "write"] | None, typer.Option(help="Only this op.")] = None,
     size: Annotated[str | None, typer.Option(help="Histogram of this size, such as 256K.")] = None,
     json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
 ) -> None:
     """Show what is known of a storage: latencies, how they are spread, servers and ceilings.
 
@@ -37,9 +39,9 @@ def show(
 
     Example: spillcast storage show nvme.json --op read --size 256K
     """
-    from spillcast.cli.output import emit, terminal_columns
+    from spillcast.cli.output import show as show_answer
     from spillcast.errors import InputError
-    from spillcast.report.storage_show import show_text
+    from spillcast.report.storage_show import show_page
     from spillcast.storage.description import described
     from spillcast.storage.target import resolve_storage
     from spillcast.units import parse_bytes
@@ -49,11 +51,15 @@ def show(
     if size_bytes == 0:
         raise InputError("--size 0: no operation has this size", "write for example 256K")
     ops = _ops(storage, found, op)
-    if json:
-        groups = [group for one in ops for group in found.of(one) if group.count]
-        emit(described(found, [g for g in groups if size_bytes in (None, g.size_class_bytes)]))
-    else:
-        print(show_text(found, ops, size_bytes, terminal_columns()))
+    groups = [group for one in ops for group in found.of(one) if group.count]
+    groups = [group for group in groups if size_bytes in (None, group.size_class_bytes)]
+    show_answer(
+        lambda: described(found, groups),
+        lambda: show_page(found, ops, size_bytes),
+        json=json,
+        csv=csv,
+        markdown=markdown,
+    )
 
 
 def _ops(text: str, storage: "Storage", op: str | None) -> list[str]:
@@ -72,6 +78,8 @@ def _ops(text: str, storage: "Storage", op: str | None) -> list[str]:
 def compare(
     storages: Annotated[list[str], typer.Argument(help=f"Two or more. {STORAGE_HELP}")],
     json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
 ) -> None:
     """Compare storages with the first of them, by op, size and pattern.
 
@@ -79,9 +87,9 @@ def compare(
 
     Example: spillcast storage compare disk.json nvme.json
     """
-    from spillcast.cli.output import emit, terminal_columns
+    from spillcast.cli.output import show as show_answer
     from spillcast.errors import InputError
-    from spillcast.report.comparison import comparison_text
+    from spillcast.report.comparison import comparison_page
     from spillcast.storage.comparison import compare as compare_storages
     from spillcast.storage.target import resolve_storage
 
@@ -90,7 +98,10 @@ def compare(
     found = [resolve_storage(text) for text in storages]
     names = [storage.name for storage in found]
     result = compare_storages(found, names if len(set(names)) == len(names) else storages)
-    if json:
-        emit(result.to_json())
-    else:
-        print(comparison_text(result, terminal_columns()))
+    show_answer(
+        result.to_json,
+        lambda: comparison_page(result),
+        json=json,
+        csv=csv,
+        markdown=markdown,
+    )

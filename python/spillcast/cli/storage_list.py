@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from spillcast.cli.options import Json
+from spillcast.cli.options import Csv, Json, Markdown
 
 
 def add_to(application: typer.Typer) -> None:
@@ -17,17 +17,22 @@ def list_storages(
         str | None, typer.Argument(help="Part of a name or description, such as gp3 or 'aws-i4*'.")
     ] = None,
     json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
 ) -> None:
     """List the storages of the catalogue.
 
     Example: spillcast storage list aws
     """
-    from spillcast.cli.output import emit
-    from spillcast.report.catalogue import catalogue_document, catalogue_text
+    from spillcast.cli.output import show
+    from spillcast.report.catalogue import catalogue_document, catalogue_page
     from spillcast.storage.catalogue import matching, rows
 
     found = rows() if pattern is None else matching(pattern)
-    if json:
-        emit(catalogue_document(found))
-    else:
-        print(catalogue_text(found))
+    show(
+        lambda: catalogue_document(found),
+        lambda: catalogue_page(found),
+        json=json,
+        csv=csv,
+        markdown=markdown,
+    )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import EngineOption, Json, Work
+from spillcast.cli.options import Csv, EngineOption, Json, Work
 
 if TYPE_CHECKING:
     from spillcast.lab.case import Truth
@@ -43,10 +43,14 @@ def verify(
         Path | None, typer.Option("--from", help="Read the cases of a run before; run nothing.")
     ] = None,
     markdown: Annotated[
-        Path | None, typer.Option(help="Also write a page with charts, as docs/accuracy.md is.")
+        Path | None,
+        typer.Option(
+            help="Also write a page with charts, as docs/accuracy.md is; - prints the tables."
+        ),
     ] = None,
     work: Work = None,
     json: Json = False,
+    csv: Csv = False,
 ) -> None:
     """Forecast queries from one storage to another, then measure them there.
 
@@ -54,11 +58,16 @@ def verify(
     the disk and memory. All of it would take hours, so storages are drawn for each query until the
     time is used up. Interrupted, it leaves the cases of the queries that were done.
     """
-    from spillcast.cli.output import emit
+    from spillcast.cli.output import show
     from spillcast.errors import InputError
     from spillcast.lab.case import document
-    from spillcast.report.verify import verify_text
+    from spillcast.report.verify import verify_page
 
+    printed, markdown = markdown == Path("-"), None if markdown == Path("-") else markdown
+    if printed and (json or csv):
+        raise InputError(
+            f"--{'json' if json else 'csv'} and --markdown -: stdout takes one form, give one"
+        )
     for option, path in (("-o", output), ("--markdown", markdown)):
         if path is not None and not path.absolute().parent.is_dir():
             raise InputError(f"{option} {path}: there is no such directory")
@@ -78,10 +87,13 @@ def verify(
         from spillcast.report.accuracy import write_accuracy
 
         write_accuracy(truth, markdown)
-    if json:
-        emit(document(truth.cases, truth.about))
-    else:
-        print(verify_text(truth))
+    show(
+        lambda: document(truth.cases, truth.about),
+        lambda: verify_page(truth),
+        json=json,
+        csv=csv,
+        markdown=printed,
+    )
 
 
 def _run(
@@ -107,7 +119,7 @@ def _run(
     if not drawn.cells:
         hint = "allow more, or ask for less with --repeat 1"
         raise InputError(f"--minutes {minutes:g}: there is no time for one query", hint)
-    with TerminalStage() as stage:
+    with TerminalStage(budget_s=60 * minutes) as stage:
         return run_verify(
             stage,
             drawn,

@@ -26,6 +26,7 @@ from spillcast.engines.postgres_settings import own_settings, settings_of
 from spillcast.errors import InputError, SpillcastError
 from spillcast.recording import Recording
 from spillcast.recording.recorder import Asked, Recorder
+from spillcast.recording.running import Running
 
 if TYPE_CHECKING:
     from spillcast.engines.postgres_connection import Connection
@@ -33,19 +34,20 @@ if TYPE_CHECKING:
 #: How often what came in is written; the sampler has a clock of its own.
 TICK_S = 0.25
 Say = Callable[[str], None]
-OnStatus = Callable[[Mapping[str, Any]], None]
+OnStatus = Callable[[Recorder, Mapping[str, Any]], None]
 
 
 def record_postgres(
     dsn: str,
-    output: Path,
+    output: Path | None,
     wanted: Wanted | None = None,
     *,
     explain: str | None = None,
     settings: Mapping[str, str] | None = None,
     asked: Asked | None = None,
     say: Say = lambda _text: None,
-    on_status: OnStatus = lambda _status: None,
+    on_status: OnStatus = lambda _recorder, _status: None,
+    running: Running | None = None,
 ) -> Recording:
     """Record one query of a server from its beginning, or from now on, to its end.
 
@@ -53,7 +55,8 @@ def record_postgres(
     ours runs with ``settings`` under EXPLAIN (ANALYZE, BUFFERS) and takes back. Returns when the
     query has ended, after ``asked.duration_s``, or upon KeyboardInterrupt, which keeps what there
     is. ``say`` is told what the user should know meanwhile; ``on_status`` gets the capture's counts
-    with ``samples`` and ``processes`` a few times a second.
+    with ``samples`` and ``processes`` a few times a second. Without an ``output`` nothing is
+    written; ``running`` can be asked meanwhile what there is so far.
 
     InputError for a DSN, a session or a right that is not there, and where the query ended before
     anything was seen of it; SpillcastError where the server goes away.
@@ -62,7 +65,7 @@ def record_postgres(
 
     if (wanted is None) == (explain is None):
         raise InputError("either a session to find or a statement to explain is wanted")
-    recorder = Recorder(output, asked)
+    recorder = Recorder(output, asked, running)
     recorder.check()
     with ExitStack() as stack:
         try:
@@ -199,7 +202,8 @@ class _Watch:
             recorder.add_samples(sampler.take())
             sampled = sampler.sampled
             counts = {"samples": sampled.samples, "processes": len(sampled.pids)}
-            on_status({**recorder.status(), **counts, "waiting": sampler.life.phase == "waiting"})
+            waiting = sampler.life.phase == "waiting"
+            on_status(recorder, {**recorder.status(), **counts, "waiting": waiting})
             if began is None and (self._run is not None or sampler.life.phase != "waiting"):
                 began = time.monotonic()
             if limit_s is not None and began is not None and time.monotonic() - began >= limit_s:

@@ -15,6 +15,8 @@ from spillcast.storage.probe import Progress
 
 #: What watches a probe, given the name of what is probed.
 Watch = Callable[[str], AbstractContextManager[Progress]]
+#: What watches files being read, given them; it is told the bytes read so far.
+Reading = Callable[[Sequence[str | Path]], AbstractContextManager[Callable[[int], None]]]
 
 
 def ask(
@@ -31,6 +33,7 @@ def ask(
     confidence: float = CONFIDENCE,
     budget: str = "60s",
     watch: Watch | None = None,
+    reading: Reading | None = None,
 ) -> list[Forecast]:
     """Forecasts for each of ``to``, from a recording, Oracle's evidence, or PostgreSQL's counts.
 
@@ -42,6 +45,7 @@ def ask(
     evidence = Evidence() if isinstance(baseline, Recording) else find_evidence(baseline)
     parsed = parse_budget(budget)
     watch = watch or (lambda _name: nullcontext(lambda _done, _total, _bytes: None))
+    reading = reading or (lambda _files: nullcontext(lambda _bytes: None))
     _only_for("rows of pg_stat_statements", bool(evidence.statements), queryid=queryid)
     counts = bool(evidence.plans or evidence.statements)
     _only_for("plans and rows of pg_stat_statements", counts, **{"from": origin})
@@ -55,7 +59,9 @@ def ask(
         # Counts are those of the whole query, however long it took.
         scaled_s = None if counts else elapsed_s
         return _from_recording(recording, to, scaled_s, confidence, parsed, watch)
-    return _from_oracle(evidence, to, elapsed_s, boost, sql_id, method, lenient, confidence)
+    return _from_oracle(
+        evidence, to, elapsed_s, boost, sql_id, method, lenient, confidence, reading
+    )
 
 
 def _only_for(kind: str, given: bool, **options: str | None) -> None:
@@ -129,6 +135,7 @@ def _from_oracle(
     method: str,
     lenient: bool,
     confidence: float,
+    reading: Reading,
 ) -> list[Forecast]:
     from spillcast.forecast.events import read_shares, read_traces
     from spillcast.forecast.oracle import forecast_events
@@ -137,8 +144,13 @@ def _from_oracle(
     from spillcast.recording.statistics import read_statistics, temp_on_flash
 
     boost = boost or TEMP_EVENTS
-    traces = read_traces(evidence.traces, lenient=lenient) if evidence.traces else None
-    ash = read_shares(evidence.ash, boost, sql_id) if evidence.ash else None
+    traces = ash = None
+    if evidence.traces:
+        with reading(evidence.traces) as read:
+            traces = read_traces(evidence.traces, lenient=lenient, on_progress=read)
+    if evidence.ash:
+        with reading(evidence.ash) as read:
+            ash = read_shares(evidence.ash, boost, sql_id, read)
     statistics = evidence.statistics
     flash = temp_on_flash(read_statistics(statistics)) if statistics else None
     if any(isinstance(target, Storage) for target in to):

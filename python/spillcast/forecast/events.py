@@ -107,9 +107,11 @@ def _wall_s(read: Traces) -> float:
     return covered_us / 1e6
 
 
-def read_shares(paths: Sequence[Path], boost: str, sql_id: str | None) -> AshEvidence:
+def read_shares(
+    paths: Sequence[Path], boost: str, sql_id: str | None, on_progress: Progress | None = None
+) -> AshEvidence:
     """Shares of wall clock of each event like ``boost``, from ASH exports."""
-    ash = read_ash(list(paths), sql_id=sql_id)
+    ash = read_ash(list(paths), sql_id=sql_id, on_progress=on_progress)
     whole = wall_clock_share(ash, boost)
     share = {event: _share_of(ash, event) for event in whole.events}
     latency_s = {

@@ -6,16 +6,22 @@ from pathlib import Path
 from spillcast.errors import InputError
 from spillcast.profile.result import QUANTILES, Profile
 from spillcast.recording.ash import profile_ash, read_ash
+from spillcast.recording.trace import Progress
 
 
-def of_ash(paths: Sequence[Path], by: Sequence[str], where: str | None) -> Profile:
+def of_ash(
+    paths: Sequence[Path],
+    by: Sequence[str],
+    where: str | None,
+    on_progress: Progress | None = None,
+) -> Profile:
     """By statement and event; InputError for any other question."""
     if list(by) != ["event"] or where is not None:
         raise InputError(
             "ASH exports are profiled by statement and event only",
             'ask for more with: spillcast sql "select ... from samples" EXPORT',
         )
-    ash = read_ash(paths)
+    ash = read_ash(paths, on_progress=on_progress)
     table = profile_ash(ash).to_pylist()
     rows = [
         {

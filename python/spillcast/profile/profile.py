@@ -39,7 +39,7 @@ def profile(
     if kind == "ash":
         from spillcast.profile.ash import of_ash
 
-        result = of_ash(found.ash, by, where)
+        result = of_ash(found.ash, by, where, on_progress)
     elif kind == "statistics":
         from spillcast.profile.statistics import of_statistics
 

@@ -47,7 +47,7 @@ def _register(
 ) -> None:
     kind = found.only_waits()
     if kind == "ash":
-        connection.register("samples", read_ash(found.ash).samples)
+        connection.register("samples", read_ash(found.ash, on_progress=on_progress).samples)
     elif kind == "statistics":
         connection.register("statistics", read_statistics(found.statistics).rows)
     elif kind == "recordings":

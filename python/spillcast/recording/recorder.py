@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -19,6 +20,8 @@ from spillcast.recording.memory import PeakMemory, cgroup_limit_bytes
 from spillcast.recording.perturbation import Perturbation
 from spillcast.recording.recording import Recording
 from spillcast.recording.refused import refused
+from spillcast.recording.running import Running
+from spillcast.recording.sink import Sink
 from spillcast.recording.target import Command, Process, preload_environment
 from spillcast.recording.writer import RecordingWriter, check_output
 
@@ -65,26 +68,32 @@ class Target(Protocol):
 class Recorder:
     """One recording under way: ``prepare``, ``observe``, ``poll`` until done, ``finish``.
 
-    ``record_command`` and ``record_pid`` are the usual ways to begin one.
+    ``record_command`` and ``record_pid`` are the usual ways to begin one. Without an ``output``
+    nothing is written; ``running`` can be asked meanwhile what there is so far.
     """
 
-    def __init__(self, output: Path, asked: Asked | None = None) -> None:
+    def __init__(
+        self, output: Path | None, asked: Asked | None = None, running: Running | None = None
+    ) -> None:
         self.output = output
+        self.running = running or (Running() if output is None else None)
         self.asked = asked or Asked()
         self.method: Literal["perf", "preload", "none"] = "perf"
         self._absent_because: str | None = None
         self._source: _core.PerfSource | _core.PreloadRing | None = None
-        self._writer: RecordingWriter | None = None
         self._perturbation: Perturbation | None = None
+        self._sinks: list[Sink] = []
         self._samples = 0
         self._only_calls = False
+        self._whole_s = 0
 
     def check(self) -> None:
         """InputError where a directory that is asked for cannot be used."""
         for path in self.asked.temp_dirs:
             if not path.is_dir():
                 raise InputError(f"--temp {path}: there is no such directory")
-        check_output(self.output)
+        if self.output is not None:
+            check_output(self.output)
 
     def prepare(
         self,
@@ -194,7 +203,10 @@ class Recorder:
 
     def _begin(self, target: Target) -> None:
         self.target = target
-        self._writer = RecordingWriter(self.output, self.asked.slices)
+        if self.output is not None:
+            self._sinks.append(RecordingWriter(self.output, self.asked.slices))
+        if self.running is not None:
+            self._sinks.append(self.running)
         self._started_at = datetime.now(UTC)
         self._started = time.monotonic()
 
@@ -210,24 +222,27 @@ class Recorder:
 
     def collect(self) -> None:
         """Write what came in since the last time."""
-        assert self._writer is not None
+        # Seconds are handed over when they have been over for two more.
+        self._whole_s = (time.monotonic_ns() - self.origin_ns) // 1_000_000_000 - 2
         if self._memory is not None:
             self._memory.add(*(process.pid for process in self.joined()))
             self._memory.look()
-        waits, seconds = self._capture.take()
-        self._writer.add_waits(pa.record_batch(waits))
-        self._writer.add_seconds(pa.record_batch(seconds))
+        taken = self._capture.take()
+        waits, seconds = map(pa.record_batch, taken)
+        for sink in self._sinks:
+            sink.add_waits(waits)
+            sink.add_seconds(seconds)
 
     def add_samples(self, batch: pa.RecordBatch) -> None:
         """Keep samples, whose times count from ``origin_ns``; see recording/schema.py."""
-        assert self._writer is not None
         self._samples += batch.num_rows
-        self._writer.add_samples(batch)
+        for sink in self._sinks:
+            sink.add_samples(batch)
 
     def add_document(self, name: str, document: object) -> None:
         """Keep a JSON document in the recording's folder."""
-        assert self._writer is not None
-        self._writer.add_document(name, document)
+        for sink in self._sinks:
+            sink.add_document(name, document)
 
     @property
     def origin_ns(self) -> int:
@@ -250,12 +265,8 @@ class Recorder:
         wall_s = time.monotonic() - self._started
         if self.target.exit_status is not None:
             wall_s = self._elapsed_s
-        assert self._writer is not None
         try:
-            if self._perturbation is not None:
-                self._perturbation.stop()
-            self._capture.stop()
-            self.collect()
+            self.stop()
             status = self._capture.status()
             problem = nothing_seen(status, self.method, self.asked.temp_dirs)
             if not self._samples and problem is not None:
@@ -263,23 +274,58 @@ class Recorder:
             if self._perturbation is not None and (problem := self._perturbation.problem()):
                 raise problem
             meta = self._meta(status, wall_s if elapsed_s is None else elapsed_s)
-            return self._writer.finish({**meta, **(extra or {})})
+            first, *_ = [sink.finish({**meta, **(extra or {})}) for sink in self._sinks]
+            return first
         except BaseException:
-            self._writer.discard()
+            self._discard()
             raise
+
+    def stop(self) -> None:
+        """End the capture; all that it saw has been taken then."""
+        if self._perturbation is not None:
+            self._perturbation.stop()
+        self._capture.stop()
+        self.collect()
 
     def abandon(self) -> None:
         """End the capture and leave nothing."""
         if self._perturbation is not None:
             self._perturbation.stop()
-        if self._writer is not None:
+        if self._sinks:
             self._capture.stop()
-            self._writer.discard()
+            self._discard()
+
+    def _discard(self) -> None:
+        for sink in self._sinks:
+            sink.discard()
+
+    def so_far(self) -> Recording | None:
+        """What there is by now as a recording in memory, up to the last second that is whole.
+
+        None where there is none yet, or no capture. ``running`` must have been asked for.
+        """
+        if self.running is None or self._absent_because is not None:
+            return None
+        status = self.status()
+        whole_s = self._whole_s
+        share = whole_s * 1e9 / max(status["elapsed_ns"], 1)
+        if whole_s < 1:
+            return None
+        meta = self._meta(status, float(whole_s))
+        if meta["cpu_s"] is not None:
+            meta["cpu_s"] *= share
+        meta["capture"]["run_queue_delay_s"] *= share
+        return self.running.recording(meta, before_s=whole_s)
+
+    @cached_property
+    def _cold_cache(self) -> tuple[tuple[int, int], list[tuple[int, int, int]]]:
+        """Measured once, which takes 0.8 s."""
+        return _core.cold_cache()
 
     def _meta(self, status: Mapping[str, Any], elapsed_s: float) -> dict[str, Any]:
         if self._absent_because is None:
             seen = captured(status, self.method, only_calls=self._only_calls)
-            warm_ns, cold_ns = _core.cold_cache()
+            warm_ns, cold_ns = self._cold_cache
             about = {**self._machine, "warm_cache_ns": warm_ns, "cold_cache_ns": cold_ns}
         else:
             seen, about = uncaptured(self._absent_because), {}
@@ -314,10 +360,13 @@ class Recorder:
 
 
 def record_command(
-    arguments: Sequence[str], output: Path, asked: Asked | None = None
+    arguments: Sequence[str],
+    output: Path | None,
+    asked: Asked | None = None,
+    running: Running | None = None,
 ) -> tuple[Recorder, Command]:
     """Start a command under observation."""
-    recorder = Recorder(output, asked)
+    recorder = Recorder(output, asked, running)
     environment = dict(os.environ) | recorder.prepare()
     command = Command(arguments, environment)
     recorder.observe(command, arguments)
@@ -325,9 +374,11 @@ def record_command(
     return recorder, command
 
 
-def record_pid(pid: int, output: Path, asked: Asked | None = None) -> Recorder:
+def record_pid(
+    pid: int, output: Path | None, asked: Asked | None = None, running: Running | None = None
+) -> Recorder:
     """Observe a running process and all its threads."""
-    recorder = Recorder(output, asked)
+    recorder = Recorder(output, asked, running)
     process = Process(pid)
     recorder.prepare(pid)
     recorder.observe(process)

@@ -13,6 +13,8 @@ from spillcast.errors import InputError
 
 #: Lines before the heading: echoed commands and blank lines.
 _HEADING_LINES_MAX = 200
+#: Lines between two words about progress.
+LINES_UNTOLD = 4096
 _SEPARATORS = (",", ";", "|", "\t")
 #: Columns set apart by spaces only, where no underline tells how wide they are.
 _GAP = re.compile(r"\s{2,}")
@@ -51,20 +53,34 @@ def normal_name(heading: str) -> str:
     return re.sub(r"[\s_]+", "_", heading.strip().strip('"').replace("#", "").lower())
 
 
-def read_spooled(path: Path, names: Mapping[str, str]) -> Spooled:
+def read_spooled(
+    path: Path, names: Mapping[str, str], on_progress: Callable[[int], None] | None = None
+) -> Spooled:
     """Read the columns whose normal heading is in ``names``, under the names it gives them.
 
     Read are comma, semicolon, bar or tab separated values, quoted or not, and columns of fixed
     width under an underlined heading. Headings repeated on each page and feedback lines such as
     ``773 rows selected.`` are no rows. A row with too few or too many values is damage.
+    ``on_progress`` is told of the letters read so far.
     """
     with _open(path) as file:
-        lines = (line.rstrip("\r\n").replace("\f", "") for line in file)
+        told = file if on_progress is None else _told(file, on_progress)
+        lines = (line.rstrip("\r\n").replace("\f", "") for line in told)
         head = list(islice(lines, _HEADING_LINES_MAX))
         at, split = _find_heading(head, names)
         heading = split(head[at]) if head else []
         rows = enumerate(chain(head[at + 1 :], lines), start=at + 2)
         return _read_rows(path, heading, split, rows, names)
+
+
+def _told(file: TextIO, on_progress: Callable[[int], None]) -> Iterator[str]:
+    """The lines; how far they reach is told now and then."""
+    count = 0
+    for number, line in enumerate(file):
+        count += len(line)
+        if number % LINES_UNTOLD == LINES_UNTOLD - 1:
+            on_progress(count)
+        yield line
 
 
 def _open(path: Path) -> TextIO:

@@ -1,14 +1,16 @@
 """A simulated flash cache, and how much flash is worth buying, in words."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from spillcast.cache.curve import MOST, POINTS, Curve
 from spillcast.cache.elapsed import Device, Traffic
 from spillcast.cache.simulation import Simulation
 from spillcast.report.histogram import bar
-from spillcast.report.table import paragraph, table_text
-from spillcast.units import format_bytes, format_duration
+from spillcast.report.page import Drawn, Page, Part, Words
+from spillcast.report.table import Column, Table, paragraph
+from spillcast.units import format_bytes
 
 CACHE_SCHEMA = "spillcast.cache/1"
 Devices = tuple[Device, Device]
@@ -80,112 +82,145 @@ def _traffic(traffic: Traffic, devices: Devices | None) -> dict[str, Any]:
     }
 
 
-def cache_text(
+def cache_page(
     simulation: Simulation | None,
     curve: Curve,
     devices: Devices | None,
     notes: Sequence[str],
     *,
     cells: int = 1,
-    width: int = 80,
-) -> str:
-    """The cache that was asked for, and the curve of all sizes."""
+) -> Page:
+    """The cache that was asked for, and the curve of all sizes.
+
+    The data are the accounts of the simulation's runs; without one, the points of the curve.
+    """
     parts = [] if simulation is None else _simulation_parts(simulation, curve, devices, cells)
-    parts.append(_curve_text(curve, width))
-    parts += [paragraph(f"  note: {note}", "  ", width) for note in notes]
-    return "\n\n".join(parts)
+    parts += [Drawn(partial(_curve_text, curve)), Words(_curve_words(curve))]
+    parts += [Words([f"  note: {note}" for note in notes])] if notes else []
+    return Page(parts, _points(curve) if simulation is None else _accounts_data(simulation))
+
+
+def _points(curve: Curve) -> Table:
+    columns = (Column(None, "size_bytes", "bytes"), Column(None, "miss_ratio", "share"))
+    sizes = curve.sizes(POINTS)
+    rows = zip((round(size) for size in sizes), curve.miss_ratios(sizes), strict=True)
+    return Table(columns, list(rows))
+
+
+def _accounts_data(simulation: Simulation) -> Table:
+    """A row for each run, object and class; runs count from 1."""
+    keys = ("run", "object", "class", "requests", "bytes", "hits", "hit_bytes", "lost_hits",
+            "flash_write_bytes", "disk_write_bytes")  # fmt: skip
+    records = [
+        {"run": number, **account}
+        for number, run in enumerate(simulation.runs, 1)
+        for account in run.accounts
+    ]
+    return Table.of([Column(None, key) for key in keys], records)
 
 
 def _simulation_parts(
     simulation: Simulation, curve: Curve, devices: Devices | None, cells: int
-) -> list[str]:
+) -> list[Part]:
     asked = simulation.asked
     kept = f", KEEP: {', '.join(asked.keep)}" if asked.keep else ""
-    head = (
+    said = [
         f"A cache of {format_bytes(asked.size_bytes)} in lines of "
         f"{format_bytes(simulation.line_bytes)}, policy {asked.policy}{kept}"
-    )
+    ]
     if asked.size_bytes >= curve.data_bytes:
-        head += f"\nEverything fits: the data is {format_bytes(curve.data_bytes)}"
-    parts = [head, _runs_text(simulation, devices), _accounts_text(simulation)]
+        said.append(f"Everything fits: the data is {format_bytes(curve.data_bytes)}")
+    parts: list[Part] = [Words(said), _runs(simulation, devices), _accounts(simulation)]
+    if any(account["lost_hits"] for account in simulation.runs[-1].accounts):
+        parts.append(Words(["  lost: hits that an object would have if it had the cache alone"]))
     cached = [(name, count) for name, count in simulation.cached_bytes.items() if count]
     if cached:
-        each = f", {cells} cells with {{}} each" if cells > 1 else ""
-        lines = [
-            f"  {name}: {format_bytes(count)}{each.format(format_bytes(count / cells))}"
-            for name, count in sorted(cached, key=lambda pair: -pair[1])[:8]
-        ]
-        parts.append("Cached at the end\n" + "\n".join(lines))
+        ranked = sorted(cached, key=lambda pair: -pair[1])[:8]
+        columns = [Column("cached at the end", None), Column("bytes", None, "bytes")]
+        columns += [Column(f"each of {cells} cells", None, "bytes")] if cells > 1 else []
+        rows = [[name, size, size / cells][: len(columns)] for name, size in ranked]
+        parts.append(Table(columns, rows))
     return parts
 
 
-def _runs_text(simulation: Simulation, devices: Devices | None) -> str:
+_TRAFFIC = (
+    Column("", None),
+    *(Column(name, None, "bytes") for name in ("from flash", "from disk")),
+    *(Column(name, None, "bytes", spare=2) for name in ("to flash", "to disk")),
+)
+_TIMES = (Column("I/O time", None, "s"), Column("read at", None, "bytes_per_s", spare=1))
+
+
+def _runs(simulation: Simulation, devices: Devices | None) -> Table:
     names = ["no cache", "populating", *(["next run"] * len(simulation.runs))]
     traffics = [simulation.without, *(run.traffic for run in simulation.runs)]
-    header = ["", "from flash", "from disk", "to flash", "to disk"]
-    if devices:
-        header += ["I/O time", "read at"]
     rows = [
         [name, *_traffic_cells(traffic, devices)]
         for name, traffic in zip(names, traffics, strict=False)
     ]
-    return table_text(header, rows)
+    return Table([*_TRAFFIC, *(_TIMES if devices else ())], rows)
 
 
-def _traffic_cells(traffic: Traffic, devices: Devices | None) -> list[str]:
+def _traffic_cells(traffic: Traffic, devices: Devices | None) -> list[float | None]:
     sizes = (traffic.flash_read, traffic.disk_read, traffic.flash_write, traffic.disk_write)
-    cells = [format_bytes(size) if size else "-" for size in sizes]
+    cells: list[float | None] = [size or None for size in sizes]
     if devices:
         elapsed_s = traffic.elapsed_s(*devices)
-        rate = f"{format_bytes(traffic.read / elapsed_s)}/s" if elapsed_s else "-"
-        cells += [format_duration(elapsed_s), rate]
+        cells += [elapsed_s, traffic.read / elapsed_s if elapsed_s else None]
     return cells
 
 
-def _accounts_text(simulation: Simulation) -> str:
+def _accounts(simulation: Simulation) -> Table:
     """By object and class: hits in each run, and those that other objects cost in the last."""
     first, last = simulation.runs[0], simulation.runs[-1]
+    several = len(simulation.runs) > 1
     before = {(a["object"], a["class"]): a for a in first.accounts}
-    header = ["object", "class", "requests", "bytes", "first hits", "last hits", "lost"]
-    if len(simulation.runs) == 1:
-        header[4:6] = ["hits"]
-    ranked = sorted(last.accounts, key=lambda account: -int(account["bytes"]))
+    columns = [
+        Column("object", None),
+        Column("class", None),
+        Column("requests", None, "count"),
+        Column("bytes", None, "bytes", spare=1),
+        *([Column("first hits", None, "percent1")] if several else []),
+        Column("last hits" if several else "hits", None, "percent1"),
+        Column("lost", None, "count", spare=2),
+    ]
     rows = []
-    for account in ranked[:20]:
-        cells = [account["object"][:24], account["class"], f"{account['requests']:,}"]
-        cells.append(format_bytes(account["bytes"]))
-        if len(simulation.runs) > 1:
-            cells.append(_hits(before[account["object"], account["class"]]))
-        cells += [_hits(account), f"{account['lost_hits']:,}" if account["lost_hits"] else "-"]
-        rows.append(cells)
-    text = table_text(header, rows, left=(0, 1))
-    if any(account["lost_hits"] for account in last.accounts):
-        text += "\n  lost: hits that an object would have if it had the cache for itself"
-    return text
+    for account in sorted(last.accounts, key=lambda account: -int(account["bytes"]))[:20]:
+        hits = [_hits(account)]
+        if several:
+            hits.insert(0, _hits(before[account["object"], account["class"]]))
+        row = [account[key] for key in ("object", "class", "requests", "bytes")]
+        rows.append([*row, *hits, account["lost_hits"] or None])
+    return Table(columns, rows)
 
 
-def _hits(account: Mapping[str, Any]) -> str:
+def _hits(account: Mapping[str, Any]) -> float | None:
     if account["class"].endswith("write"):
-        return "-"
-    return f"{100 * account['hits'] / account['requests']:.1f} %"
+        return None
+    return float(account["hits"] / account["requests"])
 
 
 def _curve_text(curve: Curve, width: int) -> str:
-    """Miss ratios as bars, and the size from which on more brings little."""
+    """Miss ratios as bars."""
     sizes = curve.sizes(_ROWS)
-    lines = ["How much flash is worth buying: reads that miss, by size of an LRU cache"]
+    title = "How much flash is worth buying: reads that miss, by size of an LRU cache"
+    lines = [paragraph(title, "  ", width)]
     bar_width = max(width - _BESIDE, 10)
     for size, miss in zip(sizes, curve.miss_ratios(sizes), strict=True):
         lines.append(f"  {format_bytes(size):>9} {100 * miss:6.2f} % |{bar(miss, bar_width)}")
-    enough = curve.enough_bytes()
-    data = format_bytes(curve.data_bytes)
+    return "\n".join(lines)
+
+
+def _curve_words(curve: Curve) -> list[str]:
+    """The size from which on more brings little."""
+    enough, data = curve.enough_bytes(), format_bytes(curve.data_bytes)
     if enough is None:
-        lines.append(f"  No size brings a hit: nothing of the {data} is read again.")
+        said = [f"  No size brings a hit: nothing of the {data} is read again."]
     else:
-        lines.append(
+        said = [
             f"  {format_bytes(enough)} bring {MOST:.0%} of the hits that all of the data, {data}, "
             "would."
-        )
+        ]
     if curve.rate < 1:
-        lines.append(f"  From a sample of {curve.rate:.3g} of the lines (SHARDS).")
-    return "\n".join(lines)
+        said.append(f"  From a sample of {curve.rate:.3g} of the lines (SHARDS).")
+    return said

@@ -3,39 +3,35 @@
 from collections.abc import Sequence
 from typing import Any
 
-from spillcast.report.table import paragraph, table_text
+from spillcast.report.page import Page, Words
+from spillcast.report.table import Column, Table
 from spillcast.storage.catalogue import Row, figures
-from spillcast.units import format_duration
 
 CATALOGUE_SCHEMA = "spillcast.catalogue/1"
-_HEADER = ("catalogue:", "what it is", "8K read", "256K write", "MB/s", "IOPS")
+_COLUMNS = (
+    Column("catalogue:", "name"),
+    Column("what it is", "what", spare=1),
+    Column("8K read", "read_8k_s", "s"),
+    Column("256K write", "write_256k_s", "s"),
+    Column("MB/s", "write_bytes_per_s", "MB/s"),
+    Column("IOPS", "reads_per_s", "whole"),
+    Column(None, "spread", "number"),
+)
 
 
-def catalogue_text(rows: Sequence[Row]) -> str:
+def catalogue_page(rows: Sequence[Row]) -> Page:
     """One line a storage: a random read, a sequential write, bytes written and reads a second."""
-    lines, choices = [], {}
-    for row in rows:
-        known = figures(row.storage())
-        lines.append(
-            (
-                row.name,
-                row.what,
-                format_duration(known.read_s),
-                format_duration(known.write_s),
-                f"{known.write_bytes_per_s / 1e6:,.0f}",
-                f"{known.reads_per_s:,.0f}",
-            )
-        )
-        if row.parameters:
-            choices[row.name] = ", ".join(f"{p.key} {p.allowed}" for p in row.parameters)
-    text = table_text(_HEADER, lines, left=(0, 1))
+    table = Table.of(_COLUMNS, [_entry(row) for row in rows])
     notes = [
         "One random read and one sequential write, each alone; then the most that goes: sequential "
         "writes of 256 KiB, random reads of 8 KiB. Looked up, not measured; what bursts, while it "
-        "bursts.",
-        *(f"{name}?... {choice}" for name, choice in choices.items()),
+        "bursts."
     ]
-    return "\n".join([text, *(f"  {paragraph(note, '  ')}" for note in notes)])
+    for row in rows:
+        if row.parameters:
+            choice = ", ".join(f"{p.key} {p.allowed}" for p in row.parameters)
+            notes.append(f"{row.name}?... {choice}")
+    return Page([table, Words([f"  {note}" for note in notes], "  ")], table)
 
 
 def catalogue_document(rows: Sequence[Row]) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from string import ascii_uppercase
+from typing import Any
 
+from spillcast.report.page import Page, Part, Words
 from spillcast.report.storage_words import origin_words
-from spillcast.report.table import paragraph, table_text
+from spillcast.report.table import Column, Table
 from spillcast.storage.comparison import Comparison, Row, Verdict
-from spillcast.units import format_bytes, format_duration, format_speedup
+from spillcast.units import format_speedup
 
 #: Ratios this close to 1 are no difference; those this far apart are told of by size.
 ALIKE, APART = 1.05, 1.3
@@ -14,59 +16,72 @@ ALIKE, APART = 1.05, 1.3
 ERROR_MAX = 0.5
 
 
-def comparison_text(comparison: Comparison, width: int) -> str:
+_SHOWN = (Column("", None), Column("p50", None, "s", spare=1), Column("mean", None, "s"),
+          Column("p99", None, "s", spare=2), Column("speed-up", None, "ratio"))  # fmt: skip
+#: Every row and storage, however little is known of it.
+_DATA = (
+    Column(None, "op"),
+    Column(None, "size_class_bytes", "bytes"),
+    Column(None, "pattern"),
+    Column(None, "storage"),
+    *(Column(None, key, "s") for key in ("p50_s", "mean_s", "p99_s")),
+    Column(None, "speedup", "ratio"),
+    Column(None, "measured"),
+    Column(None, "extrapolated"),
+    Column(None, "error", "share"),
+)
+
+
+def comparison_page(comparison: Comparison) -> Page:
     """Who is who, a line for every storage under each op and size, and who is faster."""
     legend = [
-        paragraph(f"{_letter(at)}  {name}: {origin_words(storage)}", "   ", width)
+        f"{_letter(at)}  {name}: {origin_words(storage)}"
         for at, (name, storage) in enumerate(
             zip(comparison.names, comparison.storages, strict=True)
         )
     ]
     rows = [row for row in comparison.rows if _worth_reading(row)]
     patterns = len({row.pattern for row in rows}) > 1
-    key = ["op", "size", "pattern"] if patterns else ["op", "size"]
+    keys = [Column("op", None), Column("size", None, "bytes"), Column("pattern", None)]
+    keys = keys if patterns else keys[:2]
     lines = [_line(row, at, patterns) for row in rows for at in range(len(comparison.names))]
-    left = (0, 2, 3) if patterns else (0, 2)
-    table = table_text([*key, "", "p50", "mean", "p99", "speed-up"], lines, left=left)
-    return "\n\n".join(
-        [
-            "\n".join(legend),
-            table + _notes(rows, len(comparison.rows) - len(rows)),
-            "\n".join(
-                paragraph(_sentence(comparison, at), "  ", width)
-                for at in range(1, len(comparison.names))
-            ),
-        ]
-    )
+    said = [_sentence(comparison, at) for at in range(1, len(comparison.names))]
+    parts: list[Part] = [
+        Words(legend, "   "), Table([*keys, *_SHOWN], lines, grouped=len(keys)), Words(said, "  "),
+    ]  # fmt: skip
+    if notes := _notes(rows, len(comparison.rows) - len(rows)):
+        parts.insert(2, Words(notes))
+    return Page(parts, Table.of(_DATA, _records(comparison)))
+
+
+def _records(comparison: Comparison) -> list[dict[str, Any]]:
+    document = comparison.to_json()
+    return [
+        {**row, "storage": storage["name"], **(found or {})}
+        for row in document["rows"]
+        for storage, found in zip(document["storages"], row["storages"], strict=True)
+    ]
 
 
 def _letter(at: int) -> str:
     return ascii_uppercase[at]
 
 
-def _line(row: Row, at: int, patterns: bool) -> list[str]:
-    key = [row.op, format_bytes(row.size_class_bytes), *([row.pattern] if patterns else [])]
-    if at:
-        key = [""] * len(key)
-    found, speedup = row.found[at], row.speedup(at)
+def _line(row: Row, at: int, patterns: bool) -> list[Any]:
+    key = [row.op, row.size_class_bytes, *([row.pattern] if patterns else [])]
+    found = row.found[at]
     if found is None:
-        return [*key, _letter(at), "-", "-", "-", "-"]
+        return [*key, _letter(at), None, None, None, None]
     mark = "" if found.measured else " ?" if found.extrapolated else " ~"
-    return [
-        *key,
-        _letter(at) + mark,
-        format_duration(found.quantile_s(0.5)),
-        format_duration(found.mean_s),
-        format_duration(found.quantile_s(0.99)),
-        format_speedup(speedup) if at and speedup else "",
-    ]
+    times_s = found.quantile_s(0.5), found.mean_s, found.quantile_s(0.99)
+    return [*key, _letter(at) + mark, *times_s, (row.speedup(at) or None) if at else None]
 
 
 def _worth_reading(row: Row) -> bool:
     return all(found is None or found.error <= ERROR_MAX for found in row.found)
 
 
-def _notes(rows: Sequence[Row], left_out: int) -> str:
+def _notes(rows: Sequence[Row], left_out: int) -> list[str]:
     """What the marks mean, with the largest error of each, and what is not shown."""
     found = [e for row in rows for e in row.found if e is not None and not e.measured]
     notes = []
@@ -77,7 +92,7 @@ def _notes(rows: Sequence[Row], left_out: int) -> str:
     if left_out:
         are = "row is" if left_out == 1 else "rows are"
         notes.append(f"{left_out:,} more {are} too far from what is known: see --json")
-    return "".join(f"\n  {note}" for note in notes)
+    return [f"  {note}" for note in notes]
 
 
 def _sentence(comparison: Comparison, at: int) -> str:

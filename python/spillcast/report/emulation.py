@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from spillcast.report.table import paragraph, table_text
+from spillcast.report.page import Page, Words
+from spillcast.report.table import Column, Table, paragraph
 from spillcast.storage.emulation import OPS, Emulated, Mount
 from spillcast.storage.storage import histogram_quantile_s
 from spillcast.units import format_bytes, format_duration
@@ -41,15 +42,30 @@ def status_line(result: Emulated, before: Emulated) -> str:
     return f"{result.mount.mountpoint}: {', '.join(parts)}"
 
 
-def emulation_text(result: Emulated) -> str:
+_COLUMNS = (
+    Column("op", "op"),
+    Column("count", "count", "count"),
+    Column("bytes", "bytes", "bytes"),
+    Column(None, "total_ns"),
+    Column("mean", "mean_s", "s"),
+    Column("p50", "p50_s", "s"),
+    Column("p99", "p99_s", "s"),
+    Column("sequential", None, "percent", spare=1),
+    Column(None, "sequential"),
+    Column("late", None, "percent1"),
+    Column(None, "late"),
+)
+
+
+def emulation_page(result: Emulated) -> Page:
     """What was done, how long it took, and what the mount itself takes."""
-    rows = [_row(done) for done in result.operations if done["count"]]
-    header = ["op", "count", "bytes", "mean", "p50", "p99", "sequential", "late"]
+    data = Table(_COLUMNS, [_row(done) for done in result.operations])
+    done = Table(_COLUMNS, [_row(done) for done in result.operations if done["count"]])
     title = f"{described(result.mount)}: {format_duration(result.elapsed_s)}"
-    lines = [title, table_text(header, rows) if rows else "  nothing was read or written"]
-    lines.append(paragraph(f"  {floor_sentence(result.mount)}", "  "))
-    lines += (paragraph(f"  warning: {w['message']}", "  ") for w in result.warnings())
-    return "\n".join(lines)
+    said = [f"  {floor_sentence(result.mount)}"]
+    said += (f"  warning: {w['message']}" for w in result.warnings())
+    table = done if done.rows else Words(["  nothing was read or written"])
+    return Page([Words([title]), table, Words(said, "  ")], data)
 
 
 def floor_sentence(mount: Mount) -> str:
@@ -65,14 +81,14 @@ def floor_sentence(mount: Mount) -> str:
     return f"The mount itself takes {', '.join(parts)}; that is taken off."
 
 
-def _row(done: Mapping[str, Any]) -> list[str]:
-    histogram = done["latency_ns"], done["latency_count"]
+def _row(done: Mapping[str, Any]) -> list[Any]:
+    histogram, count = (done["latency_ns"], done["latency_count"]), done["count"]
+    times: list[Any] = [None, None, None]
+    if count:
+        quantiles_s = (histogram_quantile_s(*histogram, q) for q in (0.5, 0.99))
+        times = [done["total_ns"] / count / 1e9, *quantiles_s]
     return [
-        done["op"],
-        f"{done['count']:,}",
-        format_bytes(done["bytes"]),
-        format_duration(done["total_ns"] / done["count"] / 1e9),
-        *(format_duration(histogram_quantile_s(*histogram, q)) for q in (0.5, 0.99)),
-        f"{done['sequential'] / done['count']:.0%}",
-        f"{done['late'] / done['count']:.1%}",
+        *(done["op"], count, done["bytes"], done["total_ns"], *times),
+        *(done["sequential"] / count if count else None, done["sequential"]),
+        *(done["late"] / count if count else None, done["late"]),
     ]

@@ -2,45 +2,91 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from spillcast.forecast import Forecast, Term, Warned
 from spillcast.forecast.choices import Choice, ranked
-from spillcast.report.table import paragraph, table_text
-from spillcast.report.work_memory import work_memory_text
-from spillcast.units import format_bytes, format_duration, format_speedup
+from spillcast.report.page import Page, Part, Words
+from spillcast.report.table import Column, Table
+from spillcast.report.work_memory import work_memory_said
+from spillcast.units import format_duration, format_speedup
 
 #: Share of the elapsed time below which the term of a size is shown with others.
 SMALL = 0.005
 
 
-def forecast_text(forecast: Forecast) -> str:
-    """What work memory would do, sentence, terms and warnings."""
-    lines = [*_first(forecast), paragraph(forecast.sentence()), ""]
-    if forecast.forecast_s is not None and forecast.speedup is not None:
-        lines.append(_terms_text(forecast))
-        slower = ": the query gets slower" if forecast.speedup < 1 else ""
-        lines += ["", f"  speed-up {format_speedup(forecast.speedup)}{slower}"]
-    lines += [
-        paragraph(f"  warning: {warning.message}", indent="    ") for warning in forecast.warnings
+def forecast_page(found: Sequence[Choice]) -> Page:
+    """One target with its terms, or several side by side."""
+    order = ranked(found)
+    first = order[0].forecast
+    parts: list[Part] = []
+    if first.work_memory is not None:
+        parts.append(Words(work_memory_said(first.work_memory, first)))
+    parts += _one(first) if len(order) == 1 else _several(order)
+    return Page(parts, Table(_DATA, [_data(choice) for choice in found]))
+
+
+#: A row a target, in the order in which they were given.
+_DATA = (
+    Column(None, "target"),
+    *(Column(None, key, "s") for key in ("baseline_s", "forecast_s", "low_s", "high_s")),
+    Column(None, "confidence", "share"),
+    Column(None, "ceiling_s", "s"),
+    Column(None, "speedup", "ratio"),
+    Column(None, "ceiling_share", "share"),
+    Column(None, "method"),
+    Column(None, "refused"),
+    Column(None, "cost", "number"),
+    Column(None, "best_value"),
+)
+
+
+def _data(choice: Choice) -> list[Any]:
+    said = choice.forecast
+    low_s, high_s = said.interval_s or (None, None)
+    return [
+        *(said.target, said.baseline_s, said.forecast_s, low_s, high_s, said.confidence),
+        *(said.ceiling_s, said.speedup, said.ceiling_share, said.method, said.refused),
+        *(choice.cost, choice.best_value),
     ]
-    lines += [paragraph(f"  to do: {advice}", indent="    ") for advice in forecast.advice]
-    return "\n".join(lines)
 
 
-def _terms_text(forecast: Forecast) -> str:
-    rows = [
+def _one(forecast: Forecast) -> list[Part]:
+    """Sentence, terms and warnings."""
+    parts: list[Part] = [Words([forecast.sentence()], indent="")]
+    if forecast.forecast_s is not None and forecast.speedup is not None:
+        slower = ": the query gets slower" if forecast.speedup < 1 else ""
+        parts += [
+            _terms(forecast),
+            Words([f"  speed-up {format_speedup(forecast.speedup)}{slower}"]),
+        ]
+    said = [f"  warning: {warning.message}" for warning in forecast.warnings]
+    said += [f"  to do: {advice}" for advice in forecast.advice]
+    return [*parts, *([Words(said)] if said else [])]
+
+
+_TERMS = (
+    Column("term", "term"),
+    Column("count", "count", "count"),
+    Column("size", "mean_bytes", "bytes"),
+    Column("now", "baseline_s", "s"),
+    Column("there", "forecast_s", "s"),
+)
+
+
+def _terms(forecast: Forecast) -> Table:
+    rows: list[list[Any]] = [
         [
             term.name,
-            "" if term.count is None else f"{term.count:,}",
-            "" if not term.count or not term.bytes else format_bytes(term.bytes / term.count),
-            format_duration(term.baseline_s),
-            format_duration(term.forecast_s),
+            term.count,
+            term.bytes / term.count if term.count and term.bytes else None,
+            term.baseline_s,
+            term.forecast_s,
         ]
         for term in _merged(forecast)
     ]
-    whole = format_duration(forecast.baseline_s), format_duration(forecast.forecast_s or 0)
-    rows.append(["elapsed", "", "", *whole])
-    return table_text(["term", "count", "size", "now", "there"], rows)
+    rows.append(["elapsed", None, None, forecast.baseline_s, forecast.forecast_s])
+    return Table(_TERMS, rows)
 
 
 def _merged(forecast: Forecast) -> list[Term]:
@@ -66,51 +112,36 @@ def _merged(forecast: Forecast) -> list[Term]:
     return kept
 
 
-def choices_text(found: Sequence[Choice]) -> str:
-    """Several targets side by side, the fastest first, and what to do to have them."""
-    order = ranked(found)
-    priced = any(choice.cost is not None for choice in order)
+def _several(order: Sequence[Choice]) -> list[Part]:
+    """The fastest first, and what to do to have them."""
     best = order[0].forecast
     common = _common_warnings([choice.forecast for choice in order])
-    header = ["target", "forecast", f"{best.confidence:.0%} sure", "speed-up", "of ceiling"]
-    header += ["cost", "remarks"] if priced else ["remarks"]
-    rows = []
-    for choice in order:
-        row = _numbers(choice.forecast)
-        if priced:
-            row.append("-" if choice.cost is None else f"{choice.cost:g}")
-        rows.append([*row, _remarks(choice, common)])
-    lines = [
-        *_first(best),
-        f"Now {format_duration(best.baseline_s)}; "
-        f"storage without any latency would leave about {format_duration(best.ceiling_s)}.",
-        "",
-        table_text(header, rows, left=(0, len(header) - 1)),
-        "",
+    columns = [
+        Column("target", None),
+        Column("forecast", None, "s"),
+        Column(f"{best.confidence:.0%} sure", None, "interval"),
+        Column("speed-up", None, "ratio", spare=1),
+        Column("of ceiling", None, "percent", spare=2),
     ]
-    lines += [paragraph(f"  warning: {warning.message}", indent="    ") for warning in common]
+    if priced := any(choice.cost is not None for choice in order):
+        columns.append(Column("cost", None, "number"))
+    columns.append(Column("remarks", None, "words"))
+    rows: list[list[Any]] = []
     for choice in order:
-        said = [choice.forecast.refused, *choice.forecast.advice]
-        target = choice.forecast.target
-        lines += [paragraph(f"  {target}: {text}", indent="    ") for text in said if text]
-    return "\n".join(lines).rstrip()
-
-
-def _first(best: Forecast) -> list[str]:
-    return [] if best.work_memory is None else [*work_memory_text(best.work_memory, best), ""]
-
-
-def _numbers(forecast: Forecast) -> list[str]:
-    if forecast.forecast_s is None or forecast.interval_s is None or forecast.speedup is None:
-        return [forecast.target, "-", "-", "-", "-"]
-    share = forecast.ceiling_share
-    return [
-        forecast.target,
-        format_duration(forecast.forecast_s),
-        " to ".join(map(format_duration, forecast.interval_s)),
-        format_speedup(forecast.speedup),
-        "-" if share is None or share < 0 else f"{share:.0%}",
-    ]
+        one = choice.forecast
+        share = one.ceiling_share
+        row: list[Any] = [one.target, one.forecast_s, one.interval_s, one.speedup]
+        row.append(None if share is None or share < 0 else share)
+        rows.append([*row, *([choice.cost] if priced else []), _remarks(choice, common)])
+    now = (
+        f"Now {format_duration(best.baseline_s)}; storage without any latency would leave about "
+        f"{format_duration(best.ceiling_s)}."
+    )
+    said = [f"  warning: {warning.message}" for warning in common]
+    for choice in order:
+        texts = [choice.forecast.refused, *choice.forecast.advice]
+        said += [f"  {choice.forecast.target}: {text}" for text in texts if text]
+    return [Words([now], indent=""), Table(columns, rows), *([Words(said)] if said else [])]
 
 
 def _common_warnings(forecasts: Sequence[Forecast]) -> list[Warned]:

@@ -1,75 +1,81 @@
 """A profile as a table, and its latencies as histograms."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from spillcast.profile import Profile
-from spillcast.profile.result import BYTES_FROM
+from spillcast.profile.result import LatencyCounts
 from spillcast.report.histogram import histogram_text
-from spillcast.report.table import table_text
-from spillcast.units import format_bytes, format_duration
+from spillcast.report.page import Drawn, Page, Part, Words
+from spillcast.report.table import Column, Table, paragraph
+from spillcast.units import format_duration
+
+#: Damaged lines that are named one by one.
+DAMAGED_NAMED = 10
+_TIMES = (
+    Column("total", "total_us", "us"),
+    Column("share", "share", "share"),
+    Column("count", "count", "count"),
+    Column(None, "min_us", "us"),
+    Column("mean", "mean_us", "us"),
+    Column("p50", "p50_us", "us", spare=2),
+    Column("p95", "p95_us", "us", spare=3),
+    Column("p99", "p99_us", "us"),
+    Column("max", "max_us", "us", spare=1),
+)
+_UNITS = {"size": "size", "second": "raw"}
+_STATISTICS = (
+    Column("statistic", "event"),
+    Column("growth", "value", "count"),
+    Column("per second, at most", "per_second_max", "count"),
+    Column("since logon", "accumulated", "count"),
+)
 
 
-def profile_text(profile: Profile, *, histogram: bool = False, width: int = 80) -> str:
-    """Rows of time; idle events below, for they are nobody's fault. ``width`` is of histograms."""
+def profile_page(profile: Profile, *, histogram: bool = False) -> Page:
+    """Rows of time; idle events below, for they are nobody's fault."""
     if profile.rows and "value" in profile.rows[0]:
-        return _statistics(profile)
-    busy = [row for row in profile.rows if not row["idle"]]
+        table = Table.of(_STATISTICS, profile.rows)
+        return Page([table], table)
     idle = [row for row in profile.rows if row["idle"]]
-    lines = [f"{format_duration(profile.elapsed_s)} of elapsed time", ""]
-    lines.append(_table(profile.by, busy))
+    parts: list[Part] = [
+        Words([f"{format_duration(profile.elapsed_s)} of elapsed time"]),
+        _table(profile, [row for row in profile.rows if not row["idle"]]),
+    ]
     if idle:
-        lines += ["", "  idle", _table(profile.by, idle)]
+        parts += [Words(["  idle"]), _table(profile, idle)]
     if histogram:
-        for row, buckets in zip(profile.rows, profile.histograms, strict=False):
-            if sum(buckets[1]):
-                title = ", ".join(str(row[name]) for name in profile.by)
-                lines += ["", f"  {title}", histogram_text(*buckets, width=width)]
-    lines += [f"  warning: {text}" for text in profile.warnings]
-    lines += [
+        parts += _histograms(profile)
+    said = [f"  warning: {text}" for text in profile.warnings]
+    said += [
         f"  damaged: {damage['file']}:{damage['line']}: {damage['what']}"
-        for damage in profile.damaged[:10]
+        for damage in profile.damaged[:DAMAGED_NAMED]
     ]
-    if len(profile.damaged) > 10:
-        lines.append(f"  ... and {len(profile.damaged) - 10:,} more, see --json")
-    return "\n".join(lines)
+    if (more := len(profile.damaged) - DAMAGED_NAMED) > 0:
+        said.append(f"  ... and {more:,} more, see --json")
+    return Page([*parts, *([Words(said)] if said else [])], _table(profile, profile.rows))
 
 
-def _statistics(profile: Profile) -> str:
-    keys = ("value", "per_second_max", "accumulated")
-    rows = [
-        [row["event"], *("" if row[key] is None else f"{row[key]:,}" for key in keys)]
-        for row in profile.rows
-    ]
-    return table_text(["statistic", "growth", "per second, at most", "since logon"], rows)
+def _table(profile: Profile, rows: Sequence[dict[str, Any]]) -> Table:
+    last = [Column("longest at", "longest_at", spare=4)]
+    if any("latency_us" in row for row in profile.rows):
+        last = [Column("unbiased", "latency_us", "us"), Column(None, "n_est", "number")]
+    # ASH is told by statement too.
+    more = ["sql"] if "sql" not in profile.by and any("sql" in r for r in profile.rows) else []
+    keys = [Column(name, name, _UNITS.get(name, "text")) for name in [*profile.by, *more]]
+    hidden = [Column(None, name) for name in ("op", "idle") if name not in profile.by]
+    return Table.of([*keys, *hidden, *_TIMES, *last], rows)
 
 
-def _table(by: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
-    unbiased = any("latency_us" in row for row in rows)
-    last = "unbiased" if unbiased else "longest at"
-    header = [*by, "total", "share", "count", "mean", "p50", "p95", "p99", "max", last]
-    return table_text(
-        header,
-        [
-            [
-                *(_key(name, row[name]) for name in by),
-                format_duration(row["total_us"] / 1e6),
-                "" if row["share"] is None else f"{row['share']:.2%}".replace("%", " %"),
-                "" if row["count"] is None else f"{row['count']:,}",
-                *(_us(row[key]) for key in ("mean_us", "p50_us", "p95_us", "p99_us", "max_us")),
-                _us(row["latency_us"]) if unbiased else str(row["longest_at"] or ""),
-            ]
-            for row in rows
-        ],
-        left=(*range(len(by)), len(header) - 1),
-    )
+def _histograms(profile: Profile) -> list[Part]:
+    parts: list[Part] = []
+    for row, buckets in zip(profile.rows, profile.histograms, strict=False):
+        if sum(buckets[1]):
+            title = ", ".join(str(row[name]) for name in profile.by)
+            parts.append(Drawn(partial(_histogram, title, buckets)))
+    return parts
 
 
-def _key(name: str, value: Any) -> str:
-    if value is None:
-        return "-"
-    return format_bytes(value) if name == "size" and value >= BYTES_FROM else str(value)
-
-
-def _us(value: float | None) -> str:
-    return "" if value is None else format_duration(value / 1e6)
+def _histogram(title: str, buckets: LatencyCounts, width: int) -> str:
+    return f"{paragraph(f'  {title}', '  ', width)}\n{histogram_text(*buckets, width=width)}"

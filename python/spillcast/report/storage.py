@@ -4,51 +4,75 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spillcast.report.table import paragraph, table_text
+from spillcast.report.page import Page, Part, Words
+from spillcast.report.table import Column, Table
 from spillcast.storage import Group, Storage
 from spillcast.storage.iolog import Iolog
 from spillcast.units import format_bytes, format_duration
-
-#: Columns that all figures take, and the figures that stand in fewer.
-_WIDE, _ENOUGH = 72, ("op", "size", "count", "mean", "p50", "p99")
 
 #: From this size on a rate is one of bytes.
 BYTES_FROM = 64 << 10
 
 
-def storage_text(storage: Storage, *, width: int = 80) -> str:
-    """One row per op and size; fewer quantiles where there is little width."""
+_COLUMNS = (
+    Column("op", "op"),
+    Column("size", "size_class_bytes", "bytes"),
+    Column(None, "depth", "count"),
+    Column(None, "pattern"),
+    Column(None, "access"),
+    Column("count", "count", "count"),
+    Column(None, "bytes", "bytes"),
+    Column(None, "total_ns", "count"),
+    Column("mean", "mean_s", "s"),
+    Column("p50", "p50_s", "s"),
+    Column("p95", "p95_s", "s", spare=2),
+    Column("p99", "p99_s", "s"),
+    Column("max", "max_s", "s", spare=1),
+    Column(None, "operations_per_s", "per_s"),
+)
+QUANTILES = (0.5, 0.95, 0.99, 1.0)
+
+
+def figures(storage: Storage) -> Table:
+    """One row per op and size, and of a grid per depth, pattern and access."""
+    rows = [
+        [
+            *(g.op, g.size_class_bytes, g.depth, g.pattern, g.access),
+            *(g.count, g.bytes, g.total_ns, g.mean_s, *(g.quantile_s(q) for q in QUANTILES)),
+            g.count / g.elapsed_ns * 1e9 if g.elapsed_ns else None,
+        ]
+        for op in ("read", "write")
+        for g in storage.of(op)
+        if g.count
+    ]
+    return Table(_COLUMNS, rows)
+
+
+def storage_page(storage: Storage) -> Page:
+    """A storage as it was measured: by replay or by a grid."""
+    parts = grid_parts(storage) if storage.source == "grid" else replay_parts(storage)
+    return Page(parts, figures(storage))
+
+
+def replay_parts(storage: Storage) -> list[Part]:
+    """One row per op and size."""
     facts = storage.facts
     title = f"{storage.name} ({storage.source}"
     if "filesystem" in facts:
         title += f", {facts['filesystem']}, {facts['threads']} at once"
-    rows = [
-        [
-            g.op,
-            format_bytes(g.size_class_bytes),
-            f"{g.count:,}",
-            format_duration(g.mean_s),
-            *(format_duration(g.quantile_s(q)) for q in (0.5, 0.95, 0.99, 1.0)),
-        ]
-        for op in ("read", "write")
-        for g in storage.of(op)
-    ]
-    header = ["op", "size", "count", "mean", "p50", "p95", "p99", "max"]
-    if width < _WIDE:
-        kept = [header.index(name) for name in _ENOUGH]
-        header, *rows = ([row[at] for at in kept] for row in (header, *rows))
-    text = table_text(header, rows)
+    parts: list[Part] = [Words([f"{title})"]), figures(storage)]
     if facts.get("steps_skipped"):
         done = facts["steps_replayed"]
-        text += f"\n  {done:,} of {done + facts['steps_skipped']:,} operations fitted the budget"
-    return f"{title})\n{text}"
+        all_steps = done + facts["steps_skipped"]
+        parts.append(Words([f"  {done:,} of {all_steps:,} operations fitted the budget"]))
+    return parts
 
 
-def grid_text(storage: Storage) -> str:
+def grid_parts(storage: Storage) -> list[Part]:
     """One table for each op, access and pattern: sizes down, depths across, median and rate."""
     facts = storage.facts
     where = f", {facts['filesystem']}" if "filesystem" in facts else ""
-    parts = [f"{storage.name} ({storage.source}{where})"]
+    parts: list[Part] = [Words([f"{storage.name} ({storage.source}{where})"])]
     depths = sorted({g.depth for g in storage.groups})
     for op in ("read", "write"):
         for access in ("direct", "buffered"):
@@ -56,21 +80,22 @@ def grid_text(storage: Storage) -> str:
                 groups = [g for g in storage.of(op) if (g.access, g.pattern) == (access, pattern)]
                 if groups:
                     title = f"{op}, {access}, {pattern}: median latency and rate by depth"
-                    parts.append(f"{title}\n{_grid_table(groups, depths)}")
+                    parts += [Words([title]), _grid_table(groups, depths)]
     if "cells" in facts:
-        parts.append("\n".join(paragraph(line, "  ") for line in _grid_facts(facts)))
-    return "\n\n".join(parts)
+        parts.append(Words(list(_grid_facts(facts)), "  "))
+    return parts
 
 
-def _grid_table(groups: Sequence[Group], depths: Sequence[int]) -> str:
+def _grid_table(groups: Sequence[Group], depths: Sequence[int]) -> Table:
     cells = {(g.size_class_bytes, g.depth): g for g in groups}
-    rows = []
+    rows: list[list[Any]] = []
     for size in sorted({g.size_class_bytes for g in groups}):
         row = [cells.get((size, depth)) for depth in depths]
-        medians = ["-" if g is None else format_duration(g.quantile_s(0.5)) for g in row]
+        medians = [None if g is None else format_duration(g.quantile_s(0.5)) for g in row]
         rows.append([format_bytes(size), *medians])
         rows.append(["", *("" if g is None else _rate(g) for g in row)])
-    return table_text(["size", *(str(depth) for depth in depths)], rows)
+    columns = [Column("size", None), *(Column(str(depth), None, "raw") for depth in depths)]
+    return Table(columns, rows)
 
 
 def _rate(group: Group) -> str:

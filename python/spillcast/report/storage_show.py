@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from string import ascii_uppercase
 
 from spillcast.report.histogram import histogram_text
-from spillcast.report.storage import grid_text, storage_text
+from spillcast.report.page import Drawn, Page, Part, Words
+from spillcast.report.storage import figures, grid_parts, replay_parts
 from spillcast.report.storage_words import ability_words, limits_words, origin_words
-from spillcast.report.table import paragraph, table_text
+from spillcast.report.table import Column, Table
 from spillcast.storage import Group, Storage
 from spillcast.storage.description import Shape, ability, shape
 from spillcast.storage.model import STATED, Estimate, Model
@@ -16,28 +17,27 @@ from spillcast.units import format_bytes, format_duration
 OTHERS_MAX = 8
 
 
-def show_text(storage: Storage, ops: Sequence[str], size_bytes: int | None, width: int) -> str:
+def show_page(storage: Storage, ops: Sequence[str], size_bytes: int | None) -> Page:
     """Everything about some ops; histograms of ``size_bytes``, or where most time went."""
-    parts: list[str] = []
+    only = Storage(storage.name, storage.source, _groups(storage, ops), storage.facts)
+    parts: list[Part] = []
     if storage.source in STATED:
-        said = [f"{storage.name} ({origin_words(storage)})", *_said(storage)]
-        parts.append("\n".join(paragraph(text, "  ", width) for text in said))
-        parts.append(_stated_text(storage, ops))
+        parts.append(Words([f"{storage.name} ({origin_words(storage)})", *_said(storage)], "  "))
+        parts += [_stated(storage, ops), Words(["  one operation at a time"])]
     else:
-        only = Storage(storage.name, storage.source, _groups(storage, ops), storage.facts)
-        origin = paragraph(f"  {origin_words(storage)}", "  ", width)
-        text = grid_text(only) if storage.source == "grid" else storage_text(only, width=width)
-        parts.append(f"{text}\n{origin}")
-        parts += [_op_text(storage, op, size_bytes, width) for op in ops]
+        parts += grid_parts(only) if storage.source == "grid" else replay_parts(only)
+        parts.append(Words([f"  {origin_words(storage)}"], "  "))
+        for op in ops:
+            parts += _op_parts(storage, op, size_bytes)
     if size_bytes is not None:
-        parts += [_size_text(storage, op, size_bytes) for op in ops]
-    limits = limits_words(storage)
-    if limits:
-        parts.append(paragraph(f"limits: {limits}", "  ", width))
+        said = [text for op in ops if (text := _size_words(storage, op, size_bytes))]
+        parts += [Words(said)] if said else []
+    if limits := limits_words(storage):
+        parts.append(Words([f"limits: {limits}"], "  "))
     if storage.source not in STATED:
-        words = [ability_words(op, ability(storage, op)) for op in ops]
-        parts.append("\n".join(paragraph(text, "  ", width) for text in words if text))
-    return "\n\n".join(part for part in parts if part)
+        words = [text for op in ops if (text := ability_words(op, ability(storage, op)))]
+        parts += [Words(words, "  ")] if words else []
+    return Page(parts, figures(only))
 
 
 def _shown_group(storage: Storage, op: str, size_bytes: int | None) -> Group | None:
@@ -72,21 +72,21 @@ def _said(storage: Storage) -> list[str]:
     return [*said, *(f"assumed: {text}" for text in facts.get("assumed", ()))]
 
 
-def _op_text(storage: Storage, op: str, size_bytes: int | None, width: int) -> str:
+def _op_parts(storage: Storage, op: str, size_bytes: int | None) -> list[Part]:
     group = _shown_group(storage, op, size_bytes)
     if group is None:
-        return ""
+        return []
     found = shape(group)
     many = len(found.peaks) > 1
     letters = dict(zip(ascii_uppercase, found.peaks, strict=False)) if many else {}
     marks = {peak.mode_s * 1e9: letter for letter, peak in letters.items()}
-    lines = [
-        f"{_title(group)}: {group.count:,} operations",
-        histogram_text(group.latency_ns, group.latency_count, width=width, marks=marks),
-        *_shape_lines(found, "".join(letters), width),
-        *_others(storage, op, group, width),
-    ]
-    return "\n".join(lines)
+
+    def draw(width: int) -> str:
+        bars = histogram_text(group.latency_ns, group.latency_count, width=width, marks=marks)
+        return f"{_title(group)}: {group.count:,} operations\n{bars}"
+
+    said = [*_shape_lines(found, "".join(letters)), *_others(storage, op, group)]
+    return [Drawn(draw), *([Words(said)] if said else [])]
 
 
 def _title(group: Group) -> str:
@@ -97,13 +97,12 @@ def _title(group: Group) -> str:
     return ", ".join(parts)
 
 
-def _shape_lines(found: Shape, letters: str, width: int) -> list[str]:
+def _shape_lines(found: Shape, letters: str) -> list[str]:
     named = f"{', '.join(letters)}: " if letters else ""
-    lines = [f"  {named}{found.words}", f"  {found.cause}" if found.cause else ""]
-    return [paragraph(line, "    ", width) for line in lines if line]
+    return [f"  {named}{found.words}", *([f"  {found.cause}"] if found.cause else [])]
 
 
-def _others(storage: Storage, op: str, shown: Group, width: int) -> list[str]:
+def _others(storage: Storage, op: str, shown: Group) -> list[str]:
     """Groups besides the one shown that have several peaks."""
     others = [g for g in _groups(storage, [op]) if g is not shown]
     several = [found for found in map(shape, others) if len(found.peaks) > 1]
@@ -111,10 +110,10 @@ def _others(storage: Storage, op: str, shown: Group, width: int) -> list[str]:
     if len(several) > OTHERS_MAX:
         more = len(several) - OTHERS_MAX
         lines.append(f"  and {more:,} more of several peaks, see --json")
-    return [paragraph(line, "    ", width) for line in lines]
+    return lines
 
 
-def _size_text(storage: Storage, op: str, size_bytes: int) -> str:
+def _size_words(storage: Storage, op: str, size_bytes: int) -> str:
     """What a size takes that may not have been measured; nothing where the table has it."""
     found = Model(storage).latency(op, size_bytes)
     if found.measured:
@@ -135,21 +134,21 @@ def _known_words(found: Estimate, storage: Storage) -> str:
     return f"{where}, give or take {100 * found.error:.0f} %"
 
 
-def _stated_text(storage: Storage, ops: Sequence[str]) -> str:
+_STATED = (
+    Column("op", None),
+    Column("size", None, "bytes"),
+    Column("sequential", None, "s"),
+    Column("random", None, "s"),
+)
+
+
+def _stated(storage: Storage, ops: Sequence[str]) -> Table:
     """Mean latencies by op and size, sequential and random, one operation at a time."""
     model = Model(storage)
     sizes = sorted({g.size_class_bytes for g in _groups(storage, ops)})
     rows = [
-        [
-            op,
-            format_bytes(size),
-            *(
-                format_duration(model.latency(op, size, sequential=sequential).mean_s)
-                for sequential in (True, False)
-            ),
-        ]
+        [op, size, *(model.latency(op, size, sequential=order).mean_s for order in (True, False))]
         for op in ops
         for size in sizes
     ]
-    table = table_text(["op", "size", "sequential", "random"], rows)
-    return f"{table}\n  one operation at a time"
+    return Table(_STATED, rows)

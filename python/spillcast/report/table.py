@@ -1,41 +1,282 @@
-"""Plain tables and paragraphs for terminals and files: aligned, no colour needed."""
+"""One table, three forms: text that fits a terminal, CSV with raw numbers, Markdown."""
 
+import csv
+import io
 import re
-from collections.abc import Sequence
-from textwrap import fill
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from textwrap import fill, wrap
+from typing import Any
+
+from spillcast.units import format_bytes, format_duration, format_speedup
 
 #: Sentences are broken so that they can be read.
 WIDTH = 96
 _GLUE = "\x00"
+#: What stands for a value that there is not.
+NONE = "-"
+#: More than any terminal has.
+COLUMNS_MAX = 1_000_000
+INDENT = "  "
+GAP = "  "
+#: Columns of the terminal that a name keeps when it is shortened, and words when they are broken.
+TEXT_MIN, WORDS_MIN = 12, 10
 
 
-def paragraph(text: str, indent: str = "", width: int = WIDTH) -> str:
-    """A sentence broken into lines, never between a number and its unit nor within a word."""
-    glued = re.sub(r"(?<=\d) (?=%|(?:us|ms|s|min|h|[KMGT]?i?B)\b)", _GLUE, text)
-    broken = fill(
-        glued, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
-    )
-    return broken.replace(_GLUE, " ")
+def _share(value: float) -> str:
+    return f"{100 * value:.2f} %"
 
 
-def table_text(
-    header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)
-) -> str:
-    """Rows under a header; columns in ``left`` are aligned left, the others right."""
-    widths = [max(len(str(row[i])) for row in (header, *rows)) for i in range(len(header))]
+#: How a value of a unit is written for people.
+UNITS: dict[str, Callable[[Any], str]] = {
+    "text": str,
+    #: Text that is broken into lines and not shortened.
+    "words": str,
+    "count": lambda value: f"{value:,}",
+    "whole": lambda value: f"{value:,.0f}",
+    "number": lambda value: f"{value:g}",
+    "s": format_duration,
+    "us": lambda value: format_duration(value / 1e6),
+    "bytes": format_bytes,
+    "bytes_per_s": lambda value: f"{format_bytes(value)}/s",
+    "MB/s": lambda value: f"{value / 1e6:,.0f}",
+    "share": _share,
+    "percent": lambda value: f"{100 * value:.0f} %",
+    "percent1": lambda value: f"{100 * value:.1f} %",
+    "ratio": format_speedup,
+    "interval": lambda bounds: " to ".join(map(format_duration, bounds)),
+    #: Bytes, or blocks of a trace, which are few.
+    "size": lambda value: format_bytes(value) if value >= 4096 else str(value),
+    #: In full.
+    "raw": str,
+}
 
-    def line(row: Sequence[str]) -> str:
-        cells = (
-            cell.ljust(width) if i in left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        return ("  " + "  ".join(cells)).rstrip()
 
-    rule = "  " + "  ".join("-" * width for width in widths)
-    return "\n".join([line(header), rule, *(line(row) for row in rows)])
+@dataclass(frozen=True)
+class Column:
+    """One column: heading for people, key in CSV with its unit last, unit of its values.
+
+    Without a ``name`` it is only in CSV, without a ``key`` only for people. Columns of text are
+    shortened in the middle where there is little room; then those of the highest ``spare`` are left
+    out. Columns of numbers are never cut.
+    """
+
+    name: str | None
+    key: str | None
+    unit: str = "text"
+    spare: int = 0
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is aligned left and may be narrower than what it holds."""
+        return self.unit in ("text", "words")
+
+    @property
+    def least(self) -> int:
+        """Columns of the terminal below which it must not be cut."""
+        return {"text": TEXT_MIN, "words": WORDS_MIN}.get(self.unit, COLUMNS_MAX)
+
+    def lines(self, cell: str, width: int) -> list[str]:
+        """A written value in lines of at most ``width`` columns."""
+        if self.unit == "words" and cell_width(cell) > width:
+            return [shortened(line, width) for line in wrap(cell, width)]
+        return [shortened(cell, width)]
+
+    def written(self, value: Any) -> str:
+        """A value for people, on one line."""
+        return NONE if value is None else " ".join(UNITS[self.unit](value).split())
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of raw values under columns; in the first ``grouped`` ones what repeats is said once."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Any]]
+    grouped: int = 0
+
+    @classmethod
+    def of(cls, columns: Sequence[Column], records: Sequence[Mapping[str, Any]]) -> "Table":
+        """From records by the keys of the columns; what a record lacks is None."""
+        return cls(columns, [[record.get(c.key or "") for c in columns] for record in records])
+
+    def text(self, width: int) -> str:
+        """Aligned lines of at most ``width`` columns."""
+        shown = self._shown
+        for spare in range(max((self.columns[at].spare for at in shown), default=0), -1, -1):
+            layout = _Layout.of(self, [at for at in shown if self.columns[at].spare <= spare])
+            if layout.least <= width:
+                return layout.fitted(width).text()
+        return layout.stacked(width)
+
+    @property
+    def _shown(self) -> list[int]:
+        """The columns for people that hold anything."""
+        named = [at for at, column in enumerate(self.columns) if column.name is not None]
+        full = [at for at in named if any(row[at] is not None for row in self.rows)]
+        return full or named
+
+    def csv(self) -> str:
+        """One header line, then raw values; nothing stands for what there is not."""
+        kept = [at for at, column in enumerate(self.columns) if column.key is not None]
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(self.columns[at].key for at in kept)
+        for row in self.rows:
+            writer.writerow(_raw(row[at]) for at in kept)
+        return out.getvalue()
+
+    def markdown(self) -> str:
+        """All columns for people, none of them shortened."""
+        shown = self._shown
+        columns = [self.columns[at] for at in shown]
+        rule = ["---" if column.is_text else "---:" for column in columns]
+        header = [_escaped(column.name or "") for column in columns]
+        rows = [
+            [_escaped(c.written(row[at])) for at, c in zip(shown, columns, strict=True)]
+            for row in self.rows
+        ]
+        return _markdown_lines([header, rule, *rows])
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Cells as they are written, and how wide each column is."""
+
+    columns: Sequence[Column]
+    cells: Sequence[Sequence[str]]
+    widths: Sequence[int]
+    grouped: int
+
+    @classmethod
+    def of(cls, table: Table, shown: Sequence[int]) -> "_Layout":
+        columns = [table.columns[at] for at in shown]
+        cells = [
+            [c.written(row[at]) for at, c in zip(shown, columns, strict=True)] for row in table.rows
+        ]
+        widths = [
+            max([cell_width(column.name or ""), *(cell_width(line[at]) for line in cells)])
+            for at, column in enumerate(columns)
+        ]
+        return cls(columns, cells, widths, min(table.grouped, len(columns)))
+
+    @property
+    def _floors(self) -> list[int]:
+        """The least that each column takes."""
+        return [
+            min(width, max(column.least, cell_width(column.name or "")))
+            for column, width in zip(self.columns, self.widths, strict=True)
+        ]
+
+    @property
+    def least(self) -> int:
+        """Columns of the terminal that it takes at least."""
+        return self._with_gaps(self._floors)
+
+    def _with_gaps(self, widths: Sequence[int]) -> int:
+        return len(INDENT) + sum(widths) + len(GAP) * (len(widths) - 1)
+
+    def fitted(self, width: int) -> "_Layout":
+        """With the widest texts shortened, a column at a time, until it fits."""
+        widths, floors = list(self.widths), self._floors
+        while (surplus := self._with_gaps(widths) - width) > 0:
+            loose = [at for at, floor in enumerate(floors) if widths[at] > floor]
+            # Words lose nothing when they are broken.
+            loose = [at for at in loose if self.columns[at].unit == "words"] or loose
+            widest = max(loose, key=lambda at: widths[at])
+            others = [widths[at] for at in loose if widths[at] < widths[widest]]
+            floor = max([floors[widest], *others])
+            widths[widest] -= max(1, min(surplus, widths[widest] - floor))
+        return replace(self, widths=widths)
+
+    def text(self) -> str:
+        rule = ["-" * width for width in self.widths]
+        header = [column.name or "" for column in self.columns]
+        lines: list[Sequence[str]] = [header, rule]
+        before: Sequence[str] = [""] * self.grouped
+        for line in self.cells:
+            group = line[: self.grouped]
+            said = [""] * self.grouped if group == before else group
+            lines.append([*said, *line[self.grouped :]])
+            before = group
+        return "\n".join(map(self._line, lines))
+
+    def _line(self, cells: Sequence[str]) -> str:
+        parts = [
+            column.lines(cell, width)
+            for cell, width, column in zip(cells, self.widths, self.columns, strict=True)
+        ]
+        lines = []
+        for line in zip_longest(*parts, fillvalue=""):
+            padded = []
+            for part, width, column in zip(line, self.widths, self.columns, strict=True):
+                room = " " * (width - cell_width(part))
+                padded.append(part + room if column.is_text else room + part)
+            lines.append((INDENT + GAP.join(padded)).rstrip())
+        return "\n".join(lines)
+
+    def stacked(self, width: int) -> str:
+        """A line for each value, where a line for each row would not fit."""
+        name_width = min(max(cell_width(c.name or "") for c in self.columns), width // 3)
+        room = width - len(INDENT) - name_width - len(GAP)
+        blocks = []
+        for line in self.cells:
+            block = []
+            for column, cell in zip(self.columns, line, strict=True):
+                name = shortened(column.name or "", name_width)
+                name += " " * (name_width - cell_width(name))
+                for part in column.lines(cell, room):
+                    block.append(f"{INDENT}{name}{GAP}{part}".rstrip())
+                    name = " " * name_width
+            blocks.append("\n".join(block))
+        return "\n\n".join(blocks)
+
+
+def cell_width(text: str) -> int:
+    """Columns that a text takes; East Asian letters take two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def shortened(text: str, width: int) -> str:
+    """A text in so many columns, its middle left out: names differ at their ends."""
+    if cell_width(text) <= width:
+        return text
+    if width < 4:
+        return text[:width]
+    head, tail = text, text
+    while cell_width(head) > (width - 2) // 2:
+        head = head[:-1]
+    while cell_width(tail) > width - 2 - cell_width(head):
+        tail = tail[1:]
+    return f"{head}..{tail}"
+
+
+def _raw(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else "" if value is None else value
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
+def _markdown_lines(lines: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The same as a Markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    """Cells that are written already, as Markdown."""
+    return _markdown_lines([header, ["---"] * len(header), *rows])
+
+
+def paragraph(text: str, indent: str = "", width: int = WIDTH) -> str:
+    """A sentence broken into lines, never between a number and its unit.
+
+    A word that is longer than a line, such as a path, is broken.
+    """
+    glued = re.sub(r"(?<=\d) (?=%|(?:us|ms|s|min|h|[KMGT]?i?B)\b)", _GLUE, text)
+    return fill(glued, width, subsequent_indent=indent, break_on_hyphens=False).replace(_GLUE, " ")

@@ -1,16 +1,16 @@
-"""Forecasts beside measured times, at a terminal."""
+"""Forecasts beside measured times, in a table."""
 
 from collections.abc import Sequence
 
-from spillcast.lab.case import Case, Truth
+from spillcast.lab.case import Case, Truth, document
 from spillcast.lab.demo import Demo
 from spillcast.lab.summary import Summary, grouped, of_evidence, refusals, summarise, worst
-from spillcast.report.table import paragraph, table_text
+from spillcast.report.page import Page, Part, Words
+from spillcast.report.table import Column, Table
 from spillcast.units import format_bytes, format_duration, format_speedup
 
 #: As many cases are listed one by one; of more there are summaries and the worst.
 LISTED_MAX = 24
-TERMINAL = 78
 
 
 def percent(error: float | None) -> str:
@@ -23,7 +23,7 @@ def share(value: float | None, digits: int = 1) -> str:
     return "-" if value is None else f"{value:.{digits}%}".replace("%", " %")
 
 
-def demo_text(demo: Demo) -> str:
+def demo_page(demo: Demo) -> Page:
     """What was forecast and what was measured, at a glance."""
     case = demo.case
     low, high = map(format_duration, case.forecast.interval_s or (0.0, 0.0))
@@ -37,24 +37,27 @@ def demo_text(demo: Demo) -> str:
     ]
     how = {"fuse": "a FUSE file system", "preload": "a preload library", "none": "nothing"}
     speedup = format_speedup(case.measured_from_s / case.measured_to_s)
-    return "\n".join(
-        [
-            paragraph(case.forecast.sentence()),
-            "",
-            table_text([f"{case.engine}, {case.workload}, one thread", "elapsed"], rows),
-            "",
-            f"  {format_bytes(demo.bytes)} of temp I/O; the slow storage is made by "
-            f"{how[demo.means]}; measured speed-up {speedup}.",
-            *["  warning: other work kept the CPUs busy; run it again on a quiet machine"]
-            * demo.busy,
-        ]
-    )
+    said = [
+        f"  {format_bytes(demo.bytes)} of temp I/O; the slow storage is made by "
+        f"{how[demo.means]}; measured speed-up {speedup}."
+    ]
+    if demo.busy:
+        said.append("  warning: other work kept the CPUs busy; run it again on a quiet machine")
+    query = Column(f"{case.engine}, {case.workload}, one thread", None)
+    table = Table([query, Column("elapsed", None, "raw")], rows)
+    return Page([Words([case.forecast.sentence()], indent=""), table, Words(said)], _data([case]))
 
 
-#: 80 columns hold it, whatever the query and the storages are.
-CASE_HEADER = ("query", "from", "to", "said", "interval", "took", "error")
+_CASE = (
+    *(Column(name, None) for name in ("query", "from", "to")),
+    Column("said", None, "raw"),
+    Column("interval", None, "raw", spare=1),
+    *(Column(name, None, "raw") for name in ("took", "error")),
+    Column("", None),
+)
 CASE_NOTE = "  said: the forecast, s; took: the measured median, s; !: interval missed"
 SUMMARY_HEADER = ("", "cases", "median", "90th", "held", "width", "seed's", "ratio")
+_SUMMARY = (Column("", None), *(Column(name, None, "raw") for name in SUMMARY_HEADER[1:]))
 EVIDENCE = {
     "recording": "whole recording",
     "slices": "ten slices of 0.3 s",
@@ -78,11 +81,11 @@ def engine_of(case: Case) -> str:
     return case.engine.rpartition(" ")[0]
 
 
-def case_row(case: Case) -> list[str]:
+def case_row(case: Case) -> list[str | None]:
     """One row a case, times in seconds."""
     said = case.forecast
     bounds = [] if said.interval_s is None else [_seconds(bound_s) for bound_s in said.interval_s]
-    missed = "" if said.interval_s is None or case.covered else " !"
+    missed = None if said.interval_s is None or case.covered else "!"
     return [
         query_of(case),
         case.source,
@@ -90,7 +93,8 @@ def case_row(case: Case) -> list[str]:
         "none" if said.forecast_s is None else _seconds(said.forecast_s),
         "-".join(bounds) or "refused",
         _seconds(case.measured_to_s),
-        percent(case.error) + missed,
+        percent(case.error),
+        missed,
     ]
 
 
@@ -127,32 +131,47 @@ def breakdown(cases: Sequence[Case]) -> dict[str, dict[str, list[Case]]]:
     }
 
 
-def verify_text(truth: Truth) -> str:
-    """Cases or their summaries, for a terminal of 80 columns."""
+def verify_page(truth: Truth) -> Page:
+    """Cases or their summaries; the data are the cases as they are kept in Parquet."""
     cases = truth.cases
     if not cases:
-        return "No case was verified."
-    parts = []
+        return Page([Words(["No case was verified."])], _data(cases))
+    parts: list[Part] = []
     if len(cases) <= LISTED_MAX:
         listed, heading = grouped(cases, _heading), ""
     else:
         rows = [summary_row("all", summarise(cases))]
         for groups in breakdown(cases).values():
             rows += [summary_row(name, summarise(found)) for name, found in groups.items()]
-        parts.append(table_text(SUMMARY_HEADER, rows))
+        parts.append(Table(_SUMMARY, rows))
         listed, heading = grouped(worst(of_evidence(cases)), _heading), "the worst: "
     for name, group in listed.items():
-        table = table_text(CASE_HEADER, [case_row(case) for case in group], left=(0, 1, 2))
-        parts.append("\n".join([heading + name, "", table]))
-    parts.append(CASE_NOTE)
+        parts += [Words([heading + name]), Table(_CASE, [case_row(case) for case in group])]
+    parts.append(Words([CASE_NOTE]))
     if len(cases) <= LISTED_MAX:
-        parts.append(table_text(SUMMARY_HEADER, [summary_row("all", summarise(cases))]))
-    for reason, refused in refusals(cases).items():
-        parts.append(paragraph(f"  {len(refused)} refused: {reason}", "  ", TERMINAL))
+        parts.append(Table(_SUMMARY, [summary_row("all", summarise(cases))]))
+    said = [f"  {len(found)} refused: {why}" for why, found in refusals(cases).items()]
     if left_out := truth.about.get("left_out"):
-        text = f"  {len(left_out)} left out, the last one because: {left_out[-1]['why']}"
-        parts.append(paragraph(text, "  ", TERMINAL))
-    return "\n\n".join(parts)
+        said.append(f"  {len(left_out)} left out, the last one because: {left_out[-1]['why']}")
+    return Page([*parts, *([Words(said, "  ")] if said else [])], _data(cases))
+
+
+_DATA = (
+    *(Column(None, key) for key in ("engine", "workload", "threads", "evidence", "from", "to")),
+    *(Column(None, key) for key in ("direction", "measured_from_s", "measured_to_s")),
+    *(Column(None, key) for key in ("forecast_s", "low_s", "high_s", "confidence", "ceiling_s")),
+    *(Column(None, key) for key in ("seed_formula_s", "refused")),
+)
+
+
+def _data(cases: Sequence[Case]) -> Table:
+    """A row a case, by the keys of its document and of its forecast's."""
+    records = []
+    for case in document(cases)["cases"]:
+        said = case["forecast"]
+        low_s, high_s = said["interval_s"] or (None, None)
+        records.append({**case, **said, "low_s": low_s, "high_s": high_s})
+    return Table.of(_DATA, records)
 
 
 def _heading(case: Case) -> str:

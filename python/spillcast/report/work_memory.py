@@ -4,12 +4,11 @@ from collections import Counter
 
 from spillcast.forecast import Forecast
 from spillcast.forecast.work_memory import WorkMemory
-from spillcast.report.table import paragraph
 from spillcast.units import format_bytes, format_duration
 
 
-def work_memory_text(memory: WorkMemory, best: Forecast) -> list[str]:
-    """Paragraphs: the cure beside the best storage's, and what it may take."""
+def work_memory_said(memory: WorkMemory, best: Forecast) -> list[str]:
+    """Sentences: the cure beside the best storage's, and what it may take."""
     enough = memory.enough
     was = f" (it was {setting(memory.current_bytes)})" if memory.current_bytes else ""
     text = (
@@ -18,12 +17,12 @@ def work_memory_text(memory: WorkMemory, best: Forecast) -> list[str]:
     )
     if best.forecast_s is not None:
         text += f"; {best.target} about {format_duration(best.forecast_s)}"
-    lines = [paragraph(f"{text}.")]
+    lines = [f"{text}."]
     if memory.one_pass is not None:
         size, left = setting(memory.one_pass.work_mem_bytes), memory.one_pass.forecast_s
         text = f"  '{size}' would spare a sort its further passes: about {format_duration(left)}."
-        lines.append(paragraph(text, indent="    "))
-    lines.append(paragraph(f"  {_price(memory)}", indent="    "))
+        lines.append(text)
+    lines.append(f"  {_price(memory)}")
     return lines
 
 

@@ -32,7 +32,8 @@ impl TempRules {
 
     pub fn is_temp(&mut self, pid: i32, file: &FileIdentity) -> bool {
         let path = Path::new(&file.path);
-        if !file.regular {
+        // A file of memfd_create has no name on any storage, nor any storage.
+        if !file.regular || file.path.starts_with("/memfd:") {
             return false;
         }
         if !self.named.is_empty() {
@@ -109,6 +110,7 @@ mod tests {
         }
         assert!(rules.is_temp(me, &FileIdentity { unlinked: true, ..file("/data/x") }));
         assert!(!rules.is_temp(me, &FileIdentity { regular: false, ..file("/tmp/socket") }));
+        assert!(!rules.is_temp(me, &FileIdentity { unlinked: true, ..file("/memfd:output") }));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 """ASH exports, CSV or Parquet, from V$ or DBA_HIST, as samples that know what they stand for."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -81,14 +82,20 @@ def read_ash(
     *,
     sql_id: str | None = None,
     sql_exec_id: int | None = None,
+    on_progress: Callable[[int], None] | None = None,
 ) -> Ash:
     """Read ASH exports, of one statement or execution or of all.
 
     InputError where a file lacks columns, where V$ and DBA_HIST are mixed, and where no row is
-    left. Lines that cannot be read are in ``damaged``, each with its file.
+    left. Lines that cannot be read are in ``damaged``, each with its file. ``on_progress`` is told
+    of the bytes read so far, about.
     """
     several = [paths] if isinstance(paths, str | Path) else list(paths)
-    exports = [_read_export(Path(path)) for path in several]
+    exports, before = [], 0
+    for path in map(Path, several):
+        told = None if on_progress is None else partial(_on, on_progress, before)
+        exports.append(_read_export(path, told))
+        before += path.stat().st_size
     if len({export.source for export in exports}) > 1:
         raise InputError(
             "V$ and DBA_HIST rows are mixed, and the second repeat one in ten of the first",
@@ -118,11 +125,15 @@ def read_ash(
     )
 
 
-def _read_export(path: Path) -> _Export:
+def _on(on_progress: Callable[[int], None], before: int, count: int) -> None:
+    on_progress(before + count)
+
+
+def _read_export(path: Path, on_progress: Callable[[int], None] | None) -> _Export:
     if _is_parquet(path):
         heading, columns, lines, damaged = *_parquet_columns(path), None, []
     else:
-        spooled = read_spooled(path, _NAMES)
+        spooled = read_spooled(path, _NAMES, on_progress)
         heading, lines, damaged = spooled.heading, spooled.lines, list(spooled.damaged)
         columns = {name: pa.array(cells, pa.string()) for name, cells in spooled.columns.items()}
     if "sample_time" not in columns or not {"event", "session_state"} & columns.keys():

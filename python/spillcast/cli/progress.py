@@ -1,0 +1,170 @@
+"""What a person sees of work under way: on stderr, on a terminal only, gone when it is done."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+#: Work that is done sooner shows no progress.
+SHOWN_AFTER_S = 0.5
+#: Columns of a terminal that has room for a bar beside the figures.
+WIDE = 80
+
+
+class Show(Protocol):
+    """What a bar is fed with: what is done, of how much (None: unknown), and bytes moved by it.
+
+    Without ``moved``, ``done`` itself is what is told, in the unit of the bar.
+    """
+
+    def __call__(self, done: int, total: int | None = None, moved: int | None = None, /) -> None:
+        """So much by now."""
+
+
+def _is_drawn_on() -> bool:
+    """Whether stderr is a terminal that can be written over."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+@contextmanager
+def live_line(*, show: bool = True) -> Iterator[Callable[[str], None]]:
+    """One line on stderr that is written over, on a terminal; nothing elsewhere."""
+    if not show or not _is_drawn_on():
+        yield lambda _text: None
+        return
+
+    def write(text: str) -> None:
+        import shutil
+
+        width = shutil.get_terminal_size().columns - 1
+        sys.stderr.write("\r\x1b[2K" + text[:width])
+        sys.stderr.flush()
+
+    try:
+        yield write
+    finally:
+        sys.stderr.write("\r\x1b[2K")
+        sys.stderr.flush()
+
+
+@contextmanager
+def reading_bar(evidence: Sequence[str | Path]) -> Iterator[Callable[[int], None]]:
+    """A bar that is fed with the bytes read of some files, or moves by itself where it is not."""
+    total = _bytes_of(evidence)
+    more = f" and {len(evidence) - 1:,} more" if len(evidence) > 1 else ""
+    with progress_bar(f"reading {evidence[0]}{more}") as show:
+        yield lambda count: show(count, total)
+
+
+def _bytes_of(evidence: Sequence[str | Path]) -> int | None:
+    """Bytes of some files; None where one is no plain file."""
+    paths = [Path(name) for name in evidence]
+    if not all(path.is_file() for path in paths):
+        return None
+    return sum(path.stat().st_size for path in paths)
+
+
+@contextmanager
+def progress_bar(title: str, unit: str = "bytes") -> Iterator[Show]:
+    """A bar with rate and time left on stderr, on a terminal, once work takes half a second.
+
+    What is never fed shows that it goes on, and for how long.
+    """
+    if not _is_drawn_on():
+        yield lambda _done, _total=None, _moved=None, /: None
+        return
+    bar = _Bar(title, unit)
+    try:
+        yield bar.show
+    finally:
+        bar.end()
+
+
+class _Bar:
+    """A bar that appears late; it is fed by one thread and drawn by another."""
+
+    def __init__(self, title: str, unit: str) -> None:
+        self._title, self._unit = title, unit
+        self._since = time.monotonic()
+        self._fed: tuple[int, int | None, int | None] = (0, None, None)
+        self._lock = threading.Lock()
+        self._ended = False
+        self._progress: Progress | None = None
+        self._timer = threading.Timer(SHOWN_AFTER_S, self._appear)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def show(self, done: int, total: int | None = None, moved: int | None = None, /) -> None:
+        """What was done so far."""
+        with self._lock:
+            self._fed = done, total, moved
+            self._draw()
+
+    def end(self) -> None:
+        """Leave nothing on the screen."""
+        self._timer.cancel()
+        with self._lock:
+            self._ended = True
+            if self._progress is not None:
+                self._progress.stop()
+
+    def _appear(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, ProgressColumn, Task
+        from rich.text import Text
+
+        from spillcast.report.table import shortened
+
+        bar = self
+
+        class Told(ProgressColumn):
+            """Share, bytes, rate and time left."""
+
+            def render(self, _task: Task) -> Text:
+                return Text(
+                    no_wrap=True, text=told(*bar._fed, bar._unit, time.monotonic() - bar._since)
+                )
+
+        with self._lock:
+            if self._ended:
+                return
+            console = Console(stderr=True)
+            wide = console.width >= WIDE
+            title = shortened(self._title, max(16, console.width - (60 if wide else 42)))
+            bars = [BarColumn(20)] if wide else []
+            self._progress = Progress(
+                "{task.description}", *bars, Told(), console=console, transient=True
+            )
+            self._progress.add_task(title, total=None)
+            self._progress.start()
+            self._draw()
+
+    def _draw(self) -> None:
+        if self._progress is not None:
+            done, total, _ = self._fed
+            self._progress.update(self._progress.task_ids[0], completed=done, total=total or None)
+
+
+def told(done: int, total: int | None, moved: int | None, unit: str, elapsed_s: float) -> str:
+    """``41 %  1.2 GiB  210 MiB/s  12 s left``: as much of it as is known."""
+    from spillcast.units import format_bytes, format_duration
+
+    count = done if moved is None else moved
+    rate = count / max(elapsed_s, 1e-3)
+    parts = [f"{100 * min(done / total, 1):3.0f} %"] if total else []
+    if count:
+        if unit == "bytes" or moved is not None:
+            parts += [format_bytes(count), f"{format_bytes(rate)}/s"]
+        else:
+            parts += [f"{count:,} {unit}", f"{rate:,.0f}/s"]
+    if total and done > total / 100:
+        left_s = elapsed_s * max(total - done, 0) / done
+        return "  ".join([*parts, f"{format_duration(round(left_s))} left"])
+    return "  ".join([*parts, format_duration(round(elapsed_s))])

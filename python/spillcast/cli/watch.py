@@ -1,0 +1,176 @@
+"""``spillcast watch``: a run under way, live, with the forecast for other storage."""
+
+import shlex
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from spillcast.cli.options import Confidence
+
+if TYPE_CHECKING:
+    from spillcast.cli.live import OthersOutput, View
+    from spillcast.recording import Recording
+    from spillcast.recording.recorder import Asked, Recorder
+    from spillcast.recording.running import Running
+
+
+def add_to(application: typer.Typer) -> None:
+    """Register the verb."""
+    application.command(
+        "watch",
+        context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
+    )(watch)
+
+
+def watch(
+    command: Annotated[
+        list[str] | None, typer.Argument(help="Command to run and watch, after --.")
+    ] = None,
+    pid: Annotated[int | None, typer.Option(help="Running process to watch.")] = None,
+    postgres: Annotated[
+        str | None, typer.Option(metavar="DSN", help="PostgreSQL server whose query to watch.")
+    ] = None,
+    backend: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PID", help="The server's session (default: the one that spills first)."
+        ),
+    ] = None,
+    query: Annotated[
+        str | None, typer.Option(metavar="PATTERN", help="The session whose query is like this.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            help="Forecast for this: storage.json, catalogue:NAME, a recording, latency:150us, "
+            "factor:60.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Also write a recording.")
+    ] = None,
+    temp: Annotated[
+        list[Path] | None, typer.Option(help="Only files under this directory are temp files.")
+    ] = None,
+    duration: Annotated[str | None, typer.Option(help="End after this time, such as 5m.")] = None,
+    capture: Annotated[
+        Literal["auto", "perf", "preload"],
+        typer.Option(help="perf events, or a preload library where those are refused."),
+    ] = "auto",
+    confidence: Confidence = 0.9,
+    json: Annotated[bool, typer.Option("--json", help="Print a line of JSON each second.")] = False,
+) -> None:
+    """Watch a run spill: where the time goes, temp latency, and the forecast for other storage.
+
+    q or Ctrl-C ends it. What is watched is never changed or stopped, and nothing is written
+    without -o. The forecast is of what ran so far.
+
+    Example: spillcast watch --pid 4711 --to catalogue:aws-gp3
+
+    Example: spillcast watch --postgres service=dwh --to nvme.json
+
+    Example: spillcast watch --to latency:150us -- duckdb warehouse.db -f query.sql
+    """
+    from spillcast.cli.live import OthersOutput, live_view
+    from spillcast.cli.record_postgres import record_postgres
+    from spillcast.errors import InputError
+    from spillcast.forecast.running import RunningForecast
+    from spillcast.recording.recorder import Asked
+    from spillcast.recording.running import Running
+    from spillcast.units import parse_duration_s
+
+    if [command, pid, postgres].count(None) != 2:
+        raise InputError(
+            "watch needs one of --pid PID or -- COMMAND or --postgres DSN",
+            "see: spillcast watch --help",
+        )
+    if postgres is None and (backend, query) != (None, None):
+        raise InputError("--backend and --query need --postgres")
+    if not json and not sys.stderr.isatty():
+        raise InputError("watch draws on stderr, which is no terminal here", "--json prints lines")
+    duration_s = None if duration is None else parse_duration_s(duration)
+    asked = Asked(tuple(temp or ()), capture, duration_s)
+    forecast = None if to is None else RunningForecast(to, confidence)
+    running = Running()
+    others = OthersOutput(json=json) if command else None
+    view = live_view(
+        postgres or (shlex.join(command) if command else f"process {pid}"),
+        forecast=forecast,
+        json_lines=json,
+        keep=True,
+        keyboard=command is None,
+    )
+    recorder, recording = None, None
+    try:
+        if postgres is None:
+            recorder = _begin(command, pid, output, asked, running, others)
+        with view as shown:
+            if postgres is not None:
+                first = backend is None and query is None
+                found = record_postgres(
+                    postgres,
+                    output,
+                    asked,
+                    backend=backend,
+                    query=query,
+                    wait_for_spill=first,
+                    view=shown,
+                    running=running,
+                )
+                recording = found if output is not None else None
+                shown.end()
+            else:
+                assert recorder is not None
+                recording = _follow(recorder, shown)
+    finally:
+        if others is not None:
+            others.give_out()
+    if recording is not None:
+        from spillcast.report.recording import recording_text
+
+        print(recording_text(recording), file=sys.stderr)
+
+
+def _begin(
+    command: list[str] | None,
+    pid: int | None,
+    output: Path | None,
+    asked: "Asked",
+    running: "Running",
+    others: "OthersOutput | None",
+) -> "Recorder":
+    from spillcast.cli.progress import progress_bar
+    from spillcast.recording.recorder import record_command, record_pid
+
+    if command is not None:
+        assert others is not None
+        with others.starting():
+            return record_command(command, output, asked, running)[0]
+    assert pid is not None
+    with progress_bar(f"attaching to process {pid}"):
+        return record_pid(pid, output, asked, running)
+
+
+def _follow(recorder: "Recorder", view: "View") -> "Recording | None":
+    """Show it to its end, or until it is ended; the recording where one was asked for."""
+    try:
+        while True:
+            view.look(recorder, recorder.status())
+            if recorder.poll():
+                break
+    except KeyboardInterrupt:
+        # A second Ctrl-C would lose what is being kept.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except BaseException:
+        recorder.abandon()
+        raise
+    recorder.stop()
+    view.end()
+    if recorder.output is not None:
+        return recorder.finish()
+    recorder.abandon()
+    return None

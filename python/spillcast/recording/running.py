@@ -1,0 +1,173 @@
+"""A recording under way, in memory: totals by event, latencies, and what a forecast needs of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+from numpy.typing import NDArray
+
+from spillcast.recording.recording import RECORDING_SCHEMA, Recording
+from spillcast.recording.schema import SAMPLES_SCHEMA, SECONDS_SCHEMA, WAITS_SCHEMA
+
+Array = NDArray[np.int64]
+#: Bins of latency to a power of ten, each 6 % wide, from 1 ns to 10,000 s.
+BINS, POWERS = 40, 13
+#: Single waits kept for a forecast: enough for its sums, and few enough to be quick.
+ROWS_MAX = 200_000
+PART_NS = 1_000_000_000
+#: Seconds of which each one's mean latency is kept.
+RECENT = 120
+ON_CPU = "CPU"
+
+
+@dataclass
+class Tally:
+    """Operations of one kind: how many, how long, and how their latencies are spread."""
+
+    count: int = 0
+    total_ns: int = 0
+    bytes: int = 0
+    bins: Array = field(default_factory=lambda: np.zeros(BINS * POWERS, dtype=np.int64))
+    #: Count and sum (ns) by second.
+    recent: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, start_ns: Array, elapsed_ns: Array, size: int) -> None:
+        """Count some operations, which moved ``size`` bytes."""
+        self.count += len(elapsed_ns)
+        self.total_ns += int(elapsed_ns.sum())
+        self.bytes += size
+        at = (np.log10(np.maximum(elapsed_ns, 1)) * BINS).astype(np.int64)
+        self.bins += np.bincount(np.minimum(at, len(self.bins) - 1), minlength=len(self.bins))
+        seconds, which = np.unique(start_ns // 1_000_000_000, return_inverse=True)
+        counts, sums = np.bincount(which), np.bincount(which, weights=elapsed_ns)
+        for second, count, sum_ns in zip(seconds.tolist(), counts, sums, strict=True):
+            before, before_ns = self.recent.get(second, (0, 0))
+            self.recent[second] = before + int(count), before_ns + int(sum_ns)
+        for second in sorted(self.recent)[:-RECENT]:
+            del self.recent[second]
+
+    def merge(self, other: "Tally") -> None:
+        """Take another kind's operations in; ``recent`` too."""
+        self.count += other.count
+        self.total_ns += other.total_ns
+        self.bytes += other.bytes
+        self.bins = self.bins + other.bins
+        for second, (count, sum_ns) in other.recent.items():
+            before, before_ns = self.recent.get(second, (0, 0))
+            self.recent[second] = before + count, before_ns + sum_ns
+
+    @property
+    def mean_ns(self) -> float:
+        """Mean latency; there must be an operation."""
+        return self.total_ns / self.count
+
+    def quantile_ns(self, quantile: float) -> float:
+        """Latency below which that share lies, to within 3 %."""
+        sums = np.cumsum(self.bins)
+        at = int(np.searchsorted(sums, max(1.0, quantile * sums[-1])))
+        return float(10 ** ((at + 0.5) / BINS))
+
+
+class Running:
+    """What came in so far; a recorder feeds it.
+
+    Of single waits whole seconds are kept, every second one dropped whenever they grow too many;
+    counts and totals are of all.
+    """
+
+    def __init__(self) -> None:
+        #: By event, op (None: neither) and whether it was on a temp file.
+        self.tallies: dict[tuple[str, str | None, bool], Tally] = {}
+        #: Time (us) that samples stand for, by wait event.
+        self.sampled_us: dict[str, int] = {}
+        self._rows_seen = 0
+        self._parts: dict[int, list[pa.RecordBatch]] = {}
+        self._stride = 1
+        self._seconds: list[pa.RecordBatch] = []
+
+    def add_waits(self, batch: pa.RecordBatch) -> None:
+        """Count waits and keep some."""
+        if batch.num_rows == 0:
+            return
+        self._rows_seen += batch.num_rows
+        batch = batch.cast(WAITS_SCHEMA)
+        self._count(batch)
+        part_of = batch["start_ns"].to_numpy() // PART_NS
+        for part in np.unique(part_of).tolist():
+            if part % self._stride == 0:
+                rows = batch.filter(pa.array(part_of == part))
+                self._parts.setdefault(part, []).append(rows)
+        while len(self._parts) > 1 and self._rows_kept() > ROWS_MAX:
+            self._stride *= 2
+            self._parts = {
+                part: rows for part, rows in self._parts.items() if part % self._stride == 0
+            }
+
+    def _rows_kept(self) -> int:
+        return sum(rows.num_rows for kept in self._parts.values() for rows in kept)
+
+    def _count(self, batch: pa.RecordBatch) -> None:
+        event, op = batch["event"], batch["op"]
+        temp = batch["temp"].to_numpy(zero_copy_only=False)
+        codes = event.indices.to_numpy().astype(np.int64) * 6 + temp
+        codes += 2 * (op.indices.fill_null(-1).to_numpy().astype(np.int64) + 1)
+        start, elapsed = batch["start_ns"].to_numpy(), batch["elapsed_ns"].to_numpy()
+        size = batch["bytes"].fill_null(0).to_numpy()
+        events, ops = event.dictionary.to_pylist(), [None, *op.dictionary.to_pylist()]
+        for code in np.unique(codes).tolist():
+            which = codes == code
+            key = events[code // 6], ops[code % 6 // 2], bool(code % 2)
+            tally = self.tallies.setdefault(key, Tally())
+            tally.add(start[which], elapsed[which], int(size[which].sum()))
+
+    def add_seconds(self, batch: pa.RecordBatch) -> None:
+        """Keep per-second rows."""
+        if batch.num_rows:
+            self._seconds.append(batch.cast(SECONDS_SCHEMA))
+
+    def add_samples(self, batch: pa.RecordBatch) -> None:
+        """Count the time that samples stand for."""
+        events, weights = batch["event"].to_pylist(), batch["weight_us"].to_pylist()
+        for event, weight_us in zip(events, weights, strict=True):
+            name = event or ON_CPU
+            self.sampled_us[name] = self.sampled_us.get(name, 0) + weight_us
+
+    def add_document(self, name: str, document: object) -> None:
+        """Nothing is done with documents."""
+
+    def temp(self) -> dict[str, Tally]:
+        """Operations on temp files by op."""
+        found: dict[str, Tally] = {}
+        for (_, op, temp), tally in self.tallies.items():
+            if temp and op is not None:
+                found.setdefault(op, Tally()).merge(tally)
+        return found
+
+    def recording(self, meta: Mapping[str, Any], *, before_s: int | None = None) -> Recording:
+        """What there is as a recording that is nowhere on disk; only rows that began before."""
+        batches = [rows for _, kept in sorted(self._parts.items()) for rows in kept]
+        waits = pa.Table.from_batches(batches, WAITS_SCHEMA).unify_dictionaries()
+        seconds = pa.Table.from_batches(self._seconds, SECONDS_SCHEMA).unify_dictionaries()
+        if before_s is not None:
+            waits = waits.filter(pa.compute.less(waits["start_ns"], before_s * 1_000_000_000))
+            seconds = seconds.filter(pa.compute.less(seconds["second"], before_s))
+        slices = None
+        if self._stride > 1:
+            slices = [[part, part + 1] for part in sorted(self._parts)]
+        raw = {"rows": waits.num_rows, "rows_seen": self._rows_seen, "slices_s": slices}
+        found = Recording(Path("so far"), {"schema": RECORDING_SCHEMA, **meta, "raw": raw})
+        found.waits = waits.sort_by("start_ns")
+        found.seconds = seconds
+        found.samples = SAMPLES_SCHEMA.empty_table()
+        return found
+
+    def finish(self, meta: Mapping[str, Any]) -> Recording:
+        """All of it as a recording in memory."""
+        return self.recording(meta)
+
+    def discard(self) -> None:
+        """Nothing was written."""

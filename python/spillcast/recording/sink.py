@@ -1,0 +1,30 @@
+"""Where the rows of a recording under way go."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from spillcast.recording.recording import Recording
+
+
+class Sink(Protocol):
+    """What takes the rows of a recording under way: a folder, or memory."""
+
+    def add_waits(self, batch: pa.RecordBatch) -> None:
+        """Take raw waits."""
+
+    def add_seconds(self, batch: pa.RecordBatch) -> None:
+        """Take per-second rows."""
+
+    def add_samples(self, batch: pa.RecordBatch) -> None:
+        """Take samples."""
+
+    def add_document(self, name: str, document: object) -> None:
+        """Take a JSON document."""
+
+    def finish(self, meta: Mapping[str, Any]) -> Recording:
+        """Make it whole."""
+
+    def discard(self) -> None:
+        """Leave nothing."""

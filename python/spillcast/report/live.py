@@ -1,0 +1,193 @@
+"""A recording under way: where the time goes, temp latency, the forecast, what watching costs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spillcast.forecast import Forecast
+from spillcast.recording.captured import CALL_COST_S
+from spillcast.recording.running import Running, Tally
+from spillcast.report.histogram import bar, sparkline
+from spillcast.report.table import Column, Table, paragraph, shortened
+from spillcast.units import format_bytes, format_duration
+
+WATCH_SCHEMA = "spillcast.watch/1"
+#: Rows of events, and columns of bars.
+ROWS_MAX, BAR_MIN, BAR_MAX = 8, 10, 60
+_EVENTS = (
+    Column("event", "event"),
+    Column("total", "total_us", "us"),
+    Column("share", "share", "percent1"),
+    Column("count", "count", "count", spare=1),
+    Column("mean", "mean_us", "us"),
+)
+_LATENCY = (
+    Column("temp", "op"),
+    Column("count", "count", "count"),
+    Column("bytes", "bytes", "bytes", spare=1),
+    Column("mean", "mean_us", "us"),
+    Column("p50", "p50_us", "us"),
+    Column("p99", "p99_us", "us"),
+)
+
+
+@dataclass(frozen=True)
+class Glimpse:
+    """One look at a recording under way. ``own_cpu_s`` is what this program took in all."""
+
+    title: str
+    running: Running
+    status: Mapping[str, Any]
+    method: str
+    own_cpu_s: float
+    #: Of the forecast, where one is asked for: what there is, and else why there is none.
+    forecast: Forecast | None = None
+    because: str | None = None
+    ended: bool = False
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the recording began."""
+        return max(float(self.status["elapsed_ns"]) / 1e9, 1e-3)
+
+    @property
+    def overhead_s(self) -> float:
+        """What the recorded calls cost the observed threads."""
+        calls = sum(self.status[key] for key in ("temp_reads", "temp_writes", "other_io"))
+        return float(calls * CALL_COST_S.get(self.method, 0.0))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Time by event, the largest total first: of calls and waits, or of samples alone."""
+        rows = [
+            {"event": event, "temp": temp, **_figures(tally)}
+            for (event, _, temp), tally in self.running.tallies.items()
+        ]
+        if not rows:
+            nothing = dict.fromkeys(("count", "mean_us", "p50_us", "p99_us"))
+            rows = [
+                {"event": event, "temp": False, "total_us": total_us, **nothing}
+                for event, total_us in self.running.sampled_us.items()
+            ]
+        elif self.status["cpu_ns"] is not None:
+            nothing = dict.fromkeys(("count", "mean_us", "p50_us", "p99_us"))
+            cpu_us = round(self.status["cpu_ns"] / 1e3)
+            rows.append({"event": "CPU", "temp": False, "total_us": cpu_us, **nothing})
+        for row in rows:
+            row["share"] = row["total_us"] / 1e6 / self.elapsed_s
+        return sorted(rows, key=lambda row: -row["total_us"])
+
+    def temp(self) -> list[dict[str, Any]]:
+        """Latency of temp I/O by op."""
+        found = self.running.temp()
+        return [
+            {"op": op, "bytes": found[op].bytes, **_figures(found[op])}
+            for op in ("read", "write")
+            if op in found
+        ]
+
+
+def _figures(tally: Tally) -> dict[str, Any]:
+    return {
+        "count": tally.count,
+        "total_us": round(tally.total_ns / 1e3),
+        "mean_us": tally.mean_ns / 1e3,
+        "p50_us": tally.quantile_ns(0.5) / 1e3,
+        "p99_us": tally.quantile_ns(0.99) / 1e3,
+    }
+
+
+def watch_document(glimpse: Glimpse) -> dict[str, Any]:
+    """One line of the form ``spillcast.watch/1``."""
+    status = glimpse.status
+    return {
+        "schema": WATCH_SCHEMA,
+        "elapsed_s": glimpse.elapsed_s,
+        "ended": glimpse.ended,
+        "waiting": bool(status.get("waiting")),
+        "rows": glimpse.rows(),
+        "temp": glimpse.temp(),
+        "lost": status["lost"],
+        "dropped": status["dropped"],
+        "overhead_s": glimpse.overhead_s,
+        "tracer_cpu_s": status["tracer_cpu_ns"] / 1e9,
+        "own_cpu_s": glimpse.own_cpu_s,
+        "forecast": None if glimpse.forecast is None else glimpse.forecast.to_json(),
+        "because": glimpse.because,
+    }
+
+
+def live_text(glimpse: Glimpse, width: int, keys: str = "") -> str:
+    """The view, lines of at most ``width`` columns; ``keys`` says how it is ended."""
+    elapsed = format_duration(glimpse.elapsed_s)
+    room = width - len(elapsed) - len(keys) - 4
+    head = f"{shortened(glimpse.title, max(room, 12))}  {elapsed}"
+    parts = [f"{head:<{max(width - len(keys), len(head))}}{keys}".rstrip()]
+    if glimpse.status.get("waiting"):
+        parts.append("  attached, waiting for the query")
+    rows = glimpse.rows()
+    parts.append(_events(rows, width) if rows else "  nothing was seen yet")
+    if temp := glimpse.temp():
+        parts.append(_latency(glimpse, temp, width))
+    if glimpse.forecast is not None and glimpse.forecast.forecast_s is not None:
+        said = glimpse.forecast.sentence().replace("this run would", "what ran so far would", 1)
+        parts.append(paragraph(f"  {said}", "  ", min(width, 100)))
+    elif glimpse.because is not None:
+        parts.append(paragraph(f"  no forecast yet: {glimpse.because}", "    ", width))
+    parts.append(paragraph(f"  {_cost(glimpse)}", "  ", width))
+    return "\n\n".join(parts)
+
+
+def _events(rows: Sequence[Mapping[str, Any]], width: int) -> str:
+    """Rows with a bar each, as long as the room beside them."""
+    shown = [
+        {**row, "event": f"{row['event']} (temp)" if row["temp"] else row["event"]}
+        for row in rows[:ROWS_MAX]
+    ]
+    lines = Table.of(_EVENTS, shown).text(width - BAR_MIN - 2).splitlines()
+    longest = max(map(len, lines))
+    room = min(width - longest - 2, BAR_MAX)
+    most = max(row["share"] for row in rows) or 1.0
+    bars = ["", "", *(bar(row["share"] / most, room) for row in shown)]
+    text = [f"{line:<{longest}}  {drawn}".rstrip() for line, drawn in zip(lines, bars, strict=True)]
+    if len(rows) > ROWS_MAX:
+        text.append(f"  and {len(rows) - ROWS_MAX:,} more")
+    return "\n".join(text)
+
+
+def _latency(glimpse: Glimpse, temp: Sequence[Mapping[str, Any]], width: int) -> str:
+    """Figures by op, and mean latency second by second."""
+    tallies = glimpse.running.temp()
+    lines = Table.of(_LATENCY, temp).text(width - BAR_MIN - 2).splitlines()
+    longest = max(map(len, lines))
+    room = min(width - longest - 2, BAR_MAX)
+    drawn = ["mean, by second" if room >= 15 else "mean", ""]
+    seen = [second for tally in tallies.values() for second in tally.recent]
+    shown = range(max(min(seen), max(seen) - room + 1), max(seen) + 1)
+    for row in temp:
+        seconds = [tallies[row["op"]].recent.get(second, (0, 0)) for second in shown]
+        drawn.append(sparkline([total / count if count else 0.0 for count, total in seconds]))
+    text = [
+        f"{line:<{longest}}  {spark}".rstrip() for line, spark in zip(lines, drawn, strict=True)
+    ]
+    second = int(glimpse.elapsed_s) - 1
+    now = [tally.recent.get(second, (0, 0)) for tally in tallies.values()]
+    count, busy_s = sum(one for one, _ in now), sum(ns for _, ns in now) / 1e9
+    moved = sum(row["bytes"] for row in temp)
+    text.append(
+        f"  last second: {count:,} operations, {busy_s:.0%} of the time; "
+        f"{format_bytes(moved)} in all"
+    )
+    return "\n".join(text)
+
+
+def _cost(glimpse: Glimpse) -> str:
+    """What was lost, what the watched threads feel, and what watching takes of a CPU."""
+    status, elapsed_s = glimpse.status, glimpse.elapsed_s
+    lost = status["lost"] + status["dropped"]
+    own = glimpse.own_cpu_s / elapsed_s
+    capture = status["tracer_cpu_ns"] / 1e9 / elapsed_s
+    samples = f", {status['samples']:,} samples" if "samples" in status else ""
+    return (
+        f"{lost:,} lost{samples}; cost: {format_duration(glimpse.overhead_s)} of the process; "
+        f"{own:.1%} of a CPU, of it {capture:.1%} to record"
+    )

@@ -1,0 +1,68 @@
+"""What a verb says, top to bottom: words, tables and drawings, and the table that CSV holds."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from spillcast.report.table import WIDTH, Table, paragraph
+
+#: The width for which a drawing is made where there is no terminal.
+DRAWN = 80
+
+
+class Part(Protocol):
+    """A part of a page."""
+
+    def text(self, width: int) -> str:
+        """Lines of at most ``width`` columns."""
+
+    def markdown(self) -> str:
+        """The same as Markdown."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """Sentences, each broken into lines of its own; further lines are indented."""
+
+    said: Sequence[str]
+    indent: str = "    "
+
+    def text(self, width: int) -> str:
+        """Broken at ``width``, or before where lines would be too long to read."""
+        return "\n".join(paragraph(one, self.indent, min(width, WIDTH)) for one in self.said)
+
+    def markdown(self) -> str:
+        """A sentence, or a list."""
+        said = [one.strip() for one in self.said]
+        return said[0] if len(said) == 1 else "\n".join(f"- {one}" for one in said)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What is drawn of letters and blocks, for any width."""
+
+    draw: Callable[[int], str]
+
+    def text(self, width: int) -> str:
+        """As wide as asked."""
+        return self.draw(width)
+
+    def markdown(self) -> str:
+        """As code, for which letters are equally wide."""
+        return f"```text\n{self.draw(DRAWN)}\n```"
+
+
+@dataclass(frozen=True)
+class Page:
+    """Parts with an empty line between them; ``data`` is what --csv prints."""
+
+    parts: Sequence[Part]
+    data: Table
+
+    def text(self, width: int = DRAWN) -> str:
+        """For a terminal, or a pipe."""
+        return "\n\n".join(filter(None, (part.text(width) for part in self.parts)))
+
+    def markdown(self) -> str:
+        """For an issue or a wiki."""
+        return "\n\n".join(filter(None, (part.markdown() for part in self.parts)))

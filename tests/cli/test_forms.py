@@ -1,0 +1,202 @@
+"""Every verb that prints a table prints it for any terminal, as CSV and as Markdown."""
+
+import csv
+import io
+import json
+import os
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from subprocess import DEVNULL
+from unittest.mock import patch
+
+import pytest
+
+from harness import environment, only_line, spillcast
+from screen import at_terminal, plain, screen
+from spillcast import cli
+from spillcast.lab.demo import Demo
+from spillcast.lab.truth_file import read_truth
+from spillcast.report.verify import demo_page
+
+CASES = Path(__file__).parents[2] / "docs" / "accuracy" / "cases.parquet"
+WIDTHS = (60, 80, 120, 200)
+#: Command lines by name; words in braces are made by the fixture ``made``.
+VERBS = {
+    "profile": "profile {run}",
+    "profile by much": "profile {run} --by event,op,size,file,second --histogram --top 9",
+    "forecast": "forecast {run} --to latency:150us",
+    "forecasts": "forecast {run} --to factor:5 --to catalogue:aws-gp3 --to {grid} --cost {grid}=9",
+    "storage list": "storage list",
+    "storage show": "storage show {run}",
+    "storage show of a grid": "storage show {grid}",
+    "storage show of a catalogue": "storage show catalogue:linux-hdd --size 12K",
+    "storage compare": "storage compare {run} catalogue:aws-gp3 {grid}",
+    "cache": "cache {run} --size 1M --flash 9G/s --disk 1G/s --cells 3",
+    "cache curve": "cache {run}",
+    "sql": "sql {waits} {run}",
+    "sql of two columns": "sql {counts} {run}",
+    "verify": "verify --from {cases}",
+}
+WAITS = "select * from waits limit 3"
+COUNTS = "select event, count(*) as n, sum(elapsed_ns) / 1e9 as total_s from waits group by 1"
+
+
+@pytest.fixture(scope="module")
+def made(spilled, tmp_path_factory):
+    """Evidence with long names."""
+    folder = tmp_path_factory.mktemp("a-folder-whose-name-is-as-long-as-those-of-real-life")
+    grid = folder / "storage-of-the-third-node.json"
+    result = spillcast("probe", folder, "--grid", "--budget", "2s,32M", "-o", grid)
+    assert result.returncode == 0, result.stderr
+    return {"run": spilled.path, "grid": grid, "cases": CASES, "waits": WAITS, "counts": COUNTS}
+
+
+def printed(made, name, *more, columns=80):
+    """What a command prints on stdout; it is run here, which takes no time to load."""
+    arguments = [word.format(**made) for word in VERBS[name].split()] + list(more)
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), patch.dict(os.environ, COLUMNS=str(columns)):
+        try:
+            status = cli._run(arguments)
+        except SystemExit as exit:
+            status = exit.code
+    assert not status, err.getvalue()
+    assert err.getvalue() == ""
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_no_line_is_longer_than_the_terminal(made, name):
+    for columns in WIDTHS:
+        lines = printed(made, name, columns=columns).splitlines()
+        assert max(map(len, lines)) <= columns, max(lines, key=len)
+
+
+def test_the_demo_fits_too():
+    page = demo_page(Demo(read_truth(CASES).cases[0], "fuse", 1 << 30, busy=True))
+    for columns in WIDTHS:
+        assert max(map(len, page.text(columns).splitlines())) <= columns
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_markdown_tables_are_well_formed(made, name):
+    text = printed(made, name, "--markdown" if name != "verify" else "--markdown=-")
+    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+    assert tables or name == "cache curve"
+    for header, rule, *rows in tables:
+        assert set(rule) <= set("|-: ")
+        assert {line.replace("\\|", "").count("|") for line in (header, rule, *rows)} == {
+            header.replace("\\|", "").count("|")
+        }
+
+
+#: By name, the rows of the JSON document that stand in CSV.
+RECORDS = {
+    "profile": lambda said: said["rows"],
+    "profile by much": lambda said: said["rows"],
+    "forecast": lambda said: [said],
+    "forecasts": lambda said: said["targets"],
+    "storage list": lambda said: said["storages"],
+    "storage show": lambda said: said["groups"],
+    "storage show of a grid": lambda said: said["groups"],
+    "storage show of a catalogue": lambda said: said["groups"],
+    "storage compare": lambda said: [
+        {**row, **(found or {})} for row in said["rows"] for found in row["storages"]
+    ],
+    "cache": lambda said: [one for run in said["cache"]["runs"] for one in run["accounts"]],
+    "cache curve": lambda said: [
+        {"size_bytes": size, "miss_ratio": miss}
+        for size, miss in zip(said["curve"]["size_bytes"], said["curve"]["miss_ratio"], strict=True)
+    ],
+    "sql": lambda said: [dict(zip(said["columns"], row, strict=True)) for row in said["rows"]],
+    "sql of two columns": lambda said: [
+        dict(zip(said["columns"], row, strict=True)) for row in said["rows"]
+    ],
+    "verify": lambda said: [{**case, **case["forecast"]} for case in said["cases"]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_csv_holds_the_numbers_of_the_document(made, name):
+    records = RECORDS[name](json.loads(printed(made, name, "--json")))
+    header, *rows = csv.reader(io.StringIO(printed(made, name, "--csv")))
+    assert len(set(header)) == len(header)
+    assert len(rows) == len(records)
+    # A grid's groups stand in another order.
+    written = sorted(map(tuple, rows)) if name == "storage show of a grid" else rows
+    shared = [at for at, key in enumerate(header) if key in records[0]]
+    assert len(shared) >= 2
+    expected = [[_csv(record[header[at]]) for at in shared] for record in records]
+    found = [[_read(row[at]) for at in shared] for row in written]
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+
+
+def _csv(value):
+    """A value of a document as it is to be read from CSV."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _read(str(value))
+
+
+def _read(cell):
+    try:
+        return float(cell)
+    except ValueError:
+        return cell
+
+
+def test_low_and_high_are_the_interval(made):
+    said = json.loads(printed(made, "forecast", "--json"))
+    (row,) = csv.DictReader(io.StringIO(printed(made, "forecast", "--csv")))
+    assert [float(row["low_s"]), float(row["high_s"])] == said["interval_s"]
+
+
+FORMS = ["--json", "--csv", "--markdown"]
+
+
+@pytest.mark.parametrize("forms", [FORMS[:2], FORMS[1:], FORMS[::2], FORMS])
+def test_stdout_takes_one_form(forms):
+    result = spillcast("storage", "list", *forms)
+    assert "stdout takes one form" in only_line(result, 2)
+    result = spillcast("probe", "/nowhere", "--grid", *forms)
+    assert "stdout takes one form" in only_line(result, 2)
+
+
+def test_verify_refuses_a_second_form_too():
+    result = spillcast("verify", "--from", CASES, "--markdown", "-", "--csv")
+    assert "stdout takes one form" in only_line(result, 2)
+
+
+def test_colours_add_no_words(spilled):
+    arguments = ("profile", spilled.path, "--histogram")
+    piped = spillcast(*arguments, env=environment(COLUMNS=100, PYTHONIOENCODING="utf-8")).stdout
+    written = {}
+    for name, changes in {"colour": {}, "none": {"NO_COLOR": 1}, "dumb": {"TERM": "dumb"}}.items():
+        with at_terminal(*arguments, columns=100, stderr=DEVNULL, **changes) as terminal:
+            assert terminal.end() == 0
+            written[name] = terminal.text
+    assert "\x1b" in written["colour"]
+    assert "\x1b" not in written["none"] + written["dumb"]
+    assert {plain(text).replace("\r\n", "\n") for text in written.values()} == {piped}
+
+
+@pytest.mark.parametrize("columns", [60, 160])
+def test_progress_is_shown_on_a_terminal_and_goes(tmp_path, columns):
+    arguments = ("probe", tmp_path, "--grid", "--budget", "3s,32M", "--csv")
+    with at_terminal(*arguments, columns=columns) as terminal:
+        assert terminal.end() == 0
+        text = terminal.text
+    assert "left" in plain(text)
+    assert "B/s" in plain(text)
+    left = [line for line in screen(text) if line]
+    assert left[0].startswith("op,size_class_bytes")
+    assert all(line.startswith(("read,", "write,")) for line in left[1:])
+    assert "\x1b[?25h" in text.rpartition("\x1b[?25l")[2]
+
+
+def test_nothing_is_written_where_stderr_is_no_terminal(tmp_path):
+    result = spillcast("probe", tmp_path, "--grid", "--budget", "2s,32M", "--csv")
+    assert result.returncode == 0
+    assert result.stderr == ""

@@ -1,0 +1,129 @@
+"""The live view of processes that spill: what is on screen, and that everything is put back."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness import account_of, expected_rows, only_line, rows, spillcast, target
+from screen import at_terminal, plain, screen
+
+SCHEMA_PAGE = Path(__file__).parents[2] / "docs" / "schema.md"
+FOREVER = ("--threads", 2, "--writes", 400, "--reads", 10**6, "--pause", 0.001)
+
+
+@pytest.fixture
+def spilling(places):
+    """A process that spills on and on."""
+    plan = ("--file", places.temp / "spill", "--base", places.base, *FOREVER)
+    process = subprocess.Popen(target("spill", *plan), env=places.env, stdout=subprocess.PIPE)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def view(terminal):
+    """The lines that are on the screen."""
+    return [line for line in screen(terminal.text) if line]
+
+
+def test_the_view_and_the_forecast_of_a_process(places, spilling, monkeypatch):
+    monkeypatch.chdir(places.data)
+    asked = ("--temp", places.temp, "--to", "latency:2ms")
+    with at_terminal("watch", "--pid", spilling.pid, *asked) as terminal:
+        terminal.until("what ran so far would take")
+        terminal.until("pread64 (temp)")
+        terminal.press("q")
+        assert terminal.end() == 0
+        assert terminal.is_as_before
+        lines = view(terminal)
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith(f"process {spilling.pid}")
+    text = "\n".join(lines)
+    for words in ("event", "share", "CPU", "mean, by second", "last second:", "0 lost", "of a CPU"):
+        assert words in text
+    assert any(line.split()[0] == "read" and "MiB" in line for line in lines)
+    assert spilling.poll() is None
+    assert list(places.data.iterdir()) == [places.base]
+
+
+@pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
+def test_it_ends_and_the_terminal_is_as_before(places, spilling, how):
+    with at_terminal("watch", "--pid", spilling.pid, "--temp", places.temp, columns=60) as terminal:
+        terminal.until("(temp)")
+        if how == "Ctrl-C":
+            terminal.press("\x03")
+            assert terminal.end() == 0
+        else:
+            assert terminal.end(signal.SIGTERM) == 0
+        assert terminal.is_as_before
+        assert max(map(len, view(terminal))) <= 60
+    assert spilling.poll() is None
+
+
+def test_lines_of_json_count_every_operation(places):
+    plan = ("--file", places.temp / "spill", "--base", places.base, "--threads", 2)
+    output = places.root / "kept.spill"
+    result = spillcast(
+        "watch", "--json", "--to", "factor:2", "-o", output, "--", *target("spill", *plan),
+        env=places.env,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert {line["schema"] for line in lines} == {"spillcast.watch/1"}
+    assert [line["ended"] for line in lines] == [False] * (len(lines) - 1) + [True]
+    section = SCHEMA_PAGE.read_text().partition("\n## Watch")[2].partition("\n## ")[0]
+    assert [key for key in lines[-1] if f"`{key}" not in section and key != "schema"] == []
+    account = account_of(result.stderr)
+    done = [row for row in account["account"] if row[5] != str(places.base)]
+    for of in lines[-1]["temp"]:
+        assert of["count"] == sum(row[2] == of["op"] for row in done)
+        assert of["bytes"] == sum(row[3] for row in done if row[2] == of["op"])
+        assert of["p50_us"] <= of["p99_us"]
+        assert of["mean_us"] == pytest.approx(of["total_us"] / of["count"], abs=1)
+    files = {row[5] for row in account["account"]}
+    assert rows(output, files=files) == expected_rows(account, base=places.base)
+
+
+def test_record_live_keeps_what_the_command_says_and_the_recording(places):
+    plan = ("--file", places.temp / "spill", "--base", places.base, "--threads", 2)
+    command = (*target("spill", *plan, "--pause", 0.02),)
+    output = places.root / "run.spill"
+    words = ("record", "--live", "-o", output, "--", *command)
+    with at_terminal(*words, columns=200, TMPDIR=places.temp) as terminal:
+        assert terminal.end() == 0
+        assert terminal.is_as_before
+        lines = view(terminal)
+        assert "recording" in plain(terminal.text)
+    account = account_of("\n".join(lines))
+    files = {row[5] for row in account["account"]}
+    assert rows(output, files=files) == expected_rows(account, base=places.base)
+    # What it printed was kept in memory, and is no temp I/O.
+    meta = json.loads((output / "meta.json").read_text())
+    done = [row[2] for row in account["account"] if row[5] != str(places.base)]
+    assert meta["temp"]["reads"] == done.count("read")
+    assert meta["temp"]["writes"] == done.count("write")
+    # The view is gone; the words about the recording are there.
+    assert not any("last second" in line for line in lines)
+    assert any(line.startswith("  temp I/O") for line in lines)
+
+
+BAD_USE = {
+    "nothing to watch": (("watch",), "--pid PID or -- COMMAND or --postgres DSN"),
+    "no terminal": (("watch", "--pid", "1"), "no terminal here"),
+    "no terminal to record at": (("record", "--live", "--", "true"), "no terminal here"),
+    "no server": (("watch", "--json", "--pid", "1", "--backend", "2"), "need --postgres"),
+    "no such pid": (("watch", "--json", "--pid", str(2**22 + 1)), "there is no such process"),
+    "a target to probe": (("watch", "--json", "--to", "/tmp", "--", "true"), "a probe would"),
+    "no target": (("watch", "--json", "--to", "nowhere", "--", "true"), "nowhere"),
+    "no latency": (("watch", "--json", "--to", "latency:fast", "--", "true"), "'fast'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_USE)
+def test_bad_use(case, tmp_path):
+    arguments, words = BAD_USE[case]
+    assert words in only_line(spillcast(*arguments, cwd=tmp_path), 2)
+    assert list(tmp_path.iterdir()) == []

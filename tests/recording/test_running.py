@@ -1,0 +1,85 @@
+"""What is known of a recording under way is what the finished recording says."""
+
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spillcast.forecast import forecast
+from spillcast.recording import Recording, running
+from spillcast.recording.running import Running, Tally
+from spillcast.storage.target import resolve
+
+
+@pytest.fixture(scope="module")
+def recording(spilled):
+    return Recording.open(spilled.path)
+
+
+def fed(recording, rows):
+    """What came in of a recording, so many rows at a time."""
+    made = Running()
+    for batch in recording.waits.to_batches(max_chunksize=rows):
+        made.add_waits(batch)
+    for batch in recording.seconds.to_batches():
+        made.add_seconds(batch)
+    return made
+
+
+@pytest.mark.parametrize("rows", [1, 7, 1000])
+def test_totals_are_those_of_the_recording(recording, rows):
+    waits = recording.waits
+    keys = ["event", "op", "temp"]
+    sums = waits.group_by(keys, use_threads=False).aggregate(
+        [("elapsed_ns", "sum"), ("elapsed_ns", "count"), ("bytes", "sum")]
+    )
+    expected = {
+        tuple(row[key] for key in keys): (
+            row["elapsed_ns_count"], row["elapsed_ns_sum"], row["bytes_sum"] or 0,
+        )
+        for row in sums.to_pylist()
+    }  # fmt: skip
+    found = fed(recording, rows).tallies
+    assert {key: (t.count, t.total_ns, t.bytes) for key, t in found.items()} == expected
+
+
+def test_its_forecast_is_that_of_the_recording(recording):
+    so_far = fed(recording, 100).recording(recording.meta)
+    said = [forecast(one, resolve("latency:2ms", one)).to_json() for one in (recording, so_far)]
+    assert said[0] == said[1]
+
+
+def test_only_what_began_before_is_in_it(recording):
+    so_far = fed(recording, 100).recording(recording.meta, before_s=1)
+    whole = recording.waits
+    expected = whole.filter(pa.compute.less(whole["start_ns"], 1_000_000_000))
+    assert so_far.waits["start_ns"].to_pylist() == expected["start_ns"].to_pylist()
+    assert set(so_far.seconds["second"].to_pylist()) <= {0}
+
+
+def test_quantiles_are_within_3_percent():
+    values = np.random.default_rng(1).lognormal(12, 2, 20_000).astype(np.int64)
+    tally = Tally()
+    tally.add(np.zeros(len(values), dtype=np.int64), values, 0)
+    for quantile in (0.01, 0.5, 0.99):
+        expected = np.quantile(values, quantile, method="inverted_cdf")
+        assert tally.quantile_ns(quantile) == pytest.approx(expected, rel=0.03)
+
+
+def test_single_waits_are_thinned_and_totals_are_not(recording, monkeypatch):
+    monkeypatch.setattr(running, "ROWS_MAX", 500)
+    many, rows = Running(), recording.waits.slice(0, 100).combine_chunks().to_batches()[0]
+    position = rows.schema.get_field_index("start_ns")
+    for second in range(64):
+        starts = pa.array([second * 10**9 + n for n in range(100)], pa.int64())
+        many.add_waits(rows.set_column(position, rows.schema.field(position), starts))
+    so_far = many.recording(recording.meta)
+    assert 100 <= so_far.waits.num_rows <= 500
+    assert sum(tally.count for tally in many.tallies.values()) == 6400
+    slices = so_far.meta["raw"]["slices_s"]
+    gaps = {second - first for (first, _), (second, _) in pairwise(slices)}
+    assert len(gaps) == 1
+    assert {start // 10**9 for start in so_far.waits["start_ns"].to_pylist()} == {
+        first for first, _ in slices
+    }

@@ -1,0 +1,144 @@
+"""A table fits any terminal without cutting a number, and is the same in CSV and Markdown."""
+
+import csv
+import io
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spillcast.report.page import Drawn, Page, Words
+from spillcast.report.table import Column, Table, cell_width, paragraph, shortened
+
+NUMBERS = {
+    "count": st.integers(0, 10**12),
+    "s": st.floats(1e-9, 1e6),
+    "bytes": st.integers(0, 1 << 50),
+}
+TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), max_size=90)
+
+
+@st.composite
+def tables(draw):
+    """Tables as reports have them: up to three texts, some numbers, some of them to spare."""
+    units = draw(st.lists(st.sampled_from(["text", "words", *NUMBERS]), min_size=1, max_size=8))
+    columns = [
+        Column(f"column {at}", f"key_{at}", unit, spare=draw(st.integers(0, 2)))
+        for at, unit in enumerate(units)
+    ]
+    cell = [st.none() | NUMBERS.get(unit, TEXTS) for unit in units]
+    return Table(columns, draw(st.lists(st.tuples(*cell), max_size=5)), draw(st.integers(0, 2)))
+
+
+@settings(deadline=None)
+@given(tables(), st.integers(60, 200))
+def test_no_line_is_longer_than_the_terminal(table, width):
+    assert max(map(cell_width, table.text(width).splitlines()), default=0) <= width
+
+
+@settings(deadline=None)
+@given(tables(), st.integers(60, 200))
+def test_numbers_that_are_shown_are_whole(table, width):
+    text = " ".join(table.text(width).split())
+    for at, column in enumerate(table.columns):
+        if column.is_text or column.name not in text or column.spare:
+            continue
+        assert all(column.written(row[at]) in text for row in table.rows)
+
+
+@settings(deadline=None)
+@given(tables())
+def test_csv_holds_the_very_numbers(table):
+    header, *rows = csv.reader(io.StringIO(table.csv()))
+    assert header == [column.key for column in table.columns]
+    assert len(rows) == len(table.rows)
+    for row, read in zip(table.rows, rows, strict=True):
+        for column, value, cell in zip(table.columns, row, read, strict=True):
+            if value is None:
+                assert cell == ""
+            elif column.is_text:
+                assert cell == value
+            else:
+                assert type(value)(cell) == value
+
+
+@settings(deadline=None)
+@given(tables())
+def test_markdown_has_as_many_cells_in_every_line(table):
+    lines = table.markdown().splitlines()
+    assert len(lines) == 2 + len(table.rows)
+    # A column that holds nothing is left out.
+    full = [any(row[at] is not None for row in table.rows) for at in range(len(table.columns))]
+    for line in lines:
+        assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == (sum(full) or len(full)) + 1
+        assert line.startswith("| ")
+        assert line.endswith(" |")
+
+
+NAMES = (
+    Column("file", "file"),
+    Column("time", "time_s", "s"),
+    Column("most", "most_s", "s", spare=1),
+)
+
+
+def test_a_name_keeps_both_ends():
+    table = Table(NAMES, [["/mnt/a/very/long/path/to/the/" + "temp/" * 9 + "file-0.tmp", 1.5, 2.5]])
+    (line,) = table.text(60).splitlines()[2:]
+    name, *rest = line.split()
+    assert rest == ["1.50", "s", "2.50", "s"]
+    assert name.startswith("/mnt/a/")
+    assert name.endswith("file-0.tmp")
+    assert ".." in name
+    assert len(line) == 60
+
+
+def test_what_repeats_is_said_once_and_in_csv_always():
+    columns = [Column("op", "op"), Column("size", "bytes", "bytes")]
+    table = Table(columns, [["read", 1024], ["read", 2048], ["write", 1024]], grouped=1)
+    assert [line.split()[0] for line in table.text(60).splitlines()[2:]] == ["read", "2", "write"]
+    assert table.csv() == "op,bytes\nread,1024\nread,2048\nwrite,1024\n"
+
+
+def test_columns_to_spare_go_before_a_name_becomes_unreadable():
+    columns = [Column("name", None), *(Column(f"number {n}", None, spare=n) for n in range(9))]
+    columns = [columns[0], *(Column(c.name, None, "count", c.spare) for c in columns[1:])]
+    table = Table(columns, [["n" * 40, *([1234567] * 9)]])
+    header, _, line = table.text(60).splitlines()
+    assert "number 0" in header
+    assert "number 8" not in header
+    assert len(line.split()[0]) >= 12
+
+
+def test_a_row_that_fits_no_line_takes_several():
+    columns = [Column(f"c{n}", None, "raw") for n in range(20)]
+    text = Table(columns, [list(range(1_000_000, 1_000_020))]).text(60)
+    assert [line.split() for line in text.splitlines()] == [
+        [f"c{n}", str(1_000_000 + n)] for n in range(20)
+    ]
+
+
+@pytest.mark.parametrize("width", range(4, 30))
+def test_a_shortened_text_is_as_long_as_asked(width):
+    for text in ("x" * 30, "表" * 30, "a表" * 15):
+        assert width - 2 <= cell_width(shortened(text, width)) <= width
+
+
+def test_markdown_of_a_page_says_all_its_parts():
+    table = Table([Column("a|b", "a"), Column("n", "n", "count")], [["x|y\n<script>", 1234]])
+    page = Page(
+        [Words(["One."]), table, Drawn(lambda width: "#" * width), Words(["  b", "  c"])], table
+    )
+    one, lines, drawn, said = page.markdown().split("\n\n")
+    assert one == "One."
+    assert lines.splitlines()[0] == "| a\\|b | n |"
+    assert lines.splitlines()[2] == "| x\\|y &lt;script> | 1,234 |"
+    assert drawn == "```text\n" + "#" * 80 + "\n```"
+    assert said == "- b\n- c"
+
+
+def test_a_sentence_is_not_broken_between_a_number_and_its_unit():
+    text = paragraph("it takes " + "5 ms and " * 20, "  ", 60)
+    assert max(map(len, text.splitlines())) <= 60
+    assert not re.search(r"\d$", text, re.MULTILINE)
