@@ -1,0 +1,135 @@
+"""The spill that is issued with each setting: one that was recorded, or one that is made up."""
+
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from spillcast.errors import InputError
+from spillcast.lab.io_size.made_up import Sort
+from spillcast.lab.io_size.merge import levels, unit_within
+from spillcast.lab.io_size.recut import Recut
+from spillcast.lab.io_size.settings import Setting
+from spillcast.recording import Recording
+from spillcast.storage.plan import only_counts, plan
+from spillcast.units import format_bytes
+
+
+class Spill(Protocol):
+    """I/O that can be issued with other sizes. Settings of one ``sizes`` make the same I/O."""
+
+    @property
+    def name(self) -> str:
+        """What it is, in words."""
+
+    @property
+    def like(self) -> Recording:
+        """The recording that says how much memory there was."""
+
+    @property
+    def recorded(self) -> Setting | None:
+        """The setting that leaves all as it was; None where it never was."""
+
+    def sizes(self, setting: Setting) -> tuple[int, ...]:
+        """The sizes that its operations get."""
+
+    def steps(self, setting: Setting) -> pa.RecordBatch:
+        """Its operations with these sizes, for a replay."""
+
+    def levels(self, setting: Setting) -> int | None:
+        """Times that all data is written and read back; None where that is not known."""
+
+    def factor(self, setting: Setting) -> float:
+        """How many times the steps have to be done to do all levels."""
+
+
+class MadeUp:
+    """An external sort that gives each run as large a buffer as its memory and setting allow."""
+
+    recorded = None
+
+    def __init__(self, sort: Sort, block_bytes: int) -> None:
+        sort.check()
+        self._sort, self._block_bytes = sort, block_bytes
+        data, memory = format_bytes(sort.data_bytes), format_bytes(sort.memory_bytes)
+        self.name = f"an external sort of {data} in {memory} of memory"
+        self.like = Recording(Path("made-up.spill"), {})
+
+    def unit_bytes(self, setting: Setting) -> int:
+        """The size of its operations. InputError where not even two runs can be merged."""
+        sort = self._sort
+        return unit_within(setting, sort.data_bytes, sort.memory_bytes, self._block_bytes)
+
+    def sizes(self, setting: Setting) -> tuple[int, ...]:
+        """One size for all."""
+        return (self.unit_bytes(setting),)
+
+    def steps(self, setting: Setting) -> pa.RecordBatch:
+        """What the sort does with this unit, all levels of it."""
+        return self._sort.steps(self.unit_bytes(setting))
+
+    def levels(self, setting: Setting) -> int:
+        """Merge levels with this unit."""
+        return self._sort.levels(self.unit_bytes(setting))
+
+    def factor(self, _setting: Setting) -> float:
+        """1: the steps hold all levels."""
+        return 1.0
+
+
+class Recorded:
+    """A recorded spill. ``memory_bytes``, the query's work memory, tells its levels too."""
+
+    def __init__(self, recording: Recording, memory_bytes: int | None) -> None:
+        recording.need_io()
+        if only_counts(recording):
+            raise InputError(
+                f"{recording.path}: holds counts of operations, not which follow each other",
+                "record the query: spillcast record -o run.spill -- COMMAND",
+            )
+        self.like, self.name = recording, recording.path.name
+        self._recut = Recut(plan(recording))
+        sizes = self._recut.distinct_bytes
+        self.recorded = Setting(max_bytes=sizes[-1], min_bytes=sizes[0])
+        self._memory_bytes = memory_bytes
+        self._usual_bytes = self._recut.usual_bytes()
+        self._as_it_was = 1 if memory_bytes is None else self._levels_recorded(memory_bytes)
+
+    def sizes(self, setting: Setting) -> tuple[int, ...]:
+        """What the setting makes of each size that was recorded."""
+        return tuple(setting.clamp(size) for size in self._recut.distinct_bytes)
+
+    def steps(self, setting: Setting) -> pa.RecordBatch:
+        """The recorded operations, joined and split."""
+        return self._recut.steps(setting)
+
+    def levels(self, setting: Setting) -> int | None:
+        """Levels of a sort or join of this data with this memory."""
+        if self._memory_bytes is None:
+            return None
+        unit = setting.clamp(self._usual_bytes)
+        return levels(self._data_bytes(self._as_it_was), self._memory_bytes, unit)
+
+    def factor(self, setting: Setting) -> float:
+        """Levels over those that were recorded."""
+        found = self.levels(setting)
+        return 1.0 if found is None else found / self._as_it_was
+
+    def _data_bytes(self, level_count: int) -> int:
+        """The data, where each of so many levels has written all of it."""
+        return self._recut.written_bytes // level_count
+
+    def _levels_recorded(self, memory_bytes: int) -> int:
+        """Levels whose data, that is what was written over levels, needs just so many."""
+        for count in range(1, 64):
+            data_bytes = self._data_bytes(count)
+            if data_bytes > memory_bytes and (
+                levels(data_bytes, memory_bytes, self._usual_bytes) <= count
+            ):
+                return count
+        written = format_bytes(self._recut.written_bytes)
+        raise InputError(
+            f"--memory {format_bytes(memory_bytes)}: {self.name} has written {written}, which such "
+            "a work memory does not explain",
+            "give the memory that the query's sort or join had",
+        )
