@@ -18,6 +18,8 @@ from spillcast.lab.io_size.merge import fan_in
 
 Keys = NDArray[np.uint64]
 KEY_BYTES = 8
+#: So few that no sum of them overflows.
+KEYS = 1 << 32
 
 
 @dataclass
@@ -35,7 +37,7 @@ class UnitFile:
     """A temp file without a name, read and written a unit at a time, which are counted."""
 
     def __init__(self, directory: Path, unit_bytes: int, counts: Counts) -> None:
-        self._file: BinaryIO = tempfile.TemporaryFile(dir=directory, buffering=0)
+        self._file: BinaryIO = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115
         self._unit_bytes, self._counts = unit_bytes, counts
         self._pending: list[Keys] = []
         self._pending_bytes = 0
@@ -89,10 +91,10 @@ def external_sort(
     Sort(data_bytes, memory_bytes).check()
     at_once, counts = fan_in(memory_bytes, unit_bytes), Counts()
     random = np.random.default_rng(seed)
-    file, runs, total = UnitFile(directory, unit_bytes, counts), [], np.uint64(0)
+    file, runs, total = UnitFile(directory, unit_bytes, counts), [], 0
     for length in _lengths(data_bytes, memory_bytes):
-        keys = np.sort(random.integers(0, 1 << 63, length // KEY_BYTES, dtype=np.uint64))
-        total += keys.sum()
+        keys = np.sort(random.integers(0, KEYS, length // KEY_BYTES, dtype=np.uint64))
+        total += int(keys.sum())
         runs.append((file.end, file.end + keys.nbytes))
         file.write(keys)
         file.flush()
@@ -140,10 +142,11 @@ def _lengths(data_bytes: int, memory_bytes: int) -> list[int]:
     return [memory_bytes] * whole + [rest] * bool(rest)
 
 
-def _check(output: Iterator[Keys], count: int, total: np.uint64) -> None:
+def _check(output: Iterator[Keys], count: int, total: int) -> None:
     """The output is sorted and has as many keys, of the same sum, as were put in."""
-    last, found, added = np.uint64(0), 0, np.uint64(0)
+    last, found, added = np.uint64(0), 0, 0
     for keys in output:
-        assert keys[0] >= last and np.all(keys[1:] >= keys[:-1]), "the output is not sorted"
-        last, found, added = keys[-1], found + len(keys), added + keys.sum()
+        assert keys[0] >= last, "the output is not sorted"
+        assert np.all(keys[1:] >= keys[:-1]), "the output is not sorted"
+        last, found, added = keys[-1], found + len(keys), added + int(keys.sum())
     assert (found, added) == (count, total), "the output is not what was put in"

@@ -30,9 +30,9 @@ def hash_join(
 ) -> tuple[Counts, int]:
     """Join random keys through ``directory``: what was read and written there, and the matches.
 
-    Both sides are split by a hash of the key until a part of the build side fits into the memory; at
-    most ``fan_in(memory, unit)`` parts at once, for each has a buffer of one unit. InputError where
-    nothing would spill or nothing could be split.
+    Both sides are split by a hash of the key until a part of the build side fits into the memory.
+    At once there are ``fan_in(memory, unit)`` parts at most, for each has a buffer of one unit.
+    InputError where nothing would spill or nothing could be split.
     """
     if build_bytes <= memory_bytes:
         build, memory = format_bytes(build_bytes), format_bytes(memory_bytes)

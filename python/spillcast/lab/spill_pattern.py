@@ -1,4 +1,4 @@
-"""The instruments as a program: ``python -m spillcast.lab.spill_pattern sort DIR ...``, to record."""
+"""The sort and the join as a program: ``python -m spillcast.lab.spill_pattern sort DIR``."""
 
 import argparse
 import json
