@@ -7,7 +7,7 @@ from spillcast.lab.io_size.sweep import Row, Sweep
 from spillcast.lab.io_size.trial import OpTime
 from spillcast.report.histogram import bar
 from spillcast.report.table import paragraph, table_text
-from spillcast.units import format_duration
+from spillcast.units import format_bytes, format_duration
 
 #: Columns of the chart beside the bars, without the names of the rows.
 _BESIDE = 34
@@ -87,7 +87,10 @@ def _chart(sweep: Sweep, shown: Sequence[tuple[str, Row]], width: int) -> str:
 def _verdict(sweep: Sweep, width: int) -> str:
     best = sweep.best
     bounds = best.trial.interval_s
-    text = f"Best: {setting_text(best.setting)}, {format_duration(best.trial.total_s)}"
+    text = (
+        f"Best: {setting_text(best.setting)}, I/Os of {format_bytes(best.trial.mean_bytes)} in the "
+        f"mean: {format_duration(best.trial.total_s)}"
+    )
     if bounds is not None and bounds[1] > bounds[0]:
         text += f" ({format_duration(bounds[0])} to {format_duration(bounds[1])})"
     if sweep.recorded is not None and best.trial.total_s:

@@ -97,6 +97,7 @@ mod tests {
             step(7, Op::Read, 500, 100, 0),
             step(7, Op::Null, 0, 0, 0),
         ];
-        assert_eq!(rehearse(model, &steps), [10.0, 10.0 + 5.0, 1_000.0 + 5.0, 0.0]);
+        // The server is free at 10, then at 20; the first thread comes back at 10.
+        assert_eq!(rehearse(model, &steps), [10.0, 5.0 + 10.0, 10.0 + 1_000.0, 0.0]);
     }
 }

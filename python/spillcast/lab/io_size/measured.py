@@ -102,7 +102,7 @@ def _planned(size: np.ndarray[Any, Any], groups: list[dict[str, Any]]) -> OpTime
     """The time of all operations of an op that the plan holds, from those that were issued."""
     count = sum(group["count"] for group in groups)
     if not len(size) or not count:
-        return OpTime(0, 0.0)
+        return OpTime(0, 0, 0.0)
     by_class = {group["size_class_bytes"]: group for group in groups if group["count"]}
     ns_per_byte = sum(g["total_ns"] for g in groups) / sum(g["bytes"] for g in groups)
     total_ns = 0.0
@@ -110,13 +110,13 @@ def _planned(size: np.ndarray[Any, Any], groups: list[dict[str, Any]]) -> OpTime
         group = by_class.get(_core.size_class_bytes(int(at)))
         mean_ns = at * ns_per_byte if group is None else group["total_ns"] / group["count"]
         total_ns += planned * mean_ns
-    return OpTime(len(size), total_ns / 1e9)
+    return OpTime(len(size), int(size.sum()), total_ns / 1e9)
 
 
 def _trial(replays: Sequence[_Replay]) -> Trial:
     """The mean of some rounds, and where it would lie in others."""
     reads, writes = (
-        OpTime(times[0].count, fmean(one.total_s for one in times))
+        OpTime(times[0].count, times[0].bytes, fmean(one.total_s for one in times))
         for times in ([r.reads for r in replays], [r.writes for r in replays])
     )
     totals = [r.reads.total_s + r.writes.total_s for r in replays]

@@ -39,7 +39,7 @@ def modelled(storage: Storage, plans: Sequence[pa.RecordBatch]) -> Trials:
         times, error_s = {}, 0.0
         for op in ("read", "write"):
             mine = write == (op == "write")
-            times[op] = OpTime(int(mine.sum()), float(elapsed_s[mine].sum()))
+            times[op] = OpTime(int(mine.sum()), int(size[mine].sum()), float(elapsed_s[mine].sum()))
             error_s = math.hypot(error_s, _error_s(known, op, size[mine], elapsed_s[mine]))
             beyond |= {op for at in np.unique(size[mine]) if _beyond(known, op, int(at))}
         reads, writes = times["read"], times["write"]

@@ -10,6 +10,7 @@ class OpTime:
     """The operations of one op. ``mean_us`` is None without any."""
 
     count: float
+    bytes: float
     total_s: float
 
     @property
@@ -19,11 +20,16 @@ class OpTime:
 
     def times(self, factor: float) -> "OpTime":
         """So many times as much of it."""
-        return OpTime(self.count * factor, self.total_s * factor)
+        return OpTime(self.count * factor, self.bytes * factor, self.total_s * factor)
 
     def to_json(self) -> dict[str, Any]:
         """The entry of docs/schema.md."""
-        return {"count": round(self.count), "mean_us": self.mean_us, "total_s": self.total_s}
+        return {
+            "count": round(self.count),
+            "bytes": round(self.bytes),
+            "mean_us": self.mean_us,
+            "total_s": self.total_s,
+        }
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,11 @@ class Trial:
     def total_s(self) -> float:
         """Time of all operations, summed."""
         return self.reads.total_s + self.writes.total_s
+
+    @property
+    def mean_bytes(self) -> float:
+        """Mean size of an operation."""
+        return (self.reads.bytes + self.writes.bytes) / (self.reads.count + self.writes.count)
 
     def times(self, factor: float) -> "Trial":
         """So many times as much of it."""
