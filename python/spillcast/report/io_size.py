@@ -12,6 +12,8 @@ from spillcast.units import format_bytes, format_duration
 #: Columns of the chart beside the bars, without the names of the rows.
 _BESIDE = 34
 RECORDED = "as recorded"
+#: Up to so many rows each has a line.
+ALL_ROWS = 12
 
 
 def sweep_text(sweep: Sweep, width: int = 80) -> str:
@@ -28,13 +30,15 @@ def sweep_text(sweep: Sweep, width: int = 80) -> str:
 
 
 def _shown(sweep: Sweep) -> list[tuple[str, Row]]:
-    """The rows with their names: of those that make the same I/O, one with the number of others."""
+    """The rows with their names; of many that make the same I/O, one with the number of others."""
     named = [] if sweep.recorded is None else [(RECORDED, sweep.recorded)]
     best = sweep.best
     kept: dict[int, Row] = {}
     for row in sweep.rows:
         if row.io not in kept or row is best:
             kept[row.io] = row
+    if len(sweep.rows) <= ALL_ROWS:
+        return [*named, *((setting_text(row.setting), row) for row in sweep.rows)]
     for io, row in kept.items():
         others = sum(other.io == io for other in sweep.rows) - 1
         more = f" +{others}" if others else ""
@@ -45,13 +49,13 @@ def _shown(sweep: Sweep) -> list[tuple[str, Row]]:
 def _table(shown: Sequence[tuple[str, Row]]) -> str:
     """As many columns as are known: waits, mean and total of each op, levels, and the sum."""
     with_levels = shown[-1][1].levels is not None
-    header = ["max/min", "reads", "mean", "total", "writes", "mean", "total"]
-    header += [*(["levels"] if with_levels else []), "all"]
+    header = ["max/min", "reads", "mean", "sum s", "writes", "mean", "sum s"]
+    header += [*(["levels"] if with_levels else []), "all s"]
     rows = []
     for name, row in shown:
         cells = [name, *_cells(row.trial.reads), *_cells(row.trial.writes)]
         cells += [str(row.levels)] if with_levels else []
-        rows.append([*cells, format_duration(row.trial.total_s)])
+        rows.append([*cells, _seconds(row.trial.total_s)])
     text = table_text(header, rows)
     if any("+" in name for name, _ in shown):
         text += "\n  +: and so many more settings, which make the same I/O"
@@ -64,8 +68,13 @@ def _cells(times: OpTime) -> list[str]:
     return [
         f"{round(times.count):,}",
         format_duration(times.mean_us / 1e6),
-        format_duration(times.total_s),
+        _seconds(times.total_s),
     ]
+
+
+def _seconds(seconds: float) -> str:
+    """Three digits, so that a column can be compared at a glance."""
+    return f"{seconds:,.0f}" if seconds >= 99.95 else f"{seconds:#.3g}"
 
 
 def _chart(sweep: Sweep, shown: Sequence[tuple[str, Row]], width: int) -> str:
@@ -77,7 +86,8 @@ def _chart(sweep: Sweep, shown: Sequence[tuple[str, Row]], width: int) -> str:
     for name, row in shown:
         words = ""
         if name != RECORDED:
-            words = "best" if row is best else "as good" if row.io in as_good else ""
+            same = "the same I/O" if row.io == best.io else ""
+            words = "best" if row is best else same or ("as good" if row.io in as_good else "")
         drawn = bar(row.trial.total_s / most_s, max(width - _BESIDE - label, 10))
         cells = f"  {name:>{label}}  {format_duration(row.trial.total_s):>10} |{drawn}"
         lines.append(f"{cells} {words}".rstrip())

@@ -93,7 +93,7 @@ class Recorded:
         self.recorded = Setting(max_bytes=sizes[-1], min_bytes=sizes[0])
         self._memory_bytes = memory_bytes
         self._usual_bytes = self._recut.usual_bytes()
-        self._as_it_was = 1 if memory_bytes is None else self._levels_recorded(memory_bytes)
+        self._data_bytes = 0 if memory_bytes is None else self._data_of(memory_bytes)
 
     def sizes(self, setting: Setting) -> tuple[int, ...]:
         """What the setting makes of each size that was recorded."""
@@ -107,29 +107,29 @@ class Recorded:
         """Levels of a sort or join of this data with this memory."""
         if self._memory_bytes is None:
             return None
-        unit = setting.clamp(self._usual_bytes)
-        return levels(self._data_bytes(self._as_it_was), self._memory_bytes, unit)
+        return self._levels(self._memory_bytes, setting.clamp(self._usual_bytes))
 
     def factor(self, setting: Setting) -> float:
-        """Levels over those that were recorded."""
-        found = self.levels(setting)
-        return 1.0 if found is None else found / self._as_it_was
+        """Levels over those with the recorded sizes."""
+        if self._memory_bytes is None:
+            return 1.0
+        before = self._levels(self._memory_bytes, self._usual_bytes)
+        return self._levels(self._memory_bytes, setting.clamp(self._usual_bytes)) / before
 
-    def _data_bytes(self, level_count: int) -> int:
-        """The data, where each of so many levels has written all of it."""
-        return self._recut.written_bytes // level_count
+    def _levels(self, memory_bytes: int, unit_bytes: int) -> int:
+        return levels(self._data_bytes, memory_bytes, unit_bytes)
 
-    def _levels_recorded(self, memory_bytes: int) -> int:
-        """Levels whose data, that is what was written over levels, needs just so many."""
+    def _data_of(self, memory_bytes: int) -> int:
+        """The data that a sort or join had which wrote all of it once a level."""
+        written = self._recut.written_bytes
         for count in range(1, 64):
-            data_bytes = self._data_bytes(count)
+            data_bytes = written // count
             if data_bytes > memory_bytes and (
                 levels(data_bytes, memory_bytes, self._usual_bytes) <= count
             ):
-                return count
-        written = format_bytes(self._recut.written_bytes)
+                return data_bytes
         raise InputError(
-            f"--memory {format_bytes(memory_bytes)}: {self.name} has written {written}, which such "
-            "a work memory does not explain",
+            f"--memory {format_bytes(memory_bytes)}: {self.name} has written "
+            f"{format_bytes(written)}, which such a work memory does not explain",
             "give the memory that the query's sort or join had",
         )

@@ -1,7 +1,7 @@
 """The sweep: every setting of a spill on one storage, and the best of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from spillcast.storage.budget import Budget
 
 SWEEP_SCHEMA = "spillcast.sweep/1"
 CONFIDENCE = 0.9
+#: An interval of this share of the best time tells little.
+WIDE = 0.5
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,8 @@ def sweep_io_size(
         )
         warnings.append({"code": "fan_in", "message": message})
     measured_here = not isinstance(where, Storage)
-    return Sweep(name, spill.name, measured_here, rows, recorded, [*warnings, *trials.warnings])
+    found = Sweep(name, spill.name, measured_here, rows, recorded, [*warnings, *trials.warnings])
+    return replace(found, warnings=[*found.warnings, *_noise(found.best.trial)])
 
 
 def _possible(
@@ -158,6 +161,18 @@ def _possible(
     names = ", ".join(setting_text(setting) for setting, _ in refused)
     message = f"left out, for the memory holds no three buffers of such a size: {names}"
     return possible, [{"code": "no_fan_in", "message": message}]
+
+
+def _noise(trial: Trial) -> list[dict[str, str]]:
+    """A warning where the interval of the best is so wide that little can be told apart."""
+    low_s, high_s = trial.interval_s or (trial.total_s, trial.total_s)
+    if high_s - low_s <= WIDE * trial.total_s:
+        return []
+    message = (
+        "the rounds differed so much that settings are hardly told apart: a quieter machine or a "
+        "larger --budget narrows the intervals"
+    )
+    return [{"code": "noise", "message": message}]
 
 
 def _meet(one: Trial, other: Trial) -> bool:
