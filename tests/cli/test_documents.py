@@ -367,36 +367,3 @@ def test_move(engine):
     assert valid(MOVE, said)
     assert said["engine"] == engine
     assert not any(step["done"] for step in said["steps"])
-
-
-OP_TIME = document({"count": WHOLE, "bytes": WHOLE, "mean_us": nullable(NUMBER), "total_s": NUMBER})
-SIZES = {"min_bytes": WHOLE, "max_bytes": WHOLE}
-BOUNDS = nullable({"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2})
-SIZE_ROW = document(
-    SIZES
-    | {
-        "reads": OP_TIME, "writes": OP_TIME, "levels": nullable(WHOLE), "total_s": NUMBER,
-        "interval_s": BOUNDS, "io": WHOLE,
-    }
-)  # fmt: skip
-SIZE_SWEEP = document(
-    {
-        "schema": {"const": "spillcast.sweep/1"}, "kind": {"const": "io-size"},
-        "storage": TEXT, "like": TEXT, "measured": {"type": "boolean"}, "confidence": NUMBER,
-        "rows": array(SIZE_ROW), "recorded": nullable(SIZE_ROW),
-        "best": document(SIZES | {"total_s": NUMBER, "interval_s": BOUNDS}),
-        "as_good": array(document(SIZES)),
-        "advice": array(document({"engine": TEXT, "text": TEXT, "statements": array(TEXT)})),
-        "warnings": array(document({"code": TEXT, "message": TEXT})),
-    }
-)  # fmt: skip
-
-
-def test_sweep_of_io_sizes(spilled, tmp_path):
-    said = printed("sweep", "io-size", "catalogue:linux-hdd")
-    assert valid(SIZE_SWEEP, said)
-    assert said["recorded"] is None
-    sizes = ("--min", "8K", "--max", "48K", "--budget", "1s")
-    said = printed("sweep", "io-size", tmp_path, "--like", spilled.path, *sizes)
-    assert valid(SIZE_SWEEP, said)
-    assert said["measured"]

@@ -1,16 +1,37 @@
 """``spillcast sweep io-size`` as a user meets it: what it prints, refuses and leaves."""
 
-import json
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
+from test_documents import NUMBER, TEXT, WHOLE, array, document, nullable, printed, valid
 
 from harness import environment, only_line, spillcast, spillcast_command, until
 from spills import recording, written_and_read
 
 K, M = 1 << 10, 1 << 20
+OP_TIME = document({"count": WHOLE, "bytes": WHOLE, "mean_us": nullable(NUMBER), "total_s": NUMBER})
+SIZES = {"min_bytes": WHOLE, "max_bytes": WHOLE}
+BOUNDS = nullable({"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2})
+SIZE_ROW = document(
+    SIZES
+    | {
+        "reads": OP_TIME, "writes": OP_TIME, "levels": nullable(WHOLE), "total_s": NUMBER,
+        "interval_s": BOUNDS, "io": WHOLE,
+    }
+)  # fmt: skip
+SIZE_SWEEP = document(
+    {
+        "schema": {"const": "spillcast.sweep/1"}, "kind": {"const": "io-size"},
+        "storage": TEXT, "like": TEXT, "measured": {"type": "boolean"}, "confidence": NUMBER,
+        "rows": array(SIZE_ROW), "recorded": nullable(SIZE_ROW),
+        "best": document(SIZES | {"total_s": NUMBER, "interval_s": BOUNDS}),
+        "as_good": array(document(SIZES)),
+        "advice": array(document({"engine": TEXT, "text": TEXT, "statements": array(TEXT)})),
+        "warnings": array(document({"code": TEXT, "message": TEXT})),
+    }
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -21,9 +42,9 @@ def spill(tmp_path_factory):
 
 
 def swept(*arguments):
-    result = spillcast("sweep", "io-size", *arguments, "--json")
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
+    document = printed("sweep", "io-size", *arguments)
+    assert valid(SIZE_SWEEP, document)
+    return document
 
 
 def by_setting(document):
@@ -145,3 +166,13 @@ def threads_of(pid):
     """How many threads with the probe's name a process has."""
     tasks = list(Path(f"/proc/{pid}/task").glob("*/comm"))
     return 1 + sum("spillcast-probe" in comm.read_text() for comm in tasks)
+
+
+def test_a_program_s_own_spill_on_a_directory(spilled, tmp_path):
+    """Two threads, with sizes from 1,000 bytes to 256 KiB and offsets at random."""
+    document = swept(
+        tmp_path, "--like", spilled.path, "--min", "8K", "--max", "48K", "--budget", "1s"
+    )
+    assert len(document["rows"]) == 1
+    assert document["recorded"]["reads"]["bytes"] == document["rows"][0]["reads"]["bytes"]
+    assert document["rows"][0]["interval_s"][0] <= document["rows"][0]["total_s"]

@@ -34,6 +34,11 @@ class Recut:
         return [int(size) for size in np.unique(self.bytes)]
 
     @property
+    def moved_bytes(self) -> int:
+        """All that was read and written."""
+        return int(self.bytes.sum())
+
+    @property
     def written_bytes(self) -> int:
         """All that was written."""
         return int(self.bytes[self.write].sum())

@@ -14,6 +14,9 @@ from spillcast.recording import Recording
 from spillcast.storage.plan import only_counts, plan
 from spillcast.units import format_bytes
 
+#: What is less than a hundredth more than the single waits is no more than they miss anyway.
+WHOLE = 1.01
+
 
 class Spill(Protocol):
     """I/O that can be issued with other sizes. Settings of one ``sizes`` make the same I/O."""
@@ -41,6 +44,9 @@ class Spill(Protocol):
 
     def factor(self, setting: Setting) -> float:
         """How many times the steps have to be done to do all levels."""
+
+    def warnings(self) -> list[dict[str, str]]:
+        """What weakens it: ``code`` and ``message``."""
 
 
 class MadeUp:
@@ -76,6 +82,10 @@ class MadeUp:
         """1: the steps hold all levels."""
         return 1.0
 
+    def warnings(self) -> list[dict[str, str]]:
+        """Nothing."""
+        return []
+
 
 class Recorded:
     """A recorded spill. ``memory_bytes``, the query's work memory, tells its levels too."""
@@ -89,6 +99,8 @@ class Recorded:
             )
         self.like, self.name = recording, recording.path.name
         self._recut = Recut(plan(recording))
+        #: The whole run over what is held of it in single waits.
+        self._whole: float = max(1.0, recording.meta["temp"]["bytes"] / self._recut.moved_bytes)
         sizes = self._recut.distinct_bytes
         self.recorded = Setting(max_bytes=sizes[-1], min_bytes=sizes[0])
         self._memory_bytes = memory_bytes
@@ -110,18 +122,35 @@ class Recorded:
         return self._levels(self._memory_bytes, setting.clamp(self._usual_bytes))
 
     def factor(self, setting: Setting) -> float:
-        """Levels over those with the recorded sizes."""
+        """Levels over those with the recorded sizes; more where only slices were recorded."""
+        found = self.levels(setting)
+        if self._memory_bytes is None or found is None:
+            return self._whole
+        return self._whole * found / self._levels(self._memory_bytes, self._usual_bytes)
+
+    def warnings(self) -> list[dict[str, str]]:
+        """Of waits that were not recorded, and of levels that are not known."""
+        found = []
+        if self._whole > WHOLE:
+            message = (
+                f"{1 / self._whole:.0%} of the run's I/O was recorded wait by wait and stands for "
+                "all of it"
+            )
+            found.append({"code": "slices", "message": message})
         if self._memory_bytes is None:
-            return 1.0
-        before = self._levels(self._memory_bytes, self._usual_bytes)
-        return self._levels(self._memory_bytes, setting.clamp(self._usual_bytes)) / before
+            message = (
+                "larger I/Os leave room for fewer runs or partitions at once, which may cost a "
+                "level: not in these figures; --memory, the query's work memory, adds it"
+            )
+            found.append({"code": "fan_in", "message": message})
+        return found
 
     def _levels(self, memory_bytes: int, unit_bytes: int) -> int:
         return levels(self._data_bytes, memory_bytes, unit_bytes)
 
     def _data_of(self, memory_bytes: int) -> int:
         """The data that a sort or join had which wrote all of it once a level."""
-        written = self._recut.written_bytes
+        written = round(self._whole * self._recut.written_bytes)
         for count in range(1, 64):
             data_bytes = written // count
             if data_bytes > memory_bytes and (

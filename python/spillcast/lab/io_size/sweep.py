@@ -112,6 +112,7 @@ def sweep_io_size(
     Settings that make the same I/O are tried once. InputError where no setting can be tried.
     """
     possible, warnings = _possible(spill, settings)
+    warnings += spill.warnings()
     asked = possible if spill.recorded is None else [*possible, spill.recorded]
     sizes = list(dict.fromkeys(spill.sizes(setting) for setting in asked))
     first = {spill.sizes(setting): setting for setting in reversed(asked)}
@@ -131,15 +132,9 @@ def sweep_io_size(
 
     rows = [row(setting) for setting in possible]
     recorded = None if spill.recorded is None else row(spill.recorded)
-    if rows[0].levels is None:
-        message = (
-            "larger I/Os leave room for fewer runs or partitions at once, which may cost a level: "
-            "not in these figures; --memory, the query's work memory, adds it"
-        )
-        warnings.append({"code": "fan_in", "message": message})
     measured_here = not isinstance(where, Storage)
     found = Sweep(name, spill.name, measured_here, rows, recorded, [*warnings, *trials.warnings])
-    return replace(found, warnings=[*found.warnings, *_noise(found.best.trial)])
+    return replace(found, warnings=[*found.warnings, *_noise(found)])
 
 
 def _possible(
@@ -163,15 +158,22 @@ def _possible(
     return possible, [{"code": "no_fan_in", "message": message}]
 
 
-def _noise(trial: Trial) -> list[dict[str, str]]:
+def _noise(sweep: Sweep) -> list[dict[str, str]]:
     """A warning where the interval of the best is so wide that little can be told apart."""
+    trial = sweep.best.trial
     low_s, high_s = trial.interval_s or (trial.total_s, trial.total_s)
     if high_s - low_s <= WIDE * trial.total_s:
         return []
-    message = (
-        "the rounds differed so much that settings are hardly told apart: a quieter machine or a "
-        "larger --budget narrows the intervals"
-    )
+    if sweep.is_measured:
+        message = (
+            "the rounds differed so much that settings are hardly told apart: a quieter machine or "
+            "a larger --budget narrows the intervals"
+        )
+    else:
+        message = (
+            "the storage's figures are so unsure at these sizes that settings are hardly told "
+            "apart: probe it again, for longer or on a quieter machine"
+        )
     return [{"code": "noise", "message": message}]
 
 
