@@ -100,7 +100,9 @@ class Recorded:
         self.like, self.name = recording, recording.path.name
         self._recut = Recut(plan(recording))
         #: The whole run over what is held of it in single waits.
-        self._whole: float = max(1.0, recording.meta["temp"]["bytes"] / self._recut.moved_bytes)
+        self._whole: float = max(
+            1.0, recording.meta["temp"].get("bytes", 0) / self._recut.moved_bytes
+        )
         sizes = self._recut.distinct_bytes
         self.recorded = Setting(max_bytes=sizes[-1], min_bytes=sizes[0])
         self._memory_bytes = memory_bytes
