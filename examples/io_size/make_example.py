@@ -4,8 +4,8 @@ import json
 import sys
 from pathlib import Path
 
-READ_S, WRITE_S, BYTES_PER_S = 0.0011, 0.0004, 200e6
-CACHE_BYTES, LEAVES_BYTES_PER_S = 2 << 30, 150e6
+READ_S, WRITE_S, BYTES_PER_S = 0.0015, 0.0004, 200e6
+CACHE_BYTES, LEAVES_BYTES_PER_S = 256 << 20, 150e6
 
 
 def group(op, base_s, size):
