@@ -5,6 +5,7 @@ It is no engine: keys are random, numbers of 8 bytes, and the output is looked a
 
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,13 +25,14 @@ KEYS = 1 << 32
 
 @dataclass
 class Counts:
-    """Reads and writes that were done, and their bytes; levels of merging or partitioning."""
+    """Reads and writes that were done, their bytes and the time that they took in all; levels."""
 
     reads: int = 0
     writes: int = 0
     read_bytes: int = 0
     write_bytes: int = 0
     levels: int = 0
+    io_s: float = 0.0
 
 
 class UnitFile:
@@ -59,7 +61,9 @@ class UnitFile:
         data = np.concatenate(self._pending).tobytes() if self._pending else b""
         for at in range(0, count, self._unit_bytes):
             piece = data[at : min(at + self._unit_bytes, count)]
+            began = time.perf_counter()
             os.pwrite(self._file.fileno(), piece, self.end)
+            self._counts.io_s += time.perf_counter() - began
             self.end += len(piece)
             self._counts.writes += 1
             self._counts.write_bytes += len(piece)
@@ -69,7 +73,9 @@ class UnitFile:
     def read(self, begin: int, end: int) -> Iterator[Keys]:
         """The keys between two offsets, a unit at a time."""
         for at in range(begin, end, self._unit_bytes):
+            began = time.perf_counter()
             data = os.pread(self._file.fileno(), min(self._unit_bytes, end - at), at)
+            self._counts.io_s += time.perf_counter() - began
             self._counts.reads += 1
             self._counts.read_bytes += len(data)
             yield np.frombuffer(data, dtype=np.uint64)
