@@ -18,6 +18,7 @@ __all__ = [
     "TraceReader",
     "__version__",
     "cold_cache",
+    "rehearse",
     "simulate",
     "size_class_bytes",
 ]
@@ -27,6 +28,15 @@ __version__: str
 def cold_cache() -> tuple[tuple[int, int], list[tuple[int, int, int]]]:
     """CPU time of a pass through warm caches, usual and most, and what waits of some lengths add:
     (wait, extra CPU, the most of it), all in ns."""
+
+def rehearse(
+    plan: Any, points: Sequence[Any], *, servers: int | None = None, limits: Sequence[Any] = ...
+) -> Table:
+    """How long each step of a plan would take on a storage, with a clock of its own: elapsed_ns.
+
+    ``plan`` is that of a Probe, the others are those of an Emulation. ValueError where they do not
+    fit.
+    """
 
 def simulate(rows: Any, cores: int) -> dict[str, int]:
     """How long threads take that share ``cores``; ``rows`` are those of ``recording.program``.

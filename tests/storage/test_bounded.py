@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import pytest
-from spills import MIB, recording, written_and_read
 
 from harness import ordinary_user, spillcast, spillcast_command, until
 from spillcast.forecast import forecast
@@ -17,6 +16,7 @@ from spillcast.storage.bounded import SLACK_BYTES
 from spillcast.storage.memory_group import NoMemoryGroup, memory_group
 from spillcast.storage.page_cache import engine_cache_bytes, machine_cache_bytes
 from spillcast.storage.probe import probe
+from spills import MIB, recording, written_and_read
 
 SPILL_BYTES = 256 * MIB
 #: Beside the page cache a group's limit holds what the replay takes, which it may not use in full.

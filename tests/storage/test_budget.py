@@ -3,12 +3,12 @@
 import os
 
 import pytest
-from spills import MIB, recording, written_and_read
 
 from spillcast.errors import InputError
 from spillcast.forecast import forecast
 from spillcast.storage.budget import OWNED, Budget, parse_budget
 from spillcast.storage.probe import probe
+from spills import MIB, recording, written_and_read
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import shutil
 import subprocess
 
 import pytest
-from spills import MIB, recording, written_and_read
 
 from harness import spillcast
+from spills import MIB, recording, written_and_read
 
 FIO = shutil.which("fio")
 

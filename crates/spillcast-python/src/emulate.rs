@@ -2,15 +2,18 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use pyo3::exceptions::PyValueError;
+use arrow_array::{ArrayRef, Float64Array, RecordBatch};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use spillcast_core::emulate::{self as core, Curve, Distribution, Latencies, Model, OpStats};
 use spillcast_core::histogram::Histogram;
 use spillcast_core::wait::Op;
 
-use crate::os_error;
+use crate::arrow::Table;
+use crate::{os_error, probe};
 
 /// A directory mounted at a pace; `unmount()` or the end of the process ends it.
 #[pyclass(module = "spillcast._core")]
@@ -18,7 +21,7 @@ pub struct Emulation(Option<core::Emulation>);
 
 /// Latencies of one op, pattern and size.
 #[derive(FromPyObject)]
-struct Point {
+pub struct Point {
     op: String,
     sequential: bool,
     size_bytes: u64,
@@ -28,7 +31,7 @@ struct Point {
 
 /// The fields of `spillcast.storage.Limit`.
 #[derive(FromPyObject)]
-struct Limit {
+pub struct Limit {
     read_random_ns: f64,
     read_sequential_ns: f64,
     write_random_ns: f64,
@@ -58,12 +61,7 @@ impl Emulation {
         limits: Vec<Limit>,
         page_cache: bool,
     ) -> PyResult<Emulation> {
-        let model = Model {
-            read: latencies("read", &points)?,
-            write: latencies("write", &points)?,
-            servers,
-            limits: limits.into_iter().map(Limit::into_core).collect(),
-        };
+        let model = model(&points, servers, limits)?;
         let mount = || core::Emulation::mount(&backing, &mountpoint, model, page_cache);
         let mounted = py.detach(mount).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidInput => PyValueError::new_err(error.to_string()),
@@ -99,6 +97,36 @@ impl Emulation {
             None => Ok(()),
         }
     }
+}
+
+/// How long each step of a plan would take on a storage, with a clock of its own.
+///
+/// `plan` is that of a Probe, `points`, `servers` and `limits` are those of an Emulation. Each thread
+/// does its steps in their order, each after its pause. Returns the column elapsed_ns (double).
+/// ValueError for a plan or points that cannot be used.
+#[pyfunction]
+#[pyo3(signature = (plan, points, *, servers=None, limits=vec![]))]
+pub fn rehearse(
+    py: Python<'_>,
+    plan: &Bound<'_, PyAny>,
+    points: Vec<Point>,
+    servers: Option<usize>,
+    limits: Vec<Limit>,
+) -> PyResult<Table> {
+    let steps = probe::steps(plan)?;
+    let model = model(&points, servers, limits)?;
+    let elapsed_ns: Float64Array = py.detach(|| core::rehearse(model, &steps)).into();
+    let columns = RecordBatch::try_from_iter([("elapsed_ns", Arc::new(elapsed_ns) as ArrayRef)]);
+    columns.map(Table).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+}
+
+fn model(points: &[Point], servers: Option<usize>, limits: Vec<Limit>) -> PyResult<Model> {
+    Ok(Model {
+        read: latencies("read", points)?,
+        write: latencies("write", points)?,
+        servers,
+        limits: limits.into_iter().map(Limit::into_core).collect(),
+    })
 }
 
 fn name(op: Op) -> &'static str {

@@ -39,8 +39,7 @@ impl Probe {
         budget_s: f64,
         budget_bytes: Option<u64>,
     ) -> PyResult<Probe> {
-        let steps = steps(&arrow::import(plan)?)
-            .ok_or_else(|| PyValueError::new_err("the plan lacks a column or has another type"))?;
+        let steps = steps(plan)?;
         let options = Options { budget: duration(budget_s)?, budget_bytes, ..Options::new(&dir) };
         Ok(Probe(core::Probe::new(Plan { steps }, options).map_err(to_python)?))
     }
@@ -87,7 +86,13 @@ impl Probe {
     }
 }
 
-fn steps(plan: &RecordBatch) -> Option<Vec<Step>> {
+/// The steps of a plan. ValueError where it is none.
+pub fn steps(plan: &Bound<'_, PyAny>) -> PyResult<Vec<Step>> {
+    parse(&arrow::import(plan)?)
+        .ok_or_else(|| PyValueError::new_err("the plan lacks a column or has another type"))
+}
+
+fn parse(plan: &RecordBatch) -> Option<Vec<Step>> {
     let thread = plan.column_by_name("thread")?.as_primitive_opt::<UInt32Type>()?;
     let file = plan.column_by_name("file")?.as_primitive_opt::<UInt32Type>()?;
     let write = plan.column_by_name("write")?.as_boolean_opt()?;

@@ -27,6 +27,7 @@ VERBS = (
     "move",
     "export",
     "completion",
+    "sweep",
 )
 
 

@@ -55,3 +55,9 @@ def bytes_limit(name: str, per_s: float, *, burst: float = 0.0) -> Limit:
 def limit_of(document: Mapping[str, Any]) -> Limit:
     """A limit from its document. TypeError where a key is unknown or missing."""
     return Limit(**document)
+
+
+def write_cache_limit(cache_bytes: float, bytes_per_s: float) -> Limit:
+    """A write cache that saturates: so many bytes go at once, and leave it at this rate."""
+    ns = 1e9 / bytes_per_s
+    return Limit("write cache", write_ns_per_byte=ns, burst_ns=cache_bytes * ns)

@@ -22,6 +22,7 @@ mod nodes;
 mod pace;
 mod page_cache;
 mod passthrough;
+mod rehearse;
 mod schedule;
 mod sleep;
 mod stats;
@@ -41,6 +42,7 @@ use guard::Guard;
 pub use model::{Curve, Distribution, Latencies, Limit, Model, Operation};
 use pace::Pace;
 use passthrough::Passthrough;
+pub use rehearse::rehearse;
 pub use stats::{OpStats, Stats};
 
 /// A mounted directory; unmounted when it is dropped, also where the process is killed.

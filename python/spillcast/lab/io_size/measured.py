@@ -1,0 +1,148 @@
+"""What a spill takes on a directory: each plan replayed there, several times by turns."""
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spillcast import _core
+from spillcast.lab.io_size.trial import OpTime, Trial, Trials
+from spillcast.recording import Recording
+from spillcast.storage.bounded import bounded_run
+from spillcast.storage.budget import Budget
+from spillcast.storage.failures import failures_said
+from spillcast.storage.page_cache import IN_MEMORY
+
+Progress = Callable[[int, int, int], None]
+#: Rounds that the time budget is divided by, and the most where time is left.
+ROUNDS, ROUNDS_MAX = 3, 9
+#: Student's t: 90 % of the means of so many rounds lie within so many standard errors.
+STUDENT = {2: 6.31, 3: 2.92, 4: 2.35, 5: 2.13, 6: 2.02, 7: 1.94, 8: 1.89, 9: 1.86}
+#: An operation that takes no longer than this is answered by memory.
+MEMORY_NS, MEMORY_NS_PER_BYTE = 20_000, 1 / 3
+#: A part of a plan of this share or more stands for the whole.
+WHOLE = 0.99
+
+
+def measured(
+    directory: Path,
+    plans: Sequence[pa.RecordBatch],
+    like: Recording,
+    *,
+    budget: Budget,
+    on_progress: Progress | None = None,
+) -> Trials:
+    """Replay each plan on ``directory``, with the memory that ``like`` had.
+
+    In each round every plan has its turn, in an order drawn anew, so that what drifts drifts for
+    all. InputError where the directory cannot be used; nothing is left in it, whatever happens.
+    """
+    rounds: list[list[_Replay]] = [[] for _ in plans]
+    each = replace(budget, time_s=budget.time_s / (ROUNDS * len(plans)))
+    began, order, moved = time.monotonic(), random.Random(1), 0
+    done, total = 0, ROUNDS * len(plans)
+    while done < ROUNDS_MAX * len(plans):
+        turns = list(range(len(plans)))
+        order.shuffle(turns)
+        for at in turns:
+            with failures_said(directory):
+                replay = _replay(directory, plans[at], like, each)
+            rounds[at].append(replay)
+            done, moved = done + 1, moved + replay.bytes
+            if on_progress is not None:
+                on_progress(min(done, total), total, moved)
+        spent_s, turns_done = time.monotonic() - began, done // len(plans)
+        if turns_done >= ROUNDS and spent_s * (1 + 1 / turns_done) > budget.time_s:
+            break
+    return Trials([_trial(replays) for replays in rounds], _warnings(directory, rounds))
+
+
+@dataclass(frozen=True)
+class _Replay:
+    """One replay of one plan."""
+
+    reads: OpTime
+    writes: OpTime
+    bytes: int
+    #: Of the plan's operations, those that were issued.
+    share: float
+    from_memory: bool
+    filesystem: str
+
+
+def _replay(directory: Path, plan: pa.RecordBatch, like: Recording, budget: Budget) -> _Replay:
+    limits = budget.limits(directory)
+    probe = _core.Probe(plan, str(directory), **limits)
+    groups, facts = bounded_run(like, plan, probe, directory, limits, None)
+    write = plan["write"].to_numpy(zero_copy_only=False)
+    size = plan["bytes"].to_numpy()
+    reads, writes = (
+        _planned(size[write == (op == "write")], [g for g in groups if g["op"] == op])
+        for op in ("read", "write")
+    )
+    issued, moved = (sum(group[key] for group in groups) for key in ("count", "bytes"))
+    from_memory = any(g["op"] == "read" and g["total_ns"] < _memory_ns(g) for g in groups)
+    share = issued / len(size)
+    return _Replay(reads, writes, moved, share, from_memory, facts["filesystem"])
+
+
+def _memory_ns(group: dict[str, Any]) -> float:
+    """What so many operations take at most where memory answers them."""
+    return float(group["count"] * MEMORY_NS + group["bytes"] * MEMORY_NS_PER_BYTE)
+
+
+def _planned(size: np.ndarray[Any, Any], groups: list[dict[str, Any]]) -> OpTime:
+    """The time of all operations of an op that the plan holds, from those that were issued."""
+    count = sum(group["count"] for group in groups)
+    if not len(size) or not count:
+        return OpTime(0, 0, 0.0)
+    by_class = {group["size_class_bytes"]: group for group in groups if group["count"]}
+    ns_per_byte = sum(g["total_ns"] for g in groups) / sum(g["bytes"] for g in groups)
+    total_ns = 0.0
+    for at, planned in zip(*np.unique(size, return_counts=True), strict=True):
+        group = by_class.get(_core.size_class_bytes(int(at)))
+        mean_ns = at * ns_per_byte if group is None else group["total_ns"] / group["count"]
+        total_ns += planned * mean_ns
+    return OpTime(len(size), int(size.sum()), total_ns / 1e9)
+
+
+def _trial(replays: Sequence[_Replay]) -> Trial:
+    """The mean of some rounds, and where it would lie in others."""
+    reads, writes = (
+        OpTime(times[0].count, times[0].bytes, fmean(one.total_s for one in times))
+        for times in ([r.reads for r in replays], [r.writes for r in replays])
+    )
+    totals = [r.reads.total_s + r.writes.total_s for r in replays]
+    half_s = STUDENT[len(totals)] * stdev(totals) / math.sqrt(len(totals))
+    mean_s = fmean(totals)
+    return Trial(reads, writes, (max(mean_s - half_s, 0.0), mean_s + half_s))
+
+
+def _warnings(directory: Path, rounds: Sequence[Sequence[_Replay]]) -> list[dict[str, str]]:
+    """What weakens the measurement."""
+    found = []
+    replays = [replay for of_plan in rounds for replay in of_plan]
+    least = min(replay.share for replay in replays)
+    if least < WHOLE:
+        message = (
+            f"a replay had time or room for {least:.0%} of the spill, which stands for all of it. "
+            "A write cache that only the rest would fill does not show; --budget gives more"
+        )
+        found.append({"code": "partial", "message": message})
+    if replays[0].filesystem in IN_MEMORY:
+        message = f"{directory} is {replays[0].filesystem}: memory is measured, and no storage"
+        found.append({"code": "memory", "message": message})
+    elif any(replay.from_memory for replay in replays):
+        message = (
+            "reads were as fast as memory: the page cache held the spill, as it would for a query "
+            "of this size; a spill larger than memory shows the storage"
+        )
+        found.append({"code": "page_cache", "message": message})
+    return found

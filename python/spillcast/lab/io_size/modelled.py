@@ -1,0 +1,94 @@
+"""What a spill takes on a storage that is only described: its latencies, limits and write cache."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spillcast import _core
+from spillcast.lab.io_size.trial import OpTime, Trial, Trials
+from spillcast.storage import Storage
+from spillcast.storage.emulation import model_of
+from spillcast.storage.limit import write_cache_limit
+from spillcast.storage.model import STATED, Model
+from spillcast.units import format_bytes
+
+#: 90 % of a normal distribution lie within so many standard errors.
+SPREAD = 1.645
+
+
+def modelled(storage: Storage, plans: Sequence[pa.RecordBatch]) -> Trials:
+    """Take each plan through the storage, which is idle and whose write cache is empty at first.
+
+    Latencies are drawn, and limits and servers make operations wait, exactly as on an emulation.
+    Refusal where the storage has no figures for an op that a plan holds.
+    """
+    storage = _with_write_cache(storage)
+    behaviour, known = model_of(storage), Model(storage, access="direct")
+    trials, beyond = [], set()
+    for plan in plans:
+        rehearsed = _core.rehearse(
+            plan, behaviour.points, servers=behaviour.servers, limits=behaviour.limits
+        )
+        elapsed_s = pa.record_batch(rehearsed)["elapsed_ns"].to_numpy() / 1e9
+        write = plan["write"].to_numpy(zero_copy_only=False)
+        size = plan["bytes"].to_numpy()
+        times, error_s = {}, 0.0
+        for op in ("read", "write"):
+            mine = write == (op == "write")
+            times[op] = OpTime(int(mine.sum()), int(size[mine].sum()), float(elapsed_s[mine].sum()))
+            error_s = math.hypot(error_s, _error_s(known, op, size[mine], elapsed_s[mine]))
+            beyond |= {op for at in np.unique(size[mine]) if _beyond(known, op, int(at))}
+        reads, writes = times["read"], times["write"]
+        total_s, half_s = reads.total_s + writes.total_s, SPREAD * error_s
+        bounds = max(total_s - half_s, 0.0), total_s + half_s
+        trials.append(Trial(reads, writes, bounds))
+    return Trials(trials, [_beyond_words(storage, op) for op in sorted(beyond)])
+
+
+def _with_write_cache(storage: Storage) -> Storage:
+    """The storage with the write cache that a grid has seen fill up, if it did."""
+    seen = storage.facts.get("sustained")
+    if storage.limits or not seen or not seen.get("reached"):
+        return storage
+    cache = write_cache_limit(seen["burst_bytes"], seen["sustained_bytes_per_s"])
+    return replace(storage, limits=[cache])
+
+
+def _error_s(
+    known: Model, op: str, size: NDArray[np.int64], elapsed_s: NDArray[np.float64]
+) -> float:
+    """Standard error of a sum of latencies: of the measurement, and of taking other sizes from it.
+
+    None of it where figures are stated and not measured.
+    """
+    if not len(size):
+        return 0.0
+    error_s = 0.0
+    for at in np.unique(size):
+        found = known.latency(op, int(at))
+        if known.storage.source not in STATED:
+            counts, means = found.blocks[:, 0], found.blocks[:, 1]
+            noise = 0.0
+            if len(means) > 1 and found.mean_s > 0:
+                spread = np.average((means - found.mean_s) ** 2, weights=counts)
+                noise = math.sqrt(spread / len(means)) / found.mean_s
+            # Neighbouring sizes are missed alike, so their errors add up.
+            error_s += math.hypot(noise, found.error) * float(elapsed_s[size == at].sum())
+    return error_s
+
+
+def _beyond(known: Model, op: str, size_bytes: int) -> bool:
+    return known.storage.source not in STATED and known.latency(op, size_bytes).extrapolated
+
+
+def _beyond_words(storage: Storage, op: str) -> dict[str, str]:
+    sizes = [group.size_class_bytes for group in storage.of(op) if group.count]
+    message = (
+        f"{op}s were measured from {format_bytes(min(sizes))} to {format_bytes(max(sizes))}: "
+        "others are taken from these"
+    )
+    return {"code": "extrapolated", "message": message}

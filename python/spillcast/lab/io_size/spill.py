@@ -1,0 +1,166 @@
+"""The spill that is issued with each setting: one that was recorded, or one that is made up."""
+
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from spillcast.errors import InputError
+from spillcast.lab.io_size.made_up import Sort
+from spillcast.lab.io_size.merge import levels, unit_within
+from spillcast.lab.io_size.recut import Recut
+from spillcast.lab.io_size.settings import Setting
+from spillcast.recording import Recording
+from spillcast.storage.plan import only_counts, plan
+from spillcast.units import format_bytes
+
+#: What is less than a hundredth more than the single waits is no more than they miss anyway.
+WHOLE = 1.01
+
+
+class Spill(Protocol):
+    """I/O that can be issued with other sizes. Settings of one ``sizes`` make the same I/O."""
+
+    @property
+    def name(self) -> str:
+        """What it is, in words."""
+
+    @property
+    def like(self) -> Recording:
+        """The recording that says how much memory there was."""
+
+    @property
+    def recorded(self) -> Setting | None:
+        """The setting that leaves all as it was; None where it never was."""
+
+    def sizes(self, setting: Setting) -> tuple[int, ...]:
+        """The sizes that its operations get."""
+
+    def steps(self, setting: Setting) -> pa.RecordBatch:
+        """Its operations with these sizes, for a replay."""
+
+    def levels(self, setting: Setting) -> int | None:
+        """Times that all data is written and read back; None where that is not known."""
+
+    def factor(self, setting: Setting) -> float:
+        """How many times the steps have to be done to do all levels."""
+
+    def warnings(self) -> list[dict[str, str]]:
+        """What weakens it: ``code`` and ``message``."""
+
+
+class MadeUp:
+    """An external sort that gives each run as large a buffer as its memory and setting allow."""
+
+    recorded = None
+
+    def __init__(self, sort: Sort, block_bytes: int) -> None:
+        sort.check()
+        self._sort, self._block_bytes = sort, block_bytes
+        data, memory = format_bytes(sort.data_bytes), format_bytes(sort.memory_bytes)
+        self.name = f"an external sort of {data} in {memory} of memory"
+        self.like = Recording(Path("made-up.spill"), {})
+
+    def unit_bytes(self, setting: Setting) -> int:
+        """The size of its operations. InputError where not even two runs can be merged."""
+        sort = self._sort
+        return unit_within(setting, sort.data_bytes, sort.memory_bytes, self._block_bytes)
+
+    def sizes(self, setting: Setting) -> tuple[int, ...]:
+        """One size for all."""
+        return (self.unit_bytes(setting),)
+
+    def steps(self, setting: Setting) -> pa.RecordBatch:
+        """What the sort does with this unit, all levels of it."""
+        return self._sort.steps(self.unit_bytes(setting))
+
+    def levels(self, setting: Setting) -> int:
+        """Merge levels with this unit."""
+        return self._sort.levels(self.unit_bytes(setting))
+
+    def factor(self, _setting: Setting) -> float:
+        """1: the steps hold all levels."""
+        return 1.0
+
+    def warnings(self) -> list[dict[str, str]]:
+        """Nothing."""
+        return []
+
+
+class Recorded:
+    """A recorded spill. ``memory_bytes``, the query's work memory, tells its levels too."""
+
+    def __init__(self, recording: Recording, memory_bytes: int | None) -> None:
+        recording.need_io()
+        if only_counts(recording):
+            raise InputError(
+                f"{recording.path}: holds counts of operations, not which follow each other",
+                "record the query: spillcast record -o run.spill -- COMMAND",
+            )
+        self.like, self.name = recording, recording.path.name
+        self._recut = Recut(plan(recording))
+        #: The whole run over what is held of it in single waits.
+        self._whole: float = max(
+            1.0, recording.meta["temp"].get("bytes", 0) / self._recut.moved_bytes
+        )
+        sizes = self._recut.distinct_bytes
+        self.recorded = Setting(max_bytes=sizes[-1], min_bytes=sizes[0])
+        self._memory_bytes = memory_bytes
+        self._usual_bytes = self._recut.usual_bytes()
+        self._data_bytes = 0 if memory_bytes is None else self._data_of(memory_bytes)
+
+    def sizes(self, setting: Setting) -> tuple[int, ...]:
+        """What the setting makes of each size that was recorded."""
+        return tuple(setting.clamp(size) for size in self._recut.distinct_bytes)
+
+    def steps(self, setting: Setting) -> pa.RecordBatch:
+        """The recorded operations, joined and split."""
+        return self._recut.steps(setting)
+
+    def levels(self, setting: Setting) -> int | None:
+        """Levels of a sort or join of this data with this memory."""
+        if self._memory_bytes is None:
+            return None
+        return self._levels(self._memory_bytes, setting.clamp(self._usual_bytes))
+
+    def factor(self, setting: Setting) -> float:
+        """Levels over those with the recorded sizes; more where only slices were recorded."""
+        found = self.levels(setting)
+        if self._memory_bytes is None or found is None:
+            return self._whole
+        return self._whole * found / self._levels(self._memory_bytes, self._usual_bytes)
+
+    def warnings(self) -> list[dict[str, str]]:
+        """Of waits that were not recorded, and of levels that are not known."""
+        found = []
+        if self._whole > WHOLE:
+            message = (
+                f"{1 / self._whole:.0%} of the run's I/O was recorded wait by wait and stands for "
+                "all of it"
+            )
+            found.append({"code": "slices", "message": message})
+        if self._memory_bytes is None:
+            message = (
+                "larger I/Os leave room for fewer runs or partitions at once, which may cost a "
+                "level: not in these figures; --memory, the query's work memory, adds it"
+            )
+            found.append({"code": "fan_in", "message": message})
+        return found
+
+    def _levels(self, memory_bytes: int, unit_bytes: int) -> int:
+        return levels(self._data_bytes, memory_bytes, unit_bytes)
+
+    def _data_of(self, memory_bytes: int) -> int:
+        """The data that a sort or join had which wrote all of it once a level."""
+        written = round(self._whole * self._recut.written_bytes)
+        for count in range(1, 64):
+            data_bytes = written // count
+            if data_bytes > memory_bytes and (
+                levels(data_bytes, memory_bytes, self._usual_bytes) <= count
+            ):
+                return data_bytes
+        raise InputError(
+            f"--memory {format_bytes(memory_bytes)}: {self.name} has written "
+            f"{format_bytes(written)}, which such a work memory does not explain",
+            "give the memory that the query's sort or join had",
+        )

@@ -1,0 +1,183 @@
+"""The sweep: every setting of a spill on one storage, and the best of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from spillcast.engines.io_size import IoSizeAdvice, io_size_advice
+from spillcast.errors import InputError
+from spillcast.lab.io_size.measured import Progress, measured
+from spillcast.lab.io_size.modelled import modelled
+from spillcast.lab.io_size.settings import Setting, setting_text
+from spillcast.lab.io_size.spill import Spill
+from spillcast.lab.io_size.trial import Trial, Trials
+from spillcast.storage import Storage
+from spillcast.storage.budget import Budget
+
+SWEEP_SCHEMA = "spillcast.sweep/1"
+CONFIDENCE = 0.9
+#: An interval of this share of the best time tells little.
+WIDE = 0.5
+
+
+@dataclass(frozen=True)
+class Row:
+    """A setting and what the spill takes with it."""
+
+    setting: Setting
+    trial: Trial
+    #: Times that all data is written and read back; None where that is not known.
+    levels: int | None
+    #: Rows of one number make the same I/O.
+    io: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry of docs/schema.md."""
+        bounds = self.trial.interval_s
+        return {
+            "min_bytes": self.setting.min_bytes,
+            "max_bytes": self.setting.max_bytes,
+            "reads": self.trial.reads.to_json(),
+            "writes": self.trial.writes.to_json(),
+            "levels": self.levels,
+            "total_s": self.trial.total_s,
+            "interval_s": None if bounds is None else list(bounds),
+            "io": self.io,
+        }
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """All rows, by most and least bytes; ``recorded`` is the spill as it was."""
+
+    storage: str
+    like: str
+    #: Whether it was measured on a directory, and not computed from a model.
+    is_measured: bool
+    rows: Sequence[Row]
+    recorded: Row | None
+    warnings: Sequence[dict[str, str]]
+
+    @property
+    def best(self) -> Row:
+        """The row of the least time; of equal ones that of the smallest sizes."""
+        return min(self.rows, key=lambda row: (row.trial.total_s, row.setting))
+
+    def as_good(self) -> list[Row]:
+        """Rows whose interval meets that of the best, which is not among them."""
+        best = self.best
+        return [row for row in self.rows if row is not best and _meet(row.trial, best.trial)]
+
+    def advice(self) -> list[IoSizeAdvice]:
+        """What to set in which engine."""
+        return io_size_advice(self.best.setting.min_bytes, self.best.setting.max_bytes)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of docs/schema.md."""
+        best = self.best
+        return {
+            "schema": SWEEP_SCHEMA,
+            "kind": "io-size",
+            "storage": self.storage,
+            "like": self.like,
+            "measured": self.is_measured,
+            "confidence": CONFIDENCE,
+            "rows": [row.to_json() for row in self.rows],
+            "recorded": None if self.recorded is None else self.recorded.to_json(),
+            "best": {
+                key: value
+                for key, value in best.to_json().items()
+                if key in ("min_bytes", "max_bytes", "total_s", "interval_s")
+            },
+            "as_good": [
+                {"min_bytes": row.setting.min_bytes, "max_bytes": row.setting.max_bytes}
+                for row in self.as_good()
+            ],
+            "advice": [one.to_json() for one in self.advice()],
+            "warnings": list(self.warnings),
+        }
+
+
+def sweep_io_size(
+    where: Storage | Path,
+    spill: Spill,
+    settings: Sequence[Setting],
+    *,
+    budget: Budget | None = None,
+    on_progress: Progress | None = None,
+) -> Sweep:
+    """Issue ``spill`` with each setting on a directory, or take it through a storage's model.
+
+    Settings that make the same I/O are tried once. InputError where no setting can be tried.
+    """
+    possible, warnings = _possible(spill, settings)
+    warnings += spill.warnings()
+    asked = possible if spill.recorded is None else [*possible, spill.recorded]
+    sizes = list(dict.fromkeys(spill.sizes(setting) for setting in asked))
+    first = {spill.sizes(setting): setting for setting in reversed(asked)}
+    plans = [spill.steps(first[of]) for of in sizes]
+    trials: Trials
+    if isinstance(where, Storage):
+        name, trials = where.name, modelled(where, plans)
+    else:
+        name = str(where)
+        trials = measured(
+            where, plans, spill.like, budget=budget or Budget(), on_progress=on_progress
+        )
+
+    def row(setting: Setting) -> Row:
+        io = sizes.index(spill.sizes(setting))
+        return Row(setting, trials.of[io].times(spill.factor(setting)), spill.levels(setting), io)
+
+    rows = [row(setting) for setting in possible]
+    recorded = None if spill.recorded is None else row(spill.recorded)
+    measured_here = not isinstance(where, Storage)
+    found = Sweep(name, spill.name, measured_here, rows, recorded, [*warnings, *trials.warnings])
+    return replace(found, warnings=[*found.warnings, *_noise(found)])
+
+
+def _possible(
+    spill: Spill, settings: Sequence[Setting]
+) -> tuple[list[Setting], list[dict[str, str]]]:
+    """The settings with which two runs or partitions can be merged or made, and a warning."""
+    possible, refused = [], []
+    for setting in settings:
+        try:
+            spill.levels(setting)
+        except InputError as error:
+            refused.append((setting, error))
+        else:
+            possible.append(setting)
+    if not possible:
+        raise refused[0][1]
+    if not refused:
+        return possible, []
+    names = ", ".join(setting_text(setting) for setting, _ in refused)
+    message = f"left out, for the memory holds no three buffers of such a size: {names}"
+    return possible, [{"code": "no_fan_in", "message": message}]
+
+
+def _noise(sweep: Sweep) -> list[dict[str, str]]:
+    """A warning where the interval of the best is so wide that little can be told apart."""
+    trial = sweep.best.trial
+    low_s, high_s = trial.interval_s or (trial.total_s, trial.total_s)
+    if high_s - low_s <= WIDE * trial.total_s:
+        return []
+    if sweep.is_measured:
+        message = (
+            "the rounds differed so much that settings are hardly told apart: a quieter machine or "
+            "a larger --budget narrows the intervals"
+        )
+    else:
+        message = (
+            "the storage's figures are so unsure at these sizes that settings are hardly told "
+            "apart: probe it again, for longer or on a quieter machine"
+        )
+    return [{"code": "noise", "message": message}]
+
+
+def _meet(one: Trial, other: Trial) -> bool:
+    if one.interval_s is None or other.interval_s is None:
+        return False
+    return one.interval_s[0] <= other.interval_s[1] and other.interval_s[0] <= one.interval_s[1]

@@ -1,0 +1,79 @@
+"""A spill on a storage that is described: write caches that fill up, what is not known, noise."""
+
+import math
+
+import pytest
+
+from spillcast.errors import Refusal
+from spillcast.lab.io_size.made_up import Sort
+from spillcast.lab.io_size.modelled import modelled
+from spillcast.storage import Group, Storage
+from spillcast.storage.limit import write_cache_limit
+
+K, M = 1 << 10, 1 << 20
+#: One level: all is written before anything is read.
+SORT, UNIT = Sort(64 * M, 8 * M), 256 * K
+LATENCY_S, RATE = 0.001, 20e6
+CACHE = 8 * M
+
+
+def groups(op, block_mean_ms=(1,), sizes=(4 * K, M)):
+    """Latencies that do not depend on the size, in stretches of some means."""
+    means = [round(1e6 * ms) for ms in block_mean_ms]
+    return [
+        Group(op, size, 1, 10 * len(means), 10 * size * len(means), 10 * sum(means), means,
+              [10] * len(means), [10] * len(means), means, "random", "direct")
+        for size in sizes
+    ]  # fmt: skip
+
+
+def trial(**parts):
+    storage = Storage(
+        "made", **{"source": "asked", "groups": groups("read") + groups("write"), **parts}
+    )
+    found = modelled(storage, [SORT.steps(UNIT)])
+    return found.of[0], [warning["code"] for warning in found.warnings]
+
+
+def test_without_a_cache_each_operation_takes_its_latency():
+    found, warnings = trial()
+    assert found.reads.count == found.writes.count == 256
+    assert found.writes.total_s == pytest.approx(256 * LATENCY_S)
+    assert found.interval_s == pytest.approx((512 * LATENCY_S, 512 * LATENCY_S))
+    assert warnings == []
+
+
+def test_a_full_cache_takes_writes_as_fast_as_it_empties():
+    found, _ = trial(limits=[write_cache_limit(CACHE, RATE)])
+    # The last write begins when all but the cache's content has left.
+    assert found.writes.total_s == pytest.approx((64 * M - CACHE) / RATE + LATENCY_S, rel=1e-3)
+    assert found.reads.total_s == pytest.approx(256 * LATENCY_S)
+
+
+def test_a_grid_that_has_seen_writes_slow_down_brings_its_cache():
+    seen = {"reached": True, "burst_bytes": CACHE, "sustained_bytes_per_s": RATE}
+    stated, _ = trial(limits=[write_cache_limit(CACHE, RATE)])
+    found, _ = trial(source="grid", facts={"sustained": seen})
+    assert found.writes.total_s == stated.writes.total_s
+    never, _ = trial(source="grid", facts={"sustained": seen | {"reached": False}})
+    assert never.writes.total_s == pytest.approx(256 * LATENCY_S)
+
+
+def test_noise_of_a_measurement_makes_the_interval():
+    """Stretches of 0.8 and 1.2 ms: a mean known to 0.2 ms over the root of their number."""
+    noisy = [g for op in ("read", "write") for g in groups(op, (0.8, 1.2) * 8, sizes=(UNIT,))]
+    found, _ = trial(source="grid", groups=noisy)
+    each_s = 256 * 0.2e-3 / math.sqrt(16)
+    half_s = 1.645 * math.hypot(each_s, each_s)
+    low_s, high_s = found.interval_s
+    assert high_s - low_s == pytest.approx(2 * half_s, rel=0.02)
+
+
+def test_sizes_beyond_the_measured_ones_are_named():
+    small = [g for op in ("read", "write") for g in groups(op, sizes=(4 * K, 64 * K))]
+    assert trial(source="grid", groups=small)[1] == ["extrapolated", "extrapolated"]
+
+
+def test_a_storage_without_figures_for_an_op_is_refused():
+    with pytest.raises(Refusal, match="has no figures for writes"):
+        trial(groups=groups("read"))

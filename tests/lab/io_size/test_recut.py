@@ -1,0 +1,121 @@
+"""Recorded I/O in other sizes: no byte is lost, and streams are joined as buffers would."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spillcast.lab.io_size.recut import Recut
+from spillcast.lab.io_size.settings import Setting
+
+K = 1024
+
+
+def steps(operations):
+    """A plan of (write, file, offset, bytes), each after a pause of 10 ns, in one thread."""
+    write, file, offset, size = zip(*operations, strict=True)
+    return pa.record_batch(
+        {
+            "thread": pa.array([0] * len(write), pa.uint32()),
+            "file": pa.array(file, pa.uint32()),
+            "write": pa.array(write, pa.bool_()),
+            "offset": pa.array(offset, pa.uint64()),
+            "bytes": pa.array(size, pa.uint32()),
+            "delay_ns": pa.array([10] * len(write), pa.uint64()),
+        }
+    )
+
+
+def rows(batch):
+    return [(r["write"], r["file"], r["offset"], r["bytes"]) for r in batch.to_pylist()]
+
+
+def recut(operations, least, most):
+    return rows(Recut(steps(operations)).steps(Setting(most, least)))
+
+
+SEQUENTIAL = [(True, 0, 8 * K * at, 8 * K) for at in range(16)]
+
+
+def test_writes_that_follow_are_joined():
+    expected = [(True, 0, 32 * K * at, 32 * K) for at in range(4)]
+    assert recut(SEQUENTIAL, 32 * K, 64 * K) == expected
+
+
+def test_what_does_not_divide_leaves_a_rest():
+    assert [row[3] // K for row in recut(SEQUENTIAL, 48 * K, 48 * K)] == [48, 48, 32]
+
+
+def test_large_ones_are_split():
+    expected = [(False, 3, 96 * K * at, 96 * K) for at in range(2)] + [(False, 3, 192 * K, 64 * K)]
+    assert recut([(False, 3, 0, 256 * K)], 48 * K, 96 * K) == expected
+
+
+def test_sizes_within_the_setting_stay_as_they_are():
+    operations = [(True, 0, 0, 48 * K), (True, 0, 48 * K, 240 * K), (False, 0, 0, 96 * K)]
+    assert recut(operations, 48 * K, 240 * K) == operations
+
+
+def test_a_merge_reads_each_run_by_itself():
+    """Two runs read by turns: a larger buffer for each, filled with its first read."""
+    turns = [(False, 0, begin + 8 * K * at, 8 * K) for at in range(4) for begin in (0, 512 * K)]
+    expected = [(False, 0, b + 16 * K * at, 16 * K) for at in range(2) for b in (0, 512 * K)]
+    assert recut(turns, 16 * K, 16 * K) == expected
+
+
+def test_writes_come_when_the_last_is_there_and_reads_with_the_first():
+    operations = [(True, 0, 0, 8 * K), (False, 1, 0, 8 * K), (True, 0, 8 * K, 8 * K),
+                  (False, 1, 8 * K, 8 * K)]  # fmt: skip
+    assert recut(operations, 16 * K, 16 * K) == [(False, 1, 0, 16 * K), (True, 0, 0, 16 * K)]
+
+
+def test_what_lies_elsewhere_is_not_joined():
+    apart = [(False, 0, 64 * K * at, 8 * K) for at in (3, 0, 2)]
+    assert recut(apart, 64 * K, 64 * K) == apart
+
+
+def test_pauses_are_kept():
+    batch = Recut(steps(SEQUENTIAL)).steps(Setting(64 * K, 64 * K))
+    assert batch["delay_ns"].to_pylist() == [80, 80]
+
+
+UNIT = st.integers(1, 40).map(lambda n: n * 4 * K)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    operations=st.lists(
+        st.tuples(st.booleans(), st.integers(0, 1), st.integers(0, 30), st.integers(1, 40)),
+        min_size=1, max_size=40,
+    ),
+    ends=st.tuples(UNIT, UNIT),
+)  # fmt: skip
+def test_every_byte_is_moved_as_often_as_before(operations, ends):
+    operations = [(write, file, 4 * K * at, 4 * K * n) for write, file, at, n in operations]
+    found = recut(operations, min(ends), max(ends))
+    assert all(row[3] <= max(ends) for row in found)
+    for write in (True, False):
+        for file in (0, 1):
+            assert np.array_equal(*(touched(of, write, file) for of in (operations, found)))
+
+
+def touched(operations, write, file):
+    """How often each 4 KiB is moved."""
+    times = np.zeros(200, dtype=int)
+    for op, of, offset, size in operations:
+        if (op, of) == (write, file):
+            times[offset // (4 * K) : (offset + size) // (4 * K)] += 1
+    return times
+
+
+@pytest.mark.parametrize("least", [4 * K, 16 * K])
+def test_two_threads_keep_their_own_pauses(least):
+    batch = steps(SEQUENTIAL)
+    threads = pa.array([at % 2 for at in range(16)], pa.uint32())
+    batch = batch.set_column(0, "thread", threads)
+    found = Recut(batch).steps(Setting(64 * K, least))
+    # Whatever is joined, no thread pauses more than it did.
+    for thread in (0, 1):
+        paused = [r["delay_ns"] for r in found.to_pylist() if r["thread"] == thread]
+        assert sum(paused) <= 80
