@@ -26,6 +26,7 @@ VERBS = (
     "move",
     "export",
     "completion",
+    "sweep",
 )
 
 
