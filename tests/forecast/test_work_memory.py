@@ -108,7 +108,7 @@ def test_what_the_cures_leave_is_arithmetic():
     sort = leaf("Sort", 3000.0, 20_000, {"Sort Space Used": 80_000, "Sort Space Type": "Disk"})
     batches = {"Hash Batches": 4, "Original Hash Batches": 4}
     hashed = leaf(
-        "Hash", 400.0, 5_000, batches | {"Hash Buckets": 1024, "Peak Memory Usage": 12_008}
+        "Hash", 400.0, 5_000, batches | {"Hash Buckets": 1024, "Peak Memory Usage": 10_008}
     )
     join = leaf("Hash Join", 1000.0, 10_000, {}, hashed)
     top = leaf("Append", 4000.0, 30_000, {}, sort, join)

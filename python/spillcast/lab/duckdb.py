@@ -46,6 +46,7 @@ class DuckDbEngine:
             place.directory,
             workload.memory,
             workload.threads,
+            workload.settings,
         )
         with closing(DuckDb(query, {**environment, **place.environment})) as held:
             yield held
