@@ -107,9 +107,9 @@ def test_what_the_cures_leave_is_arithmetic():
     """A sort of two passes and a hash; 3 s and 1 s of the 10 s are their temp I/O."""
     sort = leaf("Sort", 3000.0, 20_000, {"Sort Space Used": 80_000, "Sort Space Type": "Disk"})
     batches = {"Hash Batches": 4, "Original Hash Batches": 4}
-    hashed = leaf(
-        "Hash", 400.0, 5_000, batches | {"Hash Buckets": 1024, "Peak Memory Usage": 10_008}
-    )
+    rows = {"Actual Rows": 400_000.0, "Plan Rows": 400_000}
+    peak = {"Hash Buckets": 1024, "Peak Memory Usage": 8_008}
+    hashed = leaf("Hash", 400.0, 5_000, batches | rows | peak)
     join = leaf("Hash Join", 1000.0, 10_000, {}, hashed)
     top = leaf("Append", 4000.0, 30_000, {}, sort, join)
     recording = recording_of_plan({"Plan": top, "Execution Time": 10_000.0})
