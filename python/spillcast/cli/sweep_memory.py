@@ -38,7 +38,7 @@ def memory(
     ] = None,
     measure: Annotated[
         int | None,
-        typer.Option(min=2, help="Sizes to measure; the others are forecast. Half by default."),
+        typer.Option(min=2, help="Sizes to measure; the others are forecast."),
     ] = None,
     on: Annotated[
         list[str] | None,
@@ -56,6 +56,7 @@ def memory(
     check: Annotated[
         bool, typer.Option("--check", help="Measure what was forecast, too: shows the errors.")
     ] = False,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs of each; the median counts.")] = 1,
     threads: Annotated[int, typer.Option(min=1, help="Threads or processes of the query.")] = 1,
     budget: Annotated[
         str, typer.Option(help="Time after which no further size is measured, such as 5m.")
@@ -98,10 +99,11 @@ def memory(
         engine,
         _query(engine, sql, threads) if sql else _workload(engine, workload, threads),
         sizes,
-        min(measure or -(-len(sizes) // 2), len(sizes)),
+        min(measure or len(sizes) // 3 + 2, len(sizes)),
         parse_duration_s(budget),
         check,
         confidence,
+        repeat,
     )
     with workspace(work) as room, TerminalStage() as stage:
         opened = open_swept(engine, room, database, own=sql is not None)

@@ -9,8 +9,9 @@ those of runs on S with less and with more memory. docs/method.md tells it.
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
-from math import log, sqrt
+from math import log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +23,12 @@ from spillcast.recording import Recording
 from spillcast.storage.observed import observed
 
 OPS = ("read", "write")
-#: Spread of a count that lies between two measured ones, as a share of what they are apart.
-BETWEEN = 1 / sqrt(12)
-#: Spread of a count that follows from the engine's own arithmetic.
-COMPUTED = 0.03
+#: A count between two measured ones may be off by so much of what they are apart.
+BETWEEN = 0.25
+#: One that follows from the engine's own arithmetic may be off by so much of itself.
+COMPUTED = 0.05
+#: Counts that are no further apart than this are as many.
+ALIKE = 0.05
 
 
 @dataclass(frozen=True)
@@ -127,31 +130,33 @@ class MemoryCurve:
     def at(self, storage: str, memory_bytes: int) -> Between:
         """Elapsed time on a storage with memory between measured sizes."""
         own = [run for run in self._runs if run.storage == storage or not run.ops]
-        rest_s = _on_line(own, memory_bytes, lambda run: run.remainder_s)
-        around = _around(own, memory_bytes)
-        most_s = max(run.remainder_s for run in around)
-        least_s = min(run.remainder_s for run in around)
-        io_s, terms, counts, spilled = 0.0, list[Measured](), dict[str, float](), 0.0
+        rest_s, least_s, most_s = self._remainder(own, memory_bytes)
+        drift_s = most_s - least_s
+        terms, counts, spilled = list[Measured](), dict[str, float](), 0.0
+        io_s = 0.0
         if self.spills(memory_bytes):
             with_io = [run for run in own if run.ops]
             weight = _on_line(with_io, memory_bytes, lambda run: run.of_waits)
             for op in OPS:
-                count, error = self._count(op, memory_bytes)
+                count, off = self._count(op, memory_bytes)
                 having = [run for run in with_io if op in run.ops]
                 if not count or not having:
                     continue
-                mean_s = _on_line(having, memory_bytes, lambda run, op=op: run.ops[op].mean_s)
+                each_s = weight * _on_line(having, memory_bytes, partial(_mean_s, op))
                 near = _nearest(having, memory_bytes).ops[op]
                 counts[op] = count
                 if op == "write":
                     spilled = count * near.bytes / near.count
-                terms.append(Measured(op, 0.0, weight * count * mean_s, near.blocks, error))
-                io_s += terms[-1].forecast_s
+                # Any count that is not ruled out is as likely.
+                sure = max(count - off, 0.0)
+                terms.append(Measured(op, 0.0, sure * each_s, near.blocks))
+                drift_s += (count + off - sure) * each_s
+                io_s += count * each_s
         bounds = interval(
             least_s,
             terms,
-            drift_s=most_s - least_s,
-            delay_s=min(min(run.delay_s for run in around), least_s),
+            drift_s=drift_s,
+            delay_s=min(min(run.delay_s for run in _around(own, memory_bytes)), least_s),
             noise=REPLAY_NOISE if terms else 0.0,
             overlap=0.0,
             part=lambda _draws: None,
@@ -160,8 +165,36 @@ class MemoryCurve:
         elapsed_s = rest_s + io_s
         return Between(elapsed_s, widened(bounds, elapsed_s), counts, spilled)
 
+    def _remainder(self, own: Sequence[MemoryRun], memory_bytes: int) -> tuple[float, float, float]:
+        """Time outside temp I/O, the least and the most that it may be.
+
+        Spilling takes CPU time, too: between two runs it grows with the operations, or where these
+        are as many, with the logarithm of memory. What spills nothing is like what spilled nothing.
+        """
+        if not self.spills(memory_bytes) and any(not run.ops for run in own):
+            own = [run for run in own if not run.ops]
+        around = _around(own, memory_bytes)
+        times_s = [run.remainder_s for run in around]
+        low, high = around[0].memory_bytes, around[-1].memory_bytes
+        counts = {size: self._operations(size) for size in (low, high, memory_bytes)}
+        if abs(counts[low] - counts[high]) > ALIKE * max(counts.values()):
+            there = (counts[low] - counts[memory_bytes]) / (counts[low] - counts[high])
+            ends_s = [
+                float(np.mean([run.remainder_s for run in around if run.memory_bytes == size]))
+                for size in (low, high)
+            ]
+            rest_s = float(np.interp(there, [0.0, 1.0], ends_s))
+        else:
+            rest_s = _on_line(own, memory_bytes, lambda run: run.remainder_s)
+        return rest_s, min(times_s), max(times_s)
+
+    def _operations(self, memory_bytes: int) -> float:
+        if not self.spills(memory_bytes):
+            return 0.0
+        return sum(self._count(op, memory_bytes)[0] for op in OPS)
+
     def _count(self, op: str, memory_bytes: int) -> tuple[float, float]:
-        """Operations with so much memory, and the relative error of that."""
+        """Operations with so much memory, and by how many that may be off."""
         spilled = [run for run in self._runs if op in run.ops]
         if not spilled:
             return 0.0, 0.0
@@ -169,23 +202,24 @@ class MemoryCurve:
             near = _nearest(spilled, memory_bytes)
             there = self._io_share(near.memory_bytes)
             if there:
-                share = self._io_share(memory_bytes) / there
-                error = 0.0 if near.memory_bytes == memory_bytes else COMPUTED
-                return near.ops[op].count * share, error
+                count = near.ops[op].count * self._io_share(memory_bytes) / there
+                return count, 0.0 if near.memory_bytes == memory_bytes else COMPUTED * count
         points = [
             (memory, float(np.mean([run.ops[op].count for run in runs])))
             for memory, runs in groupby(spilled, key=lambda run: run.memory_bytes)
-            for runs in [list(runs)]
         ]
         if self._enough_bytes is not None:
             points.append((self._enough_bytes, 0.0))
         sizes, counts = (np.array(column, dtype=float) for column in zip(*points, strict=True))
         count = float(np.interp(memory_bytes, sizes, counts))
-        if memory_bytes in sizes:
+        if memory_bytes in sizes or len(sizes) < 2:
             return count, 0.0
         at = int(np.clip(np.searchsorted(sizes, memory_bytes), 1, len(sizes) - 1))
-        apart = abs(counts[at] - counts[at - 1]) if len(counts) > 1 else 0.0
-        return count, BETWEEN * float(apart) / count if count else 0.0
+        return count, float(BETWEEN * abs(counts[at] - counts[at - 1]))
+
+
+def _mean_s(op: str, run: MemoryRun) -> float:
+    return run.ops[op].mean_s
 
 
 def _on_line(
@@ -195,7 +229,6 @@ def _on_line(
     points = [
         (log(memory), float(np.mean([of(run) for run in same])))
         for memory, same in groupby(runs, key=lambda run: run.memory_bytes)
-        for same in [list(same)]
     ]
     sizes, figures = zip(*points, strict=True)
     return float(np.interp(log(memory_bytes), sizes, figures))
@@ -233,11 +266,14 @@ def _each_op(recording: Recording) -> Iterator[tuple[str, Op]]:
             for group in groups
             for count, mean_ns in zip(group.block_count, group.block_mean_ns, strict=True)
         ]
-        yield op, Op(
-            sum(group.count for group in groups),
-            sum(group.bytes for group in groups),
-            sum(group.total_ns for group in groups) / 1e9,
-            np.array(blocks, dtype=np.float64),
-            sorted(buckets),
-            [buckets[ns] for ns in sorted(buckets)],
+        yield (
+            op,
+            Op(
+                sum(group.count for group in groups),
+                sum(group.bytes for group in groups),
+                sum(group.total_ns for group in groups) / 1e9,
+                np.array(blocks, dtype=np.float64),
+                sorted(buckets),
+                [buckets[ns] for ns in sorted(buckets)],
+            ),
         )

@@ -18,8 +18,9 @@ from spillcast.forecast.postgres_memory import (
 )
 from spillcast.recording.explain.nodes import Node
 
-#: Of all that is spilled, some is written several times, or all once, or nothing is written.
-State = Literal["multi-pass", "one-pass", "none"]
+#: Of all that is spilled, some is written several times, or all once; it is written, and nothing
+#: tells how often; or nothing is written.
+State = Literal["multi-pass", "one-pass", "spills", "none"]
 #: Since PostgreSQL 15; a plan made with SETTINGS names it where it is another.
 HASH_MEM_MULTIPLIER = 2.0
 #: Before PostgreSQL 17 a tuple in memory had a header of up to so much; now only one to be freed.

@@ -1,6 +1,7 @@
 """The sizes of work memory of a sweep: which there are, and which to measure next."""
 
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 from math import log2
 
 from spillcast.errors import InputError
@@ -58,7 +59,7 @@ def next_size(
     measured = sorted(elapsed_s)
     enough = min([*fits, *([enough_bytes] if enough_bytes is not None else [])], default=None)
     best: tuple[float, float, int] | None = None
-    for low, high in zip(measured, measured[1:], strict=False):
+    for low, high in pairwise(measured):
         end = high if enough is None else min(high, max(enough, low))
         inside = [size for size in sizes if low < size < end]
         if not inside:

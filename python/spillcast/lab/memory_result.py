@@ -63,6 +63,21 @@ class Point:
             return False
         return self.interval_s[0] <= self.run.elapsed_s <= self.interval_s[1]
 
+    def count(self, op: str) -> int:
+        """Temp operations of an op, as forecast where it was."""
+        if self.between is not None:
+            return round(self.between.counts.get(op, 0.0))
+        assert self.run is not None
+        return self.run.ops[op].count if op in self.run.ops else 0
+
+    @property
+    def spilled_bytes(self) -> int:
+        """Bytes written, as forecast where they were."""
+        if self.between is not None:
+            return round(self.between.spilled_bytes)
+        assert self.run is not None
+        return self.run.spilled_bytes
+
     @property
     def cell(self) -> Cell:
         """As the advice takes it."""
@@ -112,8 +127,12 @@ def sweep_document(sweep: Sweep, advice: Advice | None = None) -> Mapping[str, o
         "confidence": sweep.confidence,
         "points": [_point_json(point) for point in sweep.points],
         "turns": [
-            {"storage": None, "memory_bytes": turn.memory_bytes, "from": turn.before,
-             "to": turn.after}
+            {
+                "storage": None,
+                "memory_bytes": turn.memory_bytes,
+                "from": turn.before,
+                "to": turn.after,
+            }
             for turn in sweep.turns
         ],
         "errors": [
@@ -137,25 +156,18 @@ def sweep_document(sweep: Sweep, advice: Advice | None = None) -> Mapping[str, o
 
 def _point_json(point: Point) -> dict[str, object]:
     run = point.run if point.between is None else None
-    between = point.between
-    counts = (
-        {op: done.count for op, done in run.ops.items()}
-        if run is not None
-        else {op: round(count) for op, count in (between.counts if between else {}).items()}
-    )
-    spilled = run.spilled_bytes if run is not None else between.spilled_bytes if between else 0
     return {
         "storage": point.storage,
         "memory_bytes": point.memory_bytes,
         "measured": run is not None,
         "elapsed_s": point.elapsed_s,
         "interval_s": None if point.interval_s is None else list(point.interval_s),
-        "reads": counts.get("read", 0),
-        "writes": counts.get("write", 0),
+        "reads": point.count("read"),
+        "writes": point.count("write"),
         "state": point.told.state,
         "passes": point.told.passes,
         "batches": point.told.batches,
-        "spilled_bytes": round(spilled),
+        "spilled_bytes": point.spilled_bytes,
         "histograms": None
         if run is None
         else {

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -49,6 +50,8 @@ class Plan:
     #: Whether to measure what was forecast, too.
     check: bool = False
     confidence: float = 0.9
+    #: Runs of each size on each storage, of which the median counts.
+    repeat: int = 1
 
 
 def open_swept(name: EngineName, room: Path, database: Path | None, *, own: bool) -> Engine:
@@ -92,6 +95,7 @@ class _Run:
     enough_bytes: int | None = None
     held_bytes: int = 0
     took_s: dict[str, list[float]] = field(default_factory=dict)
+    outputs: int = 0
     busy: bool = False
     warnings: list[Warned] = field(default_factory=list)
 
@@ -112,7 +116,8 @@ class _Run:
                     self._warn_of_budget()
                     break
             self._size(size)
-        forecasts = self._forecasts()
+        # What is measured to check takes no part in what is forecast.
+        forecasts, told, turns = self._forecasts(), self._all_told(), self._turns()
         if plan.check:
             for storage, size in forecasts:
                 self._measure(size, self._place(storage))
@@ -129,14 +134,14 @@ class _Run:
                 Point(
                     place.name,
                     size,
-                    self._told(size),
+                    told[size],
                     self.runs.get((place.name, size)),
                     forecasts.get((place.name, size)),
                 )
                 for place in self.places
                 for size in plan.sizes
             ],
-            self._turns(),
+            turns,
             self.warnings,
         )
 
@@ -157,41 +162,46 @@ class _Run:
     def _size(self, size: int) -> None:
         """A size on every storage; on one of them where it spills nothing."""
         first, *others = self.places
-        if not self._measure(size, first).ops:
+        run, recording = self._measure(size, first)
+        self.told[size] = self._tell(size, recording, first)
+        if not run.ops:
             return
         for place in others:
             self._need_room(place)
             self._measure(size, place)
 
-    def _measure(self, size: int, place: Place) -> MemoryRun:
-        workload, begun = self._workload(size), time.monotonic()
-        words = f"{workload.name}, {format_bytes(size)} on {place.name}"
+    def _measure(self, size: int, place: Place) -> tuple[MemoryRun, Recording | None]:
+        """The run of median elapsed time."""
+        begun = time.monotonic()
+        words = f"{self.plan.workload.name}, {format_bytes(size)} on {place.name}"
         self.stage.step(words + self._time_left(place))
-
-        def recorded(number: int) -> tuple[Ran, Recording | None]:
-            output = self.room / f"{len(self.runs)}-{number}.spill"
-            return run_recorded_if_spilled(
-                self.engine, workload, place, output, self.stage.status
-            )
-
-        ran, recording = least_disturbed(workload, recorded)
+        runs = [self._run(size, place) for _ in range(self.plan.repeat)]
+        ran, recording = sorted(runs, key=lambda done: done[0].elapsed_s)[(len(runs) - 1) // 2]
         delay_s = ran.run_queue_delay_s
         self.busy = self.busy or delay_s > BUSY * ran.elapsed_s
         found = memory_run(place.name, size, ran.elapsed_s, delay_s, recording)
         if recording is None and ran.peak_buffer_bytes is not None:
             self.enough_bytes = min(ran.peak_buffer_bytes, self.enough_bytes or size, size)
-        if place is self.places[0]:
-            self.told[size] = self._tell(size, recording, place)
         self.runs[place.name, size] = found
         self.took_s.setdefault(place.name, []).append(time.monotonic() - begun)
-        return found
+        return found, recording
+
+    def _run(self, size: int, place: Place) -> tuple[Ran, Recording | None]:
+        """Once, or again where other work on the machine took CPU."""
+        workload = self._workload(size)
+
+        def recorded(_number: int) -> tuple[Ran, Recording | None]:
+            self.outputs += 1
+            output = self.room / f"{self.outputs}.spill"
+            return run_recorded_if_spilled(self.engine, workload, place, output, self.stage.status)
+
+        return least_disturbed(workload, recorded)
 
     def _tell(self, size: int, recording: Recording | None, place: Place) -> Told:
-        """How it spilled: by the server's own plan, or by how often temp space was written."""
+        """How it spilled, by the server's own plan where it has one."""
         if recording is None:
             return Told("none", 0, None, measured=True)
-        held = spill_bytes(recording)
-        self.held_bytes = max(self.held_bytes, held)
+        self.held_bytes = max(self.held_bytes, spill_bytes(recording))
         engine = self.engine
         if isinstance(engine, Explains):
             _, explained = engine.plan(self._workload(size), place)
@@ -200,12 +210,14 @@ class _Run:
             spills = spills_of(nodes_of(explained.meta["engine"]["document"]["Plan"]), multiplier)
             self.spills = self.spills or spills
             return _told(spills, [s.passes for s in spills], [s.batches for s in spills])
-        written = memory_run(place.name, size, 1.0, 0.0, recording).spilled_bytes
-        passes = max(1, round(written / held)) if held else 1
-        return Told("multi-pass" if passes > 1 else "one-pass", passes, None, measured=True)
+        # DuckDB writes what does not fit, when it does not: there are no passes to count.
+        return Told("spills", None, None, measured=True)
+
+    def _all_told(self) -> dict[int, Told]:
+        return {size: self._told(size) for size in self.plan.sizes}
 
     def _told(self, size: int) -> Told:
-        """What a run said of a size, or arithmetic, or the next larger size that was measured."""
+        """What a run said of a size, or arithmetic."""
         if size in self.told:
             return self.told[size]
         if not self._curve().spills(size):
@@ -217,9 +229,7 @@ class _Run:
                 [spill.batches_with(size) for spill in self.spills],
             )
             return replace(told, state=state_with(self.spills, size), measured=False)
-        spilled = [each for each in sorted(self.told) if self.told[each].state != "none"]
-        near = min(spilled, key=lambda each: (each < size, abs(each - size)))
-        return replace(self.told[near], measured=False)
+        return Told("spills", None, None, measured=False)
 
     def _forecasts(self) -> dict[tuple[str, int], Between]:
         """For what was not measured; nothing that is measured later takes part."""
@@ -245,7 +255,7 @@ class _Run:
         states = [(size, self._told(size).state) for size in self.plan.sizes]
         return [
             Turn(size, before, after)
-            for (_, before), (size, after) in zip(states, states[1:], strict=False)
+            for (_, before), (size, after) in pairwise(states)
             if before != after
         ]
 
