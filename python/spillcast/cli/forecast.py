@@ -55,6 +55,10 @@ def forecast(
         list[str] | None,
         typer.Option(help="Price of a target, as TARGET=96: marks the best value. Repeatable."),
     ] = None,
+    within: Annotated[
+        str | None,
+        typer.Option(help="Time it may take: the cheapest work memory and storage are told."),
+    ] = None,
     confidence: Confidence = 0.9,
     budget: Budget = "60s",
     json: Json = False,
@@ -69,13 +73,17 @@ def forecast(
 
     Example: spillcast forecast plan.json --to catalogue:aws-gp3
     """
-    from spillcast.cli.output import emit, progress_bar
+    from spillcast.cli.output import emit, progress_bar, terminal_columns
     from spillcast.forecast.ask import ask
+    from spillcast.forecast.cheapest import cheapest
     from spillcast.forecast.choices import choices, choices_document, parse_costs
+    from spillcast.forecast.memory_cells import memory_cells, memory_document
     from spillcast.report.forecast import choices_text, forecast_text
+    from spillcast.report.memory_table import forecast_memory_text
     from spillcast.units import parse_duration_s
 
     costs = parse_costs(cost or (), to)
+    within_s = None if within is None else parse_duration_s(within)
     forecasts = ask(
         baseline,
         to,
@@ -91,9 +99,15 @@ def forecast(
         watch=lambda name: progress_bar(f"probing {name}"),
     )
     found = choices(to, forecasts, costs)
-    if len(found) == 1:
-        emit(found[0].to_json()) if json else print(forecast_text(found[0].forecast))
+    cells = memory_cells(to, forecasts)
+    advice = None if within_s is None or not cells else cheapest(cells, within_s, costs)
+    one = len(found) == 1
+    if json:
+        about = found[0].to_json() if one else choices_document(found)
+        emit(about | {"memory": memory_document(cells, advice)})
     else:
-        emit(choices_document(found)) if json else print(choices_text(found))
+        print(forecast_text(found[0].forecast) if one else choices_text(found))
+        if said := forecast_memory_text(cells, advice, terminal_columns()):
+            print(f"\n{said}")
     if all(f.refused for f in forecasts):
         raise typer.Exit(3)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from spillcast.forecast.cheapest import Advice, Cell
-from spillcast.report.table import paragraph, table_text
+from spillcast.report.table import WIDTH, paragraph, table_text
 from spillcast.units import format_bytes, format_duration
 
 #: Beside the cheapest cell that is fast enough, and beside what was not measured.
@@ -28,6 +28,17 @@ def memory_table_text(
             row.append("-" if cell is None else _said(cell, advice, measured))
         rows.append(row)
     return table_text(["memory", *storages], rows, left=())
+
+
+def forecast_memory_text(cells: Sequence[Cell], advice: Advice | None, width: int) -> str:
+    """The table of a forecast where work memory is known, and the advice; empty without both."""
+    parts = []
+    if any(cell.memory_bytes is not None for cell in cells):
+        title = "Work memory by storage, if the plan stays as it is:"
+        parts.append(f"{title}\n\n{memory_table_text(cells, advice)}")
+    if advice is not None:
+        parts.append(advice_text(advice, min(width, WIDTH)))
+    return "\n\n".join(parts)
 
 
 def _said(cell: Cell, advice: Advice | None, measured: bool) -> str:
