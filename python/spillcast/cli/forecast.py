@@ -107,7 +107,8 @@ def forecast(
         emit(about | {"memory": memory_document(cells, advice)})
     else:
         print(forecast_text(found[0].forecast) if one else choices_text(found))
-        if said := forecast_memory_text(cells, advice, terminal_columns()):
+        shown = advice is not None or not one
+        if shown and (said := forecast_memory_text(cells, advice, terminal_columns())):
             print(f"\n{said}")
     if all(f.refused for f in forecasts):
         raise typer.Exit(3)
