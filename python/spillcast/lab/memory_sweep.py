@@ -1,7 +1,8 @@
 """One query with work memory from too little to enough on some storages: measured, and forecast."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -150,13 +151,10 @@ class _Run:
         least, most = self.plan.sizes[0], self.plan.sizes[-1]
         workload, first = self._workload(most), self.places[0]
         self.stage.step(f"{workload.name}, {format_bytes(most)} on {first.name}, to warm up")
-        run(self.engine, workload, first, self.stage.tick)
-        try:
+        with _refusal_said(workload.name, most):
+            run(self.engine, workload, first, self.stage.tick)
+        with _refusal_said(workload.name, least):
             self._size(least)
-        except InputError:
-            raise
-        except SpillcastError as error:
-            raise _refused(error, self.plan, least) from error
         self._size(most)
 
     def _size(self, size: int) -> None:
@@ -328,9 +326,15 @@ def _told(
     return Told(state, most_passes, most_batches, measured=True)
 
 
-def _refused(error: SpillcastError, plan: Plan, least: int) -> SpillcastError:
-    """What the engine said of the least memory, as an InputError where it is about memory."""
-    if "memory" not in error.message.lower():
-        return error
-    text = f"--memory {format_bytes(least)}: too little for {plan.workload.name}"
-    return InputError(f"{text}: {error.message}", "begin with more, such as --memory 64M..1G")
+@contextmanager
+def _refusal_said(name: str, size: int) -> Iterator[None]:
+    """What the engine says of too little memory, as an InputError."""
+    try:
+        yield
+    except InputError:
+        raise
+    except SpillcastError as error:
+        if "memory" not in error.message.lower():
+            raise
+        message = f"--memory {format_bytes(size)}: too little for {name}: {error.message}"
+        raise InputError(message, "begin with more, such as --memory 64M..1G") from error
