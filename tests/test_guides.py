@@ -22,6 +22,11 @@ def make_io(directory):
     subprocess.run([sys.executable, make, directory], check=True)
 
 
+def copy_plan(directory):
+    """A plan of PostgreSQL."""
+    shutil.copy(ROOT / "examples" / "work-memory" / "plan.json", directory)
+
+
 REFERENCE = ROOT / "docs" / "reference"
 GUIDES = sorted([*(ROOT / "docs" / "guides").glob("*.md"), *REFERENCE.glob("*.md")])
 #: A page of the reference whose command takes too long, and the test that does the same in small.
@@ -29,7 +34,7 @@ ELSEWHERE = {"demo": "tests/lab/test_demo.py"}
 #: What stands for any lines which the guide leaves out, or within a line for any words.
 LEFT_OUT = "..."
 #: What a guide's commands find in their directory.
-PREPARE = {"oracle.md": make_example, "flash-cache.md": make_io}
+PREPARE = {"oracle.md": make_example, "flash-cache.md": make_io, "work-memory.md": copy_plan}
 
 
 def commands(guide):

@@ -1,4 +1,4 @@
-"""Between measured sizes of memory: made-up runs that follow a formula, met again by the forecast."""
+"""Between measured sizes of memory: made-up runs of a formula, met again by the forecast."""
 
 import numpy as np
 import pytest
