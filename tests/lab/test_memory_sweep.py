@@ -38,7 +38,7 @@ def swept(engine, workload, memory, points=None, **options):
 @pytest.fixture(scope="module")
 def postgres():
     pytest.importorskip("psycopg")
-    return swept("postgres", postgres_sort(), "128K..8M", measure=3, check=True)
+    return swept("postgres", postgres_sort(), "128K..8M", 5, measure=3, check=True)
 
 
 @pytest.fixture(scope="module")
@@ -84,12 +84,15 @@ def test_a_run_that_fits_is_measured_once_and_holds_for_all(found):
 
 
 def test_postgres_counts_between_are_those_of_runs(postgres):
-    """Passes and blocks follow from the least memory's plan and PostgreSQL's arithmetic."""
+    """Passes and blocks follow from the least memory's plan and PostgreSQL's arithmetic.
+
+    Blocks that are not full, one a run, are a twentieth of so small a sort.
+    """
     checked = [point for point in postgres.checked if point.run.ops]
     assert checked
     for point in checked:
         for op in ("read", "write"):
-            assert point.count(op) == pytest.approx(point.run.ops[op].count, rel=0.05)
+            assert point.count(op) == pytest.approx(point.run.ops[op].count, rel=0.1)
 
 
 def test_postgres_turns_are_those_of_its_passes(postgres):
@@ -107,8 +110,8 @@ def test_slow_storage_takes_what_its_operations_take(found):
 
 
 def test_the_least_memory_may_be_refused():
-    with pytest.raises(InputError, match="--memory 512 KiB: too little for sort: DuckDB: Out of"):
-        swept("duckdb", DUCKDB_SORT, "512K..1M", measure=2)
+    with pytest.raises(InputError, match="--memory 1 MiB: too little for sort: DuckDB: Out of"):
+        swept("duckdb", DUCKDB_SORT, "1M..256M", measure=2)
 
 
 def test_a_budget_leaves_the_ends_measured_and_says_so():
