@@ -28,14 +28,24 @@ def make_array(directory):
     subprocess.run([sys.executable, make, directory], check=True)
 
 
+def copy_plan(directory):
+    """A plan of PostgreSQL."""
+    shutil.copy(ROOT / "examples" / "work-memory" / "plan.json", directory)
+
+
 REFERENCE = ROOT / "docs" / "reference"
 GUIDES = sorted([*(ROOT / "docs" / "guides").glob("*.md"), *REFERENCE.glob("*.md")])
 #: A page of the reference whose command takes too long, and the test that does the same in small.
-ELSEWHERE = {"demo": "tests/lab/test_demo.py"}
+ELSEWHERE = {"demo": "tests/lab/test_demo.py", "sweep": "tests/lab/test_memory_sweep.py"}
 #: What stands for any lines which the guide leaves out, or within a line for any words.
 LEFT_OUT = "..."
 #: What a guide's commands find in their directory.
-PREPARE = {"oracle.md": make_example, "flash-cache.md": make_io, "io-size.md": make_array}
+PREPARE = {
+    "oracle.md": make_example,
+    "flash-cache.md": make_io,
+    "io-size.md": make_array,
+    "work-memory.md": copy_plan,
+}
 
 
 def commands(guide):

@@ -7,6 +7,7 @@ import pytest
 from evidence import recording
 from plans import AGGREGATE, DISTINCT, HASH, INSTALLATIONS, PARALLEL, SORT, explain, tables
 from spillcast.forecast import forecast
+from spillcast.forecast.memory_cells import NOW, memory_cells
 from spillcast.forecast.postgres_memory import (
     BLOCK_BYTES,
     hash_batches,
@@ -15,7 +16,7 @@ from spillcast.forecast.postgres_memory import (
     rounded_up,
     sort_passes,
 )
-from spillcast.forecast.spills import spills_of
+from spillcast.forecast.spills import io_share, spills_of, state_with
 from spillcast.forecast.work_memory import size_of_setting
 from spillcast.recording import Recording
 from spillcast.recording.explain import recording_of_plan
@@ -83,6 +84,36 @@ def test_batches_of_a_hash(server):
     assert right >= 10
 
 
+@pytest.mark.parametrize("query", [SORT, HASH], ids=["sort", "hash"])
+def test_temp_blocks_at_any_setting_follow_from_one_plan(server, query):
+    """Of a hash, also the rows of the outer side that go with the batches."""
+    before = nodes_of(plan(server, query, 512)["Plan"])
+    spills, right = spills_of(before), 0
+    for size_kb in SETTINGS_KB:
+        written = nodes_of(plan(server, query, size_kb)["Plan"]).all_temp.written
+        told = io_share(spills, size_kb * K) * before.all_temp.written
+        right += told == pytest.approx(written, rel=0.05)
+        assert (state_with(spills, size_kb * K) == "none") == (written == 0), size_kb
+    assert right >= (12 if query == SORT else 10)
+
+
+def test_memory_by_storage_is_the_arithmetic_of_the_passes(server):
+    """A sort of two passes and of one: between them half of the temp I/O goes, on any storage."""
+    recording = recording_of_plan(plan(server, SORT, 512))
+    said = [forecast(recording, resolve(f"factor:{n}", recording)) for n in (2, 4)]
+    memory, names = said[0].work_memory, ["half", "quarter"]
+    assert memory.spills[0].passes == 2
+    cells = {(c.storage, c.memory_bytes): c for c in memory_cells(names, said)}
+    for name, one in zip(names, said, strict=True):
+        assert cells[name, 512 * K].elapsed_s == pytest.approx(one.forecast_s)
+        assert cells[name, 512 * K].interval_s == pytest.approx(one.interval_s)
+        enough_s = cells[name, memory.enough.work_mem_bytes].elapsed_s
+        assert enough_s == pytest.approx(memory.enough.forecast_s)
+        one_pass_s = cells[name, memory.one_pass.work_mem_bytes].elapsed_s
+        assert one_pass_s == pytest.approx((one.forecast_s + enough_s) / 2)
+    assert cells[NOW, 512 * K].elapsed_s == pytest.approx(recording.elapsed_s)
+
+
 @pytest.mark.parametrize("name", CURED)
 def test_with_what_is_called_enough_nothing_spills(server, name):
     query, before = CURED[name]
@@ -107,9 +138,9 @@ def test_what_the_cures_leave_is_arithmetic():
     """A sort of two passes and a hash; 3 s and 1 s of the 10 s are their temp I/O."""
     sort = leaf("Sort", 3000.0, 20_000, {"Sort Space Used": 80_000, "Sort Space Type": "Disk"})
     batches = {"Hash Batches": 4, "Original Hash Batches": 4}
-    hashed = leaf(
-        "Hash", 400.0, 5_000, batches | {"Hash Buckets": 1024, "Peak Memory Usage": 12_008}
-    )
+    rows = {"Actual Rows": 400_000.0, "Plan Rows": 400_000}
+    peak = {"Hash Buckets": 1024, "Peak Memory Usage": 8_008}
+    hashed = leaf("Hash", 400.0, 5_000, batches | rows | peak)
     join = leaf("Hash Join", 1000.0, 10_000, {}, hashed)
     top = leaf("Append", 4000.0, 30_000, {}, sort, join)
     recording = recording_of_plan({"Plan": top, "Execution Time": 10_000.0})

@@ -55,6 +55,10 @@ def forecast(
         list[str] | None,
         typer.Option(help="Price of a target, as TARGET=96: marks the best value. Repeatable."),
     ] = None,
+    within: Annotated[
+        str | None,
+        typer.Option(help="Time it may take: the cheapest work memory and storage are told."),
+    ] = None,
     confidence: Confidence = 0.9,
     budget: Budget = "60s",
     json: Json = False,
@@ -71,14 +75,20 @@ def forecast(
 
     Example: spillcast forecast plan.json --to catalogue:aws-gp3
     """
+    from dataclasses import replace
+
     from spillcast.cli.output import show
     from spillcast.cli.progress import progress_bar, reading_bar
     from spillcast.forecast.ask import ask
+    from spillcast.forecast.cheapest import cheapest
     from spillcast.forecast.choices import choices, choices_document, parse_costs
+    from spillcast.forecast.memory_cells import memory_cells, memory_document
     from spillcast.report.forecast import forecast_page
+    from spillcast.report.memory_table import forecast_memory_parts
     from spillcast.units import parse_duration_s
 
     costs = parse_costs(cost or (), to)
+    within_s = None if within is None else parse_duration_s(within)
     forecasts = ask(
         baseline,
         to,
@@ -95,9 +105,16 @@ def forecast(
         reading=reading_bar,
     )
     found = choices(to, forecasts, costs)
+    cells = memory_cells(to, forecasts)
+    advice = None if within_s is None or not cells else cheapest(cells, within_s, costs)
+    one = len(found) == 1
+    page = forecast_page(found)
+    if advice is not None or not one:
+        page = replace(page, parts=[*page.parts, *forecast_memory_parts(cells, advice)])
+    document = found[0].to_json() if one else choices_document(found)
     show(
-        lambda: choices_document(found) if len(found) > 1 else found[0].to_json(),
-        lambda: forecast_page(found),
+        lambda: document | {"memory": memory_document(cells, advice)},
+        lambda: page,
         json=json,
         csv=csv,
         markdown=markdown,

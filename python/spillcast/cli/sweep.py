@@ -5,7 +5,7 @@ from importlib import import_module
 import typer
 
 #: Modules of the knobs, one a command.
-KNOBS = ("sweep_io_size",)
+KNOBS = ("sweep_io_size", "sweep_memory")
 
 
 def add_to(application: typer.Typer) -> None:

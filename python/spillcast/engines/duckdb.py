@@ -1,7 +1,7 @@
 """DuckDB in a process of its own, held at a gate."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from spillcast.engines.held import HeldQuery
@@ -16,6 +16,8 @@ class Query:
     temp_directory: Path
     memory_limit: str
     threads: int = 1
+    #: Further settings of the session.
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 class DuckDb(HeldQuery):

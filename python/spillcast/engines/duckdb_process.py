@@ -1,5 +1,6 @@
 """The DuckDB process of a held query."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ class DuckDbSession:
         self.pid = os.getpid()
         self._sql = settings["sql"]
         self._connection = duckdb.connect(settings["database"], read_only=True)
-        for name in ("temp_directory", "memory_limit", "threads"):
-            self._connection.execute(f"set {name} = '{settings[name]}'")
+        named = {name: settings[name] for name in ("temp_directory", "memory_limit", "threads")}
+        for name, value in {**named, **settings["settings"]}.items():
+            self._connection.execute(f"set {name} = '{value}'")
         self._connection.execute("set preserve_insertion_order = false")
+        self._profiled = "enable_profiling" in settings["settings"]
 
     def run(self) -> list[tuple[Any, ...]]:
         """Run the query; its rows."""
@@ -27,6 +30,14 @@ class DuckDbSession:
     def run_queue_delay_s(self) -> float:
         """Of all threads of this process."""
         return delay_of_tasks_s(Path("/proc/self/task").iterdir())
+
+    def peak_buffer_bytes(self) -> int | None:
+        """Of the query, where it was profiled."""
+        if not self._profiled:
+            return None
+        told = self._connection.get_profiling_information()
+        document: dict[str, Any] = json.loads(told) if isinstance(told, str) else told
+        return int(document["system"]["peak_buffer_memory"])
 
 
 if __name__ == "__main__":

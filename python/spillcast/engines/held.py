@@ -20,6 +20,8 @@ class Ran:
     rows: str
     #: Time it stood ready without a CPU: the machine was busy with something else.
     run_queue_delay_s: float
+    #: The most that its buffers took, where the engine was asked to tell.
+    peak_buffer_bytes: int | None = None
 
 
 class HeldQuery:

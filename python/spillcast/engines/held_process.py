@@ -26,6 +26,9 @@ class Session(Protocol):
     def run_queue_delay_s(self) -> float:
         """Time that all its processes and threads stood ready without a CPU, so far."""
 
+    def peak_buffer_bytes(self) -> int | None:
+        """The most that its buffers took; None where that is not known."""
+
 
 def serve(open_session: Callable[[Any], Session], failure: type[Exception]) -> None:
     """Make the query ready, say so, wait for the word, run, answer; ends with its parent.
@@ -45,6 +48,7 @@ def serve(open_session: Callable[[Any], Session], failure: type[Exception]) -> N
                 "elapsed_s": time.monotonic() - start,
                 "rows": json.dumps(rows[:ROWS_KEPT], default=str),
                 "run_queue_delay_s": session.run_queue_delay_s() - delay_s,
+                "peak_buffer_bytes": session.peak_buffer_bytes(),
             }
         )
     except failure as error:

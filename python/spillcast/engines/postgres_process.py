@@ -43,6 +43,9 @@ class PostgresSession:
         self._look()
         return sum(self._delay_s.values())
 
+    def peak_buffer_bytes(self) -> None:
+        """The server does not tell."""
+
     def _watch(self, ended: threading.Event) -> None:
         """Workers are gone when the query ends, so they are looked at all the time."""
         while not ended.wait(LOOK_S):

@@ -56,10 +56,12 @@ def choices_document(found: Sequence[Choice]) -> dict[str, Any]:
     return {"schema": FORECAST_SCHEMA, "targets": [choice.to_json() for choice in found]}
 
 
-def parse_costs(priced: Sequence[str], words: Sequence[str]) -> dict[str, float]:
-    """Prices such as ``catalogue:aws-gp3=96`` of the targets in ``words``.
+def parse_costs(
+    priced: Sequence[str], words: Sequence[str], option: str = "--to"
+) -> dict[str, float]:
+    """Prices such as ``catalogue:aws-gp3=96`` of the storages in ``words``, given by ``option``.
 
-    InputError names one that is no price, or of no target.
+    InputError names one that is no price, or of no such storage.
     """
     costs = {}
     for text in priced:
@@ -71,7 +73,8 @@ def parse_costs(priced: Sequence[str], words: Sequence[str]) -> dict[str, float]
         if not name or not 0 <= cost < float("inf"):
             raise InputError(f"--cost {text}: not a price", "for example --cost /mnt/nvme=120")
         if name not in words:
-            hint = f"the targets are: {', '.join(words)}"
-            raise InputError(f"--cost {text}: there is no --to {name}", hint)
+            kind = "targets" if option == "--to" else "storages"
+            hint = f"the {kind} are: {', '.join(words)}"
+            raise InputError(f"--cost {text}: there is no {option} {name}", hint)
         costs[name] = cost
     return costs

@@ -1,13 +1,15 @@
 """The nodes of a PostgreSQL plan that spill, and the work memory with which each would not."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from spillcast.forecast.postgres_memory import (
     BLOCK_BYTES,
     SLOT_BYTES,
     aggregate_bytes,
     aligned,
+    hash_batches,
     hash_bytes,
     hash_tuple_bytes,
     sort_passes,
@@ -16,6 +18,9 @@ from spillcast.forecast.postgres_memory import (
 )
 from spillcast.recording.explain.nodes import Node
 
+#: Of all that is spilled, some is written several times, or all once; it is written, and nothing
+#: tells how often; or nothing is written.
+State = Literal["multi-pass", "one-pass", "spills", "none"]
 #: Since PostgreSQL 15; a plan made with SETTINGS names it where it is another.
 HASH_MEM_MULTIPLIER = 2.0
 #: Before PostgreSQL 17 a tuple in memory had a header of up to so much; now only one to be freed.
@@ -40,21 +45,60 @@ class Spill:
     batches: int | None = None
     #: How often a sort wrote all its rows; None for others.
     passes: int | None = None
-    #: Rows of a sort in one process, and the memory of one beside its slot.
+    #: Rows of a sort in one process or of a hash, and the memory of one: of a sort beside its slot.
     rows: float = 0.0
-    tuple_bytes: int = 0
+    tuple_bytes: float = 0.0
+    #: What a hash may take for each byte of work_mem, in the processes that share it.
+    hash_multiplier: float = 1.0
+    #: The server (18 or newer) trades batches against memory for their buffers.
+    balanced: bool = False
 
     def passes_with(self, work_mem_bytes: int) -> int | None:
         """How often a sort would write its rows; None for others."""
         if self.passes is None:
             return None
-        return sort_passes(self.rows, self.tuple_bytes, work_mem_bytes)
+        return sort_passes(self.rows, round(self.tuple_bytes), work_mem_bytes)
+
+    def batches_with(self, work_mem_bytes: int) -> int | None:
+        """Batches of a hash; None for others."""
+        if self.kind != "hash":
+            return None
+        memory_bytes = round(work_mem_bytes * self.hash_multiplier)
+        return hash_batches(self.rows, self.tuple_bytes, memory_bytes, balanced=self.balanced)
+
+    def share_with(self, work_mem_bytes: int) -> float:
+        """Temp I/O with so much memory, over what it was.
+
+        A hash writes all rows but those of its first batch. Of others than sorts and hashes it is
+        only known whether they fit.
+        """
+        if self.passes is not None:
+            return (self.passes_with(work_mem_bytes) or 0) / self.passes
+        batches = self.batches_with(work_mem_bytes)
+        if batches is not None and (self.batches or 1) > 1:
+            return (1 - 1 / batches) / (1 - 1 / (self.batches or 1))
+        return float(work_mem_bytes < self.needed_bytes)
+
+
+def io_share(spills: Sequence[Spill], work_mem_bytes: int) -> float:
+    """Temp I/O of all of them with so much memory, over what it was."""
+    parts = [spill.weight / spill.processes for spill in spills]
+    shares = (spill.share_with(work_mem_bytes) for spill in spills)
+    return sum(part * share for part, share in zip(parts, shares, strict=True)) / sum(parts)
+
+
+def state_with(spills: Sequence[Spill], work_mem_bytes: int) -> State:
+    """How the query spills with so much memory."""
+    if any((spill.passes_with(work_mem_bytes) or 0) > 1 for spill in spills):
+        return "multi-pass"
+    return "one-pass" if io_share(spills, work_mem_bytes) else "none"
 
 
 def spills_of(top: Node, hash_mem_multiplier: float = HASH_MEM_MULTIPLIER) -> list[Spill]:
     """The nodes that wrote temp files, as the plan has them, from the top."""
-    # PostgreSQL 17 began to time local I/O apart.
+    # PostgreSQL 17 began to time local I/O apart, 18 to say which nodes were disabled.
     older = "Local I/O Read Time" not in top.values
+    balanced = "Disabled" in top.values
     timed = top.all_temp.total_s > 0
     found = []
     for node, hashed in _pairs(top):
@@ -63,7 +107,7 @@ def spills_of(top: Node, hash_mem_multiplier: float = HASH_MEM_MULTIPLIER) -> li
             continue
         weight = sum(temp.total_s if timed else temp.blocks for temp in temps)
         if hashed is not None:
-            spill = _hash(hashed, weight, hash_mem_multiplier)
+            spill = _hash(hashed, weight, hash_mem_multiplier, balanced=balanced)
         elif node.kind == "Sort":
             spill = _sort(node, weight, older)
         elif "HashAgg Batches" in node.values:
@@ -85,7 +129,7 @@ def _pairs(top: Node) -> Iterator[tuple[Node, Node | None]]:
             joined.add(id(hashed))
 
 
-def _hash(node: Node, weight: float, multiplier: float) -> Spill:
+def _hash(node: Node, weight: float, multiplier: float, *, balanced: bool) -> Spill:
     """The bytes of a row are measured where batches were not split while it ran."""
     values = node.values
     shared = bool(values.get("Parallel Aware"))
@@ -98,8 +142,18 @@ def _hash(node: Node, weight: float, multiplier: float) -> Spill:
     planned = 0.0 if shared else float(values.get("Plan Rows", 0))
     needed = hash_bytes(max(rows, planned), row)
     among = multiplier * (node.processes if shared else 1)
-    taken = multiplier * node.processes
-    return Spill("hash", node.processes, weight, round(needed / among), taken, batches=batches)
+    return Spill(
+        "hash",
+        node.processes,
+        weight,
+        round(needed / among),
+        multiplier * node.processes,
+        batches=batches,
+        rows=rows,
+        tuple_bytes=row,
+        hash_multiplier=among,
+        balanced=balanced,
+    )
 
 
 def _sort(node: Node, weight: float, older: bool) -> Spill:

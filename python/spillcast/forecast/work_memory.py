@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spillcast.forecast.postgres_memory import rounded_up
-from spillcast.forecast.spills import HASH_MEM_MULTIPLIER, Spill, spills_of
+from spillcast.forecast.spills import HASH_MEM_MULTIPLIER, Spill, io_share, spills_of
 from spillcast.recording import Recording
 from spillcast.recording.explain.document import read_documents
 from spillcast.recording.explain.nodes import nodes_of
@@ -41,6 +41,12 @@ class WorkMemory:
     most_bytes: int
     #: Of this machine, where the query ran on it.
     available_bytes: int | None
+
+    def io_share(self, work_mem_bytes: int) -> float:
+        """Temp I/O of the query with so much work memory, over what it was."""
+        if work_mem_bytes >= self.enough.work_mem_bytes:
+            return 0.0
+        return io_share(self.spills, work_mem_bytes)
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
@@ -78,23 +84,19 @@ def work_memory(baseline: Recording, whole_s: float, io_s: float) -> WorkMemory 
     settings = {**baseline.meta["engine"], **plan.get("Settings", {})}
     multiplier = float(settings.get("hash_mem_multiplier", HASH_MEM_MULTIPLIER))
     found = spills_of(nodes_of(plan["Plan"]), multiplier)
-    parts = [spill.weight / spill.processes for spill in found]
-    if not sum(parts):
+    if not any(spill.weight for spill in found):
         return None
     current = size_of_setting(settings["work_mem"]) if "work_mem" in settings else None
     needed = max(spill.needed_bytes for spill in found)
     # It did spill, whatever the figures say.
     enough = rounded_up(max(SPARE * needed, (current or 0) + 1))
     one_pass = _one_pass_bytes(found, current or 0, enough)
-    saved = [
-        part * (1 - 1 / spill.passes) if spill.passes else 0.0
-        for part, spill in zip(parts, found, strict=True)
-    ]
+    rest_s = whole_s - io_s
     return WorkMemory(
         current,
         found,
-        Cure(enough, whole_s - io_s),
-        None if one_pass is None else Cure(one_pass, whole_s - io_s * sum(saved) / sum(parts)),
+        Cure(enough, rest_s),
+        None if one_pass is None else Cure(one_pass, rest_s + io_s * io_share(found, one_pass)),
         round(enough * sum(spill.taken for spill in found)),
         _available_bytes(baseline),
     )

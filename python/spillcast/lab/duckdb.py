@@ -13,10 +13,11 @@ from spillcast.lab.workload import Workload
 
 
 class DuckDbEngine:
-    """DuckDB with its databases in a directory."""
+    """DuckDB with its databases in a directory, or with one that somebody has."""
 
-    def __init__(self, room: Path) -> None:
+    def __init__(self, room: Path, database: Path | None = None) -> None:
         self._room = room
+        self._given = database
 
     @property
     def label(self) -> str:
@@ -27,7 +28,7 @@ class DuckDbEngine:
         """Make the table in a new database file, if it is not there."""
         import duckdb
 
-        if self._database(rows).exists():
+        if self._given or self._database(rows).exists():
             return
         with duckdb.connect(str(self._database(rows))) as connection:
             connection.execute("set threads = 2")
@@ -46,6 +47,7 @@ class DuckDbEngine:
             place.directory,
             workload.memory,
             workload.threads,
+            workload.settings,
         )
         with closing(DuckDb(query, {**environment, **place.environment})) as held:
             yield held
@@ -61,4 +63,11 @@ class DuckDbEngine:
         }
 
     def _database(self, rows: int) -> Path:
-        return self._room / f"{rows}.db"
+        return self._given or self._room / f"{rows}.db"
+
+
+def make_empty(database: Path) -> None:
+    """A database without tables, for queries that find their data themselves."""
+    import duckdb
+
+    duckdb.connect(str(database)).close()

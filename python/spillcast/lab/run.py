@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from spillcast.engines.held import Ran
+from spillcast.errors import InputError
 from spillcast.lab.case import Runs
 from spillcast.lab.engine import Engine
 from spillcast.lab.storages import Place
@@ -87,7 +88,21 @@ def run_recorded(
     output: Path,
     on_status: Callable[[Status], None] | None = None,
 ) -> tuple[Ran, Recording]:
-    """Run a query and record it; the recording's elapsed time is the query's own."""
+    """Run a query that spills and record it; the recording's elapsed time is the query's own."""
+    ran, recording = run_recorded_if_spilled(engine, workload, place, output, on_status)
+    if recording is None:
+        raise InputError(f"{workload.name}: no temp I/O was seen under {place.directory}")
+    return ran, recording
+
+
+def run_recorded_if_spilled(
+    engine: Engine,
+    workload: Workload,
+    place: Place,
+    output: Path,
+    on_status: Callable[[Status], None] | None = None,
+) -> tuple[Ran, Recording | None]:
+    """Run a query and record it; without a recording where it spilled nothing."""
     # A delay made by the preload library is seen from inside the process only.
     capture: Method = "preload" if place.means == "preload" else "auto"
     recorder = Recorder(output, Asked(temp_dirs=[place.directory], capture=capture))
@@ -103,6 +118,9 @@ def run_recorded(
                     on_status(recorder.status())
             ran = held.result()
             extra = {"engine": engine.describe(workload)}
+            if not recorder.saw_temp_io():
+                recorder.abandon()
+                return ran, None
             return ran, recorder.finish(elapsed_s=ran.elapsed_s, extra=extra)
         except BaseException:
             recorder.abandon()

@@ -1,5 +1,6 @@
 """Storages for experiments: plain directories, and slow ones emulated on top of them."""
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -69,6 +70,19 @@ class Emulated:
 
 
 @dataclass(frozen=True)
+class Modelled:
+    """A storage as somebody describes it, such as a row of the catalogue."""
+
+    name: str
+    model: Model
+
+    @property
+    def folder(self) -> str:
+        """Its name as that of a folder."""
+        return re.sub(r"\W+", "-", self.name)
+
+
+@dataclass(frozen=True)
 class Plain:
     """A directory as it is: of the machine's memory, or of the disk of the workspace."""
 
@@ -109,7 +123,7 @@ def direction(source: Place, target: Place) -> str:
 
 
 @contextmanager
-def emulated(storage: Emulated, room: Path, backing: Path) -> Iterator[Place]:
+def emulated(storage: Emulated | Modelled, room: Path, backing: Path) -> Iterator[Place]:
     """A slow directory: a FUSE mount in ``room`` over ``backing``.
 
     Where FUSE is not to be had, the preload library delays the engine's own calls instead, which
@@ -121,7 +135,7 @@ def emulated(storage: Emulated, room: Path, backing: Path) -> Iterator[Place]:
         try:
             stack.enter_context(emulate(storage.model, mountpoint, backing))
         except SpillcastError:
-            if not storage.only_latency:
+            if not isinstance(storage, Emulated) or not storage.only_latency:
                 raise
             read_ns, write_ns = round(storage.read_s * 1e9), round(storage.write_s * 1e9)
             delay = f"{backing.resolve()}:{read_ns}:{write_ns}"

@@ -253,6 +253,13 @@ class Recorder:
         """Counts and costs so far."""
         return self._capture.status()
 
+    def saw_temp_io(self) -> bool:
+        """End the capture; whether it saw any temp I/O, or cannot tell why it did not."""
+        self._capture.stop()
+        status = self._capture.status()
+        unseen = status["io_uring"] or status["mapped"]
+        return bool(status["temp_reads"] + status["temp_writes"] or unseen)
+
     def finish(
         self, *, elapsed_s: float | None = None, extra: Mapping[str, Any] | None = None
     ) -> Recording:

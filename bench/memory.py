@@ -1,0 +1,90 @@
+"""Elapsed time at sizes of work memory that were not measured, against runs with them.
+
+The peer is what one would say without a model: as long as with the nearest size that was measured.
+"""
+
+from collections.abc import Iterator
+from math import log
+from statistics import median
+
+from bench.result import Result
+from spillcast.cli.stage import TerminalStage
+from spillcast.lab.engine import EngineName, open_engine
+from spillcast.lab.matrix import WORKLOADS
+from spillcast.lab.memory_points import memory_sizes
+from spillcast.lab.memory_result import Point, Sweep
+from spillcast.lab.memory_sweep import Plan, sweep_memory
+from spillcast.lab.named_places import named_places
+from spillcast.workspace import workspace
+
+#: Engine, queries, sizes, storages.
+CASES: tuple[tuple[EngineName, tuple[str, ...], str, tuple[str, ...]], ...] = (
+    ("postgres", ("sort", "hash join"), "256K..32M", ("tmpfs", "latency:0.3ms")),
+    ("duckdb", ("sort", "hash join"), "32M..512M", ("tmpfs", "latency:1ms")),
+)
+SIZES, MEASURED, REPEAT = 7, 4, 1
+AIM = 0.10
+
+
+def run() -> Iterator[Result]:
+    """Forecasts are made before their sizes are run with for the first time."""
+    checked, peers = list[float](), list[float]()
+    for engine, names, sizes, storages in CASES:
+        for name in names:
+            sweep = _sweep(engine, name, sizes, storages)
+            own = [abs(point.error or 0.0) for point in sweep.checked]
+            theirs = [
+                abs(_nearest_s(sweep, point) / _truth_s(point) - 1) for point in sweep.checked
+            ]
+            held = sum(point.covered for point in sweep.checked)
+            about = f"{len(own)} cells, {held} held"
+            yield _result(f"memory: {sweep.engine}, {name}, {about}", own, theirs)
+            checked += own
+            peers += theirs
+    yield _result(f"memory: all, {len(checked)} cells", checked, peers)
+
+
+def _sweep(engine: EngineName, name: str, sizes: str, storages: tuple[str, ...]) -> Sweep:
+    workload = next(one for one in WORKLOADS[engine](1) if one.name == name)
+    plan = Plan(
+        engine,
+        workload,
+        memory_sizes(engine, sizes, SIZES),
+        MEASURED,
+        check=True,
+        repeat=REPEAT,
+    )
+    with (
+        workspace(None) as room,
+        named_places(storages, room) as places,
+        TerminalStage() as stage,
+    ):
+        return sweep_memory(stage, open_engine(engine, room), plan, places)
+
+
+def _nearest_s(sweep: Sweep, point: Point) -> float:
+    """With the nearest measured size on the storage, or on any where that spilled nothing."""
+    measured = [
+        other
+        for other in sweep.points
+        if other.between is None and (other.storage == point.storage or other.told.state == "none")
+    ]
+    nearest = min(measured, key=lambda other: abs(log(other.memory_bytes / point.memory_bytes)))
+    return nearest.elapsed_s
+
+
+def _truth_s(point: Point) -> float:
+    assert point.run is not None
+    return point.run.elapsed_s
+
+
+def _result(name: str, own: list[float], theirs: list[float]) -> Result:
+    error, peer = median(own), median(theirs)
+    return Result(
+        name,
+        f"median error {error:.1%}, most {max(own):.1%}",
+        f"{peer:.1%}, most {max(theirs):.1%}, the nearest measured size",
+        error / peer if peer else float("inf"),
+        f"median error at most {AIM:.0%}",
+        error <= AIM,
+    )

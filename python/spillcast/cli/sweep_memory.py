@@ -1,0 +1,156 @@
+"""``spillcast sweep memory``: a query with work memory from far too little to enough."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spillcast.cli.options import Confidence, Csv, EngineOption, Json, Markdown, Work
+
+if TYPE_CHECKING:
+    from spillcast.lab.workload import Workload
+
+
+def add_to(sweep: typer.Typer) -> None:
+    """Register the command."""
+    sweep.command("memory")(memory)
+
+
+def memory(
+    engine: Annotated[
+        EngineOption, typer.Option(help="DuckDB, or a PostgreSQL server of its own.")
+    ] = "duckdb",
+    workload: Annotated[
+        str, typer.Option(help="A query of ours: 'hash join', sort, 'group by', window and more.")
+    ] = "sort",
+    sql: Annotated[
+        Path | None, typer.Option(help="A file with a query of yours in its place; DuckDB only.")
+    ] = None,
+    database: Annotated[
+        Path | None, typer.Option(help="DuckDB database for --sql; it is only read.")
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option("--memory", help="From far too little to enough, such as 1M..256M."),
+    ] = None,
+    points: Annotated[
+        int | None, typer.Option(min=2, help="Sizes in the range; powers of two by default.")
+    ] = None,
+    measure: Annotated[
+        int | None,
+        typer.Option(min=2, help="Sizes to measure; the others are forecast."),
+    ] = None,
+    on: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Directory, tmpfs, latency:1ms, storage.json, recording, catalogue:NAME; what is "
+            "no directory is emulated. Repeatable. Default: tmpfs and latency:1ms."
+        ),
+    ] = None,
+    within: Annotated[
+        str | None, typer.Option(help="Time that the query may take: the cheapest way is told.")
+    ] = None,
+    cost: Annotated[
+        list[str] | None, typer.Option(help="Price of a storage, as NAME=96. Repeatable.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Measure what was forecast, too: shows the errors.")
+    ] = False,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs of each; the median counts.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Threads or processes of the query.")] = 1,
+    budget: Annotated[
+        str, typer.Option(help="Time after which no further size is measured, such as 5m.")
+    ] = "10m",
+    confidence: Confidence = 0.9,
+    work: Work = None,
+    json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
+) -> None:
+    """Run a query with work memory from too little to enough, on several storages.
+
+    A few sizes are measured, those between are forecast from them. Work memory is DuckDB's
+    memory_limit or PostgreSQL's work_mem.
+
+    Example: spillcast sweep memory --engine postgres --on /mnt/nvme --on latency:1ms --within 2s
+
+    Example: spillcast sweep memory --sql q.sql --database dw.duckdb --memory 64M..4G --on /mnt/nvme
+    """
+    from spillcast.cli.output import show
+    from spillcast.cli.stage import TerminalStage
+    from spillcast.errors import InputError
+    from spillcast.forecast.cheapest import cheapest
+    from spillcast.forecast.choices import parse_costs
+    from spillcast.lab.memory_points import memory_sizes
+    from spillcast.lab.memory_result import sweep_document
+    from spillcast.lab.memory_sweep import Plan, open_swept, sweep_memory
+    from spillcast.lab.named_places import named_places
+    from spillcast.report.memory_sweep import sweep_page
+    from spillcast.units import parse_duration_s
+    from spillcast.workspace import workspace
+
+    names = on or ["tmpfs", "latency:1ms"]
+    costs = parse_costs(cost or (), names, "--on")
+    within_s = None if within is None else parse_duration_s(within)
+    sizes = memory_sizes(engine, memory, points)
+    if database is not None and sql is None:
+        raise InputError("--database is for --sql")
+    if work is not None and not work.is_dir():
+        raise InputError(f"--work {work}: there is no such directory")
+    plan = Plan(
+        engine,
+        _query(engine, sql, threads) if sql else _workload(engine, workload, threads),
+        sizes,
+        min(measure or len(sizes) // 3 + 2, len(sizes)),
+        parse_duration_s(budget),
+        check,
+        confidence,
+        repeat,
+    )
+    with workspace(work) as room, TerminalStage() as stage:
+        opened = open_swept(engine, room, database, own=sql is not None)
+        with named_places(names, room) as places:
+            sweep = sweep_memory(stage, opened, plan, places)
+    cells = [point.cell for point in sweep.points]
+    advice = None if within_s is None else cheapest(cells, within_s, costs)
+    show(
+        lambda: sweep_document(sweep, advice),
+        lambda: sweep_page(sweep, advice),
+        json=json,
+        csv=csv,
+        markdown=markdown,
+    )
+
+
+def _workload(engine: EngineOption, name: str, threads: int) -> "Workload":
+    """A query of the lab by its name."""
+    from spillcast.errors import InputError
+    from spillcast.lab.matrix import THREADS_MAX, WORKLOADS
+
+    if threads > THREADS_MAX:
+        raise InputError(f"--threads {threads}: {THREADS_MAX} at most")
+    known = {workload.name: workload for workload in WORKLOADS[engine](threads)}
+    if name not in known:
+        raise InputError(f"--workload {name}: no such query", f"there are: {', '.join(known)}")
+    return known[name]
+
+
+def _query(engine: EngineOption, path: Path, threads: int) -> "Workload":
+    """A query of the user's own, from a file."""
+    from spillcast.errors import InputError
+    from spillcast.lab.workload import Workload
+
+    if engine != "duckdb":
+        hint = (
+            "record it with spillcast record --postgres DSN --explain, and forecast that for "
+            "several storages: the table has memory, too"
+        )
+        raise InputError("--sql is for --engine duckdb: a server of others is not swept", hint)
+    try:
+        text = path.read_text().strip().rstrip(";")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise InputError(f"--sql {path}: {why}") from error
+    if not text:
+        raise InputError(f"--sql {path}: there is no query in it")
+    return Workload(path.name, text, 0, "", threads)

@@ -1,0 +1,178 @@
+"""What a sweep of work memory found: measured points, forecast ones, and where spilling turns."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from spillcast.forecast.cheapest import Advice, Cell
+from spillcast.forecast.memory_curve import Between, MemoryRun
+from spillcast.forecast.result import Warned
+from spillcast.forecast.spills import State
+
+SWEEP_SCHEMA = "spillcast.sweep/1"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is known of a size of memory on every storage."""
+
+    state: State
+    #: How often the rows of a sort were written, or all that was spilled; None where that is not
+    #: known.
+    passes: int | None
+    #: Batches of a hash join of PostgreSQL.
+    batches: int | None
+    #: Whether a run says so, and not arithmetic or its neighbours.
+    measured: bool
+
+
+@dataclass(frozen=True)
+class Point:
+    """A size of memory on a storage: measured, or forecast and perhaps measured to check."""
+
+    storage: str
+    memory_bytes: int
+    told: Told
+    run: MemoryRun | None
+    between: Between | None
+
+    @property
+    def elapsed_s(self) -> float:
+        """Measured where it was not forecast."""
+        if self.between is not None:
+            return self.between.elapsed_s
+        assert self.run is not None
+        return self.run.elapsed_s
+
+    @property
+    def interval_s(self) -> tuple[float, float] | None:
+        """Of a forecast."""
+        return None if self.between is None else self.between.interval_s
+
+    @property
+    def error(self) -> float | None:
+        """Forecast over measured, less 1; None where only one of them is there."""
+        if self.run is None or self.between is None:
+            return None
+        return self.between.elapsed_s / self.run.elapsed_s - 1
+
+    @property
+    def covered(self) -> bool:
+        """Whether the interval holds what was measured."""
+        if self.run is None or self.interval_s is None:
+            return False
+        return self.interval_s[0] <= self.run.elapsed_s <= self.interval_s[1]
+
+    def count(self, op: str) -> int:
+        """Temp operations of an op, as forecast where it was."""
+        if self.between is not None:
+            return round(self.between.counts.get(op, 0.0))
+        assert self.run is not None
+        return self.run.ops[op].count if op in self.run.ops else 0
+
+    @property
+    def spilled_bytes(self) -> int:
+        """Bytes written, as forecast where they were."""
+        if self.between is not None:
+            return round(self.between.spilled_bytes)
+        assert self.run is not None
+        return self.run.spilled_bytes
+
+    @property
+    def cell(self) -> Cell:
+        """As the advice takes it."""
+        return Cell(self.storage, self.memory_bytes, self.elapsed_s, self.interval_s)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The least memory from which on a query spills less."""
+
+    memory_bytes: int
+    before: State
+    after: State
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a sweep found."""
+
+    engine: str
+    workload: str
+    confidence: float
+    storages: Sequence[str]
+    sizes: Sequence[int]
+    points: Sequence[Point]
+    turns: Sequence[Turn]
+    warnings: Sequence[Warned] = ()
+
+    @property
+    def checked(self) -> list[Point]:
+        """Forecasts that were measured afterwards."""
+        return [point for point in self.points if point.error is not None]
+
+    @property
+    def median_error(self) -> float | None:
+        """Of the forecasts that were measured, the median of the error without its sign."""
+        return median(abs(p.error or 0.0) for p in self.checked) if self.checked else None
+
+
+def sweep_document(sweep: Sweep, advice: Advice | None = None) -> Mapping[str, Any]:
+    """The document of docs/schema.md, with what to take where a time was asked for."""
+    return {
+        "schema": SWEEP_SCHEMA,
+        "kind": "memory",
+        "engine": sweep.engine,
+        "workload": sweep.workload,
+        "confidence": sweep.confidence,
+        "points": [_point_json(point) for point in sweep.points],
+        "turns": [
+            {
+                "storage": None,
+                "memory_bytes": turn.memory_bytes,
+                "from": turn.before,
+                "to": turn.after,
+            }
+            for turn in sweep.turns
+        ],
+        "errors": [
+            {
+                "storage": point.storage,
+                "memory_bytes": point.memory_bytes,
+                "forecast_s": point.elapsed_s,
+                "interval_s": list(point.interval_s or ()),
+                "measured_s": point.run.elapsed_s,
+                "error": point.error,
+                "covered": point.covered,
+            }
+            for point in sweep.checked
+            if point.run is not None
+        ],
+        "median_error": sweep.median_error,
+        "advice": None if advice is None else advice.to_json(),
+        "warnings": [{"code": w.code, "message": w.message} for w in sweep.warnings],
+    }
+
+
+def _point_json(point: Point) -> dict[str, object]:
+    run = point.run if point.between is None else None
+    return {
+        "storage": point.storage,
+        "memory_bytes": point.memory_bytes,
+        "measured": run is not None,
+        "elapsed_s": point.elapsed_s,
+        "interval_s": None if point.interval_s is None else list(point.interval_s),
+        "reads": point.count("read"),
+        "writes": point.count("write"),
+        "state": point.told.state,
+        "passes": point.told.passes,
+        "batches": point.told.batches,
+        "spilled_bytes": point.spilled_bytes,
+        "histograms": None
+        if run is None
+        else {
+            op: {"latency_ns": list(done.latency_ns), "latency_count": list(done.latency_count)}
+            for op, done in run.ops.items()
+        },
+    }

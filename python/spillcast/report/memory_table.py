@@ -1,0 +1,64 @@
+"""Work memory by storage as one table, and the cheapest cell of it, in words."""
+
+from collections.abc import Sequence
+
+from spillcast.forecast.cheapest import Advice, Cell
+from spillcast.report.page import Part, Words
+from spillcast.report.table import Column, Table
+from spillcast.units import format_bytes, format_duration
+
+#: Beside the cheapest cell that is fast enough, and beside what was not measured.
+CHEAPEST, FORECAST = "<", "~"
+
+
+def memory_table(cells: Sequence[Cell], advice: Advice | None, *, measured: bool = False) -> Table:
+    """A row for each size of memory, a column for each storage.
+
+    ``measured``: cells without an interval were, so the others are marked.
+    """
+    storages = list(dict.fromkeys(cell.storage for cell in cells))
+    sizes = list(dict.fromkeys(cell.memory_bytes for cell in cells))
+    by_place = {(cell.storage, cell.memory_bytes): cell for cell in cells}
+    rows = []
+    for size in sizes:
+        row: list[str | None] = ["as it is" if size is None else format_bytes(size)]
+        for storage in storages:
+            cell = by_place.get((storage, size))
+            row.append(None if cell is None else _said(cell, advice, measured))
+        rows.append(row)
+    return Table([Column("memory", None, "raw"), *(Column(s, None, "raw") for s in storages)], rows)
+
+
+def forecast_memory_parts(cells: Sequence[Cell], advice: Advice | None) -> list[Part]:
+    """The table of a forecast where work memory is known, and the advice; empty without both."""
+    parts: list[Part] = []
+    if any(cell.memory_bytes is not None for cell in cells):
+        title = "Work memory by storage, if the plan stays as it is:"
+        parts += [Words([title]), memory_table(cells, advice)]
+    if advice is not None:
+        parts.append(Words([advice_said(advice)], indent=""))
+    return parts
+
+
+def _said(cell: Cell, advice: Advice | None, measured: bool) -> str:
+    chosen = advice is not None and advice.cell == cell
+    about = f"{FORECAST} " if measured and cell.interval_s is not None else ""
+    return f"{about}{format_duration(cell.elapsed_s)} {CHEAPEST if chosen else ' '}"
+
+
+def advice_said(advice: Advice) -> str:
+    """A sentence: what to take, how sure it is, and what cheap means."""
+    limit = format_duration(advice.within_s)
+    if advice.cell is None:
+        priced = " that has a price" if advice.by == "price" else ""
+        return f"No memory and storage{priced} takes {limit} or less."
+    cell, bounds = advice.cell, advice.cell.interval_s
+    memory = "" if cell.memory_bytes is None else f"{format_bytes(cell.memory_bytes)} on "
+    price = "" if advice.cost is None else f" at {advice.cost:g}"
+    text = f"Cheapest within {limit}: {memory}{cell.storage}{price}, "
+    text += format_duration(cell.elapsed_s)
+    if bounds is not None:
+        low, high = map(format_duration, bounds)
+        text += f" ({low} to {high}{'' if advice.sure else ': it may take longer'})"
+    by = "the storage's price, then memory" if advice.by == "price" else "least memory"
+    return f"{text}, by {by}."

@@ -1,0 +1,122 @@
+"""A small sweep of work memory on either engine: counts, turns and forecasts against runs."""
+
+from dataclasses import replace
+
+import pytest
+
+from spillcast.cli.stage import TerminalStage
+from spillcast.errors import InputError
+from spillcast.lab import duckdb_queries, postgres_queries
+from spillcast.lab.engine import open_engine
+from spillcast.lab.memory_points import memory_sizes
+from spillcast.lab.memory_sweep import Plan, sweep_memory
+from spillcast.lab.named_places import named_places
+from spillcast.workspace import workspace
+
+M = 1 << 20
+STORAGES = ("tmpfs", "latency:1ms")
+
+
+def postgres_sort():
+    [_, _, sort, *_] = postgres_queries.verified(1)
+    return replace(sort, sql=postgres_queries.SORT.format(kept=60_000), rows=200_000)
+
+
+DUCKDB_SORT = replace(duckdb_queries.verified(1)[2], rows=1_000_000, memory="")
+
+
+def swept(engine, workload, memory, points=None, **options):
+    plan = Plan(engine, workload, memory_sizes(engine, memory, points), **options)
+    with (
+        workspace() as room,
+        named_places(STORAGES, room) as places,
+        TerminalStage() as stage,
+    ):
+        return sweep_memory(stage, open_engine(engine, room), plan, places)
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    pytest.importorskip("psycopg")
+    return swept("postgres", postgres_sort(), "128K..8M", 5, measure=3, check=True)
+
+
+@pytest.fixture(scope="module")
+def duckdb():
+    return swept("duckdb", DUCKDB_SORT, "16M..256M", measure=4, check=True)
+
+
+@pytest.fixture(params=["postgres", "duckdb"])
+def found(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_every_pair_has_a_time(found):
+    pairs = [(point.storage, point.memory_bytes) for point in found.points]
+    assert pairs == [(name, size) for name in STORAGES for size in found.sizes]
+    assert all(point.elapsed_s > 0 for point in found.points)
+    assert {found.sizes[0], found.sizes[-1]} <= {
+        p.memory_bytes for p in found.points if p.between is None
+    }
+
+
+def test_forecasts_were_measured_afterwards(found):
+    forecasts = [point for point in found.points if point.between is not None]
+    assert found.checked == forecasts
+    assert all(point.interval_s[0] <= point.elapsed_s <= point.interval_s[1] for point in forecasts)
+    assert found.median_error < 0.5
+
+
+def test_less_is_spilled_with_more_memory(found):
+    for storage in STORAGES:
+        written = [p.spilled_bytes for p in found.points if p.storage == storage]
+        assert written[0] > 0
+        assert written[-1] == 0
+        assert found.turns[-1].after == "none"
+
+
+def test_a_run_that_fits_is_measured_once_and_holds_for_all(found):
+    [most] = [p for p in found.points if p.memory_bytes == found.sizes[-1] and not p.between]
+    other = next(p for p in found.points if p.memory_bytes == found.sizes[-1] and p.between)
+    assert most.storage == STORAGES[0]
+    assert not most.run.ops
+    assert other.between.counts == {}
+
+
+def test_postgres_counts_between_are_those_of_runs(postgres):
+    """Passes and blocks follow from the least memory's plan and PostgreSQL's arithmetic.
+
+    Blocks that are not full, one a run, are a twentieth of so small a sort.
+    """
+    checked = [point for point in postgres.checked if point.run.ops]
+    assert checked
+    for point in checked:
+        for op in ("read", "write"):
+            assert point.count(op) == pytest.approx(point.run.ops[op].count, rel=0.1)
+
+
+def test_postgres_turns_are_those_of_its_passes(postgres):
+    assert [turn.after for turn in postgres.turns] == ["one-pass", "none"]
+    passes = [p.told.passes for p in postgres.points if p.storage == STORAGES[0]]
+    assert passes == sorted(passes, reverse=True)
+    assert passes[0] > 1
+
+
+def test_slow_storage_takes_what_its_operations_take(found):
+    for point in found.points:
+        if point.storage == "latency:1ms":
+            operations = point.count("read") + point.count("write")
+            assert point.elapsed_s > 0.001 * operations
+
+
+def test_the_least_memory_may_be_refused():
+    with pytest.raises(InputError, match="--memory 1 MiB: too little for sort: DuckDB: Out of"):
+        swept("duckdb", DUCKDB_SORT, "1M..256M", measure=2)
+
+
+def test_a_budget_leaves_the_ends_measured_and_says_so():
+    found = swept("duckdb", DUCKDB_SORT, "16M..256M", measure=5, budget_s=0.1)
+    assert [p.memory_bytes for p in found.points if p.storage == "tmpfs" and not p.between] == [
+        16 * M, 256 * M,
+    ]  # fmt: skip
+    assert "budget" in [warning.code for warning in found.warnings]
