@@ -15,6 +15,7 @@ VERBS = (
     "demo",
     "profile",
     "forecast",
+    "report",
     "record",
     "probe",
     "storage",

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from spillcast.forecast import Forecast
     from spillcast.recording import Recording
     from spillcast.recording.evidence import Evidence
+    from spillcast.storage import Storage
     from spillcast.storage.budget import Budget as Budgeted
 
 
@@ -79,27 +80,12 @@ def forecast(
     from spillcast.forecast.choices import choices, choices_document, parse_costs
     from spillcast.recording.evidence import find_evidence
     from spillcast.report.forecast import choices_text, forecast_text
-    from spillcast.storage.budget import parse_budget
-    from spillcast.units import parse_duration_s
 
     costs = parse_costs(cost or (), to)
-    evidence = find_evidence(baseline)
-    elapsed_s = None if elapsed is None else parse_duration_s(elapsed)
-    parsed = parse_budget(budget)
-    _only_for("rows of pg_stat_statements", bool(evidence.statements), queryid=queryid)
-    counts = bool(evidence.plans or evidence.statements)
-    _only_for("plans and rows of pg_stat_statements", counts, **{"from": origin})
-    if evidence.recordings or counts:
-        asked = None if method == "counts" else method
-        _only_for("traces and ASH exports", False, boost=boost, sql_id=sql_id, method=asked)
-        recording = _recording(evidence, elapsed_s, queryid, origin, parsed)
-        # Counts are those of the whole query, however long it took.
-        scaled_s = None if counts else elapsed_s
-        forecasts = _from_recording(recording, to, scaled_s, confidence, parsed)
-    else:
-        forecasts = _from_oracle(
-            evidence, to, elapsed_s, boost, sql_id, method, lenient, confidence
-        )
+    forecasts, _ = forecast_evidence(
+        find_evidence(baseline), to, elapsed=elapsed, boost=boost, sql_id=sql_id, method=method,
+        queryid=queryid, origin=origin, lenient=lenient, confidence=confidence, budget=budget,
+    )  # fmt: skip
     found = choices(to, forecasts, costs)
     if len(found) == 1:
         emit(found[0].to_json()) if json else print(forecast_text(found[0].forecast))
@@ -107,6 +93,41 @@ def forecast(
         emit(choices_document(found)) if json else print(choices_text(found))
     if all(f.refused for f in forecasts):
         raise typer.Exit(3)
+
+
+def forecast_evidence(
+    evidence: "Evidence",
+    to: list[str],
+    *,
+    elapsed: str | None,
+    boost: str | None,
+    sql_id: str | None,
+    method: str,
+    queryid: str | None,
+    origin: str | None,
+    lenient: bool,
+    confidence: float,
+    budget: str,
+) -> "tuple[list[Forecast], list[Storage | None]]":
+    """A forecast for each target in ``to``, and the storage where it was not taken from traces."""
+    from spillcast.storage.budget import parse_budget
+    from spillcast.units import parse_duration_s
+
+    elapsed_s = None if elapsed is None else parse_duration_s(elapsed)
+    parsed = parse_budget(budget)
+    _only_for("rows of pg_stat_statements", bool(evidence.statements), queryid=queryid)
+    counts = bool(evidence.plans or evidence.statements)
+    _only_for("plans and rows of pg_stat_statements", counts, **{"from": origin})
+    if not (evidence.recordings or counts):
+        return _from_oracle(
+            evidence, to, elapsed_s, boost, sql_id, method, lenient, confidence
+        ), [None] * len(to)
+    asked = None if method == "counts" else method
+    _only_for("traces and ASH exports", False, boost=boost, sql_id=sql_id, method=asked)
+    recording = _recording(evidence, elapsed_s, queryid, origin, parsed)
+    # Counts are those of the whole query, however long it took.
+    scaled_s = None if counts else elapsed_s
+    return _from_recording(recording, to, scaled_s, confidence, parsed)
 
 
 def _only_for(kind: str, given: bool, **options: str | None) -> None:
@@ -155,7 +176,7 @@ def _from_recording(
     elapsed_s: float | None,
     confidence: float,
     budget: "Budgeted",
-) -> "list[Forecast]":
+) -> "tuple[list[Forecast], list[Storage | None]]":
     from spillcast.cli.output import progress_bar
     from spillcast.errors import Refusal
     from spillcast.forecast import forecast as estimate
@@ -163,16 +184,19 @@ def _from_recording(
     from spillcast.storage.target import resolve
 
     recording.need_io()
-    forecasts = []
+    forecasts: list[Forecast] = []
+    storages: list[Storage | None] = []
     for text in to:
         try:
             with progress_bar(f"probing {text}") as show:
                 storage = resolve(text, recording, budget=budget, on_progress=show)
         except Refusal as refusal:
             forecasts.append(refused(recording, text, str(refusal)))
+            storages.append(None)
             continue
         forecasts.append(estimate(recording, storage, elapsed_s=elapsed_s, confidence=confidence))
-    return forecasts
+        storages.append(storage)
+    return forecasts, storages
 
 
 def _from_oracle(
