@@ -1,5 +1,6 @@
 """What sessions did, stretch by stretch of a run: on a CPU, in temp reads and writes, waiting."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -59,7 +60,8 @@ def of_recording(recording: Recording) -> Timeline:
         return of_samples(recording.samples, recording.elapsed_s)
     if recording.meta["raw"]["slices_s"] is not None:
         return _of_seconds(recording)
-    length_s = stretch_s(recording.elapsed_s)
+    whole_s = _whole_s(recording)
+    length_s = stretch_s(whole_s)
     path = str(recording.path / "waits.parquet").replace("'", "''")
     waits = f"read_parquet('{path}')"
     query = f"""
@@ -86,12 +88,18 @@ def of_recording(recording: Recording) -> Timeline:
         connection.execute(f"set memory_limit = '{_MEMORY}'")
         connection.execute("set preserve_insertion_order = false")
         rows = connection.execute(query).fetchall()
-    return _timeline(rows, length_s, recording.elapsed_s)
+    return _timeline(rows, length_s, whole_s)
+
+
+def _whole_s(recording: Recording) -> float:
+    """Times count from when the recording began, which may be before the run did."""
+    return max(recording.elapsed_s, float(recording.meta.get("recorded_s") or 0.0))
 
 
 def _of_seconds(recording: Recording) -> Timeline:
     """The I/O of the whole run: by the second in which it began."""
-    length_s = stretch_s(recording.elapsed_s, 1)
+    whole_s = _whole_s(recording)
+    length_s = stretch_s(whole_s, 1)
     rows = [
         (int(second // length_s), _state_of_io(op, temp), total_ns / 1e9)
         for second, op, temp, total_ns in zip(
@@ -100,7 +108,7 @@ def _of_seconds(recording: Recording) -> Timeline:
         )
         if op is not None
     ]
-    return _timeline(rows, length_s, recording.elapsed_s)
+    return _timeline(rows, length_s, whole_s)
 
 
 def _state_of_io(op: str, temp: bool) -> str:
@@ -156,12 +164,12 @@ def state_of(event: str | None, op: str | None = None) -> str:
 
 
 def _timeline(rows: Sequence[tuple[int, str, float]], length_s: float, whole_s: float) -> Timeline:
-    count = max(int(-(-whole_s // length_s)), 1)
+    # Less than a twentieth of a stretch counts with the one before.
+    count = max(math.ceil(whole_s / length_s - 0.05), 1)
     busy_s = {state: [0.0] * count for state in STATES}
     for stretch, state, seconds in rows:
         busy_s[state][min(max(stretch, 0), count - 1)] += seconds
-    # The last stretch may be cut.
-    last_s = max(whole_s - (count - 1) * length_s, length_s / 100)
+    last_s = whole_s - (count - 1) * length_s or length_s
     lengths_s = [length_s] * (count - 1) + [last_s]
     there = {state: found for state, found in busy_s.items() if sum(found)}
     return Timeline(

@@ -56,11 +56,15 @@ def for_page(drawn: str, prefix: str) -> str:
     """An SVG to be set into a page: colours follow the page, names are its own, no size."""
     for name, value in PALETTE.items():
         drawn = drawn.replace(f'"{value}"', f'"var(--{name})"')
-    drawn = re.sub(r' (?:role|aria-[a-z]+|pointer-events|class)="[^"]*"', "", drawn)
+    drawn = re.sub(r' (?:role|aria-[a-z]+|pointer-events)="[^"]*"', "", drawn)
+    # Rectangles side by side have no seams where their edges are sharp; see style.css.
+    drawn = re.sub(r' class="(?!mark-rect)[^"]*"', "", drawn)
+    drawn = re.sub(r' class="mark-rect[^"]*"', ' class="sharp"', drawn)
     drawn = drawn.replace(' xmlns:xlink="http://www.w3.org/1999/xlink" version="1.1"', "")
     drawn = re.sub(r'\bid="', f'id="{prefix}-', drawn).replace("url(#", f"url(#{prefix}-")
-    # Its size is that of the place where it stands; the box keeps its shape.
-    return re.sub(r'(<svg\b[^>]*?) width="[\d.]+" height="[\d.]+"', r"\1", drawn, count=1)
+    # As wide as its place, but never larger than it was drawn.
+    size = re.compile(r'(<svg\b[^>]*?) width="([\d.]+)" height="[\d.]+"')
+    return size.sub(r'\1 style="max-width: \2px"', drawn, count=1)
 
 
 def standalone(drawn: str) -> str:
@@ -93,6 +97,7 @@ def _config(font_px: int) -> dict[str, Any]:
             "labelPadding": 4,
             "titlePadding": 8,
             "labelOverlap": "greedy",
+            "labelFlush": False,
         },
         "legend": {
             **text,
@@ -102,7 +107,7 @@ def _config(font_px: int) -> dict[str, Any]:
             "symbolType": "square",
             "symbolStrokeWidth": 1.5,
             "symbolSize": 110,
-            "columnPadding": 14,
+            "columnPadding": 22,
             "rowPadding": 4,
             "offset": 10,
         },

@@ -7,7 +7,7 @@ from typing import Any
 from spillcast.profile.timeline import READ, WRITE
 from spillcast.report.html.charts.sweeps import sizes_words
 from spillcast.report.html.material import Material
-from spillcast.units import format_bytes, format_duration, format_speedup
+from spillcast.units import format_bytes, format_duration
 
 
 def ranked(forecasts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -36,7 +36,7 @@ def answer(material: Material) -> list[str]:
 
 def sentence(forecast: Mapping[str, Any]) -> str:
     """One forecast."""
-    target, here = forecast["target"], format_duration(forecast["baseline_s"])
+    target, here = place(forecast["target"]), format_duration(forecast["baseline_s"])
     if forecast["forecast_s"] is None:
         return f"There is no forecast for {target}: {forecast['refused']}."
     there = format_duration(forecast["forecast_s"])
@@ -49,6 +49,16 @@ def sentence(forecast: Mapping[str, Any]) -> str:
         f"{low} and {high}; " + "it gets no faster, and " * slower
         + f"no storage can bring it under {ceiling}."
     )  # fmt: skip
+
+
+def place(target: str) -> str:
+    """A target as it is spoken of: wishes and rows of the catalogue in words."""
+    kind, _, value = target.partition(":")
+    return {
+        "latency": f"storage that takes {value} an operation",
+        "factor": f"storage {value} times as fast",
+        "catalogue": value,
+    }.get(kind, target)
 
 
 def _of_forecasts(forecasts: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -74,10 +84,10 @@ def _of_sweep(sweeps: Sequence[Mapping[str, Any]]) -> list[str]:
 def _of_sizes(sweep: Mapping[str, Any]) -> str:
     best = sweep["best"]
     worst = max(sweep["rows"], key=lambda row: row["total_s"])
-    ratio = format_speedup(worst["total_s"] / best["total_s"]) if best["total_s"] else ""
+    times = f"{worst['total_s'] / best['total_s']:.2g} times" if best["total_s"] else ""
     return (
         f"On {sweep['storage']} temp I/O is fastest in operations of {sizes_words(best)}: about "
-        f"{format_duration(best['total_s'])} for all of it, {ratio} as fast as with "
+        f"{format_duration(best['total_s'])} for all of it, {times} as fast as with "
         f"{sizes_words(worst)}."
     )
 
@@ -90,9 +100,9 @@ def _of_memory(sweep: Mapping[str, Any]) -> str:
     least = min(enough, key=lambda point: point["memory_bytes"])
     worst = max(points, key=lambda point: point["elapsed_s"])
     return (
-        f"{format_bytes(least['memory_bytes'])} of memory on {least['storage']} are enough for this "
-        f"query: about {format_duration(least['elapsed_s'])}; at worst, with "
-        f"{format_bytes(worst['memory_bytes'])} on {worst['storage']}, it takes "
+        f"With {format_bytes(least['memory_bytes'])} of memory on {least['storage']} this query "
+        f"takes about {format_duration(least['elapsed_s'])}, and more buys next to nothing; with "
+        f"{format_bytes(worst['memory_bytes'])} on {worst['storage']} it takes "
         f"{format_duration(worst['elapsed_s'])}."
     )
 

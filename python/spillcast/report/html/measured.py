@@ -26,11 +26,13 @@ def about_recording(recording: Recording) -> About:
     """Machine, engine, capture with its cost and loss, and what of the run it covers."""
     meta = recording.meta
     capture, machine, engine = meta["capture"], meta["machine"], meta.get("engine", {})
-    name = " ".join(str(engine[key]) for key in ("name", "version") if engine.get(key))
+    engine_name = {"postgres": "PostgreSQL", "process": None}.get(
+        name := str(engine.get("name", "")), name
+    )
     return _labelled(
         [
             ("recorded", str(meta.get("started_at", ""))[:19].replace("T", " ")),
-            ("engine", {"postgres": "PostgreSQL"}.get(name, name)),
+            ("engine", engine_name and f"{engine_name} {engine.get('version') or ''}".strip()),
             ("command", shlex.join(engine["command"]) if engine.get("command") else None),
             ("settings", ", ".join(f"{k} = {engine[k]}" for k in _SETTINGS if engine.get(k))),
             ("machine", _machine(machine)),

@@ -1,7 +1,7 @@
 """Evidence -> a document of the run: where its time went, its latencies, how it was measured."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,13 @@ from spillcast.recording import Recording
 from spillcast.recording.evidence import Evidence
 from spillcast.report.html import measured
 from spillcast.report.html.material import Document, Material
+from spillcast.report.recording import recording_warnings
 from spillcast.storage import Group, Storage
 from spillcast.storage.observed import observed
 from spillcast.storage.storage import histogram_quantile_s
 
-#: Rows of a profile that a page shows.
-ROWS_MAX = 40
+#: Share of the time of all temp I/O below which sizes are not told apart.
+_SMALL = 0.01
 #: Storages whose histograms are not those of the load that is asked about.
 _OF_NO_LOAD = {"grid", "catalogue", "cache"}
 
@@ -25,10 +26,11 @@ def add_runs(material: Material, evidence: Evidence, sql_id: str | None, *, leni
     """A run for each recording, one for all traces and one for all ASH exports."""
     for path in evidence.recordings:
         material.runs.append(_of_recording(material, Recording.open(path)))
-    if evidence.traces:
-        material.runs.append(_of_traces(material, evidence.traces, lenient))
+    # Samples cover the run; traces, where both are given, a minute of it.
     if evidence.ash:
         material.runs.append(_of_ash(evidence.ash, sql_id))
+    if evidence.traces:
+        material.runs.append(_of_traces(material, evidence.traces, lenient))
     for paths in vars(evidence).values():
         material.add_secret("path", *map(str, paths), *(path.name for path in paths))
 
@@ -45,11 +47,11 @@ def _of_recording(material: Material, recording: Recording) -> Document:
         "elapsed_s": recording.elapsed_s,
         "timeline": asdict(timeline.of_recording(recording)),
         "latencies": by_op(groups),
-        "operations": [_operation(group) for group in groups],
+        "operations": [_operation(group) for group in _told_apart(groups)],
         "events": _events(of_samples(recording, ["event"], None)) if samples else [],
         "statements": measured.statements_of(meta),
         "about": measured.about_recording(recording),
-        "warnings": measured.warnings_of(meta),
+        "warnings": recording_warnings(meta),
     }
 
 
@@ -140,6 +142,32 @@ def latencies_there(name: str, storage: Storage) -> Document:
 def latencies_traced(name: str, word: str, *, lenient: bool) -> Document:
     """Latencies of temp events in traces taken on a target."""
     return {"name": name, "groups": by_events(profile(word, lenient=lenient))}
+
+
+def _told_apart(groups: Sequence[Group]) -> list[Group]:
+    """Groups that take a hundredth of the time or more; the others of an op together, size 0."""
+    least_ns = _SMALL * sum(group.total_ns for group in groups)
+    kept = [group for group in groups if group.total_ns >= least_ns]
+    for op in ("read", "write"):
+        small = [group for group in groups if group.op == op and group.total_ns < least_ns]
+        if len(small) > 1:
+            kept.append(_together(small))
+        else:
+            kept += small
+    return kept
+
+
+def _together(groups: Sequence[Group]) -> Group:
+    [histogram] = by_op(groups)
+    return replace(
+        groups[0],
+        size_class_bytes=0,
+        count=sum(group.count for group in groups),
+        bytes=sum(group.bytes for group in groups),
+        total_ns=sum(group.total_ns for group in groups),
+        latency_ns=histogram["latency_ns"],
+        latency_count=histogram["latency_count"],
+    )
 
 
 def _operation(group: Group) -> Document:

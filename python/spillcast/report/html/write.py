@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def write_report(material: Material, path: Path, *, redact: bool = False) -> Doc
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    templates.filters["glued"] = _glued
     style = templates.get_template("style.css").render(palette=PALETTE.items())
     script = templates.get_template("copy.js").render()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -60,6 +62,12 @@ def write_report(material: Material, path: Path, *, redact: bool = False) -> Doc
         "sections": [section.title for section in page.sections],
         "charts": [figure.title for section in page.sections for figure in section.figures],
     }
+
+
+def _glued(text: str) -> str:
+    """A text that is not broken between a number and its unit."""
+    text = re.sub(r"(?<=\d) (?=%|(?:us|ms|s|min|h|[KMGT]?i?B)\b)", "\u00a0", text)
+    return re.sub(r"(?<=\d\u00a0(?:min)) (?=\d)|(?<=\d\u00a0h) (?=\d)", "\u00a0", text)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -10,6 +10,8 @@ from spillcast.report.html.charts.scale import duration_axis
 from spillcast.report.html.page import Layout
 
 _ROW_PX = 30
+#: Of the widest of the fonts that a page may be shown in.
+_LETTER_PX = 7.7
 
 
 def time_bars(
@@ -38,13 +40,15 @@ def time_bars(
 
 def names_axis(names: Sequence[str], layout: Layout, **options: Any) -> Any:
     """Names at the left, in the order given."""
+    limit = 120 if layout.narrow else 240
+    letters = max(map(len, names), default=0)
     return alt.Y(
         "name:N",
         sort=None,
         scale=alt.Scale(domain=list(dict.fromkeys(names))),
         axis=alt.Axis(
             title=None, domain=False, ticks=False, grid=False, labelColor=colour("text"),
-            labelLimit=130 if layout.narrow else 240, **options,
+            labelLimit=limit, minExtent=min(letters * _LETTER_PX, limit), **options,
         ),
     )  # fmt: skip
 

@@ -54,6 +54,8 @@ def waterfall(forecast: Mapping[str, Any], layout: Layout) -> Any:
         chart.mark_bar(height=18).encode(
             x=x, x2="to:Q", y=y, color=alt.Color("shade:N", scale=None)
         ),
+        # A light rim keeps the line apart from the bar that it lies on.
+        sure.mark_rule(color=colour("surface"), strokeWidth=5).encode(x="low:Q", x2="high:Q", y=y),
         sure.mark_rule(color=colour("text"), strokeWidth=1.6).encode(x="low:Q", x2="high:Q", y=y),
         *(
             sure.mark_tick(color=colour("text"), thickness=1.6, size=12).encode(x=f"{end}:Q", y=y)
@@ -84,27 +86,32 @@ def choices(ranked: Sequence[Mapping[str, Any]], layout: Layout) -> Any:
     now_s, ceiling_s = given[0]["baseline_s"], min(one["ceiling_s"] for one in given)
     most = max(now_s, *(row["high"] for row in rows))
     rules = [
-        {"at": now_s, "words": "now"},
-        {"at": ceiling_s, "words": "no latency"},
+        ({"at": ceiling_s, "words": "no latency"}, "right" if ceiling_s < now_s else "left"),
+        ({"at": now_s, "words": "now"}, "left" if ceiling_s < now_s else "right"),
     ]
     axis = duration_axis(most, "elapsed time", 3 if layout.narrow else 6, grid=True, domain=False)
     scale = alt.Scale(domain=[0, most * (1.34 if layout.narrow else 1.14)], nice=False)
     y = names_axis([row["name"] for row in rows], layout)
     chart = alt.Chart(alt.Data(values=rows))
-    lines = alt.Chart(alt.Data(values=rules))
-    layers = [
-        lines.mark_rule(color=colour("muted"), strokeDash=[2, 3]).encode(x="at:Q"),
-        lines.mark_text(baseline="bottom", dy=-4, color=colour("muted")).encode(
-            x="at:Q", y=alt.value(0), text="words:N"
-        ),
+    layers: list[Any] = []
+    for rule, align in rules:
+        line = alt.Chart(alt.Data(values=[rule]))
+        layers += [
+            line.mark_rule(color=colour("muted"), strokeDash=[2, 3]).encode(x="at:Q"),
+            line.mark_text(
+                baseline="bottom", align=align, dy=-4, dx=3 if align == "left" else -3,
+                color=colour("muted"),
+            ).encode(x="at:Q", y=alt.value(0), text="words:N"),
+        ]  # fmt: skip
+    layers += [
         chart.mark_rule(color=colour("there"), strokeWidth=2).encode(
             x=alt.X("low:Q", scale=scale, axis=axis), x2="high:Q", y=y
         ),
         chart.mark_point(color=colour("there"), filled=True, size=80, opacity=1).encode(
             x="s:Q", y=y
         ),
-        chart.mark_text(align="left", dx=8, color=colour("text")).encode(
-            x="high:Q", y=y, text="words:N"
+        chart.mark_text(align="right", color=colour("text")).encode(
+            x=alt.value("width"), y=y, text="words:N"
         ),
     ]
     return sized(alt.layer(*layers), layout, _ROW_PX * len(rows) + 64)

@@ -9,7 +9,7 @@ import altair as alt
 from spillcast.profile.timeline import STATES
 from spillcast.report.draw import colour
 from spillcast.report.html.charts.bars import sized
-from spillcast.report.html.charts.scale import duration_axis, latency_axis
+from spillcast.report.html.charts.scale import PERCENT, duration_axis, latency_axis
 from spillcast.report.html.page import Layout
 from spillcast.units import format_duration
 
@@ -24,12 +24,17 @@ def timeline(line: Mapping[str, Any], layout: Layout) -> Any:
     states = [state for state in STATES if state in busy]
     stretches = len(next(iter(busy.values()), []))
     merged = 2 if layout.narrow and stretches > 80 else 1
-    values = [
-        {"from": at * length_s, "to": (at + merged) * length_s, "state": state, "order": order,
-         "n": round(sum(busy[state][at : at + merged]) / merged, 4)}
-        for order, state in enumerate(states)
-        for at in range(0, stretches, merged)
-    ]  # fmt: skip
+    values = []
+    for at in range(0, stretches, merged):
+        top = 0.0
+        for state in states:
+            mean = sum(busy[state][at : at + merged]) / merged
+            if mean:
+                values.append(
+                    {"from": at * length_s, "to": (at + merged) * length_s, "state": state,
+                     "low": round(top, 4), "high": round(top + mean, 4)}
+                )  # fmt: skip
+            top += mean
     whole_s = stretches * length_s
     shades = alt.Color(
         "state:N",
@@ -37,20 +42,18 @@ def timeline(line: Mapping[str, Any], layout: Layout) -> Any:
         legend=alt.Legend(columns=2 if layout.narrow else len(states)),
     )
     axis = duration_axis(whole_s, "time since the start", 4 if layout.narrow else 8, grid=False)
+    y_axis = alt.Axis(title="sessions", tickCount=4, domain=False, ticks=False)
     bars = (
-        alt.Chart(alt.Data(values=[value for value in values if value["n"]]))
-        .mark_bar(binSpacing=0, strokeWidth=0)
+        alt.Chart(alt.Data(values=values))
+        .mark_rect(strokeWidth=0)
         .encode(
             x=alt.X("from:Q", scale=alt.Scale(domain=[0, whole_s], nice=False), axis=axis),
             x2="to:Q",
-            y=alt.Y(
-                "n:Q", stack="zero",
-                axis=alt.Axis(title="sessions", tickCount=4, domain=False, ticks=False),
-            ),
+            y=alt.Y("low:Q", axis=y_axis, scale=alt.Scale(zero=True)),
+            y2="high:Q",
             color=shades,
-            order="order:Q",
         )
-    )  # fmt: skip
+    )
     return sized(alt.layer(bars), layout, 300 if layout.narrow else 280)
 
 
@@ -89,27 +92,26 @@ def latencies(
     most = max(max(found.values()) for found in shares.values())
     y = alt.Scale(domain=[0, most * 1.3], nice=False)
     y_axis = alt.Axis(
-        title="share of the operations", format=".0%", tickCount=4, domain=False, ticks=False
+        title="share of the operations", labelExpr=PERCENT, tickCount=4, domain=False, ticks=False
     )
     shades = alt.Scale(domain=list(shares), range=[colour("now"), colour("there")][: len(shares)])
     layers = []
     for number, (name, found) in enumerate(shares.items()):
-        values = [
-            {"from": edge_us(at), "to": edge_us(at + 1), "share": share, "of": name}
-            for at, share in found.items()
-        ]
         solid = number == 0
         legend = alt.Legend(columns=1 if layout.narrow else 2) if there else None
+        line = {"color": colour("there"), "strokeWidth": 1.8, "interpolate": "step-after"}
+        # The outline is one shape: it falls to nothing where no operation is.
+        steps = range(min(found), max(found) + 2)
+        values = [{"at": edge_us(at), "share": found.get(at, 0.0), "of": name} for at in steps]
         layers.append(
             alt.Chart(alt.Data(values=values))
-            .mark_bar(
-                binSpacing=0, fillOpacity=1 if solid else 0.18, strokeWidth=0 if solid else 1.6,
-                stroke=None if solid else colour("there"),
+            .mark_area(
+                interpolate="step-after", fillOpacity=1 if solid else 0.16,
+                line=False if solid else line,
             )
             .encode(
-                x=alt.X("from:Q", scale=scale, axis=axis),
-                x2="to:Q",
-                y=alt.Y("share:Q", scale=y, axis=y_axis),
+                x=alt.X("at:Q", scale=scale, axis=axis),
+                y=alt.Y("share:Q", scale=y, axis=y_axis, stack=None),
                 color=alt.Color("of:N", scale=shades, legend=legend),
             )
         )  # fmt: skip

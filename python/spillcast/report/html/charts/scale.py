@@ -11,8 +11,13 @@ from spillcast.units import format_bytes, format_duration
 
 _STEPS_S = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200)
 
+#: How a share is written on an axis.
+PERCENT = "format(100 * datum.value, '~g') + ' %'"
 
-def axis(ticks: Sequence[float], words: Sequence[str], title: str | None, **options: Any) -> Any:
+
+def axis(
+    ticks: Sequence[float], words: Sequence[str], title: str | None, /, **options: Any
+) -> Any:
     """An axis with these ticks and no others."""
     labels = json.dumps({f"{tick:.10g}": word for tick, word in zip(ticks, words, strict=True)})
     # Ticks are looked up as they are written, so that 0.1 is 0.1 again.

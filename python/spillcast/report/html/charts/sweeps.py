@@ -7,7 +7,7 @@ import altair as alt
 
 from spillcast.report.draw import colour
 from spillcast.report.html.charts.bars import names_axis, sized
-from spillcast.report.html.charts.scale import duration_axis, size_axis
+from spillcast.report.html.charts.scale import PERCENT, duration_axis, size_axis
 from spillcast.report.html.page import Layout
 from spillcast.units import format_bytes, format_duration
 
@@ -87,17 +87,17 @@ def memory(points: Sequence[Mapping[str, Any]], layout: Layout) -> Any:
         axis=duration_axis(most, "elapsed time", 5, domain=False, ticks=False),
     )
     shades = [colour(f"series-{number + 1}") for number in range(len(names))]
-    legend = alt.Legend(columns=1 if layout.narrow else 2, symbolType="stroke", symbolSize=260)
+    legend = alt.Legend(columns=2 if layout.narrow else 4, symbolOpacity=1, symbolSize=80)
     color = alt.Color("storage:N", scale=alt.Scale(domain=names, range=shades), legend=legend)
     dash = alt.StrokeDash(
         "storage:N",
         scale=alt.Scale(domain=names, range=list(_DASHES[: len(names)])),
-        legend=legend,
+        legend=None,
     )
     shape = alt.Shape(
         "storage:N",
         scale=alt.Scale(domain=names, range=list(_SHAPES[: len(names)])),
-        legend=None,
+        legend=legend,
     )
     chart = alt.Chart(alt.Data(values=values))
     fill = alt.condition("datum.measured === 'measured'", alt.value(1), alt.value(0))
@@ -134,7 +134,7 @@ def miss_ratio(curve: Mapping[str, Any], asked_bytes: float | None, layout: Layo
                 "miss:Q",
                 scale=alt.Scale(domain=[0, 1]),
                 axis=alt.Axis(
-                    title="reads that miss", format=".0%", tickCount=5, domain=False, ticks=False
+                    title="reads that miss", labelExpr=PERCENT, tickCount=5, domain=False, ticks=False
                 ),
             ),
         )

@@ -150,7 +150,7 @@ def _memory(sweep: Document) -> Section:
         f"{turn['to']}."
         for turn in sweep.get("turns", ())
     ]
-    return Section("How much memory", [text.lstrip(" at") for text in turns], figures, [table])
+    return Section("How much memory", [text.removeprefix(" at ") for text in turns], figures)
 
 
 def caches(documents: Sequence[Document]) -> list[Section]:

@@ -58,7 +58,7 @@ def _where(run: Run, of: str) -> Section:
         for name, total_s in rows
     ]
     words = "; ".join(f"{name} {seconds(total_s)}" for name, total_s in rows)
-    note = "Waits count where the session does temp I/O at some time; others may be idle."
+    note = "Of sessions that do no temp I/O, waits are left out: they may be idle."
     chart = figure(
         f"Time by what sessions did, of {seconds(run['elapsed_s'])} elapsed",
         note if run["kind"] == "recording" else "",
@@ -82,7 +82,7 @@ def _operations(operations: Sequence[Mapping[str, Any]]) -> Table:
     rows = [
         [
             f"temp {one['op']}",
-            size(one["size_class_bytes"]),
+            size(one["size_class_bytes"]) if one["size_class_bytes"] else "others",
             count(one["count"]),
             size(one["bytes"]),
             seconds(one["total_s"]),
@@ -100,11 +100,11 @@ def events_table(events: Sequence[Mapping[str, Any]], caption: str) -> Table:
         "total": lambda row: seconds(row["total_us"] / 1e6),
         "share": lambda row: percent(row.get("share")),
         "count": lambda row: count(row.get("count")),
-        "mean": lambda row: micros(row.get("mean_us")),
+        "mean": lambda row: micros(row.get("mean_us") or None),
         "p50": lambda row: micros(row.get("p50_us")),
         "p95": lambda row: micros(row.get("p95_us")),
         "p99": lambda row: micros(row.get("p99_us")),
-        "max": lambda row: micros(row.get("max_us")),
+        "max": lambda row: micros(row.get("max_us") or None),
         "unbiased": lambda row: micros(row.get("latency_us")),
     }
     columns = {name: [say(row) for row in events] for name, say in figures.items()}
@@ -133,7 +133,7 @@ def _histogram(group: Mapping[str, Any], there: Mapping[str, Any] | None) -> Fig
         if other["label"] == group["label"] or (not other["label"] and other["op"] == group["op"])
     ]
     beside = same[0] if same else None
-    names = ("this run", str(there["name"]) if there else "")
+    names = ("This run", str(there["name"]) if there else "")
     parts = [(names[0], group)] + ([(names[1], beside)] if beside else [])
     said = []
     for name, one in parts:
@@ -151,7 +151,7 @@ def _histogram(group: Mapping[str, Any], there: Mapping[str, Any] | None) -> Fig
     title = str(group["label"])
     return figure(
         f"{title[0].upper()}{title[1:]}",
-        ". ".join(text[0].upper() + text[1:] for text in said) + ".",
+        "; ".join(said) + ".",
         f"Histogram of the latency of {title} on a logarithmic scale. " + "; ".join(said),
         partial(charts.latencies, group, beside, names),
         Table(["latency", *(name for name, _ in parts)], rows),
@@ -169,7 +169,8 @@ def _over_time(run: Run, of: str) -> Section:
     length = format_duration(line["length_s"])
     chart = figure(
         "Sessions by what they did",
-        f"The mean number of sessions in each stretch of {length}.",
+        f"The mean number of sessions in each stretch of {length}."
+        + " Where nothing is drawn, they stood ready for a CPU." * (run["kind"] == "recording"),
         f"Time line in stretches of {length}, stacked: {', '.join(states)}; "
         + "; ".join(_peak(state, line) for state in states),
         partial(charts.timeline, line),

@@ -33,7 +33,7 @@ def sections(documents: Sequence[Mapping[str, Any]]) -> list[Section]:
                 table,
             )
         )
-    return [Section("How good the forecasts are", figures=figures, tables=[table])]
+    return [Section("How good the forecasts are", figures=figures, tables=[] if figures else [table])]
 
 
 def _row(case: Case) -> list[str]:
