@@ -18,6 +18,17 @@ _ROOMS = {
     "spillcast.sweep/1": "sweeps",
     "spillcast.cache/1": "caches",
 }
+#: What a page cannot do without, by room.
+_NEEDED = {
+    "profiles": ("by", "elapsed_s", "rows"),
+    "forecasts": ("target", "baseline_s", "forecast_s", "interval_s", "confidence", "ceiling_s",
+                  "speedup", "terms", "warnings", "refused"),
+    "verifications": ("cases",),
+    "storages": ("name", "source", "groups"),
+    "sweeps": ("kind",),
+    "caches": ("cache", "curve"),
+}  # fmt: skip
+_NEEDED_OF_SWEEP = {"io-size": ("storage", "rows", "best"), "memory": ("points",)}
 #: A document of more bytes is no report's matter.
 _DOCUMENT_BYTES_MAX = 64 << 20
 
@@ -48,6 +59,10 @@ class Material:
             hint = f"a report is made of {', '.join(_ROOMS)}"
             raise InputError(f"{name}: schema is {schema!r}", hint)
         parts = document["targets"] if "targets" in document else [document]
+        for part in parts:
+            needed = _NEEDED[room] + _NEEDED_OF_SWEEP.get(str(part.get("kind")), ())
+            if missing := [key for key in needed if key not in part]:
+                raise InputError(f"{name}: damaged: it lacks {missing[0]}", "print it again")
         getattr(self, room).extend({"name": Path(name).name, **part} for part in parts)
 
     def add_secret(self, kind: str, *texts: str | None) -> None:

@@ -49,10 +49,10 @@ def about_recording(recording: Recording) -> About:
 
 
 def _machine(machine: Mapping[str, Any]) -> str:
-    parts = [f"{machine['cpus']} CPUs"] if machine.get("cpus") else []
-    parts += [f"{_size(machine['memory_bytes'])} of memory"] * bool(machine.get("memory_bytes"))
-    parts += [f"kernel {machine['kernel']}"] * bool(machine.get("kernel"))
-    return ", ".join(parts)
+    cpus, memory, kernel = (machine.get(key) for key in ("cpus", "memory_bytes", "kernel"))
+    parts = [f"{cpus} CPUs" if cpus else "", f"{_size(memory)} of memory" if memory else ""]
+    parts.append(f"kernel {kernel}" if kernel else "")
+    return ", ".join(part for part in parts if part)
 
 
 def _capture(capture: Mapping[str, Any]) -> str:

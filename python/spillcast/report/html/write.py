@@ -26,7 +26,11 @@ def write_report(material: Material, path: Path, *, redact: bool = False) -> Doc
 
     InputError where it cannot be written, SpillcastError where it would be larger than BYTES_MAX.
     """
-    page = compose(redacted(material) if redact else material)
+    try:
+        page = compose(redacted(material) if redact else material)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise InputError(f"a document is damaged: {what}", "print it again") from error
     templates = jinja2.Environment(
         loader=jinja2.PackageLoader("spillcast.report.html", "."),
         autoescape=True,
