@@ -85,6 +85,8 @@ def report(
         storage = Storage.from_json(document, document["name"])
         material.latencies.append(latencies_there(storage.name, storage))
     add_runs(material, evidence, sql_id, lenient=lenient)
+    if to and not words:
+        raise InputError("--to is for evidence", "a forecast's document has its target already")
     if to:
         forecasts, storages = forecast_evidence(
             evidence, to, elapsed=elapsed, boost=boost, sql_id=sql_id, method="counts",

@@ -20,6 +20,10 @@ _ADDRESSES = re.compile(
     r"|(?<!://)(?<![\w./-])(?:[\w-]+\.){2,}[a-z]{2,}\b(?!/)",
     re.IGNORECASE,
 )
+#: A host before a path of its own or behind a user's name; a kind of target is none.
+_HOSTS = re.compile(
+    r"(?<![\w.-])(?!(?:cache|file|host)\b)[\w.-]+(?=:path-\d)|(?<=\w@)[\w.-]*\w", re.IGNORECASE
+)
 _STATEMENT = re.compile(
     r"\b(?:select\b.{1,2000}?\bfrom|insert\s+into|update\b.{1,200}?\bset|delete\s+from|merge\s+into)"
     r"\b.*",
@@ -49,20 +53,27 @@ class Redactor:
     """Texts that were learned to be secret, and their placeholders: ``sql-1``, ``path-2``, ``host``."""
 
     def __init__(self) -> None:
-        self._placeholder: dict[str, str] = {}
-        self._counts: dict[str, int] = {}
+        self._kinds: dict[str, str] = {}
+        self._placeholders: dict[str, str] = {}
         self._learned: re.Pattern[str] | None = None
 
-    def learn(self, kind: str, text: str) -> str:
-        """The placeholder of a secret."""
-        text = text.strip()
-        if not text or text in self._placeholder.values():
-            return text
-        if text not in self._placeholder:
-            number = self._counts[kind] = self._counts.get(kind, 0) + 1
-            self._placeholder[text] = kind if kind == "host" else f"{kind}-{number}"
+    def learn(self, kind: str, text: str) -> None:
+        """Take a text for a secret, unless it is known as one."""
+        if (text := text.strip()) and text not in self._kinds:
+            self._kinds[text] = kind
             self._learned = None
-        return self._placeholder[text]
+
+    def _placeholder(self, secret: str) -> str:
+        """Numbered in the order in which a page names them."""
+        if secret not in self._placeholders:
+            kind = self._kinds[secret]
+            number = sum(self._kinds[other] == kind for other in self._placeholders) + 1
+            self._placeholders[secret] = kind if kind == "host" else f"{kind}-{number}"
+        return self._placeholders[secret]
+
+    def _replaced(self, kind: str, text: str) -> str:
+        self.learn(kind, text)
+        return self._placeholder(text.strip())
 
     def collect(self, tree: Any, key: str = "") -> None:
         """Learn what the keys of a tree say is secret."""
@@ -100,13 +111,13 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """A text with placeholders: what was learned first, then whatever looks like a secret."""
-        if text in self._placeholder:
-            return self._placeholder[text]
+        if text in self._kinds:
+            return self._placeholder(text)
         if self._learned is None:
-            known = sorted(self._placeholder, key=len, reverse=True)
+            known = sorted(self._kinds, key=len, reverse=True)
             words = "|".join(re.escape(secret) for secret in known)
             self._learned = re.compile(rf"(?<!\w)(?:{words})(?!\w)" if known else r"(?!)")
-        text = self._learned.sub(lambda found: self._placeholder[found[0]], text)
-        text = _STATEMENT.sub(lambda found: self.learn("sql", found[0]), text)
-        text = _PATHS.sub(lambda found: self.learn("path", found[0]), text)
-        return _ADDRESSES.sub("host", text)
+        text = self._learned.sub(lambda found: self._placeholder(found[0]), text)
+        text = _STATEMENT.sub(lambda found: self._replaced("sql", found[0]), text)
+        text = _PATHS.sub(lambda found: self._replaced("path", found[0]), text)
+        return _HOSTS.sub("host", _ADDRESSES.sub("host", text))
