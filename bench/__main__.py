@@ -17,6 +17,7 @@ NAMES = (
     "elsewhere",
     "emulate",
     "cache",
+    "report",
 )
 
 

@@ -1,4 +1,4 @@
-"""A recording of as many waits as asked, made by DuckDB: two sessions that write, then read back."""
+"""A recording of as many waits as asked, made by DuckDB: two sessions write, then read back."""
 
 import json
 from pathlib import Path

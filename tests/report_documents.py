@@ -14,7 +14,8 @@ def io_size_sweep(storage="/mnt/nvme", like="run.spill"):
         count = (4 << 30) // size
         read_us, write_us = 80 + size / 500, 60 + size / 300 * max(1, size / (256 * KIB)) ** 0.4
         reads, writes = (
-            {"count": count, "mean_us": us, "total_s": count * us / 1e6} for us in (read_us, write_us)
+            {"count": count, "mean_us": us, "total_s": count * us / 1e6}
+            for us in (read_us, write_us)
         )
         total_s = reads["total_s"] + writes["total_s"]
         rows.append(

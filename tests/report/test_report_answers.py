@@ -24,7 +24,7 @@ SAID = {
     "properties": {
         "schema": {"const": "spillcast.report/1"}, "path": {"type": "string"},
         "bytes": {"type": "integer"}, "redacted": {"type": "boolean"},
-    } | dict.fromkeys(("answer", "sections", "charts"), {"items": {"type": "string"}}),
+    } | {key: {"items": {"type": "string"}} for key in ("answer", "sections", "charts")},
 }  # fmt: skip
 
 

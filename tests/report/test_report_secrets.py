@@ -1,4 +1,4 @@
-"""What a page must not do with texts of others: run them, or tell them where it was asked not to."""
+"""What a page must not do with texts of others: run them, or tell them unasked."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from oracle_files import HEADER, READ, blocks, write_trace
 from report_documents import cache, forecast, io_size_sweep, save
 from spillcast.report.html.redact import Redactor
 
-SQL = "select name from customers where iban = 'DE02120300000000202051' and note <> '<script>x</script>'"
+SQL = "select name from customers where iban = 'DE02120300000000202051' and note <> '<b>'"
 SCRIPT = "select '<script>window.ran = 1</script><img src=x onerror=window.ran=2>' from \"t&amp;\""
 HOST, SECRET_HOST = "prod-db-17", "replica.corp.example.com"
 FOLDER = "customer-acme"
@@ -116,7 +116,12 @@ def test_placeholders_are_stable_and_figures_stay(inputs, tmp_path):
     assert "sql-1" in first
     assert re.search(r"<dt>host</dt><dd>host</dd>", first)
     # Labels are words of ours, and no file's name takes them away.
-    for word in ("temp reads", "temp writes", "PostgreSQL 18.6", "5 min 50 s".replace(" ", "\u00a0")):
+    for word in (
+        "temp reads",
+        "temp writes",
+        "PostgreSQL 18.6",
+        "5 min 50 s".replace(" ", "\u00a0"),
+    ):
         assert word in first
 
 

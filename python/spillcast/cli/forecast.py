@@ -119,9 +119,9 @@ def forecast_evidence(
     counts = bool(evidence.plans or evidence.statements)
     _only_for("plans and rows of pg_stat_statements", counts, **{"from": origin})
     if not (evidence.recordings or counts):
-        return _from_oracle(
-            evidence, to, elapsed_s, boost, sql_id, method, lenient, confidence
-        ), [None] * len(to)
+        return _from_oracle(evidence, to, elapsed_s, boost, sql_id, method, lenient, confidence), [
+            None
+        ] * len(to)
     asked = None if method == "counts" else method
     _only_for("traces and ASH exports", False, boost=boost, sql_id=sql_id, method=asked)
     recording = _recording(evidence, elapsed_s, queryid, origin, parsed)

@@ -9,7 +9,6 @@ from spillcast.cli.options import Budget, Confidence, Json
 
 if TYPE_CHECKING:
     from spillcast.forecast import Forecast
-    from spillcast.recording.evidence import Evidence
     from spillcast.report.html.material import Material
     from spillcast.storage import Storage
 

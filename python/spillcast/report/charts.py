@@ -8,7 +8,7 @@ import altair as alt
 
 from spillcast.lab.case import Case
 from spillcast.lab.summary import of_evidence, summarise
-from spillcast.report.draw import colour, standalone, svg
+from spillcast.report.draw import chart_of, colour, standalone, svg
 from spillcast.report.verify import breakdown
 
 #: One colour and one mark for each thread count; told apart without colour too.
@@ -53,13 +53,11 @@ def scatter(points: Sequence[tuple[float, float, int]]) -> Any:
     for factor, dash in ((0.9, [2, 3]), (1.0, [1, 0]), (1.1, [2, 3])):
         low, high = max(span[0], span[0] / factor), min(span[1], span[1] / factor)
         values = [{"x": s, "y": s * factor} for s in (low, high)]
-        line = alt.Chart(alt.Data(values=values)).mark_line(
-            color=colour("domain"), strokeDash=dash, strokeWidth=1
-        )
+        line = chart_of(values).mark_line(color=colour("domain"), strokeDash=dash, strokeWidth=1)
         layers.append(line.encode(x=x, y=y))
     counts = {threads: sum(point[2] == threads for point in points) for threads in MARKS}
     names = {n: f"{_threads_words(n)} ({count})" for n, count in counts.items() if count}
-    values = [
+    cases = [
         {"x": measured_s, "y": forecast_s, "of": names[threads]}
         for measured_s, forecast_s, threads in points
         if threads in names
@@ -67,7 +65,7 @@ def scatter(points: Sequence[tuple[float, float, int]]) -> Any:
     domain = list(names.values())
     legend = alt.Legend(columns=1, orient="top")
     colours, shapes = zip(*(MARKS[threads] for threads in names), strict=True)
-    marks = alt.Chart(alt.Data(values=values)).mark_point(size=42, strokeWidth=1.4, opacity=1)
+    marks = chart_of(cases).mark_point(size=42, strokeWidth=1.4, opacity=1)
     layers.append(
         marks.encode(
             x=x,
@@ -110,8 +108,8 @@ def coverage(cases: Sequence[Case], width: int) -> Any:
         scale=alt.Scale(domain=[0, 1]),
         axis=alt.Axis(title=None, format=".0%", tickCount=5),
     )
-    found = alt.Chart(alt.Data(values=[row for row in rows if "share" in row]))
-    aim = alt.Chart(alt.Data(values=[{"low": AIM[0], "high": AIM[1], "aim": confidence}]))
+    found = chart_of([row for row in rows if "share" in row])
+    aim = chart_of([{"low": AIM[0], "high": AIM[1], "aim": confidence}])
     layers = [
         aim.mark_rect(color=colour("band"), opacity=1).encode(x="low:Q", x2="high:Q"),
         aim.mark_rule(color=colour("domain")).encode(x="aim:Q"),

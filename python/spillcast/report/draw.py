@@ -1,6 +1,7 @@
 """How every chart is drawn: altair to SVG without a browser, in one look."""
 
 import re
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -41,6 +42,13 @@ def need_report_extra(what: str) -> None:
 def colour(name: str) -> str:
     """The colour of this name."""
     return PALETTE[name]
+
+
+def chart_of(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """An altair chart of rows that it holds itself."""
+    import altair as alt
+
+    return alt.Chart({"values": list(rows)})
 
 
 def svg(chart: Any, font_px: int = 13) -> str:

@@ -13,9 +13,7 @@ from spillcast.units import format_bytes, format_duration
 def ranked(forecasts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """From the fastest to the slowest, refused ones last."""
     infinite = float("inf")
-    return sorted(
-        forecasts, key=lambda f: infinite if f["forecast_s"] is None else f["forecast_s"]
-    )
+    return sorted(forecasts, key=lambda f: infinite if f["forecast_s"] is None else f["forecast_s"])
 
 
 def answer(material: Material) -> list[str]:
@@ -42,7 +40,7 @@ def sentence(forecast: Mapping[str, Any]) -> str:
     there = format_duration(forecast["forecast_s"])
     low, high = map(format_duration, forecast["interval_s"])
     sure = f"{forecast['confidence']:.0%}".replace("%", " %")
-    slower = forecast["forecast_s"] >= forecast["baseline_s"]
+    slower = bool(forecast["forecast_s"] >= forecast["baseline_s"])
     ceiling = format_duration(forecast["ceiling_s"])
     return (
         f"On {target} this query would take about {there} instead of {here}, {sure} sure between "
@@ -54,11 +52,12 @@ def sentence(forecast: Mapping[str, Any]) -> str:
 def place(target: str) -> str:
     """A target as it is spoken of: wishes and rows of the catalogue in words."""
     kind, _, value = target.partition(":")
-    return {
+    words: dict[str, str] = {
         "latency": f"storage that takes {value} an operation",
         "factor": f"storage {value} times as fast",
         "catalogue": value,
-    }.get(kind, target)
+    }
+    return words.get(kind, target)
 
 
 def _of_forecasts(forecasts: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -71,8 +70,9 @@ def _of_forecasts(forecasts: Sequence[Mapping[str, Any]]) -> list[str]:
     if memory:
         enough = memory["enough"]
         said.append(
-            f"With {format_bytes(enough['work_mem_bytes'])} of work memory nothing would spill, and "
-            f"it would take about {format_duration(enough['forecast_s'])}, if the plan stays as it is."
+            f"With {format_bytes(enough['work_mem_bytes'])} of work memory nothing would spill, "
+            f"and it would take about {format_duration(enough['forecast_s'])}, if the plan stays "
+            "as it is."
         )
     return said
 

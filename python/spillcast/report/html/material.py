@@ -58,7 +58,7 @@ class Material:
         if room is None:
             hint = f"a report is made of {', '.join(_ROOMS)}"
             raise InputError(f"{name}: schema is {schema!r}", hint)
-        parts = document["targets"] if "targets" in document else [document]
+        parts = document.get("targets", [document])
         for part in parts:
             needed = _NEEDED[room] + _NEEDED_OF_SWEEP.get(str(part.get("kind")), ())
             if missing := [key for key in needed if key not in part]:

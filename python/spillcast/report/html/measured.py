@@ -168,11 +168,10 @@ def trace_statements(paths: Sequence[Path], *, lenient: bool) -> list[dict[str, 
     shares: dict[str, float] = {}
     for row in profile(*paths, by=["sql"], lenient=lenient).rows:
         shares[row["sql"] or ""] = row["share"]
-    rows = [
-        {"sql_id": sql_id, "text": text, "share": shares.get(sql_id)}
-        for sql_id, text in texts.items()
+    ranked = sorted(texts, key=lambda sql_id: -(shares.get(sql_id) or 0.0))[:_STATEMENTS_MAX]
+    return [
+        {"sql_id": sql_id, "text": texts[sql_id], "share": shares.get(sql_id)} for sql_id in ranked
     ]
-    return sorted(rows, key=lambda row: -(row["share"] or 0.0))[:_STATEMENTS_MAX]
 
 
 def _texts(statements: Any) -> Iterator[tuple[str, str]]:

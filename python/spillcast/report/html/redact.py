@@ -50,7 +50,7 @@ def redacted(material: Material) -> Material:
 
 
 class Redactor:
-    """Texts that were learned to be secret, and their placeholders: ``sql-1``, ``path-2``, ``host``."""
+    """Texts that are secret, and their placeholders: ``sql-1``, ``path-2``, ``host``."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, str] = {}

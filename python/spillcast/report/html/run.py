@@ -100,8 +100,8 @@ def _names(paths: Sequence[Path]) -> str:
 
 def _events(found: Profile) -> list[dict[str, Any]]:
     keys = ("event", "sql", "op", "idle", "count", "total_us", "share", "mean_us", "p50_us")
-    keys = (*keys, "p95_us", "p99_us", "max_us", "latency_us")
-    return [{key: row.get(key) for key in keys} for row in found.rows]
+    more = ("p95_us", "p99_us", "max_us", "latency_us")
+    return [{key: row.get(key) for key in (*keys, *more)} for row in found.rows]
 
 
 def by_events(found: Profile) -> list[Document]:
@@ -111,7 +111,9 @@ def by_events(found: Profile) -> list[Document]:
         for row, (ns, n) in zip(found.rows, found.histograms, strict=True)
         if n and not row["idle"] and row["op"] is not None
     ]
-    temp = [row for row in rows if timeline.state_of(row["label"]) in (timeline.READ, timeline.WRITE)]
+    temp = [
+        row for row in rows if timeline.state_of(row["label"]) in (timeline.READ, timeline.WRITE)
+    ]
     return (temp or rows)[:4]
 
 
@@ -186,5 +188,3 @@ def _operation(group: Group) -> Document:
         "p99_us": quantile_us(0.99),
         "max_us": quantile_us(1),
     }
-
-

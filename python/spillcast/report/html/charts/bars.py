@@ -5,7 +5,7 @@ from typing import Any
 
 import altair as alt
 
-from spillcast.report.draw import colour
+from spillcast.report.draw import chart_of, colour
 from spillcast.report.html.charts.scale import duration_axis
 from spillcast.report.html.page import Layout
 
@@ -27,7 +27,7 @@ def time_bars(
     letters = max((len(row[2]) for row in rows), default=0)
     plot_px = layout.width - (120 if layout.narrow else 180)
     domain = most / max(1 - letters * 7.2 / plot_px, 0.35)
-    chart = alt.Chart(alt.Data(values=values))
+    chart = chart_of(values)
     y = names_axis([row[0] for row in rows], layout)
     axis = duration_axis(most, title, 3 if layout.narrow else 6, grid=True, domain=False)
     x = alt.X("s:Q", scale=alt.Scale(domain=[0, domain], nice=False), axis=axis)

@@ -1,14 +1,15 @@
 """Charts of forecasts: the terms as a waterfall, and several targets side by side."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 
-from spillcast.report.draw import colour
+from spillcast.report.draw import chart_of, colour
 from spillcast.report.html.charts.bars import names_axis, sized
 from spillcast.report.html.charts.scale import duration_axis
 from spillcast.report.html.page import Layout
+from spillcast.report.html.words import MINUS
 from spillcast.units import format_duration
 
 _ROW_PX = 34
@@ -35,7 +36,7 @@ def waterfall(forecast: Mapping[str, Any], layout: Layout) -> Any:
         change_s = there - here
         if abs(change_s) < _SMALL * now_s:
             continue
-        sign, shade = ("−", "saved") if change_s < 0 else ("+", "lost")
+        sign, shade = (MINUS, "saved") if change_s < 0 else ("+", "lost")
         words = f"{sign}{format_duration(abs(change_s))}"
         rows.append(_step(name, at_s, at_s + change_s, shade, words))
         at_s += change_s
@@ -46,9 +47,9 @@ def waterfall(forecast: Mapping[str, Any], layout: Layout) -> Any:
     axis = duration_axis(most, None, 3 if layout.narrow else 6, grid=True, domain=False)
     x = alt.X("from:Q", scale=alt.Scale(domain=[0, room], nice=False), axis=axis)
     y = names_axis([row["name"] for row in rows], layout)
-    chart = alt.Chart(alt.Data(values=rows))
-    sure = alt.Chart(alt.Data(values=[{"name": "there", "low": low, "high": high}]))
-    ceiling = alt.Chart(alt.Data(values=[{"at": forecast["ceiling_s"]}]))
+    chart = chart_of(rows)
+    sure = chart_of([{"name": "there", "low": low, "high": high}])
+    ceiling = chart_of([{"at": forecast["ceiling_s"]}])
     layers = [
         ceiling.mark_rule(color=colour("muted"), strokeDash=[2, 3]).encode(x="at:Q"),
         chart.mark_bar(height=18).encode(
@@ -92,10 +93,11 @@ def choices(ranked: Sequence[Mapping[str, Any]], layout: Layout) -> Any:
     axis = duration_axis(most, "elapsed time", 3 if layout.narrow else 6, grid=True, domain=False)
     scale = alt.Scale(domain=[0, most * (1.34 if layout.narrow else 1.14)], nice=False)
     y = names_axis([row["name"] for row in rows], layout)
-    chart = alt.Chart(alt.Data(values=rows))
+    chart = chart_of(rows)
     layers: list[Any] = []
-    for rule, align in rules:
-        line = alt.Chart(alt.Data(values=[rule]))
+    for rule, side in rules:
+        align: Literal["left", "right"] = "left" if side == "left" else "right"
+        line = chart_of([rule])
         layers += [
             line.mark_rule(color=colour("muted"), strokeDash=[2, 3]).encode(x="at:Q"),
             line.mark_text(

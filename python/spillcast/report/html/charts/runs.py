@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 
 from spillcast.profile.timeline import STATES
-from spillcast.report.draw import colour
+from spillcast.report.draw import chart_of, colour
 from spillcast.report.html.charts.bars import sized
 from spillcast.report.html.charts.scale import PERCENT, duration_axis, latency_axis
 from spillcast.report.html.page import Layout
@@ -44,7 +44,7 @@ def timeline(line: Mapping[str, Any], layout: Layout) -> Any:
     axis = duration_axis(whole_s, "time since the start", 4 if layout.narrow else 8, grid=False)
     y_axis = alt.Axis(title="sessions", tickCount=4, domain=False, ticks=False)
     bars = (
-        alt.Chart(alt.Data(values=values))
+        chart_of(values)
         .mark_rect(strokeWidth=0)
         .encode(
             x=alt.X("from:Q", scale=alt.Scale(domain=[0, whole_s], nice=False), axis=axis),
@@ -104,7 +104,7 @@ def latencies(
         steps = range(min(found), max(found) + 2)
         values = [{"at": edge_us(at), "share": found.get(at, 0.0), "of": name} for at in steps]
         layers.append(
-            alt.Chart(alt.Data(values=values))
+            chart_of(values)
             .mark_area(
                 interpolate="step-after", fillOpacity=1 if solid else 0.16,
                 line=False if solid else line,
@@ -126,7 +126,7 @@ def _mean(
     mean = mean_us(of["latency_ns"], of["latency_count"])
     words = f"mean {format_duration(mean / 1e6)}"
     right = math.log(mean / span[0]) < 0.5 * math.log(span[1] / span[0])
-    at = alt.Chart(alt.Data(values=[{"mean": mean, "low": 0, "high": height, "words": words}]))
+    at = chart_of([{"mean": mean, "low": 0, "high": height, "words": words}])
     x = alt.X("mean:Q")
     dash = [4, 3] if solid else [1, 0]
     return [

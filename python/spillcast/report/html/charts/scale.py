@@ -15,9 +15,7 @@ _STEPS_S = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 1
 PERCENT = "format(100 * datum.value, '~g') + ' %'"
 
 
-def axis(
-    ticks: Sequence[float], words: Sequence[str], title: str | None, /, **options: Any
-) -> Any:
+def axis(ticks: Sequence[float], words: Sequence[str], title: str | None, /, **options: Any) -> Any:
     """An axis with these ticks and no others."""
     labels = json.dumps({f"{tick:.10g}": word for tick, word in zip(ticks, words, strict=True)})
     # Ticks are looked up as they are written, so that 0.1 is 0.1 again.

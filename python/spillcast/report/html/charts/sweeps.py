@@ -5,7 +5,7 @@ from typing import Any
 
 import altair as alt
 
-from spillcast.report.draw import colour
+from spillcast.report.draw import chart_of, colour
 from spillcast.report.html.charts.bars import names_axis, sized
 from spillcast.report.html.charts.scale import PERCENT, duration_axis, size_axis
 from spillcast.report.html.page import Layout
@@ -28,8 +28,8 @@ def io_sizes(
 ) -> Any:
     """Bars of the time of reads and writes, one upon the other, by setting."""
     values = [
-        {"name": sizes_words(row), "part": f"{op}s", "s": (row.get(f"{op}s") or {}).get("total_s", 0),
-         "order": order}
+        {"name": sizes_words(row), "part": f"{op}s", "order": order,
+         "s": (row.get(f"{op}s") or {}).get("total_s", 0)}
         for row in rows
         for order, op in enumerate(("read", "write"))
     ]  # fmt: skip
@@ -43,8 +43,8 @@ def io_sizes(
     axis = duration_axis(most, "time of all temp I/O", 2 if layout.narrow else 6, domain=False)
     parts = alt.Scale(domain=["reads", "writes"], range=[colour("read"), colour("write")])
     y = names_axis([end["name"] for end in ends], layout)
-    bars = alt.Chart(alt.Data(values=values)).mark_bar(height=18)
-    words = alt.Chart(alt.Data(values=ends)).mark_text(align="left", dx=6, color=colour("text"))
+    bars = chart_of(values).mark_bar(height=18)
+    words = chart_of(ends).mark_text(align="left", dx=6, color=colour("text"))
     layers = [
         bars.encode(
             x=alt.X("s:Q", stack="zero", scale=scale, axis=axis),
@@ -75,7 +75,9 @@ def memory(points: Sequence[Mapping[str, Any]], layout: Layout) -> Any:
     ]  # fmt: skip
     sizes = [value["bytes"] for value in values]
     most = max(value["high"] for value in values)
-    domain = alt.Scale(type="log", base=2, domain=[min(sizes) / 1.15, max(sizes) * 1.15], nice=False)
+    domain = alt.Scale(
+        type="log", base=2, domain=[min(sizes) / 1.15, max(sizes) * 1.15], nice=False
+    )
     x = alt.X(
         "bytes:Q",
         scale=domain,
@@ -99,10 +101,12 @@ def memory(points: Sequence[Mapping[str, Any]], layout: Layout) -> Any:
         scale=alt.Scale(domain=names, range=list(_SHAPES[: len(names)])),
         legend=legend,
     )
-    chart = alt.Chart(alt.Data(values=values))
+    chart = chart_of(values)
     fill = alt.condition("datum.measured === 'measured'", alt.value(1), alt.value(0))
     layers = [
-        chart.mark_rule(strokeWidth=1, opacity=0.6).encode(x=x, y="low:Q", y2="high:Q", color=color),
+        chart.mark_rule(strokeWidth=1, opacity=0.6).encode(
+            x=x, y="low:Q", y2="high:Q", color=color
+        ),
         chart.mark_line(strokeWidth=2).encode(x=x, y=y, color=color, strokeDash=dash),
         chart.mark_point(size=60, opacity=1, strokeWidth=1.6).encode(
             x=x, y=y, color=color, shape=shape,
@@ -123,7 +127,7 @@ def miss_ratio(curve: Mapping[str, Any], asked_bytes: float | None, layout: Layo
     axis = size_axis([low, high], "size of the cache", 4 if layout.narrow else 9, grid=False)
     marks = [{"at": curve["enough_bytes"], "words": "enough"}] if curve["enough_bytes"] else []
     marks += [{"at": asked_bytes, "words": "asked"}] if asked_bytes else []
-    line = alt.Chart(alt.Data(values=values)).mark_area(
+    line = chart_of(values).mark_area(
         color=colour("there"), fillOpacity=0.14, interpolate="step-after",
         line={"color": colour("there"), "strokeWidth": 2, "interpolate": "step-after"},
     )  # fmt: skip
@@ -134,12 +138,16 @@ def miss_ratio(curve: Mapping[str, Any], asked_bytes: float | None, layout: Layo
                 "miss:Q",
                 scale=alt.Scale(domain=[0, 1]),
                 axis=alt.Axis(
-                    title="reads that miss", labelExpr=PERCENT, tickCount=5, domain=False, ticks=False
+                    title="reads that miss",
+                    labelExpr=PERCENT,
+                    tickCount=5,
+                    domain=False,
+                    ticks=False,
                 ),
             ),
         )
     ]
-    at = alt.Chart(alt.Data(values=marks))
+    at = chart_of(marks)
     if marks:
         layers += [
             at.mark_rule(color=colour("muted"), strokeDash=[4, 3]).encode(x="at:Q"),

@@ -7,7 +7,7 @@ from typing import Any
 from spillcast.report.html.answer import ranked, sentence
 from spillcast.report.html.charts import forecasts as charts
 from spillcast.report.html.page import Figure, Section, Table, figure
-from spillcast.report.html.sections.words import between, change, count, percent, seconds, size
+from spillcast.report.html.words import NOTHING, between, change, count, percent, seconds, size
 from spillcast.units import format_bytes, format_duration, format_speedup
 
 Forecast = Mapping[str, Any]
@@ -90,7 +90,7 @@ def _terms(forecast: Forecast) -> Table:
         [
             term["name"],
             count(term["count"]),
-            size(term["bytes"] / term["count"]) if term["bytes"] and term["count"] else "–",
+            size(term["bytes"] / term["count"]) if term["bytes"] and term["count"] else NOTHING,
             format_duration(term["baseline_s"]),
             format_duration(term["forecast_s"]),
             change(term["forecast_s"] - term["baseline_s"]),
@@ -129,10 +129,10 @@ def _table(order: Sequence[Forecast]) -> Table:
             one["target"],
             seconds(one["forecast_s"]),
             between(one["interval_s"]),
-            "–" if speedup is None else format_speedup(speedup),
-            "–" if share is None or share < 0 else percent(share, 0),
+            NOTHING if speedup is None else format_speedup(speedup),
+            NOTHING if share is None or share < 0 else percent(share, 0),
         ]
-        row += [f"{one['cost']:g}" if one.get("cost") is not None else "–"] * priced
+        row += [f"{one['cost']:g}" if one.get("cost") is not None else NOTHING] * priced
         words = ["best value"] * bool(one.get("best_value"))
         words += ["refused"] * (one["forecast_s"] is None)
         words += ["slower"] * (speedup is not None and speedup < 1)
@@ -147,7 +147,7 @@ def _advice(order: Sequence[Forecast]) -> list[str]:
         enough = memory["enough"]
         most = format_bytes(memory["most_bytes"])
         said.append(
-            f"Or raise work_mem to {format_bytes(enough['work_mem_bytes'])}: the spill is gone, and "
-            f"all nodes in all processes may take {most}."
+            f"Or raise work_mem to {format_bytes(enough['work_mem_bytes'])}: the spill is gone, "
+            f"and all nodes in all processes may take {most}."
         )
     return said

@@ -9,7 +9,7 @@ from spillcast.report.html.charts import sweeps as charts
 from spillcast.report.html.charts.bars import time_bars
 from spillcast.report.html.page import Figure, Section, Table, figure
 from spillcast.report.html.sections.runs import events_table
-from spillcast.report.html.sections.words import between, count, micros, percent, seconds, size
+from spillcast.report.html.words import NOTHING, between, count, micros, percent, seconds, size
 
 Document = Mapping[str, Any]
 _DRAWN_MAX = 10
@@ -23,7 +23,7 @@ def profiles(documents: Sequence[Document]) -> list[Section]:
 def _profile(document: Document) -> Section:
     by = document["by"]
     rows = [
-        {**row, "event": ", ".join("–" if row.get(k) is None else str(row[k]) for k in by)}
+        {**row, "event": ", ".join(NOTHING if row.get(k) is None else str(row[k]) for k in by)}
         for row in document["rows"]
         if "total_us" in row
     ]

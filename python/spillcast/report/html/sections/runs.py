@@ -1,6 +1,6 @@
 """Runs: where their time goes, latencies here beside there, the time line, how it was measured."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,7 +8,7 @@ from spillcast.profile.timeline import STATES
 from spillcast.report.html.charts import runs as charts
 from spillcast.report.html.charts.bars import time_bars
 from spillcast.report.html.page import Figure, Section, Table, figure
-from spillcast.report.html.sections.words import count, micros, percent, seconds, size
+from spillcast.report.html.words import NOTHING, count, micros, percent, seconds, size
 from spillcast.units import format_duration
 
 Run = Mapping[str, Any]
@@ -96,7 +96,7 @@ def _operations(operations: Sequence[Mapping[str, Any]]) -> Table:
 
 def events_table(events: Sequence[Mapping[str, Any]], caption: str) -> Table:
     """Rows of a profile; columns that hold nothing are left out."""
-    figures = {
+    figures: dict[str, Callable[[Mapping[str, Any]], str]] = {
         "total": lambda row: seconds(row["total_us"] / 1e6),
         "share": lambda row: percent(row.get("share")),
         "count": lambda row: count(row.get("count")),
@@ -108,13 +108,9 @@ def events_table(events: Sequence[Mapping[str, Any]], caption: str) -> Table:
         "unbiased": lambda row: micros(row.get("latency_us")),
     }
     columns = {name: [say(row) for row in events] for name, say in figures.items()}
-    columns = {name: cells for name, cells in columns.items() if set(cells) != {"–"}}
-    names = [
-        f"{row['event'] or '–'}{' (idle)' if row.get('idle') else ''}" for row in events
-    ]  # fmt: skip
-    rows = [
-        [name, *(cells[at] for cells in columns.values())] for at, name in enumerate(names)
-    ]  # fmt: skip
+    columns = {name: cells for name, cells in columns.items() if set(cells) != {NOTHING}}
+    names = [f"{row['event'] or NOTHING}{' (idle)' * bool(row.get('idle'))}" for row in events]
+    rows = [[name, *(cells[at] for cells in columns.values())] for at, name in enumerate(names)]
     return Table(["event", *columns], rows, caption=caption)
 
 

@@ -7,8 +7,7 @@ from typing import Any
 from spillcast.report import charts
 from spillcast.report.html.charts.bars import sized
 from spillcast.report.html.page import Layout, Section, Table, figure
-from spillcast.report.html.sections.words import between, percent, seconds
-
+from spillcast.report.html.words import MINUS, between, percent, seconds
 
 Case = Mapping[str, Any]
 
@@ -33,7 +32,9 @@ def sections(documents: Sequence[Mapping[str, Any]]) -> list[Section]:
                 table,
             )
         )
-    return [Section("How good the forecasts are", figures=figures, tables=[] if figures else [table])]
+    return [
+        Section("How good the forecasts are", figures=figures, tables=[] if figures else [table])
+    ]
 
 
 def _row(case: Case) -> list[str]:
@@ -46,7 +47,7 @@ def _row(case: Case) -> list[str]:
         seconds(said["forecast_s"]),
         between(said["interval_s"]),
         seconds(took_s),
-        percent(error).replace("-", "−"),
+        percent(error).replace("-", MINUS),
     ]
 
 
