@@ -7,7 +7,7 @@ from typing import Any
 from spillcast.profile.timeline import READ, WRITE
 from spillcast.report.html.charts.sweeps import sizes_words
 from spillcast.report.html.material import Material
-from spillcast.units import format_bytes, format_duration
+from spillcast.units import format_bytes, format_duration, parse_duration_s
 
 
 def ranked(forecasts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -52,8 +52,9 @@ def sentence(forecast: Mapping[str, Any]) -> str:
 def place(target: str) -> str:
     """A target as it is spoken of: wishes and rows of the catalogue in words."""
     kind, _, value = target.partition(":")
+    if kind == "latency":
+        return f"storage that takes {format_duration(parse_duration_s(value))} an operation"
     words: dict[str, str] = {
-        "latency": f"storage that takes {value} an operation",
         "factor": f"storage {value} times as fast",
         "catalogue": value,
     }

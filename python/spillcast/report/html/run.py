@@ -44,6 +44,7 @@ def _of_recording(material: Material, recording: Recording) -> Document:
     return {
         "name": recording.path.name,
         "kind": "recording",
+        "capture": meta["capture"]["method"],
         "elapsed_s": recording.elapsed_s,
         "timeline": asdict(timeline.of_recording(recording)),
         "latencies": by_op(groups),

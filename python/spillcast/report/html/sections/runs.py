@@ -154,6 +154,13 @@ def _histogram(group: Mapping[str, Any], there: Mapping[str, Any] | None) -> Fig
     )
 
 
+#: What a time line has no colour for, by the way of capture.
+_MISSING = {
+    "perf": " What is missing is time ready for a CPU.",
+    "preload": " What is missing is time ready for a CPU, and waits for other than files.",
+}
+
+
 def _over_time(run: Run, of: str) -> Section:
     line = run["timeline"]
     states = list(line["busy"])
@@ -166,7 +173,7 @@ def _over_time(run: Run, of: str) -> Section:
     chart = figure(
         "Sessions by what they did",
         f"The mean number of sessions in each stretch of {length}."
-        + " Where nothing is drawn, they stood ready for a CPU." * (run["kind"] == "recording"),
+        + _MISSING.get(run.get("capture", ""), ""),
         f"Time line in stretches of {length}, stacked: {', '.join(states)}; "
         + "; ".join(_peak(state, line) for state in states),
         partial(charts.timeline, line),
