@@ -70,7 +70,8 @@ def of_recording(recording: Recording) -> Timeline:
             select start_ns as low, start_ns + elapsed_ns as high, {_STATE_OF_WAIT} as state
             from {waits} where op is not null or session in (from working)
             union all
-            select greatest(start_ns - cpu_before_ns, 0), start_ns, '{CPU}' from {waits} where cpu_before_ns > 0
+            select greatest(start_ns - cpu_before_ns, 0), start_ns, '{CPU}'
+            from {waits} where cpu_before_ns > 0
         ), placed as (
             select low, high, state, low // length as first, (high - 1) // length as last
             from pieces, (select {round(length_s * 1e9)}::bigint as length) where high > low

@@ -103,8 +103,9 @@ def _duration(seconds: float | None) -> str | None:
 
 
 def statements_of(meta: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The query of a PostgreSQL recording."""
-    text = meta.get("engine", {}).get("query")
+    """The query, where the recording is of one that is known."""
+    engine = meta.get("engine", {})
+    text = engine.get("query") or engine.get("sql")
     return [{"sql_id": None, "text": str(text)[:_TEXT_MAX], "share": None}] if text else []
 
 
@@ -119,7 +120,7 @@ def secrets_of(meta: Mapping[str, Any]) -> dict[str, list[str]]:
     failure = (meta.get("postgres") or {}).get("failure")
     # A single word of a command may be any word; what holds a space is a statement.
     long = [word for word in command if " " in word.strip()]
-    sql = [shlex.join(command), *long, engine.get("query"), failure]
+    sql = [shlex.join(command), *long, engine.get("query"), engine.get("sql"), failure]
     return {
         kind: [str(text) for text in texts if text and text != "localhost"]
         for kind, texts in (("host", hosts), ("path", paths), ("sql", sql))

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from spillcast.report.html.charts import runs as run_charts
+from spillcast.report.html.charts import storages as storage_charts
 from spillcast.report.html.charts import sweeps as charts
 from spillcast.report.html.charts.bars import time_bars
 from spillcast.report.html.page import Figure, Section, Table, figure
@@ -63,8 +64,31 @@ def storages(documents: Sequence[Document], there: Sequence[Document]) -> list[S
         ]
         header = ["op", "size", "depth", "pattern", "operations", "mean"]
         table = Table(header, rows, left=(0, 3), caption="Latency by operation and size")
+        if groups := storage_charts.alone(document["groups"]):
+            figures.insert(0, _by_size(document["name"], groups))
         found.append(Section(f"Storage: {document['name']}", (), figures, [table]))
     return found
+
+
+def _by_size(name: str, groups: Sequence[Document]) -> Figure:
+    rows = [
+        [
+            group["op"],
+            size(group["size_class_bytes"]),
+            micros(group["total_ns"] / group["count"] / 1e3),
+        ]
+        for group in groups
+    ]
+    at_once, how = groups[0]["depth"], (groups[0].get(key) for key in ("pattern", "access"))
+    words = ", ".join(str(word) for word in how if word)
+    return figure(
+        "Mean latency by the size of an operation",
+        f"{at_once} at once, {words}." if words else f"{at_once} at once.",
+        f"Lines of mean latency by size on {name}: "
+        + "; ".join(f"{op} of {of} {latency}" for op, of, latency in rows),
+        partial(storage_charts.by_size, groups),
+        Table(["op", "size", "mean"], rows),
+    )
 
 
 def _latency(name: str, group: Document) -> Figure:
