@@ -5,6 +5,7 @@ from statistics import median
 from typing import Any
 
 from spillcast.profile.timeline import READ, WRITE
+from spillcast.report.html.charts.storages import alone
 from spillcast.report.html.charts.sweeps import sizes_words
 from spillcast.report.html.material import Material
 from spillcast.units import format_bytes, format_duration, parse_duration_s
@@ -171,11 +172,15 @@ def _of_profile(profiles: Sequence[Mapping[str, Any]]) -> list[str]:
 def _of_storage(storages: Sequence[Mapping[str, Any]]) -> list[str]:
     said = []
     for storage in storages:
+        # Of a grid, and of a row of the catalogue, sizes are no load's: the smallest is told.
+        mixed = storage["source"] not in ("grid", "catalogue")
         means = []
         for op in ("read", "write"):
-            groups = [group for group in storage["groups"] if group["op"] == op]
+            of_op = [group for group in storage["groups"] if group["op"] == op]
+            groups = of_op if mixed else alone(of_op)[:1]
             if count := sum(group["count"] for group in groups):
                 mean_s = sum(group["total_ns"] for group in groups) / count / 1e9
-                means.append(f"a {op} takes {format_duration(mean_s)} in the mean")
+                size = "" if mixed else f" of {format_bytes(groups[0]['size_class_bytes'])}"
+                means.append(f"a {op}{size} takes {format_duration(mean_s)} in the mean")
         said.append(f"On {storage['name']} {' and '.join(means) or 'nothing was measured'}.")
     return said

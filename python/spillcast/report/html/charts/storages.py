@@ -39,7 +39,9 @@ def by_size(groups: Sequence[Mapping[str, Any]], layout: Layout) -> Any:
     ends = 10 ** math.floor(math.log10(low)), 10 ** math.ceil(math.log10(high))
     x = alt.X(
         "bytes:Q",
-        scale=alt.Scale(type="log", base=2, domain=[min(sizes) / 1.2, max(sizes) * 1.2]),
+        scale=alt.Scale(
+            type="log", base=2, domain=[min(sizes) / 1.2, max(sizes) * 1.2], nice=False
+        ),
         axis=size_axis(sizes, "size of an operation", 4 if layout.narrow else 9, grid=False),
     )
     y = alt.Y(
