@@ -15,6 +15,7 @@ VERBS = (
     "demo",
     "profile",
     "forecast",
+    "report",
     "record",
     "watch",
     "probe",

@@ -89,7 +89,7 @@ def forecast(
 
     costs = parse_costs(cost or (), to)
     within_s = None if within is None else parse_duration_s(within)
-    forecasts = ask(
+    answers = ask(
         baseline,
         to,
         elapsed_s=None if elapsed is None else parse_duration_s(elapsed),
@@ -104,6 +104,7 @@ def forecast(
         watch=lambda name: progress_bar(f"probing {name}"),
         reading=reading_bar,
     )
+    forecasts = [forecast for forecast, _ in answers]
     found = choices(to, forecasts, costs)
     cells = memory_cells(to, forecasts)
     advice = None if within_s is None or not cells else cheapest(cells, within_s, costs)

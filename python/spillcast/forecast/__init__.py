@@ -18,9 +18,9 @@ class _Callable(ModuleType):
     def __call__(self, baseline: Any, to: Any, **options: Any) -> Forecast | Forecasts:
         """``ask``, of one or several files and targets; one target gives one forecast."""
         files = baseline if isinstance(baseline, Recording | list | tuple) else [baseline]
-        if isinstance(to, list | tuple):
-            return Forecasts(ask(files, to, **options))
-        return ask(files, [to], **options)[0]
+        several = isinstance(to, list | tuple)
+        found = [forecast for forecast, _ in ask(files, to if several else [to], **options)]
+        return Forecasts(found) if several else found[0]
 
 
 sys.modules[__name__].__class__ = _Callable

@@ -13,6 +13,8 @@ from spillcast.storage import Storage
 from spillcast.storage.budget import Budget, parse_budget
 from spillcast.storage.probe import Progress
 
+#: A forecast, and the storage that it is for where it was not refused nor taken from traces.
+Answer = tuple[Forecast, Storage | None]
 #: What watches a probe, given the name of what is probed.
 Watch = Callable[[str], AbstractContextManager[Progress]]
 #: What watches files being read, given them; it is told the bytes read so far.
@@ -34,8 +36,8 @@ def ask(
     budget: str = "60s",
     watch: Watch | None = None,
     reading: Reading | None = None,
-) -> list[Forecast]:
-    """Forecasts for each of ``to``, from a recording, Oracle's evidence, or PostgreSQL's counts.
+) -> list[Answer]:
+    """A forecast for each of ``to``, from a recording, Oracle's evidence, or PostgreSQL's counts.
 
     A target is a storage or a word for one: a directory (probed now, within ``budget``), a file,
     ``catalogue:NAME``, ``latency:150us`` and so on. ``origin`` is what a plan without times was
@@ -59,9 +61,10 @@ def ask(
         # Counts are those of the whole query, however long it took.
         scaled_s = None if counts else elapsed_s
         return _from_recording(recording, to, scaled_s, confidence, parsed, watch)
-    return _from_oracle(
+    found = _from_oracle(
         evidence, to, elapsed_s, boost, sql_id, method, lenient, confidence, reading
     )
+    return [(one, None) for one in found]
 
 
 def _only_for(kind: str, given: bool, **options: str | None) -> None:
@@ -107,11 +110,11 @@ def _from_recording(
     confidence: float,
     budget: Budget,
     watch: Watch,
-) -> list[Forecast]:
+) -> list[Answer]:
     from spillcast.storage.target import resolve
 
     recording.need_io()
-    forecasts = []
+    answers: list[Answer] = []
     for target in to:
         if isinstance(target, Storage):
             storage = target
@@ -120,10 +123,11 @@ def _from_recording(
                 with watch(str(target)) as show:
                     storage = resolve(str(target), recording, budget=budget, on_progress=show)
             except Refusal as refusal:
-                forecasts.append(refused(recording, str(target), str(refusal)))
+                answers.append((refused(recording, str(target), str(refusal)), None))
                 continue
-        forecasts.append(forecast(recording, storage, elapsed_s=elapsed_s, confidence=confidence))
-    return forecasts
+        said = forecast(recording, storage, elapsed_s=elapsed_s, confidence=confidence)
+        answers.append((said, storage))
+    return answers
 
 
 def _from_oracle(

@@ -9,7 +9,7 @@ from spillcast.lab.aims import Aim, aims
 from spillcast.lab.calibrate import calibrate
 from spillcast.lab.case import Case, Truth
 from spillcast.lab.summary import grouped, of_evidence, recording_cost, refusals, summarise, worst
-from spillcast.report.charts import draw_charts
+from spillcast.report.draw import need_report_extra
 from spillcast.report.table import markdown_table, paragraph
 from spillcast.report.verify import (
     EVIDENCE,
@@ -49,6 +49,9 @@ def write_accuracy(truth: Truth, page: Path) -> None:
 
 
 def _write(truth: Truth, page: Path, folder: Path) -> None:
+    need_report_extra("--markdown")
+    from spillcast.report.charts import draw_charts
+
     folder.mkdir(exist_ok=True)
     charts = draw_charts(truth.cases, folder)
     reasons = folder / REASONS

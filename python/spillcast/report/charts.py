@@ -1,106 +1,137 @@
-"""The charts of docs/accuracy.md, as SVG."""
+"""The charts of cases: forecasts against measured times, and intervals that hold them."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from spillcast.errors import InputError
+import altair as alt
+
 from spillcast.lab.case import Case
 from spillcast.lab.summary import of_evidence, summarise
+from spillcast.report.draw import chart_of, colour, standalone, svg
 from spillcast.report.verify import breakdown
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 #: One colour and one mark for each thread count; told apart without colour too.
-MARKS = {1: ("#1b6ca8", "o"), 2: ("#d1812f", "s"), 4: ("#7a3e9d", "^")}
-AIM, GREY = (0.85, 0.95), "#888888"
-#: The same picture from the same cases: SVG names its parts by a hash.
-STYLE: dict[Any, Any] = {"svg.hashsalt": "spillcast", "svg.fonttype": "none", "font.size": 9}
+MARKS = {1: ("series-1", "circle"), 2: ("series-2", "square"), 4: ("series-4", "triangle-up")}
+AIM = (0.85, 0.95)
+_TICKS_S = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 def draw_charts(cases: Sequence[Case], folder: Path) -> list[str]:
-    """Draw what there is to draw; names of the files. InputError where matplotlib is missing."""
-    whole = [case for case in of_evidence(cases) if case.forecast.forecast_s is not None]
-    if not whole:
+    """Draw what there is to draw; names of the files."""
+    if not _answered(cases):
         return []
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        hint = "install it: pip install matplotlib"
-        raise InputError("the charts of --markdown want matplotlib", hint) from error
-    mpl.use("svg")
-    import matplotlib.pyplot as plt
-
-    drawn = []
-    with mpl.rc_context(STYLE):
-        for name, draw, size in (
-            ("forecast.svg", _forecasts, (5.5, 5.0)),
-            ("coverage.svg", _coverage, (6.5, 5.0)),
-        ):
-            figure, axes = plt.subplots(figsize=size, layout="constrained")
-            draw(axes, cases)
-            figure.savefig(folder / name, metadata={"Date": None, "Creator": None})
-            plt.close(figure)
-            drawn.append(name)
-    return drawn
+    charts = {"forecast.svg": forecasts(cases, 440), "coverage.svg": coverage(cases, 380)}
+    for name, chart in charts.items():
+        (folder / name).write_text(standalone(svg(chart)))
+    return list(charts)
 
 
-def _forecasts(axes: "Axes", cases: Sequence[Case]) -> None:
+def _answered(cases: Sequence[Case]) -> list[Case]:
+    return [case for case in of_evidence(cases) if case.forecast.forecast_s is not None]
+
+
+def forecasts(cases: Sequence[Case], width: int) -> Any:
     """Each forecast from a whole recording against the measured time."""
-    whole = [case for case in of_evidence(cases) if case.forecast.forecast_s is not None]
-    ends = [s for case in whole for s in (case.measured_to_s, case.forecast.forecast_s or 1.0)]
+    points = [
+        (case.measured_to_s, case.forecast.forecast_s or 1.0, case.threads)
+        for case in _answered(cases)
+    ]
+    title = "Forecast against measured time; dotted: 10 % off"
+    return scatter(points).properties(width=width, height=width, title=title)
+
+
+def scatter(points: Sequence[tuple[float, float, int]]) -> Any:
+    """Measured time, forecast and thread count of cases, on logarithmic scales."""
+    ends = [seconds for point in points for seconds in point[:2]]
     span = min(ends) / 1.3, max(ends) * 1.3
-    axes.plot(span, span, color=GREY, linewidth=1)
-    for factor in (0.9, 1.1):
-        axes.plot(span, [s * factor for s in span], color=GREY, linewidth=0.7, linestyle=":")
-    for threads, (colour, mark) in MARKS.items():
-        of = [case for case in whole if case.threads == threads]
-        words = "one thread or process" if threads == 1 else f"{threads} threads or processes"
-        axes.scatter(
-            [case.measured_to_s for case in of],
-            [case.forecast.forecast_s or 1.0 for case in of],
-            s=16, marker=mark, facecolors="none", edgecolors=colour, label=f"{words} ({len(of)})",
-        )  # fmt: skip
-    axes.set(xscale="log", yscale="log", xlim=span, ylim=span, aspect="equal")
-    axes.set_xlabel("measured elapsed time, s")
-    axes.set_ylabel("forecast, s")
-    axes.set_title("Forecast against measured time; dotted: 10 % off")
-    ticks = [t for t in (0.5, 1, 2, 5, 10, 20, 50, 100) if span[0] <= t <= span[1]]
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
-        axis.set_ticks([], minor=True)
-    axes.legend(frameon=False, loc="upper left")
+    scale = alt.Scale(type="log", domain=span, nice=False)
+    ticks = [tick for tick in _TICKS_S if span[0] <= tick <= span[1]]
+    x = alt.X("x:Q", scale=scale, axis=_seconds_axis("measured elapsed time, s", ticks))
+    y = alt.Y("y:Q", scale=scale, axis=_seconds_axis("forecast, s", ticks))
+    layers = []
+    for factor, dash in ((0.9, [2, 3]), (1.0, [1, 0]), (1.1, [2, 3])):
+        low, high = max(span[0], span[0] / factor), min(span[1], span[1] / factor)
+        values = [{"x": s, "y": s * factor} for s in (low, high)]
+        line = chart_of(values).mark_line(color=colour("domain"), strokeDash=dash, strokeWidth=1)
+        layers.append(line.encode(x=x, y=y))
+    counts = {threads: sum(point[2] == threads for point in points) for threads in MARKS}
+    names = {n: f"{_threads_words(n)} ({count})" for n, count in counts.items() if count}
+    cases = [
+        {"x": measured_s, "y": forecast_s, "of": names[threads]}
+        for measured_s, forecast_s, threads in points
+        if threads in names
+    ]
+    domain = list(names.values())
+    legend = alt.Legend(columns=1, orient="top")
+    colours, shapes = zip(*(MARKS[threads] for threads in names), strict=True)
+    marks = chart_of(cases).mark_point(size=42, strokeWidth=1.4, opacity=1)
+    layers.append(
+        marks.encode(
+            x=x,
+            y=y,
+            color=alt.Color(
+                "of:N",
+                scale=alt.Scale(domain=domain, range=[colour(name) for name in colours]),
+                legend=legend,
+            ),
+            shape=alt.Shape(
+                "of:N", scale=alt.Scale(domain=domain, range=list(shapes)), legend=legend
+            ),
+        )
+    )
+    return alt.layer(*layers)
 
 
-def _coverage(axes: "Axes", cases: Sequence[Case]) -> None:
+def _seconds_axis(title: str, ticks: Sequence[float]) -> Any:
+    return alt.Axis(title=title, values=list(ticks), format="~g")
+
+
+def _threads_words(threads: int) -> str:
+    return "one thread or process" if threads == 1 else f"{threads} threads or processes"
+
+
+def coverage(cases: Sequence[Case], width: int) -> Any:
     """The share of intervals that hold the truth, group by group, with what chance does to it."""
-    rows: list[tuple[str, list[Case]]] = []
-    for groups in breakdown(cases).values():
-        rows += [*groups.items(), ("", [])]
+    rows: list[dict[str, Any]] = []
+    for gap, groups in enumerate(breakdown(cases).values()):
+        rows += [_covered(name, of) for name, of in groups.items()] + [{"name": " " * (gap + 1)}]
     rows.pop()
     confidence = cases[0].forecast.confidence
-    axes.axvspan(*AIM, color="#dfeedd", zorder=0)
-    axes.axvline(confidence, color=GREY, linewidth=1, zorder=1)
-    for height, (_, of) in enumerate(rows):
-        found = summarise(of)
-        if found.coverage is None:
-            continue
-        low, high = _chance(found.coverage, found.cases - found.refused)
-        axes.plot([low, high], [height, height], color=MARKS[1][0], linewidth=1)
-        axes.plot(found.coverage, height, "o", color=MARKS[1][0], markersize=4)
-    given = [sum(case.forecast.interval_s is not None for case in of) for _, of in rows]
-    labels = [
-        f"{row[0]} ({count})" if row[0] else "" for row, count in zip(rows, given, strict=True)
+    names = alt.Y(
+        "name:N", sort=None, scale=alt.Scale(domain=[row["name"] for row in rows]),
+        axis=alt.Axis(title=None, domain=False, ticks=False, grid=False, labelLimit=300,
+                      labelColor=colour("text")),
+    )  # fmt: skip
+    share = alt.X(
+        "share:Q",
+        scale=alt.Scale(domain=[0, 1]),
+        axis=alt.Axis(title=None, format=".0%", tickCount=5),
+    )
+    found = chart_of([row for row in rows if "share" in row])
+    aim = chart_of([{"low": AIM[0], "high": AIM[1], "aim": confidence}])
+    layers = [
+        aim.mark_rect(color=colour("band"), opacity=1).encode(x="low:Q", x2="high:Q"),
+        aim.mark_rule(color=colour("domain")).encode(x="aim:Q"),
+        found.mark_rule(color=colour("series-1"), strokeWidth=1.4).encode(
+            x="low:Q", x2="high:Q", y=names
+        ),
+        found.mark_point(color=colour("series-1"), filled=True, size=48, opacity=1).encode(
+            x=share, y=names
+        ),
     ]
-    axes.set_yticks(range(len(rows)), labels)
-    axes.tick_params(axis="y", length=0)
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1.02)
-    axes.xaxis.set_major_formatter(lambda x, _: f"{x:.0%}")
-    axes.set_title(f"Share of {confidence:.0%} intervals that hold the measured time", loc="left")
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    title = f"Share of {confidence:.0%} intervals that hold the measured time"
+    return alt.layer(*layers).properties(width=width, height=18 * len(rows), title=title)
+
+
+def _covered(name: str, of: Sequence[Case]) -> dict[str, Any]:
+    given = sum(case.forecast.interval_s is not None for case in of)
+    row: dict[str, Any] = {"name": f"{name} ({given})"}
+    found = summarise(of)
+    if found.coverage is not None:
+        low, high = _chance(found.coverage, found.cases - found.refused)
+        row |= {"share": found.coverage, "low": low, "high": high}
+    return row
 
 
 def _chance(coverage: float, cases: int) -> tuple[float, float]:

@@ -49,7 +49,7 @@ def recording_text(recording: Recording) -> str:
     slices = meta["raw"]["slices_s"]
     if slices is not None:
         lines.append(f"  kept       {meta['raw']['rows']:,} waits in {len(slices)} slices")
-    lines += [f"  warning    {text}" for text in _warnings(meta)]
+    lines += [f"  warning    {text}" for text in recording_warnings(meta)]
     if meta["temp"] is not None and meta["temp"]["reads"] + meta["temp"]["writes"]:
         lines.append(f"  next       spillcast forecast {recording.path} --to DIRECTORY")
     else:
@@ -138,7 +138,8 @@ def _about_samples(recording: Recording) -> list[str]:
     return lines
 
 
-def _warnings(meta: Mapping[str, Any]) -> list[str]:
+def recording_warnings(meta: Mapping[str, Any]) -> list[str]:
+    """What weakens a recording, as its meta.json tells it."""
     capture = meta["capture"]
     texts = []
     if meta["temp"] is None:

@@ -138,10 +138,15 @@ class Storage(Tabular):
             raise InputError(f"{path}: {error.strerror}") from error
         except ValueError as error:
             raise InputError(f"{path}: not JSON, or cut: {error}", "probe again") from error
+        return cls.from_json(document, str(path))
+
+    @classmethod
+    def from_json(cls, document: Any, where: str) -> "Storage":
+        """The storage of a document. InputError says what is wrong with it, and ``where``."""
         schema = document.get("schema") if isinstance(document, dict) else None
         if schema != STORAGE_SCHEMA:
             raise InputError(
-                f"{path}: schema is {schema!r}, this spillcast reads {STORAGE_SCHEMA!r}",
+                f"{where}: schema is {schema!r}, this spillcast reads {STORAGE_SCHEMA!r}",
                 "make it with: spillcast probe DIR --grid -o storage.json",
             )
         try:
@@ -154,7 +159,7 @@ class Storage(Tabular):
                 document.get("servers"),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{path}: damaged: {error}", "probe again") from error
+            raise InputError(f"{where}: damaged: {error}", "probe again") from error
 
     def scaled(self, factor: float, name: str) -> "Storage":
         """The same storage with every latency multiplied by ``factor``."""

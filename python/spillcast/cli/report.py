@@ -1,0 +1,135 @@
+"""``spillcast report``: one page of whatever was measured or forecast."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spillcast.cli.options import Budget, Confidence, Json
+
+if TYPE_CHECKING:
+    from spillcast.forecast.ask import Answer
+    from spillcast.report.html.material import Material
+
+
+def add_to(application: typer.Typer) -> None:
+    """Register the verb."""
+    application.command("report")(report)
+
+
+def report(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="INPUT...",
+            help="Recordings, Oracle traces, ASH exports, plans, and what other verbs print with "
+            "--json: profile, forecast, verify, storage, sweep, cache; - for standard input.",
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page.")],
+    to: Annotated[
+        list[str] | None,
+        typer.Option("--to", help="Forecast a run for this target, as forecast does. Repeatable."),
+    ] = None,
+    elapsed: Annotated[
+        str | None, typer.Option(help="Time of the whole query, where the evidence covers a part.")
+    ] = None,
+    boost: Annotated[
+        str | None, typer.Option(help="Events that change, such as 'direct path * temp'.")
+    ] = None,
+    sql_id: Annotated[
+        str | None, typer.Option(help="Only this statement of an ASH export.")
+    ] = None,
+    lenient: Annotated[
+        bool, typer.Option(help="Find WAIT lines in running text of traces too.")
+    ] = False,
+    redact: Annotated[
+        bool,
+        typer.Option("--redact", help="Leave out SQL text, bind values, paths and host names."),
+    ] = False,
+    confidence: Confidence = 0.9,
+    budget: Budget = "60s",
+    json: Json = False,
+) -> None:
+    """Write one self-contained page: the answer, charts, tables and raw figures.
+
+    It loads nothing from any network and opens from a mail attachment.
+
+    Example: spillcast report run.spill --to nvme.json --to catalogue:aws-gp3 -o report.html
+
+    Example: spillcast report ash.csv hdd.trc --to flash.trc --elapsed 773 -o report.html
+
+    Example: spillcast report sweep.json cache.json --redact -o report.html
+    """
+    from spillcast.cli.output import emit, terminal_columns
+    from spillcast.cli.progress import progress_bar, reading_bar
+    from spillcast.errors import InputError
+    from spillcast.forecast.ask import ask
+    from spillcast.recording.evidence import Evidence, find_evidence
+    from spillcast.report.draw import need_report_extra
+
+    need_report_extra("spillcast report")
+    from spillcast.report.html.material import Material, split_inputs
+    from spillcast.report.html.run import add_runs, latencies_there
+    from spillcast.report.html.write import write_report
+    from spillcast.storage import Storage
+    from spillcast.units import parse_duration_s
+
+    material = Material()
+    documents, words = split_inputs(inputs)
+    evidence = find_evidence(words) if words else Evidence()
+    for name, document in documents:
+        material.add_document(name, document)
+        material.add_secret("path", name, Path(name).name)
+    for document in material.storages:
+        storage = Storage.from_json(document, document["name"])
+        material.latencies.append(latencies_there(storage.name, storage))
+    add_runs(material, evidence, sql_id, lenient=lenient)
+    if to and not words:
+        raise InputError("--to is for evidence", "a forecast's document has its target already")
+    if to:
+        answers = ask(
+            words,
+            to,
+            elapsed_s=None if elapsed is None else parse_duration_s(elapsed),
+            boost=boost,
+            sql_id=sql_id,
+            lenient=lenient,
+            confidence=confidence,
+            budget=budget,
+            watch=lambda name: progress_bar(f"probing {name}"),
+            reading=reading_bar,
+        )
+        _add_forecasts(material, to, answers, lenient=lenient)
+    elif elapsed or boost:
+        raise InputError("--elapsed and --boost are for a forecast", "name a target with --to")
+    elif evidence.plans or evidence.statements:
+        raise InputError("a plan holds counts, not waits", "name a target with --to")
+    said = write_report(material, output, redact=redact)
+    if json:
+        emit(said)
+    else:
+        from spillcast.report.table import WIDTH, paragraph
+
+        print(paragraph(" ".join(said["answer"]), width=min(terminal_columns(), WIDTH)))
+        print(f"\n  {output}: {len(said['charts'])} charts, {said['bytes'] / 1e3:,.0f} kB")
+
+
+def _add_forecasts(
+    material: "Material", to: list[str], answers: "list[Answer]", *, lenient: bool
+) -> None:
+    """The forecasts as documents, with the latencies of their targets."""
+    from spillcast.recording.evidence import find_evidence
+    from spillcast.report.html.run import latencies_there, latencies_traced
+
+    for word, (forecast, storage) in zip(to, answers, strict=True):
+        name = forecast.target
+        material.add_document(name, forecast.to_json())
+        if storage is not None:
+            material.latencies.append(latencies_there(name, storage))
+        elif Path(word).exists() and forecast.forecast_s is not None:
+            material.latencies.append(latencies_traced(name, word, lenient=lenient))
+            paths = find_evidence([word]).traces
+            material.add_secret("path", *map(str, paths), *(path.name for path in paths))
+        if Path(word).exists():
+            material.add_secret("path", word, Path(word).name, name)

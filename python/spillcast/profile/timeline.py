@@ -1,0 +1,183 @@
+"""What sessions did, stretch by stretch of a run: on a CPU, in temp reads and writes, waiting."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from spillcast.recording import Recording
+from spillcast.recording.ash import TEMP_EVENTS, read_ash
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spillcast.recording.trace import Traces
+
+CPU, READ, WRITE, OTHER_IO, WAITS = "CPU", "temp reads", "temp writes", "other I/O", "other waits"
+STATES = (CPU, READ, WRITE, OTHER_IO, WAITS)
+#: More stretches than these no picture tells apart.
+STRETCHES_MAX = 160
+_LENGTHS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
+#: PostgreSQL's names; Oracle's are told by their words.
+_TEMP = {"BufFileRead": READ, "BufFileWrite": WRITE}
+_STATE_OF_WAIT = (
+    f"case when temp and op = 'read' then '{READ}' when temp and op = 'write' then '{WRITE}' "
+    f"when op is not null then '{OTHER_IO}' else '{WAITS}' end"
+)
+#: Enough for groups of some 100 stretches; what does not fit goes to disk.
+_MEMORY = "400MB"
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Time of all sessions by state: in all (s), and the mean number of them in each stretch.
+
+    ``busy`` holds, for each state that there is, a number for each stretch of ``length_s``.
+    """
+
+    length_s: float
+    totals_s: dict[str, float]
+    busy: dict[str, list[float]]
+
+
+def stretch_s(elapsed_s: float, least_s: float = 0.01) -> float:
+    """The length of a stretch: a round one of ``least_s`` or more, of which there are not many."""
+    fit = [s for s in _LENGTHS_S if s >= least_s and elapsed_s / s <= STRETCHES_MAX]
+    return fit[0] if fit else elapsed_s / STRETCHES_MAX
+
+
+def of_recording(recording: Recording) -> Timeline:
+    """The single waits and the CPU before them, where all were kept; else the seconds' I/O.
+
+    Waits for other than I/O are those of sessions that do temp I/O, for others may be idle. CPU
+    time counts where it ended. Rows pass through without being held.
+    """
+    if recording.meta["temp"] is None:
+        return of_samples(recording.samples, recording.elapsed_s)
+    if recording.meta["raw"]["slices_s"] is not None:
+        return _of_seconds(recording)
+    whole_s = _whole_s(recording)
+    length_s = stretch_s(whole_s)
+    path = str(recording.path / "waits.parquet").replace("'", "''")
+    waits = f"read_parquet('{path}')"
+    query = f"""
+        with working as (select distinct session from {waits} where temp),
+        pieces as (
+            select start_ns as low, start_ns + elapsed_ns as high, {_STATE_OF_WAIT} as state
+            from {waits} where op is not null or session in (from working)
+            union all
+            select greatest(start_ns - cpu_before_ns, 0), start_ns, '{CPU}'
+            from {waits} where cpu_before_ns > 0
+        ), placed as (
+            select low, high, state, low // length as first, (high - 1) // length as last
+            from pieces, (select {round(length_s * 1e9)}::bigint as length) where high > low
+        )
+        select first as stretch, state, sum(high - low) / 1e9 as busy_s
+        from placed where first = last group by all
+        union all
+        select stretch, state, sum(least(high, (stretch + 1) * length)
+                                   - greatest(low, stretch * length)) / 1e9
+        from (select *, unnest(range(first, last + 1)) as stretch from placed where first < last),
+            (select {round(length_s * 1e9)}::bigint as length)
+        group by all
+    """
+    with duckdb.connect() as connection:
+        connection.execute(f"set memory_limit = '{_MEMORY}'")
+        connection.execute("set preserve_insertion_order = false")
+        rows = connection.execute(query).fetchall()
+    return _timeline(rows, length_s, whole_s)
+
+
+def _whole_s(recording: Recording) -> float:
+    """Times count from when the recording began, which may be before the run did."""
+    return max(recording.elapsed_s, float(recording.meta.get("recorded_s") or 0.0))
+
+
+def _of_seconds(recording: Recording) -> Timeline:
+    """The I/O of the whole run: by the second in which it began."""
+    whole_s = _whole_s(recording)
+    length_s = stretch_s(whole_s, 1)
+    rows = [
+        (int(second // length_s), _state_of_io(op, temp), total_ns / 1e9)
+        for second, op, temp, total_ns in zip(
+            *(recording.seconds[name].to_pylist() for name in ("second", "op", "temp", "total_ns")),
+            strict=True,
+        )
+        if op is not None
+    ]
+    return _timeline(rows, length_s, whole_s)
+
+
+def _state_of_io(op: str, temp: bool) -> str:
+    return {"read": READ, "write": WRITE}[op] if temp else OTHER_IO
+
+
+def of_samples(samples: "pa.Table", elapsed_s: float) -> Timeline:
+    """Samples of sessions: each stands for its weight."""
+    length_s = stretch_s(elapsed_s, 1)
+    names = ("time_ns", "event", "weight_us")
+    columns = [samples[name].to_pylist() for name in names]
+    begin_ns = min(columns[0], default=0)
+    rows = [
+        (int((time_ns - begin_ns) / 1e9 // length_s), state_of(event), weight_us / 1e6)
+        for time_ns, event, weight_us in zip(*columns, strict=True)
+    ]
+    return _timeline(rows, length_s, elapsed_s)
+
+
+def of_ash(paths: Sequence[Path], sql_id: str | None = None) -> Timeline:
+    """The samples of ASH exports, over the time that they cover."""
+    samples = read_ash(paths, sql_id=sql_id).samples
+    times = samples["time_ns"].to_numpy()
+    covered_s = float(times.max() - times.min()) / 1e9 + 1 if len(times) else 0.0
+    return of_samples(samples, covered_s)
+
+
+def of_traces(read: "Traces", elapsed_s: float) -> Timeline:
+    """Groups of traces by ``second``, ``op`` and ``idle``: by the second in which a wait ended."""
+    length_s = stretch_s(elapsed_s, 1)
+    first = read.first_second()
+    rows = [
+        (
+            int((group["second"] - first) // length_s),
+            CPU if group["event"] is None else state_of(group["event"], group["op"]),
+            group["total_us"] / 1e6,
+        )
+        for group in read.groups
+        if not group["idle"]
+    ]
+    return _timeline(rows, length_s, elapsed_s)
+
+
+def state_of(event: str | None, op: str | None = None) -> str:
+    """The state that a database's wait event means; None is on a CPU."""
+    if event is None:
+        return CPU
+    if event in _TEMP:
+        return _TEMP[event]
+    if fnmatchcase(event.lower(), TEMP_EVENTS):
+        return READ if "read" in event.lower() else WRITE
+    return OTHER_IO if op is not None else WAITS
+
+
+def _timeline(rows: Sequence[tuple[int, str, float]], length_s: float, whole_s: float) -> Timeline:
+    # Less than a twentieth of a stretch counts with the one before.
+    count = max(math.ceil(whole_s / length_s - 0.05), 1)
+    busy_s = {state: [0.0] * count for state in STATES}
+    for stretch, state, seconds in rows:
+        busy_s[state][min(max(stretch, 0), count - 1)] += seconds
+    last_s = whole_s - (count - 1) * length_s or length_s
+    lengths_s = [length_s] * (count - 1) + [last_s]
+    there = {state: found for state, found in busy_s.items() if sum(found)}
+    return Timeline(
+        length_s,
+        {state: sum(found) for state, found in there.items()},
+        {
+            state: [s / length for s, length in zip(found, lengths_s, strict=True)]
+            for state, found in there.items()
+        },
+    )

@@ -1,0 +1,186 @@
+"""The answer of a page in a sentence or two, as a person would say it."""
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from spillcast.profile.timeline import READ, WRITE
+from spillcast.report.html.charts.storages import alone
+from spillcast.report.html.charts.sweeps import sizes_words
+from spillcast.report.html.material import Material
+from spillcast.units import format_bytes, format_duration, parse_duration_s
+
+
+def ranked(forecasts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """From the fastest to the slowest, refused ones last."""
+    infinite = float("inf")
+    return sorted(forecasts, key=lambda f: infinite if f["forecast_s"] is None else f["forecast_s"])
+
+
+def answer(material: Material) -> list[str]:
+    """The sentences: of the first kind of material that gives one."""
+    for documents, say in (
+        (material.forecasts, _of_forecasts),
+        (material.sweeps, _of_sweep),
+        (material.caches, _of_cache),
+        (material.verifications, _of_verification),
+        (material.runs, _of_run),
+        (material.profiles, _of_profile),
+        (material.storages, _of_storage),
+    ):
+        if documents:
+            return say(documents)
+    return ["There is nothing to tell."]
+
+
+def sentence(forecast: Mapping[str, Any]) -> str:
+    """One forecast."""
+    target, here = place(forecast["target"]), format_duration(forecast["baseline_s"])
+    if forecast["forecast_s"] is None:
+        return f"There is no forecast for {target}: {forecast['refused']}."
+    there = format_duration(forecast["forecast_s"])
+    low, high = map(format_duration, forecast["interval_s"])
+    sure = f"{forecast['confidence']:.0%}".replace("%", " %")
+    slower = bool(forecast["forecast_s"] >= forecast["baseline_s"])
+    ceiling = format_duration(forecast["ceiling_s"])
+    return (
+        f"On {target} this query would take about {there} instead of {here}, {sure} sure between "
+        f"{low} and {high}; " + "it gets no faster, and " * slower
+        + f"no storage can bring it under {ceiling}."
+    )  # fmt: skip
+
+
+def place(target: str) -> str:
+    """A target as it is spoken of: wishes and rows of the catalogue in words."""
+    kind, _, value = target.partition(":")
+    if kind == "latency":
+        return f"storage that takes {format_duration(parse_duration_s(value))} an operation"
+    words: dict[str, str] = {
+        "factor": f"storage {value} times as fast",
+        "catalogue": value,
+    }
+    return words.get(kind, target)
+
+
+def _of_forecasts(forecasts: Sequence[Mapping[str, Any]]) -> list[str]:
+    order = ranked(forecasts)
+    said = [sentence(order[0])]
+    given = [one for one in order if one["forecast_s"] is not None]
+    if len(given) > 1:
+        said.append(f"That is the fastest of {len(given)} storages that were asked about.")
+    memory = order[0].get("work_memory")
+    if memory:
+        enough = memory["enough"]
+        said.append(
+            f"With {format_bytes(enough['work_mem_bytes'])} of work memory nothing would spill, "
+            f"and it would take about {format_duration(enough['forecast_s'])}, if the plan stays "
+            "as it is."
+        )
+    return said
+
+
+def _of_sweep(sweeps: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [_of_sizes(one) if one["kind"] == "io-size" else _of_memory(one) for one in sweeps]
+
+
+def _of_sizes(sweep: Mapping[str, Any]) -> str:
+    best = sweep["best"]
+    worst = max(sweep["rows"], key=lambda row: row["total_s"])
+    times = f"{worst['total_s'] / best['total_s']:.2g} times" if best["total_s"] else ""
+    return (
+        f"On {sweep['storage']} temp I/O is fastest in operations of {sizes_words(best)}: about "
+        f"{format_duration(best['total_s'])} for all of it, {times} as fast as with "
+        f"{sizes_words(worst)}."
+    )
+
+
+def _of_memory(sweep: Mapping[str, Any]) -> str:
+    points = [point for point in sweep["points"] if point["elapsed_s"] is not None]
+    best = min(points, key=lambda point: (point["elapsed_s"], point["memory_bytes"]))
+    # The least memory within a tenth of the fastest: more buys next to nothing.
+    enough = [p for p in points if p["elapsed_s"] <= 1.1 * best["elapsed_s"]]
+    least = min(enough, key=lambda point: point["memory_bytes"])
+    worst = max(points, key=lambda point: point["elapsed_s"])
+    return (
+        f"With {format_bytes(least['memory_bytes'])} of memory on {least['storage']} this query "
+        f"takes about {format_duration(least['elapsed_s'])}, and more buys next to nothing; with "
+        f"{format_bytes(worst['memory_bytes'])} on {worst['storage']} it takes "
+        f"{format_duration(worst['elapsed_s'])}."
+    )
+
+
+def _of_cache(caches: Sequence[Mapping[str, Any]]) -> list[str]:
+    said = []
+    for cache in caches:
+        curve = cache["curve"]
+        data = format_bytes(curve["data_bytes"])
+        if curve["enough_bytes"] is None:
+            said.append(f"No flash cache helps: nothing of the {data} is read again.")
+            continue
+        enough = format_bytes(curve["enough_bytes"])
+        said.append(
+            f"A flash cache of {enough} would serve nine in ten of the reads that any cache of "
+            f"these {data} could serve."
+        )
+        if cache["cache"] is not None and cache["cache"]["runs"]:
+            last = cache["cache"]["runs"][-1]["hit_ratio"]
+            said.append(
+                f"With {format_bytes(cache['cache']['size_bytes'])}, as was asked, "
+                f"{last:.0%} of the reads would hit.".replace("%", " %")
+            )
+    return said
+
+
+def _of_verification(documents: Sequence[Mapping[str, Any]]) -> list[str]:
+    cases = [case for document in documents for case in document["cases"]]
+    given = [case for case in cases if case["forecast"]["forecast_s"] is not None]
+    if not given:
+        return [f"None of {len(cases)} cases had a forecast."]
+    errors = [abs(c["forecast"]["forecast_s"] / c["measured_to_s"] - 1) for c in given]
+    held = sum(
+        c["forecast"]["interval_s"][0] <= c["measured_to_s"] <= c["forecast"]["interval_s"][1]
+        for c in given
+    )
+    return [
+        f"{len(given)} forecasts were off by {100 * median(errors):.1f} % in the median when the "
+        f"queries were then run there; {held} of {len(given)} intervals held the measured time."
+    ]
+
+
+def _of_run(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    run = runs[0]
+    totals = run["timeline"]["totals_s"]
+    busy_s, temp_s = sum(totals.values()), totals.get(READ, 0.0) + totals.get(WRITE, 0.0)
+    whole = format_duration(run["elapsed_s"])
+    if not temp_s or not busy_s:
+        return [f"This run took {whole}, and nothing was seen of temp files."]
+    share = 100 * temp_s / max(busy_s, run["elapsed_s"])
+    return [f"This run took {whole}, and {share:.0f} % of it went into temp files."]
+
+
+def _of_profile(profiles: Sequence[Mapping[str, Any]]) -> list[str]:
+    profile = profiles[0]
+    busy = [row for row in profile["rows"] if not row.get("idle")]
+    if not busy:
+        return ["The profile holds no time."]
+    first = busy[0]
+    name = ", ".join(str(first.get(key)) for key in profile["by"])
+    share = f", {100 * first['share']:.0f} % of the time" if first.get("share") else ""
+    return [f"Most time goes into {name}: {format_duration(first['total_us'] / 1e6)}{share}."]
+
+
+def _of_storage(storages: Sequence[Mapping[str, Any]]) -> list[str]:
+    said = []
+    for storage in storages:
+        # Of a grid, and of a row of the catalogue, sizes are no load's: the smallest is told.
+        mixed = storage["source"] not in ("grid", "catalogue")
+        means = []
+        for op in ("read", "write"):
+            of_op = [group for group in storage["groups"] if group["op"] == op]
+            groups = of_op if mixed else alone(of_op)[:1]
+            if count := sum(group["count"] for group in groups):
+                mean_s = sum(group["total_ns"] for group in groups) / count / 1e9
+                size = "" if mixed else f" of {format_bytes(groups[0]['size_class_bytes'])}"
+                means.append(f"a {op}{size} takes {format_duration(mean_s)} in the mean")
+        said.append(f"On {storage['name']} {' and '.join(means) or 'nothing was measured'}.")
+    return said

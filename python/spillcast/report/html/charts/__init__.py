@@ -1,0 +1,1 @@
+"""Charts of the page, each drawn for a width."""

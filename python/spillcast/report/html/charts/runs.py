@@ -1,0 +1,139 @@
+"""Charts of a run: what sessions did over time, and latencies here beside those elsewhere."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from spillcast.profile.timeline import STATES
+from spillcast.report.draw import chart_of, colour
+from spillcast.report.html.charts.bars import sized
+from spillcast.report.html.charts.scale import PERCENT, duration_axis, latency_axis
+from spillcast.report.html.page import Layout
+from spillcast.units import format_duration
+
+SHADES = dict(zip(STATES, ("cpu", "read", "write", "other-io", "waits"), strict=True))
+#: Bins to a power of ten of latency.
+_BINS = 10
+
+
+def timeline(line: Mapping[str, Any], layout: Layout) -> Any:
+    """Mean number of sessions by state over the time of the run, one upon the other."""
+    length_s, busy = line["length_s"], line["busy"]
+    states = [state for state in STATES if state in busy]
+    stretches = len(next(iter(busy.values()), []))
+    merged = 2 if layout.narrow and stretches > 80 else 1
+    values = []
+    for at in range(0, stretches, merged):
+        top = 0.0
+        for state in states:
+            mean = sum(busy[state][at : at + merged]) / merged
+            if mean:
+                values.append(
+                    {"from": at * length_s, "to": (at + merged) * length_s, "state": state,
+                     "low": round(top, 4), "high": round(top + mean, 4)}
+                )  # fmt: skip
+            top += mean
+    whole_s = stretches * length_s
+    shades = alt.Color(
+        "state:N",
+        scale=alt.Scale(domain=states, range=[colour(SHADES[state]) for state in states]),
+        legend=alt.Legend(columns=2 if layout.narrow else len(states)),
+    )
+    axis = duration_axis(whole_s, "time since the start", 4 if layout.narrow else 8, grid=False)
+    y_axis = alt.Axis(title="sessions", tickCount=4, domain=False, ticks=False)
+    bars = (
+        chart_of(values)
+        .mark_rect(strokeWidth=0)
+        .encode(
+            x=alt.X("from:Q", scale=alt.Scale(domain=[0, whole_s], nice=False), axis=axis),
+            x2="to:Q",
+            y=alt.Y("low:Q", axis=y_axis, scale=alt.Scale(zero=True)),
+            y2="high:Q",
+            color=shades,
+        )
+    )
+    return sized(alt.layer(bars), layout, 300 if layout.narrow else 280)
+
+
+def bins(latency_ns: Sequence[int], counts: Sequence[int]) -> dict[int, float]:
+    """The share of the operations by bin, ten to a power of ten; bin 0 begins at 1 us."""
+    whole = sum(counts) or 1
+    found: dict[int, float] = {}
+    for ns, count in zip(latency_ns, counts, strict=True):
+        at = math.floor(_BINS * math.log10(max(ns, 1) / 1e3) + 1e-9)
+        found[at] = found.get(at, 0.0) + count / whole
+    return found
+
+
+def edge_us(at: int) -> float:
+    """Where a bin begins."""
+    return float(10 ** (at / _BINS))
+
+
+def mean_us(latency_ns: Sequence[int], counts: Sequence[int]) -> float:
+    """Mean latency of a histogram."""
+    total_ns = sum(ns * count for ns, count in zip(latency_ns, counts, strict=True))
+    return total_ns / (sum(counts) or 1) / 1e3
+
+
+def latencies(
+    now: Mapping[str, Any], there: Mapping[str, Any] | None, names: tuple[str, str], layout: Layout
+) -> Any:
+    """Shares of operations by latency on a logarithmic scale: a filled shape, and an outline."""
+    parts = [(names[0], now)] + ([(names[1], there)] if there else [])
+    shares = {name: bins(of["latency_ns"], of["latency_count"]) for name, of in parts}
+    first = min(min(found) for found in shares.values())
+    last = max(max(found) for found in shares.values()) + 1
+    span = edge_us(first - 1), edge_us(last + 1)
+    scale = alt.Scale(type="log", domain=span, nice=False)
+    axis = latency_axis(span[0] * 1.01, span[1] / 1.01, "latency of one operation", grid=True)
+    most = max(max(found.values()) for found in shares.values())
+    y = alt.Scale(domain=[0, most * 1.3], nice=False)
+    y_axis = alt.Axis(
+        title="share of the operations", labelExpr=PERCENT, tickCount=4, domain=False, ticks=False
+    )
+    shades = alt.Scale(domain=list(shares), range=[colour("now"), colour("there")][: len(shares)])
+    layers = []
+    for number, (name, found) in enumerate(shares.items()):
+        solid = number == 0
+        legend = alt.Legend(columns=1 if layout.narrow else 2) if there else None
+        line = {"color": colour("there"), "strokeWidth": 1.8, "interpolate": "step-after"}
+        # The outline is one shape: it falls to nothing where no operation is.
+        steps = range(min(found), max(found) + 2)
+        values = [{"at": edge_us(at), "share": found.get(at, 0.0), "of": name} for at in steps]
+        layers.append(
+            chart_of(values)
+            .mark_area(
+                interpolate="step-after", fillOpacity=1 if solid else 0.16,
+                line=False if solid else line,
+            )
+            .encode(
+                x=alt.X("at:Q", scale=scale, axis=axis),
+                y=alt.Y("share:Q", scale=y, axis=y_axis, stack=None),
+                color=alt.Color("of:N", scale=shades, legend=legend),
+            )
+        )  # fmt: skip
+        layers += _mean(parts[number][1], most * (1.26 if solid else 1.14), span, solid=solid)
+    return sized(alt.layer(*layers), layout, 260)
+
+
+def _mean(
+    of: Mapping[str, Any], height: float, span: tuple[float, float], *, solid: bool
+) -> list[Any]:
+    """A rule at the mean with its words, to the side where there is room."""
+    mean = mean_us(of["latency_ns"], of["latency_count"])
+    words = f"mean {format_duration(mean / 1e6)}"
+    right = math.log(mean / span[0]) < 0.5 * math.log(span[1] / span[0])
+    at = chart_of([{"mean": mean, "low": 0, "high": height, "words": words}])
+    x = alt.X("mean:Q")
+    dash = [4, 3] if solid else [1, 0]
+    return [
+        at.mark_rule(color=colour("muted" if solid else "there"), strokeDash=dash, strokeWidth=1.2)
+        .encode(x=x, y="low:Q", y2="high:Q"),
+        at.mark_text(
+            align="left" if right else "right", dx=5 if right else -5, color=colour("text"),
+            baseline="middle",
+        ).encode(x=x, y="high:Q", text="words:N"),
+    ]  # fmt: skip

@@ -1,0 +1,90 @@
+"""Material -> the page: which sections there are, and in which order."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spillcast.report.html.answer import answer, ranked
+from spillcast.report.html.material import Document, Material
+from spillcast.report.html.page import Page, Raw, Section
+from spillcast.report.html.sections import forecasts, others, runs, verifications
+
+#: Raw figures of more bytes are not repeated in the page.
+RAW_BYTES_MAX = 300_000
+
+
+def compose(material: Material) -> Page:
+    """The answer first, then where the time goes, what it would be elsewhere, and how sure."""
+    there = _there(material)
+    found: list[Section] = []
+    found += runs.sections(material.runs, there)
+    found += others.profiles(material.profiles)
+    found += forecasts.sections(material.forecasts) if material.forecasts else []
+    found += others.sweeps(material.sweeps)
+    found += others.caches(material.caches)
+    found += verifications.sections(material.verifications) if material.verifications else []
+    if not there:
+        by_name = {one["name"]: one for one in material.latencies}
+        known = [one for one in material.storages if one["name"] in by_name]
+        found += others.storages(known, [by_name[one["name"]] for one in known])
+    said = _warnings(material)
+    found += [Section("What weakens this", warnings=said)] if said else []
+    found += runs.measured(material.runs)
+    numbers = forecasts.numbers(material.forecasts) if material.forecasts else []
+    return Page(_title(material), answer(material), found, numbers, _raw(material))
+
+
+def _title(material: Material) -> str:
+    named = [run["name"] for run in material.runs] or [
+        one["name"]
+        for room in (
+            material.forecasts, material.sweeps, material.caches, material.verifications,
+            material.profiles, material.storages,
+        )
+        for one in room
+    ]  # fmt: skip
+    names = list(dict.fromkeys(map(str, named)))
+    return "spillcast: " + ", ".join(names[:3]) + ("..." if len(names) > 3 else "")
+
+
+def _there(material: Material) -> Document | None:
+    """Latencies of the target that the page is about: the fastest of which any are known."""
+    if not material.runs:
+        return None
+    known = {one["name"]: one for one in material.latencies if one["groups"]}
+    for forecast in ranked(material.forecasts):
+        if forecast["target"] in known:
+            return known[forecast["target"]]
+    return next(iter(known.values()), None)
+
+
+def _warnings(material: Material) -> list[str]:
+    said = [text for run in material.runs for text in run["warnings"]]
+    said += forecasts.warnings(material.forecasts)
+    for document in (*material.profiles, *material.sweeps, *material.caches):
+        for warning in document.get("warnings", ()):
+            said.append(warning["message"] if isinstance(warning, Mapping) else str(warning))
+    return list(dict.fromkeys(said))
+
+
+def _raw(material: Material) -> list[Raw]:
+    rooms: Sequence[tuple[str, Sequence[Mapping[str, Any]]]] = (
+        ("Run", material.runs),
+        ("Forecast", material.forecasts),
+        ("Profile", material.profiles),
+        ("Storage", material.storages),
+        ("Sweep", material.sweeps),
+        ("Cache", material.caches),
+        ("Verification", material.verifications),
+    )
+    found = []
+    for title, documents in rooms:
+        for document in documents:
+            text = json.dumps(document, indent=1, default=str, ensure_ascii=False)
+            if len(text.encode()) > RAW_BYTES_MAX:
+                text = json.dumps(document, separators=(",", ":"), default=str, ensure_ascii=False)
+            name = f"{title}: {document.get('target') or document['name']}"
+            if (size := len(text.encode())) > RAW_BYTES_MAX:
+                text = f"{size:,} bytes, too many for this page: the input holds them."
+            found.append(Raw(name, text))
+    return found

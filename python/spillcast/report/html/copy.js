@@ -1,0 +1,21 @@
+for (const button of document.querySelectorAll("button[data-of]")) {
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    const source = document.getElementById(button.dataset.of);
+    const said = document.getElementById("said");
+    let copied = true;
+    try {
+      await navigator.clipboard.writeText(source.textContent);
+    } catch {
+      const range = document.createRange();
+      range.selectNodeContents(source);
+      const selection = getSelection();
+      selection.removeAllRanges();
+      selection.addRange(range);
+      copied = document.execCommand("copy");
+    }
+    said.textContent = copied ? "Copied" : "Not copied: it is selected, press Ctrl+C";
+    button.textContent = copied ? "Copied" : "Selected";
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
+}

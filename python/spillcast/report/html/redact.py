@@ -1,0 +1,123 @@
+"""Material without SQL texts, bind values, paths and host names: stable placeholders instead."""
+
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from spillcast.report.html.material import Material
+
+#: Words that stand for no file.
+_NO_PATH = {"tmpfs", "disk", "keep", "lru"}
+_SUFFIXES = r"spill|trc|trc\.gz|trc\.zst|json|csv|parquet|sql|db|duckdb|tmp|log"
+_PATHS = re.compile(
+    # From the root or home on; with a known suffix; never within an address or a unit.
+    rf"(?<![\w/.%)\]])(?:~|\.{{1,2}})?/[\w.@+~-][^\s'\",;:()<>|?&=]*"
+    rf"|(?<![\w/.:])[\w@+-][\w./@+-]*\.(?:{_SUFFIXES})\b"
+)
+_ADDRESSES = re.compile(
+    r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\w)"
+    r"|(?<!://)(?<![\w./-])(?:[\w-]+\.){2,}[a-z]{2,}\b(?!/)",
+    re.IGNORECASE,
+)
+#: A host before a path of its own or behind a user's name; a kind of target is none.
+_HOSTS = re.compile(
+    r"(?<![\w.-])(?!(?:cache|file|host)\b)[\w.-]+(?=:path-\d)|(?<=\w@)[\w.-]*\w", re.IGNORECASE
+)
+_STATEMENT = re.compile(
+    r"\b(?:select\b.{1,2000}?\bfrom|insert\s+into|update\b.{1,200}?\bset|delete\s+from|merge\s+into)"
+    r"\b.*",
+    re.IGNORECASE | re.DOTALL,
+)
+#: Keys whose text is secret as a whole, and of which kind.
+_KEYS = {"host": "host", "hostname": "host", "query": "sql", "file": "path", "files": "path"}
+_KEYS |= {"directory": "path", "like": "path", "path": "path", "object": "object", "keep": "object"}
+_KEYS |= {"longest_at": "path", "name": "name", "target": "name", "storage": "name"}
+#: Keys whose text is a word of ours, whatever a file or a host is called.
+_OURS = {"schema", "op", "kind", "code", "method", "engine", "policy", "class", "source", "label"}
+
+
+def redacted(material: Material) -> Material:
+    """The same with every secret replaced, the same one by the same placeholder throughout."""
+    redactor = Redactor()
+    for kind, texts in material.secrets.items():
+        for text in texts:
+            redactor.learn(kind, text)
+    rooms = [field.name for field in fields(Material) if field.name != "secrets"]
+    trees = {room: getattr(material, room) for room in rooms}
+    redactor.collect(trees)
+    return replace(material, **{room: redactor.apply(trees[room]) for room in rooms}, secrets={})
+
+
+class Redactor:
+    """Texts that are secret, and their placeholders: ``sql-1``, ``path-2``, ``host``."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, str] = {}
+        self._placeholders: dict[str, str] = {}
+        self._learned: re.Pattern[str] | None = None
+
+    def learn(self, kind: str, text: str) -> None:
+        """Take a text for a secret, unless it is known as one."""
+        if (text := text.strip()) and text not in self._kinds:
+            self._kinds[text] = kind
+            self._learned = None
+
+    def _placeholder(self, secret: str) -> str:
+        """Numbered in the order in which a page names them."""
+        if secret not in self._placeholders:
+            kind = self._kinds[secret]
+            number = sum(self._kinds[other] == kind for other in self._placeholders) + 1
+            self._placeholders[secret] = kind if kind == "host" else f"{kind}-{number}"
+        return self._placeholders[secret]
+
+    def _replaced(self, kind: str, text: str) -> str:
+        self.learn(kind, text)
+        return self._placeholder(text.strip())
+
+    def collect(self, tree: Any, key: str = "") -> None:
+        """Learn what the keys of a tree say is secret."""
+        if isinstance(tree, dict):
+            for name, value in tree.items():
+                self.collect(value, str(name))
+        elif isinstance(tree, list):
+            for value in tree:
+                self.collect(value, key)
+        elif isinstance(tree, str) and tree:
+            self._learn_by_key(key, tree)
+
+    def _learn_by_key(self, key: str, text: str) -> None:
+        kind = _KEYS.get(key)
+        if kind == "name":
+            # Of a storage: a wish or a row of the catalogue is no secret, a file is.
+            if Path(text).is_absolute():
+                self.learn("path", text)
+        elif kind is not None and not text.isdigit() and text.lower() not in _NO_PATH:
+            self.learn(kind, text)
+
+    def apply(self, tree: Any) -> Any:
+        """The tree with placeholders."""
+        if isinstance(tree, dict):
+            return {
+                self._of_key(str(name)): value if name in _OURS else self.apply(value)
+                for name, value in tree.items()
+            }
+        if isinstance(tree, list | tuple):
+            return [self.apply(value) for value in tree]
+        return self.text(tree) if isinstance(tree, str) else tree
+
+    def _of_key(self, name: str) -> str:
+        return self.text(name) if "/" in name else name
+
+    def text(self, text: str) -> str:
+        """A text with placeholders: what was learned first, then whatever looks like a secret."""
+        if text in self._kinds:
+            return self._placeholder(text)
+        if self._learned is None:
+            known = sorted(self._kinds, key=len, reverse=True)
+            words = "|".join(re.escape(secret) for secret in known)
+            self._learned = re.compile(rf"(?<!\w)(?:{words})(?!\w)" if known else r"(?!)")
+        text = self._learned.sub(lambda found: self._placeholder(found[0]), text)
+        text = _STATEMENT.sub(lambda found: self._replaced("sql", found[0]), text)
+        text = _PATHS.sub(lambda found: self._replaced("path", found[0]), text)
+        return _HOSTS.sub("host", _ADDRESSES.sub("host", text))

@@ -1,0 +1,191 @@
+"""Evidence -> a document of the run: where its time went, its latencies, how it was measured."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from spillcast.profile import Profile, profile, timeline
+from spillcast.profile.samples import of_samples
+from spillcast.recording import Recording
+from spillcast.recording.evidence import Evidence
+from spillcast.report.html import measured
+from spillcast.report.html.material import Document, Material
+from spillcast.report.recording import recording_warnings
+from spillcast.storage import Group, Storage
+from spillcast.storage.observed import observed
+from spillcast.storage.storage import histogram_quantile_s
+
+#: Share of the time of all temp I/O below which sizes are not told apart.
+_SMALL = 0.01
+#: Storages whose histograms are not those of the load that is asked about.
+_OF_NO_LOAD = {"grid", "catalogue", "cache"}
+
+
+def add_runs(material: Material, evidence: Evidence, sql_id: str | None, *, lenient: bool) -> None:
+    """A run for each recording, one for all traces and one for all ASH exports."""
+    for path in evidence.recordings:
+        material.runs.append(_of_recording(material, Recording.open(path)))
+    # Samples cover the run; traces, where both are given, a minute of it.
+    if evidence.ash:
+        material.runs.append(_of_ash(evidence.ash, sql_id))
+    if evidence.traces:
+        material.runs.append(_of_traces(material, evidence.traces, lenient))
+    for paths in vars(evidence).values():
+        material.add_secret("path", *map(str, paths), *(path.name for path in paths))
+
+
+def _of_recording(material: Material, recording: Recording) -> Document:
+    meta = recording.meta
+    groups = observed(recording).groups if meta["temp"] is not None else []
+    samples = recording.samples.num_rows > 0
+    for kind, texts in measured.secrets_of(meta).items():
+        material.add_secret(kind, *texts)
+    return {
+        "name": recording.path.name,
+        "kind": "recording",
+        "capture": meta["capture"]["method"],
+        "elapsed_s": recording.elapsed_s,
+        "timeline": asdict(timeline.of_recording(recording)),
+        "latencies": by_op(groups),
+        "operations": [_operation(group) for group in _told_apart(groups)],
+        "events": _events(of_samples(recording, ["event"], None)) if samples else [],
+        "statements": measured.statements_of(meta),
+        "about": measured.about_recording(recording),
+        "warnings": recording_warnings(meta),
+    }
+
+
+def _of_traces(material: Material, paths: Sequence[Path], lenient: bool) -> Document:
+    from spillcast.recording.trace import profile_traces
+
+    by_event = profile(*paths, lenient=lenient)
+    read = profile_traces(paths, ["idle", "op", "second"], lenient=lenient)
+    statements = measured.trace_statements(paths, lenient=lenient)
+    material.add_secret("sql", *(one["text"] for one in statements))
+    return {
+        "name": _names(paths),
+        "kind": "traces",
+        "elapsed_s": by_event.elapsed_s,
+        "timeline": asdict(timeline.of_traces(read, by_event.elapsed_s)),
+        "latencies": by_events(by_event),
+        "operations": [],
+        "events": _events(by_event),
+        "statements": statements,
+        "about": measured.about_traces(paths, read),
+        "warnings": by_event.warnings,
+    }
+
+
+def _of_ash(paths: Sequence[Path], sql_id: str | None) -> Document:
+    found = profile(*paths)
+    line = timeline.of_ash(paths, sql_id)
+    return {
+        "name": _names(paths),
+        "kind": "ASH",
+        "elapsed_s": found.elapsed_s,
+        "timeline": asdict(line),
+        "latencies": [],
+        "operations": [],
+        "events": _events(found),
+        "statements": [],
+        "about": measured.about_ash(paths, found),
+        "warnings": found.warnings,
+    }
+
+
+def _names(paths: Sequence[Path]) -> str:
+    names = ", ".join(path.name for path in paths[:3])
+    return names + f" and {len(paths) - 3} more" * (len(paths) > 3)
+
+
+def _events(found: Profile) -> list[dict[str, Any]]:
+    keys = ("event", "sql", "op", "idle", "count", "total_us", "share", "mean_us", "p50_us")
+    more = ("p95_us", "p99_us", "max_us", "latency_us")
+    return [{key: row.get(key) for key in (*keys, *more)} for row in found.rows]
+
+
+def by_events(found: Profile) -> list[Document]:
+    """Histograms of temp events; where there are none, those of the I/O that takes longest."""
+    rows = [
+        {"label": row["event"], "op": row["op"], "latency_ns": list(ns), "latency_count": list(n)}
+        for row, (ns, n) in zip(found.rows, found.histograms, strict=True)
+        if n and not row["idle"] and row["op"] is not None
+    ]
+    temp = [
+        row for row in rows if timeline.state_of(row["label"]) in (timeline.READ, timeline.WRITE)
+    ]
+    return (temp or rows)[:4]
+
+
+def by_op(groups: Sequence[Group]) -> list[Document]:
+    """One histogram for the reads and one for the writes, over all sizes."""
+    found = []
+    for op, label in (("read", timeline.READ), ("write", timeline.WRITE)):
+        buckets: dict[int, int] = {}
+        for group in groups:
+            if group.op == op:
+                for ns, count in zip(group.latency_ns, group.latency_count, strict=True):
+                    buckets[ns] = buckets.get(ns, 0) + count
+        if buckets:
+            latency_ns = sorted(buckets)
+            counts = [buckets[ns] for ns in latency_ns]
+            found.append(
+                {"label": label, "op": op, "latency_ns": latency_ns, "latency_count": counts}
+            )
+    return found
+
+
+def latencies_there(name: str, storage: Storage) -> Document:
+    """Latencies of a target under this load; none where its figures are of another one."""
+    groups = [] if storage.source in _OF_NO_LOAD else by_op(storage.groups)
+    return {"name": name, "groups": groups}
+
+
+def latencies_traced(name: str, word: str, *, lenient: bool) -> Document:
+    """Latencies of temp events in traces taken on a target."""
+    return {"name": name, "groups": by_events(profile(word, lenient=lenient))}
+
+
+def _told_apart(groups: Sequence[Group]) -> list[Group]:
+    """Groups that take a hundredth of the time or more; the others of an op together, size 0."""
+    least_ns = _SMALL * sum(group.total_ns for group in groups)
+    kept = [group for group in groups if group.total_ns >= least_ns]
+    for op in ("read", "write"):
+        small = [group for group in groups if group.op == op and group.total_ns < least_ns]
+        if len(small) > 1:
+            kept.append(_together(small))
+        else:
+            kept += small
+    return kept
+
+
+def _together(groups: Sequence[Group]) -> Group:
+    [histogram] = by_op(groups)
+    return replace(
+        groups[0],
+        size_class_bytes=0,
+        count=sum(group.count for group in groups),
+        bytes=sum(group.bytes for group in groups),
+        total_ns=sum(group.total_ns for group in groups),
+        latency_ns=histogram["latency_ns"],
+        latency_count=histogram["latency_count"],
+    )
+
+
+def _operation(group: Group) -> Document:
+    def quantile_us(share: float) -> float:
+        return 1e6 * histogram_quantile_s(group.latency_ns, group.latency_count, share)
+
+    return {
+        "op": group.op,
+        "size_class_bytes": group.size_class_bytes,
+        "count": group.count,
+        "bytes": group.bytes,
+        "total_s": group.total_ns / 1e9,
+        "mean_us": group.total_ns / group.count / 1e3,
+        "p50_us": quantile_us(0.5),
+        "p95_us": quantile_us(0.95),
+        "p99_us": quantile_us(0.99),
+        "max_us": quantile_us(1),
+    }

@@ -1,0 +1,1 @@
+"""Sections of the page: one file for each kind of document."""

@@ -1,0 +1,74 @@
+"""A recording of as many waits as asked, made by DuckDB: two sessions write, then read back."""
+
+import json
+from pathlib import Path
+
+import duckdb
+
+from spillcast.recording.schema import SAMPLES_SCHEMA
+
+SPACE_NS = 240_000
+CAPTURE = {
+    "method": "perf", "absent_because": None, "lost": 0, "dropped": 0, "unknown_file": 0,
+    "tracer_cpu_s": 0.0, "overhead_s": 0.0, "run_queue_delay_s": 0.0, "io_uring": False,
+    "mapped_temp_files": [],
+}  # fmt: skip
+#: Of each session a wait every 240 us: its latency is lognormal about 60 us, and never overlaps.
+WAITS = """
+    select (i // 2) * {space} as start_ns, latency as elapsed_ns, 4711 + i % 2 as session,
+        if(blocked, 'blocked', if(late, 'pread64', 'pwrite64')) as event,
+        if(blocked, null, if(late, 'read', 'write')) as op, not blocked as temp,
+        if(blocked, null, '/t/spill-' || i % 2) as file,
+        if(blocked, null, (i // 2) * 8192) as "offset", if(blocked, null, 8192) as bytes,
+        true as blocked, least(70000, {space} - latency) as cpu_before_ns,
+        null::bigint as woken_by, null::varchar as sql_id, null::bigint as object,
+        null::bigint as line
+    from (
+        select i, i % 20 = 7 as blocked, i > 0.4 * {count} as late,
+            least(greatest(60000 * exp(0.7 * sqrt(-2 * ln(u)) * cos(2 * pi() * v)), 2000),
+                  {space} - 1)::bigint as latency
+        from (select range as i, (hash(range) % 1000000 + 1) / 1000001 as u,
+                  (hash(range + 1000000007) % 1000000) / 1000000 as v from range({count}))
+    )
+"""
+SECONDS = """
+    select second, op, temp, 8192 as size_class_bytes, sum(n)::bigint as count,
+        (8192 * sum(n))::bigint as bytes, sum(ns)::bigint as total_ns,
+        list(bucket order by bucket) as latency_ns, list(n order by bucket) as latency_count
+    from (
+        select start_ns // 1000000000 as second, op, temp, count(*) as n, sum(elapsed_ns) as ns,
+            (elapsed_ns // 1000 * 1000 + 500)::bigint as bucket
+        from waits where temp group by all
+    )
+    group by all order by second, op
+"""
+
+
+def write_large_recording(path, waits):
+    """Write the folder; its elapsed time is 120 us for each wait."""
+    import pyarrow.parquet as pq
+
+    path = Path(path)
+    path.mkdir()
+    with duckdb.connect() as connection:
+        connection.execute("set memory_limit = '600MB'")
+        rows = WAITS.format(space=SPACE_NS, count=waits)
+        connection.execute(f"copy ({rows}) to '{path}/waits.parquet' (compression zstd)")
+        connection.execute(f"create view waits as from read_parquet('{path}/waits.parquet')")
+        connection.execute(f"copy ({SECONDS}) to '{path}/seconds.parquet'")
+        counts = connection.execute(
+            "select count(*) filter (op = 'read'), count(*) filter (op = 'write'), "
+            "coalesce(sum(bytes), 0), sum(elapsed_ns) filter (temp) / 1e9, "
+            "sum(cpu_before_ns) / 1e9 from waits"
+        ).fetchone()
+    pq.write_table(SAMPLES_SCHEMA.empty_table(), path / "samples.parquet")
+    reads, writes, size, total_s, cpu_s = counts
+    meta = {
+        "schema": "spillcast.recording/1", "elapsed_s": waits / 2 * SPACE_NS / 1e9, "cpu_s": cpu_s,
+        "machine": {"host": "big-box", "cpus": 2}, "engine": {"name": "process"},
+        "temp": {"reads": reads, "writes": writes, "bytes": int(size), "total_s": total_s},
+        "capture": CAPTURE,
+        "raw": {"rows": waits, "rows_seen": waits, "slices_s": None},
+    }  # fmt: skip
+    (path / "meta.json").write_text(json.dumps(meta))
+    return path

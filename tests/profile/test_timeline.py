@@ -1,0 +1,69 @@
+"""Time lines: whatever the evidence, the time of its waits is in them once."""
+
+import json
+
+import pytest
+
+from evidence import recording
+from large_recording import write_large_recording
+from oracle_files import READ, WRITE, blocks, make_example, write_trace
+from spillcast.profile import timeline
+from spillcast.recording import Recording
+from spillcast.recording.trace import profile_traces
+
+
+def test_samples_are_told_apart_as_the_published_case_has_them(tmp_path):
+    """418 of 773 s in temp reads, 12 in temp writes, 338 on a CPU, which come first."""
+    line = timeline.of_ash([make_example(tmp_path) / "ash.csv"])
+    totals = {name: pytest.approx(seconds) for name, seconds in line.totals_s.items()}
+    assert totals == {
+        timeline.CPU: 338, timeline.READ: 418, timeline.WRITE: 12, timeline.WAITS: 5,
+    }  # fmt: skip
+    cpu, reads = line.busy[timeline.CPU], line.busy[timeline.READ]
+    assert cpu[0] == reads[-1] == 1.0
+    # One session: in every stretch something.
+    for each in zip(*line.busy.values(), strict=True):
+        assert sum(each) == pytest.approx(1.0, abs=0.21)
+
+
+def test_a_trace_by_the_second(tmp_path):
+    """Two seconds of reads, then one of writes, then a latch."""
+    waits = [(READ, 10_000, blocks(31))] * 200 + [(WRITE, 5_000, blocks(31))] * 200
+    waits += [("latch: cache buffers chains", 500_000, "address=1 number=2 tries=0")]
+    path = write_trace(tmp_path / "t.trc", waits)
+    read = profile_traces([path], ["idle", "op", "second"])
+    line = timeline.of_traces(read, 3.5)
+    found = {name: pytest.approx(seconds) for name, seconds in line.totals_s.items()}
+    assert found == {timeline.READ: 2.0, timeline.WRITE: 1.0, timeline.WAITS: 0.5}
+    assert len(line.busy[timeline.READ]) == 4
+
+
+def test_slices_are_told_by_the_seconds(tmp_path):
+    """Where raw waits were kept in parts, the seconds hold all of the I/O."""
+    loads = [("read", 8192, 300, 2_000_000), ("write", 4096, 100, 1_000_000)]
+    made = recording(tmp_path / "cut.spill", loads, elapsed_s=2.0)
+    meta = json.loads((made.path / "meta.json").read_text())
+    meta["raw"]["slices_s"] = [[0.0, 0.3]]
+    (made.path / "meta.json").write_text(json.dumps(meta))
+    line = timeline.of_recording(Recording.open(made.path))
+    assert line.totals_s == {timeline.READ: pytest.approx(0.6), timeline.WRITE: pytest.approx(0.1)}
+    assert line.length_s == 1
+
+
+def test_a_run_that_begins_late_keeps_its_length(tmp_path):
+    """Times count from the beginning of the recording; the last stretch is as full as others."""
+    path = write_large_recording(tmp_path / "some.spill", 4000)
+    meta = json.loads((path / "meta.json").read_text())
+    meta |= {"recorded_s": meta["elapsed_s"], "elapsed_s": meta["elapsed_s"] * 0.7}
+    (path / "meta.json").write_text(json.dumps(meta))
+    line = timeline.of_recording(Recording.open(path))
+    stretches = zip(*line.busy.values(), strict=True)
+    # Two sessions: never more than two at anything.
+    assert max(sum(each) for each in stretches) < 2.1
+
+
+@pytest.mark.parametrize("elapsed_s", [0.02, 0.7, 5.15, 773, 36_000, 5e6])
+def test_stretches_are_round_and_not_many(elapsed_s):
+    length_s = timeline.stretch_s(elapsed_s)
+    assert elapsed_s / length_s <= timeline.STRETCHES_MAX
+    assert length_s >= 0.01

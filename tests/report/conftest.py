@@ -1,0 +1,61 @@
+"""Pages of reports, and a browser to look at them with."""
+
+import shutil
+import sys
+
+import pytest
+
+from harness import environment, spillcast
+from oracle_files import make_example
+from report_documents import cache, io_size_sweep, memory_sweep, save
+
+CHROMIUM = shutil.which("chromium")
+QUERY = """
+import duckdb, sys
+con = duckdb.connect(config={"temp_directory": sys.argv[1], "memory_limit": "60MB", "threads": 1})
+con.execute("create table a as select range as id, hash(range) as h from range(1200000)")
+con.execute("select max(a.h + b.h::hugeint) from a join a b on a.id = b.id").fetchall()
+"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Debian's Chromium without a window."""
+    if CHROMIUM is None:
+        pytest.skip("chromium is not installed")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+def made(*arguments):
+    """The page that a report writes, which must succeed."""
+    done = spillcast("report", *arguments)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """A real run of DuckDB with forecasts, the shipped Oracle example, and sweeps, as pages."""
+    folder = tmp_path_factory.mktemp("pages")
+    temp, there = folder / "temp", folder / "there"
+    temp.mkdir()
+    there.mkdir()
+    recording = folder / "duckdb.spill"
+    command = [sys.executable, "-c", QUERY, str(temp)]
+    done = spillcast("record", "-o", recording, "--", *command, env=environment(TMPDIR=temp))
+    assert done.returncode == 0, done.stderr
+    found = {name: folder / f"{name}.html" for name in ("demo", "oracle", "sweeps")}
+    targets = ("--to", there, "--to", "latency:5ms", "--to", "catalogue:aws-gp3")
+    made(recording, *targets, "--budget", "5s,256M", "-o", found["demo"])
+    example = make_example(folder / "oracle")
+    to = ("--to", example / "flash.trc", "--elapsed", "773")
+    made(example / "ash.csv", example / "hdd.trc", *to, "-o", found["oracle"])
+    documents = {"io.json": io_size_sweep(), "memory.json": memory_sweep(), "cache.json": cache()}
+    files = [save(folder / name, document) for name, document in documents.items()]
+    made(*files, "-o", found["sweeps"])
+    return found

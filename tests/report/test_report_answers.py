@@ -1,0 +1,206 @@
+"""What a report says, writes and refuses."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+from jsonschema import Draft202012Validator
+
+from harness import only_line, spillcast
+from large_recording import SPACE_NS, write_large_recording
+from report_documents import cache, forecast, io_size_sweep, memory_sweep, save
+from spillcast.profile import timeline
+from spillcast.recording import Recording
+from spillcast.report.html.answer import answer
+from spillcast.report.html.charts.scale import clock, duration_ticks
+from spillcast.report.html.material import Material
+
+SAID = {
+    "type": "object",
+    "required": ["schema", "path", "bytes", "redacted", "answer", "sections", "charts"],
+    "properties": {
+        "schema": {"const": "spillcast.report/1"}, "path": {"type": "string"},
+        "bytes": {"type": "integer"}, "redacted": {"type": "boolean"},
+    } | {key: {"items": {"type": "string"}} for key in ("answer", "sections", "charts")},
+}  # fmt: skip
+
+
+def answer_of(*documents):
+    material = Material()
+    for document in documents:
+        material.add_document("document.json", document)
+    return " ".join(answer(material))
+
+
+def test_a_forecast_in_one_sentence():
+    """As the work was asked for."""
+    assert answer_of(forecast()) == (
+        "On local NVMe this query would take about 5 min 50 s instead of 12 min 53 s, 90 % sure "
+        "between 5 min 30 s and 6 min 12 s; no storage can bring it under 5 min 40 s."
+    )
+
+
+def test_of_several_the_fastest_is_told():
+    slow = forecast("disk", forecast_s=900.0, interval_s=[850.0, 950.0], speedup=0.86)
+    said = answer_of(slow, forecast())
+    assert said.startswith("On local NVMe")
+    assert said.endswith("That is the fastest of 2 storages that were asked about.")
+    assert "it gets no faster" in answer_of(slow)
+
+
+def test_a_refusal_is_said_as_plainly():
+    refused = forecast(
+        "tmpfs", forecast_s=None, interval_s=None, speedup=None, refused="reports were lost"
+    )
+    assert answer_of(refused) == "There is no forecast for tmpfs: reports were lost."
+    assert answer_of(refused, forecast()).startswith("On local NVMe")
+
+
+def test_wishes_are_spoken_of_in_words():
+    assert answer_of(forecast("latency:20us")).startswith(
+        "On storage that takes 20 us an operation this query"
+    )
+    assert answer_of(forecast("catalogue:aws-gp3")).startswith("On aws-gp3 this")
+
+
+def test_more_work_memory_is_told_of():
+    memory = {"enough": {"work_mem_bytes": 64 << 20, "forecast_s": 341.0}, "most_bytes": 1 << 27}
+    assert "With 64 MiB of work memory nothing would spill" in answer_of(
+        forecast(work_memory=memory)
+    )
+
+
+def test_sweeps_and_caches():
+    assert answer_of(io_size_sweep()).startswith(
+        "On /mnt/nvme temp I/O is fastest in operations of 256 KiB"
+    )
+    assert answer_of(memory_sweep()).startswith("With 1 GiB of memory on tmpfs")
+    assert "A flash cache of 512 MiB would serve nine in ten" in answer_of(cache())
+
+
+@pytest.mark.parametrize("most_s", [0.0004, 0.7, 5, 59, 61, 773, 5000, 100_000, 3_000_000])
+def test_ticks_are_round_few_and_reach_far(most_s):
+    ticks = duration_ticks(most_s)
+    assert ticks[0] == 0
+    assert 3 <= len(ticks) <= 7
+    assert 0.5 * most_s < ticks[-1] <= most_s
+    assert len({clock(tick) for tick in ticks}) == len(ticks)
+
+
+def slow_timeline(path, length_ns):
+    """State and stretch -> ns, wait by wait."""
+    rows = pq.read_table(path / "waits.parquet").to_pylist()
+    found = {}
+
+    def add(state, low, high):
+        while low < high:
+            stretch = low // length_ns
+            until = min(high, (stretch + 1) * length_ns)
+            found[state, stretch] = found.get((state, stretch), 0) + until - low
+            low = until
+
+    for row in rows:
+        begin = row["start_ns"]
+        name = {"read": timeline.READ, "write": timeline.WRITE, None: timeline.WAITS}[row["op"]]
+        add(name, begin, begin + row["elapsed_ns"])
+        add(timeline.CPU, max(begin - row["cpu_before_ns"], 0), begin)
+    return found
+
+
+def test_a_time_line_is_the_sum_of_what_waits_say(tmp_path):
+    """Against a slow version; stretches of 5 ms cut many waits in two."""
+    recording = Recording.open(write_large_recording(tmp_path / "some.spill", 6000))
+    line = timeline.of_recording(recording)
+    length_ns = round(line.length_s * 1e9)
+    expected = slow_timeline(recording.path, length_ns)
+    for state, busy in line.busy.items():
+        for stretch, mean in enumerate(busy[:-1]):
+            asked = expected.get((state, stretch), 0) / length_ns
+            assert mean == pytest.approx(asked, rel=1e-6)
+    assert set(line.busy) == {timeline.CPU, timeline.READ, timeline.WRITE, timeline.WAITS}
+
+
+def test_many_waits_take_little_memory_and_a_small_page(tmp_path):
+    """A twentieth of the ten million of `python -m bench report`."""
+    waits = 500_000
+    path = write_large_recording(tmp_path / "large.spill", waits)
+    code = (
+        "import resource, sys\n"
+        "sys.argv = ['spillcast', 'report', sys.argv[1], '-o', sys.argv[2], '--json']\n"
+        "from spillcast.cli import main\n"
+        "try:\n    main()\n"
+        "except SystemExit as end:\n    assert end.code == 0, end.code\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, file=sys.stderr)\n"
+    )
+    output = tmp_path / "report.html"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path), str(output)],
+        capture_output=True, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    said = json.loads(done.stdout)
+    Draft202012Validator(SAID).validate(said)
+    assert said["bytes"] == output.stat().st_size < 3_000_000
+    assert int(done.stderr.split()[-1]) < 1_000_000_000
+    assert len(said["charts"]) == 4
+    meta = json.loads((path / "meta.json").read_text())
+    assert waits / 2 * SPACE_NS == 60e9
+    # Both sessions' time, and temp I/O that covers a known share of it.
+    share = meta["temp"]["total_s"] / (meta["temp"]["total_s"] + meta["cpu_s"])
+    told = int(re.search(r"(\d+) % of it", said["answer"][0])[1]) / 100
+    assert told == pytest.approx(share, abs=0.06)
+    assert "took 60 s," in said["answer"][0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["missing.spill"], "missing.spill: no such recording"),
+        (["cut.json"], "cut.json: not JSON, or cut"),
+        (["other.json"], "other.json: schema is 'spillcast.sql/1'"),
+        (["less.json"], "less.json: damaged: it lacks ceiling_s"),
+        (["within.json"], "a document is damaged"),
+        (["whole.json", "-o", "nowhere/report.html"], "nowhere/report.html: No such file"),
+        (["whole.json", "--elapsed", "5m"], "--elapsed and --boost are for a forecast"),
+        (["plan.json"], "a plan holds counts, not waits"),
+        (["whole.json", "--to", "tmpfs"], "--to is for evidence"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(arguments, words, tmp_path):
+    whole = forecast()
+    save(tmp_path / "whole.json", whole)
+    (tmp_path / "cut.json").write_text(json.dumps(whole)[:200])
+    save(tmp_path / "other.json", {"schema": "spillcast.sql/1"})
+    save(tmp_path / "less.json", {k: v for k, v in whole.items() if k != "ceiling_s"})
+    save(tmp_path / "within.json", whole | {"terms": [{"name": "temp read"}]})
+    save(tmp_path / "plan.json", [{"Plan": {"Node Type": "Sort"}}])
+    output = () if "-o" in arguments else ("-o", "report.html")
+    assert words in only_line(spillcast("report", *arguments, *output, cwd=tmp_path), 2)
+    assert not list(tmp_path.glob("*.html*"))
+
+
+def test_without_its_packages_it_says_what_to_install(tmp_path):
+    """As in an environment where only what spillcast itself wants is installed."""
+    path = save(tmp_path / "whole.json", forecast())
+    code = (
+        "import sys, importlib.util as util\n"
+        "find = util.find_spec\n"
+        "util.find_spec = lambda name, *rest: None if name == 'altair' else find(name, *rest)\n"
+        "sys.argv = ['spillcast', 'report', sys.argv[1], '-o', sys.argv[1] + '.html']\n"
+        "from spillcast.cli import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert "pip install 'spillcast[report]'" in only_line(result, 2)
+
+
+def test_a_document_on_standard_input(tmp_path):
+    command = [sys.executable, "-m", "spillcast", "report", "-", "-o", tmp_path / "report.html"]
+    done = subprocess.run(
+        command, input=json.dumps(forecast()), capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "5 min 50 s" in done.stdout

@@ -1,0 +1,112 @@
+"""Pages in a real browser: drawn, calm, readable by everybody, and loading nothing."""
+
+import pytest
+
+NAMES = ("demo", "oracle", "sweeps")
+#: Both widths, both schemes.
+PLACES = ((1280, "light"), (400, "dark"), (400, "light"))
+#: Of the demo without forecasts, which a busy machine may have refused.
+CHARTS = {"demo": 4, "oracle": 7, "sweeps": 3}
+BOXES = """
+[...document.querySelectorAll("figure")].map(figure =>
+    [...figure.querySelectorAll("svg")].map(svg => svg.getBoundingClientRect())
+        .filter(box => box.width > 200 && box.height > 60).length)
+"""
+#: Text of charts that is smaller on the screen than people read, px.
+SMALL = """
+[...document.querySelectorAll("figure svg text")].filter(text => {
+    const box = text.getBoundingClientRect();
+    return box.width > 0 && text.textContent && box.height < 11;
+}).length
+"""
+#: How far the text of charts stands out of the window, px.
+BEYOND = """
+Math.max(0, ...[...document.querySelectorAll("figure svg text")].map(text => {
+    const box = text.getBoundingClientRect();
+    return box.width ? Math.max(box.right - innerWidth, -box.left) : 0;
+}))
+"""
+
+
+@pytest.fixture
+def opened(browser, pages):
+    """Opens a page; what it complained of and asked for stands in ``errors`` and ``requests``."""
+    contexts = []
+
+    def go(name, width, scheme, **options):
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, **options
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.errors, page.requests = [], []
+        page.on("console", lambda message: page.errors.append(message.text))
+        page.on("pageerror", lambda error: page.errors.append(str(error)))
+        page.on("request", lambda request: page.requests.append(request.url))
+        page.goto(f"file://{pages[name]}")
+        return page
+
+    yield go
+    for context in contexts:
+        context.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), PLACES)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_is_drawn_and_calm(opened, pages, name, width, scheme):
+    page = opened(name, width, scheme)
+    boxes = page.evaluate(BOXES)
+    assert len(boxes) >= CHARTS[name]
+    # Of the two drawings the one for this width is shown.
+    assert set(boxes) == {1}
+    assert page.evaluate(SMALL) == 0
+    assert page.evaluate(BEYOND) <= 0
+    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.errors == []
+    assert page.requests == [f"file://{pages[name]}"]
+    assert pages[name].stat().st_size < 3_000_000
+
+
+@pytest.mark.parametrize(("width", "scheme"), PLACES[:2])
+@pytest.mark.parametrize("name", NAMES)
+def test_axe_finds_nothing_serious(opened, name, width, scheme):
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = opened(name, width, scheme)
+    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    found = Axe().run(page).response["violations"]
+    grave = [(one["id"], one["nodes"][0]["html"]) for one in found
+             if one["impact"] in ("serious", "critical")]  # fmt: skip
+    assert grave == []
+
+
+def test_the_scheme_changes_charts_too(opened):
+    """Texts of charts are light on dark: colours are the page's, not the chart's own."""
+    colour = "getComputedStyle(document.querySelector('figure svg text')).fill"
+    light, dark = (opened("sweeps", 1280, scheme).evaluate(colour) for scheme in ("light", "dark"))
+    assert sum(map(int, light[4:-1].split(", "))) < 300 < sum(map(int, dark[4:-1].split(", ")))
+
+
+def test_raw_figures_are_copied_by_keyboard(opened):
+    page = opened("sweeps", 1280, "light", permissions=["clipboard-read", "clipboard-write"])
+    page.locator("details.raw summary").first.press("Enter")
+    button = page.locator("button").first
+    button.press("Enter")
+    page.wait_for_function("document.getElementById('said').textContent === 'Copied'")
+    assert '"schema": "spillcast.sweep/1"' in page.locator("#raw1").text_content()
+
+
+def test_without_scripts_all_of_it_is_there_but_the_button(opened):
+    page = opened("oracle", 1280, "light", java_script_enabled=False)
+    assert page.locator("button:visible").count() == 0
+    assert page.locator("figure .wide svg:visible").count() >= CHARTS["oracle"]
+
+
+def test_on_paper_charts_are_wide_and_what_is_folded_stays_away(opened):
+    page = opened("demo", 400, "dark")
+    page.emulate_media(media="print")
+    assert page.locator("figure .wide svg:visible").count() == page.locator("figure").count()
+    assert page.locator("details:visible").count() == 0
+    # Ink on paper, whatever the screen prefers.
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

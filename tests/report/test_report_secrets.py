@@ -1,0 +1,146 @@
+"""What a page must not do with texts of others: run them, or tell them unasked."""
+
+import json
+import re
+
+import pytest
+
+from evidence import recording as made_up_recording
+from harness import spillcast
+from oracle_files import HEADER, READ, blocks, write_trace
+from report_documents import cache, forecast, io_size_sweep, save
+from spillcast.report.html.redact import Redactor
+
+SQL = "select name from customers where iban = 'DE02120300000000202051' and note <> '<b>'"
+SCRIPT = "select '<script>window.ran = 1</script><img src=x onerror=window.ran=2>' from \"t&amp;\""
+HOST, SECRET_HOST = "prod-db-17", "replica.corp.example.com"
+FOLDER = "customer-acme"
+SECRETS = (
+    "customers", "DE02120300000000202051", "iban", HOST, SECRET_HOST, "10.20.30.40", FOLDER,
+    "/srv/acme", "/mnt/acme-nvme", "nightly-load", "hdd-night", "flash-night", "orders_2026",
+    "acme",
+)  # fmt: skip
+
+
+def page_of(folder, *arguments):
+    output = folder / "report.html"
+    done = spillcast("report", *arguments, "-o", output)
+    assert done.returncode == 0, done.stderr
+    return output.read_text()
+
+
+def trace_of(path, sql, waits=400):
+    header = HEADER.replace("select 1 from big", sql)
+    return write_trace(path, [(READ, 9000, blocks(31))] * waits, header=header)
+
+
+def test_a_statement_is_shown_and_not_run(tmp_path, browser):
+    page_of(tmp_path, trace_of(tmp_path / "t.trc", SCRIPT))
+    page = browser.new_page()
+    errors = []
+    page.on("console", lambda message: errors.append(message.text))
+    page.goto(f"file://{tmp_path / 'report.html'}")
+    assert page.locator("pre code", has_text=SCRIPT).count() == 1
+    assert page.evaluate("window.ran") is None
+    assert page.locator("script").count() == 1
+    assert page.locator("img").count() == 0
+    assert errors == []
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """Evidence and documents in which everything that can be secret is."""
+    folder = tmp_path_factory.mktemp("secrets") / FOLDER
+    folder.mkdir()
+    loads = [("read", 8192, 400, 900_000), ("write", 8192, 400, 400_000)]
+    recording = made_up_recording(folder / "nightly-load.spill", loads, elapsed_s=1.0, cpu_s=0.3)
+    meta = json.loads((recording.path / "meta.json").read_text())
+    meta["machine"] |= {"host": HOST, "cpus": 2}
+    meta["engine"] = {
+        "name": "postgres", "version": "18.6", "query": SQL, "work_mem": "4MB",
+        "command": ["/srv/acme/bin/duckdb", "/srv/acme/wh.db", "-c", SQL],
+        "server": {"host": SECRET_HOST, "port": 5432},
+    }  # fmt: skip
+    meta["asked"] = {"temp_dirs": ["/srv/acme/tmp"]}
+    meta["capture"] |= {"mapped_temp_files": ["/srv/acme/tmp/x.tmp"], "dropped": 3}
+    (recording.path / "meta.json").write_text(json.dumps(meta))
+    warned = [
+        {"code": "network", "message": f"{HOST}:/srv/acme lies behind a network at 10.20.30.40"},
+        {"code": "statement", "message": f"{SECRET_HOST} said of {SQL}: cancelled"},
+    ]
+    said = forecast("/mnt/acme-nvme", warnings=warned, advice=["mount /mnt/acme-nvme/t"])
+    swept = io_size_sweep("/mnt/acme-nvme", "nightly-load.spill")
+    cached = json.loads(json.dumps(cache()).replace("orders", "orders_2026"))
+    return {
+        "recording": recording.path,
+        "here": trace_of(folder / "hdd-night.trc", SQL),
+        "there": trace_of(folder / "flash-night.trc", SQL.replace("iban", "bic")),
+        "forecast": save(folder / "acme.json", said),
+        "sweep": save(folder / "sweep.json", swept),
+        "cache": save(folder / "cache.json", cached),
+    }
+
+
+def arguments_of(inputs, kind):
+    if kind == "traces":
+        return [inputs["here"], "--to", inputs["there"]]
+    documents = [inputs[name] for name in ("forecast", "sweep", "cache")]
+    if kind == "documents":
+        return documents
+    return [inputs["recording"], *documents, "--to", "latency:20us", "--to", inputs["recording"]]
+
+
+@pytest.mark.parametrize("kind", ["recording", "traces", "documents"])
+def test_a_redacted_page_holds_no_secret(inputs, tmp_path, kind):
+    text = page_of(tmp_path, *arguments_of(inputs, kind), "--redact")
+    told = [secret for secret in SECRETS if secret.lower() in text.lower()]
+    assert told == []
+    # No absolute path at all, but in our own words.
+    assert re.findall(r"""(?<=[\s"'>=])/(?!\*)\w[\w.-]*/[\w./-]+""", text) == []
+    assert str(tmp_path.parent) not in text
+    assert "path-1" in text
+
+
+def test_without_it_they_are_there(inputs, tmp_path):
+    """Else the test above would find nothing whatever the page held."""
+    text = page_of(tmp_path, *arguments_of(inputs, "recording"))
+    for secret in ("customers", HOST, "/srv/acme", "/mnt/acme-nvme", "nightly-load", "orders_2026"):
+        assert secret in text
+
+
+def test_placeholders_are_stable_and_figures_stay(inputs, tmp_path):
+    first, second = (
+        page_of(tmp_path, *arguments_of(inputs, "recording"), "--redact") for _ in range(2)
+    )
+    assert first == second
+    assert "sql-1" in first
+    assert re.search(r"<dt>host</dt><dd>host</dd>", first)
+    # Labels are words of ours, and no file's name takes them away.
+    for word in (
+        "temp reads",
+        "temp writes",
+        "PostgreSQL 18.6",
+        "5 min 50 s".replace(" ", "\u00a0"),
+    ):
+        assert word in first
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("at /srv/acme/x.db: no space", "at path-1: no space"),
+        ("'~/acme/x' and ./y/z, twice '~/acme/x'", "'path-1' and path-2, twice 'path-1'"),
+        ("see night.spill", "see path-1"),
+        ("db-7:/export lies behind a network", "host:path-1 lies behind a network"),
+        ("etl@db-7 on 10.1.2.3, db.corp.example", "etl@host on host, host"),
+        ("it said: SELECT a FROM b WHERE c = 'x'", "it said: sql-1"),
+        # What is none of that stays.
+        ("3,000 operations/s, 125 MiB/s, read/write", None),
+        ("https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html: 3,000 IOPS", None),
+        ("Oracle 19.12.0.0.0, kernel 6.18.44-fc, PostgreSQL 18.6", None),
+        ("catalogue:aws-gp3?iops=6000, latency:150us, tmpfs", None),
+        ("select what you want", None),
+    ],
+)
+def test_what_looks_like_a_secret(text, asked):
+    assert Redactor().text(text) == (text if asked is None else asked)
