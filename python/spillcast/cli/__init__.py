@@ -28,6 +28,8 @@ VERBS = (
     "export",
     "completion",
     "sweep",
+    "ingest",
+    "fleet",
 )
 
 

@@ -146,8 +146,12 @@ def _from_oracle(
     boost = boost or TEMP_EVENTS
     traces = ash = None
     if evidence.traces:
+        # Beside ASH, traces tell latencies, and may be of another run.
+        of_traces = None if evidence.ash else sql_id
         with reading(evidence.traces) as read:
-            traces = read_traces(evidence.traces, lenient=lenient, on_progress=read)
+            traces = read_traces(
+                evidence.traces, sql_id=of_traces, lenient=lenient, on_progress=read
+            )
     if evidence.ash:
         with reading(evidence.ash) as read:
             ash = read_shares(evidence.ash, boost, sql_id, read)
