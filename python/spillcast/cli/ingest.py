@@ -49,9 +49,7 @@ def ingest(
         if engine == "spark":
             from spillcast.fleet.spark import ingest as spark_ingest
 
-            done = spark_ingest(
-                source, output, master=master, database=database, on_progress=show
-            )
+            done = spark_ingest(source, output, master=master, database=database, on_progress=show)
         else:
             _only_spark(master)
             done = local_ingest(source, output, database=database, on_progress=show)

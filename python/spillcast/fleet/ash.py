@@ -28,7 +28,7 @@ create temp table active as
 select
     strftime(make_timestamp(({{began_us}} + time_ns // 1000)::bigint), '%Y-%m-%d') as day,
     coalesce(sql_id::varchar, '') as sql_id,
-    sql_exec_id,
+    coalesce(sql_exec_id, -1) as sql_exec_id,
     coalesce(coordinator, session) as coordinator,
     if({{several}}, time_ns // (1000 * {{interval_us}}), time_ns) as instant,
     weight_us,
@@ -114,7 +114,7 @@ def facts_of_ash(ash: Ash, source: str, who: Identity) -> dict[str, list[dict[st
     by_day: dict[str, list[dict[str, Any]]] = {}
     for row in found:
         day = row.pop("day") or UNKNOWN
-        more = {
+        more: dict[str, Any] = {
             "source": source,
             "kind": KINDS[ash.source],
             "host": who.host,

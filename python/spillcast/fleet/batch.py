@@ -39,9 +39,7 @@ def batches(sources: Sequence[Source]) -> Iterator[list[Source]]:
 def write_batch(where: Place, taken: Sequence[Taken]) -> tuple[str, list[dict[str, Any]]]:
     """Write the parts of a batch; its name, and its rows of the log, which are not written yet."""
     new = [one for one in taken if one.row is not None]
-    name = hashlib.blake2b(
-        "".join(one.source for one in new).encode(), digest_size=16
-    ).hexdigest()
+    name = hashlib.blake2b("".join(one.source for one in new).encode(), digest_size=16).hexdigest()
     shelves: dict[Shelf, list[dict[str, Any]]] = {}
     for one in new:
         for shelf, rows in one.shelves.items():

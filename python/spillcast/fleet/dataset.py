@@ -1,7 +1,7 @@
 """A dataset: parts with facts, and a log that says which of them count.
 
-A batch of sources becomes visible by one file of the log, which is written last. A part that no file
-of the log names is what a killed ingest left, and counts for nothing.
+A batch of sources becomes visible by one file of the log, written last. A part that no file of the
+log names is what a killed ingest left, and counts for nothing.
 """
 
 import io

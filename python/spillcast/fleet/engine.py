@@ -26,7 +26,7 @@ class Engine(Protocol):
     dialect: str
 
     def rows(self, sql: str) -> Rows:
-        """What a query gives."""
+        """What a query of ``query`` gives, in no order."""
 
     def runs(self, to: str, confidence: float) -> Rows:
         """The forecasts of all recordings and plans (``forecasts.of_runs``), by source."""
@@ -57,7 +57,8 @@ class Local:
 
     def rows(self, sql: str) -> Rows:
         """What a query gives."""
-        return self._connection.sql(sql).to_arrow_table().to_pylist()
+        found: Rows = self._connection.sql(sql).to_arrow_table().to_pylist()
+        return found
 
     def runs(self, to: str, confidence: float) -> Rows:
         """One recording at a time, so that one is in memory."""

@@ -89,11 +89,11 @@ class Facts:
         self.day_us: dict[Key, dict[str, int]] = {}
         self._buckets: dict[Key, list[tuple[int, int]]] = {}
         if dataset.parts(FACTS_FOLDER):
-            found = statements(engine.rows(query.totals_sql(label)))
+            found = statements(_sorted(engine.rows(query.totals_sql(label))))
             self._forecast(found, resolve_facts_target(to), boost, confidence)
             events = {event for one in found for event in one.events() if like(event, boost)}
-            self._read_days(engine.rows(query.days_sql(label, events)), found)
-            for row in engine.rows(query.latencies_sql(label, events, engine.dialect)):
+            self._read_days(_sorted(engine.rows(query.days_sql(label, events))), found)
+            for row in _sorted(engine.rows(query.latencies_sql(label, events, engine.dialect))):
                 key = row["label"], row["sql_id"]
                 self._buckets.setdefault(key, []).append((row["bucket_ns"], row["waits"]))
         if dataset.parts(RUNS_FOLDER):
@@ -172,6 +172,13 @@ class Facts:
             p95_us=_quantile_us(buckets, 0.95),
             refused=refused,
         )
+
+
+def _sorted(rows: Rows) -> Rows:
+    """Rows by all that they were grouped by, so that sums of floats come out alike."""
+    keys = ("label", "kind", "sql_id", "measure", "event", "day", "bucket_ns")
+    present = [key for key in keys if rows and key in rows[0]]
+    return sorted(rows, key=lambda row: tuple(row[key] for key in present))
 
 
 def resolve_facts_target(to: str) -> Target | str:

@@ -70,9 +70,7 @@ class LocalPlace(Place):
     def names(self, folder: str) -> list[str]:
         """Files in a folder and below, without those that are being written."""
         found = (path for path in (self.root / folder).rglob("*") if path.is_file())
-        return sorted(
-            str(path.relative_to(self.root)) for path in found if path.suffix != _PARTIAL
-        )
+        return sorted(str(path.relative_to(self.root)) for path in found if path.suffix != _PARTIAL)
 
     def read(self, name: str) -> bytes:
         """All of a file."""

@@ -1,13 +1,14 @@
-"""A Spark session that answers within half a minute or says that it does not, and leaves nothing."""
+"""A Spark session that answers within half a minute or says that it does not; leaves nothing."""
 
 import os
+import re
 import shutil
 import socket
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +18,21 @@ from spillcast.errors import InputError, SpillcastError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: From the start until a worker of the cluster must have answered.
-_ANSWER_S = 25.0
+#: From when Java runs until the master must have answered.
+_ANSWER_S = 20.0
+#: What Java may take to start, and again to make a session, on a busy machine.
+_JAVA_S = 60.0
 _CONNECT_S = 5.0
+#: A master that has answered may need a while to start an executor.
+_WORKERS_S = 60.0
 _TICK_S = 0.1
-_QUIET = "rootLogger.level = off\n"
+#: Spark takes a configuration without an appender for none, and sets up its own.
+_QUIET = """\
+appender.none.type = Null
+appender.none.name = none
+rootLogger.level = off
+rootLogger.appenderRef.none.ref = none
+"""
 
 
 @contextmanager
@@ -32,22 +43,31 @@ def session(master: str | None) -> Iterator["SparkSession"]:
     gives no worker.
     """
     try:
-        import pyspark  # noqa: F401
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
     except ImportError as error:
         raise InputError("Spark needs pyspark", "pip install 'spillcast[spark]'") from error
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         raise InputError("Spark needs Java 17 or newer", "install it, or set JAVA_HOME")
     master = master or "local[*]"
-    deadline = time.monotonic() + _ANSWER_S
     _must_listen(master)
     with tempfile.TemporaryDirectory(prefix="spillcast-spark-") as folder:
-        spark = _started(master, Path(folder), deadline)
+        spark = _started(master, Path(folder))
         try:
             if master.startswith("spark://"):
-                _must_have_workers(spark, master, deadline)
+                _must_have_workers(spark, master)
             yield spark
+        except (PySparkException, Py4JError) as error:
+            raise SpillcastError(f"--master {master}: {_reason(error)}", _HOW) from error
         finally:
             _stop(spark)
+
+
+def _reason(error: Exception) -> str:
+    """What failed, in the words of whoever failed: the last line of a traceback, or the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Refusal): ", line)]
+    return (told or lines or [type(error).__name__])[-1 if told else 0]
 
 
 def _must_listen(master: str) -> None:
@@ -69,8 +89,9 @@ def _must_listen(master: str) -> None:
     )
 
 
-def _started(master: str, folder: Path, deadline: float) -> "SparkSession":
+def _started(master: str, folder: Path) -> "SparkSession":
     """A session, made in a thread: a master that takes the connection and is silent blocks it."""
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     quiet = folder / "log4j2.properties"
@@ -103,9 +124,13 @@ def _started(master: str, folder: Path, deadline: float) -> "SparkSession":
             made.append(error)
 
     thread = threading.Thread(target=make, name="spillcast-spark", daemon=True)
-    thread.start()
-    while thread.is_alive() and time.monotonic() < deadline:
-        thread.join(_TICK_S)
+    with _stderr_to(folder / "java.log"):
+        thread.start()
+        _wait(lambda: not thread.is_alive() or SparkContext._gateway is not None, _JAVA_S)
+        # The context is there when the master has taken the application.
+        context = "_active_spark_context"
+        if _wait(lambda: bool(made) or getattr(SparkContext, context) is not None, _ANSWER_S):
+            _wait(lambda: not thread.is_alive(), _JAVA_S)
     if made and isinstance(made[0], SparkSession):
         return made[0]
     _kill_java()
@@ -115,19 +140,40 @@ def _started(master: str, folder: Path, deadline: float) -> "SparkSession":
     raise SpillcastError(f"--master {master}: does not answer: {why}", _HOW)
 
 
+def _wait(condition: Callable[[], bool], limit_s: float) -> bool:
+    """Whether a condition holds within a time."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_TICK_S)
+    return True
+
+
+@contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """Let a process that is started meanwhile write its stderr to a file."""
+    saved = os.dup(2)
+    try:
+        with path.open("wb") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
 _HOW = "look at the master's log; --engine local needs none"
 
 
-def _must_have_workers(spark: "SparkSession", master: str, deadline: float) -> None:
+def _must_have_workers(spark: "SparkSession", master: str) -> None:
     """SpillcastError where the cluster gives no executor; the driver itself counts as one."""
     java: Any = spark.sparkContext._jsc
-    while java.sc().getExecutorMemoryStatus().size() < 2:
-        if time.monotonic() > deadline:
-            raise SpillcastError(
-                f"--master {master}: gives no worker within {_ANSWER_S:.0f} s",
-                "start workers, or wait until others have ended",
-            )
-        time.sleep(_TICK_S)
+    if not _wait(lambda: java.sc().getExecutorMemoryStatus().size() > 1, _WORKERS_S):
+        raise SpillcastError(
+            f"--master {master}: gives no worker within {_WORKERS_S:.0f} s",
+            "start workers, or wait until others have ended",
+        )
 
 
 def _stop(spark: "SparkSession") -> None:

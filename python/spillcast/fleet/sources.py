@@ -77,17 +77,18 @@ def _local(argument: str) -> Iterator[Source]:
             yield source
     if before is None:
         raise InputError(
-            f"{argument}: the folder holds no evidence", f"looked for {', '.join(_PATTERNS)}, *.spill"
+            f"{argument}: the folder holds no evidence",
+            f"looked for {', '.join(_PATTERNS)}, *.spill",
         )
 
 
 def _walk(path: str) -> Iterator[Source]:
     if not os.path.isdir(path):
-        yield Source(path, os.path.getsize(path))
+        yield Source(path, _size(path))
         return
     for folder, folders, files in os.walk(path):
         if _RECORDING in files:
-            sizes = [os.path.getsize(os.path.join(folder, name)) for name in files]
+            sizes = [_size(os.path.join(folder, name)) for name in files]
             yield Source(folder, sum(sizes))
             folders.clear()
             continue
@@ -95,7 +96,15 @@ def _walk(path: str) -> Iterator[Source]:
         for name in files:
             if _is_evidence(name):
                 whole = os.path.join(folder, name)
-                yield Source(whole, os.path.getsize(whole))
+                yield Source(whole, _size(whole))
+
+
+def _size(path: str) -> int:
+    """Bytes of a file; 0 of one that cannot be looked at, which reading it will tell."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
 
 
 def _remote(argument: str) -> Iterator[Source]:

@@ -1,7 +1,7 @@
 """The same on Apache Spark: files are read where the workers are, sums are Spark SQL.
 
-A worker takes a whole batch of sources and writes its parts; the driver then makes the batch visible.
-What a batch is, what a part holds and what a query says is the same as on one machine.
+A worker takes a whole batch of sources and writes its parts; the driver then makes the batch
+visible. What a batch is, what a part holds and what a query says is the same as on one machine.
 """
 
 import json
@@ -53,7 +53,7 @@ def ingest(
         known = dataset.known()
         wave = _WAVE * spark.sparkContext.defaultParallelism
         contents = dict(_texts(spark, _hashes, [[s.name, s.bytes] for s in sources]))
-        planned = []
+        planned: list[tuple[str, str | None, list[tuple[str, int]]]] = []
         for batch in batches(sources):
             new = []
             for source in batch:
@@ -64,9 +64,9 @@ def ingest(
                     done.seen_before += 1
                 else:
                     known.add(content)
-                    new.append([source.name, source.bytes])
+                    new.append((source.name, source.bytes))
             if new:
-                planned.append([address, database, new])
+                planned.append((address, database, new))
         passed_files = passed_bytes = 0
         for start in range(0, len(planned), wave):
             chosen = planned[start : start + wave]
@@ -100,12 +100,15 @@ class Cluster:
         self._spark, self._dataset, self._address = spark, dataset, address
         parts = dataset.parts(FACTS_FOLDER)
         if parts:
-            facts = _spread(spark, [[address, part] for part in parts])
-            facts.mapInArrow(_facts, _spark_schema(_FACTS_COLUMNS)).createOrReplaceTempView("facts")
+            asked = _spread(spark, [[address, part] for part in parts])
+            facts = asked.mapInArrow(_facts, _spark_schema(_FACTS_COLUMNS))
+            # Each part is read once for all questions.
+            facts.persist().createOrReplaceTempView("facts")
 
     def rows(self, sql: str) -> Rows:
         """What a query gives."""
-        return self._spark.sql(sql).toArrow().to_pylist()  # type: ignore[no-any-return]
+        found: Rows = self._spark.sql(sql).toArrow().to_pylist()
+        return found
 
     def runs(self, to: str, confidence: float) -> Rows:
         """A worker reads and forecasts a part, one recording at a time."""
@@ -123,10 +126,9 @@ def _texts(spark: "SparkSession", work: Any, asked: Sequence[Any]) -> list[Any]:
 
 def _spread(spark: "SparkSession", asked: Sequence[Any]) -> Any:
     """A row for each thing asked, spread over all cores."""
-    lines = [json.dumps(one) for one in asked]
+    lines = pa.table({"text": [json.dumps(one) for one in asked]}, schema=_TEXT)
     slices = max(1, min(len(lines), _WAVE * spark.sparkContext.defaultParallelism))
-    rows = spark.sparkContext.parallelize([(line,) for line in lines], slices)
-    return spark.createDataFrame(rows, _spark_schema(_TEXT))
+    return spark.createDataFrame(lines).repartition(slices)
 
 
 def _asked(batches_of_text: Batches) -> Iterator[Any]:

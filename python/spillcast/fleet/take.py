@@ -78,8 +78,8 @@ def _shelves(
             raise InputError(
                 f"an export of more than {_ASH_BYTES_MAX >> 20} MiB", "export each day by itself"
             )
-        who = Identity(database or database_of_export(path))
         ash = read_ash(path)
+        who = Identity(database or database_of_export(path))
         _name(row, ASH_KINDS[ash.source], who)
         _tell_damage(row, len(ash.damaged), [(one.line, one.what) for one in ash.damaged])
         by_day = facts_of_ash(ash, content, who)

@@ -5,7 +5,7 @@ from typing import Any
 
 from spillcast.fleet.identity import Identity
 from spillcast.fleet.schema import CPU, WAIT
-from spillcast.recording.trace import Traces, open_reader, ReadFailures
+from spillcast.recording.trace import ReadFailures, Traces, open_reader
 
 KIND = "trace"
 

@@ -34,9 +34,9 @@ def ingested_text(done: Ingested) -> str:
 def _listed(title: str, items: Sequence[str]) -> list[str]:
     if not items:
         return []
-    more = [f"    ... and {len(items) - _LISTED:,} more, see --json"] if (
-        len(items) > _LISTED
-    ) else []
+    more = (
+        [f"    ... and {len(items) - _LISTED:,} more, see --json"] if (len(items) > _LISTED) else []
+    )
     return [f"  {title}", *(f"    {item}" for item in items[:_LISTED]), *more]
 
 
