@@ -51,9 +51,7 @@ def write_trace(
         lines.append(f"WAIT #{cursor}: nam='{event}' ela= {us} {more} obj#=5 tim={tim}")
     for cursor in range(1, 1 + len({sql for sql, *_ in made})):
         tim += 20
-        lines.append(
-            f"FETCH #{cursor}:c=7,e=9,p=0,cr=0,cu=0,mis=0,r=1,dep=0,og=1,plh=1,tim={tim}"
-        )
+        lines.append(f"FETCH #{cursor}:c=7,e=9,p=0,cr=0,cu=0,mis=0,r=1,dep=0,og=1,plh=1,tim={tim}")
     head = HEADER.format(database=database, instance=instance, host=host, day=day, pid=pid)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(head + "\n".join(lines) + "\n")

@@ -182,13 +182,13 @@ def _sorted(rows: Rows) -> Rows:
 
 
 def resolve_facts_target(to: str) -> Target | str:
-    """The target for traces and ASH, or why there is none."""
+    """The target for traces and ASH, or why there is none; a recording serves recordings."""
     try:
         return resolve_target(to)
     except InputError as error:
-        if not Path(to).exists() and ":" not in to:
-            raise
-        return error.message
+        if (Path(to) / "meta.json").exists():
+            return error.message
+        raise
 
 
 def like(event: str, boost: str) -> bool:
