@@ -18,6 +18,7 @@ NAMES = (
     "emulate",
     "cache",
     "io_size",
+    "fleet",
 )
 
 

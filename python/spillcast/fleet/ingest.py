@@ -12,6 +12,8 @@ from spillcast.fleet.dataset import Dataset
 from spillcast.fleet.sources import Source, find_sources
 from spillcast.fleet.take import Taken, take
 
+#: Files read ahead for each processor, while a batch is written.
+_AHEAD = 16
 INGEST_SCHEMA = "spillcast.ingest/1"
 #: Files done, files in all, bytes done.
 Progress = Callable[[int, int, int], None]
@@ -114,7 +116,7 @@ def _taken(
             for batch in planned:
                 for source in batch:
                     waiting.append(pool.submit(one, source))
-                    if len(waiting) > 2 * workers:
+                    if len(waiting) > _AHEAD * workers:
                         yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

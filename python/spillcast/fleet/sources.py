@@ -13,7 +13,8 @@ from spillcast.errors import InputError
 from spillcast.fleet.place import fetched, open_filesystem
 from spillcast.recording.evidence import TRACES
 
-_CHUNK_BYTES = 1 << 20
+#: Each read and each update waits for its turn among threads, so there are few of them.
+_CHUNK_BYTES = 16 << 20
 #: Files of a folder that may be evidence.
 _PATTERNS = (*TRACES, "*.csv", "*.parquet", "*.json", "*.plan")
 _RECORDING = "meta.json"
@@ -54,8 +55,8 @@ def find_sources(arguments: Sequence[str]) -> list[Source]:
 
 
 def content_hash(path: Path) -> str:
-    """BLAKE2 of the bytes of a file; of a folder, of its files and their names."""
-    digest = hashlib.blake2b(digest_size=16)
+    """SHA-256, cut to 128 bits, of the bytes of a file; of a folder, of its files and names."""
+    digest = hashlib.sha256()
     files = sorted(f for f in path.rglob("*") if f.is_file()) if path.is_dir() else [path]
     for file in files:
         if file != path:
@@ -63,7 +64,7 @@ def content_hash(path: Path) -> str:
         with file.open("rb", buffering=0) as stream:
             while chunk := stream.read(_CHUNK_BYTES):
                 digest.update(chunk)
-    return digest.hexdigest()
+    return digest.hexdigest()[:32]
 
 
 def _local(argument: str) -> Iterator[Source]:
