@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,6 +22,11 @@ if shutil.which("java") is None:
 HOST = "127.0.0.1"
 #: Java that starts fast rather than runs fast.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+#: Runs spillcast so that a master has 3 s to answer, and not 20.
+IMPATIENT = (
+    "import spillcast.fleet.session as session; session._ANSWER_S = 3.0; "
+    "from spillcast.cli import main; main()"
+)
 
 
 def free_port():
@@ -143,6 +149,7 @@ def test_a_master_that_does_not_answer(tmp_path):
     with socket.create_server((HOST, 0)) as silent:
         master = f"spark://{HOST}:{silent.getsockname()[1]}"
         env = environment(SPARK_LOCAL_IP=HOST, JAVA_TOOL_OPTIONS=JAVA, TMPDIR=tmp_path)
-        said = only_line(spillcast(*ask, master, env=env), 1)
+        command = [sys.executable, "-c", IMPATIENT, *map(str, ask), master]
+        said = only_line(subprocess.run(command, capture_output=True, text=True, env=env), 1)
     assert f"--master {master}: does not answer" in said
     assert java_of(tmp_path) == []

@@ -127,9 +127,7 @@ def _started(master: str, folder: Path) -> "SparkSession":
     with _stderr_to(folder / "java.log"):
         thread.start()
         _wait(lambda: not thread.is_alive() or SparkContext._gateway is not None, _JAVA_S)
-        # The context is there when the master has taken the application.
-        context = "_active_spark_context"
-        if _wait(lambda: bool(made) or getattr(SparkContext, context) is not None, _ANSWER_S):
+        if _wait(lambda: bool(made) or _has_context(), _ANSWER_S):
             _wait(lambda: not thread.is_alive(), _JAVA_S)
     if made and isinstance(made[0], SparkSession):
         return made[0]
@@ -138,6 +136,13 @@ def _started(master: str, folder: Path) -> "SparkSession":
     if made:
         why = str(made[0]).strip().splitlines()[-1]
     raise SpillcastError(f"--master {master}: does not answer: {why}", _HOW)
+
+
+def _has_context() -> bool:
+    """Whether Java has made the context: the master has taken the application then."""
+    from pyspark import SparkContext
+
+    return getattr(SparkContext._active_spark_context, "_jsc", None) is not None
 
 
 def _wait(condition: Callable[[], bool], limit_s: float) -> bool:
