@@ -131,10 +131,10 @@ def _started(master: str, folder: Path) -> "SparkSession":
             _wait(lambda: not thread.is_alive(), _JAVA_S)
     if made and isinstance(made[0], SparkSession):
         return made[0]
-    _kill_java()
     why = "it takes the connection and says nothing"
     if made:
         why = str(made[0]).strip().splitlines()[-1]
+    _kill_java()
     raise SpillcastError(f"--master {master}: does not answer: {why}", _HOW)
 
 
