@@ -186,4 +186,4 @@ def test_the_table_fits_a_terminal(made):
     assert result.returncode == 0
     assert "of the gain is had" in result.stdout
     assert "... and 7 more" in result.stdout
-    assert max(map(len, result.stdout.splitlines())) <= 96
+    assert max(map(len, result.stdout.splitlines())) <= 80

@@ -2,8 +2,9 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ from spillcast.fleet.batch import batches, write_batch
 from spillcast.fleet.dataset import Dataset
 from spillcast.fleet.sources import Source, find_sources
 from spillcast.fleet.take import Taken, take
+from spillcast.fleet.traces import cancel_reading
 
 #: Files read ahead for each processor, while a batch is written.
 _AHEAD = 16
@@ -70,11 +72,11 @@ def ingest(
     sources = find_sources(arguments)
     dataset = Dataset.create(address)
     done = Ingested(dataset.place.address)
-    with dataset.place.alone():
+    known: set[str] = set()
+    planned = list(batches(sources))
+    with dataset.place.alone(), closing(_taken(planned, known, database)) as results:
         dataset.begin()
-        known = dataset.known()
-        planned = list(batches(sources))
-        results = _taken(planned, known, database)
+        known |= dataset.known()
         passed_files = passed_bytes = 0
         for batch in planned:
             taken = []
@@ -100,7 +102,7 @@ def ingest(
 
 def _taken(
     planned: Iterable[Sequence[Source]], known: set[str], database: str | None
-) -> Iterator[Taken | OSError]:
+) -> Generator[Taken | OSError]:
     """What each source holds, in their order; a few are read ahead of what is asked for."""
 
     def one(source: Source) -> Taken | OSError:
@@ -122,3 +124,4 @@ def _taken(
                 yield waiting.popleft().result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+            cancel_reading()

@@ -3,19 +3,31 @@
 from pathlib import Path
 from typing import Any
 
+from spillcast import _core
 from spillcast.fleet.identity import Identity
 from spillcast.fleet.schema import CPU, WAIT
 from spillcast.recording.trace import ReadFailures, Traces, open_reader
 
 KIND = "trace"
+_under_way: set[_core.TraceReader] = set()
 
 
 def read_trace(path: Path) -> Traces:
     """The groups that facts are made of. InputError where there are no trace lines."""
     reader, _ = open_reader([path], lenient=False, on_progress=None)
-    with ReadFailures():
-        groups, facts = reader.profile(["blocks", "idle", "op", "sql"])
+    _under_way.add(reader)
+    try:
+        with ReadFailures():
+            groups, facts = reader.profile(["blocks", "idle", "op", "sql"])
+    finally:
+        _under_way.discard(reader)
     return Traces([path], groups, facts["files"])
+
+
+def cancel_reading() -> None:
+    """End what other threads read: a large trace would keep an interrupted ingest waiting."""
+    for reader in list(_under_way):
+        reader.cancel()
 
 
 def facts_of_trace(read: Traces, source: str, who: Identity) -> list[dict[str, Any]]:

@@ -42,10 +42,10 @@ def _listed(title: str, items: Sequence[str]) -> list[str]:
 
 def fleet_text(found: Fleet, top: int, width: int) -> str:
     """The sentence, the statements, the databases and the days; ``width`` in columns."""
-    lines = [paragraph(_sentence(found), width=width), "", _statements(found.rows[:top])]
+    lines = [paragraph(_sentence(found), width=width), "", _statements(found.rows[:top], width)]
     if len(found.rows) > top:
         lines.append(f"  ... and {len(found.rows) - top:,} more, see --top and --json")
-    lines += ["", _databases(found, top), "", _days(found)]
+    lines += ["", _databases(found, top, width), "", _days(found)]
     lines += [paragraph(f"  warning: {text}", "  ", width) for text in found.warnings]
     return "\n".join(lines)
 
@@ -69,7 +69,7 @@ def _sentence(found: Fleet) -> str:
     return text
 
 
-def _statements(rows: Sequence[Row]) -> str:
+def _statements(rows: Sequence[Row], width: int) -> str:
     cells = [
         [
             row.sql or "(none)",
@@ -83,10 +83,10 @@ def _statements(rows: Sequence[Row]) -> str:
         for row in rows
     ]
     header = ["statement", "database", "in temp", "saved", "between", "share", "so far"]
-    return table_text(header, cells, left=(0, 1))
+    return _fitting(header, cells, (0, 1), width)
 
 
-def _databases(found: Fleet, top: int) -> str:
+def _databases(found: Fleet, top: int, width: int) -> str:
     cells = [
         [
             row.database,
@@ -100,7 +100,7 @@ def _databases(found: Fleet, top: int) -> str:
         for row in found.databases[:top]
     ]
     header = ["database", "spilling", "elapsed", "in temp", "saved", "between", "share"]
-    return table_text(header, cells)
+    return _fitting(header, cells, (0,), width)
 
 
 def _days(found: Fleet) -> str:
@@ -115,6 +115,16 @@ def _days(found: Fleet) -> str:
         for row in found.days
     ]
     return table_text(["day", "in temp", "saved", "in temp"], cells, left=(0, 3))
+
+
+def _fitting(header: list[str], cells: list[list[str]], left: Sequence[int], width: int) -> str:
+    """The table, without the bounds where they do not fit."""
+    whole = table_text(header, cells, left=left)
+    if max(map(len, whole.splitlines())) <= width:
+        return whole
+    bounds = header.index("between")
+    fewer = [[cell for n, cell in enumerate(row) if n != bounds] for row in (header, *cells)]
+    return table_text(fewer[0], fewer[1:], left=left)
 
 
 def _bounds(bounds: tuple[float, float] | None) -> str:
