@@ -13,7 +13,9 @@ _LISTED = 10
 
 def ingested_text(done: Ingested) -> str:
     """Counts, and the first files that are set aside or damaged."""
-    lines = [f"{done.dataset}: {done.files:,} files, {format_bytes(done.bytes)} of evidence"]
+    lines = [
+        f"{done.dataset}: {_counted(done.files, 'file')}, {format_bytes(done.bytes)} of evidence"
+    ]
     if done.seen_before:
         lines.append(f"  {done.seen_before:,} were there before, by their content")
     lines += _listed(
@@ -53,11 +55,11 @@ def fleet_text(found: Fleet, top: int, width: int) -> str:
 def _sentence(found: Fleet) -> str:
     low_s, high_s = map(format_duration, found.saved_interval_s)
     text = (
-        f"{found.sources:,} sources, {len(found.rows):,} statements that spill, "
-        f"{len(found.databases):,} databases. On {found.to} they save "
+        f"{_counted(found.sources, 'source')}, {_counted(len(found.rows), 'spilling statement')}, "
+        f"{_counted(len(found.databases), 'database')}. On {found.to} that saves "
         f"{format_duration(found.saved_s)} ({found.confidence:.0%} between {low_s} and {high_s})."
     ).replace("%", " %")
-    if found.statements_for_most:
+    if found.statements_for_most > 1:
         text += (
             f" Move the temp of the first {found.statements_for_most:,}, and {MOST * 100:.0f} % of "
             "the gain is had."
@@ -67,6 +69,10 @@ def _sentence(found: Fleet) -> str:
     if found.set_aside:
         text += f" {found.set_aside:,} sources were set aside."
     return text
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def _statements(rows: Sequence[Row], width: int) -> str:
