@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import Confidence, Json
+from spillcast.cli.options import Confidence, Csv, Json, Markdown
 
 
 def add_to(application: typer.Typer) -> None:
@@ -35,6 +35,8 @@ def fleet(
     ] = None,
     confidence: Confidence = 0.9,
     json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
 ) -> None:
     """Rank the statements of a fleet by what other temp storage would save.
 
@@ -42,11 +44,11 @@ def fleet(
 
     Example: spillcast fleet fleet --to latency:150us --cost 900
     """
-    from spillcast.cli.output import emit, terminal_columns
+    from spillcast.cli.output import show
     from spillcast.errors import InputError
     from spillcast.fleet.fleet import fleet as make
     from spillcast.recording.ash import TEMP_EVENTS
-    from spillcast.report.fleet import fleet_text
+    from spillcast.report.fleet import fleet_page
 
     asked = None
     if engine == "spark":
@@ -63,6 +65,6 @@ def fleet(
         cost=cost,
         engine=asked,
     )
-    emit(found.to_json()) if json else print(fleet_text(found, top, terminal_columns()))
+    show(found.to_json, lambda: fleet_page(found, top), json=json, csv=csv, markdown=markdown)
     if all(row.saved_s is None for row in found.rows):
         raise typer.Exit(3)

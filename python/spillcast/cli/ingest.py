@@ -41,7 +41,8 @@ def ingest(
 
     Example: spillcast ingest /backup/traces ash/*.csv -o fleet
     """
-    from spillcast.cli.output import emit, progress_bar
+    from spillcast.cli.output import emit
+    from spillcast.cli.progress import progress_bar
     from spillcast.fleet.ingest import ingest as local_ingest
     from spillcast.report.fleet import ingested_text
 

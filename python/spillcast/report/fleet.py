@@ -1,12 +1,41 @@
 """What a fleet would gain, as tables; and what an ingest did."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from spillcast.fleet.ingest import Ingested
-from spillcast.fleet.result import MOST, Fleet, Row
-from spillcast.report.table import paragraph, table_text
+from spillcast.fleet.result import MOST, Fleet
+from spillcast.report.page import Page, Words
+from spillcast.report.table import Column, Table
 from spillcast.units import format_bytes, format_duration
 
+_STATEMENTS = (
+    Column("statement", "sql"),
+    Column("database", "database"),
+    Column(None, "evidence"),
+    Column(None, "elapsed_s", "s"),
+    Column("in temp", "temp_s", "s"),
+    Column("saved", "saved_s", "s"),
+    Column("between", "saved_interval_s", "interval", spare=1),
+    Column("share", "share", "percent1"),
+    Column("so far", "cumulative_share", "percent1"),
+    Column(None, "refused"),
+)
+_DATABASES = (
+    Column("database", "database"),
+    Column("spilling", "statements", "count"),
+    Column("elapsed", "elapsed_s", "s"),
+    Column("in temp", "temp_s", "s"),
+    Column("saved", "saved_s", "s"),
+    Column("between", "saved_interval_s", "interval", spare=1),
+    Column("share", "share", "percent1"),
+)
+_DAYS = (
+    Column("day", "day"),
+    Column("in temp", "temp_s", "s"),
+    Column("saved", "saved_s", "s"),
+    Column("in temp", "bar"),
+)
 #: Files, lines and days that are listed; --json has all.
 _LISTED = 10
 
@@ -42,14 +71,28 @@ def _listed(title: str, items: Sequence[str]) -> list[str]:
     return [f"  {title}", *(f"    {item}" for item in items[:_LISTED]), *more]
 
 
-def fleet_text(found: Fleet, top: int, width: int) -> str:
-    """The sentence, the statements, the databases and the days; ``width`` in columns."""
-    lines = [paragraph(_sentence(found), width=width), "", _statements(found.rows[:top], width)]
-    if len(found.rows) > top:
-        lines.append(f"  ... and {len(found.rows) - top:,} more, see --top and --json")
-    lines += ["", _databases(found, top, width), "", _days(found)]
-    lines += [paragraph(f"  warning: {text}", "  ", width) for text in found.warnings]
-    return "\n".join(lines)
+def fleet_page(found: Fleet, top: int) -> Page:
+    """The sentence, the first statements and databases, and the days; CSV has all statements."""
+    statements = [asdict(row) for row in found.rows]
+    for row in statements:
+        row["sql"] = row["sql"] or "(none)"
+    databases = [asdict(row) for row in found.databases[:top]]
+    most_s = max((row.temp_s for row in found.days), default=0.0) or 1.0
+    days = [asdict(row) | {"bar": "#" * round(24 * row.temp_s / most_s)} for row in found.days]
+    more = len(found.rows) - top
+    below = [f"... and {more:,} more, see --top and --json"] if more > 0 else []
+    warnings = [f"warning: {text}" for text in found.warnings]
+    return Page(
+        [
+            Words([_sentence(found)], ""),
+            Table.of(_STATEMENTS, statements[:top]),
+            *([Words(below)] if below else []),
+            Table.of(_DATABASES, databases),
+            Table.of(_DAYS, days),
+            *([Words(warnings)] if warnings else []),
+        ],
+        Table.of(_STATEMENTS, statements),
+    )
 
 
 def _sentence(found: Fleet) -> str:
@@ -73,69 +116,3 @@ def _sentence(found: Fleet) -> str:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
-
-def _statements(rows: Sequence[Row], width: int) -> str:
-    cells = [
-        [
-            row.sql or "(none)",
-            row.database,
-            format_duration(row.temp_s),
-            "refused" if row.saved_s is None else format_duration(row.saved_s),
-            _bounds(row.saved_interval_s),
-            _share(row.share),
-            _share(row.cumulative_share),
-        ]
-        for row in rows
-    ]
-    header = ["statement", "database", "in temp", "saved", "between", "share", "so far"]
-    return _fitting(header, cells, (0, 1), width)
-
-
-def _databases(found: Fleet, top: int, width: int) -> str:
-    cells = [
-        [
-            row.database,
-            f"{row.statements:,}",
-            format_duration(row.elapsed_s),
-            format_duration(row.temp_s),
-            format_duration(row.saved_s),
-            _bounds(row.saved_interval_s),
-            _share(row.share),
-        ]
-        for row in found.databases[:top]
-    ]
-    header = ["database", "spilling", "elapsed", "in temp", "saved", "between", "share"]
-    return _fitting(header, cells, (0,), width)
-
-
-def _days(found: Fleet) -> str:
-    most_s = max((row.temp_s for row in found.days), default=0.0) or 1.0
-    cells = [
-        [
-            row.day,
-            format_duration(row.temp_s),
-            format_duration(row.saved_s),
-            "#" * round(24 * row.temp_s / most_s),
-        ]
-        for row in found.days
-    ]
-    return table_text(["day", "in temp", "saved", "in temp"], cells, left=(0, 3))
-
-
-def _fitting(header: list[str], cells: list[list[str]], left: Sequence[int], width: int) -> str:
-    """The table, without the bounds where they do not fit."""
-    whole = table_text(header, cells, left=left)
-    if max(map(len, whole.splitlines())) <= width:
-        return whole
-    bounds = header.index("between")
-    fewer = [[cell for n, cell in enumerate(row) if n != bounds] for row in (header, *cells)]
-    return table_text(fewer[0], fewer[1:], left=left)
-
-
-def _bounds(bounds: tuple[float, float] | None) -> str:
-    return "" if bounds is None else " .. ".join(map(format_duration, bounds))
-
-
-def _share(share: float) -> str:
-    return f"{share * 100:.1f} %"
