@@ -117,6 +117,7 @@ RECORDS = {
     "sql of two columns": lambda said: [
         dict(zip(said["columns"], row, strict=True)) for row in said["rows"]
     ],
+    "fleet": lambda said: said["statements"],
     "verify": lambda said: [{**case, **case["forecast"]} for case in said["cases"]],
 }  # fmt: skip
 

@@ -76,6 +76,7 @@ def fleet_page(found: Fleet, top: int) -> Page:
     statements = [asdict(row) for row in found.rows]
     for row in statements:
         row["sql"] = row["sql"] or "(none)"
+        row["saved_interval_s"] = row["saved_interval_s"] and list(row["saved_interval_s"])
     databases = [asdict(row) for row in found.databases[:top]]
     most_s = max((row.temp_s for row in found.days), default=0.0) or 1.0
     days = [asdict(row) | {"bar": "#" * round(24 * row.temp_s / most_s)} for row in found.days]
