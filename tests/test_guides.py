@@ -26,6 +26,8 @@ def make_array(directory):
     """Write array.json."""
     make = ROOT / "examples" / "io_size" / "make_example.py"
     subprocess.run([sys.executable, make, directory], check=True)
+
+
 def make_fleet(directory):
     """Write some traces of four databases."""
     made = ("--gigabytes", "0.012", "--files", "60", "--databases", "4")
@@ -40,8 +42,12 @@ ELSEWHERE = {"demo": "tests/lab/test_demo.py"}
 #: What stands for any lines which the guide leaves out, or within a line for any words.
 LEFT_OUT = "..."
 #: What a guide's commands find in their directory.
-PREPARE = {"oracle.md": make_example, "flash-cache.md": make_io, "io-size.md": make_array}
-PREPARE = {"oracle.md": make_example, "flash-cache.md": make_io, "fleet.md": make_fleet}
+PREPARE = {
+    "oracle.md": make_example,
+    "flash-cache.md": make_io,
+    "io-size.md": make_array,
+    "fleet.md": make_fleet,
+}
 
 
 def commands(guide):
