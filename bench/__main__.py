@@ -20,6 +20,7 @@ NAMES = (
     "io_size",
     "memory",
     "report",
+    "fleet",
 )
 
 

@@ -33,6 +33,13 @@ def copy_plan(directory):
     shutil.copy(ROOT / "examples" / "work-memory" / "plan.json", directory)
 
 
+def make_fleet(directory):
+    """Write some traces of four databases."""
+    made = ("--gigabytes", "0.012", "--files", "60", "--databases", "4")
+    command = [sys.executable, "-m", "bench.fleet_traces", directory / "traces", *made]
+    subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+
+
 REFERENCE = ROOT / "docs" / "reference"
 GUIDES = sorted([*(ROOT / "docs" / "guides").glob("*.md"), *REFERENCE.glob("*.md")])
 #: A page of the reference whose command takes too long, and the test that does the same in small.
@@ -45,6 +52,7 @@ PREPARE = {
     "flash-cache.md": make_io,
     "io-size.md": make_array,
     "work-memory.md": copy_plan,
+    "fleet.md": make_fleet,
 }
 
 

@@ -27,6 +27,7 @@ FLOORS = (
     {"cache"},
     {"storage"},
     {"forecast"},
+    {"fleet"},
     {"engines"},
     {"lab"},
     {"report"},

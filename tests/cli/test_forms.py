@@ -14,6 +14,7 @@ import pytest
 from harness import environment, only_line, spillcast
 from screen import at_terminal, plain, screen
 from spillcast import cli
+from spillcast.fleet.ingest import ingest
 from spillcast.lab.demo import Demo
 from spillcast.lab.truth_file import read_truth
 from spillcast.report.verify import demo_page
@@ -36,6 +37,7 @@ VERBS = {
     "sql": "sql {waits} {run}",
     "sql of two columns": "sql {counts} {run}",
     "verify": "verify --from {cases}",
+    "fleet": "fleet {fleet} --to latency:150us",
 }
 WAITS = "select * from waits limit 3"
 COUNTS = "select event, count(*) as n, sum(elapsed_ns) / 1e9 as total_s from waits group by 1"
@@ -48,7 +50,10 @@ def made(spilled, tmp_path_factory):
     grid = folder / "storage-of-the-third-node.json"
     result = spillcast("probe", folder, "--grid", "--budget", "2s,32M", "-o", grid)
     assert result.returncode == 0, result.stderr
-    return {"run": spilled.path, "grid": grid, "cases": CASES, "waits": WAITS, "counts": COUNTS}
+    fleet = folder / "fleet"
+    ingest([str(spilled.path)], str(fleet))
+    words = {"cases": CASES, "waits": WAITS, "counts": COUNTS, "fleet": fleet}
+    return {"run": spilled.path, "grid": grid, **words}
 
 
 def printed(made, name, *more, columns=80):
@@ -112,6 +117,7 @@ RECORDS = {
     "sql of two columns": lambda said: [
         dict(zip(said["columns"], row, strict=True)) for row in said["rows"]
     ],
+    "fleet": lambda said: said["statements"],
     "verify": lambda said: [{**case, **case["forecast"]} for case in said["cases"]],
 }  # fmt: skip
 

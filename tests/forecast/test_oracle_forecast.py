@@ -237,3 +237,50 @@ def test_a_trace_without_times_needs_ash(tmp_path):
     path.write_text(header + f"WAIT #7: nam='{READ}' ela= 9000 p1=201 p2=128 p3=31\n")
     with pytest.raises(InputError):
         forecast_events(Target("f", factor=2), TEMP, traces=read_traces([path]), ash=None)
+
+
+def storage_of(path, **mean_ns):
+    """A storage on which operations of 31 blocks take so long."""
+    groups = [
+        {
+            "op": op, "size_class_bytes": 31 * 8192, "depth": 1, "count": 100,
+            "bytes": 3_100 * 8192, "total_ns": 100 * ns, "latency_ns": [ns],
+            "latency_count": [100], "block_count": [100], "block_mean_ns": [ns],
+        }
+        for op, ns in mean_ns.items()
+    ]  # fmt: skip
+    head = {"schema": "spillcast.storage/1", "name": "there", "source": "probe", "facts": {}}
+    path.write_text(json.dumps({**head, "groups": groups}))
+    return path
+
+
+def test_a_storage_of_known_figures(tmp_path):
+    here = write_trace(
+        tmp_path / "here.trc",
+        [(READ, 9_000, blocks(31))] * 40 + [(WRITE, 4_000, blocks(31))] * 10 + [REST],
+    )
+    there = storage_of(tmp_path / "there.json", read=1_000_000, write=500_000)
+    found = estimate(here, there)
+    assert found.forecast_s == pytest.approx(0.01 + 40 * 1e-3 + 10 * 0.5e-3)
+    # Writes take the gain of reads where there are no figures for them.
+    only_reads = estimate(here, storage_of(tmp_path / "reads.json", read=1_000_000))
+    assert only_reads.forecast_s == pytest.approx(0.01 + (40 * 9e-3 + 10 * 4e-3) / 9)
+    assert "gain-borrowed" in {warning.code for warning in only_reads.warnings}
+
+
+def test_one_statement_of_a_trace(tmp_path):
+    header = HEADER + HEADER.split("=====================")[1].replace("#7", "#8").replace(
+        "4q7zf0d2m8kcx", "other"
+    ).lstrip("\n")
+    path = write_trace(
+        tmp_path / "two.trc", [(READ, 9_000, blocks(31))] * 4 + [REST], header=header
+    )
+    other = f"WAIT #8: nam='{READ}' ela= 500000 {blocks(31)} obj#=5 tim=9000000\n"
+    fetch = "FETCH #7:c=2000,e=9000,p=0,cr=0,cu=0,mis=0,r=1,dep=0,og=1,plh=1,tim=9000100\n"
+    path.write_text(path.read_text() + other + fetch)
+    read = read_traces([path], sql_id="4q7zf0d2m8kcx")
+    # Four reads and the CPU time of the fetch; waiting for the client is idle.
+    assert read.sessions_s == pytest.approx(4 * 9e-3 + 2e-3)
+    assert read.events[READ].count == 4
+    with pytest.raises(InputError, match="SQL_ID nobody"):
+        read_traces([path], sql_id="nobody")

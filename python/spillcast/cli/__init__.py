@@ -29,6 +29,8 @@ VERBS = (
     "export",
     "completion",
     "sweep",
+    "ingest",
+    "fleet",
 )
 
 

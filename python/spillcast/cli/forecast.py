@@ -35,7 +35,7 @@ def forecast(
         str | None, typer.Option(help="Events that change, such as 'direct path * temp'.")
     ] = None,
     sql_id: Annotated[
-        str | None, typer.Option(help="Only this statement of an ASH export.")
+        str | None, typer.Option(help="Only this statement of an ASH export, or of traces.")
     ] = None,
     method: Annotated[
         Literal["counts", "seed"],

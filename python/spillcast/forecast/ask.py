@@ -143,23 +143,30 @@ def _from_oracle(
 ) -> list[Forecast]:
     from spillcast.forecast.events import read_shares, read_traces
     from spillcast.forecast.oracle import forecast_events
-    from spillcast.forecast.oracle_parts import resolve_target
+    from spillcast.forecast.oracle_parts import Target, resolve_target
     from spillcast.recording.ash import TEMP_EVENTS
     from spillcast.recording.statistics import read_statistics, temp_on_flash
 
     boost = boost or TEMP_EVENTS
     traces = ash = None
     if evidence.traces:
+        # Beside ASH, traces tell latencies, and may be of another run.
+        of_traces = None if evidence.ash else sql_id
         with reading(evidence.traces) as read:
-            traces = read_traces(evidence.traces, lenient=lenient, on_progress=read)
+            traces = read_traces(
+                evidence.traces, sql_id=of_traces, lenient=lenient, on_progress=read
+            )
     if evidence.ash:
         with reading(evidence.ash) as read:
             ash = read_shares(evidence.ash, boost, sql_id, read)
     statistics = evidence.statistics
     flash = temp_on_flash(read_statistics(statistics)) if statistics else None
-    if any(isinstance(target, Storage) for target in to):
-        raise InputError("evidence of Oracle is compared with traces", "name one, or latency:150us")
-    targets = [resolve_target(str(target), lenient=lenient) for target in to]
+    targets = [
+        Target(target.name, storage=target)
+        if isinstance(target, Storage)
+        else resolve_target(str(target), lenient=lenient)
+        for target in to
+    ]
     return [
         forecast_events(
             target,

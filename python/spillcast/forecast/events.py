@@ -61,19 +61,49 @@ class AshEvidence:
 
 
 def read_traces(
-    paths: Sequence[Path], *, lenient: bool = False, on_progress: Progress | None = None
+    paths: Sequence[Path],
+    *,
+    sql_id: str | None = None,
+    lenient: bool = False,
+    on_progress: Progress | None = None,
 ) -> TraceEvidence:
-    """Latencies and sizes by event. InputError where there are no trace lines."""
-    by = ["blocks", "idle", "op", "second"]
+    """Latencies and sizes by event, of one statement or of all.
+
+    A statement's time is the CPU time of its calls and its waits that are not idle. InputError
+    where there are no trace lines, or none of that statement.
+    """
+    by = ["blocks", "idle", "op", "second"] + (["sql"] if sql_id is not None else [])
     read = profile_traces(paths, by, lenient=lenient, on_progress=on_progress)
+    groups = read.groups
+    if sql_id is not None:
+        groups = _of_statement(groups, sql_id)
+        elapsed_s = wall_s = sum(g["total_us"] for g in groups if not g["idle"]) / 1e6
+    else:
+        elapsed_s = sum(session["elapsed_us"] for session in read.sessions()) / 1e6
+        wall_s = _wall_s(read)
     by_event: dict[str, list[dict[str, Any]]] = {}
-    for group in read.groups:
+    for group in groups:
         if group["event"] is not None:
             by_event.setdefault(group["event"], []).append(group)
-    events = {name: _latency(name, groups) for name, groups in by_event.items()}
-    sessions_s = sum(session["elapsed_us"] for session in read.sessions()) / 1e6
+    events = {name: _latency(name, found) for name, found in by_event.items()}
     label = ", ".join(path.name for path in paths[:2]) + (", ..." if len(paths) > 2 else "")
-    return TraceEvidence(label, _wall_s(read), sessions_s, events, read.damaged_count())
+    return TraceEvidence(label, wall_s, elapsed_s, events, read.damaged_count())
+
+
+def _of_statement(groups: list[dict[str, Any]], sql_id: str) -> list[dict[str, Any]]:
+    """The groups of one statement; InputError names those there are, the longest first."""
+    found = [group for group in groups if group["sql"] == sql_id]
+    if not found:
+        total_us: dict[str, int] = {}
+        for group in groups:
+            if group["sql"] and not group["idle"]:
+                total_us[group["sql"]] = total_us.get(group["sql"], 0) + group["total_us"]
+        there = sorted(total_us, key=lambda sql: -total_us[sql])[:5]
+        raise InputError(
+            f"no line of the traces is of SQL_ID {sql_id}",
+            f"there are: {', '.join(there) or 'none'}",
+        )
+    return found
 
 
 def _latency(name: str, groups: list[dict[str, Any]]) -> EventLatency:

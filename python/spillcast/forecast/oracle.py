@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spillcast.errors import InputError, Refusal
 from spillcast.forecast.events import AshEvidence, TraceEvidence
-from spillcast.forecast.interval import DRAWS, REPLAY_NOISE, RUN_NOISE, resampled_means
+from spillcast.forecast.interval import DRAWS, REPLAY_NOISE, RUN_NOISE, noise_of, resampled_means
 from spillcast.forecast.oracle_parts import Part, Target, parts_of
 from spillcast.forecast.oracle_warnings import served_by_flash, warn
 from spillcast.forecast.result import Forecast, Term
@@ -56,7 +56,8 @@ def forecast_events(
         count = round(here.time_s / here.latency_s)
         terms.append(Term(here.event, here.op, None, count, here.time_s, here.time_s / part.gain))
     total_s = sum(term.forecast_s for term in terms)
-    low, high = _interval(parts, whole_s, ash, method, confidence)
+    noise = REPLAY_NOISE if target.storage is None else noise_of(target.storage)
+    low, high = _interval(parts, whole_s, ash, method, noise, confidence)
     return Forecast(
         target.name,
         whole_s,
@@ -75,6 +76,7 @@ def _interval(
     whole_s: float,
     ash: AshEvidence | None,
     method: str,
+    noise_level: float,
     confidence: float,
 ) -> tuple[float, float]:
     """What varies: the samples that hit, the latencies, and how latency goes with size."""
@@ -84,7 +86,7 @@ def _interval(
     total: Array = rest * (1 + draws.normal(0, RUN_NOISE, DRAWS))
     # In proportion to size, not at all, or anything in between.
     exponent = draws.uniform(0, 1, DRAWS) if method != "seed" else np.zeros(DRAWS)
-    noise = 1 + draws.normal(0, REPLAY_NOISE, DRAWS)
+    noise = np.maximum(1 + draws.normal(0, noise_level, DRAWS), 0.0)
     for part, time_s in zip(parts, times, strict=True):
         change = np.ones(DRAWS)
         if part.there is not None:

@@ -1,6 +1,7 @@
 """The events that change on another storage: their time here, and their gain there."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from spillcast.errors import InputError, Refusal
 from spillcast.forecast.events import (
@@ -11,17 +12,24 @@ from spillcast.forecast.events import (
     read_traces,
 )
 from spillcast.recording.evidence import find_evidence
+from spillcast.storage import Storage
+from spillcast.storage.model import Model
+from spillcast.storage.target import resolve_storage
 from spillcast.units import parse_duration_s, parse_factor
+
+#: Oracle's default; few databases have another.
+BLOCK_BYTES = 8192
 
 
 @dataclass(frozen=True)
 class Target:
-    """The other storage: traces taken there, a latency for every operation, or a gain."""
+    """The other storage: traces taken there, its figures, a latency for all, or a gain."""
 
     name: str
     traces: TraceEvidence | None = None
     latency_s: float | None = None
     factor: float | None = None
+    storage: Storage | None = None
 
 
 def resolve_target(text: str, *, lenient: bool = False) -> Target:
@@ -31,11 +39,15 @@ def resolve_target(text: str, *, lenient: bool = False) -> Target:
         return Target(text, latency_s=parse_duration_s(value))
     if colon and kind == "factor":
         return Target(text, factor=parse_factor(text, value))
+    if (colon and kind == "catalogue") or (text.endswith(".json") and Path(text).is_file()):
+        storage = resolve_storage(text)
+        return Target(storage.name, storage=storage)
     evidence = find_evidence([text])
     if not evidence.traces:
         raise InputError(
             f"--to {text}: a baseline of traces or ASH is compared with traces",
-            "trace the query for a minute with temp on the other storage, or ask latency:150us",
+            "trace the query for a minute with temp on the other storage, or ask latency:150us, "
+            "catalogue:NAME or a storage.json",
         )
     traces = read_traces(evidence.traces, lenient=lenient)
     return Target(traces.name, traces=traces)
@@ -83,6 +95,11 @@ def parts_of(
     parts = [part for event in here if (part := _measured(target, event, method)) is not None]
     if not parts:
         missing = ", ".join(event.event for event in here)
+        if target.storage is not None:
+            raise Refusal(
+                f"how large the operations of {missing} are is not known, or {target.name} has no "
+                "figures for them: give a trace of the query besides"
+            )
         raise Refusal(f"{target.name} saw none of {missing}: trace it there while it spills")
     if method == "seed":
         return [replace(parts[0], here=event) for event in here]
@@ -121,6 +138,8 @@ def _measured(target: Target, here: Here, method: str) -> Part | None:
         return Part(here, None, target.factor)
     if target.latency_s is not None:
         return Part(here, None, here.latency_s / target.latency_s)
+    if target.storage is not None:
+        return _described(target.storage, here)
     there = target.traces.events.get(here.event) if target.traces is not None else None
     if there is None or there.total_s <= 0:
         return None
@@ -128,3 +147,15 @@ def _measured(target: Target, here: Here, method: str) -> Part | None:
     if method != "seed" and here.seen is not None and here.seen.blocks and there.blocks:
         ratio = here.seen.blocks / there.blocks
     return Part(here, there, here.latency_s / (there.mean_s * ratio), ratio)
+
+
+def _described(storage: Storage, here: Here) -> Part | None:
+    """The event with its gain by the figures of a storage, for operations one at a time.
+
+    None where the trace does not tell their size, or the storage has no figures for them.
+    """
+    blocks = here.seen.blocks if here.seen is not None else None
+    if here.op is None or blocks is None or not any(group.count for group in storage.of(here.op)):
+        return None
+    there = Model(storage).latency(here.op, round(blocks * BLOCK_BYTES))
+    return Part(here, None, here.latency_s / there.mean_s)

@@ -35,7 +35,10 @@ def warn(
         warnings.append(Warned("already-fast", text))
     for part in parts:
         warnings += _about_gain(part, target)
-    if target.traces is None:
+    if target.storage is not None:
+        text = f"{target.name} is known by its figures: blocks are taken to be 8 KiB"
+        warnings.append(Warned("not-replayed", text))
+    elif target.traces is None:
         warnings.append(Warned("not-measured", "nothing was measured: the latency is a wish"))
     else:
         warnings += _new_events(target.traces, traces)

@@ -1,0 +1,67 @@
+"""How fast a fleet of traces is ingested, and whether 1, 5 and 20 GB cost the same a gigabyte."""
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.fleet_traces import make_fleet
+from bench.result import SPILLCAST, Result, wall_s
+
+FILES, DATABASES, GIGABYTES = 5_000, 40, 20
+#: The first so many databases are 1, 5 and 20 GB.
+PARTS = (2, 10, 40)
+AIM_MB_PER_S = 200
+AIM_PEAK_MB = 1_000
+AIM_LINEAR = 1.15
+
+
+def run() -> Iterator[Result]:
+    """``spillcast ingest`` on generated traces, whole processes; the peer is ``sha256sum``.
+
+    22 GB of a disk are taken, and given back.
+    """
+    with tempfile.TemporaryDirectory(prefix="spillcast-bench-") as name:
+        folder = Path(name)
+        for _ in make_fleet(folder / "in", FILES, GIGABYTES * 10**9, DATABASES):
+            pass
+        measured = [_ingest(folder, databases) for databases in PARTS]
+        traces = sorted(map(str, (folder / "in").glob("*/*.trc")))
+        peer_s = wall_s(["sha256sum", *traces])
+        fleet_s = wall_s([*SPILLCAST, "fleet", str(folder / "40"), "--to", "latency:150us"])
+    size, wall, peak_mb = measured[-1]
+    rate = size / 1e6 / wall
+    yield Result(
+        f"fleet: ingest of {FILES:,} traces, {GIGABYTES} GB",
+        f"{wall:.0f} s, {rate:.0f} MB/s, peak {peak_mb:.0f} MB; ranked in {fleet_s:.1f} s",
+        f"{peer_s:.0f} s (sha256sum, which reads and does no more)",
+        wall / peer_s,
+        f"{AIM_MB_PER_S} MB/s in {AIM_PEAK_MB} MB",
+        rate >= AIM_MB_PER_S and peak_mb <= AIM_PEAK_MB,
+    )
+    each = [wall / size * 1e9 for size, wall, _ in measured]
+    yield Result(
+        "fleet: seconds a GB, of 1, 5 and 20 GB",
+        ", ".join(f"{s:.2f} s" for s in each),
+        f"load {os.getloadavg()[0]:.1f} at the end",
+        max(each) / min(each),
+        f"at most {AIM_LINEAR} between them",
+        max(each) / min(each) <= AIM_LINEAR,
+    )
+
+
+def _ingest(folder: Path, databases: int) -> tuple[int, float, float]:
+    """Bytes, wall time (s) and largest resident memory (MB) of an ingest."""
+    sources = [folder / "in" / f"erp{number:02}" for number in range(databases)]
+    size = sum(path.stat().st_size for source in sources for path in source.iterdir())
+    command = [*SPILLCAST, "ingest", *map(str, sources), "-o", str(folder / str(databases))]
+    start = time.perf_counter()
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    wall = time.perf_counter() - start
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise subprocess.CalledProcessError(child.returncode, command)
+    return size, wall, usage.ru_maxrss * 1024 / 1e6

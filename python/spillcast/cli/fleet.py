@@ -1,0 +1,70 @@
+"""``spillcast fleet``: which queries of which databases would gain most."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from spillcast.cli.options import Confidence, Csv, Json, Markdown
+
+
+def add_to(application: typer.Typer) -> None:
+    """Register the verb."""
+    application.command("fleet")(fleet)
+
+
+def fleet(
+    dataset: Annotated[str, typer.Argument(help="What spillcast ingest made.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", help="storage.json, catalogue:NAME, recording, trace, latency:150us, factor:60."
+        ),
+    ],
+    boost: Annotated[
+        str | None, typer.Option(help="Events that change, such as 'direct path * temp'.")
+    ] = None,
+    cost: Annotated[
+        float | None, typer.Option(min=0, help="Price of the target for 30 days.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="So many statements in the table.")] = 20,
+    engine: Annotated[
+        Literal["local", "spark"], typer.Option(help="Where the work is done.")
+    ] = "local",
+    master: Annotated[
+        str | None, typer.Option(help="Spark's master, such as spark://host:7077.")
+    ] = None,
+    confidence: Confidence = 0.9,
+    json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
+) -> None:
+    """Rank the statements of a fleet by what other temp storage would save.
+
+    Exits with 3 where no statement's evidence carries a number.
+
+    Example: spillcast fleet fleet --to latency:150us --cost 900
+    """
+    from spillcast.cli.output import show
+    from spillcast.errors import InputError
+    from spillcast.fleet.fleet import fleet as make
+    from spillcast.recording.ash import TEMP_EVENTS
+    from spillcast.report.fleet import fleet_page
+
+    asked = None
+    if engine == "spark":
+        from spillcast.fleet.spark import engine as spark_engine
+
+        asked = spark_engine(dataset, master)
+    elif master is not None:
+        raise InputError("--master goes with --engine spark")
+    found = make(
+        dataset,
+        to,
+        boost=boost or TEMP_EVENTS,
+        confidence=confidence,
+        cost=cost,
+        engine=asked,
+    )
+    show(found.to_json, lambda: fleet_page(found, top), json=json, csv=csv, markdown=markdown)
+    if all(row.saved_s is None for row in found.rows):
+        raise typer.Exit(3)

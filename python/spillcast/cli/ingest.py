@@ -1,0 +1,64 @@
+"""``spillcast ingest``: evidence of many databases into one dataset."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from spillcast.cli.options import Json
+
+
+def add_to(application: typer.Typer) -> None:
+    """Register the verb."""
+    application.command("ingest")(ingest)
+
+
+def ingest(
+    source: Annotated[
+        list[str],
+        typer.Argument(
+            help="Traces, ASH exports, recordings, plans: files, folders, patterns, or addresses "
+            "such as s3://bucket/traces."
+        ),
+    ],
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="The dataset: a directory or an address.")
+    ],
+    database: Annotated[
+        str | None, typer.Option(help="Name of the database, where the evidence has none.")
+    ] = None,
+    engine: Annotated[
+        Literal["local", "spark"], typer.Option(help="Where the work is done.")
+    ] = "local",
+    master: Annotated[
+        str | None, typer.Option(help="Spark's master, such as spark://host:7077.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Take evidence into a dataset, each file once however it is called.
+
+    Killed and started again, it goes on. Files that hold no usable evidence are set aside and
+    listed.
+
+    Example: spillcast ingest /backup/traces ash/*.csv -o fleet
+    """
+    from spillcast.cli.output import emit
+    from spillcast.cli.progress import progress_bar
+    from spillcast.fleet.ingest import ingest as local_ingest
+    from spillcast.report.fleet import ingested_text
+
+    with progress_bar("ingesting") as show:
+        if engine == "spark":
+            from spillcast.fleet.spark import ingest as spark_ingest
+
+            done = spark_ingest(source, output, master=master, database=database, on_progress=show)
+        else:
+            _only_spark(master)
+            done = local_ingest(source, output, database=database, on_progress=show)
+    emit(done.to_json()) if json else print(ingested_text(done))
+
+
+def _only_spark(master: str | None) -> None:
+    from spillcast.errors import InputError
+
+    if master is not None:
+        raise InputError("--master goes with --engine spark")

@@ -1,0 +1,66 @@
+"""Sources in batches, and a batch -> its parts and its rows of the log.
+
+Which sources make a batch depends on what was asked for alone, and not on what is in the dataset
+already. So an ingest that was killed and started again writes the very parts that it would have.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from spillcast.fleet.dataset import RUNS_FOLDER, parquet_bytes
+from spillcast.fleet.place import Place
+from spillcast.fleet.schema import FACTS, RUNS
+from spillcast.fleet.sources import Source
+from spillcast.fleet.take import Shelf, Taken, order_of
+
+#: What a kill costs at most, and what a few daily files cannot fill.
+BATCH_BYTES = 256 << 20
+BATCH_FILES = 512
+
+
+def batches(sources: Sequence[Source]) -> Iterator[list[Source]]:
+    """The sources by database and day, in batches of bounded size."""
+    batch: list[Source] = []
+    size = 0
+    for source in sorted(sources, key=order_of):
+        if batch and (size + source.bytes > BATCH_BYTES or len(batch) == BATCH_FILES):
+            yield batch
+            batch, size = [], 0
+        batch.append(source)
+        size += source.bytes
+    if batch:
+        yield batch
+
+
+def write_batch(where: Place, taken: Sequence[Taken]) -> tuple[str, list[dict[str, Any]]]:
+    """Write the parts of a batch; its name, and its rows of the log, which are not written yet."""
+    new = [one for one in taken if one.row is not None]
+    name = hashlib.blake2b("".join(one.source for one in new).encode(), digest_size=16).hexdigest()
+    shelves: dict[Shelf, list[dict[str, Any]]] = {}
+    for one in new:
+        for shelf, rows in one.shelves.items():
+            shelves.setdefault(shelf, []).extend(rows)
+    for shelf, rows in sorted(shelves.items()):
+        is_runs = shelf[0] == RUNS_FOLDER
+        table = pa.Table.from_pylist(rows, schema=RUNS if is_runs else FACTS)
+        where.write(_part(shelf, name), parquet_bytes(table, **_row_groups(is_runs)))
+    log = [
+        {**one.row, "parts": [_part(shelf, name) for shelf in sorted(one.shelves)]}
+        for one in new
+        if one.row is not None
+    ]
+    return name, log
+
+
+def _part(shelf: Shelf, batch: str) -> str:
+    folder, database, day = shelf
+    return f"{folder}/database={quote(database, safe='')}/day={quote(day, safe='')}/{batch}.parquet"
+
+
+def _row_groups(is_runs: bool) -> dict[str, Any]:
+    """A recording is a row group of its own, so that they are read one at a time."""
+    return {"row_group_size": 1} if is_runs else {}

@@ -1,0 +1,108 @@
+"""A dataset: parts with facts, and a log that says which of them count.
+
+A batch of sources becomes visible by one file of the log, written last. A part that no file of the
+log names is what a killed ingest left, and counts for nothing.
+"""
+
+import io
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spillcast.errors import InputError
+from spillcast.fleet.place import Place, place
+from spillcast.fleet.schema import DATASET_SCHEMA, SOURCES
+
+_HEAD = "dataset.json"
+_LOG = "log"
+#: Folders of parts: facts of traces and ASH, and recordings and plans as they are.
+FACTS_FOLDER, RUNS_FOLDER = "facts", "runs"
+
+
+class Dataset:
+    """What was ingested, at a place."""
+
+    def __init__(self, where: Place) -> None:
+        self.place = where
+
+    @classmethod
+    def open(cls, address: str) -> "Dataset":
+        """The dataset at an address. InputError where there is none, or one of another version."""
+        where = place(address)
+        _check_version(where, missing_is_fine=False)
+        return cls(where)
+
+    @classmethod
+    def create(cls, address: str) -> "Dataset":
+        """The dataset at an address, a new one where there is nothing. InputError as for open."""
+        where = place(address)
+        _check_version(where, missing_is_fine=True)
+        return cls(where)
+
+    def begin(self) -> None:
+        """Write the version where there is none; remove parts that a killed ingest left."""
+        content = json.dumps({"schema": DATASET_SCHEMA}) + "\n"
+        try:
+            self.place.read(_HEAD)
+        except FileNotFoundError:
+            self.place.write(_HEAD, content.encode())
+        parts = {*self.parts(FACTS_FOLDER), *self.parts(RUNS_FOLDER)}
+        for folder in (FACTS_FOLDER, RUNS_FOLDER):
+            for name in self.place.names(folder):
+                if name not in parts:
+                    self.place.remove(name)
+
+    @cached_property
+    def sources(self) -> pa.Table:
+        """All that was ingested or set aside, by the columns of SOURCES."""
+        files = [name for name in self.place.names(_LOG) if name.endswith(".parquet")]
+        tables = [pq.read_table(io.BytesIO(self.place.read(name))) for name in files]
+        return pa.concat_tables([SOURCES.empty_table(), *tables])
+
+    def known(self) -> set[str]:
+        """The content hashes of all sources."""
+        return set(self.sources["source"].to_pylist())
+
+    def parts(self, folder: str) -> list[str]:
+        """The parts that count, sorted."""
+        named = {part for parts in self.sources["parts"].to_pylist() for part in parts}
+        return sorted(part for part in named if part.startswith(f"{folder}/"))
+
+    def commit(self, batch: str, rows: Sequence[dict[str, Any]]) -> None:
+        """Make a batch visible: all its sources, with their parts, or none of them."""
+        table = pa.Table.from_pylist(list(rows), schema=SOURCES)
+        self.place.write(f"{_LOG}/{batch}.parquet", parquet_bytes(table))
+
+
+def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
+    """A table as a Parquet file, the same bytes for the same rows."""
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd", **options)
+    return buffer.getvalue()
+
+
+def _check_version(where: Place, *, missing_is_fine: bool) -> None:
+    """InputError where something else stands there."""
+    try:
+        head = json.loads(where.read(_HEAD))
+        version = head["schema"]
+    except (FileNotFoundError, NotADirectoryError):
+        if missing_is_fine and not [n for n in where.names("") if n != ".lock"]:
+            return
+        raise InputError(
+            f"{where.address}: there is no dataset",
+            "make one with: spillcast ingest SOURCE... -o DATASET",
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{where.address}/{_HEAD}: damaged", "ingest into a new dataset"
+        ) from error
+    if version != DATASET_SCHEMA:
+        raise InputError(
+            f"{where.address}: schema is {version!r}, this spillcast reads {DATASET_SCHEMA!r}",
+            "use the spillcast that made it, or ingest into a new dataset",
+        )

@@ -1,0 +1,268 @@
+"""Which queries of which databases would gain most from other temp storage."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from spillcast.errors import InputError
+from spillcast.fleet import query
+from spillcast.fleet.dataset import FACTS_FOLDER, RUNS_FOLDER, Dataset
+from spillcast.fleet.engine import Engine, Rows, local
+from spillcast.fleet.evidence import Statement, statements
+from spillcast.fleet.forecasts import Outcome, of_statement
+from spillcast.fleet.result import DatabaseRow, DayRow, Fleet, Row
+from spillcast.forecast.oracle_parts import Target, resolve_target
+from spillcast.recording.ash import TEMP_EVENTS
+
+#: (database, statement)
+Key = tuple[str, str]
+
+
+def fleet(
+    address: str,
+    to: str,
+    *,
+    boost: str = TEMP_EVENTS,
+    confidence: float = 0.9,
+    cost: float | None = None,
+    engine: AbstractContextManager[Engine] | None = None,
+) -> Fleet:
+    """Forecast every statement of the dataset at ``address`` with its temp files on ``to``.
+
+    ``boost`` is a pattern of the wait events that change; ``cost`` the price of the target for 30
+    days. ``engine`` is DuckDB on this machine, if none is given. InputError for a dataset or a
+    target that cannot be used, or where nothing in the dataset waits for such events.
+    """
+    dataset = Dataset.open(address)
+    sources = dataset.sources.select(["database", "instance", "host", "set_aside"]).to_pylist()
+    clashes = query.clashing(sources)
+    with engine or local(dataset) as asked:
+        facts = Facts(asked, dataset, to, boost, confidence, clashes)
+        if not facts.outcomes:
+            raise InputError(
+                f"{address}: nothing in it waits for '{boost}'",
+                "name the events that change with --boost",
+            )
+    rows = _ranked([facts.row(key) for key in facts.outcomes])
+    by_key = {(row.database, row.sql): row for row in rows}
+    return Fleet(
+        dataset.place.address,
+        to,
+        boost,
+        confidence,
+        rows,
+        _databases(rows, facts),
+        _days(by_key, facts),
+        sum(1 for source in sources if source["set_aside"] is None),
+        sum(1 for source in sources if source["set_aside"] is not None),
+        cost,
+        _warnings(clashes, rows),
+    )
+
+
+class Facts:
+    """What an engine says of a dataset, with a forecast for each statement that spills."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        dataset: Dataset,
+        to: str,
+        boost: str,
+        confidence: float,
+        clashes: dict[str, set[str]],
+    ) -> None:
+        if Path(to).is_dir() and not (Path(to) / "meta.json").exists():
+            raise InputError(
+                f"--to {to}: a fleet is not replayed on a directory",
+                f"probe it once: spillcast probe {to} --grid -o storage.json",
+            )
+        self._clashes = clashes
+        label = query.label_sql(clashes)
+        self.outcomes: dict[Key, list[Outcome]] = {}
+        self._kinds: dict[Key, set[str]] = {}
+        self._sources: dict[Key, int] = {}
+        #: Elapsed time of all statements of a database, also of those that do not spill.
+        self.elapsed_us: dict[str, int] = {}
+        self.day_us: dict[Key, dict[str, int]] = {}
+        self._buckets: dict[Key, list[tuple[int, int]]] = {}
+        if dataset.parts(FACTS_FOLDER):
+            found = statements(_sorted(engine.rows(query.totals_sql(label))))
+            self._forecast(found, resolve_facts_target(to), boost, confidence)
+            events = {event for one in found for event in one.events() if like(event, boost)}
+            self._read_days(_sorted(engine.rows(query.days_sql(label, events))), found)
+            for row in _sorted(engine.rows(query.latencies_sql(label, events, engine.dialect))):
+                key = row["label"], row["sql_id"]
+                self._buckets.setdefault(key, []).append((row["bucket_ns"], row["waits"]))
+        if dataset.parts(RUNS_FOLDER):
+            self._read_runs(engine.runs(to, confidence))
+
+    def _forecast(
+        self, found: Sequence[Statement], target: Target | str, boost: str, confidence: float
+    ) -> None:
+        for one in found:
+            database, key = one.database, (one.database, one.sql_id)
+            self.elapsed_us[database] = self.elapsed_us.get(database, 0) + one.elapsed_us
+            counted = one.rows[one.timed_by]
+            temp_us = sum(row["total_us"] for row in counted if like(row["event"], boost))
+            if temp_us <= 0 or one.elapsed_us <= 0:
+                continue
+            temp_s = temp_us / 1e6
+            if isinstance(target, str):
+                outcome = Outcome(one.elapsed_us / 1e6, temp_s, refused=target)
+            else:
+                outcome = of_statement(one, target, boost, temp_s, confidence)
+            self._add(key, outcome, one.timed_by, max(row["sources"] for row in counted))
+
+    def _read_days(self, rows: Rows, found: Sequence[Statement]) -> None:
+        timed_by = {(one.database, one.sql_id): one.timed_by for one in found}
+        for row in rows:
+            key = row["label"], row["sql_id"]
+            if row["kind"] == timed_by[key]:
+                self.day_us.setdefault(key, {})[row["day"]] = row["total_us"]
+
+    def _read_runs(self, rows: Rows) -> None:
+        for row in rows:
+            database = row["database"]
+            if database in self._clashes:
+                database = f"{database}@{row['host']}"
+            key = database, row["sql_id"]
+            interval = None if row["low_s"] is None else (row["low_s"], row["high_s"])
+            outcome = Outcome(
+                row["elapsed_s"], row["temp_s"], row["forecast_s"], interval, row["refused"]
+            )
+            self._add(key, outcome, row["kind"], 1)
+            self.elapsed_us[database] = self.elapsed_us.get(database, 0) + round(
+                1e6 * row["elapsed_s"]
+            )
+            days = self.day_us.setdefault(key, {})
+            days[row["day"]] = days.get(row["day"], 0) + round(1e6 * row["temp_s"])
+
+    def _add(self, key: Key, outcome: Outcome, kind: str, sources: int) -> None:
+        self.outcomes.setdefault(key, []).append(outcome)
+        self._kinds.setdefault(key, set()).add(kind)
+        self._sources[key] = self._sources.get(key, 0) + sources
+
+    def row(self, key: Key) -> Row:
+        """All forecasts of one statement, summed."""
+        outcomes = self.outcomes[key]
+        told = [one for one in outcomes if one.interval_s is not None]
+        refused = next((one.refused for one in outcomes if one.refused is not None), None)
+        forecast_s = interval = saved_s = saved = None
+        if told:
+            here_s = sum(one.elapsed_s for one in told)
+            forecast_s = sum(one.forecast_s or 0.0 for one in told)
+            low_s, high_s = (sum((one.interval_s or (0.0, 0.0))[n] for one in told) for n in (0, 1))
+            interval, saved_s = (low_s, high_s), here_s - forecast_s
+            saved = here_s - high_s, here_s - low_s
+        buckets = self._buckets.get(key, [])
+        return Row(
+            *key,
+            evidence=", ".join(sorted(self._kinds[key])),
+            sources=self._sources[key],
+            elapsed_s=sum(one.elapsed_s for one in outcomes),
+            temp_s=sum(one.temp_s for one in outcomes),
+            forecast_s=forecast_s,
+            interval_s=interval,
+            saved_s=saved_s,
+            saved_interval_s=saved,
+            p50_us=_quantile_us(buckets, 0.5),
+            p95_us=_quantile_us(buckets, 0.95),
+            refused=refused,
+        )
+
+
+def _sorted(rows: Rows) -> Rows:
+    """Rows by all that they were grouped by, so that sums of floats come out alike."""
+    keys = ("label", "kind", "sql_id", "measure", "event", "day", "bucket_ns")
+    present = [key for key in keys if rows and key in rows[0]]
+    return sorted(rows, key=lambda row: tuple(row[key] for key in present))
+
+
+def resolve_facts_target(to: str) -> Target | str:
+    """The target for traces and ASH, or why there is none; a recording serves recordings."""
+    try:
+        return resolve_target(to)
+    except InputError as error:
+        if (Path(to) / "meta.json").exists():
+            return error.message
+        raise
+
+
+def like(event: str, boost: str) -> bool:
+    """Whether an event is one that changes, upper and lower case alike."""
+    return fnmatchcase(event.lower(), boost.lower())
+
+
+def _ranked(rows: list[Row]) -> list[Row]:
+    """The largest savings first, each with its share of all."""
+    whole_s = sum(row.saved_s for row in rows if row.saved_s is not None and row.saved_s > 0)
+    rows = sorted(rows, key=lambda row: (-(row.saved_s or 0.0), row.database, row.sql))
+    reached_s = 0.0
+    shared = []
+    for row in rows:
+        saved_s = row.saved_s or 0.0
+        reached_s += max(saved_s, 0.0)
+        shares = (saved_s / whole_s, reached_s / whole_s) if whole_s else (0.0, 0.0)
+        shared.append(replace(row, share=shares[0], cumulative_share=shares[1]))
+    return shared
+
+
+def _databases(rows: Sequence[Row], facts: Facts) -> list[DatabaseRow]:
+    found = []
+    for database, elapsed_us in sorted(facts.elapsed_us.items()):
+        own = [row for row in rows if row.database == database]
+        bounds = [row.saved_interval_s for row in own if row.saved_interval_s is not None]
+        found.append(
+            DatabaseRow(
+                database,
+                len(own),
+                elapsed_us / 1e6,
+                sum(row.temp_s for row in own),
+                sum(row.saved_s or 0.0 for row in own),
+                (sum(low for low, _ in bounds), sum(high for _, high in bounds)),
+                sum(row.share for row in own),
+            )
+        )
+    return sorted(found, key=lambda row: (-row.saved_s, row.database))
+
+
+def _days(rows: dict[Key, Row], facts: Facts) -> list[DayRow]:
+    """Each statement's saving, shared among its days by their time in temp I/O."""
+    temp_s: dict[str, float] = {}
+    saved_s: dict[str, float] = {}
+    for key, by_day in sorted(facts.day_us.items()):
+        if key not in rows:
+            continue
+        whole_us = sum(by_day.values())
+        for day, us in by_day.items():
+            temp_s[day] = temp_s.get(day, 0.0) + us / 1e6
+            share = us / whole_us if whole_us else 0.0
+            saved_s[day] = saved_s.get(day, 0.0) + (rows[key].saved_s or 0.0) * share
+    return [DayRow(day, temp_s[day], saved_s[day]) for day in sorted(temp_s)]
+
+
+def _warnings(clashes: dict[str, set[str]], rows: Sequence[Row]) -> list[str]:
+    warnings = [
+        f"{name} is the name of databases on {' and '.join(sorted(hosts))}: they are told apart"
+        for name, hosts in sorted(clashes.items())
+    ]
+    reasons: dict[str, int] = {}
+    for row in rows:
+        if row.refused is not None:
+            reasons[row.refused] = reasons.get(row.refused, 0) + 1
+    ranked = sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))
+    return warnings + [f"no forecast for {count}: {reason}" for reason, count in ranked[:5]]
+
+
+def _quantile_us(buckets: Sequence[tuple[int, int]], quantile: float) -> float | None:
+    """A quantile of a merged histogram; None where there is none."""
+    wanted = quantile * sum(count for _, count in buckets)
+    reached = 0
+    for latency_ns, count in buckets:
+        reached += count
+        if reached >= wanted:
+            return latency_ns // 10 / 1e2
+    return None

@@ -1,0 +1,75 @@
+"""Which database evidence is of, and which day: what the evidence itself says."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from spillcast.fleet.schema import UNKNOWN
+
+_HEAD_BYTES = 64 << 10
+_CODECS = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
+
+# diag/rdbms/UNIQUE_NAME/INSTANCE/trace: the name that all instances of a database share.
+_PATH = re.compile(rb"^Trace file \S*/rdbms/([^/\s]+)/[^/\s]+/trace/", re.MULTILINE)
+_INSTANCE = re.compile(rb"^Instance name: (\S+)", re.MULTILINE)
+_HOST = re.compile(rb"^Node name:\s*(\S+)", re.MULTILINE)
+_DAY = re.compile(rb"^\*\*\* .*?(\d{4}-\d{2}-\d{2})[ T]\d{2}:\d{2}:\d{2}", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A database as its evidence names it, and the day on which the evidence begins.
+
+    ``instance`` and ``host`` tell two databases of one name apart; empty where they are not known.
+    """
+
+    database: str = UNKNOWN
+    host: str = ""
+    instance: str = ""
+    day: str = UNKNOWN
+
+    def named(self, database: str | None) -> "Identity":
+        """The same under the name that was asked for."""
+        if database is None:
+            return self
+        return Identity(database, self.host, self.instance, self.day)
+
+
+def of_trace(path: Path) -> Identity:
+    """What the header of a trace says; ``unknown`` for what it does not."""
+    head = _head(path)
+    instance = _found(_INSTANCE, head)
+    name = _found(_PATH, head) or instance
+    return Identity(
+        name or UNKNOWN, _found(_HOST, head) or "", instance or "", _found(_DAY, head) or UNKNOWN
+    )
+
+
+def of_recording(meta: Mapping[str, Any]) -> Identity:
+    """The database server's name for its database, or else the engine's name."""
+    engine = meta.get("engine") or {}
+    server = engine.get("server") or {}
+    name = server.get("dbname") or engine.get("name") or UNKNOWN
+    host = server.get("host") or (meta.get("machine") or {}).get("host") or ""
+    instance = str(server.get("port") or "")
+    return Identity(str(name), str(host), instance, str(meta.get("started_at") or UNKNOWN)[:10])
+
+
+def _head(path: Path) -> bytes:
+    """The beginning of a trace, decompressed as far as it can be."""
+    with path.open("rb") as file:
+        codec = _CODECS.get(file.read(2))
+    try:
+        with pa.input_stream(str(path), compression=codec) as stream:
+            return bytes(stream.read(_HEAD_BYTES))
+    except (OSError, pa.ArrowInvalid):
+        return b""
+
+
+def _found(pattern: re.Pattern[bytes], head: bytes) -> str | None:
+    match = pattern.search(head)
+    return None if match is None else match[1].decode("utf-8", "replace")

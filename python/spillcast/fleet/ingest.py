@@ -1,0 +1,127 @@
+"""Sources -> a dataset, on this machine: batch after batch, each visible whole or not at all."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from spillcast.fleet.batch import batches, write_batch
+from spillcast.fleet.dataset import Dataset
+from spillcast.fleet.sources import Source, find_sources
+from spillcast.fleet.take import Taken, take
+from spillcast.fleet.traces import cancel_reading
+
+#: Files read ahead for each processor, while a batch is written.
+_AHEAD = 16
+INGEST_SCHEMA = "spillcast.ingest/1"
+#: Files done, files in all, bytes done.
+Progress = Callable[[int, int, int], None]
+#: What is known of a source when its batch is done: its row of the log, None where seen before.
+Row = dict[str, Any] | None
+
+
+@dataclass
+class Ingested:
+    """What one ingest did."""
+
+    dataset: str
+    files: int = 0
+    bytes: int = 0
+    #: Files whose content was in the dataset already.
+    seen_before: int = 0
+    damaged_lines: int = 0
+    #: ``file`` and ``what`` of each file that holds no usable evidence.
+    set_aside: list[dict[str, str]] = field(default_factory=list)
+    #: The same of files that could not be read at all; they are tried again next time.
+    unread: list[dict[str, str]] = field(default_factory=list)
+    #: ``file``, ``line`` and ``what`` of the first damaged lines of each file.
+    damaged: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Count a source that is in the log now."""
+        if row["set_aside"] is not None:
+            self.set_aside.append({"file": row["name"], "what": row["set_aside"]})
+            return
+        self.files += 1
+        self.bytes += row["bytes"]
+        self.damaged_lines += row["damaged"]
+        self.damaged += [{"file": row["name"], **damage} for damage in row["damage"]]
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of docs/schema.md."""
+        return {"schema": INGEST_SCHEMA, **vars(self)}
+
+
+def ingest(
+    arguments: Sequence[str],
+    address: str,
+    *,
+    database: str | None = None,
+    on_progress: Progress | None = None,
+) -> Ingested:
+    """Take all evidence that ``arguments`` name into the dataset at ``address``.
+
+    ``database`` names the database of all of it, where the evidence does not. What was taken
+    before, under whatever name, is skipped. Started again after it was killed, it goes on.
+    InputError for sources or a dataset that cannot be used, SpillcastError where the dataset cannot
+    be written to.
+    """
+    sources = find_sources(arguments)
+    dataset = Dataset.create(address)
+    done = Ingested(dataset.place.address)
+    known: set[str] = set()
+    planned = list(batches(sources))
+    with dataset.place.alone(), closing(_taken(planned, known, database)) as results:
+        dataset.begin()
+        known |= dataset.known()
+        passed_files = passed_bytes = 0
+        for batch in planned:
+            taken = []
+            for source, outcome in zip(batch, results, strict=False):
+                passed_files, passed_bytes = passed_files + 1, passed_bytes + source.bytes
+                if on_progress is not None:
+                    on_progress(passed_files, len(sources), passed_bytes)
+                if isinstance(outcome, OSError):
+                    what = outcome.strerror or str(outcome)
+                    done.unread.append({"file": source.name, "what": what})
+                elif outcome.source in known or outcome.row is None:
+                    done.seen_before += 1
+                else:
+                    known.add(outcome.source)
+                    taken.append(outcome)
+            if taken:
+                name, rows = write_batch(dataset.place, taken)
+                dataset.commit(name, rows)
+                for row in rows:
+                    done.add(row)
+    return done
+
+
+def _taken(
+    planned: Iterable[Sequence[Source]], known: set[str], database: str | None
+) -> Generator[Taken | OSError]:
+    """What each source holds, in their order; a few are read ahead of what is asked for."""
+
+    def one(source: Source) -> Taken | OSError:
+        try:
+            return take(source, known, database)
+        except OSError as error:
+            return error
+
+    workers = os.cpu_count() or 1
+    waiting: deque[Future[Taken | OSError]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for batch in planned:
+                for source in batch:
+                    waiting.append(pool.submit(one, source))
+                    if len(waiting) > _AHEAD * workers:
+                        yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            cancel_reading()

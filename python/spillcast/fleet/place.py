@@ -1,0 +1,206 @@
+"""Where a dataset lies: a local directory, or any address that fsspec knows. Whole files only."""
+
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from spillcast.errors import InputError, SpillcastError
+
+_PARTIAL = ".partial"
+
+
+class Place(ABC):
+    """Files by name, with / between folders. A file is there whole or not at all."""
+
+    #: What people call it.
+    address: str
+
+    @abstractmethod
+    def names(self, folder: str) -> list[str]:
+        """Files in a folder and below, sorted; none where there is no such folder."""
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """All of a file. FileNotFoundError where there is none."""
+
+    @abstractmethod
+    def write(self, name: str, content: bytes) -> None:
+        """Put a file there. SpillcastError where there is no room; nothing is left then."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+
+    @abstractmethod
+    def url(self, name: str) -> str:
+        """The address of a file, for engines that read it themselves."""
+
+    @property
+    def filesystem(self) -> Any:
+        """The fsspec file system that engines need to read addresses; None for local files."""
+        return None
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Only one writer at a time, where the place can tell."""
+        yield
+
+
+def place(address: str) -> Place:
+    """The place at an address: a path, file:///..., memory://..., s3://..."""
+    scheme, separator, rest = address.partition("://")
+    if not separator:
+        return LocalPlace(Path(address))
+    if scheme in {"file", "local"}:
+        return LocalPlace(Path(rest))
+    return RemotePlace(address)
+
+
+class LocalPlace(Place):
+    """A directory of this machine; files are written under another name and renamed."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self.address = str(root)
+
+    def names(self, folder: str) -> list[str]:
+        """Files in a folder and below, without those that are being written."""
+        found = (path for path in (self.root / folder).rglob("*") if path.is_file())
+        return sorted(str(path.relative_to(self.root)) for path in found if path.suffix != _PARTIAL)
+
+    def read(self, name: str) -> bytes:
+        """All of a file."""
+        return (self.root / name).read_bytes()
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write, flush to the disk and rename."""
+        path = self.root / name
+        partial = path.with_name(f"{path.name}.{os.getpid()}{_PARTIAL}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with partial.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+            _flush_folder(path.parent)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise _not_written(self.address, error) from error
+
+    def remove(self, name: str) -> None:
+        """Remove a file, and its folder where that is empty then."""
+        path = self.root / name
+        path.unlink(missing_ok=True)
+        if path.parent != self.root and not any(path.parent.iterdir()):
+            path.parent.rmdir()
+
+    def url(self, name: str) -> str:
+        """The absolute path."""
+        return str(self.root / name)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold a lock, which the kernel takes back however this process ends."""
+        import fcntl
+
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            lock = (self.root / ".lock").open("w")
+        except OSError as error:
+            raise _not_written(self.address, error) from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise SpillcastError(
+                    f"{self.address}: another ingest writes to it", "wait until it has ended"
+                ) from error
+            for partial in self.root.rglob(f"*{_PARTIAL}"):
+                partial.unlink(missing_ok=True)
+            yield
+
+
+class RemotePlace(Place):
+    """An object store or the like, through fsspec; objects appear when they are whole."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._fs, self._root = open_filesystem(address)
+        self._scheme = address.partition("://")[0]
+
+    def names(self, folder: str) -> list[str]:
+        """Objects in a folder and below."""
+        start = f"{self._root}/{folder}"
+        self._fs.invalidate_cache()
+        found = self._fs.find(start) if self._fs.exists(start) else []
+        return sorted(name[len(self._root) :].lstrip("/") for name in found)
+
+    def read(self, name: str) -> bytes:
+        """All of an object."""
+        return bytes(self._fs.cat_file(f"{self._root}/{name}"))
+
+    def write(self, name: str, content: bytes) -> None:
+        """Put a whole object."""
+        try:
+            path = f"{self._root}/{name}"
+            self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self._fs.pipe_file(path, content)
+        except OSError as error:
+            raise _not_written(self.address, error) from error
+
+    def remove(self, name: str) -> None:
+        """Remove an object."""
+        self._fs.rm_file(f"{self._root}/{name}")
+
+    def url(self, name: str) -> str:
+        """The object's whole address."""
+        return f"{self._scheme}://{self._root.lstrip('/')}/{name}"
+
+    @property
+    def filesystem(self) -> Any:
+        """What DuckDB reads the objects with."""
+        return self._fs
+
+
+def open_filesystem(address: str) -> tuple[Any, str]:
+    """The fsspec file system of an address, and the path within it. InputError where none is."""
+    try:
+        import fsspec
+    except ImportError as error:
+        raise InputError(
+            f"{address}: addresses need fsspec", "pip install 'spillcast[fleet]'"
+        ) from error
+    try:
+        filesystem, path = fsspec.core.url_to_fs(address)
+    except (ValueError, ImportError) as error:
+        raise InputError(f"{address}: {str(error).splitlines()[0]}") from error
+    return filesystem, str(path).rstrip("/")
+
+
+@contextmanager
+def fetched(filesystem: Any, name: str) -> Iterator[Path]:
+    """A local copy of a remote file or folder, under its own name."""
+    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder:
+        local = Path(folder) / Path(name).name
+        filesystem.get(name, str(local), recursive=bool(filesystem.isdir(name)))
+        yield local
+
+
+def _flush_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _not_written(address: str, error: OSError) -> SpillcastError:
+    return SpillcastError(
+        f"{address}: cannot be written to: {error.strerror or error}",
+        "what is in the dataset is whole; the same command goes on when that is mended",
+    )

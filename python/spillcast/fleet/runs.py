@@ -1,0 +1,72 @@
+"""Recordings and plans, which a forecast needs as they are: packed into a row, and out of it."""
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from spillcast.errors import InputError
+from spillcast.fleet.identity import Identity
+from spillcast.recording import Recording
+from spillcast.recording.explain import read_plan
+
+RECORDING, PLAN = "recording", "plan"
+#: Evidence passes through memory whole.
+_BYTES_MAX = 64 << 20
+#: The same for every file, so that the same recording is packed into the same bytes.
+_NO_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def pack(path: Path, kind: str, source: str, who: Identity) -> dict[str, Any]:
+    """A row of RUNS. InputError where the evidence is none, or too large to be kept."""
+    files = sorted(f for f in path.iterdir() if f.is_file()) if path.is_dir() else [path]
+    total = sum(file.stat().st_size for file in files)
+    if total > _BYTES_MAX:
+        raise InputError(
+            f"{path}: {total >> 20} MiB, and evidence of up to {_BYTES_MAX >> 20} MiB is kept",
+            "record with --slices 10, which keeps what a forecast needs",
+        )
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for file in files:
+            archive.writestr(zipfile.ZipInfo(file.name, _NO_TIME), file.read_bytes())
+    return {
+        "source": source,
+        "kind": kind,
+        "host": who.host,
+        "instance": who.instance,
+        "sql_id": _statement(path, kind),
+        "name": path.name,
+        "evidence": buffer.getvalue(),
+    }
+
+
+def _statement(path: Path, kind: str) -> str:
+    """A short name for the query, the same wherever its text is the same."""
+    if kind == RECORDING:
+        engine = Recording.open(path).meta.get("engine") or {}
+        text = engine.get("query") or engine.get("command") or path.name
+    else:
+        document = read_plan(path, timed=False).meta["engine"].get("document", {})
+        if identifier := document.get("Query Identifier"):
+            return str(identifier)
+        text = document.get("Query Text") or path.name
+    if not isinstance(text, str):
+        text = json.dumps(text)
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
+
+@contextmanager
+def unpacked(row: dict[str, Any]) -> Iterator[Recording]:
+    """The recording of a row, for as long as the context lasts. Refusal as ``read_plan``."""
+    with TemporaryDirectory(prefix="spillcast-") as folder:
+        path = Path(folder) / row["name"]
+        target = path if row["kind"] == RECORDING else Path(folder)
+        with zipfile.ZipFile(io.BytesIO(row["evidence"])) as archive:
+            archive.extractall(target)
+        yield Recording.open(path) if row["kind"] == RECORDING else read_plan(path)

@@ -1,0 +1,135 @@
+"""The files to ingest: found in folders and patterns, here or at any address of fsspec."""
+
+import glob
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from spillcast.errors import InputError
+from spillcast.fleet.place import fetched, open_filesystem
+from spillcast.recording.evidence import TRACES
+
+#: Each read and each update waits for its turn among threads, so there are few of them.
+_CHUNK_BYTES = 16 << 20
+#: Files of a folder that may be evidence.
+_PATTERNS = (*TRACES, "*.csv", "*.parquet", "*.json", "*.plan")
+_RECORDING = "meta.json"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file, or the folder of one recording."""
+
+    #: A path, or an address with its scheme.
+    name: str
+    bytes: int
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it must be fetched before it can be read."""
+        return "://" in self.name
+
+    def local(self) -> AbstractContextManager[Path]:
+        """Where it can be read, for as long as the context lasts."""
+        if not self.is_remote:
+            return nullcontext(Path(self.name))
+        filesystem, path = open_filesystem(self.name)
+        return fetched(filesystem, path)
+
+
+def find_sources(arguments: Sequence[str]) -> list[Source]:
+    """All files, folders and patterns as sources by name. InputError for what is not there."""
+    found: dict[str, Source] = {}
+    for argument in arguments:
+        scheme, separator, rest = argument.partition("://")
+        if separator and scheme not in {"file", "local"}:
+            sources = _remote(argument)
+        else:
+            sources = _local(rest if separator else argument)
+        found.update({source.name: source for source in sources})
+    return [found[name] for name in sorted(found)]
+
+
+def content_hash(path: Path) -> str:
+    """SHA-256, cut to 128 bits, of the bytes of a file; of a folder, of its files and names."""
+    digest = hashlib.sha256()
+    files = sorted(f for f in path.rglob("*") if f.is_file()) if path.is_dir() else [path]
+    for file in files:
+        if file != path:
+            digest.update(str(file.relative_to(path)).encode() + b"\0")
+        with file.open("rb", buffering=0) as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                digest.update(chunk)
+    return digest.hexdigest()[:32]
+
+
+def _local(argument: str) -> Iterator[Source]:
+    paths = [argument] if os.path.exists(argument) else sorted(glob.glob(argument, recursive=True))
+    if not paths:
+        raise InputError(f"{argument}: there is no such file or folder")
+    before = None
+    for path in paths:
+        for source in _walk(path):
+            before = source
+            yield source
+    if before is None:
+        raise InputError(
+            f"{argument}: the folder holds no evidence",
+            f"looked for {', '.join(_PATTERNS)}, *.spill",
+        )
+
+
+def _walk(path: str) -> Iterator[Source]:
+    if not os.path.isdir(path):
+        yield Source(path, _size(path))
+        return
+    for folder, folders, files in os.walk(path):
+        if _RECORDING in files:
+            sizes = [_size(os.path.join(folder, name)) for name in files]
+            yield Source(folder, sum(sizes))
+            folders.clear()
+            continue
+        folders[:] = [name for name in folders if not name.endswith(".spill.partial")]
+        for name in files:
+            if _is_evidence(name):
+                whole = os.path.join(folder, name)
+                yield Source(whole, _size(whole))
+
+
+def _size(path: str) -> int:
+    """Bytes of a file; 0 of one that cannot be looked at, which reading it will tell."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+def _remote(argument: str) -> Iterator[Source]:
+    filesystem, path = open_filesystem(argument)
+    scheme = argument.partition("://")[0]
+    try:
+        listed = filesystem.glob(path) if "*" in path else [path]
+        files = {}
+        for one in listed:
+            files.update(filesystem.find(one, detail=True))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{argument}: cannot be listed: {error}") from error
+    recordings = {name.rpartition("/")[0] for name in files if name.endswith(f"/{_RECORDING}")}
+    sizes: dict[str, int] = {}
+    for name, facts in files.items():
+        folder = next((one for one in recordings if name.startswith(f"{one}/")), None)
+        if folder is not None or name == path or _is_evidence(name.rpartition("/")[2]):
+            key = folder or name
+            sizes[key] = sizes.get(key, 0) + int(facts["size"] or 0)
+    if not sizes:
+        raise InputError(f"{argument}: there is no evidence")
+    for name, size in sizes.items():
+        yield Source(f"{scheme}://{name.lstrip('/')}", size)
+
+
+def _is_evidence(name: str) -> bool:
+    return any(fnmatch(name.lower(), pattern) for pattern in _PATTERNS)

@@ -1,0 +1,118 @@
+"""One source -> what the dataset keeps of it, or why it is set aside."""
+
+from collections.abc import Set
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spillcast.errors import InputError, Refusal
+from spillcast.fleet import identity
+from spillcast.fleet.ash import KINDS as ASH_KINDS
+from spillcast.fleet.ash import database_of_export, facts_of_ash
+from spillcast.fleet.dataset import FACTS_FOLDER, RUNS_FOLDER
+from spillcast.fleet.identity import Identity
+from spillcast.fleet.runs import PLAN, RECORDING, pack
+from spillcast.fleet.schema import UNKNOWN
+from spillcast.fleet.sources import Source, content_hash
+from spillcast.fleet.traces import KIND as TRACE
+from spillcast.fleet.traces import facts_of_trace, read_trace
+from spillcast.recording import Recording
+from spillcast.recording.ash import read_ash
+from spillcast.recording.evidence import find_evidence
+
+#: Damaged lines of a source that are kept to be shown.
+_DAMAGE_KEPT = 20
+#: A CSV export passes through memory whole, at some ten times its size.
+_ASH_BYTES_MAX = 64 << 20
+
+#: Folder of parts, database and day: the rows of one part.
+Shelf = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A row of SOURCES but for its parts, and rows by shelf; None for what was taken before."""
+
+    source: str
+    row: dict[str, Any] | None
+    shelves: dict[Shelf, list[dict[str, Any]]] = field(default_factory=dict)
+
+
+def take(source: Source, known: Set[str], database: str | None) -> Taken:
+    """Read one source. OSError where it cannot be read; damage of any other kind is in the row."""
+    with source.local() as path:
+        content = content_hash(path)
+        if content in known:
+            return Taken(content, None)
+        row: dict[str, Any] = {
+            "source": content,
+            "name": source.name,
+            "bytes": source.bytes,
+            "set_aside": None,
+            "damaged": 0,
+            "damage": [],
+        }
+        try:
+            return Taken(content, row, _shelves(path, content, database, row))
+        except (InputError, Refusal) as error:
+            # The name is told apart, and a fetched copy's means nothing.
+            what = error.message.removeprefix(f"{path}: ").replace(str(path), source.name)
+            hint = f"; {error.hint}" if error.hint else ""
+            return Taken(content, row | {"set_aside": what + hint})
+
+
+def _shelves(
+    path: Path, content: str, database: str | None, row: dict[str, Any]
+) -> dict[Shelf, list[dict[str, Any]]]:
+    kind = find_evidence([path]).only_kind()
+    row["kind"] = kind
+    if kind == "traces":
+        who = identity.of_trace(path).named(database)
+        _name(row, TRACE, who)
+        read = read_trace(path)
+        damage = [(line["line"], line["what"]) for line in read.damaged()]
+        _tell_damage(row, read.damaged_count(), damage)
+        return {(FACTS_FOLDER, who.database, who.day): facts_of_trace(read, content, who)}
+    if kind == "ash":
+        if path.stat().st_size > _ASH_BYTES_MAX and path.suffix.lower() == ".csv":
+            raise InputError(
+                f"an export of more than {_ASH_BYTES_MAX >> 20} MiB", "export each day by itself"
+            )
+        ash = read_ash(path)
+        who = Identity(database or database_of_export(path))
+        _name(row, ASH_KINDS[ash.source], who)
+        _tell_damage(row, len(ash.damaged), [(one.line, one.what) for one in ash.damaged])
+        by_day = facts_of_ash(ash, content, who)
+        return {(FACTS_FOLDER, who.database, day): rows for day, rows in by_day.items()}
+    if kind == "recordings":
+        recording = Recording.open(path)
+        who = identity.of_recording(recording.meta).named(database)
+        # Damaged tables are found now, and not when a forecast needs them.
+        _ = recording.seconds, recording.waits
+        _name(row, RECORDING, who)
+    elif kind == "plans":
+        who = Identity().named(database)
+        _name(row, PLAN, who)
+    else:
+        raise InputError("sums over many queries, of which no forecast of one can be made")
+    return {(RUNS_FOLDER, who.database, who.day): [pack(path, row["kind"], content, who)]}
+
+
+def _name(row: dict[str, Any], kind: str, who: Identity) -> None:
+    row.update(kind=kind, database=who.database, host=who.host, instance=who.instance)
+
+
+def _tell_damage(row: dict[str, Any], count: int, lines: list[tuple[int, str]]) -> None:
+    row["damaged"] = count
+    row["damage"] = [{"line": line, "what": what} for line, what in lines[:_DAMAGE_KEPT]]
+
+
+def order_of(source: Source) -> tuple[str, str, str]:
+    """Traces of one database and day stand together, so that they come into the same parts."""
+    if source.is_remote or ".trc" not in source.name.lower():
+        return UNKNOWN, UNKNOWN, source.name
+    try:
+        who = identity.of_trace(Path(source.name))
+    except OSError:
+        return UNKNOWN, UNKNOWN, source.name
+    return who.database, who.day, source.name

@@ -1,0 +1,119 @@
+"""What a fleet would gain, as tables; and what an ingest did."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from spillcast.fleet.ingest import Ingested
+from spillcast.fleet.result import MOST, Fleet
+from spillcast.report.page import Page, Words
+from spillcast.report.table import Column, Table
+from spillcast.units import format_bytes, format_duration
+
+_STATEMENTS = (
+    Column("statement", "sql"),
+    Column("database", "database"),
+    Column(None, "evidence"),
+    Column(None, "elapsed_s", "s"),
+    Column("in temp", "temp_s", "s"),
+    Column("saved", "saved_s", "s"),
+    Column("between", "saved_interval_s", "interval", spare=1),
+    Column("share", "share", "percent1"),
+    Column("so far", "cumulative_share", "percent1"),
+    Column(None, "refused"),
+)
+_DATABASES = (
+    Column("database", "database"),
+    Column("spilling", "statements", "count"),
+    Column("elapsed", "elapsed_s", "s"),
+    Column("in temp", "temp_s", "s"),
+    Column("saved", "saved_s", "s"),
+    Column("between", "saved_interval_s", "interval", spare=1),
+    Column("share", "share", "percent1"),
+)
+_DAYS = (
+    Column("day", "day"),
+    Column("in temp", "temp_s", "s"),
+    Column("saved", "saved_s", "s"),
+    Column("in temp", "bar"),
+)
+#: Files, lines and days that are listed; --json has all.
+_LISTED = 10
+
+
+def ingested_text(done: Ingested) -> str:
+    """Counts, and the first files that are set aside or damaged."""
+    lines = [
+        f"{done.dataset}: {_counted(done.files, 'file')}, {format_bytes(done.bytes)} of evidence"
+    ]
+    if done.seen_before:
+        lines.append(f"  {done.seen_before:,} were there before, by their content")
+    lines += _listed(
+        f"{len(done.set_aside):,} set aside",
+        [f"{one['file']}: {one['what']}" for one in done.set_aside],
+    )
+    lines += _listed(
+        f"{len(done.unread):,} could not be read, and are tried again next time",
+        [f"{one['file']}: {one['what']}" for one in done.unread],
+    )
+    lines += _listed(
+        f"{done.damaged_lines:,} damaged lines left out",
+        [f"{one['file']}:{one['line']}: {one['what']}" for one in done.damaged],
+    )
+    return "\n".join(lines)
+
+
+def _listed(title: str, items: Sequence[str]) -> list[str]:
+    if not items:
+        return []
+    more = (
+        [f"    ... and {len(items) - _LISTED:,} more, see --json"] if (len(items) > _LISTED) else []
+    )
+    return [f"  {title}", *(f"    {item}" for item in items[:_LISTED]), *more]
+
+
+def fleet_page(found: Fleet, top: int) -> Page:
+    """The sentence, the first statements and databases, and the days; CSV has all statements."""
+    statements = [asdict(row) for row in found.rows]
+    for row in statements:
+        row["sql"] = row["sql"] or "(none)"
+        row["saved_interval_s"] = row["saved_interval_s"] and list(row["saved_interval_s"])
+    databases = [asdict(row) for row in found.databases[:top]]
+    most_s = max((row.temp_s for row in found.days), default=0.0) or 1.0
+    days = [asdict(row) | {"bar": "#" * round(24 * row.temp_s / most_s)} for row in found.days]
+    more = len(found.rows) - top
+    below = [f"... and {more:,} more, see --top and --json"] if more > 0 else []
+    warnings = [f"warning: {text}" for text in found.warnings]
+    return Page(
+        [
+            Words([_sentence(found)], ""),
+            Table.of(_STATEMENTS, statements[:top]),
+            *([Words(below)] if below else []),
+            Table.of(_DATABASES, databases),
+            Table.of(_DAYS, days),
+            *([Words(warnings)] if warnings else []),
+        ],
+        Table.of(_STATEMENTS, statements),
+    )
+
+
+def _sentence(found: Fleet) -> str:
+    low_s, high_s = map(format_duration, found.saved_interval_s)
+    text = (
+        f"{_counted(found.sources, 'source')}, {_counted(len(found.rows), 'spilling statement')}, "
+        f"{_counted(len(found.databases), 'database')}. On {found.to} that saves "
+        f"{format_duration(found.saved_s)} ({found.confidence:.0%} between {low_s} and {high_s})."
+    ).replace("%", " %")
+    if found.statements_for_most > 1:
+        text += (
+            f" Move the temp of the first {found.statements_for_most:,}, and {MOST * 100:.0f} % of "
+            "the gain is had."
+        )
+    if (cost := found.cost_per_saved_hour) is not None:
+        text += f" An hour saved costs {cost:.3g}."
+    if found.set_aside:
+        text += f" {found.set_aside:,} sources were set aside."
+    return text
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -1,0 +1,189 @@
+"""What a fleet would save: the forecasts that ``spillcast forecast`` makes, and their sums."""
+
+import json
+
+import pytest
+
+from fleet_files import IDLE, READ, WRITE, waits, write_fleet, write_trace
+from harness import only_line, spillcast
+from oracle_files import make_example
+from spillcast.fleet.fleet import fleet
+from spillcast.fleet.ingest import ingest
+from spillcast.fleet.query import clashing
+from spillcast.fleet.result import Fleet, Row
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    traces = write_fleet(folder / "traces")
+    ingest([str(traces)], str(folder / "fleet"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(made):
+    return fleet(str(made / "fleet"), "latency:150us")
+
+
+PLAN = {
+    "Node Type": "Sort", "Parallel Aware": False, "Plan Rows": 100_000, "Plan Width": 37,
+    "Actual Startup Time": 700.0, "Actual Total Time": 900.0, "Actual Rows": 100_000,
+    "Actual Loops": 1, "Sort Key": ["k"], "Sort Method": "external merge",
+    "Sort Space Used": 4_800, "Sort Space Type": "Disk", "Temp Read Blocks": 600,
+    "Temp Written Blocks": 605, "Temp I/O Read Time": 130.0, "Temp I/O Write Time": 120.0,
+}  # fmt: skip
+
+
+def said(*arguments):
+    result = spillcast(*arguments, "--json")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def only_row(*arguments):
+    rows = said("fleet", *arguments)["statements"]
+    assert len(rows) == 1
+    return rows[0]
+
+
+def same(row, forecast):
+    """Exactly the same numbers."""
+    assert row["elapsed_s"] == forecast["baseline_s"]
+    assert row["forecast_s"] == forecast["forecast_s"]
+    assert row["interval_s"] == forecast["interval_s"]
+    assert row["saved_s"] == forecast["baseline_s"] - forecast["forecast_s"]
+
+
+@pytest.mark.parametrize("to", ["latency:150us", "factor:7", "{traced}"])
+def test_a_statement_of_traces_is_forecast_as_by_forecast(made, tmp_path, to):
+    traced = write_trace(
+        tmp_path / "flash.trc",
+        [("x", READ, 31, 120), ("x", WRITE, 15, 90), ("x", READ, 15, 80)] * 9,
+    )
+    to = to.format(traced=traced)
+    rows = said("fleet", made / "fleet", "--to", to)["statements"]
+    for row in (rows[0], rows[-1]):
+        evidence = made / "traces" / row["database"]
+        same(row, said("forecast", evidence, "--sql-id", row["sql"], "--to", to))
+
+
+def test_a_recording_is_forecast_as_by_forecast(spilled, tmp_path):
+    ingest([str(spilled.path)], str(tmp_path / "fleet"))
+    row = only_row(tmp_path / "fleet", "--to", "catalogue:aws-gp3")
+    same(row, said("forecast", spilled.path, "--to", "catalogue:aws-gp3"))
+    assert row["evidence"] == "recording"
+
+
+def test_a_plan_is_forecast_as_by_forecast(tmp_path):
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps([{"Plan": PLAN, "Planning Time": 0.1, "Execution Time": 910.0}]))
+    ingest([str(plan)], str(tmp_path / "fleet"), database="sales")
+    row = only_row(tmp_path / "fleet", "--to", "latency:20us")
+    same(row, said("forecast", plan, "--to", "latency:20us"))
+    assert row["database"] == "sales"
+
+
+def test_ash_is_forecast_as_by_forecast(tmp_path):
+    make_example(tmp_path)
+    done = ingest([str(tmp_path / "ash.csv")], str(tmp_path / "fleet"), database="dwh")
+    assert done.set_aside == []
+    to = ("--to", tmp_path / "flash.trc")
+    for row in said("fleet", tmp_path / "fleet", *to)["statements"]:
+        elapsed = ("--sql-id", row["sql"], "--elapsed", f"{row['elapsed_s']:.6f}")
+        alone = said("forecast", tmp_path / "ash.csv", *elapsed, *to)
+        # Sums of microseconds and of millionths of waits, rounded once for each event.
+        for key in ("forecast_s", "interval_s"):
+            assert row[key] == pytest.approx(alone[key], rel=1e-6)
+
+
+def test_sums_are_those_of_the_waits(found):
+    temp_us, idle_us = 0, 0
+    for number in range(24):
+        for _, event, _, us in waits(number):
+            temp_us += us * (event in {READ, WRITE})
+            idle_us += us * (event == IDLE)
+    assert sum(row.temp_s for row in found.rows) == pytest.approx(temp_us / 1e6, abs=1e-9)
+    assert sum(row.temp_s for row in found.databases) == pytest.approx(temp_us / 1e6, abs=1e-9)
+    assert sum(row.temp_s for row in found.days) == pytest.approx(temp_us / 1e6, abs=1e-9)
+    assert sum(row.saved_s for row in found.days) == pytest.approx(found.saved_s)
+    assert sum(row.share for row in found.rows) == pytest.approx(1)
+    assert found.rows[-1].cumulative_share == pytest.approx(1)
+    saved = [row.saved_s for row in found.rows]
+    assert saved == sorted(saved, reverse=True)
+    # 150 us for each wait for temp, and nothing else changes.
+    count = sum(e in {READ, WRITE} for n in range(24) for _, e, _, _ in waits(n))
+    assert found.saved_s == pytest.approx(temp_us / 1e6 - count * 150e-6)
+    low, high = found.saved_interval_s
+    assert low < found.saved_s < high
+
+
+def test_quantiles_are_of_all_waits_together(found):
+    row = found.rows[0]
+    number = int(row.database.removeprefix("erp"))
+    us = sorted(
+        us
+        for file in range(number, 24, 3)
+        for sql, event, _, us in waits(file)
+        if sql == row.sql and event in {READ, WRITE}
+    )
+    assert row.p50_us == pytest.approx(us[(len(us) - 1) // 2], rel=0.01)
+    assert row.p95_us == pytest.approx(us[-(-95 * len(us) // 100) - 1], rel=0.01)
+
+
+def row_saving(saved_s, share, cumulative):
+    return Row(
+        "d", "s", "trace", 1, 9.0, 9.0, 1.0, (1.0, 1.0), saved_s, (0.0, 0.0), None, None, None,
+        share, cumulative,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shares", "count"), [([0.5, 0.3, 0.2], 2), ([0.81, 0.19], 1), ([0.4, 0.3, 0.3], 3), ([], 0)]
+)
+def test_how_many_statements_bring_most(shares, count):
+    rows = [row_saving(share, share, sum(shares[: n + 1])) for n, share in enumerate(shares)]
+    one = Fleet("x", "factor:2", "*", 0.9, rows, [], [], 1, 0)
+    assert one.statements_for_most == count
+
+
+def test_an_hour_saved_has_its_price(made, found):
+    priced = fleet(str(made / "fleet"), "latency:150us", cost=90)
+    # Four days of thirty.
+    assert priced.cost_per_saved_hour == pytest.approx(90 * 4 / 30 / (found.saved_s / 3600))
+    assert found.cost_per_saved_hour is None
+
+
+def test_two_databases_of_one_name_are_told_apart(tmp_path):
+    for host in ("east", "west"):
+        write_trace(tmp_path / f"{host}.trc", waits(1), host=host)
+    ingest([str(tmp_path)], str(tmp_path / "fleet"))
+    found = fleet(str(tmp_path / "fleet"), "factor:2")
+    assert [row.database for row in found.databases] == ["erp@east", "erp@west"]
+    assert found.warnings[0].startswith("erp is the name of databases on east and west")
+
+
+def test_instances_of_a_cluster_are_one_database():
+    rows = [{"database": "erp", "instance": f"erp{n}", "host": f"db{n}"} for n in range(3)]
+    assert clashing(rows) == {}
+    rows.append({"database": "erp", "instance": "erp1", "host": "elsewhere"})
+    assert clashing(rows) == {"erp": {"db1", "elsewhere"}}
+
+
+def test_bad_targets_are_one_line(made, tmp_path):
+    dataset = made / "fleet"
+    assert "probe it once" in only_line(spillcast("fleet", dataset, "--to", tmp_path), 2)
+    assert "no such file" in only_line(spillcast("fleet", dataset, "--to", "nowhere"), 2)
+    assert "a factor is" in only_line(spillcast("fleet", dataset, "--to", "factor:0"), 2)
+    boost = spillcast("fleet", dataset, "--to", "factor:2", "--boost", "latch*")
+    assert "waits for 'latch*'" in only_line(boost, 2)
+    master = spillcast("fleet", dataset, "--to", "factor:2", "--master", "spark://x:1")
+    assert "--engine spark" in only_line(master, 2)
+
+
+def test_the_table_fits_a_terminal(made):
+    result = spillcast("fleet", made / "fleet", "--to", "latency:150us", "--top", 5)
+    assert result.returncode == 0
+    assert "of the gain is had" in result.stdout
+    assert "... and 7 more" in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80

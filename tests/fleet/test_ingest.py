@@ -1,0 +1,256 @@
+"""What an ingest takes: every wait once, whatever happens to it meanwhile."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+
+import duckdb
+import pytest
+
+from fleet_files import IDLE, READ, contents, waits, write_fleet, write_trace
+from harness import only_line, spillcast, until
+from spillcast.errors import SpillcastError
+from spillcast.fleet.dataset import Dataset
+from spillcast.fleet.ingest import ingest
+
+#: Runs spillcast with so small batches that some tens of traces make many.
+IN_SMALL_BATCHES = (
+    "import sys, spillcast.fleet.batch as batch; batch.BATCH_FILES = 3; "
+    "from spillcast.cli import main; main()"
+)
+
+
+def facts(dataset, query="from facts"):
+    parts = [str(dataset / part) for part in Dataset.open(str(dataset)).parts("facts")]
+    with duckdb.connect() as connection:
+        connection.execute(f"create view facts as from read_parquet({parts})")
+        return connection.sql(query).fetchall()
+
+
+def test_every_wait_is_counted_once(tmp_path):
+    made = waits(1, 500)
+    write_trace(tmp_path / "a.trc", made)
+    ingest([str(tmp_path / "a.trc")], str(tmp_path / "fleet"))
+    expected = defaultdict(lambda: [0, 0, 0])
+    for sql, event, blocks, us in made:
+        row = expected[sql, event]
+        row[0] += 1
+        row[1] += us
+        row[2] += blocks or 0
+    found = facts(
+        tmp_path / "fleet",
+        "select sql_id, event, count, total_us, blocks from facts where measure = 'wait'",
+    )
+    assert {(sql, event): list(sums) for sql, event, *sums in found} == expected
+    idle = facts(tmp_path / "fleet", "select distinct event from facts where idle")
+    assert idle == [(IDLE,)]
+    cpu = facts(tmp_path / "fleet", "select sum(total_us) from facts where measure = 'cpu'")
+    assert cpu == [(7 * 4,)]
+
+
+def test_database_and_day_are_those_of_the_header(tmp_path):
+    # Two instances of one cluster are one database.
+    for number, instance in enumerate(("erp1", "erp2")):
+        write_trace(
+            tmp_path / f"{instance}.trc", waits(number), instance=instance, host=f"db{number}"
+        )
+    ingest([str(tmp_path)], str(tmp_path / "fleet"))
+    folders = {str(path.parent.relative_to(tmp_path)) for path in tmp_path.rglob("facts/**/*.par*")}
+    assert folders == {"fleet/facts/database=erp/day=2026-03-02"}
+    rows = Dataset.open(str(tmp_path / "fleet")).sources.to_pylist()
+    assert {(row["instance"], row["host"]) for row in rows} == {("erp1", "db0"), ("erp2", "db1")}
+
+
+def test_a_file_is_known_by_its_content(tmp_path):
+    write_fleet(tmp_path / "traces", 6)
+    target = str(tmp_path / "fleet")
+    assert ingest([str(tmp_path / "traces")], target).files == 6
+    before = contents(tmp_path / "fleet")
+    (tmp_path / "traces").rename(tmp_path / "elsewhere")
+    again = ingest([str(tmp_path / "elsewhere")], target)
+    assert (again.files, again.seen_before) == (0, 6)
+    assert contents(tmp_path / "fleet") == before
+    # The same content twice in one go.
+    new = write_trace(tmp_path / "new.trc", waits(99))
+    (tmp_path / "copy.trc").write_bytes(new.read_bytes())
+    more = ingest([str(tmp_path / "*.trc")], target)
+    assert (more.files, more.seen_before) == (1, 1)
+
+
+def test_killed_three_times_and_resumed_it_equals_an_uninterrupted_one(tmp_path):
+    traces = write_fleet(tmp_path / "traces", 60)
+    arguments = ("ingest", str(traces), "-o")
+    command = [sys.executable, "-c", IN_SMALL_BATCHES, *arguments]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    subprocess.run([*command, whole], check=True, stdout=subprocess.DEVNULL)
+    logs = killed / "log"
+    for at_least in (2, 7, 12):
+        child = subprocess.Popen([*command, killed], stdout=subprocess.DEVNULL)
+
+        def far_enough(child=child, at_least=at_least):
+            # It may have ended before it was seen to be so far.
+            return child.poll() is not None or len(list(logs.glob("*.parquet"))) >= at_least
+
+        until(far_enough, f"{at_least} batches")
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        named = {*Dataset.open(str(killed)).parts("facts")}
+        assert all((killed / part).exists() for part in named)
+    result = subprocess.run([*command, killed, "--json"], check=True, capture_output=True)
+    assert json.loads(result.stdout)["seen_before"] >= 36
+    assert contents(killed) == contents(whole)
+    assert len(contents(whole)) > 20
+
+
+def test_what_a_killed_ingest_left_counts_for_nothing(tmp_path):
+    write_fleet(tmp_path / "traces", 3)
+    target = tmp_path / "fleet"
+    ingest([str(tmp_path / "traces")], str(target))
+    before = contents(target)
+    part = next(iter(Dataset.open(str(target)).parts("facts")))
+    (target / part).with_name("orphan.parquet").write_bytes(b"half")
+    (target / "log" / "x.parquet.1.partial").write_bytes(b"half")
+    assert Dataset.open(str(target)).sources.num_rows == 3
+    ingest([str(tmp_path / "traces")], str(target))
+    assert contents(target) == before
+
+
+def test_damaged_files_are_set_aside_and_listed(tmp_path):
+    write_fleet(tmp_path / "in", 2)
+    good = (tmp_path / "in" / "erp0" / "erp0_ora_0.trc").read_bytes()
+    (tmp_path / "in" / "no.trc").write_text("nothing of a trace\n")
+    (tmp_path / "in" / "cut.parquet").write_bytes(b"PAR1 and no more")
+    (tmp_path / "in" / "other.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "in" / "cut.trc.gz").write_bytes(gzip.compress(good + b" \n")[:-40])
+    done = ingest([str(tmp_path / "in")], str(tmp_path / "fleet"))
+    assert done.files == 3
+    aside = {row["file"].rpartition("/")[2]: row["what"] for row in done.set_aside}
+    assert aside.keys() == {"no.trc", "cut.parquet", "other.csv"}
+    assert "no extended SQL trace lines" in aside["no.trc"]
+    # What comes before the cut counts, and the cut is told.
+    assert done.damaged[-1]["what"] == "compressed file cut short"
+    assert ingest([str(tmp_path / "in")], str(tmp_path / "fleet")).seen_before == 6
+    result = spillcast("ingest", tmp_path / "in" / "no.trc", "-o", tmp_path / "other")
+    assert result.returncode == 0
+    assert "1 set aside\n" in result.stdout
+
+
+def test_a_file_that_cannot_be_read_is_tried_again(tmp_path):
+    write_fleet(tmp_path / "in", 2)
+    (tmp_path / "in" / "gone.trc").symlink_to(tmp_path / "later.txt")
+    done = ingest([str(tmp_path / "in")], str(tmp_path / "fleet"))
+    assert done.files == 2
+    assert [row["what"] for row in done.unread] == ["No such file or directory"]
+    write_trace(tmp_path / "later.txt", waits(9))
+    assert ingest([str(tmp_path / "in")], str(tmp_path / "fleet")).files == 1
+
+
+def test_one_writer_at_a_time(tmp_path):
+    write_fleet(tmp_path / "in", 2)
+    target = str(tmp_path / "fleet")
+    with (
+        Dataset.create(target).place.alone(),
+        pytest.raises(SpillcastError, match="another ingest"),
+    ):
+        ingest([str(tmp_path / "in")], target)
+
+
+@pytest.mark.parametrize("scheme", ["file", "memory"])
+def test_any_address(tmp_path, scheme):
+    traces = write_fleet(tmp_path / "traces", 6)
+    local = tmp_path / "local"
+    ingest([str(traces)], str(local))
+    if scheme == "memory":
+        import fsspec
+
+        filesystem = fsspec.filesystem("memory")
+        for path in traces.rglob("*.trc"):
+            filesystem.pipe_file(f"/in/{path.name}", path.read_bytes())
+        source, target = "memory://in", "memory://fleet"
+    else:
+        source, target = f"file://{traces}", f"file://{tmp_path}/fleet"
+    done = ingest([source], target)
+    assert done.files == 6
+    assert ingest([source], target).seen_before == 6
+    rows = [
+        sorted(Dataset.open(address).sources["source"].to_pylist())
+        for address in (str(local), target)
+    ]
+    assert rows[0] == rows[1]
+    from spillcast.fleet.fleet import fleet
+
+    documents = [fleet(address, "latency:150us").to_json() for address in (str(local), target)]
+    for document in documents:
+        del document["dataset"]
+    assert documents[0] == documents[1]
+
+
+def test_bad_input_is_one_line(tmp_path):
+    write_fleet(tmp_path / "in", 1)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "dataset.json").write_text('{"schema": "spillcast.dataset/9"}')
+    for verb in (("ingest", tmp_path / "in", "-o", other), ("fleet", other, "--to", "factor:2")):
+        said = only_line(spillcast(*verb), 2)
+        assert "'spillcast.dataset/9'" in said
+        assert "'spillcast.dataset/1'" in said
+    assert "no dataset" in only_line(spillcast("fleet", tmp_path / "in", "--to", "factor:2"), 2)
+    # A folder with something else in it is no place for a dataset.
+    assert "no dataset" in only_line(spillcast("ingest", tmp_path / "in", "-o", tmp_path / "in"), 2)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "no evidence" in only_line(spillcast("ingest", empty, "-o", tmp_path / "x"), 2)
+    missing = spillcast("ingest", tmp_path / "missing", "-o", tmp_path / "x")
+    assert "no such file" in only_line(missing, 2)
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_full_disk_leaves_nothing_half_written_and_the_ingest_goes_on(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small tmpfs needs root")
+    small = tmp_path / "small"
+    small.mkdir()
+    options = ["-t", "tmpfs", "-o", "size=300k", "tmpfs", str(small)]
+    if subprocess.run(["mount", *options], capture_output=True).returncode:
+        pytest.skip("mounting a tmpfs is refused here")
+    try:
+        traces = write_fleet(tmp_path / "traces", 60)
+        command = [sys.executable, "-c", IN_SMALL_BATCHES, "ingest", str(traces), "-o"]
+        full = subprocess.run([*command, small / "fleet"], capture_output=True, text=True)
+        assert "No space left" in only_line(full, 1)
+        there = Dataset.open(str(small / "fleet"))
+        assert 0 < there.sources.num_rows < 60
+        assert all((small / "fleet" / part).exists() for part in there.parts("facts"))
+        assert not list(small.rglob("*.partial"))
+        assert sum(n for (n,) in facts(small / "fleet", "select count from facts where op is null"))
+        subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
+        subprocess.run([*command, small / "fleet"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([*command, tmp_path / "whole"], check=True, stdout=subprocess.DEVNULL)
+        assert contents(small / "fleet") == contents(tmp_path / "whole")
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+def test_an_ash_export_needs_a_database(tmp_path):
+    export = tmp_path / "ash.csv"
+    lines = ["SAMPLE_TIME,SESSION_ID,SQL_ID,SESSION_STATE,EVENT,TIME_WAITED"]
+    for second in range(20):
+        lines.append(f"2026-03-02 23:59:{40 + second},7,abc,WAITING,{READ},20000")
+    for second in range(10):
+        lines.append(f"2026-03-03 00:00:0{second},7,abc,ON CPU,,0")
+    export.write_text("\n".join(lines) + "\n")
+    refused = ingest([str(export)], str(tmp_path / "x"))
+    assert "--database NAME" in refused.set_aside[0]["what"]
+    ingest([str(export)], str(tmp_path / "fleet"), database="erp")
+    found = facts(
+        tmp_path / "fleet",
+        "select measure, event, count, total_us from facts order by all",
+    )
+    # 20 s of the first day, and 10 s of the next, on which there is nothing but CPU.
+    assert ("active", "", 20, 20_000_000) in found
+    assert ("active", "", 10, 10_000_000) in found
+    assert ("wait", READ, 20, 20_000_000) in found
