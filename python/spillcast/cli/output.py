@@ -37,10 +37,13 @@ def emit(document: Mapping[str, Any]) -> None:
 
 
 def terminal_columns() -> int:
-    """Columns that output may fill: the terminal's, from 60 to 200; 80 where there is none."""
+    """Columns that output may fill: the terminal's, from 60 to 200; all where there is none.
+
+    What a file or another program reads is not shortened for the sake of a screen.
+    """
     import shutil
 
-    return min(max(shutil.get_terminal_size((80, 24)).columns, COLUMNS_MIN), COLUMNS_MAX)
+    return min(max(shutil.get_terminal_size((COLUMNS_MAX, 24)).columns, COLUMNS_MIN), COLUMNS_MAX)
 
 
 def print_coloured(text: str) -> None:

@@ -43,7 +43,7 @@ def forecast_memory_parts(cells: Sequence[Cell], advice: Advice | None) -> list[
 def _said(cell: Cell, advice: Advice | None, measured: bool) -> str:
     chosen = advice is not None and advice.cell == cell
     about = f"{FORECAST} " if measured and cell.interval_s is not None else ""
-    return f"{about}{format_duration(cell.elapsed_s)} {CHEAPEST if chosen else ' '}"
+    return f"{CHEAPEST if chosen else ''} {about}{format_duration(cell.elapsed_s)}"
 
 
 def advice_said(advice: Advice) -> str:

@@ -44,8 +44,8 @@ class Drawn:
     draw: Callable[[int], str]
 
     def text(self, width: int) -> str:
-        """As wide as asked."""
-        return self.draw(width)
+        """As wide as asked, but no wider than sentences: longer bars tell no more."""
+        return self.draw(min(width, WIDTH))
 
     def markdown(self) -> str:
         """As code, for which letters are equally wide."""

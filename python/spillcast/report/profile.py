@@ -63,7 +63,9 @@ def _table(profile: Profile, rows: Sequence[dict[str, Any]]) -> Table:
         last = [Column("unbiased", "latency_us", "us"), Column(None, "n_est", "number")]
     # ASH is told by statement too.
     more = ["sql"] if "sql" not in profile.by and any("sql" in r for r in profile.rows) else []
-    keys = [Column(name, name, _UNITS.get(name, "text")) for name in [*profile.by, *more]]
+    several = len({row["sql"] for row in profile.rows if "sql" in row}) > 1
+    keys = [Column(name, name, _UNITS.get(name, "text")) for name in profile.by]
+    keys += [Column(name, name, spare=0 if several else 3) for name in more]
     hidden = [Column(None, name) for name in ("op", "idle") if name not in profile.by]
     return Table.of([*keys, *hidden, *_TIMES, *last], rows)
 

@@ -20,8 +20,9 @@ NONE = "-"
 COLUMNS_MAX = 1_000_000
 INDENT = "  "
 GAP = "  "
-#: Columns of the terminal that a name keeps when it is shortened, and words when they are broken.
-TEXT_MIN, WORDS_MIN = 12, 10
+#: Columns of the terminal that a name keeps when it is shortened: rather than fewer than the first,
+#: spare columns are left out; and that words keep when they are broken.
+TEXT_ROOM, TEXT_MIN, WORDS_MIN = 24, 12, 10
 
 
 def _share(value: float) -> str:
@@ -57,9 +58,9 @@ UNITS: dict[str, Callable[[Any], str]] = {
 class Column:
     """One column: heading for people, key in CSV with its unit last, unit of its values.
 
-    Without a ``name`` it is only in CSV, without a ``key`` only for people. Columns of text are
-    shortened in the middle where there is little room; then those of the highest ``spare`` are left
-    out. Columns of numbers are never cut.
+    Without a ``name`` it is only in CSV, without a ``key`` only for people. Where there
+    is little room, columns of the highest ``spare`` are left out, and those of text are shortened
+    in the middle. Columns of numbers are never cut.
     """
 
     name: str | None
@@ -72,10 +73,9 @@ class Column:
         """Whether it is aligned left and may be narrower than what it holds."""
         return self.unit in ("text", "words")
 
-    @property
-    def least(self) -> int:
+    def least(self, text_min: int) -> int:
         """Columns of the terminal below which it must not be cut."""
-        return {"text": TEXT_MIN, "words": WORDS_MIN}.get(self.unit, COLUMNS_MAX)
+        return {"text": text_min, "words": WORDS_MIN}.get(self.unit, COLUMNS_MAX)
 
     def lines(self, cell: str, width: int) -> list[str]:
         """A written value in lines of at most ``width`` columns."""
@@ -104,10 +104,13 @@ class Table:
     def text(self, width: int) -> str:
         """Aligned lines of at most ``width`` columns."""
         shown = self._shown
-        for spare in range(max((self.columns[at].spare for at in shown), default=0), -1, -1):
-            layout = _Layout.of(self, [at for at in shown if self.columns[at].spare <= spare])
-            if layout.least <= width:
-                return layout.fitted(width).text()
+        spares = range(max((self.columns[at].spare for at in shown), default=0), -1, -1)
+        for text_min in (TEXT_ROOM, TEXT_MIN):
+            for spare in spares:
+                kept = [at for at in shown if self.columns[at].spare <= spare]
+                layout = _Layout.of(self, kept, text_min)
+                if layout.least <= width:
+                    return layout.fitted(width).text()
         return layout.stacked(width)
 
     @property
@@ -148,9 +151,11 @@ class _Layout:
     cells: Sequence[Sequence[str]]
     widths: Sequence[int]
     grouped: int
+    #: Columns of the terminal that a name keeps.
+    text_min: int
 
     @classmethod
-    def of(cls, table: Table, shown: Sequence[int]) -> "_Layout":
+    def of(cls, table: Table, shown: Sequence[int], text_min: int) -> "_Layout":
         columns = [table.columns[at] for at in shown]
         cells = [
             [c.written(row[at]) for at, c in zip(shown, columns, strict=True)] for row in table.rows
@@ -159,13 +164,13 @@ class _Layout:
             max([cell_width(column.name or ""), *(cell_width(line[at]) for line in cells)])
             for at, column in enumerate(columns)
         ]
-        return cls(columns, cells, widths, min(table.grouped, len(columns)))
+        return cls(columns, cells, widths, min(table.grouped, len(columns)), text_min)
 
     @property
     def _floors(self) -> list[int]:
         """The least that each column takes."""
         return [
-            min(width, max(column.least, cell_width(column.name or "")))
+            min(width, max(column.least(self.text_min), cell_width(column.name or "")))
             for column, width in zip(self.columns, self.widths, strict=True)
         ]
 
