@@ -4,6 +4,8 @@ VENV := .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 PRELOAD := python/spillcast/_preload.so
+# What these test takes the time it takes: they run one by one.
+TIMED := tests/lab tests/recording tests/storage
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: help build demo docs test check bench truth truth-quick requirements clean
@@ -30,7 +32,8 @@ demo: build ## the whole loop on a real engine: record, probe, forecast, run it 
 
 test: build ## every test; what wants a missing system package is skipped by name
 	cargo test --release --locked --workspace --exclude spillcast-python
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile $(addprefix --ignore=,$(TIMED))
+	$(BIN)/pytest $(TIMED)
 
 check: build ## formatting, lints, types
 	cargo fmt --check

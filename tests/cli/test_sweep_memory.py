@@ -25,7 +25,7 @@ BAD_INPUT = {
     "a price of no storage": (("--cost", "disk=3"), "there is no --on disk"),
     "a time in words": (("--within", "soon"), "'soon' is not a duration"),
     "too little memory": (
-        ("--sql", "q.sql", "--on", "tmpfs", "--memory", "1M..2M"), "--memory 1 MiB: too little",
+        ("--sql", "q.sql", "--on", "tmpfs", "--memory", "1M..2M"), ": too little for q.sql",
     ),
     "a query that is none": (("--sql", "wrong.sql", "--on", "tmpfs"), "Parser Error"),
 }  # fmt: skip

@@ -22,7 +22,7 @@ def work(cpu_s):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--file", type=Path, required=True)
-    parser.add_argument("--operations", type=int, default=6000)
+    parser.add_argument("--operations", type=int, default=12000)
     parser.add_argument("--cpu", type=float, default=100e-6, help="seconds after each operation")
     parser.add_argument("--feels", type=float, default=0.0, help="CPU for each second of waiting")
     parser.add_argument("--until", type=Path, help="go on until this file is there")

@@ -58,9 +58,13 @@ def _run(arguments: list[str]) -> int:
     except SpillcastError as error:
         _complain(error)
         return error.exit_status
+    except SystemExit as exited:
+        # typer makes an exit of Ctrl-C and says nothing.
+        if isinstance(getattr(exited.__context__, "__cause__", None), KeyboardInterrupt):
+            return _interrupted()
+        raise
     except KeyboardInterrupt:
-        print("spillcast: interrupted", file=sys.stderr)
-        return 130
+        return _interrupted()
     except BrokenPipeError:
         # The reader of stdout has gone; nothing more can be said to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -69,6 +73,11 @@ def _run(arguments: list[str]) -> int:
         where = f"{error.filename}: " if error.filename else ""
         print(f"spillcast: {where}{error.strerror or error}", file=sys.stderr)
         return 1
+
+
+def _interrupted() -> int:
+    print("spillcast: interrupted", file=sys.stderr)
+    return 130
 
 
 def _complain(error: "SpillcastError") -> None:

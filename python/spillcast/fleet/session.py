@@ -107,11 +107,12 @@ def _started(master: str, folder: Path) -> "SparkSession":
             f"-Dlog4j2.configurationFile={quiet.as_uri()} -Djava.io.tmpdir={folder} "
             f"-Dderby.system.home={folder} -XX:-UsePerfData"
         ),
-        "spark.pyspark.python": sys.executable,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "8",
         "spark.task.maxFailures": "2",
     }
+    # pyspark asks the environment which Python the workers are to run.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     made: list[Any] = []
 
     def make() -> None:

@@ -10,7 +10,7 @@ from spillcast.interruptible import run_interruptibly
 from spillcast.storage.budget import Budget
 from spillcast.storage.failures import failures_said
 from spillcast.storage.page_cache import dirty_limit_bytes
-from spillcast.storage.storage import Group, Storage
+from spillcast.storage.storage import Group, Storage, name_of
 
 
 def probe_grid(
@@ -35,4 +35,4 @@ def probe_grid(
     if facts["sustained"] is not None:
         facts["sustained"]["dirty_limit_bytes"] = dirty_limit_bytes(facts["filesystem"])
     facts |= {**limits, "directory": str(directory)}
-    return Storage(str(directory), "grid", [Group(**row) for row in rows], facts)
+    return Storage(name_of(directory), "grid", [Group(**row) for row in rows], facts)

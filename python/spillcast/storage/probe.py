@@ -10,7 +10,7 @@ from spillcast.storage.budget import Budget
 from spillcast.storage.failures import failures_said
 from spillcast.storage.plan import moved_waits, only_counts, plan
 from spillcast.storage.plan_of_program import plan_of_program, waits_known
-from spillcast.storage.storage import Group, Storage
+from spillcast.storage.storage import Group, Storage, name_of
 
 Progress = Callable[[int, int, int], None]
 
@@ -37,4 +37,4 @@ def probe(
     facts["closed_loop"] = closed_loop
     if only_counts(like):
         facts["steps_from"] = "counts"
-    return Storage(str(directory), "probe", [Group(**row) for row in rows], facts)
+    return Storage(name_of(directory), "probe", [Group(**row) for row in rows], facts)

@@ -193,3 +193,8 @@ def _group_of(document: Mapping[str, Any]) -> Group:
 
 def _plain(value: Any) -> Any:
     return [int(v) for v in value] if isinstance(value, list | tuple | np.ndarray) else value
+
+
+def name_of(directory: Path) -> str:
+    """What a measured directory is called: as it was given, unless that is ``.`` or ``..``."""
+    return str(directory if directory.name.strip(".") else directory.resolve())
