@@ -228,7 +228,8 @@ def test_killed_its_own_statement_ends_too(newest, tmp_path):
     sessions = "select count(*) from pg_stat_activity where application_name like 'spillcast%'"
     with recorder(output, *asked) as process, newest.connect() as connection:
         until_attached(output, process)
-        until(lambda: connection.execute(sessions).fetchone() == (2,), "its sessions")
+        # More than two where the statement has parallel workers.
+        until(lambda: connection.execute(sessions).fetchone() >= (2,), "its sessions")
         process.kill()
         until(lambda: connection.execute(sessions).fetchone() == (0,), "their end")
 
