@@ -104,6 +104,39 @@ def forecast(target="local NVMe", **changes):
     }  # fmt: skip
 
 
+def fleet(dataset="/srv/fleet"):
+    """Two databases, three statements and two days; the first statement brings three quarters."""
+
+    def statement(sql, database, saved_s, so_far):
+        return {
+            "database": database, "sql": sql, "evidence": ["traces"], "sources": 2,
+            "elapsed_s": 2 * saved_s, "temp_s": saved_s, "forecast_s": saved_s, "refused": None,
+            "interval_s": [0.9 * saved_s, 1.1 * saved_s], "saved_s": saved_s,
+            "saved_interval_s": [0.9 * saved_s, 1.1 * saved_s], "share": saved_s / 4000,
+            "cumulative_share": so_far, "p50_us": None, "p95_us": None,
+        }  # fmt: skip
+
+    statements = [
+        statement("4ggzt5resdfju", "erp01", 3000.0, 0.75),
+        statement("2rcf0t9ctrrqh", "erp02", 600.0, 0.9),
+        statement("nddz0hdjvxfmm", "erp01", 400.0, 1.0),
+    ]
+    databases = [
+        {"database": name, "statements": n, "elapsed_s": 2 * s, "temp_s": s, "saved_s": s,
+         "saved_interval_s": [0.9 * s, 1.1 * s], "share": s / 4000}
+        for name, n, s in (("erp01", 2, 3400.0), ("erp02", 1, 600.0))
+    ]  # fmt: skip
+    return {
+        "schema": "spillcast.fleet/1", "dataset": dataset, "target": "catalogue:aws-gp3",
+        "boost": "direct path*temp", "confidence": 0.9, "elapsed_s": 8000.0, "temp_s": 4000.0,
+        "saved_s": 4000.0, "saved_interval_s": [3600.0, 4400.0], "most": 0.8,
+        "statements_for_most": 2, "cost": None, "cost_per_saved_hour": None, "sources": 6,
+        "set_aside": 0, "statements": statements, "databases": databases,
+        "days": [{"day": f"2026-03-0{n}", "temp_s": 2000.0, "saved_s": 2000.0} for n in (1, 2)],
+        "warnings": ["one export covers a part of a day"],
+    }  # fmt: skip
+
+
 def save(path, document):
     """Write a document; its path."""
     path.write_text(json.dumps(document))

@@ -7,7 +7,7 @@ import pytest
 
 from harness import environment, spillcast
 from oracle_files import make_example
-from report_documents import cache, io_size_sweep, memory_sweep, save
+from report_documents import cache, fleet, io_size_sweep, memory_sweep, save
 
 CHROMIUM = shutil.which("chromium")
 QUERY = """
@@ -56,6 +56,7 @@ def pages(tmp_path_factory):
     to = ("--to", example / "flash.trc", "--elapsed", "773")
     made(example / "ash.csv", example / "hdd.trc", *to, "-o", found["oracle"])
     documents = {"io.json": io_size_sweep(), "memory.json": memory_sweep(), "cache.json": cache()}
+    documents["fleet.json"] = fleet()
     files = [save(folder / name, document) for name, document in documents.items()]
     made(*files, "-o", found["sweeps"])
     return found

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from harness import only_line, spillcast
 from large_recording import SPACE_NS, write_large_recording
-from report_documents import cache, forecast, io_size_sweep, memory_sweep, save
+from report_documents import cache, fleet, forecast, io_size_sweep, memory_sweep, save
 from spillcast.profile import timeline
 from spillcast.recording import Recording
 from spillcast.report.html.answer import answer
@@ -79,6 +79,15 @@ def test_sweeps_and_caches():
     )
     assert answer_of(memory_sweep()).startswith("With 1 GiB of memory on tmpfs")
     assert "A flash cache of 512 MiB would serve nine in ten" in answer_of(cache())
+
+
+def test_a_fleet():
+    said = answer_of(fleet())
+    assert said.startswith(
+        "On aws-gp3 the 3 statements that spill would take 1 h 07 min less, 90 % sure between"
+    )
+    assert "2 of them bring 80 % of it." in said
+    assert "would save nothing" in answer_of(fleet() | {"saved_s": 0.0})
 
 
 @pytest.mark.parametrize("most_s", [0.0004, 0.7, 5, 59, 61, 773, 5000, 100_000, 3_000_000])

@@ -6,7 +6,7 @@ NAMES = ("demo", "oracle", "sweeps")
 #: Both widths, both schemes.
 PLACES = ((1280, "light"), (400, "dark"), (400, "light"))
 #: Of the demo without forecasts, which a busy machine may have refused.
-CHARTS = {"demo": 4, "oracle": 7, "sweeps": 3}
+CHARTS = {"demo": 4, "oracle": 7, "sweeps": 6}
 BOXES = """
 [...document.querySelectorAll("figure")].map(figure =>
     [...figure.querySelectorAll("svg")].map(svg => svg.getBoundingClientRect())

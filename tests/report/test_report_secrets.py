@@ -8,7 +8,7 @@ import pytest
 from evidence import recording as made_up_recording
 from harness import spillcast
 from oracle_files import HEADER, READ, blocks, write_trace
-from report_documents import cache, forecast, io_size_sweep, save
+from report_documents import cache, fleet, forecast, io_size_sweep, save
 from spillcast.report.html.redact import Redactor
 
 SQL = "select name from customers where iban = 'DE02120300000000202051' and note <> '<b>'"
@@ -78,13 +78,14 @@ def inputs(tmp_path_factory):
         "forecast": save(folder / "acme.json", said),
         "sweep": save(folder / "sweep.json", swept),
         "cache": save(folder / "cache.json", cached),
+        "fleet": save(folder / "fleet.json", fleet("s3://acme-evidence/fleet")),
     }
 
 
 def arguments_of(inputs, kind):
     if kind == "traces":
         return [inputs["here"], "--to", inputs["there"]]
-    documents = [inputs[name] for name in ("forecast", "sweep", "cache")]
+    documents = [inputs[name] for name in ("forecast", "sweep", "cache", "fleet")]
     if kind == "documents":
         return documents
     return [inputs["recording"], *documents, "--to", "latency:20us", "--to", inputs["recording"]]

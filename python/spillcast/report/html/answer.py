@@ -21,6 +21,7 @@ def answer(material: Material) -> list[str]:
     """The sentences: of the first kind of material that gives one."""
     for documents, say in (
         (material.forecasts, _of_forecasts),
+        (material.fleets, _of_fleet),
         (material.sweeps, _of_sweep),
         (material.caches, _of_cache),
         (material.verifications, _of_verification),
@@ -76,6 +77,25 @@ def _of_forecasts(forecasts: Sequence[Mapping[str, Any]]) -> list[str]:
             f"and it would take about {format_duration(enough['forecast_s'])}, if the plan stays "
             "as it is."
         )
+    return said
+
+
+def _of_fleet(fleets: Sequence[Mapping[str, Any]]) -> list[str]:
+    said = []
+    for fleet in fleets:
+        count, target = len(fleet["statements"]), place(fleet["target"])
+        if not fleet["saved_s"] or fleet["saved_s"] <= 0:
+            said.append(f"On {target} the {count:,} statements that spill would save nothing.")
+            continue
+        low, high = map(format_duration, fleet["saved_interval_s"])
+        sure = f"{fleet['confidence']:.0%}".replace("%", " %")
+        said.append(
+            f"On {target} the {count:,} statements that spill would take "
+            f"{format_duration(fleet['saved_s'])} less, {sure} sure between {low} and {high}."
+        )
+        if fleet["statements_for_most"]:
+            most = f"{fleet['most']:.0%}".replace("%", " %")
+            said.append(f"{fleet['statements_for_most']:,} of them bring {most} of it.")
     return said
 
 

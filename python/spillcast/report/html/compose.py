@@ -7,7 +7,7 @@ from typing import Any
 from spillcast.report.html.answer import answer, ranked
 from spillcast.report.html.material import Document, Material
 from spillcast.report.html.page import Page, Raw, Section
-from spillcast.report.html.sections import forecasts, others, runs, verifications
+from spillcast.report.html.sections import fleets, forecasts, others, runs, verifications
 
 #: Raw figures of more bytes are not repeated in the page.
 RAW_BYTES_MAX = 300_000
@@ -20,6 +20,7 @@ def compose(material: Material) -> Page:
     found += runs.sections(material.runs, there)
     found += others.profiles(material.profiles)
     found += forecasts.sections(material.forecasts) if material.forecasts else []
+    found += fleets.fleets(material.fleets)
     found += others.sweeps(material.sweeps)
     found += others.caches(material.caches)
     found += verifications.sections(material.verifications) if material.verifications else []
@@ -38,8 +39,8 @@ def _title(material: Material) -> str:
     named = [run["name"] for run in material.runs] or [
         one["name"]
         for room in (
-            material.forecasts, material.sweeps, material.caches, material.verifications,
-            material.profiles, material.storages,
+            material.forecasts, material.fleets, material.sweeps, material.caches,
+            material.verifications, material.profiles, material.storages,
         )
         for one in room
     ]  # fmt: skip
@@ -61,7 +62,7 @@ def _there(material: Material) -> Document | None:
 def _warnings(material: Material) -> list[str]:
     said = [text for run in material.runs for text in run["warnings"]]
     said += forecasts.warnings(material.forecasts)
-    for document in (*material.profiles, *material.sweeps, *material.caches):
+    for document in (*material.profiles, *material.fleets, *material.sweeps, *material.caches):
         for warning in document.get("warnings", ()):
             said.append(warning["message"] if isinstance(warning, Mapping) else str(warning))
     return list(dict.fromkeys(said))
@@ -71,6 +72,7 @@ def _raw(material: Material) -> list[Raw]:
     rooms: Sequence[tuple[str, Sequence[Mapping[str, Any]]]] = (
         ("Run", material.runs),
         ("Forecast", material.forecasts),
+        ("Fleet", material.fleets),
         ("Profile", material.profiles),
         ("Storage", material.storages),
         ("Sweep", material.sweeps),

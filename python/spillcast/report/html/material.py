@@ -17,6 +17,7 @@ _ROOMS = {
     "spillcast.storage/1": "storages",
     "spillcast.sweep/1": "sweeps",
     "spillcast.cache/1": "caches",
+    "spillcast.fleet/1": "fleets",
 }
 #: What a page cannot do without, by room.
 _NEEDED = {
@@ -27,6 +28,7 @@ _NEEDED = {
     "storages": ("name", "source", "groups"),
     "sweeps": ("kind",),
     "caches": ("cache", "curve"),
+    "fleets": ("target", "statements", "databases", "days", "saved_s", "saved_interval_s"),
 }  # fmt: skip
 _NEEDED_OF_SWEEP = {"io-size": ("storage", "rows", "best"), "memory": ("points",)}
 #: A document of more bytes is no report's matter.
@@ -48,6 +50,7 @@ class Material:
     storages: list[Document] = field(default_factory=list)
     sweeps: list[Document] = field(default_factory=list)
     caches: list[Document] = field(default_factory=list)
+    fleets: list[Document] = field(default_factory=list)
     verifications: list[Document] = field(default_factory=list)
     secrets: dict[str, list[str]] = field(default_factory=dict)
 

@@ -31,6 +31,7 @@ _STATEMENT = re.compile(
 )
 #: Keys whose text is secret as a whole, and of which kind.
 _KEYS = {"host": "host", "hostname": "host", "query": "sql", "file": "path", "files": "path"}
+_KEYS |= {"dataset": "path"}
 _KEYS |= {"directory": "path", "like": "path", "path": "path", "object": "object", "keep": "object"}
 _KEYS |= {"longest_at": "path", "name": "name", "target": "name", "storage": "name"}
 #: Keys whose text is a word of ours, whatever a file or a host is called.
