@@ -72,11 +72,11 @@ def _raw(material: Material) -> list[Raw]:
     rooms: Sequence[tuple[str, Sequence[Mapping[str, Any]]]] = (
         ("Run", material.runs),
         ("Forecast", material.forecasts),
-        ("Fleet", material.fleets),
         ("Profile", material.profiles),
         ("Storage", material.storages),
         ("Sweep", material.sweeps),
         ("Cache", material.caches),
+        ("Fleet", material.fleets),
         ("Verification", material.verifications),
     )
     found = []
