@@ -1,4 +1,4 @@
-"""A directory for some work that is gone afterwards, also when the work is killed."""
+"""Directories that are gone after some work, also when it is killed; files that are there whole."""
 
 import os
 import subprocess
@@ -38,6 +38,17 @@ def workspace(parent: Path | None = None) -> Iterator[Path]:
         assert janitor.stdin is not None
         janitor.stdin.close()
         janitor.wait()
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A name to write a file under, which gets its own once all is written and is gone if not."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def free_bytes(directory: Path) -> int:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from spillcast.errors import InputError
@@ -14,7 +13,9 @@ from spillcast.fleet.evidence import Statement, statements
 from spillcast.fleet.forecasts import Outcome, of_statement
 from spillcast.fleet.result import DatabaseRow, DayRow, Fleet, Row
 from spillcast.forecast.oracle_parts import Target, resolve_target
-from spillcast.recording.ash import TEMP_EVENTS
+from spillcast.profile.traces import quantile_us
+from spillcast.recording.ash import TEMP_EVENTS, is_like
+from spillcast.storage.target import is_place, is_recording
 
 #: (database, statement)
 Key = tuple[str, str]
@@ -74,7 +75,7 @@ class Facts:
         confidence: float,
         clashes: dict[str, set[str]],
     ) -> None:
-        if Path(to).is_dir() and not (Path(to) / "meta.json").exists():
+        if is_place(Path(to)):
             raise InputError(
                 f"--to {to}: a fleet is not replayed on a directory",
                 f"probe it once: spillcast probe {to} --grid -o storage.json",
@@ -91,7 +92,7 @@ class Facts:
         if dataset.parts(FACTS_FOLDER):
             found = statements(_sorted(engine.rows(query.totals_sql(label))))
             self._forecast(found, resolve_facts_target(to), boost, confidence)
-            events = {event for one in found for event in one.events() if like(event, boost)}
+            events = {event for one in found for event in one.events() if is_like(event, boost)}
             self._read_days(_sorted(engine.rows(query.days_sql(label, events))), found)
             for row in _sorted(engine.rows(query.latencies_sql(label, events, engine.dialect))):
                 key = row["label"], row["sql_id"]
@@ -106,7 +107,7 @@ class Facts:
             database, key = one.database, (one.database, one.sql_id)
             self.elapsed_us[database] = self.elapsed_us.get(database, 0) + one.elapsed_us
             counted = one.rows[one.timed_by]
-            temp_us = sum(row["total_us"] for row in counted if like(row["event"], boost))
+            temp_us = sum(row["total_us"] for row in counted if is_like(row["event"], boost))
             if temp_us <= 0 or one.elapsed_us <= 0:
                 continue
             temp_s = temp_us / 1e6
@@ -186,14 +187,9 @@ def resolve_facts_target(to: str) -> Target | str:
     try:
         return resolve_target(to)
     except InputError as error:
-        if (Path(to) / "meta.json").exists():
+        if is_recording(Path(to)):
             return error.message
         raise
-
-
-def like(event: str, boost: str) -> bool:
-    """Whether an event is one that changes, upper and lower case alike."""
-    return fnmatchcase(event.lower(), boost.lower())
 
 
 def _ranked(rows: list[Row]) -> list[Row]:
@@ -259,10 +255,7 @@ def _warnings(clashes: dict[str, set[str]], rows: Sequence[Row]) -> list[str]:
 
 def _quantile_us(buckets: Sequence[tuple[int, int]], quantile: float) -> float | None:
     """A quantile of a merged histogram; None where there is none."""
-    wanted = quantile * sum(count for _, count in buckets)
-    reached = 0
-    for latency_ns, count in buckets:
-        reached += count
-        if reached >= wanted:
-            return latency_ns // 10 / 1e2
-    return None
+    if not buckets:
+        return None
+    latency_ns, counts = zip(*buckets, strict=True)
+    return quantile_us(latency_ns, counts, quantile)

@@ -15,7 +15,7 @@ from spillcast.lab.storages import (
     plain,
 )
 from spillcast.storage.emulation import model_of
-from spillcast.storage.target import resolve_storage
+from spillcast.storage.target import is_place, resolve_storage
 from spillcast.units import parse_duration_s
 from spillcast.workspace import workspace
 
@@ -59,7 +59,7 @@ def _asked(word: str, option: str) -> Path | Emulated | Modelled:
     if word == "tmpfs":
         return Path()
     path = Path(word)
-    if path.is_dir() and not (path / "meta.json").is_file():
+    if is_place(path):
         if not os.access(path, os.W_OK | os.X_OK):
             raise InputError(f"{option} {word}: nothing can be written there")
         return path.absolute()

@@ -1,7 +1,6 @@
 """The cases of a verification as one Parquet file, from which every report can be made again."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +13,7 @@ from spillcast.errors import InputError
 from spillcast.forecast.result import Forecast, Term, Warned
 from spillcast.lab.case import Case, Evidence, Runs, Truth
 from spillcast.recording.schema import Column, arrow_schema
+from spillcast.workspace import whole_file
 
 CASES_SCHEMA = "spillcast.cases/1"
 #: Where in the file's own metadata stands what is to be known of the verification, as JSON.
@@ -73,12 +73,10 @@ def write_truth(path: Path, truth: Truth) -> None:
     about = {"schema": CASES_SCHEMA, **truth.about}
     table = pa.Table.from_pylist([_row(case) for case in truth.cases], CASES)
     table = table.replace_schema_metadata({ABOUT: json.dumps(about)})
-    partial = path.with_name(path.name + ".partial")
     try:
-        pq.write_table(table, partial, compression="zstd")
-        os.replace(partial, path)
+        with whole_file(path) as partial:
+            pq.write_table(table, partial, compression="zstd")
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise InputError(f"{path}: {error.strerror or error}", "name another with -o") from error
 
 

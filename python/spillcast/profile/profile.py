@@ -4,7 +4,6 @@ Each kind's readers are imported where they are needed: a large trace is read in
 of them take to load.
 """
 
-import fnmatch
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
 from spillcast.profile.result import DIMENSIONS, Profile
+from spillcast.recording.ash import is_like
 from spillcast.recording.evidence import Evidence, find_evidence
 
 if TYPE_CHECKING:
@@ -84,8 +84,7 @@ def _of_traces(
 def _only_event(result: Profile, pattern: str) -> Profile:
     if "event" not in result.by:
         raise InputError("--event goes with --by event,...")
-    lower = pattern.lower()
-    keep = [fnmatch.fnmatchcase(row["event"].lower(), lower) for row in result.rows]
+    keep = [is_like(row["event"], pattern) for row in result.rows]
     if not any(keep):
         names = sorted({row["event"] for row in result.rows})
         raise InputError(f"--event: no event is like '{pattern}'", f"there are {', '.join(names)}")

@@ -3,14 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
 
 from spillcast.recording import Recording
-from spillcast.recording.ash import TEMP_EVENTS, read_ash
+from spillcast.recording.ash import TEMP_EVENTS, is_like, read_ash
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -159,7 +158,7 @@ def state_of(event: str | None, op: str | None = None) -> str:
         return CPU
     if event in _TEMP:
         return _TEMP[event]
-    if fnmatchcase(event.lower(), TEMP_EVENTS):
+    if is_like(event, TEMP_EVENTS):
         return READ if "read" in event.lower() else WRITE
     return OTHER_IO if op is not None else WAITS
 

@@ -59,7 +59,7 @@ def _trace_row(
         "min_us": least_us,
         "mean_us": total_us / count,
         **{
-            name: min(max(_quantile_us(latency_ns, counts, at), least_us), longest["max_us"])
+            name: min(max(quantile_us(latency_ns, counts, at), least_us), longest["max_us"])
             for name, at in QUANTILES.items()
         },
         "max_us": longest["max_us"],
@@ -68,7 +68,8 @@ def _trace_row(
     return row, (latency_ns, counts)
 
 
-def _quantile_us(latency_ns: Sequence[int], counts: Sequence[int], quantile: float) -> float:
+def quantile_us(latency_ns: Sequence[int], counts: Sequence[int], quantile: float) -> float:
+    """Latency (us) below which this share of a histogram lies, which holds something."""
     at = bisect_left(list(accumulate(counts)), quantile * sum(counts))
     # Traces count whole microseconds; the histogram has no bucket for nothing.
     return latency_ns[min(at, len(latency_ns) - 1)] // 10 / 1e2

@@ -278,10 +278,16 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return _markdown_lines([header, ["---"] * len(header), *rows])
 
 
+def glued(text: str, glue: str) -> str:
+    """A text with ``glue`` in place of the blank between each number and its unit."""
+    return re.sub(r"(?<=\d) (?=%|(?:us|ms|s|min|h|[KMGT]?i?B)\b)", glue, text)
+
+
 def paragraph(text: str, indent: str = "", width: int = WIDTH) -> str:
     """A sentence broken into lines, never between a number and its unit.
 
     A word that is longer than a line, such as a path, is broken.
     """
-    glued = re.sub(r"(?<=\d) (?=%|(?:us|ms|s|min|h|[KMGT]?i?B)\b)", _GLUE, text)
-    return fill(glued, width, subsequent_indent=indent, break_on_hyphens=False).replace(_GLUE, " ")
+    return fill(
+        glued(text, _GLUE), width, subsequent_indent=indent, break_on_hyphens=False
+    ).replace(_GLUE, " ")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from spillcast.errors import InputError
 from spillcast.recording import Recording
 from spillcast.storage.plan import moved_waits, only_counts, plan
+from spillcast.workspace import whole_file
 
 IOLOG_SCHEMA = "spillcast.iolog/1"
 
@@ -49,14 +50,12 @@ def write_iolog(recording: Recording, path: Path) -> Iolog:
     write = steps["write"].to_numpy(zero_copy_only=False)
     names = [f"spill-{number}" for number in range(int(file.max()) + 1)]
     ends = offset + size
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w") as log:
+    with whole_file(path) as partial, partial.open("w") as log:
         log.write("fio version 3 iolog\n")
         log.writelines(f"0 {name} {action}\n" for action in ("add", "open") for name in names)
         rows = zip(start_us, file, write, offset, size, strict=True)
         log.writelines(_lines(rows, names))
         log.writelines(f"{start_us[-1]} {name} close\n" for name in names)
-    partial.replace(path)
     return Iolog(
         str(path),
         reads=int((~write).sum()),

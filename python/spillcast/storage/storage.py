@@ -12,6 +12,7 @@ from spillcast.errors import InputError
 from spillcast.storage.limit import Limit, limit_of
 from spillcast.tabular import Tabular, html_paragraph, html_table
 from spillcast.units import format_bytes, format_duration
+from spillcast.workspace import whole_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,9 +126,8 @@ class Storage(Tabular):
 
     def save(self, path: Path) -> None:
         """Write the document, whole or not at all."""
-        partial = path.with_name(path.name + ".partial")
-        partial.write_text(json.dumps(self.to_json(), indent=1) + "\n")
-        partial.replace(path)
+        with whole_file(path) as partial:
+            partial.write_text(json.dumps(self.to_json(), indent=1) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> "Storage":

@@ -45,7 +45,7 @@ def resolve(
         part = {name: resolve_storage(name, f"--to {text}: {name}") for name in (flash, disk)}
         return cached(text, part[flash], part[disk], asked, baseline)
     path = Path(text)
-    if path.is_dir() and not _is_recording(path):
+    if is_place(path):
         advice = []
         if tmpfs.is_tmpfs(path):
             advice = tmpfs.check(baseline, path)
@@ -72,7 +72,7 @@ def resolve_storage(text: str, what: str | None = None, forms: str = KNOWN) -> S
 
         return lookup(value)
     path = Path(text)
-    if _is_recording(path):
+    if is_recording(path):
         return observed(Recording.open(path))
     if path.is_file() and is_plan(path):
         return observed(read_plan(path))
@@ -84,5 +84,11 @@ def resolve_storage(text: str, what: str | None = None, forms: str = KNOWN) -> S
     raise InputError(f"{what or text}: there is no such file or directory", f"name {forms}")
 
 
-def _is_recording(path: Path) -> bool:
+def is_recording(path: Path) -> bool:
+    """Whether a path holds a recording."""
     return (path / "meta.json").is_file()
+
+
+def is_place(path: Path) -> bool:
+    """Whether a path is a directory that could be measured, and no recording."""
+    return path.is_dir() and not is_recording(path)

@@ -2,6 +2,7 @@
 
 from spillcast.recording.ash.profile import ON_CPU as ON_CPU
 from spillcast.recording.ash.profile import TEMP_EVENTS as TEMP_EVENTS
+from spillcast.recording.ash.profile import is_like as is_like
 from spillcast.recording.ash.profile import profile_ash as profile_ash
 from spillcast.recording.ash.reader import Ash as Ash
 from spillcast.recording.ash.reader import read_ash as read_ash
@@ -13,6 +14,7 @@ __all__ = [
     "TEMP_EVENTS",
     "Ash",
     "WallClock",
+    "is_like",
     "profile_ash",
     "read_ash",
     "wall_clock_share",

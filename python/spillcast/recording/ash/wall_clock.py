@@ -1,13 +1,12 @@
 """The share of a query's elapsed time that events took, serial or parallel, by wall clock."""
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 import duckdb
 import pyarrow as pa
 
 from spillcast.errors import InputError
-from spillcast.recording.ash.profile import ON_CPU, TEMP_EVENTS
+from spillcast.recording.ash.profile import ON_CPU, TEMP_EVENTS, is_like
 from spillcast.recording.ash.reader import Ash
 
 # At each instant an execution spends its time on what its active sessions do, in equal parts. RAC
@@ -62,7 +61,7 @@ def wall_clock_share(ash: Ash, pattern: str = TEMP_EVENTS) -> WallClock:
     gets the part of them that waited for it. InputError names the events where none is like it.
     """
     names = [ON_CPU if name is None else name for name in ash.samples["event"].unique().to_pylist()]
-    events = sorted(name for name in names if fnmatchcase(name.lower(), pattern.lower()))
+    events = sorted(name for name in names if is_like(name, pattern))
     if not events:
         raise InputError(
             f"no sample waits for '{pattern}'", f"the events are: {', '.join(sorted(names))}"

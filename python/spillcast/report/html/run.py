@@ -14,7 +14,6 @@ from spillcast.report.html.material import Document, Material
 from spillcast.report.recording import recording_warnings
 from spillcast.storage import Group, Storage
 from spillcast.storage.observed import observed
-from spillcast.storage.storage import histogram_quantile_s
 
 #: Share of the time of all temp I/O below which sizes are not told apart.
 _SMALL = 0.01
@@ -174,9 +173,6 @@ def _together(groups: Sequence[Group]) -> Group:
 
 
 def _operation(group: Group) -> Document:
-    def quantile_us(share: float) -> float:
-        return 1e6 * histogram_quantile_s(group.latency_ns, group.latency_count, share)
-
     return {
         "op": group.op,
         "size_class_bytes": group.size_class_bytes,
@@ -184,8 +180,8 @@ def _operation(group: Group) -> Document:
         "bytes": group.bytes,
         "total_s": group.total_ns / 1e9,
         "mean_us": group.total_ns / group.count / 1e3,
-        "p50_us": quantile_us(0.5),
-        "p95_us": quantile_us(0.95),
-        "p99_us": quantile_us(0.99),
-        "max_us": quantile_us(1),
+        "p50_us": 1e6 * group.quantile_s(0.5),
+        "p95_us": 1e6 * group.quantile_s(0.95),
+        "p99_us": 1e6 * group.quantile_s(0.99),
+        "max_us": 1e6 * group.quantile_s(1),
     }

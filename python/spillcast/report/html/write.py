@@ -15,6 +15,8 @@ from spillcast.report.draw import PALETTE
 from spillcast.report.html.compose import compose
 from spillcast.report.html.material import Document, Material
 from spillcast.report.html.redact import redacted
+from spillcast.report.table import glued
+from spillcast.workspace import whole_file
 
 REPORT_SCHEMA = "spillcast.report/1"
 #: What a mail gateway lets through, and a phone opens at once.
@@ -70,16 +72,15 @@ def write_report(material: Material, path: Path, *, redact: bool = False) -> Doc
 
 def _glued(text: str) -> str:
     """A text that is not broken between a number and its unit."""
-    text = re.sub(r"(?<=\d) (?=%|(?:us|ms|s|min|h|[KMGT]?i?B)\b)", "\u00a0", text)
-    return re.sub(r"(?<=\d\u00a0(?:min)) (?=\d)|(?<=\d\u00a0h) (?=\d)", "\u00a0", text)
+    return re.sub(
+        r"(?<=\d\u00a0(?:min)) (?=\d)|(?<=\d\u00a0h) (?=\d)", "\u00a0", glued(text, "\u00a0")
+    )
 
 
 def _write(path: Path, content: bytes) -> None:
-    partial = path.with_name(path.name + ".partial")
     try:
-        partial.write_bytes(content)
-        partial.replace(path)
+        with whole_file(path) as partial:
+            partial.write_bytes(content)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         hint = "name another with -o"
         raise InputError(f"{path}: {error.strerror or error}", hint) from error
