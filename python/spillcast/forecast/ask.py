@@ -5,7 +5,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from spillcast.errors import InputError, Refusal
-from spillcast.forecast.estimate import CONFIDENCE, forecast, refused
+from spillcast.forecast.estimate import CONFIDENCE, forecast_of, refused
+from spillcast.forecast.here import Here
 from spillcast.forecast.result import Forecast
 from spillcast.recording import Recording
 from spillcast.recording.evidence import Evidence, find_evidence
@@ -114,6 +115,7 @@ def _from_recording(
     from spillcast.storage.target import resolve
 
     recording.need_io()
+    here: Here | None = None
     answers: list[Answer] = []
     for target in to:
         if isinstance(target, Storage):
@@ -123,10 +125,12 @@ def _from_recording(
                 with watch(str(target)) as show:
                     storage = resolve(str(target), recording, budget=budget, on_progress=show)
             except Refusal as refusal:
-                answers.append((refused(recording, str(target), str(refusal)), None))
+                here = here or Here.of(recording, elapsed_s)
+                answers.append((refused(here, str(target), str(refusal)), None))
                 continue
-        said = forecast(recording, storage, elapsed_s=elapsed_s, confidence=confidence)
-        answers.append((said, storage))
+        # What the recording says is worked out once for all targets.
+        here = here or Here.of(recording, elapsed_s)
+        answers.append((forecast_of(here, storage, confidence), storage))
     return answers
 
 

@@ -85,11 +85,13 @@ def compression(baseline: Recording, loads: Sequence[Load]) -> Compression | Non
     kind: data that cannot be made smaller, or storage so slow that all of it was.
     """
     waits = baseline.waits
-    named = pc.match_substring_regex(pc.fill_null(waits["file"].cast("string"), ""), FILES)
-    block = named.to_numpy() & (waits["bytes"].fill_null(0).to_numpy() > 0)
     cpu = waits["cpu_before_ns"]
-    if not block.any() or cpu.null_count == len(cpu):
+    names = pc.unique(waits["file"]).cast("string").drop_null()
+    own = names.filter(pc.match_substring_regex(names, FILES))
+    if not len(own) or cpu.null_count == len(cpu):
         return None
+    named = pc.is_in(waits["file"].cast("string"), own).to_numpy()
+    block = named & (waits["bytes"].fill_null(0).to_numpy() > 0)
     before_ns = cpu.fill_null(0).to_numpy().astype(float)
     after_ns = _after(waits["session"].to_numpy(), before_ns)
     small = waits["bytes"].fill_null(0).to_numpy() < BLOCK_BYTES

@@ -49,7 +49,12 @@ def forecast(
     recorded mix is then taken to hold for the rest. InputError when there was no temp I/O, Refusal
     when none could be recorded.
     """
-    here = Here.of(baseline, elapsed_s)
+    return forecast_of(Here.of(baseline, elapsed_s), target, confidence)
+
+
+def forecast_of(here: Here, target: Storage, confidence: float = CONFIDENCE) -> Forecast:
+    """The same of a query that several targets are asked for."""
+    baseline = here.baseline
     unsaid = Forecast(
         target.name,
         here.whole_s,
@@ -108,10 +113,9 @@ def _bounds_s(
     return low_s, high_s
 
 
-def refused(baseline: Recording, target: str, reason: str) -> Forecast:
+def refused(here: Here, target: str, reason: str) -> Forecast:
     """A forecast that gives no number for a target, and the reason."""
-    bare = Storage(target, "asked", [])
-    return replace(forecast(baseline, bare), refused=reason)
+    return replace(forecast_of(here, Storage(target, "asked", [])), refused=reason)
 
 
 def _moved(rest: Sequence[Term], drift_s: float) -> list[Term]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.errors import InputError
-from spillcast.recording.ash import TEMP_EVENTS, Ash, profile_ash, read_ash, wall_clock_share
+from spillcast.recording.ash import (
+    TEMP_EVENTS,
+    Ash,
+    is_like,
+    profile_ash,
+    read_ash,
+    wall_clock_share,
+)
 from spillcast.recording.trace import Progress, Traces, profile_traces
 
 
@@ -160,7 +166,7 @@ def _share_of(ash: Ash, event: str) -> float:
 
 def matching(names: Sequence[str], boost: str) -> list[str]:
     """Names like ``boost``, upper and lower case alike. InputError where there is none."""
-    found = [name for name in names if fnmatchcase(name.lower(), boost.lower())]
+    found = [name for name in names if is_like(name, boost)]
     if not found:
         hint = f"the events are {', '.join(sorted(names)) or 'none'}"
         what = " (the default)" if boost == TEMP_EVENTS else ""

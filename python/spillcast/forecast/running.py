@@ -9,7 +9,7 @@ from spillcast.forecast.estimate import CONFIDENCE, forecast
 from spillcast.forecast.result import Forecast
 from spillcast.recording import Recording
 from spillcast.storage import Storage
-from spillcast.storage.target import FORMS, resolve, resolve_storage
+from spillcast.storage.target import FORMS, is_place, resolve, resolve_storage
 from spillcast.units import parse_duration_s, parse_factor
 
 #: The least time between two forecasts, and the share of one CPU that they may take.
@@ -61,8 +61,7 @@ def _known(target: str) -> Storage | None:
         return None
     if colon and kind == "cache":
         return None
-    path = Path(target)
-    if target == "tmpfs" or (path.is_dir() and not (path / "meta.json").is_file()):
+    if target == "tmpfs" or is_place(Path(target)):
         raise InputError(
             f"--to {target}: a probe would disturb what is watched",
             f"probe before: spillcast probe {target} --grid -o storage.json",
