@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.options import Csv, Json, Markdown
+from spillcast.cli.options import Csv, Json, Lenient, Markdown
 
 if TYPE_CHECKING:
     from spillcast.cache.elapsed import Device
@@ -58,9 +58,7 @@ def cache(
         float, typer.Option(help="Share of the lines that the curve is made from (SHARDS).")
     ] = 1.0,
     block: Annotated[str, typer.Option(help="Block size of Oracle's traces.")] = "8K",
-    lenient: Annotated[
-        bool, typer.Option(help="Find WAIT lines in running text of traces too.")
-    ] = False,
+    lenient: Lenient = False,
     json: Json = False,
     csv: Csv = False,
     markdown: Markdown = False,

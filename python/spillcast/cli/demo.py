@@ -1,10 +1,8 @@
 """``spillcast demo``: the whole loop on a real engine, in about two minutes."""
 
-from typing import Annotated
-
 import typer
 
-from spillcast.cli.options import Csv, EngineOption, Json, Markdown, Work
+from spillcast.cli.options import Csv, Engine, Json, Markdown, Work
 
 
 def add_to(application: typer.Typer) -> None:
@@ -13,9 +11,7 @@ def add_to(application: typer.Typer) -> None:
 
 
 def demo(
-    engine: Annotated[
-        EngineOption, typer.Option(help="DuckDB, or a PostgreSQL server of its own.")
-    ] = "duckdb",
+    engine: Engine = "duckdb",
     work: Work = None,
     json: Json = False,
     csv: Csv = False,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import Json
+from spillcast.cli.options import Json, Where
 
 
 def add_to(application: typer.Typer) -> None:
@@ -27,9 +27,7 @@ def export(
     by: Annotated[
         str | None, typer.Option(help="Labels of metrics, as of profile --by (default: event).")
     ] = None,
-    where: Annotated[
-        str | None, typer.Option(help="Only waits for which this SQL condition holds.")
-    ] = None,
+    where: Where = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write (default: stdout).")
     ] = None,
@@ -46,6 +44,7 @@ def export(
     """
     from spillcast.cli.output import emit
     from spillcast.errors import InputError
+    from spillcast.workspace import whole_file
 
     if json and output is None:
         raise InputError("--json: stdout is taken by the export itself", "write it with -o FILE")
@@ -62,7 +61,8 @@ def export(
     if output is None:
         sys.stdout.writelines(pieces)
         return
-    _write(pieces, output)
+    with whole_file(output) as partial, partial.open("w") as file:
+        file.writelines(pieces)
     if json:
         size = output.stat().st_size
         emit(
@@ -96,14 +96,3 @@ def _metrics(evidence: list[str], by: str, where: str | None) -> Iterator[str]:
         found = profile(*evidence, by=names, where=where, on_progress=show)
     recordings = find_evidence(evidence).recordings if where is None else []
     return openmetrics_text(found, Recording.open(recordings[0]) if recordings else None)
-
-
-def _write(pieces: Iterator[str], output: Path) -> None:
-    """Write a file, whole or not at all."""
-    partial = output.with_name(output.name + ".partial")
-    try:
-        with partial.open("w") as file:
-            file.writelines(pieces)
-        partial.replace(output)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -1,10 +1,19 @@
 """``spillcast fleet``: which queries of which databases would gain most."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from spillcast.cli.options import Confidence, Csv, Json, Markdown
+from spillcast.cli.options import (
+    Boost,
+    Confidence,
+    Csv,
+    Json,
+    Markdown,
+    Master,
+    Workers,
+    only_with_spark,
+)
 
 
 def add_to(application: typer.Typer) -> None:
@@ -20,19 +29,13 @@ def fleet(
             "--to", help="storage.json, catalogue:NAME, recording, trace, latency:150us, factor:60."
         ),
     ],
-    boost: Annotated[
-        str | None, typer.Option(help="Events that change, such as 'direct path * temp'.")
-    ] = None,
+    boost: Boost = None,
     cost: Annotated[
         float | None, typer.Option(min=0, help="Price of the target for 30 days.")
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="So many statements in the table.")] = 20,
-    engine: Annotated[
-        Literal["local", "spark"], typer.Option(help="Where the work is done.")
-    ] = "local",
-    master: Annotated[
-        str | None, typer.Option(help="Spark's master, such as spark://host:7077.")
-    ] = None,
+    engine: Workers = "local",
+    master: Master = None,
     confidence: Confidence = 0.9,
     json: Json = False,
     csv: Csv = False,
@@ -45,18 +48,16 @@ def fleet(
     Example: spillcast fleet fleet --to latency:150us --cost 900
     """
     from spillcast.cli.output import show
-    from spillcast.errors import InputError
     from spillcast.fleet.fleet import fleet as make
     from spillcast.recording.ash import TEMP_EVENTS
     from spillcast.report.fleet import fleet_page
 
+    only_with_spark(engine, master)
     asked = None
     if engine == "spark":
         from spillcast.fleet.spark import engine as spark_engine
 
         asked = spark_engine(dataset, master)
-    elif master is not None:
-        raise InputError("--master goes with --engine spark")
     found = make(
         dataset,
         to,

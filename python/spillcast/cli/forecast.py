@@ -4,7 +4,17 @@ from typing import Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import Budget, Confidence, Csv, Json, Markdown
+from spillcast.cli.options import (
+    Boost,
+    Budget,
+    Confidence,
+    Csv,
+    Elapsed,
+    Json,
+    Lenient,
+    Markdown,
+    SqlId,
+)
 
 
 def add_to(application: typer.Typer) -> None:
@@ -28,15 +38,9 @@ def forecast(
             "factor:60, cache:FLASH+DISK?size=2T. Repeatable.",
         ),
     ],
-    elapsed: Annotated[
-        str | None, typer.Option(help="Time of the whole query, where the evidence covers a part.")
-    ] = None,
-    boost: Annotated[
-        str | None, typer.Option(help="Events that change, such as 'direct path * temp'.")
-    ] = None,
-    sql_id: Annotated[
-        str | None, typer.Option(help="Only this statement of an ASH export, or of traces.")
-    ] = None,
+    elapsed: Elapsed = None,
+    boost: Boost = None,
+    sql_id: SqlId = None,
     method: Annotated[
         Literal["counts", "seed"],
         typer.Option(help="seed: one gain of mean latencies, sizes not matched."),
@@ -48,9 +52,7 @@ def forecast(
         str | None,
         typer.Option("--from", help="Storage that a plan was made on, where its I/O has no times."),
     ] = None,
-    lenient: Annotated[
-        bool, typer.Option(help="Find WAIT lines in running text of traces too.")
-    ] = False,
+    lenient: Lenient = False,
     cost: Annotated[
         list[str] | None,
         typer.Option(help="Price of a target, as TARGET=96: marks the best value. Repeatable."),

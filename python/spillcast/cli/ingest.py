@@ -1,10 +1,10 @@
 """``spillcast ingest``: evidence of many databases into one dataset."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from spillcast.cli.options import Json
+from spillcast.cli.options import Json, Master, Workers, only_with_spark
 
 
 def add_to(application: typer.Typer) -> None:
@@ -26,12 +26,8 @@ def ingest(
     database: Annotated[
         str | None, typer.Option(help="Name of the database, where the evidence has none.")
     ] = None,
-    engine: Annotated[
-        Literal["local", "spark"], typer.Option(help="Where the work is done.")
-    ] = "local",
-    master: Annotated[
-        str | None, typer.Option(help="Spark's master, such as spark://host:7077.")
-    ] = None,
+    engine: Workers = "local",
+    master: Master = None,
     json: Json = False,
 ) -> None:
     """Take evidence into a dataset, each file once however it is called.
@@ -46,19 +42,12 @@ def ingest(
     from spillcast.fleet.ingest import ingest as local_ingest
     from spillcast.report.fleet import ingested_text
 
+    only_with_spark(engine, master)
     with progress_bar("ingesting") as show:
         if engine == "spark":
             from spillcast.fleet.spark import ingest as spark_ingest
 
             done = spark_ingest(source, output, master=master, database=database, on_progress=show)
         else:
-            _only_spark(master)
             done = local_ingest(source, output, database=database, on_progress=show)
     emit(done.to_json()) if json else print(ingested_text(done))
-
-
-def _only_spark(master: str | None) -> None:
-    from spillcast.errors import InputError
-
-    if master is not None:
-        raise InputError("--master goes with --engine spark")

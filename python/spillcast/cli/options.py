@@ -37,3 +37,36 @@ Work = Annotated[
     Path | None, typer.Option(help="Directory for data and slow storage (default: TMPDIR).")
 ]
 EngineOption = Literal["duckdb", "postgres"]
+Engine = Annotated[EngineOption, typer.Option(help="DuckDB, or a PostgreSQL server of its own.")]
+Temp = Annotated[
+    list[Path] | None, typer.Option(help="Only files under this directory are temp files.")
+]
+Duration = Annotated[str | None, typer.Option(help="End after this time, such as 5m.")]
+Capture = Annotated[
+    Literal["auto", "perf", "preload"],
+    typer.Option(help="perf events, or a preload library where those are refused."),
+]
+Query = Annotated[
+    str | None, typer.Option(metavar="PATTERN", help="The session whose query is like this.")
+]
+Elapsed = Annotated[
+    str | None, typer.Option(help="Time of the whole query, where the evidence covers a part.")
+]
+Boost = Annotated[
+    str | None, typer.Option(help="Events that change, such as 'direct path * temp'.")
+]
+SqlId = Annotated[
+    str | None, typer.Option(help="Only this statement of an ASH export, or of traces.")
+]
+Lenient = Annotated[bool, typer.Option(help="Find WAIT lines in running text of traces too.")]
+Where = Annotated[str | None, typer.Option(help="Only waits for which this SQL condition holds.")]
+Workers = Annotated[Literal["local", "spark"], typer.Option(help="Where the work is done.")]
+Master = Annotated[str | None, typer.Option(help="Spark's master, such as spark://host:7077.")]
+
+
+def only_with_spark(workers: str, master: str | None) -> None:
+    """InputError for a master that nobody asks."""
+    from spillcast.errors import InputError
+
+    if master is not None and workers != "spark":
+        raise InputError("--master goes with --engine spark")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from spillcast.cli.options import Csv, Json, Markdown
+from spillcast.cli.options import Csv, Json, Lenient, Markdown, Where
 
 
 def add_to(application: typer.Typer) -> None:
@@ -24,12 +24,10 @@ def profile(
     event: Annotated[
         str | None, typer.Option(help="Only events like this; * stands for any text.")
     ] = None,
-    where: Annotated[
-        str | None, typer.Option(help="Only waits for which this SQL condition holds.")
-    ] = None,
+    where: Where = None,
     top: Annotated[int | None, typer.Option(min=1, help="Only so many rows.")] = None,
     histogram: Annotated[bool, typer.Option(help="Show how latencies are spread.")] = False,
-    lenient: Annotated[bool, typer.Option(help="Find WAIT lines in running text too.")] = False,
+    lenient: Lenient = False,
     json: Json = False,
     csv: Csv = False,
     markdown: Markdown = False,

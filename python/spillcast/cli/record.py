@@ -5,16 +5,16 @@ import signal
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.options import Json
+from spillcast.cli.options import Capture, Duration, Json, Query, Temp
 
 if TYPE_CHECKING:
     from spillcast.cli.live import OthersOutput, View
     from spillcast.recording import Recording
-    from spillcast.recording.recorder import Asked
+    from spillcast.recording.recorder import Asked, Recorder
     from spillcast.recording.running import Running
 
 
@@ -38,9 +38,7 @@ def record(
         int | None,
         typer.Option(metavar="PID", help="The server's session, as in pg_stat_activity."),
     ] = None,
-    query: Annotated[
-        str | None, typer.Option(metavar="PATTERN", help="The session whose query is like this.")
-    ] = None,
+    query: Query = None,
     wait_for_spill: Annotated[
         bool, typer.Option("--wait-for-spill", help="The session that spills first.")
     ] = False,
@@ -55,18 +53,13 @@ def record(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder to write; an old recording is replaced.")
     ] = Path("run.spill"),
-    temp: Annotated[
-        list[Path] | None, typer.Option(help="Only files under this directory are temp files.")
-    ] = None,
-    duration: Annotated[str | None, typer.Option(help="End after this time, such as 5m.")] = None,
+    temp: Temp = None,
+    duration: Duration = None,
     slices: Annotated[
         int | None,
         typer.Option(min=1, help="Keep single waits only in this many slices of the run."),
     ] = None,
-    capture: Annotated[
-        Literal["auto", "perf", "preload"],
-        typer.Option(help="perf events, or a preload library where those are refused."),
-    ] = "auto",
+    capture: Capture = "auto",
     perturb: Annotated[
         bool,
         typer.Option(
@@ -97,11 +90,7 @@ def record(
     from spillcast.report.recording import recording_text
     from spillcast.units import parse_duration_s
 
-    if [command, pid, postgres].count(None) != 2:
-        raise InputError(
-            "record needs one of --pid PID or -- COMMAND or --postgres DSN",
-            "see: spillcast record --help",
-        )
+    need_one("record", command, pid, postgres)
     if postgres is None and (set_ or wait_for_spill or {backend, query, explain} != {None}):
         raise InputError(
             "--backend, --query, --wait-for-spill, --explain and --set need --postgres"
@@ -173,16 +162,7 @@ def _record_process(
     others: "OthersOutput | None",
 ) -> "tuple[Recording, int | None]":
     """Record a command or a running process; the recording, and how the command ended."""
-    from spillcast.cli.progress import progress_bar
-    from spillcast.recording.recorder import record_command, record_pid
-
-    if command is not None:
-        with others.starting() if others is not None else nullcontext():
-            recorder, _ = record_command(command, output, asked, running)
-    else:
-        assert pid is not None
-        with progress_bar(f"attaching to process {pid}"):
-            recorder = record_pid(pid, output, asked, running)
+    recorder = begin(command, pid, output, asked, running, others)
     try:
         with view as shown:
             while not recorder.poll():
@@ -195,3 +175,34 @@ def _record_process(
         raise
     result = recorder.finish()
     return result, recorder.target.exit_status
+
+
+def begin(
+    command: list[str] | None,
+    pid: int | None,
+    output: Path | None,
+    asked: "Asked",
+    running: "Running | None",
+    others: "OthersOutput | None",
+) -> "Recorder":
+    """Start a command under observation, or attach to a process."""
+    from spillcast.cli.progress import progress_bar
+    from spillcast.recording.recorder import record_command, record_pid
+
+    if command is not None:
+        with others.starting() if others is not None else nullcontext():
+            return record_command(command, output, asked, running)[0]
+    assert pid is not None
+    with progress_bar(f"attaching to process {pid}"):
+        return record_pid(pid, output, asked, running)
+
+
+def need_one(verb: str, *ways: object) -> None:
+    """InputError unless just one way to find what is observed is given."""
+    from spillcast.errors import InputError
+
+    if ways.count(None) != len(ways) - 1:
+        raise InputError(
+            f"{verb} needs one of --pid PID or -- COMMAND or --postgres DSN",
+            f"see: spillcast {verb} --help",
+        )

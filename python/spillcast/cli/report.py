@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.options import Budget, Confidence, Json
+from spillcast.cli.options import Boost, Budget, Confidence, Elapsed, Json, Lenient, SqlId
 
 if TYPE_CHECKING:
     from spillcast.forecast.ask import Answer
@@ -31,18 +31,10 @@ def report(
         list[str] | None,
         typer.Option("--to", help="Forecast a run for this target, as forecast does. Repeatable."),
     ] = None,
-    elapsed: Annotated[
-        str | None, typer.Option(help="Time of the whole query, where the evidence covers a part.")
-    ] = None,
-    boost: Annotated[
-        str | None, typer.Option(help="Events that change, such as 'direct path * temp'.")
-    ] = None,
-    sql_id: Annotated[
-        str | None, typer.Option(help="Only this statement of an ASH export.")
-    ] = None,
-    lenient: Annotated[
-        bool, typer.Option(help="Find WAIT lines in running text of traces too.")
-    ] = False,
+    elapsed: Elapsed = None,
+    boost: Boost = None,
+    sql_id: SqlId = None,
+    lenient: Lenient = False,
     redact: Annotated[
         bool,
         typer.Option("--redact", help="Leave out SQL text, bind values, paths and host names."),

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from spillcast.cli.options import Csv, Json, Markdown
+from spillcast.cli.options import Csv, Json, Lenient, Markdown
 
 
 def add_to(application: typer.Typer) -> None:
@@ -15,7 +15,7 @@ def add_to(application: typer.Typer) -> None:
 def sql(
     query: Annotated[str, typer.Argument(help="A query for DuckDB.")],
     evidence: Annotated[list[str], typer.Argument(help="Traces, ASH exports, or a recording.")],
-    lenient: Annotated[bool, typer.Option(help="Find WAIT lines in running text too.")] = False,
+    lenient: Lenient = False,
     json: Json = False,
     csv: Csv = False,
     markdown: Markdown = False,

@@ -77,12 +77,10 @@ def io_size(
 
 def _where(text: str) -> "Storage | Path":
     """The directory that is measured, or the storage that is known."""
-    from spillcast.storage.target import resolve_storage
+    from spillcast.storage.target import is_place, resolve_storage
 
     path = Path(text)
-    if path.is_dir() and not (path / "meta.json").is_file():
-        return path
-    return resolve_storage(text)
+    return path if is_place(path) else resolve_storage(text)
 
 
 def _spill(like: Path | None, data: str | None, memory: str | None, block_bytes: int) -> "Spill":

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.options import Confidence, Csv, EngineOption, Json, Markdown, Work
+from spillcast.cli.options import Confidence, Csv, Engine, EngineOption, Json, Markdown, Work
 
 if TYPE_CHECKING:
     from spillcast.lab.workload import Workload
@@ -17,9 +17,7 @@ def add_to(sweep: typer.Typer) -> None:
 
 
 def memory(
-    engine: Annotated[
-        EngineOption, typer.Option(help="DuckDB, or a PostgreSQL server of its own.")
-    ] = "duckdb",
+    engine: Engine = "duckdb",
     workload: Annotated[
         str, typer.Option(help="A query of ours: 'hash join', sort, 'group by', window and more.")
     ] = "sort",

@@ -4,17 +4,16 @@ import shlex
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.options import Confidence
+from spillcast.cli.options import Capture, Confidence, Duration, Query, Temp
 
 if TYPE_CHECKING:
-    from spillcast.cli.live import OthersOutput, View
+    from spillcast.cli.live import View
     from spillcast.recording import Recording
-    from spillcast.recording.recorder import Asked, Recorder
-    from spillcast.recording.running import Running
+    from spillcast.recording.recorder import Recorder
 
 
 def add_to(application: typer.Typer) -> None:
@@ -39,9 +38,7 @@ def watch(
             metavar="PID", help="The server's session (default: the one that spills first)."
         ),
     ] = None,
-    query: Annotated[
-        str | None, typer.Option(metavar="PATTERN", help="The session whose query is like this.")
-    ] = None,
+    query: Query = None,
     to: Annotated[
         str | None,
         typer.Option(
@@ -53,14 +50,9 @@ def watch(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Also write a recording.")
     ] = None,
-    temp: Annotated[
-        list[Path] | None, typer.Option(help="Only files under this directory are temp files.")
-    ] = None,
-    duration: Annotated[str | None, typer.Option(help="End after this time, such as 5m.")] = None,
-    capture: Annotated[
-        Literal["auto", "perf", "preload"],
-        typer.Option(help="perf events, or a preload library where those are refused."),
-    ] = "auto",
+    temp: Temp = None,
+    duration: Duration = None,
+    capture: Capture = "auto",
     confidence: Confidence = 0.9,
     json: Annotated[bool, typer.Option("--json", help="Print a line of JSON each second.")] = False,
 ) -> None:
@@ -76,6 +68,7 @@ def watch(
     Example: spillcast watch --to latency:150us -- duckdb warehouse.db -f query.sql
     """
     from spillcast.cli.live import OthersOutput, live_view
+    from spillcast.cli.record import begin, need_one
     from spillcast.cli.record_postgres import record_postgres
     from spillcast.errors import InputError
     from spillcast.forecast.running import RunningForecast
@@ -83,11 +76,7 @@ def watch(
     from spillcast.recording.running import Running
     from spillcast.units import parse_duration_s
 
-    if [command, pid, postgres].count(None) != 2:
-        raise InputError(
-            "watch needs one of --pid PID or -- COMMAND or --postgres DSN",
-            "see: spillcast watch --help",
-        )
+    need_one("watch", command, pid, postgres)
     if postgres is None and (backend, query) != (None, None):
         raise InputError("--backend and --query need --postgres")
     if not json and not sys.stderr.isatty():
@@ -107,7 +96,7 @@ def watch(
     recorder, recording = None, None
     try:
         if postgres is None:
-            recorder = _begin(command, pid, output, asked, running, others)
+            recorder = begin(command, pid, output, asked, running, others)
         with view as shown:
             if postgres is not None:
                 first = backend is None and query is None
@@ -133,26 +122,6 @@ def watch(
         from spillcast.report.recording import recording_text
 
         print(recording_text(recording), file=sys.stderr)
-
-
-def _begin(
-    command: list[str] | None,
-    pid: int | None,
-    output: Path | None,
-    asked: "Asked",
-    running: "Running",
-    others: "OthersOutput | None",
-) -> "Recorder":
-    from spillcast.cli.progress import progress_bar
-    from spillcast.recording.recorder import record_command, record_pid
-
-    if command is not None:
-        assert others is not None
-        with others.starting():
-            return record_command(command, output, asked, running)[0]
-    assert pid is not None
-    with progress_bar(f"attaching to process {pid}"):
-        return record_pid(pid, output, asked, running)
 
 
 def _follow(recorder: "Recorder", view: "View") -> "Recording | None":
