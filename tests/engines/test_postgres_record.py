@@ -38,6 +38,18 @@ def check_counts(output, plan, off=0.02):
     assert written == pytest.approx(plan["Temp Written Blocks"], rel=off)
 
 
+def check_counts_of_workers(output, plan):
+    """On a busy machine a worker has done some before it can be attached: those are told."""
+    missed = [worker["missed"] for worker in meta_of(output)["postgres"]["workers"]]
+    read, written = temp_blocks(output)
+    for seen, key, told in (
+        (read, "Temp Read Blocks", sum(worker["reads"] for worker in missed)),
+        (written, "Temp Written Blocks", sum(worker["writes"] for worker in missed)),
+    ):
+        assert 0.5 * plan[key] < seen <= 1.02 * plan[key]
+        assert seen + told >= 0.98 * plan[key]
+
+
 def explained(served, output, *settings):
     result = spillcast(
         "record", "--postgres", served.dsn, "--explain", JOIN, "-o", output,
@@ -83,18 +95,18 @@ def test_parallel_workers_are_all_there(served, tmp_path):
     output = tmp_path / "run.spill"
     settings = [f"{name}={value}" for name, value in PARALLEL.items()]
     _, plan, meta = explained(served, output, *settings)
-    # On a busy machine a worker has done some before it can be attached.
-    check_counts(output, plan, off=0.05)
+    check_counts_of_workers(output, plan)
     workers = meta["postgres"]["workers"]
     assert len(workers) == meta["engine"]["plan"]["workers_launched"] == 2
-    assert all(worker["missed"]["writes"] == 0 for worker in workers)
     processes = {meta["postgres"]["backend"], *(worker["pid"] for worker in workers)}
     waits = pq.read_table(output / "waits.parquet")
     assert set(waits.filter(waits["temp"])["session"].to_pylist()) == processes
     samples = pq.read_table(output / "samples.parquet")
     seen = set(zip(samples["session"].to_pylist(), samples["coordinator"].to_pylist(), strict=True))
     leader = meta["postgres"]["backend"]
-    assert seen == {(leader, None)} | {(worker["pid"], leader) for worker in workers}
+    sessions = {(leader, None)} | {(worker["pid"], leader) for worker in workers}
+    # A busy machine keeps the sampler from running, too.
+    assert seen == sessions or (seen < sessions and meta["sampling"]["discarded"] > 0)
 
 
 def test_samples_stand_for_the_time_of_the_query(served, tmp_path):
@@ -127,7 +139,7 @@ def test_a_session_that_is_idle_yet_with_its_late_workers(served, tmp_path):
             plan = client.plan()
             _, stderr = process.communicate()
         assert process.returncode == 0, stderr
-    check_counts(output, plan)
+    check_counts_of_workers(output, plan)
     meta = meta_of(output)
     assert len(meta["postgres"]["workers"]) == 2
     assert meta["postgres"]["before_recording_s"] == 0

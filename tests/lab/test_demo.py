@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -12,13 +13,14 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from harness import only_line, ordinary_user, refuse_perf, spillcast, until
+from spillcast.lab import storages
 
 LOOP = """
 import json, sys
 from dataclasses import replace
 from pathlib import Path
 from spillcast.cli.stage import TerminalStage
-from spillcast.lab import duckdb_queries, postgres_queries
+from spillcast.lab import duckdb_queries, postgres_queries, storages
 from spillcast.lab.case import document
 from spillcast.lab.demo import run_demo
 
@@ -30,6 +32,7 @@ workloads = {
     ),
 }
 engine = sys.argv[2]
+storages.SHARED_MEMORY = Path(sys.argv[3])
 with TerminalStage() as stage:
     demo = run_demo(stage, Path(sys.argv[1]), engine, workloads[engine])
 print(json.dumps({"means": demo.means, **document([demo.case])}))
@@ -55,9 +58,21 @@ VERIFY = {
 ENGINES = ("duckdb", "postgres")
 
 
-def run_loop(work, engine, under):
+@pytest.fixture
+def memory():
+    """A folder of shared memory for one test, in which others at work leave nothing."""
+    with tempfile.TemporaryDirectory(dir=storages.SHARED_MEMORY) as folder:
+        os.chmod(folder, 0o1777)
+        yield Path(folder)
+
+
+def loop(work, engine, memory, under=()):
+    return [*under, sys.executable, "-c", LOOP, str(work), engine, str(memory)]
+
+
+def run_loop(work, engine, memory, under=()):
     done = subprocess.run(
-        [*under, sys.executable, "-c", LOOP, str(work), engine],
+        loop(work, engine, memory, under),
         capture_output=True,
         text=True,
         timeout=300,
@@ -86,54 +101,49 @@ def check(document):
             assert term["baseline_s"] > 0.0009 * term["count"] > term["forecast_s"]
 
 
-def shared_memory():
-    return {name for name in os.listdir("/dev/shm") if name.startswith("spillcast-")}
-
-
 @pytest.mark.parametrize("engine", ENGINES)
-def test_loop_with_all_that_the_machine_offers(engine, open_places):
-    before = shared_memory()
-    document, words = run_loop(open_places.temp, engine, [])
+def test_loop_with_all_that_the_machine_offers(engine, open_places, memory):
+    document, words = run_loop(open_places.temp, engine, memory)
     check(document)
     assert "5 the join on" in words
     assert os.listdir(open_places.temp) == []
-    assert shared_memory() <= before
+    assert os.listdir(memory) == []
     assert str(open_places.temp) not in Path("/proc/mounts").read_text()
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_loop_for_an_ordinary_user_without_fuse_and_perf_events(engine, open_places):
-    document, _ = run_loop(open_places.temp, engine, [*ordinary_user(), *refuse_perf()])
+def test_loop_for_an_ordinary_user_without_fuse_and_perf_events(engine, open_places, memory):
+    under = [*ordinary_user(), *refuse_perf()]
+    document, _ = run_loop(open_places.temp, engine, memory, under)
     assert document["means"] == "preload"
     check(document)
     assert os.listdir(open_places.temp) == []
 
 
-def test_loop_on_postgres_without_perf_events(open_places):
+def test_loop_on_postgres_without_perf_events(open_places, memory):
     """Root's server is another user's, who is to report to memory of root's all the same."""
-    document, _ = run_loop(open_places.temp, "postgres", refuse_perf())
+    document, _ = run_loop(open_places.temp, "postgres", memory, refuse_perf())
     check(document)
     assert os.listdir(open_places.temp) == []
 
 
-def test_killed_in_the_middle_it_leaves_nothing(open_places):
-    loop = subprocess.Popen(
-        [sys.executable, "-c", LOOP, str(open_places.temp), "postgres"],
+def test_killed_in_the_middle_it_leaves_nothing(open_places, memory):
+    running = subprocess.Popen(
+        loop(open_places.temp, "postgres", memory),
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
     )
-    before = shared_memory()
-    for line in loop.stderr:
+    for line in running.stderr:
         if "2 the join" in line:
             break
     # On slow storage, with its server, its mount and its files.
     time.sleep(1)
-    loop.send_signal(signal.SIGKILL)
-    loop.communicate()
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
     until(lambda: not os.listdir(open_places.temp), "the files to be gone")
     until(lambda: str(open_places.temp) not in Path("/proc/mounts").read_text(), "the mount")
-    until(lambda: shared_memory() <= before, "shared memory to be free")
+    until(lambda: not os.listdir(memory), "shared memory to be free")
     until(lambda: not processes_with(open_places.temp), "the server to end")
 
 
