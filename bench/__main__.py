@@ -19,6 +19,7 @@ NAMES = (
     "cache",
     "io_size",
     "memory",
+    "cold_caches",
     "report",
     "fleet",
 )

@@ -22,7 +22,7 @@ CASES: tuple[tuple[EngineName, tuple[str, ...], str, tuple[str, ...]], ...] = (
     ("postgres", ("sort", "hash join"), "256K..32M", ("tmpfs", "latency:0.3ms")),
     ("duckdb", ("sort", "hash join"), "32M..512M", ("tmpfs", "latency:1ms")),
 )
-SIZES, MEASURED, REPEAT = 7, 4, 1
+SIZES, MEASURED, REPEAT = 7, 4, 5
 AIM = 0.10
 
 

@@ -25,9 +25,9 @@ __all__ = [
 
 __version__: str
 
-def cold_cache() -> tuple[tuple[int, int], list[tuple[int, int, int]]]:
-    """CPU time of a pass through warm caches, usual and most, and what waits of some lengths add:
-    (wait, extra CPU, the most of it), all in ns."""
+def cold_cache() -> tuple[int, list[tuple[int, int]]]:
+    """CPU time of a pass through warm caches, and what waits of some lengths add, as (wait, extra
+    CPU): all in ns."""
 
 def rehearse(
     plan: Any, points: Sequence[Any], *, servers: int | None = None, limits: Sequence[Any] = ...

@@ -3,8 +3,7 @@
 //! While a thread sleeps, others use its core and the caches it shares. The work after the wait is
 //! the same and takes longer. How much depends on the machine and on the length of the wait; this
 //! measures it for a few lengths. A query that spills works on more data than any cache holds, so
-//! what goes cold is all the cache a core can get: its own and its share of the last level, which
-//! is the larger the less the neighbours do.
+//! what goes cold is all the cache a core usually gets: its own and its share of the last level.
 
 use std::time::Duration;
 
@@ -23,7 +22,6 @@ const WAITS: [(Duration, usize); 6] = [
     (Duration::from_millis(20), 8),
 ];
 
-const LAST_LEVEL_BYTES_MAX: usize = 16 << 20;
 /// Cache a core can get, in units of its second level: that and a share of three times as much is
 /// usual on servers.
 const SHARE: usize = 4;
@@ -32,35 +30,27 @@ const SHARE: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
     pub wait_ns: u64,
-    /// For a thread that works with the cache a core usually gets.
     pub extra_ns: u64,
-    /// For a thread that has its part of the last level to itself.
-    pub extra_max_ns: u64,
 }
 
 /// What waits cost, and what the costs are of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
-    /// CPU time to read through the cache a core usually gets while it is warm, and through a part
-    /// of the last level. A thread that works less than that between two waits pays a part only.
+    /// CPU time to read through the cache a core usually gets while it is warm. A thread that goes
+    /// through less of it between two waits pays a part only.
     pub warm_ns: u64,
-    pub warm_max_ns: u64,
     /// Shortest wait first.
     pub after: Vec<Cost>,
 }
 
-/// Measures the cost of waits. Takes about 0.8 s, nearly all of it asleep.
+/// Measures the cost of waits. Takes about 0.4 s, nearly all of it asleep.
 pub fn measure() -> Costs {
-    let (usual, largest) = (SHARE * l2_bytes(), last_level_bytes());
-    let (warm_ns, extra) = measure_working_set(usual);
-    let (warm_max_ns, extra_max) = measure_working_set(largest.max(usual));
-    let cost = |(at, (wait, _)): (usize, &(Duration, usize))| Cost {
+    let (warm_ns, extra) = measure_working_set(SHARE * l2_bytes());
+    let cost = |((wait, _), extra_ns): (&(Duration, usize), u64)| Cost {
         wait_ns: wait.as_nanos() as u64,
-        extra_ns: extra[at],
-        extra_max_ns: extra_max[at].max(extra[at]),
+        extra_ns,
     };
-    let after = WAITS.iter().enumerate().skip(1).map(cost).collect();
-    Costs { warm_ns, warm_max_ns, after }
+    Costs { warm_ns, after: WAITS.iter().zip(extra).skip(1).map(cost).collect() }
 }
 
 /// CPU time of a pass without a wait, and what is added after each of [`WAITS`].
@@ -137,14 +127,6 @@ fn l2_bytes() -> usize {
     }
 }
 
-/// The last level divided by the processors, at most what can be walked through in a millisecond
-/// or so; 0 where the system does not tell.
-fn last_level_bytes() -> usize {
-    let bytes = unsafe { libc::sysconf(libc::_SC_LEVEL3_CACHE_SIZE) }.max(0) as usize;
-    let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
-    (bytes / processors).min(LAST_LEVEL_BYTES_MAX)
-}
-
 #[cfg(test)]
 mod tests {
     #[test]
@@ -158,11 +140,10 @@ mod tests {
 
     #[test]
     fn every_wait_is_measured() {
-        let Costs { warm_ns, warm_max_ns, after: costs } = measure();
+        let Costs { warm_ns, after: costs } = measure();
         assert_eq!(costs.len(), WAITS.len() - 1);
-        assert!(costs.is_sorted_by_key(|cost| cost.wait_ns));
-        assert!(costs.iter().all(|cost| cost.extra_max_ns >= cost.extra_ns), "{costs:?}");
-        assert!(warm_ns > 0 && warm_max_ns > 0);
+        assert!(costs.is_sorted_by_key(|cost| (cost.wait_ns, cost.extra_ns)), "{costs:?}");
+        assert!(warm_ns > 0);
     }
 
     #[test]

@@ -29,16 +29,14 @@ fn os_error(error: io::Error) -> PyErr {
     }
 }
 
-type WarmAndAfter = ((u64, u64), Vec<(u64, u64, u64)>);
-
 /// What waits cost afterwards, all in ns: CPU time to read through the cache that a core usually
-/// gets, and through its part of the last level, while they are warm; and what is added to either
-/// after waits of some lengths, shortest first: (wait, extra, extra of the last level).
+/// gets while it is warm; and what is added after waits of some lengths, shortest first: (wait,
+/// extra).
 #[pyfunction]
-fn cold_cache(py: Python<'_>) -> WarmAndAfter {
+fn cold_cache(py: Python<'_>) -> (u64, Vec<(u64, u64)>) {
     let costs = py.detach(spillcast_core::cold_cache::measure);
-    let after = costs.after.iter().map(|cost| (cost.wait_ns, cost.extra_ns, cost.extra_max_ns));
-    ((costs.warm_ns, costs.warm_max_ns), after.collect())
+    let after = costs.after.iter().map(|cost| (cost.wait_ns, cost.extra_ns));
+    (costs.warm_ns, after.collect())
 }
 
 /// The size class that an operation of so many bytes falls into, in bytes.

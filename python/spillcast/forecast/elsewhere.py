@@ -23,10 +23,9 @@ class Elsewhere:
     latencies: Sequence[Latency]
     io_s: Sequence[float]
     weight: Weight
-    #: CPU time that caches and compression make more: what is likely, and the most.
+    #: CPU time that caches and compression likely make more.
     drift_s: float
-    drift_most_s: float
-    #: Share of what cold caches cost that the query was seen to feel; or why that is not known.
+    #: What caches cost the query over what is likely; or why that is not known.
     felt: float | str
     #: Of DuckDB's blocks, how many are compressed there; None where it is not known.
     compressed: float | None
@@ -41,7 +40,7 @@ def elsewhere(here: Here, target: Storage) -> Elsewhere:
     at_once = float(target.facts.get("in_flight", threads.here.in_flight))
     for _ in range(TURNS):
         found = latencies(target, loads, at_once)
-        likely_s, most_s = cpu_drift_s(here.baseline, loads, found, feels)
+        likely_s = cpu_drift_s(here.baseline, loads, found, feels)
         weight = threads.there(found, likely_s)
         if target.source == "probe" or abs(weight.in_flight / at_once - 1) < SETTLED:
             break
@@ -64,7 +63,6 @@ def elsewhere(here: Here, target: Storage) -> Elsewhere:
         io_s,
         weight,
         max(float(np.dot(count, likely_s)) + compressing_s, least_drift_s),
-        max(float(np.dot(count, most_s)) + 2 * compressing_s, least_drift_s),
         feels,
         adapts.share_there(found) if adapts else None,
         limit if saturated else None,

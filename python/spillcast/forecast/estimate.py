@@ -32,6 +32,8 @@ from spillcast.storage import Storage
 from spillcast.units import format_duration
 
 CONFIDENCE = 0.9
+#: CPU time may move by anything from nothing to so many times what is likely.
+DRIFT_MOST = 2.0
 #: An interval whose ends are so many times apart is no answer.
 USELESS = 10.0
 
@@ -97,7 +99,7 @@ def _bounds_s(
         interval,
         here.remainder_s,
         [Measured(load.op, here_s, s, lat.blocks, lat.error) for load, here_s, s, lat in terms],
-        drift_s=there.drift_most_s,
+        drift_s=max(DRIFT_MOST * there.drift_s, -here.remainder_s / 2),
         perturbed_s=here.perturbed_s,
         delay_s=here.ready_s,
         overlap=overlap_noise(there.weight),

@@ -12,6 +12,9 @@ BLOCK_BYTES = 8192
 _TAPE_BYTES = 2 * BLOCK_BYTES + 32 * BLOCK_BYTES
 #: A row's entry in the array that is sorted.
 SLOT_BYTES = 24
+#: Of a sort's temp file, what is rows, at least: each block ends with 16 bytes of its own, and the
+#: last one of each tape is not full.
+ROWS_SHARE = 0.99
 #: What a tuple in a temp file has less than in memory.
 _FILE_LESS_BYTES = 6
 _TUPLE_HEADER_BYTES = 16

@@ -6,6 +6,7 @@ from typing import Literal
 
 from spillcast.forecast.postgres_memory import (
     BLOCK_BYTES,
+    ROWS_SHARE,
     SLOT_BYTES,
     aggregate_bytes,
     aligned,
@@ -168,7 +169,11 @@ def _sort(node: Node, weight: float, older: bool) -> Spill:
     # Below a limit rows may be thrown away while they are sorted, so each is freed by itself.
     limited = node.above == "Limit"
     header_bytes = _CHUNK_BYTES if older else _FREED_BYTES if limited else 0
-    row = tuple_bytes(sum(disk) / max(rows, 1.0), header_bytes, powers=limited)
+    # For what is needed, all of the file is rows: rather more memory than too little.
+    row, row_most = (
+        tuple_bytes(share * sum(disk) / max(rows, 1.0), header_bytes, powers=limited)
+        for share in (ROWS_SHARE, 1.0)
+    )
     most_rows = rows * max(disk, default=0) / max(sum(disk), 1)
     # Next time another process may get more: up to twice its share was seen.
     next_rows = max(most_rows, rows * min(1.0, 2 / node.processes))
@@ -177,7 +182,7 @@ def _sort(node: Node, weight: float, older: bool) -> Spill:
         "sort",
         node.processes,
         weight,
-        round(next_rows * (SLOT_BYTES + row)),
+        round(next_rows * (SLOT_BYTES + row_most)),
         float(node.processes),
         passes=max(1, round(written / max(sum(disk), 1))),
         rows=most_rows,
