@@ -22,3 +22,8 @@ class Refusal(SpillcastError):
     """The evidence cannot carry a number; the message is the reason."""
 
     exit_status = 3
+
+
+def first_line(error: Exception) -> str:
+    """What a library says went wrong, without its advice to programmers."""
+    return next(iter(str(error).splitlines()), type(error).__name__)

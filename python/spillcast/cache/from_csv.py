@@ -10,7 +10,7 @@ import pyarrow.csv
 
 from spillcast import _core
 from spillcast.cache.rows import Integers, Rows, coded
-from spillcast.errors import InputError
+from spillcast.errors import InputError, first_line
 
 _NEEDED = ("object", "offset", "bytes")
 _HINT = "columns: object, offset, bytes; and if you have them: time_s, class, query"
@@ -60,7 +60,7 @@ def _read(path: Path) -> pa.Table:
     except FileNotFoundError as error:
         raise InputError(f"{path}: there is no such file") from error
     except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: {str(error).splitlines()[0]}", _HINT) from error
+        raise InputError(f"{path}: {first_line(error)}", _HINT) from error
     missing = [name for name in _NEEDED if name not in table.column_names]
     if missing:
         raise InputError(

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from spillcast.errors import first_line
+
 PR_SET_PDEATHSIG = 1
 #: Rows of the result that are kept to compare results.
 ROWS_KEPT = 100
@@ -52,7 +54,7 @@ def serve(open_session: Callable[[Any], Session], failure: type[Exception]) -> N
             }
         )
     except failure as error:
-        _say({"error": str(error).splitlines()[0]})
+        _say({"error": first_line(error)})
 
 
 def delay_of_tasks_s(tasks: Iterable[Path]) -> float:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from spillcast.errors import InputError, SpillcastError
+from spillcast.errors import InputError, SpillcastError, first_line
 
 _PARTIAL = ".partial"
 
@@ -178,7 +178,7 @@ def open_filesystem(address: str) -> tuple[Any, str]:
     try:
         filesystem, path = fsspec.core.url_to_fs(address)
     except (ValueError, ImportError) as error:
-        raise InputError(f"{address}: {str(error).splitlines()[0]}") from error
+        raise InputError(f"{address}: {first_line(error)}") from error
     return filesystem, str(path).rstrip("/")
 
 

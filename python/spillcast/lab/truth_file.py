@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spillcast.errors import InputError
+from spillcast.errors import InputError, first_line
 from spillcast.forecast.result import Forecast, Term, Warned
 from spillcast.lab.case import Case, Evidence, Runs, Truth
 from spillcast.recording.schema import Column, arrow_schema
@@ -87,7 +87,7 @@ def read_truth(path: Path) -> Truth:
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowInvalid) as error:
-        what = str(error).splitlines()[0]
+        what = first_line(error)
         raise InputError(f"{path}: no Parquet file, or a damaged one: {what}") from error
     about = json.loads((table.schema.metadata or {}).get(ABOUT, b"{}"))
     if about.pop("schema", None) != CASES_SCHEMA:

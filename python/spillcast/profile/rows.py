@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from spillcast.errors import InputError
+from spillcast.errors import InputError, first_line
 from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row
 from spillcast.profile.traces import trace_warnings
 from spillcast.recording import Recording
@@ -110,7 +110,7 @@ def _aggregate(
     try:
         rows = connection.sql(query).to_arrow_table().to_pylist()
     except duckdb.Error as error:
-        what = str(error).splitlines()[0]
+        what = first_line(error)
         columns_there = ", ".join(connection.sql("from waits limit 0").columns)
         raise InputError(f"--where: {what}", f"the columns are {columns_there}") from error
     if where != _ALL and not rows:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import duckdb
 
-from spillcast.errors import InputError
+from spillcast.errors import InputError, first_line
 from spillcast.profile.result import Profile, bare_row
 from spillcast.recording import Recording
 from spillcast.recording.ash import ON_CPU
@@ -37,7 +37,7 @@ def of_samples(recording: Recording, by: Sequence[str], where: str | None) -> Pr
             found = connection.sql(query).to_arrow_table().to_pylist()
         except duckdb.Error as error:
             columns = ", ".join(recording.samples.column_names)
-            what = str(error).splitlines()[0]
+            what = first_line(error)
             raise InputError(f"--where: {what}", f"the columns are {columns}") from error
     if where is not None and not found:
         raise InputError(f"--where: no sample meets '{where}'")

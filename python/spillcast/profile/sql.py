@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from spillcast.errors import InputError
+from spillcast.errors import InputError, first_line
 from spillcast.recording import Recording
 from spillcast.recording.ash import read_ash
 from spillcast.recording.evidence import Evidence, find_evidence
@@ -34,7 +34,7 @@ def run_sql(
             return result.columns, [list(row) for row in result.fetchall()]
         except duckdb.Error as error:
             tables = ", ".join(row[0] for row in connection.execute("show tables").fetchall())
-            what = str(error).splitlines()[0]
+            what = first_line(error)
             raise InputError(f"the query: {what}", f"the tables are {tables}") from error
 
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import InputError, Refusal, first_line
 from spillcast.tabular import html_paragraph, html_table, polars_of
 from spillcast.units import format_bytes, format_duration
 
@@ -126,6 +126,6 @@ class Recording:
         try:
             return pq.read_table(self.path / name)
         except (OSError, pa.ArrowInvalid) as error:
-            what = str(error).splitlines()[0]
+            what = first_line(error)
             message = f"{self.path / name}: cut or damaged: {what}"
             raise InputError(message, "record again") from error

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
+import numpy as np
+
 from spillcast.errors import InputError
 from spillcast.lab.aims import Aim, aims
 from spillcast.lab.calibrate import calibrate
@@ -72,7 +74,7 @@ def accuracy_markdown(truth: Truth, charts: dict[str, str], reasons: str) -> str
         for by, groups in breakdown(cases).items():
             rows = [summary_row(name, summarise(found)) for name, found in groups.items()]
             parts += [f"### {HEADINGS[by]}", markdown_table((by, *SUMMARY_HEADER[1:]), rows)]
-        parts += ["## What recording costs", _cost(of_evidence(cases))]
+        parts += ["## What recording costs, and how well a run repeats", _cost(of_evidence(cases))]
         parts += ["## How wide intervals must be", _calibration(cases)]
         parts += ["## The worst ten", _worst(worst(of_evidence(cases))), reasons or _no_reasons()]
         parts += ["## Refused", _refused(refusals(cases))]
@@ -145,12 +147,21 @@ def _reading() -> str:
 def _cost(cases: Sequence[Case]) -> str:
     groups = grouped(cases, lambda case: f"{engine_of(case)}, {threads_of(case)}")
     rows = []
-    for name, found in groups.items():
+    for name, found in (*groups.items(), ("all", cases)):
         # A recording is the baseline of several cases.
-        runs = {(case.workload, case.source): case for case in found}.values()
-        rows.append([name, f"{len(runs)}", percent(median(map(recording_cost, runs)))])
-    text = "Time of a recorded run over the median of the bare ones on the same storage, less 1."
-    header = ("", "recordings", "longer by, median")
+        runs = {(engine_of(one), one.workload, one.threads, one.source): one for one in found}
+        longer = [recording_cost(case) for case in runs.values()]
+        apart = [abs(each) for each in longer]
+        costs = percent(median(longer))
+        repeats = (share(median(apart)), share(float(np.quantile(apart, 0.9))))
+        rows.append([name, f"{len(runs)}", costs, *repeats])
+    text = paragraph(
+        "Time of a recorded run over the median of the bare ones on the same storage, less 1; and "
+        "how far the two are apart, either way. Where the last is more than a recording costs, it "
+        "is how well a run repeats here, and no forecast from one recording can be expected to be "
+        "nearer."
+    )
+    header = ("", "recordings", "longer by, median", "apart, median", "apart, 90th")
     return text + "\n\n" + markdown_table(header, rows)
 
 

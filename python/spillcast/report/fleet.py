@@ -5,9 +5,13 @@ from dataclasses import asdict
 
 from spillcast.fleet.ingest import Ingested
 from spillcast.fleet.result import MOST, Fleet
+from spillcast.report.histogram import bar
 from spillcast.report.page import Page, Words
 from spillcast.report.table import Column, Table
 from spillcast.units import format_bytes, format_duration
+
+#: Columns of the longest bar.
+BAR = 24
 
 _STATEMENTS = (
     Column("statement", "sql"),
@@ -79,7 +83,7 @@ def fleet_page(found: Fleet, top: int) -> Page:
         row["saved_interval_s"] = row["saved_interval_s"] and list(row["saved_interval_s"])
     databases = [asdict(row) for row in found.databases[:top]]
     most_s = max((row.temp_s for row in found.days), default=0.0) or 1.0
-    days = [asdict(row) | {"bar": "#" * round(24 * row.temp_s / most_s)} for row in found.days]
+    days = [asdict(row) | {"bar": bar(row.temp_s / most_s, BAR)} for row in found.days]
     more = len(found.rows) - top
     below = [f"... and {more:,} more, see --top and --json"] if more > 0 else []
     warnings = [f"warning: {text}" for text in found.warnings]

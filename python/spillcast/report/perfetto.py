@@ -13,7 +13,7 @@ from typing import Any
 
 import duckdb
 
-from spillcast.errors import InputError
+from spillcast.errors import InputError, first_line
 from spillcast.recording import Recording
 
 #: Rows held at a time.
@@ -92,9 +92,9 @@ def _rows(
                 found = True
                 yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
         except duckdb.ConversionException as error:
-            raise InputError(f"--where: {_first_line(error)}") from error
+            raise InputError(f"--where: {first_line(error)}") from error
         except duckdb.Error as error:
-            said = f"{path}: cut or damaged: {_first_line(error)}"
+            said = f"{path}: cut or damaged: {first_line(error)}"
             raise InputError(said, "record again") from error
     if where is not None and not found:
         raise InputError(f"--where: no row of {table} meets '{where}'")
@@ -106,11 +106,7 @@ def _meeting(recorded: duckdb.DuckDBPyRelation, where: str | None) -> duckdb.Duc
         return recorded if where is None else recorded.filter(where)
     except duckdb.Error as error:
         known = f"the columns are {', '.join(recorded.columns)}"
-        raise InputError(f"--where: {_first_line(error)}", known) from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
+        raise InputError(f"--where: {first_line(error)}", known) from error
 
 
 @dataclass

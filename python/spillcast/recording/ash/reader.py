@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spillcast.errors import InputError
+from spillcast.errors import InputError, first_line
 from spillcast.recording.ash.columns import Columns
 from spillcast.recording.schema import SAMPLES_SCHEMA
 from spillcast.recording.spooled import Damage, normal_name, read_spooled
@@ -210,7 +210,7 @@ def _parquet_columns(path: Path) -> tuple[list[str], dict[str, pa.Array]]:
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowInvalid) as error:
-        what = str(error).splitlines()[0]
+        what = first_line(error)
         raise InputError(f"{path}: cut or damaged: {what}", "export it again") from error
     columns: dict[str, pa.Array] = {}
     for heading in table.column_names:
