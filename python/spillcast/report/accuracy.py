@@ -92,7 +92,7 @@ def _introduction(truth: Truth) -> str:
         "Each case is a forecast made with no run on the target, from evidence of a run elsewhere "
         f"and a probe of the target, beside the median of {about.get('repeat', 1)} measured runs "
         "there. Runs on the storages take turns; those that other work on the machine kept from a "
-        f"CPU are repeated. Made by `make truth`{limit}, begun "
+        f"CPU are repeated. Made by `spillcast verify`{limit}, begun "
         f"{about.get('started_at', 'at an unknown time')}, with {versions}, on "
         f"{machine.get('cpus')} CPUs, {format_bytes(machine.get('memory_bytes') or 0)} of memory, "
         f"kernel {machine.get('kernel')}."
