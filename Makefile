@@ -34,7 +34,7 @@ demo: build ## the whole loop on a real engine: record, probe, forecast, run it 
 
 test: build ## every test; what wants a missing system package is skipped by name
 	cargo test --release --locked --workspace --exclude spillcast-python
-	$(BIN)/pytest -n 2 --dist loadfile $(addprefix --ignore=,$(TIMED))
+	$(BIN)/pytest -n 3 --dist loadfile $(addprefix --ignore=,$(TIMED))
 	$(BIN)/pytest $(TIMED)
 
 check: build ## formatting, lints, types
