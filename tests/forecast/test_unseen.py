@@ -22,14 +22,9 @@ def half_width(said):
     return (high - low) / 2 / said.forecast_s
 
 
-@pytest.fixture
-def run(tmp_path):
+def twenty_seconds(path, loads):
     """Twenty seconds, in each of which half of the time is temp I/O."""
-    made = recording(
-        tmp_path / "run.spill",
-        [(op, size, 25, ns) for op, size, _, ns in LOADS] * 100,
-        elapsed_s=20.0,
-    )
+    made = recording(path, [(op, size, 25, ns) for op, size, _, ns in loads] * 100, elapsed_s=20.0)
     shares = [
         row | {"second": second, **{key: row[key] // 20 for key in ("count", "bytes", "total_ns")}}
         for second in range(20)
@@ -37,6 +32,11 @@ def run(tmp_path):
     ]
     made.seconds = pa.Table.from_pylist(shares, SECONDS_SCHEMA)
     return made
+
+
+@pytest.fixture
+def run(tmp_path):
+    return twenty_seconds(tmp_path / "run.spill", LOADS)
 
 
 def test_a_part_is_scaled_and_less_sure(run):
@@ -54,10 +54,18 @@ def test_slices_of_all_of_it_are_surer_than_one_stretch(run):
 
 
 def test_what_was_written_will_be_read(tmp_path):
-    run = recording(tmp_path / "run.spill", [("write", BIG, 200, 2 * MS)], elapsed_s=1.6)
-    assert unread_bytes(run) == 200 * BIG
-    assert "unread" in codes(forecast(run, storage(THERE), elapsed_s=16.0))
+    run = twenty_seconds(tmp_path / "run.spill", LOADS[:1] * 2)
+    assert unread_bytes(run) == 5000 * BIG
+    assert "unread" in codes(forecast(run, storage(THERE), elapsed_s=30.0))
     assert "unread" not in codes(forecast(run, storage(THERE)))
+
+
+def test_where_reading_is_yet_to_come_less_is_sure(run, tmp_path):
+    writes = twenty_seconds(tmp_path / "writes.spill", LOADS[:1] * 2)
+    both, alone = (forecast(one, storage(THERE), elapsed_s=30.0) for one in (run, writes))
+    assert half_width(both) < 0.6 * half_width(alone)
+    # Of a tenth of the query, in which nothing was read, nothing can be said.
+    assert forecast(writes, storage(THERE), elapsed_s=200.0).refused
 
 
 def test_an_interval_that_says_nothing_is_a_refusal(run):

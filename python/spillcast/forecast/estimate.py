@@ -10,6 +10,7 @@ caches make. docs/method.md derives it and says what breaks it.
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from math import hypot
 
 from spillcast.errors import Refusal
 from spillcast.forecast.elsewhere import Elsewhere, elsewhere
@@ -17,6 +18,9 @@ from spillcast.forecast.here import Here
 from spillcast.forecast.interval import (
     ASKED_NOISE,
     DRAWS,
+    PLAN_NOISE,
+    WIDENED,
+    WIDENED_UNREAD,
     Measured,
     interval,
     noise_of,
@@ -24,7 +28,7 @@ from spillcast.forecast.interval import (
     widened,
 )
 from spillcast.forecast.result import Forecast, Term
-from spillcast.forecast.unseen import part_factors
+from spillcast.forecast.unseen import one_phase, part_factors
 from spillcast.forecast.warnings import refusal, warn
 from spillcast.forecast.work_memory import work_memory
 from spillcast.recording import Recording
@@ -95,6 +99,8 @@ def _bounds_s(
     here: Here, there: Elsewhere, target: Storage, total_s: float, confidence: float
 ) -> tuple[float, float]:
     terms = zip(here.loads, here.io_s, there.io_s, there.latencies, strict=True)
+    planned = here.baseline.meta["capture"]["method"] == "explain"
+    wider_by = WIDENED_UNREAD if one_phase(here.baseline, here.whole_s) else WIDENED
     drawn = partial(
         interval,
         here.remainder_s,
@@ -102,12 +108,12 @@ def _bounds_s(
         drift_s=max(DRIFT_MOST * there.drift_s, -here.remainder_s / 2),
         perturbed_s=here.perturbed_s,
         delay_s=here.ready_s,
-        overlap=overlap_noise(there.weight),
+        overlap=hypot(overlap_noise(there.weight), PLAN_NOISE if planned else 0.0),
         part=partial(part_factors, here.baseline, here.whole_s, DRAWS),
         confidence=confidence,
     )
     noise = noise_of(target)
-    low_s, high_s = widened(drawn(noise=min(noise, ASKED_NOISE)), total_s)
+    low_s, high_s = widened(drawn(noise=min(noise, ASKED_NOISE)), total_s, wider_by)
     if noise > ASKED_NOISE:
         # How far off a row of the catalogue may be is known, and needs no experience of ours.
         stated_low_s, stated_high_s = drawn(noise=noise)

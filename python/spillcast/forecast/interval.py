@@ -15,8 +15,12 @@ DRAWS = 4000
 #: What is drawn is narrower than what was seen: the factor of the logarithm of bound over forecast
 #: with which nine in ten of the verified forecasts were held (docs/accuracy.md).
 WIDENED = 2.6
+#: The same where reading is yet to come.
+WIDENED_UNREAD = 5.5
 #: Spread (standard deviation) of the time outside temp I/O when the same run is repeated.
 RUN_NOISE = 0.04
+#: Spread of the whole where a plan is all there is.
+PLAN_NOISE = 0.06
 #: Spread between the latency of a replay and of the engine on the same storage.
 REPLAY_NOISE = 0.05
 #: The same where the storage was measured with other I/O than the engine's.
@@ -104,12 +108,14 @@ def noise_of(storage: Storage) -> float:
     return {"asked": ASKED_NOISE, "grid": GRID_NOISE}.get(storage.source, REPLAY_NOISE)
 
 
-def widened(bounds: tuple[float, float], forecast_s: float) -> tuple[float, float]:
-    """The bounds about a forecast as far apart as experience says."""
+def widened(
+    bounds: tuple[float, float], forecast_s: float, by: float = WIDENED
+) -> tuple[float, float]:
+    """The bounds about a forecast as far apart as experience with its kind of evidence says."""
     low_s, high_s = min(bounds[0], forecast_s), max(bounds[1], forecast_s)
     if min(low_s, forecast_s) <= 0:
         return low_s, high_s
-    low, high = (forecast_s * (bound_s / forecast_s) ** WIDENED for bound_s in (low_s, high_s))
+    low, high = (forecast_s * (bound_s / forecast_s) ** by for bound_s in (low_s, high_s))
     return low, high
 
 

@@ -17,6 +17,8 @@ WHOLE = 0.95
 #: In a part that was not looked at, an op may take so much more or less of the time than it was
 #: seen to take, anything between as likely: it is a round number, for nothing tells.
 ELSEWHERE = 0.5
+#: Where less than this share of what was written was read again, reading is yet to come.
+UNREAD = 0.5
 OPS = ("read", "write")
 
 
@@ -51,10 +53,21 @@ def part_factors(
 
 def unread_bytes(recording: Recording) -> int:
     """Bytes of temp files that were written and have yet to be read, if each is read once."""
-    moved = {op: 0 for op in OPS}
-    for row in _sums(recording, ["op"], "bytes"):
-        moved[row["op"]] = row["bytes_sum"]
+    moved = _moved_bytes(recording)
     return max(0, moved["write"] - moved["read"])
+
+
+def one_phase(recording: Recording, whole_s: float) -> bool:
+    """Whether one stretch was seen in which files were written, and hardly any was read again."""
+    if not is_part(recording, whole_s) or spread_evenly(recording):
+        return False
+    moved = _moved_bytes(recording)
+    return moved["read"] < UNREAD * moved["write"]
+
+
+def _moved_bytes(recording: Recording) -> dict[str, int]:
+    sums = _sums(recording, ["op"], "bytes")
+    return {op: 0 for op in OPS} | {row["op"]: row["bytes_sum"] for row in sums}
 
 
 def _by_second(recording: Recording) -> Array:
