@@ -57,6 +57,15 @@ def test_there_and_back_again(tmp_path, passes):
     assert back_s == pytest.approx(-added_s)
 
 
+def test_what_was_measured_of_a_larger_set_does_not_count(tmp_path):
+    larger = {
+        "cold_cache_ns": [(*cost, 10 * cost[1]) for cost in MACHINE["cold_cache_ns"]],
+        "warm_cache_ns": [100 * US, 1000 * US],
+    }
+    found = drift_s(tmp_path, 0, MS, passes=0.2, machine=larger)
+    assert found == drift_s(tmp_path, 0, MS, passes=0.2)
+
+
 def test_nothing_measured_nothing_said(tmp_path):
     assert drift_s(tmp_path, 0, MS, passes=1, machine={}) == 0.0
 

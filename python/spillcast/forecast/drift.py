@@ -66,12 +66,14 @@ def _change_s(baseline: Recording, loads: Sequence[Load], there_ns: Array) -> Ar
     costs = machine.get("cold_cache_ns")
     if not costs:
         return np.zeros(len(loads))
-    waits_ns, extra_ns = np.array([(0, 0), *costs], dtype=float).T
+    # Some recordings hold figures of a larger set beside these.
+    waits_ns, extra_ns = np.array([(0, 0), *(cost[:2] for cost in costs)], dtype=float).T
+    warm_ns = float(np.min(machine["warm_cache_ns"]))
     here_ns = np.array([load.mean_s * 1e9 for load in loads])
     extra_here_ns = np.interp(here_ns, waits_ns, extra_ns)
     work_ns = TOUCHED * _work_between_waits_ns(baseline, loads)
     # The work was longer by what was cold here.
-    part = np.minimum(1.0, work_ns / (machine["warm_cache_ns"] + TOUCHED * extra_here_ns))
+    part = np.minimum(1.0, work_ns / (warm_ns + TOUCHED * extra_here_ns))
     change_s: Array = part * (np.interp(there_ns, waits_ns, extra_ns) - extra_here_ns) / 1e9
     return change_s
 
