@@ -121,7 +121,8 @@ def test_the_plan_is_the_program(storages, tmp_path):
         assert (row["bytes"], row["delay_ns"]) == (0, 0)
         assert rows[row["after"]]["thread"] != row["thread"]
     worked_ns = sum(row["cpu_ns"] for row in rows)
-    assert worked_ns == pytest.approx(2 * ROUNDS * WORK_US * 1000, rel=0.25)
+    # Neighbours on the machine make work longer, never shorter.
+    assert 0.9 < worked_ns / (2 * ROUNDS * WORK_US * 1000) < 1.8
 
 
 def test_what_there_is_no_time_for_holds_nobody_up(storages, tmp_path):

@@ -19,6 +19,8 @@ from spillcast.storage.emulation import fixed_model, model_of
 BLOCK_BYTES = 8192
 #: Other work on the machine may spoil an attempt.
 ATTEMPTS = 4
+#: A machine that wakes all sleepers so late cannot be as fast as asked.
+LATE_NS = 100_000
 
 
 def group(op, ns, *, size=BLOCK_BYTES, depth=1, pattern="recorded", access="buffered", counts=None):
@@ -132,7 +134,14 @@ def test_a_latency_is_what_was_asked_for(mounted, asked):
         seen.append((median(reads) / asked_ns, late_ns / asked_ns))
         if abs(median(reads) - asked_ns) < 0.05 * asked_ns + late_ns:
             return
+    skip_if_late([late * asked_ns for _, late in seen])
     pytest.fail(f"median over asked, and lateness of a sleep over asked: {seen}")
+
+
+def skip_if_late(late_ns):
+    """Where no attempt found the machine on time."""
+    if min(late_ns) > LATE_NS:
+        pytest.skip(f"this machine wakes sleepers {min(late_ns) / 1000:.0f} us late")
 
 
 def distance(values, counts, others, other_counts):
@@ -168,14 +177,16 @@ def test_an_emulation_passes_a_two_sample_test_against_its_storage(mounted, tmp_
     path = tmp_path / "storage.json"
     storage.save(path)
     (asked,) = storage.of("read")
-    seen = []
+    seen, late_ns = [], []
     for _ in range(ATTEMPTS):
         with mounted("--storage", path) as emulator:
-            reads, _ = read_times_ns(emulator.ready(), 800)
+            reads, sleeps = read_times_ns(emulator.ready(), 800, 0.001)
+        late_ns.append(median(sleeps) - 1e6)
         ones = [1] * len(reads)
         seen.append(distance(reads, ones, asked.latency_ns, asked.latency_count))
         if seen[-1] < 0.1:
             return
+    skip_if_late(late_ns)
     pytest.fail(f"distances {seen}")
 
 
