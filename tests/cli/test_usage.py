@@ -35,12 +35,20 @@ def test_version():
 HEAVY = {"pyarrow", "duckdb", "numpy", "rich", "typer", "spillcast._core"}
 
 
-def test_the_command_line_imports_nothing_heavy():
-    code = "import sys, spillcast.cli; print(*sys.modules)"
+def imported_by(module):
+    code = f"import sys, {module}; print(*sys.modules)"
     printed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert HEAVY & set(printed.stdout.split()) == set()
+    return set(printed.stdout.split())
+
+
+def test_the_command_line_imports_nothing_heavy():
+    assert HEAVY & imported_by("spillcast.cli") == set()
+
+
+def test_a_profile_of_traces_waits_for_no_reader_of_other_evidence():
+    assert {"pyarrow", "duckdb", "numpy"} & imported_by("spillcast.profile.profile") == set()
 
 
 @pytest.mark.parametrize(

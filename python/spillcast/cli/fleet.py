@@ -49,7 +49,7 @@ def fleet(
     """
     from spillcast.cli.output import show
     from spillcast.fleet.fleet import fleet as make
-    from spillcast.recording.ash import TEMP_EVENTS
+    from spillcast.recording.event_names import TEMP_EVENTS
     from spillcast.report.fleet import fleet_page
 
     only_with_spark(engine, master)

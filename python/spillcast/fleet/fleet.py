@@ -14,7 +14,7 @@ from spillcast.fleet.forecasts import Outcome, of_statement
 from spillcast.fleet.result import DatabaseRow, DayRow, Fleet, Row
 from spillcast.forecast.oracle_parts import Target, resolve_target
 from spillcast.profile.traces import quantile_us
-from spillcast.recording.ash import TEMP_EVENTS, is_like
+from spillcast.recording.event_names import TEMP_EVENTS, is_like
 from spillcast.storage.target import is_place, is_recording
 
 #: (database, statement)

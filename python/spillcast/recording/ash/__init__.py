@@ -1,8 +1,6 @@
 """Active Session History: exports of any shape are read, and profiled without ASH's bias."""
 
 from spillcast.recording.ash.profile import ON_CPU as ON_CPU
-from spillcast.recording.ash.profile import TEMP_EVENTS as TEMP_EVENTS
-from spillcast.recording.ash.profile import is_like as is_like
 from spillcast.recording.ash.profile import profile_ash as profile_ash
 from spillcast.recording.ash.reader import Ash as Ash
 from spillcast.recording.ash.reader import read_ash as read_ash
@@ -11,10 +9,8 @@ from spillcast.recording.ash.wall_clock import wall_clock_share as wall_clock_sh
 
 __all__ = [
     "ON_CPU",
-    "TEMP_EVENTS",
     "Ash",
     "WallClock",
-    "is_like",
     "profile_ash",
     "read_ash",
     "wall_clock_share",

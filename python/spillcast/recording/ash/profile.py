@@ -1,21 +1,11 @@
 """Where active sessions spent their time, and how long their waits were without ASH's bias."""
 
-from fnmatch import fnmatchcase
-
 import duckdb
 import pyarrow as pa
 
 from spillcast.recording.ash.reader import MEMORY_INTERVAL_US, Ash
 
 ON_CPU = "(on CPU)"
-#: The waits that a spill to temp makes.
-TEMP_EVENTS = "direct path * temp"
-
-
-def is_like(event: str, pattern: str) -> bool:
-    """Whether an event is like a pattern, upper and lower case alike; ``*`` is any text."""
-    return fnmatchcase(event.lower(), pattern.lower())
-
 
 # n_est as profile_ash tells. Rows with TIME_WAITED = 0 are of waits not over yet, or of CPU: they
 # count for time and not for n. The errors are those of independent samples (a ratio of two sums).

@@ -6,8 +6,9 @@ import duckdb
 import pyarrow as pa
 
 from spillcast.errors import InputError
-from spillcast.recording.ash.profile import ON_CPU, TEMP_EVENTS, is_like
+from spillcast.recording.ash.profile import ON_CPU
 from spillcast.recording.ash.reader import Ash
+from spillcast.recording.event_names import TEMP_EVENTS, is_like
 
 # At each instant an execution spends its time on what its active sessions do, in equal parts. RAC
 # instances sample at instants of their own, so theirs are put together by interval.
