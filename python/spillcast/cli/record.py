@@ -14,7 +14,8 @@ from spillcast.cli.options import Capture, Duration, Json, Query, Temp
 if TYPE_CHECKING:
     from spillcast.cli.live import OthersOutput, View
     from spillcast.recording import Recording
-    from spillcast.recording.recorder import Asked, Recorder
+    from spillcast.recording.asked import Asked
+    from spillcast.recording.recorder import Recorder
     from spillcast.recording.running import Running
 
 
@@ -85,7 +86,7 @@ def record(
     from spillcast.cli.live import OthersOutput, line_view, live_view
     from spillcast.cli.output import emit
     from spillcast.errors import InputError, SpillcastError
-    from spillcast.recording.recorder import Asked
+    from spillcast.recording.asked import Asked
     from spillcast.recording.target import describe_exit
     from spillcast.report.recording import recording_text
     from spillcast.units import parse_duration_s
@@ -187,7 +188,7 @@ def begin(
 ) -> "Recorder":
     """Start a command under observation, or attach to a process."""
     from spillcast.cli.progress import progress_bar
-    from spillcast.recording.recorder import record_command, record_pid
+    from spillcast.recording.begin import record_command, record_pid
 
     if command is not None:
         with others.starting() if others is not None else nullcontext():

@@ -9,7 +9,7 @@ from spillcast.errors import InputError
 if TYPE_CHECKING:
     from spillcast.cli.live import View
     from spillcast.recording import Recording
-    from spillcast.recording.recorder import Asked
+    from spillcast.recording.asked import Asked
     from spillcast.recording.running import Running
 
 

@@ -72,7 +72,7 @@ def watch(
     from spillcast.cli.record_postgres import record_postgres
     from spillcast.errors import InputError
     from spillcast.forecast.running import RunningForecast
-    from spillcast.recording.recorder import Asked
+    from spillcast.recording.asked import Asked
     from spillcast.recording.running import Running
     from spillcast.units import parse_duration_s
 

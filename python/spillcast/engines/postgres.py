@@ -25,7 +25,8 @@ from spillcast.engines.postgres_session import SAMPLER, open_session, what_it_sa
 from spillcast.engines.postgres_settings import own_settings, settings_of
 from spillcast.errors import InputError, SpillcastError
 from spillcast.recording import Recording
-from spillcast.recording.recorder import Asked, Recorder
+from spillcast.recording.asked import Asked
+from spillcast.recording.recorder import Recorder
 from spillcast.recording.running import Running
 
 if TYPE_CHECKING:

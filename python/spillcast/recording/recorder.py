@@ -1,13 +1,12 @@
 """Recording a live process: capture, write, and say what it cost."""
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -15,6 +14,7 @@ from spillcast import _core
 from spillcast.errors import InputError
 from spillcast.recording import machine
 from spillcast.recording.absent import AbsentCapture
+from spillcast.recording.asked import Asked
 from spillcast.recording.captured import captured, nothing_seen, uncaptured
 from spillcast.recording.memory import PeakMemory, cgroup_limit_bytes
 from spillcast.recording.perturbation import Perturbation
@@ -22,23 +22,11 @@ from spillcast.recording.recording import Recording
 from spillcast.recording.refused import refused
 from spillcast.recording.running import Running
 from spillcast.recording.sink import Sink
-from spillcast.recording.target import Command, Process, preload_environment
+from spillcast.recording.source import choose_source
+from spillcast.recording.target import Target
 from spillcast.recording.writer import RecordingWriter, check_output
 
-Method = Literal["auto", "perf", "preload"]
-RING_BYTES = 16 << 20
 TICK_S = 0.25
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a recording was asked to do."""
-
-    temp_dirs: Sequence[Path] = ()
-    capture: Method = "auto"
-    duration_s: float | None = None
-    slices: int | None = None
-    perturb: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,20 +43,10 @@ class Joined:
     before: tuple[int, int, int] | None
 
 
-class Target(Protocol):
-    """What is observed, and how its end is told."""
-
-    pid: int
-    exit_status: int | None
-
-    def wait(self, timeout_s: float) -> bool:
-        """Sleep until it has ended or the time is over; True when it has ended."""
-
-
 class Recorder:
     """One recording under way: ``prepare``, ``observe``, ``poll`` until done, ``finish``.
 
-    ``record_command`` and ``record_pid`` are the usual ways to begin one. Without an ``output``
+    ``spillcast.recording.begin`` has the usual ways to begin one. Without an ``output``
     nothing is written; ``running`` can be asked meanwhile what there is so far.
     """
 
@@ -108,35 +86,13 @@ class Recorder:
         is all of them where None: each costs a little. InputError says what is refused and what
         mends it.
         """
-        what = what or ("a command" if pid is None else f"process {pid}")
         self.check()
-        if self.asked.perturb:
-            if pid is not None:
-                raise InputError(
-                    f"--perturb cannot delay {what}, which runs already",
-                    "start it under: spillcast record --perturb -- COMMAND",
-                )
-            self._perturbation = Perturbation(self.asked.temp_dirs)
-        if self.asked.capture == "preload" and pid is not None:
-            raise InputError(
-                f"--capture preload cannot observe {what}, which runs already",
-                "start it under: spillcast record --capture preload -- COMMAND",
-            )
-        if self.asked.capture != "preload":
-            try:
-                self._source = _core.PerfSource(calls)
-                return self._delayed({})
-            except OSError as error:
-                if self.asked.capture == "perf" or pid is not None:
-                    raise refused(error, what, pid) from error
-        self.method = "preload"
-        ring = self._source = _core.PreloadRing(RING_BYTES)
-        return self._delayed(preload_environment(ring))
-
-    def _delayed(self, environment: dict[str, str]) -> dict[str, str]:
-        if self._perturbation is None:
-            return environment
-        return environment | self._perturbation.environment()
+        found = choose_source(self.asked, pid, what, calls)
+        self.method, self._source = found.method, found.source
+        if not self.asked.perturb:
+            return found.environment
+        self._perturbation = Perturbation(self.asked.temp_dirs)
+        return found.environment | self._perturbation.environment()
 
     def observe(
         self,
@@ -356,37 +312,5 @@ class Recorder:
             },
             **seen,
             "perturbation": perturbed,
-            "asked": {
-                "temp_dirs": [str(path) for path in self.asked.temp_dirs],
-                "capture": self.asked.capture,
-                "duration_s": self.asked.duration_s,
-                "slices": self.asked.slices,
-                "perturb": self.asked.perturb,
-            },
+            "asked": self.asked.to_json(),
         }
-
-
-def record_command(
-    arguments: Sequence[str],
-    output: Path | None,
-    asked: Asked | None = None,
-    running: Running | None = None,
-) -> tuple[Recorder, Command]:
-    """Start a command under observation."""
-    recorder = Recorder(output, asked, running)
-    environment = dict(os.environ) | recorder.prepare()
-    command = Command(arguments, environment)
-    recorder.observe(command, arguments)
-    command.release()
-    return recorder, command
-
-
-def record_pid(
-    pid: int, output: Path | None, asked: Asked | None = None, running: Running | None = None
-) -> Recorder:
-    """Observe a running process and all its threads."""
-    recorder = Recorder(output, asked, running)
-    process = Process(pid)
-    recorder.prepare(pid)
-    recorder.observe(process)
-    return recorder

@@ -7,11 +7,22 @@ import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from spillcast import _core
 from spillcast.errors import InputError
 
 PRELOAD_LIBRARY = Path(__file__).parents[1] / "_preload.so"
+
+
+class Target(Protocol):
+    """What is observed, and how its end is told."""
+
+    pid: int
+    exit_status: int | None
+
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep until it has ended or the time is over; True when it has ended."""
 
 
 class Command:

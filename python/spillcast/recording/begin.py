@@ -1,0 +1,36 @@
+"""The usual ways to begin a recording: of a command that is started, of a process that runs."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from spillcast.recording.asked import Asked
+from spillcast.recording.recorder import Recorder
+from spillcast.recording.running import Running
+from spillcast.recording.target import Command, Process
+
+
+def record_command(
+    arguments: Sequence[str],
+    output: Path | None,
+    asked: Asked | None = None,
+    running: Running | None = None,
+) -> tuple[Recorder, Command]:
+    """Start a command under observation."""
+    recorder = Recorder(output, asked, running)
+    environment = dict(os.environ) | recorder.prepare()
+    command = Command(arguments, environment)
+    recorder.observe(command, arguments)
+    command.release()
+    return recorder, command
+
+
+def record_pid(
+    pid: int, output: Path | None, asked: Asked | None = None, running: Running | None = None
+) -> Recorder:
+    """Observe a running process and all its threads."""
+    recorder = Recorder(output, asked, running)
+    process = Process(pid)
+    recorder.prepare(pid)
+    recorder.observe(process)
+    return recorder
