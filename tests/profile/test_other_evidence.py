@@ -7,10 +7,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import spillcast as package
+from evidence import CAPTURE, table
 from harness import only_line, spillcast
 from oracle_files import READ, WRITE
 from spillcast.profile import profile
 from spillcast.profile.sql import run_sql
+from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.writer import RecordingWriter
 
 
 def test_ash_has_the_columns_of_the_usual_query(example):
@@ -45,6 +48,28 @@ def test_a_recording_is_added_up(spilled):
     expected = waits.filter(waits["temp"])
     assert sum(row["count"] for row in temp) == expected.num_rows
     assert [row for row in profile(spilled.path).rows if row["event"] == "CPU"]
+
+
+def test_what_a_thread_without_temp_io_waits_for_is_idle(tmp_path):
+    """A pool's threads wait all the time, each as long as the query takes."""
+    blocked = {"start_ns": 0, "event": "blocked", "op": None, "temp": False}
+    read = {"start_ns": 40_000, "event": "pread64", "op": "read", "temp": True, "bytes": 8192}
+    rows = [
+        {**blocked, "session": 1, "elapsed_ns": 30_000},
+        {**read, "session": 1, "elapsed_ns": 10_000},
+        {**blocked, "session": 2, "elapsed_ns": 50_000},
+        {**blocked, "session": 3, "elapsed_ns": 49_000},
+    ]
+    writer = RecordingWriter(tmp_path / "run.spill")
+    writer.add_waits(table(rows, WAITS_SCHEMA))
+    path = writer.finish({"elapsed_s": 5e-5, "temp": {"reads": 1, "writes": 0}, "machine": {},
+                          "capture": CAPTURE}).path  # fmt: skip
+    found = [(row["event"], row["idle"], row["total_us"]) for row in profile(path).rows]
+    assert found == [("blocked", True, 99), ("blocked", False, 30), ("pread64", False, 10)]
+    shown = spillcast("profile", path).stdout
+    assert shown.index("30 us") < shown.index("  idle") < shown.index("99 us")
+    by_session = {row["session"]: row["idle"] for row in profile(path, by=["session"]).rows}
+    assert by_session == {1: False, 2: True, 3: True}
 
 
 def test_a_recording_in_print(spilled):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
 from spillcast.profile.result import DIMENSIONS, Profile
-from spillcast.recording.ash import is_like
+from spillcast.recording.event_names import is_like
 from spillcast.recording.evidence import Evidence, find_evidence
 
 if TYPE_CHECKING:

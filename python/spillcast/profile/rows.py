@@ -25,6 +25,8 @@ _COLUMNS = {
     "second": "(start_ns + elapsed_ns) // 1000000000 - {first_second}",
 }
 _ALL = "true"
+#: A thread that does no temp I/O mostly waits for those that do: for work, or for their end.
+_IDLE = "op is null and session not in (select session from recorded where temp)"
 #: Durations cut to three digits, so that a histogram has few buckets and keeps powers of ten.
 _THREE_DIGITS = (
     "elapsed_ns // (10 ** greatest(floor(log10(greatest(elapsed_ns, 1))) - 2, 0))::bigint"
@@ -59,7 +61,7 @@ def of_recording(recording: Recording, by: Sequence[str], where: str | None) -> 
     elapsed_us = recording.elapsed_s * 1e6
     with duckdb.connect() as connection:
         connection.register("recorded", recording.waits)
-        columns = "*, false as idle, 0 as source"
+        columns = f"*, {_IDLE} as idle, 0 as source"
         connection.execute(f"create view waits as select {columns} from recorded")
         rows, histograms = _aggregate(connection, by, where or _ALL, elapsed_us, "bytes", 0)
     for row in rows:
@@ -84,6 +86,8 @@ def _aggregate(
     """Rows of the view ``waits`` in the columns of a trace's profile, and their histograms."""
     names = {"size": size, "first_second": first_second}
     keys = [f"{_COLUMNS[name].format_map(names)} as {name}" for name in by]
+    # Of one event some waits may be idle and others not, in rows of their own.
+    keys += ["idle"] if "event" in by else []
     op = [] if "op" in by else ["if(count(distinct op) = 1, any_value(op::varchar), null) as op"]
     quantiles = [
         f"quantile_disc(elapsed_ns, {at}) / 1e3 as {name}" for name, at in QUANTILES.items()
@@ -91,7 +95,7 @@ def _aggregate(
     columns = [
         *keys,
         *op,
-        "bool_and(idle) as idle",
+        *([] if "event" in by else ["bool_and(idle) as idle"]),
         "count(*) as count",
         "round(sum(elapsed_ns) / 1e3)::bigint as total_us",
         f"sum(elapsed_ns) / 1e3 / {elapsed_us or 'null'} as share",
@@ -102,7 +106,7 @@ def _aggregate(
         "max_by([source, line], elapsed_ns) as longest_at",
         f"histogram({_THREE_DIGITS}) as histogram",
     ]
-    groups = ", ".join(str(number + 1) for number in range(len(by)))
+    groups = ", ".join(str(number + 1) for number in range(len(keys)))
     query = (
         f"select {', '.join(columns)} from (select * from waits where {where}) "
         f"group by {groups} order by total_us desc"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from spillcast.recording import Recording
-from spillcast.recording.ash import TEMP_EVENTS, is_like, read_ash
+from spillcast.recording.ash import read_ash
+from spillcast.recording.event_names import TEMP_EVENTS, is_like
 
 if TYPE_CHECKING:
     import pyarrow as pa
