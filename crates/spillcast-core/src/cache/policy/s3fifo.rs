@@ -20,6 +20,7 @@ const USES_TO_STAY: u32 = 2;
 pub struct S3Fifo {
     lines: usize,
     small_max: usize,
+    ghost_max: usize,
     store: Store,
     small: List,
     main: List,
@@ -33,6 +34,7 @@ impl S3Fifo {
         S3Fifo {
             lines,
             small_max: (lines / 10).max(1),
+            ghost_max: lines * 9 / 10,
             store: Store::default(),
             small: List::default(),
             main: List::default(),
@@ -62,7 +64,7 @@ impl S3Fifo {
             self.store.clean(slot);
             self.store.set_state(slot, GHOST);
             self.ghost.push(&mut self.store, slot);
-            if self.ghost.len() > self.lines - self.small_max
+            if self.ghost.len() > self.ghost_max
                 && let Some(oldest) = self.ghost.pop(&mut self.store)
             {
                 self.store.remove(oldest);
