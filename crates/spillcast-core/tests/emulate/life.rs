@@ -101,3 +101,15 @@ fn a_server_to_be_killed() {
     println!("MOUNTED");
     std::thread::sleep(Duration::from_secs(60));
 }
+
+#[test]
+fn mounting_again_takes_no_more_memory() {
+    for _ in 0..4 {
+        let Some(mounted) = mounted(Model::default()) else { return };
+        mounted.emulation.unmount().unwrap();
+    }
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let resident_kib: u64 = resident.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(resident_kib < 256 << 10, "{resident_kib} KiB");
+}
