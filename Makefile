@@ -2,6 +2,7 @@
 
 VENV := .venv
 PYTHON ?= python3
+MINUTES ?= 52
 BIN := $(VENV)/bin
 PRELOAD := python/spillcast/_preload.so
 # What these test takes the time it takes: they run one by one.
@@ -26,7 +27,8 @@ $(VENV)/tools: requirements.txt
 $(VENV)/built: $(VENV)/tools $(RUST) pyproject.toml
 	cargo build --release --locked -p spillcast-preload
 	install -m 755 target/release/libspillcast_preload.so $(PRELOAD)
-	PIP_QUIET=1 $(BIN)/maturin develop --release --locked --quiet
+	# Whatever other environment is active, it goes into the one of this folder.
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --release --locked --quiet
 	@touch $@
 
 demo: build ## the whole loop on a real engine: record, probe, forecast, run it there, compare
@@ -52,9 +54,9 @@ docs: build ## the docs as a site and a man page, in build/docs
 bench: build ## timings, each with its peer in the same run
 	$(BIN)/python -m bench
 
-truth: build ## forecasts against measured runs, 40 minutes; rewrites docs/accuracy.md
+truth: build ## forecasts against measured runs, MINUTES=52; rewrites docs/accuracy.md
 	mkdir -p docs/accuracy
-	$(BIN)/spillcast verify --engine all --minutes 44 \
+	$(BIN)/spillcast verify --engine all --minutes $(MINUTES) \
 		--output docs/accuracy/cases.parquet --markdown docs/accuracy.md
 
 truth-quick: build ## the same in 5 minutes, one run of each; prints it

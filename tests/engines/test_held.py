@@ -59,6 +59,7 @@ def test_it_runs_when_the_gate_opens_and_gives_its_rows(hold):
     # Not the time at the gate.
     assert 0 < ran.elapsed_s < 0.3
     assert ran.run_queue_delay_s >= 0
+    assert 0 < ran.cpu_s < 0.3
 
 
 def test_a_query_that_fails_tells_the_engines_words(hold):

@@ -66,6 +66,17 @@ def test_of_more_runs_than_wanted_the_least_delayed_count():
     assert there.delay_share == 0.0
 
 
+def test_single_runs_are_held_or_not_each_by_itself():
+    there = runs(10.0, 10.5, 12.0, 9.5)
+    assert case(10.0, half_width=0.1, there=there).runs_covered == [True, True, False, True]
+    assert case(refused="too little").runs_covered == []
+
+
+def test_of_more_runs_than_wanted_those_whose_cpu_was_not_slow_count():
+    there = runs(10.0, 14.0, 10.4, 13.0, cpu_s=[2.0, 6.0, 2.4, 5.0], wanted=2)
+    assert case(there=there).measured_to_s == pytest.approx(10.2)
+
+
 def test_worst_comes_first_whichever_way_it_is_off():
     cases = [case(11.0), case(5.0), case(13.0)]
     assert worst(cases, 2) == [cases[1], cases[2]]

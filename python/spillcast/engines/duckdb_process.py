@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from spillcast.engines.held_process import delay_of_tasks_s, serve
+from spillcast.engines.held_process import Scheduled, scheduled, serve
 
 
 class DuckDbSession:
@@ -27,9 +27,9 @@ class DuckDbSession:
         """Run the query; its rows."""
         return self._connection.execute(self._sql).fetchall()
 
-    def run_queue_delay_s(self) -> float:
-        """Of all threads of this process."""
-        return delay_of_tasks_s(Path("/proc/self/task").iterdir())
+    def scheduled(self) -> Scheduled:
+        """All threads of this process."""
+        return scheduled(Path("/proc/self/task").iterdir())
 
     def peak_buffer_bytes(self) -> int | None:
         """Of the query, where it was profiled."""

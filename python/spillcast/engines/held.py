@@ -14,12 +14,14 @@ from spillcast.recording.target import readable
 
 @dataclass(frozen=True)
 class Ran:
-    """What a query took and what it gave, as JSON text."""
+    """What a query took and what it gave, as JSON text that is empty where it was not kept."""
 
     elapsed_s: float
     rows: str
     #: Time it stood ready without a CPU: the machine was busy with something else.
     run_queue_delay_s: float
+    #: CPU time of all its threads and processes.
+    cpu_s: float
     #: The most that its buffers took, where the engine was asked to tell.
     peak_buffer_bytes: int | None = None
 

@@ -7,13 +7,20 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from spillcast.errors import first_line
 
 PR_SET_PDEATHSIG = 1
 #: Rows of the result that are kept to compare results.
 ROWS_KEPT = 100
+
+
+class Scheduled(NamedTuple):
+    """What the scheduler says of threads: time on a CPU, and time ready without one."""
+
+    cpu_s: float
+    run_queue_delay_s: float
 
 
 class Session(Protocol):
@@ -25,8 +32,8 @@ class Session(Protocol):
     def run(self) -> Sequence[Any]:
         """Run it to its end; its rows."""
 
-    def run_queue_delay_s(self) -> float:
-        """Time that all its processes and threads stood ready without a CPU, so far."""
+    def scheduled(self) -> Scheduled:
+        """What the scheduler gave to all its processes and threads so far, and kept from them."""
 
     def peak_buffer_bytes(self) -> int | None:
         """The most that its buffers took; None where that is not known."""
@@ -43,13 +50,15 @@ def serve(open_session: Callable[[Any], Session], failure: type[Exception]) -> N
         _say({"pid": session.pid})
         if not sys.stdin.readline():
             return
-        start, delay_s = time.monotonic(), session.run_queue_delay_s()
+        start, before = time.monotonic(), session.scheduled()
         rows = session.run()
+        elapsed_s, after = time.monotonic() - start, session.scheduled()
         _say(
             {
-                "elapsed_s": time.monotonic() - start,
+                "elapsed_s": elapsed_s,
                 "rows": json.dumps(rows[:ROWS_KEPT], default=str),
-                "run_queue_delay_s": session.run_queue_delay_s() - delay_s,
+                "run_queue_delay_s": after.run_queue_delay_s - before.run_queue_delay_s,
+                "cpu_s": after.cpu_s - before.cpu_s,
                 "peak_buffer_bytes": session.peak_buffer_bytes(),
             }
         )
@@ -57,15 +66,17 @@ def serve(open_session: Callable[[Any], Session], failure: type[Exception]) -> N
         _say({"error": first_line(error)})
 
 
-def delay_of_tasks_s(tasks: Iterable[Path]) -> float:
-    """Run-queue delay of the threads whose folders in /proc are given; those gone are left out."""
-    total_ns = 0
+def scheduled(tasks: Iterable[Path]) -> Scheduled:
+    """Of the threads whose folders in /proc are given, together; those gone are left out."""
+    cpu_ns = delay_ns = 0
     for task in tasks:
         try:
-            total_ns += int((task / "schedstat").read_text().split()[1])
+            ran, stood, _ = (task / "schedstat").read_text().split()
         except OSError:
             continue
-    return total_ns / 1e9
+        cpu_ns += int(ran)
+        delay_ns += int(stood)
+    return Scheduled(cpu_ns / 1e9, delay_ns / 1e9)
 
 
 def _say(answer: dict[str, Any]) -> None:

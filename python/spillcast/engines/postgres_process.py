@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 from psycopg.sql import SQL
 
-from spillcast.engines.held_process import delay_of_tasks_s, serve
+from spillcast.engines.held_process import Scheduled, scheduled, serve
 
 LOOK_S = 0.02
 
@@ -25,7 +25,7 @@ class PostgresSession:
         for statement in settings["before"]:
             self._connection.execute(SQL(statement))
         self._earlier = {pid for pid in self._children() if pid != self.pid}
-        self._delay_s: dict[int, float] = {}
+        self._scheduled: dict[int, Scheduled] = {}
 
     def run(self) -> list[tuple[Any, ...]]:
         """Run the query; its rows."""
@@ -38,10 +38,11 @@ class PostgresSession:
             ended.set()
             watch.join()
 
-    def run_queue_delay_s(self) -> float:
-        """Of the backend, and of parallel workers as they were when last seen."""
+    def scheduled(self) -> Scheduled:
+        """The backend, and parallel workers as they were when last seen."""
         self._look()
-        return sum(self._delay_s.values())
+        seen = self._scheduled.values()
+        return Scheduled(sum(one.cpu_s for one in seen), sum(one.run_queue_delay_s for one in seen))
 
     def peak_buffer_bytes(self) -> None:
         """The server does not tell."""
@@ -53,8 +54,10 @@ class PostgresSession:
 
     def _look(self) -> None:
         for pid in self._children() - self._earlier:
-            delay_s = delay_of_tasks_s([Path(f"/proc/{pid}")])
-            self._delay_s[pid] = max(delay_s, self._delay_s.get(pid, 0.0))
+            # Of one that is gone nothing is told; both times only ever grow.
+            self._scheduled[pid] = max(
+                scheduled([Path(f"/proc/{pid}")]), self._scheduled.get(pid, Scheduled(0.0, 0.0))
+            )
 
     def _children(self) -> set[int]:
         """Processes of the server: the postmaster starts all of them."""

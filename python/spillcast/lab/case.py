@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from spillcast.engines.held import Ran
 from spillcast.forecast import Forecast
+from spillcast.lab.turns import lost_shares
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 
@@ -14,28 +16,40 @@ VERIFY_SCHEMA = "spillcast.verify/1"
 
 @dataclass(frozen=True)
 class Runs:
-    """Bare runs of one query on one storage, in the order they were made, and their delays.
+    """Bare runs of one query on one storage, in the order they were made.
 
     ``wanted`` is how many count: where more were made because of other work on the machine, the
-    ones that stood least without a CPU.
+    ones that it took least from.
     """
 
-    elapsed_s: Sequence[float]
-    run_queue_delay_s: Sequence[float]
+    made: Sequence[Ran]
     wanted: int
 
     @property
     def median_s(self) -> float:
-        """Median of those that count."""
-        pairs = zip(self.elapsed_s, self.run_queue_delay_s, strict=True)
-        calmest = sorted(pairs, key=lambda pair: pair[1] / pair[0])
-        return median(elapsed_s for elapsed_s, _ in calmest[: self.wanted])
+        """Median elapsed time of those that count."""
+        calmest = sorted(zip(lost_shares(self.made), self.elapsed_s, strict=True))
+        return median(elapsed_s for _, elapsed_s in calmest[: self.wanted])
+
+    @property
+    def elapsed_s(self) -> list[float]:
+        """Of each run."""
+        return [ran.elapsed_s for ran in self.made]
+
+    @property
+    def run_queue_delay_s(self) -> list[float]:
+        """Of each run, time ready without a CPU."""
+        return [ran.run_queue_delay_s for ran in self.made]
+
+    @property
+    def cpu_s(self) -> list[float]:
+        """Of each run, CPU time of all its threads."""
+        return [ran.cpu_s for ran in self.made]
 
     @property
     def delay_share(self) -> float:
         """Share of the time of the calmest run that stood ready without a CPU."""
-        pairs = zip(self.run_queue_delay_s, self.elapsed_s, strict=True)
-        return min(delay_s / elapsed_s for delay_s, elapsed_s in pairs)
+        return min(ran.run_queue_delay_s / ran.elapsed_s for ran in self.made)
 
 
 @dataclass(frozen=True)
@@ -119,6 +133,14 @@ class Case:
         """Whether the interval holds the measured time."""
         bounds = self.forecast.interval_s
         return bounds is not None and bounds[0] <= self.measured_to_s <= bounds[1]
+
+    @property
+    def runs_covered(self) -> list[bool]:
+        """Of each single run on the target, whether the interval holds it; none where refused."""
+        if self.forecast.interval_s is None:
+            return []
+        low_s, high_s = self.forecast.interval_s
+        return [low_s <= run_s <= high_s for run_s in self.there.elapsed_s]
 
     @property
     def half_width(self) -> float | None:

@@ -1,6 +1,6 @@
 """One query between some storages: recorded on each, forecast for the others, then measured."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
@@ -10,13 +10,14 @@ from spillcast.errors import InputError, Refusal
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.estimate import CONFIDENCE
 from spillcast.forecast.seed import seed_formula_s
-from spillcast.lab.case import Case, Evidence, evidence_of
+from spillcast.lab.case import Case, Evidence, Runs, evidence_of
 from spillcast.lab.cut import first_fifth, ten_slices
 from spillcast.lab.demo import Stage
 from spillcast.lab.engine import Engine, Explains
-from spillcast.lab.matrix import next_of
-from spillcast.lab.run import least_disturbed, measure, run, run_recorded
+from spillcast.lab.matrix import AGREEING, next_of
+from spillcast.lab.run import run, run_recorded
 from spillcast.lab.storages import Place, direction
+from spillcast.lab.turns import Series, take_turns
 from spillcast.lab.workload import Workload
 from spillcast.recording import Recording
 from spillcast.storage.budget import OWNED
@@ -29,7 +30,7 @@ PROBE_S, PART_PROBE_S = 4.0, 2.0
 
 @dataclass(frozen=True)
 class _Said:
-    """A forecast before its run was measured."""
+    """A forecast, not yet beside what was measured."""
 
     source: str
     target: str
@@ -51,16 +52,29 @@ class CellRun:
         self._places = {place.name: place for place in places}
 
     def verify(self, room: Path, repeat: int) -> list[Case]:
-        """Its cases: each forecast is made before its target is run on for the first time."""
+        """Its cases. Recorded and bare runs take turns; no forecast is told of a bare one."""
         with workspace(room) as recordings:
             self._step("made ready")
             self._engine.build(self._workload.rows)
             self._step("once, to warm up")
             calmest = min(self._places.values(), key=lambda place: not place.fast)
             run(self._engine, self._workload, calmest, self._stage.tick)
-            evidence = {name: self._evidence(name, recordings) for name in self._places}
+            names, agreeing = list(self._places), min(AGREEING, repeat)
+            bare = {name: Series(name, repeat, self._bare(name)) for name in names}
+            recorded = {
+                name: Series(name, agreeing, self._recorded(name, recordings)) for name in names
+            }
+            explained = list(self._explained(names[0], agreeing))
+            take_turns(self._workload, [*recorded.values(), *explained, *bare.values()])
+            # As calm as the bare run that counts, which is the median of the calmest.
+            rank = (repeat - 1) // 2
+            evidence = {
+                name: _evidence(series.calmest(rank)[1]) for name, series in recorded.items()
+            }
+            for series in explained:
+                evidence[names[0]]["plan"] = series.calmest(rank)[1]
             said = list(self._forecasts(evidence))
-        runs = measure(self._workload, list(self._places), self._bare, repeat)
+        runs = {name: Runs(series.runs, repeat) for name, series in bare.items()}
         return [
             Case(
                 engine=self._engine.label,
@@ -81,33 +95,34 @@ class CellRun:
     def _step(self, what: str) -> None:
         self._stage.step(f"{self._title}: {what}")
 
-    def _bare(self, name: str, number: int) -> Ran:
-        self._step(f"{name}, run {number + 1}")
-        return run(self._engine, self._workload, self._places[name], self._stage.tick)
+    def _bare(self, name: str) -> Callable[[int], tuple[Ran, None]]:
+        def attempt(number: int) -> tuple[Ran, None]:
+            self._step(f"{name}, run {number + 1}")
+            return run(self._engine, self._workload, self._places[name], self._stage.tick), None
 
-    def _evidence(self, name: str, folder: Path) -> dict[str, Recording]:
-        """What forecasts from a storage are made from, the whole recording first."""
+        return attempt
+
+    def _recorded(self, name: str, folder: Path) -> Callable[[int], tuple[Ran, Recording]]:
         place = self._places[name]
-        self._step(f"{name}, recorded")
 
-        def recorded(attempt: int) -> tuple[Ran, Recording]:
-            output = folder / f"{place.directory.name}-{attempt}.spill"
+        def attempt(number: int) -> tuple[Ran, Recording]:
+            self._step(f"{name}, recorded {number + 1}")
+            output = folder / f"{place.directory.name}-{number}.spill"
             return run_recorded(self._engine, self._workload, place, output, self._stage.status)
 
-        whole = least_disturbed(self._workload, recorded)[1]
-        found = {"recording": whole, "first_fifth": first_fifth(whole)}
-        slices = ten_slices(whole)
-        if slices is not None:
-            found["slices"] = slices
+        return attempt
+
+    def _explained(self, name: str, wanted: int) -> Iterator[Series[Recording]]:
+        """In one place: a plan tells the same wherever it was made, but for its I/O's times."""
         engine = self._engine
-        # A plan tells the same wherever it was made, but for the times of its I/O.
-        if isinstance(engine, Explains) and name == next(iter(self._places)):
-            self._step(f"{name}, explained")
-            explained = least_disturbed(
-                self._workload, lambda _attempt: engine.plan(self._workload, place)
-            )
-            found["plan"] = explained[1]
-        return found
+        if isinstance(engine, Explains):
+
+            def attempt(number: int) -> tuple[Ran, Recording]:
+                self._step(f"{name}, explained {number + 1}")
+                return engine.plan(self._workload, self._places[name])
+
+            # EXPLAIN takes CPU time of its own, so these are compared with each other.
+            yield Series(f"{name}, explained", wanted, attempt)
 
     def _forecasts(self, evidence: Mapping[str, Mapping[str, Recording]]) -> Iterator[_Said]:
         """From the whole recordings to every other storage, from the rest to one other each."""
@@ -136,3 +151,10 @@ class CellRun:
             whole_s = elapsed_s if part else recording.elapsed_s
             said = Forecast(target, whole_s, None, None, CONFIDENCE, whole_s, [], refused=reason)
         return _Said(source, target, evidence_of(name, recording, storage), said, seed_s)
+
+
+def _evidence(whole: Recording) -> dict[str, Recording]:
+    """What forecasts are made from, of one recorded run."""
+    found = {"recording": whole, "first_fifth": first_fifth(whole)}
+    slices = ten_slices(whole)
+    return found if slices is None else {**found, "slices": slices}

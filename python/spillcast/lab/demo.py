@@ -12,8 +12,9 @@ from spillcast.forecast.seed import seed_formula_s
 from spillcast.lab import duckdb_queries, postgres_queries
 from spillcast.lab.case import Case, Runs, evidence_of
 from spillcast.lab.engine import EngineName, open_engine
-from spillcast.lab.run import Status, busy, run, run_recorded
+from spillcast.lab.run import Status, run, run_recorded
 from spillcast.lab.storages import Emulated, Place, direction, emulated, fast_parent, plain
+from spillcast.lab.turns import undisturbed
 from spillcast.lab.workload import Workload
 from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
@@ -93,13 +94,13 @@ def run_demo(
             source="slow storage (1 ms an operation)",
             target=fast.name,
             direction=direction(slow, fast),
-            here=Runs([ran.elapsed_s], [ran.run_queue_delay_s], 1),
-            there=Runs([there.elapsed_s], [there.run_queue_delay_s], 1),
+            here=Runs([ran], 1),
+            there=Runs([there], 1),
             forecast=said,
             seed_formula_s=seed_formula_s(recording, storage),
             evidence=evidence_of("recording", recording, storage),
         )
-        disturbed = busy(ran, workload) or busy(there, workload)
+        disturbed = not (undisturbed([ran], workload) and undisturbed([there], workload))
         return Demo(case, slow.means, recording.meta["temp"]["bytes"], disturbed)
 
 

@@ -39,6 +39,10 @@ STORAGES_MIN, STORAGES_MAX = 2, 5
 #: What a query of WORKLOADS takes, roughly; a cell's time is put together from it. Seconds.
 QUERY_S = 1.2
 OPERATIONS = 2200
+#: Runs to record from that are to agree: one alone does not tell what neighbours took from it.
+AGREEING = 2
+#: Runs made for one that counts, where others work on the machine.
+REPEATED = 1.3
 #: Threads share the operations of a query, but not all of the time.
 SHARED = 0.8
 #: A process or a server started; a recording begun and ended.
@@ -153,10 +157,11 @@ def cell_s(cell: Cell, storages: Mapping[str, Emulated | Plain], repeat: int) ->
     runs_s = {name: run_s(storages[name], cell.workload.threads) for name in cell.storages}
     count = len(cell.storages)
     probes_s = count * (count - 1) * REPLAY_S + 2 * count * PART_REPLAY_S
-    # PostgreSQL explains the query once, and that is probed too.
-    plan_s = runs_s[cell.storages[0]] + REPLAY_S if cell.engine == "postgres" else 0.0
-    again = repeat + 1
-    return QUERY_S + again * sum(runs_s.values()) + count * RECORD_S + probes_s + plan_s
+    agreeing = min(AGREEING, repeat)
+    # PostgreSQL explains the query, and that is probed too.
+    plan_s = agreeing * runs_s[cell.storages[0]] + REPLAY_S if cell.engine == "postgres" else 0.0
+    each_s = (repeat + agreeing) * sum(runs_s.values()) + agreeing * count * RECORD_S + plan_s
+    return QUERY_S + REPEATED * each_s + probes_s
 
 
 def run_s(storage: Emulated | Plain, threads: int) -> float:

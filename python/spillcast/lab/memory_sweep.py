@@ -24,8 +24,9 @@ from spillcast.lab.demo import Stage
 from spillcast.lab.engine import Engine, EngineName, Explains, open_engine
 from spillcast.lab.memory_points import next_size
 from spillcast.lab.memory_result import Point, Sweep, Told, Turn
-from spillcast.lab.run import BUSY, least_disturbed, run, run_recorded_if_spilled
+from spillcast.lab.run import run, run_recorded_if_spilled
 from spillcast.lab.storages import Place
+from spillcast.lab.turns import least_disturbed, undisturbed
 from spillcast.lab.workload import Workload
 from spillcast.recording import Recording
 from spillcast.recording.explain.nodes import nodes_of
@@ -175,9 +176,8 @@ class _Run:
         self.stage.step(words + self._time_left(place))
         runs = [self._run(size, place) for _ in range(self.plan.repeat)]
         ran, recording = sorted(runs, key=lambda done: done[0].elapsed_s)[(len(runs) - 1) // 2]
-        delay_s = ran.run_queue_delay_s
-        self.busy = self.busy or delay_s > BUSY * ran.elapsed_s
-        found = memory_run(place.name, size, ran.elapsed_s, delay_s, recording)
+        self.busy = self.busy or not undisturbed([ran], self.plan.workload)
+        found = memory_run(place.name, size, ran.elapsed_s, ran.run_queue_delay_s, recording)
         if recording is None and ran.peak_buffer_bytes is not None:
             self.enough_bytes = min(ran.peak_buffer_bytes, self.enough_bytes or size, size)
         self.runs[place.name, size] = found

@@ -9,13 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spillcast.engines.held import Ran
 from spillcast.errors import InputError, first_line
 from spillcast.forecast.result import Forecast, Term, Warned
 from spillcast.lab.case import Case, Evidence, Runs, Truth
 from spillcast.recording.schema import Column, arrow_schema
 from spillcast.workspace import whole_file
 
-CASES_SCHEMA = "spillcast.cases/1"
+CASES_SCHEMA = "spillcast.cases/2"
 #: Where in the file's own metadata stands what is to be known of the verification, as JSON.
 ABOUT = b"spillcast"
 
@@ -46,7 +47,9 @@ COLUMNS = (
     Column("runs_to_s", _SECONDS, False, "all bare runs there, in order", [1.9, 1.93, 2.0]),
     Column("delays_from_s", _SECONDS, False, "of each run, time ready without a CPU", [0.01]),
     Column("delays_to_s", _SECONDS, False, "of each run, time ready without a CPU", [0.01]),
-    Column("runs_wanted", pa.int32(), False, "runs that count: the least delayed ones", 3),
+    Column("cpu_from_s", _SECONDS, False, "of each run, CPU time of all its threads", [1.6]),
+    Column("cpu_to_s", _SECONDS, False, "of each run, CPU time of all its threads", [1.5]),
+    Column("runs_wanted", pa.int32(), False, "runs that count: the least disturbed ones", 3),
     Column("recorded_s", pa.float64(), False, "elapsed time of the recorded run", 3.75),
     Column("evidence_s", pa.float64(), False, "time of that run which the evidence covers", 3.0),
     Column("evidence_delay_s", pa.float64(), False, "time ready without a CPU in it", 0.02),
@@ -117,6 +120,8 @@ def _row(case: Case) -> dict[str, Any]:
         "runs_to_s": case.there.elapsed_s,
         "delays_from_s": case.here.run_queue_delay_s,
         "delays_to_s": case.there.run_queue_delay_s,
+        "cpu_from_s": case.here.cpu_s,
+        "cpu_to_s": case.there.cpu_s,
         "runs_wanted": case.there.wanted,
         "recorded_s": said.baseline_s,
         "evidence_s": evidence.covers_s,
@@ -166,9 +171,15 @@ def _case(row: Mapping[str, Any]) -> Case:
         row["from"],
         row["to"],
         row["direction"],
-        Runs(row["runs_from_s"], row["delays_from_s"], row["runs_wanted"]),
-        Runs(row["runs_to_s"], row["delays_to_s"], row["runs_wanted"]),
+        _runs(row, "from"),
+        _runs(row, "to"),
         said,
         row["seed_formula_s"],
         evidence,
     )
+
+
+def _runs(row: Mapping[str, Any], way: str) -> Runs:
+    figures = zip(*(row[f"{name}_{way}_s"] for name in ("runs", "delays", "cpu")), strict=True)
+    made = [Ran(elapsed_s, "", delay_s, cpu_s) for elapsed_s, delay_s, cpu_s in figures]
+    return Runs(made, row["runs_wanted"])
