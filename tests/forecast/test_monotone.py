@@ -30,6 +30,16 @@ def make(loads, sessions):
         return made
 
 
+def too_vague(*said):
+    """Whether one was refused, which is for an interval too wide and for nothing else.
+
+    Far from what was measured, or of threads that may overlap or not.
+    """
+    refused = [one.refused for one in said if one.refused]
+    assert all("does not tell more" in reason for reason in refused)
+    return bool(refused)
+
+
 @given(
     LOADS,
     st.integers(1, 2),
@@ -41,6 +51,8 @@ def test_slower_at_every_size(loads, sessions, faster, added):
     run = make(loads, sessions)
     slower = {key: ns + added[key] for key, ns in faster.items()}
     fast, slow = forecast(run, storage(faster)), forecast(run, storage(slower))
+    if too_vague(fast, slow):
+        return
     assert fast.forecast_s <= slow.forecast_s * (1 + 1e-12)
     assert fast.ceiling_s == slow.ceiling_s <= fast.forecast_s * (1 + 1e-12)
 
@@ -56,9 +68,7 @@ def test_slower_by_a_factor_whatever_was_measured(loads, measured, factor):
     there = storage(measured)
     fast, slow = forecast(run, there), forecast(run, there.scaled(factor, "slower"))
     if {op for op, _ in loads} <= {op for op, _ in measured}:
-        # Far from what was measured the interval may be too wide for an answer.
-        if fast.refused or slow.refused:
-            assert "does not tell more" in (fast.refused or slow.refused)
+        if too_vague(fast, slow):
             return
         # Latencies are whole nanoseconds.
         rounding_s = 1e-9 * sum(times for times, _ in loads.values())

@@ -53,6 +53,20 @@ def test_slices_of_all_of_it_are_surer_than_one_stretch(run):
     assert half_width(forecast(run, storage(THERE), elapsed_s=200.0)) < half_width(stretch)
 
 
+def test_slices_of_two_phases_say_how_long_both_take(tmp_path):
+    """200 of 210 s are temp I/O; reads come four times as fast there, writes eight times."""
+    loads = [("write", BIG, 2500, 2 * MS), ("read", BIG, 2500, 2 * MS)]
+    run = recording(tmp_path / "run.spill", loads, elapsed_s=10.5)
+    run.meta["raw"] |= {"slices_of_all": True, "slices_s": [[n, n + 1] for n in range(10)]}
+    whole, part = forecast(run, storage(THERE)), forecast(run, storage(THERE), elapsed_s=210.0)
+    assert part.forecast_s == pytest.approx(20 * whole.forecast_s)
+    low_s, high_s = part.interval_s
+    # Five of ten slices write. Of ten others it could be three to seven.
+    few_s, many_s = (10 + 200 * (1 - share) / 4 + 200 * share / 8 for share in (0.7, 0.3))
+    assert low_s < few_s < part.forecast_s < many_s < high_s
+    assert half_width(part) < 0.25
+
+
 def test_what_was_written_will_be_read(tmp_path):
     run = twenty_seconds(tmp_path / "run.spill", LOADS[:1] * 2)
     assert unread_bytes(run) == 5000 * BIG

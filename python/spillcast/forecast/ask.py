@@ -148,7 +148,7 @@ def _from_oracle(
     from spillcast.forecast.events import read_shares, read_traces
     from spillcast.forecast.oracle import forecast_events
     from spillcast.forecast.oracle_parts import Target, resolve_target
-    from spillcast.recording.ash import TEMP_EVENTS
+    from spillcast.recording.event_names import TEMP_EVENTS
     from spillcast.recording.statistics import read_statistics, temp_on_flash
 
     boost = boost or TEMP_EVENTS

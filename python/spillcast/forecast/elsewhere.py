@@ -56,13 +56,11 @@ def elsewhere(here: Here, target: Storage) -> Elsewhere:
     of_cpu = scale * weight.of_cpu
     count = of_cpu * np.array([load.count for load in there])
     compressing_s = of_cpu * adapts.cpu_s(found) if adapts else 0.0
-    # Below half, caches would have to be what most of the time goes into.
-    least_drift_s = -here.remainder_s / 2
     return Elsewhere(
         found,
         io_s,
         weight,
-        max(float(np.dot(count, likely_s)) + compressing_s, least_drift_s),
+        max(float(np.dot(count, likely_s)) + compressing_s, here.least_drift_s),
         feels,
         adapts.share_there(found) if adapts else None,
         limit if saturated else None,

@@ -23,12 +23,13 @@ from spillcast.forecast.interval import (
     WIDENED_UNREAD,
     Measured,
     interval,
+    joined,
     noise_of,
     overlap_noise,
     widened,
 )
 from spillcast.forecast.result import Forecast, Term
-from spillcast.forecast.unseen import one_phase, part_factors
+from spillcast.forecast.unseen import in_slices, one_phase, part_factors
 from spillcast.forecast.warnings import refusal, warn
 from spillcast.forecast.work_memory import work_memory
 from spillcast.recording import Recording
@@ -101,22 +102,28 @@ def _bounds_s(
     terms = zip(here.loads, here.io_s, there.io_s, there.latencies, strict=True)
     planned = here.baseline.meta["capture"]["method"] == "explain"
     wider_by = WIDENED_UNREAD if one_phase(here.baseline, here.whole_s) else WIDENED
+    part = partial(part_factors, here.baseline, here.whole_s, DRAWS)
     drawn = partial(
         interval,
         here.remainder_s,
         [Measured(load.op, here_s, s, lat.blocks, lat.error) for load, here_s, s, lat in terms],
-        drift_s=max(DRIFT_MOST * there.drift_s, -here.remainder_s / 2),
+        drift_s=max(DRIFT_MOST * there.drift_s, here.least_drift_s),
         perturbed_s=here.perturbed_s,
         delay_s=here.ready_s,
         overlap=hypot(overlap_noise(there.weight), PLAN_NOISE if planned else 0.0),
-        part=partial(part_factors, here.baseline, here.whole_s, DRAWS),
         confidence=confidence,
     )
     noise = noise_of(target)
-    low_s, high_s = widened(drawn(noise=min(noise, ASKED_NOISE)), total_s, wider_by)
+    usual = min(noise, ASKED_NOISE)
+    if in_slices(here.baseline, here.whole_s):
+        # How unlike slices are shows in themselves, whatever experience says of whole runs.
+        slices = drawn(noise=usual, part=part)
+        low_s, high_s = joined(widened(drawn(noise=usual), total_s, wider_by), slices, total_s)
+    else:
+        low_s, high_s = widened(drawn(noise=usual, part=part), total_s, wider_by)
     if noise > ASKED_NOISE:
         # How far off a row of the catalogue may be is known, and needs no experience of ours.
-        stated_low_s, stated_high_s = drawn(noise=noise)
+        stated_low_s, stated_high_s = drawn(noise=noise, part=part)
         low_s, high_s = min(low_s, stated_low_s), max(high_s, stated_high_s)
     return low_s, high_s
 

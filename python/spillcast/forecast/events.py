@@ -9,14 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.errors import InputError
-from spillcast.recording.ash import (
-    TEMP_EVENTS,
-    Ash,
-    is_like,
-    profile_ash,
-    read_ash,
-    wall_clock_share,
-)
+from spillcast.recording.ash import Ash, profile_ash, read_ash, wall_clock_share
+from spillcast.recording.event_names import TEMP_EVENTS, is_like
 from spillcast.recording.trace import Progress, Traces, profile_traces
 
 

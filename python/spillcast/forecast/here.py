@@ -61,6 +61,11 @@ class Here:
         return max(self.whole_s - sum(self.io_s), 0.0)
 
     @property
+    def least_drift_s(self) -> float:
+        """The most that its CPU time may shrink by: cold caches never are most of what it takes."""
+        return -self.remainder_s / 2
+
+    @property
     def ready_s(self) -> float:
         """Of the remainder, at most: the time that it stood ready without a CPU."""
         delay_s = float(self.baseline.meta["capture"]["run_queue_delay_s"])

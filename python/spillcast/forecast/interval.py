@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import exp, hypot, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,13 @@ WIDENED = 2.6
 #: The same where reading is yet to come.
 WIDENED_UNREAD = 5.5
 #: Spread (standard deviation) of the time outside temp I/O when the same run is repeated.
-RUN_NOISE = 0.04
+RUN_NOISE = 0.05
+#: Spread of the engine's own latency on a storage, from one run to another.
+LATENCY_NOISE = 0.05
 #: Spread of the whole where a plan is all there is.
 PLAN_NOISE = 0.06
 #: Spread between the latency of a replay and of the engine on the same storage.
-REPLAY_NOISE = 0.05
+REPLAY_NOISE = 0.03
 #: The same where the storage was measured with other I/O than the engine's.
 GRID_NOISE = 0.10
 #: The same for a storage that somebody asked for: nothing was measured.
@@ -51,8 +54,8 @@ def interval(
     delay_s: float,
     noise: float,
     overlap: float,
-    part: Callable[[np.random.Generator], Mapping[str, Array] | None],
     confidence: float,
+    part: Callable[[np.random.Generator], Mapping[str, Array] | None] = lambda _draws: None,
     perturbed_s: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[float, float]:
     """Bounds that hold the elapsed time with probability ``confidence``.
@@ -105,7 +108,8 @@ def noise_of(storage: Storage) -> float:
     if storage.source == "catalogue":
         # Nine in ten lie within the spread.
         return float(np.log(storage.facts["spread"]) / 1.645)
-    return {"asked": ASKED_NOISE, "grid": GRID_NOISE}.get(storage.source, REPLAY_NOISE)
+    known = {"probe": REPLAY_NOISE, "grid": GRID_NOISE, "asked": ASKED_NOISE}
+    return known.get(storage.source, LATENCY_NOISE)
 
 
 def widened(
@@ -117,6 +121,18 @@ def widened(
         return low_s, high_s
     low, high = (forecast_s * (bound_s / forecast_s) ** by for bound_s in (low_s, high_s))
     return low, high
+
+
+def joined(
+    one: tuple[float, float], other: tuple[float, float], forecast_s: float
+) -> tuple[float, float]:
+    """Bounds of two causes that have nothing to do with each other: logarithms add as squares."""
+    low_s, high_s = min(*one, *other, forecast_s), max(*one, *other, forecast_s)
+    if low_s <= 0:
+        return low_s, high_s
+    below = hypot(*(log(min(low / forecast_s, 1.0)) for low, _ in (one, other)))
+    above = hypot(*(log(max(high / forecast_s, 1.0)) for _, high in (one, other)))
+    return forecast_s * exp(-below), forecast_s * exp(above)
 
 
 def overlap_noise(weight: Weight) -> float:

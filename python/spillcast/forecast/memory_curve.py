@@ -16,7 +16,7 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.forecast.interval import REPLAY_NOISE, Measured, interval, widened
+from spillcast.forecast.interval import LATENCY_NOISE, Measured, interval, widened
 from spillcast.forecast.load import temp_load
 from spillcast.forecast.threads import Threads
 from spillcast.recording import Recording
@@ -157,9 +157,8 @@ class MemoryCurve:
             terms,
             drift_s=drift_s,
             delay_s=min(min(run.delay_s for run in _around(own, memory_bytes)), least_s),
-            noise=REPLAY_NOISE if terms else 0.0,
+            noise=LATENCY_NOISE if terms else 0.0,
             overlap=0.0,
-            part=lambda _draws: None,
             confidence=self._confidence,
         )
         elapsed_s = rest_s + io_s

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spillcast.errors import InputError, Refusal
 from spillcast.forecast.events import AshEvidence, TraceEvidence
-from spillcast.forecast.interval import DRAWS, REPLAY_NOISE, RUN_NOISE, noise_of, resampled_means
+from spillcast.forecast.interval import DRAWS, LATENCY_NOISE, RUN_NOISE, noise_of, resampled_means
 from spillcast.forecast.oracle_parts import Part, Target, parts_of
 from spillcast.forecast.oracle_warnings import served_by_flash, warn
 from spillcast.forecast.result import Forecast, Term
@@ -56,7 +56,7 @@ def forecast_events(
         count = round(here.time_s / here.latency_s)
         terms.append(Term(here.event, here.op, None, count, here.time_s, here.time_s / part.gain))
     total_s = sum(term.forecast_s for term in terms)
-    noise = REPLAY_NOISE if target.storage is None else noise_of(target.storage)
+    noise = LATENCY_NOISE if target.storage is None else noise_of(target.storage)
     low, high = _interval(parts, whole_s, ash, method, noise, confidence)
     return Forecast(
         target.name,

@@ -28,9 +28,14 @@ def is_part(recording: Recording, whole_s: float) -> bool:
 
 
 def spread_evenly(recording: Recording) -> bool:
-    """Whether what was recorded are slices of the whole query, and not one stretch of it."""
+    """Whether what was recorded are slices of the query, and not one stretch of it."""
     stated: bool | None = recording.meta.get("raw", {}).get("slices_of_all")
     return bool(stated)
+
+
+def in_slices(recording: Recording, whole_s: float) -> bool:
+    """Whether the recording is of a part of a query, in slices of all of it."""
+    return is_part(recording, whole_s) and spread_evenly(recording)
 
 
 def part_factors(
