@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 
@@ -91,8 +91,11 @@ def _introduction(truth: Truth) -> str:
     how = (
         "Each case is a forecast made with no run on the target, from evidence of a run elsewhere "
         f"and a probe of the target, beside the median of {about.get('repeat', 1)} measured runs "
-        "there. Runs on the storages take turns; those that other work on the machine kept from a "
-        f"CPU are repeated. Made by `spillcast verify`{limit}, begun "
+        "there. Recorded and bare runs on all storages take turns. Those from which other work on "
+        "the machine took more than 5 % are repeated: time ready without a CPU, and CPU time "
+        "beyond that of the run with the least of the same query on the same storage. The calmest "
+        "count: of the bare runs their median, of the recorded ones the one that is as calm. "
+        f"Made by `spillcast verify`{limit}, begun "
         f"{about.get('started_at', 'at an unknown time')}, with {versions}, on "
         f"{machine.get('cpus')} CPUs, {format_bytes(machine.get('memory_bytes') or 0)} of memory, "
         f"kernel {machine.get('kernel')}."
@@ -166,7 +169,8 @@ def _cost(cases: Sequence[Case]) -> str:
 
 
 def _calibration(cases: Sequence[Case]) -> str:
-    found = calibrate(of_evidence(cases), cases[0].forecast.confidence)
+    whole = of_evidence(cases)
+    found = calibrate(whole, cases[0].forecast.confidence)
 
     def factor(k: float | None) -> str:
         return "-" if k is None else f"{k:.2f}"
@@ -185,7 +189,14 @@ def _calibration(cases: Sequence[Case]) -> str:
         "Each workload is judged with the k of the others, so that no case is judged by what was "
         "taken from it."
     )
-    return paragraph(text) + "\n\n" + markdown_table(header, rows)
+    said = [paragraph(text), markdown_table(header, rows)]
+    if runs := [held for case in whole for held in case.runs_covered]:
+        single = (
+            "The intervals given are for a run as it comes. Of all single runs on the targets, "
+            f"those that do not count among them, they hold {fmean(runs):.0%}."
+        )
+        said.append(paragraph(single))
+    return "\n\n".join(said)
 
 
 def _worst(cases: Sequence[Case]) -> str:
