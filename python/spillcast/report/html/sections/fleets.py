@@ -25,12 +25,7 @@ def _fleet(fleet: Document) -> Section:
         _bars(
             "Saving by statement, the largest first",
             [
-                (
-                    f"{one['sql'] or NOTHING}, {one['database']}",
-                    max(one["saved_s"], 0.0),
-                    f"{seconds(one['saved_s'])}, {percent(one['share'], 0)}",
-                    "there",
-                )
+                _saving(f"{one['sql'] or NOTHING}, {one['database']}", one)
                 for one in statements[:STATEMENTS_MAX]
             ],
             len(statements),
@@ -38,15 +33,7 @@ def _fleet(fleet: Document) -> Section:
         ),
         _bars(
             "Saving by database",
-            [
-                (
-                    str(one["database"]),
-                    max(one["saved_s"], 0.0),
-                    f"{seconds(one['saved_s'])}, {percent(one['share'], 0)}",
-                    "there",
-                )
-                for one in fleet["databases"][:DATABASES_MAX]
-            ],
+            [_saving(str(one["database"]), one) for one in fleet["databases"][:DATABASES_MAX]],
             len(fleet["databases"]),
             _databases(fleet["databases"]),
         ),
@@ -67,6 +54,11 @@ def _fleet(fleet: Document) -> Section:
         words if refused else (),
         [one for one in figures if one is not None],
     )
+
+
+def _saving(name: str, row: Document) -> Bar:
+    words = f"{seconds(row['saved_s'])}, {percent(row['share'], 0)}"
+    return name, max(row["saved_s"], 0.0), words, "there"
 
 
 def _bars(title: str, bars: Sequence[Bar], of: int, table: Table) -> Figure | None:
