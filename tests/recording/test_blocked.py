@@ -15,6 +15,8 @@ from harness import TARGETS, ordinary_user, spillcast
 MS = 1_000_000
 ROUNDS = 40
 WORK_US = 3000
+#: The program's own clocks take in what interrupts it; then it is recorded again.
+ATTEMPTS = 4
 BLOCKED = {"event": "blocked", "op": None, "temp": False, "file": None, "offset": None,
            "bytes": None, "blocked": True}  # fmt: skip
 
@@ -110,10 +112,18 @@ def test_a_sleeping_thread_is_woken_by_nobody(open_places, relay, as_user):
 
 @pytest.mark.parametrize("way", ["token", "pipe", "sleep", "spill"])
 def test_cpu_before_rows_is_the_cpu_time_of_the_thread(places, relay, way):
-    seen = record(places, relay, way)
-    for worker in seen.workers:
-        cpu_ns = sum(row["cpu_before_ns"] for row in worker.rows)
-        assert cpu_ns == pytest.approx(worker.cpu_ns - worker.io_cpu_ns, rel=0.25)
+    seen = []
+    for _ in range(ATTEMPTS):
+        seen += [
+            [
+                sum(row["cpu_before_ns"] for row in worker.rows)
+                / (worker.cpu_ns - worker.io_cpu_ns)
+                for worker in record(places, relay, way).workers
+            ]
+        ]
+        if seen[-1] == pytest.approx([1] * len(seen[-1]), rel=0.1):
+            return
+    pytest.fail(f"rows over clocks of the threads: {seen}")
 
 
 def test_an_io_call_that_waits_is_one_row(places, relay):

@@ -109,9 +109,15 @@ def test_without_turns_both_go_on_at_once(storages, tmp_path):
 
 
 def test_the_plan_is_the_program(storages, tmp_path):
-    recording, _ = recorded(storages, "spill", tmp_path / "run.spill")
-    steps = plan_of_program(recording)
-    rows = steps.to_pylist()
+    worked = []
+    for attempt in range(ATTEMPTS):
+        recording, _ = recorded(storages, "spill", tmp_path / f"{attempt}.spill")
+        rows = plan_of_program(recording).to_pylist()
+        worked.append(sum(row["cpu_ns"] for row in rows) / (2 * ROUNDS * WORK_US * 1000))
+        if worked[-1] == pytest.approx(1, rel=0.25):
+            break
+    else:
+        pytest.fail(f"{worked} times the program's work")
     assert [row["write"] for row in rows].count(True) == 2 * ROUNDS
     assert [row["write"] for row in rows].count(False) == 2 * ROUNDS
     waits = [row for row in rows if row["after"] is not None]
@@ -120,9 +126,6 @@ def test_the_plan_is_the_program(storages, tmp_path):
         assert row["write"] is None
         assert (row["bytes"], row["delay_ns"]) == (0, 0)
         assert rows[row["after"]]["thread"] != row["thread"]
-    worked_ns = sum(row["cpu_ns"] for row in rows)
-    # Neighbours on the machine make work longer, never shorter.
-    assert 0.9 < worked_ns / (2 * ROUNDS * WORK_US * 1000) < 1.8
 
 
 def test_what_there_is_no_time_for_holds_nobody_up(storages, tmp_path):
