@@ -21,12 +21,14 @@ def test_it_ends_when_the_session_says_that_it_is_idle():
     life, phases = life_of(RUNNING, replace(RUNNING, now_s=102.0), idle)
     assert phases == ["running", "running", "ended"]
     assert (life.started_s, life.ended_s, life.elapsed_s) == (100.0, 102.5, 2.5)
+    assert life.unseen_s == 0.5
 
 
 def test_a_session_that_is_gone_ends_where_it_was_last_seen():
     life, phases = life_of(RUNNING, replace(RUNNING, now_s=104.0), None)
     assert phases[-1] == "ended"
     assert life.ended_s == 104.0
+    assert life.unseen_s == 0.0
 
 
 def test_the_next_query_ends_the_last():

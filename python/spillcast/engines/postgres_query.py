@@ -56,6 +56,13 @@ class QueryLife:
         until_s = self.seen_until_s
         return None if self.started_s is None or until_s is None else until_s - self.started_s
 
+    @property
+    def unseen_s(self) -> float:
+        """How long it went on after the last look at it, until it ended."""
+        if self.ended_s is None or self._last is None:
+            return 0.0
+        return max(0.0, self.ended_s - self._last.now_s)
+
     def see(self, session: Seen | None) -> Phase:
         """Take the next look; None when the session is gone."""
         self.new = False

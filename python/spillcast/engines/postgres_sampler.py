@@ -49,7 +49,8 @@ class Sampled:
 
     ticks: int = 0
     samples: int = 0
-    #: Samples taken after a gap, and the time of such gaps: no sample stands for it.
+    #: Samples taken after a gap, and the time of gaps, the one before the query's end included: no
+    #: sample stands for it.
     discarded: int = 0
     gap_s: float = 0.0
     client_cpu_s: float = 0.0
@@ -143,6 +144,8 @@ class Sampler(threading.Thread):
         sessions = [row for pid, row in zip(pids, rows, strict=True) if pid == self._pid]
         phase = self.life.see(_seen(sessions[0]) if sessions else None)
         if phase != "running":
+            if self.life.unseen_s > GAP_S:
+                self.sampled.gap_s += self.life.unseen_s
             return now_ns
         if self.life.new:
             self.sampled.query = str(self._ask(b"query", str(self._pid).encode())[0][0])
