@@ -54,27 +54,10 @@ class CellRun:
     def verify(self, room: Path, repeat: int) -> list[Case]:
         """Its cases. Recorded and bare runs take turns; no forecast is told of a bare one."""
         with workspace(room) as recordings:
-            self._step("made ready")
-            self._engine.build(self._workload.rows)
-            self._step("once, to warm up")
-            calmest = min(self._places.values(), key=lambda place: not place.fast)
-            run(self._engine, self._workload, calmest, self._stage.tick)
-            names, agreeing = list(self._places), min(AGREEING, repeat)
-            bare = {name: Series(name, repeat, self._bare(name)) for name in names}
-            recorded = {
-                name: Series(name, agreeing, self._recorded(name, recordings)) for name in names
-            }
-            explained = list(self._explained(names[0], agreeing))
-            take_turns(self._workload, [*recorded.values(), *explained, *bare.values()])
-            # As calm as the bare run that counts, which is the median of the calmest.
-            rank = (repeat - 1) // 2
-            evidence = {
-                name: _evidence(series.calmest(rank)[1]) for name, series in recorded.items()
-            }
-            for series in explained:
-                evidence[names[0]]["plan"] = series.calmest(rank)[1]
+            self._warm_up()
+            bare, evidence = self._run(recordings, repeat)
             said = list(self._forecasts(evidence))
-        runs = {name: Runs(series.runs, repeat) for name, series in bare.items()}
+        runs = {name: Runs(made, repeat) for name, made in bare.items()}
         return [
             Case(
                 engine=self._engine.label,
@@ -94,6 +77,29 @@ class CellRun:
 
     def _step(self, what: str) -> None:
         self._stage.step(f"{self._title}: {what}")
+
+    def _warm_up(self) -> None:
+        self._step("made ready")
+        self._engine.build(self._workload.rows)
+        self._step("once, to warm up")
+        calmest = min(self._places.values(), key=lambda place: not place.fast)
+        run(self._engine, self._workload, calmest, self._stage.tick)
+
+    def _run(
+        self, folder: Path, repeat: int
+    ) -> tuple[dict[str, list[Ran]], dict[str, dict[str, Recording]]]:
+        """By storage: its bare runs, and the evidence by name."""
+        names, agreeing = list(self._places), min(AGREEING, repeat)
+        bare = {name: Series(name, repeat, self._bare(name)) for name in names}
+        recorded = {name: Series(name, agreeing, self._recorded(name, folder)) for name in names}
+        explained = list(self._explained(names[0], agreeing))
+        take_turns(self._workload, [*recorded.values(), *explained, *bare.values()])
+        # As calm as the bare run that counts, which is the median of the calmest.
+        rank = (repeat - 1) // 2
+        evidence = {name: _evidence(series.calmest(rank)[1]) for name, series in recorded.items()}
+        for series in explained:
+            evidence[names[0]]["plan"] = series.calmest(rank)[1]
+        return {name: series.runs for name, series in bare.items()}, evidence
 
     def _bare(self, name: str) -> Callable[[int], tuple[Ran, None]]:
         def attempt(number: int) -> tuple[Ran, None]:
