@@ -20,6 +20,7 @@ NAMES = (
     "io_size",
     "memory",
     "cold_caches",
+    "compression",
     "report",
     "fleet",
 )

@@ -65,7 +65,11 @@ def test_it_runs_when_the_gate_opens_and_gives_its_rows(hold):
 
 
 def test_its_cpu_time_is_told(hold):
-    with closing(hold("select sum(sqrt(i)) from generate_series(1, 4000000) s(i), generate_series(1, 5) t(j)")) as held:
+    with closing(
+        hold(
+            "select sum(sqrt(i)) from generate_series(1, 4000000) s(i), generate_series(1, 5) t(j)"
+        )
+    ) as held:
         held.start()
         ran = held.result()
     # DuckDB has threads of its own; what stood ready for a CPU had none.

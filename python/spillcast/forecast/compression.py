@@ -1,17 +1,14 @@
-"""DuckDB compresses what it spills where writes are slow: what that changes on other storage.
-
-Before each write it compares, from what its last writes took, compressing and writing a block with
-writing it as it is. Where the former takes twice as long or more, it compresses only one block in
-two, to see whether that is still so; else all but one in two to four.
-"""
+"""DuckDB compresses what it spills as far as writes are slow: what that changes elsewhere."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from spillcast.forecast.adaptive import Adapted, adapt, lowest_level_s
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load
 from spillcast.recording import Recording
@@ -20,15 +17,14 @@ from spillcast.recording import Recording
 FILES = "duckdb_temp_.*storage_"
 #: A block as it is; a compressed one is at least one step of 32 KiB smaller.
 BLOCK_BYTES = 262_144
-#: Compressing may take so many times as long as not to.
-WORTH = 2.0
-#: Share of the blocks that it tries to compress where that is not worth it, and where it is: the
-#: middle between one half, at the lowest level, and three quarters, at the others.
-TRIED, TRIED_WORTH = 0.5, 0.625
 #: Fewer blocks of a kind tell nothing.
 BLOCKS_MIN = 30
 #: Of the CPU times, those before the longest are averaged: blocks are also written between phases.
 TRIMMED = 0.2
+#: The highest level takes long, too: of what compressing takes, up to so many times the median.
+LONGEST = 10.0
+#: How many CPUs a thread works on, now and then, where there are so many.
+CPUS_OF_A_THREAD = 2
 
 
 @dataclass(frozen=True)
@@ -41,22 +37,13 @@ class Compression:
     #: CPU time that a compressed block takes more than another: to write it, and to read it.
     write_cpu_s: float
     read_cpu_s: float
-
-    @property
-    def pays_here(self) -> bool:
-        """Whether DuckDB found it worth it during the recording."""
-        return self._pays([load.mean_s for load in self.loads])
-
-    def pays_there(self, found: Sequence[Latency]) -> bool:
-        """Whether it would on a storage of these latencies."""
-        return self._pays([latency.mean_s for latency in found])
+    #: On how many CPUs blocks were written: each has its own experience.
+    cpus: int
 
     def share_there(self, found: Sequence[Latency]) -> float:
         """Compressed blocks over all blocks on a storage of these latencies."""
-        tried_here, tried_there = (
-            TRIED_WORTH if pays else TRIED for pays in (self.pays_here, self.pays_there(found))
-        )
-        return min(self.share * tried_there / tried_here, 1.0)
+        # Some are no smaller when compressed, and are written as they are.
+        return min(self.share * self._there(found).share / self._here.share, 1.0)
 
     def loads_there(self, found: Sequence[Latency]) -> list[Load]:
         """The loads with as many blocks of each kind as there would be."""
@@ -66,16 +53,39 @@ class Compression:
 
     def cpu_s(self, found: Sequence[Latency]) -> float:
         """CPU time that compressing takes more there than here; below 0 where it is less."""
-        more = self.share_there(found) - self.share
-        writes, reads = (
-            sum(load.count for load in self.loads if load.op == op) for op in ("write", "read")
-        )
-        return more * (writes * self.write_cpu_s + reads * self.read_cpu_s)
+        share = self.share_there(found)
+        # The same arithmetic on both sides, so that no difference is one of rounding.
+        level = self._there(found).cpu_s / self._here.cpu_s
+        each_s = (share * level - self.share) * self.write_cpu_s
+        reads = sum(load.count for load in self.loads if load.op == "read")
+        return self._writes * each_s + reads * (share - self.share) * self.read_cpu_s
 
-    def _pays(self, mean_s: Sequence[float]) -> bool:
-        block_s = _mean_write_s(self.loads, mean_s, compressed=False)
-        compressed_s = self.write_cpu_s + _mean_write_s(self.loads, mean_s, compressed=True)
-        return compressed_s < WORTH * block_s
+    @property
+    def _writes(self) -> int:
+        return sum(load.count for load in self.loads if load.op == "write")
+
+    @cached_property
+    def _lowest_s(self) -> float:
+        blocks, *write_s = self._rule([load.mean_s for load in self.loads])
+        return lowest_level_s(blocks, self.write_cpu_s, *write_s)
+
+    @cached_property
+    def _here(self) -> Adapted:
+        return self._adapted([load.mean_s for load in self.loads])
+
+    def _there(self, found: Sequence[Latency]) -> Adapted:
+        return self._adapted([latency.mean_s for latency in found])
+
+    def _adapted(self, mean_s: Sequence[float]) -> Adapted:
+        blocks, *write_s = self._rule(mean_s)
+        return adapt(blocks, self._lowest_s, *write_s)
+
+    def _rule(self, mean_s: Sequence[float]) -> tuple[int, float, float]:
+        """Blocks on a CPU, and what a write takes of a compressed one and of one as it is."""
+        small, whole = (
+            _mean_write_s(self.loads, mean_s, compressed=compressed) for compressed in (True, False)
+        )
+        return -(-self._writes // self.cpus), small, whole
 
 
 def compression(baseline: Recording, loads: Sequence[Load]) -> Compression | None:
@@ -102,9 +112,16 @@ def compression(baseline: Recording, loads: Sequence[Load]) -> Compression | Non
     ]
     if any(len(one) < BLOCKS_MIN for kind in kinds for one in kind):
         return None
-    share = len(kinds[0][0]) / (len(kinds[0][0]) + len(kinds[0][1]))
-    write_ns, read_ns = (max(_mean(small) - _mean(whole), 0.0) for small, whole in kinds)
-    return Compression(loads, share, write_ns / 1e9, read_ns / 1e9)
+    written, read = kinds
+    share = len(written[0]) / (len(written[0]) + len(written[1]))
+    most_ns = LONGEST * float(np.median(written[0]))
+    write_ns = _mean_up_to(written[0], most_ns) - _mean_up_to(written[1], most_ns)
+    if write_ns <= 0:
+        return None
+    read_ns = max(_mean(read[0]) - _mean(read[1]), 0.0)
+    threads = len(np.unique(waits["session"].to_numpy()[block & writes]))
+    cpus = min(CPUS_OF_A_THREAD * threads, int(baseline.meta["machine"].get("cpus") or threads))
+    return Compression(loads, share, write_ns / 1e9, read_ns / 1e9, cpus)
 
 
 def _mean_write_s(loads: Sequence[Load], mean_s: Sequence[float], *, compressed: bool) -> float:
@@ -129,6 +146,11 @@ def _after(session: NDArray[np.int64], before_ns: NDArray[np.float64]) -> NDArra
     after = np.zeros(len(before_ns))
     after[order[:-1][same]] = before_ns[order[1:][same]]
     return after
+
+
+def _mean_up_to(values: NDArray[np.float64], most: float) -> float:
+    kept = values[values <= most]
+    return float(kept.mean()) if len(kept) else 0.0
 
 
 def _mean(values: NDArray[np.float64]) -> float:
