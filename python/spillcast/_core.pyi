@@ -17,7 +17,7 @@ __all__ = [
     "Table",
     "TraceReader",
     "__version__",
-    "cold_cache",
+    "cold_caches",
     "rehearse",
     "simulate",
     "size_class_bytes",
@@ -25,9 +25,9 @@ __all__ = [
 
 __version__: str
 
-def cold_cache() -> tuple[int, list[tuple[int, int]]]:
-    """CPU time of a pass through warm caches, and what waits of some lengths add, as (wait, extra
-    CPU): all in ns."""
+def cold_caches() -> list[tuple[int, int, list[tuple[int, int]]]]:
+    """Of a core's own cache, and of all the cache that it usually gets: bytes, CPU time of a pass
+    while it is warm, and what waits of some lengths add, as (wait, extra CPU); times in ns."""
 
 def rehearse(
     plan: Any, points: Sequence[Any], *, servers: int | None = None, limits: Sequence[Any] = ...

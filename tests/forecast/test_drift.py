@@ -15,7 +15,10 @@ from spillcast.recording.writer import RecordingWriter
 
 US, MS = 1_000, 1_000_000
 #: Nothing is added after no wait, 100 us after 1 ms, 200 us after 5 ms; a pass takes 100 us.
-MACHINE = {"cold_cache_ns": [(1 * MS, 100 * US), (5 * MS, 200 * US)], "warm_cache_ns": 100 * US}
+CACHE = {"cold_ns": [[1 * MS, 100 * US], [5 * MS, 200 * US]], "warm_ns": 100 * US}
+MACHINE = {"caches": [CACHE]}
+#: A smaller one, all of which any wait makes cold.
+OWN = {"cold_ns": [[100 * US, 20 * US], [5 * MS, 20 * US]], "warm_ns": 10 * US}
 COUNT = 1000
 
 
@@ -57,13 +60,18 @@ def test_there_and_back_again(tmp_path, passes):
     assert back_s == pytest.approx(-added_s)
 
 
-def test_what_was_measured_of_a_larger_set_does_not_count(tmp_path):
-    larger = {
-        "cold_cache_ns": [(*cost, 10 * cost[1]) for cost in MACHINE["cold_cache_ns"]],
-        "warm_cache_ns": [100 * US, 1000 * US],
-    }
-    found = drift_s(tmp_path, 0, MS, passes=0.2, machine=larger)
-    assert found == drift_s(tmp_path, 0, MS, passes=0.2)
+def test_what_several_caches_cost_adds_up(tmp_path):
+    """A fifth of the larger is gone through, and all of the smaller, which has a tenth of it."""
+    found = drift_s(tmp_path, 0, MS, passes=0.2, machine={"caches": [OWN, CACHE]})
+    assert found == pytest.approx(COUNT * (0.2 * 100e-6 + 20e-6))
+
+
+def test_back_from_slow_storage_what_several_cost_is_gone(tmp_path):
+    both = {"caches": [OWN, CACHE]}
+    added_s = drift_s(tmp_path, 0, MS, passes=0.2, machine=both)
+    # As long as 20 us of reading take the query, and what was added.
+    passes = 0.2 + added_s * TOUCHED / (COUNT * 100e-6)
+    assert drift_s(tmp_path, MS, 0, passes=passes, machine=both) == pytest.approx(-added_s)
 
 
 def test_nothing_measured_nothing_said(tmp_path):

@@ -3,7 +3,8 @@
 //! While a thread sleeps, others use its core and the caches it shares. The work after the wait is
 //! the same and takes longer. How much depends on the machine and on the length of the wait; this
 //! measures it for a few lengths. A query that spills works on more data than any cache holds, so
-//! what goes cold is all the cache a core usually gets: its own and its share of the last level.
+//! what goes cold is all the cache a core usually gets: its own, which does not outlast the
+//! shortest sleep, and its share of the last level, which others take bit by bit.
 
 use std::time::Duration;
 
@@ -12,14 +13,14 @@ use crate::system::thread_cpu_ns;
 const LINE_BYTES: usize = 64;
 /// Assumed where the system does not tell.
 const L2_BYTES: usize = 1 << 20;
-/// Lengths of the waits, and how often each is tried.
-const WAITS: [(Duration, usize); 6] = [
-    (Duration::ZERO, 24),
-    (Duration::from_micros(100), 24),
-    (Duration::from_micros(500), 24),
-    (Duration::from_millis(2), 20),
-    (Duration::from_millis(5), 16),
-    (Duration::from_millis(20), 8),
+/// Lengths of the waits, and how often each is tried with the core's own cache, and with its share.
+const WAITS: [(Duration, usize, usize); 6] = [
+    (Duration::ZERO, 24, 24),
+    (Duration::from_micros(100), 24, 24),
+    (Duration::from_micros(500), 16, 24),
+    (Duration::from_millis(2), 12, 20),
+    (Duration::from_millis(5), 8, 16),
+    (Duration::from_millis(20), 4, 8),
 ];
 
 /// Cache a core can get, in units of its second level: that and a share of three times as much is
@@ -33,30 +34,30 @@ pub struct Cost {
     pub extra_ns: u64,
 }
 
-/// What waits cost, and what the costs are of.
+/// What waits cost a thread that works with so much memory.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Costs {
-    /// CPU time to read through the cache a core usually gets while it is warm. A thread that goes
-    /// through less of it between two waits pays a part only.
+pub struct Cache {
+    pub bytes: usize,
+    /// CPU time to read through it while it is warm. A thread that goes through less of it between
+    /// two waits pays a part only.
     pub warm_ns: u64,
     /// Shortest wait first.
     pub after: Vec<Cost>,
 }
 
-/// Measures the cost of waits. Takes about 0.4 s, nearly all of it asleep.
-pub fn measure() -> Costs {
-    let (warm_ns, extra) = measure_working_set(SHARE * l2_bytes());
-    let cost = |((wait, _), extra_ns): (&(Duration, usize), u64)| Cost {
-        wait_ns: wait.as_nanos() as u64,
-        extra_ns,
-    };
-    Costs { warm_ns, after: WAITS.iter().zip(extra).skip(1).map(cost).collect() }
+/// Measures the cost of waits: of the core's own cache, and of all the cache it can get. What the
+/// former loses hardly shows in the latter, which does not fit in it. Takes about 0.5 s, nearly
+/// all of it asleep.
+pub fn measure() -> Vec<Cache> {
+    let own = WAITS.map(|(wait, own, _)| (wait, own));
+    let shared = WAITS.map(|(wait, _, shared)| (wait, shared));
+    vec![measure_working_set(l2_bytes(), own), measure_working_set(SHARE * l2_bytes(), shared)]
 }
 
-/// CPU time of a pass without a wait, and what is added after each of [`WAITS`].
-fn measure_working_set(bytes: usize) -> (u64, [u64; WAITS.len()]) {
+/// CPU time of a pass without a wait, which comes first, and what is added after each other wait.
+fn measure_working_set(bytes: usize, waits: [(Duration, usize); WAITS.len()]) -> Cache {
     let set = WorkingSet::new(bytes);
-    let passes_ns = WAITS.map(|(wait, times)| {
+    let passes_ns = waits.map(|(wait, times)| {
         let mut passes_ns: Vec<u64> = (0..times)
             .map(|_| {
                 // The pass before the wait leaves the caches as warm as they get.
@@ -70,7 +71,12 @@ fn measure_working_set(bytes: usize) -> (u64, [u64; WAITS.len()]) {
         passes_ns[times / 4]
     });
     let warm_ns = passes_ns[0];
-    (warm_ns, rising(passes_ns.map(|pass_ns| pass_ns.saturating_sub(warm_ns))))
+    let extra = rising(passes_ns.map(|pass_ns| pass_ns.saturating_sub(warm_ns)));
+    let cost = |(&(wait, _), extra_ns): (&(Duration, usize), u64)| Cost {
+        wait_ns: wait.as_nanos() as u64,
+        extra_ns,
+    };
+    Cache { bytes, warm_ns, after: waits.iter().zip(extra).skip(1).map(cost).collect() }
 }
 
 /// The nearest values that do not fall: neighbours that do are replaced by their mean, as often as
@@ -140,10 +146,14 @@ mod tests {
 
     #[test]
     fn every_wait_is_measured() {
-        let Costs { warm_ns, after: costs } = measure();
-        assert_eq!(costs.len(), WAITS.len() - 1);
-        assert!(costs.is_sorted_by_key(|cost| (cost.wait_ns, cost.extra_ns)), "{costs:?}");
-        assert!(warm_ns > 0);
+        let [own, shared] = &measure()[..] else { panic!("two caches") };
+        for Cache { warm_ns, after: costs, .. } in [own, shared] {
+            assert_eq!(costs.len(), WAITS.len() - 1);
+            assert!(costs.is_sorted_by_key(|cost| (cost.wait_ns, cost.extra_ns)), "{costs:?}");
+            assert!(*warm_ns > 0);
+        }
+        assert_eq!(shared.bytes, SHARE * own.bytes);
+        assert!(shared.warm_ns > own.warm_ns);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::io;
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
+use spillcast_core::cold_cache::Cost;
 
 /// An OSError with errno and strerror, which pyo3's own conversion leaves out.
 fn os_error(error: io::Error) -> PyErr {
@@ -29,14 +30,16 @@ fn os_error(error: io::Error) -> PyErr {
     }
 }
 
-/// What waits cost afterwards, all in ns: CPU time to read through the cache that a core usually
-/// gets while it is warm; and what is added after waits of some lengths, shortest first: (wait,
-/// extra).
+/// A cache: its bytes, the CPU time of a pass through it while it is warm, and what is added after
+/// waits of some lengths, shortest first: (wait, extra); all times in ns.
+type Cache = (usize, u64, Vec<(u64, u64)>);
+
+/// What waits cost afterwards: of a core's own cache, and of all the cache that it usually gets.
 #[pyfunction]
-fn cold_cache(py: Python<'_>) -> (u64, Vec<(u64, u64)>) {
-    let costs = py.detach(spillcast_core::cold_cache::measure);
-    let after = costs.after.iter().map(|cost| (cost.wait_ns, cost.extra_ns));
-    (costs.warm_ns, after.collect())
+fn cold_caches(py: Python<'_>) -> Vec<Cache> {
+    let caches = py.detach(spillcast_core::cold_cache::measure);
+    let costs = |after: Vec<Cost>| after.iter().map(|c| (c.wait_ns, c.extra_ns)).collect();
+    caches.into_iter().map(|cache| (cache.bytes, cache.warm_ns, costs(cache.after))).collect()
 }
 
 /// The size class that an operation of so many bytes falls into, in bytes.
@@ -60,7 +63,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<perturb::Perturbation>()?;
     module.add_class::<probe::Probe>()?;
     module.add_class::<trace::TraceReader>()?;
-    module.add_function(wrap_pyfunction!(cold_cache, module)?)?;
+    module.add_function(wrap_pyfunction!(cold_caches, module)?)?;
     module.add_function(wrap_pyfunction!(emulate::rehearse, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(size_class_bytes, module)?)?;

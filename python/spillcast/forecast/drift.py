@@ -1,6 +1,8 @@
 """CPU time that changes with the storage: after a longer wait a thread finds its caches colder."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +15,15 @@ from spillcast.recording.response import responses
 Array = NDArray[np.float64]
 #: Memory that a query goes through in its CPU time, over what the machine's measurement goes
 #: through in the same: it reads and does nothing else. Of queries that are not among the verified.
-TOUCHED = 0.06
+TOUCHED = 0.15
 #: Standard error of what caches cost a query, relative to what follows from that; of the same.
 FELT_ERROR = 0.43
 #: How far the response to delays that come and go may be from that to waits that stay.
 PASSING = FELT_ERROR
 #: A measured share with a larger standard error is not used.
 ERROR_MAX = 0.5
+#: A root is halved in so many times, to a millionth of a millionth.
+HALVINGS = 40
 
 
 def cpu_drift_s(
@@ -62,20 +66,51 @@ def felt(baseline: Recording, loads: Sequence[Load]) -> float | str:
 
 def _change_s(baseline: Recording, loads: Sequence[Load], there_ns: Array) -> Array:
     """CPU time (s) that an operation likely makes more with other latencies, by load."""
-    machine = baseline.meta["machine"]
-    costs = machine.get("cold_cache_ns")
-    if not costs:
-        return np.zeros(len(loads))
-    # Some recordings hold figures of a larger set beside these.
-    waits_ns, extra_ns = np.array([(0, 0), *(cost[:2] for cost in costs)], dtype=float).T
-    warm_ns = float(np.min(machine["warm_cache_ns"]))
+    caches = [_Cache.of(about) for about in baseline.meta["machine"].get("caches", [])]
     here_ns = np.array([load.mean_s * 1e9 for load in loads])
-    extra_here_ns = np.interp(here_ns, waits_ns, extra_ns)
-    work_ns = TOUCHED * _work_between_waits_ns(baseline, loads)
-    # The work was longer by what was cold here.
-    part = np.minimum(1.0, work_ns / (warm_ns + TOUCHED * extra_here_ns))
-    change_s: Array = part * (np.interp(there_ns, waits_ns, extra_ns) - extra_here_ns) / 1e9
+    work_ns = _warm_work_ns(caches, here_ns, _work_between_waits_ns(baseline, loads))
+    change_s = np.zeros(len(loads))
+    for cache in caches:
+        extra_ns = cache.extra_ns(there_ns) - cache.extra_ns(here_ns)
+        change_s += cache.part(work_ns) * extra_ns / 1e9
     return change_s
+
+
+@dataclass(frozen=True)
+class _Cache:
+    """What a wait costs on the machine afterwards, for one of a core's caches."""
+
+    warm_ns: float
+    #: Lengths of waits and the CPU time that each adds, from none on.
+    waits_ns: Array
+    costs_ns: Array
+
+    @staticmethod
+    def of(about: Mapping[str, Any]) -> "_Cache":
+        waits_ns, costs_ns = np.array([(0, 0), *about["cold_ns"]], dtype=float).T
+        return _Cache(float(about["warm_ns"]), waits_ns, costs_ns)
+
+    def extra_ns(self, waits_ns: Array) -> Array:
+        """After waits, for one who goes through all of it until the next."""
+        found: Array = np.interp(waits_ns, self.waits_ns, self.costs_ns)
+        return found
+
+    def part(self, work_ns: Array) -> Array:
+        """How much of it is gone through in so much CPU time."""
+        found: Array = np.minimum(1.0, TOUCHED * work_ns / self.warm_ns)
+        return found
+
+
+def _warm_work_ns(caches: Sequence[_Cache], here_ns: Array, work_ns: float) -> Array:
+    """CPU time between two waits, less what was cold here: what takes ``work_ns`` with that."""
+    least, most = np.zeros(len(here_ns)), np.full(len(here_ns), work_ns)
+    extra_ns = [cache.extra_ns(here_ns) for cache in caches]
+    for _ in range(HALVINGS):
+        middle = (least + most) / 2
+        cold = [cache.part(middle) * ns for cache, ns in zip(caches, extra_ns, strict=True)]
+        longer = middle + sum(cold) > work_ns
+        least, most = np.where(longer, least, middle), np.where(longer, middle, most)
+    return (least + most) / 2
 
 
 def _work_between_waits_ns(baseline: Recording, loads: Sequence[Load]) -> float:

@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 DRAWS = 4000
 #: What is drawn is narrower than what was seen: the factor of the logarithm of bound over forecast
 #: with which nine in ten of the verified forecasts were held (docs/accuracy.md).
-WIDENED = 2.6
+WIDENED = 2.0
 #: The same where reading is yet to come.
 WIDENED_UNREAD = 5.5
 #: Spread (standard deviation) of the time outside temp I/O when the same run is repeated.
