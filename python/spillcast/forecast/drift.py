@@ -110,7 +110,8 @@ def _warm_work_ns(caches: Sequence[_Cache], here_ns: Array, work_ns: float) -> A
         cold = [cache.part(middle) * ns for cache, ns in zip(caches, extra_ns, strict=True)]
         longer = middle + sum(cold) > work_ns
         least, most = np.where(longer, least, middle), np.where(longer, middle, most)
-    return (least + most) / 2
+    found: Array = (least + most) / 2
+    return found
 
 
 def _work_between_waits_ns(baseline: Recording, loads: Sequence[Load]) -> float:
