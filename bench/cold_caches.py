@@ -11,14 +11,12 @@ from statistics import mean, median, stdev
 
 import numpy as np
 
+from bench.queries import QUERIES, recordings
 from bench.result import Result
 from spillcast.forecast.elsewhere import elsewhere
 from spillcast.forecast.here import Here
-from spillcast.lab import postgres_queries as postgres
-from spillcast.lab.engine import Engine, EngineName, open_engine
+from spillcast.lab.engine import Engine, open_engine
 from spillcast.lab.named_places import named_places
-from spillcast.lab.run import run as run_bare
-from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import Place
 from spillcast.lab.workload import Workload
 from spillcast.storage.observed import observed
@@ -28,82 +26,6 @@ STORAGES = ("tmpfs", "latency:0.15ms", "latency:1.2ms", "latency:5ms")
 REPEAT = 3
 #: The mean of the ratios is to be so near to 1.
 AIM = 0.2
-
-
-def _of_postgres(name: str, sql: str, **settings: str) -> Workload:
-    memory = f"{postgres.MEMORY_KB}kB"
-    return Workload(name, sql, postgres.ROWS, memory, settings=settings)
-
-
-QUERIES: dict[EngineName, tuple[Workload, ...]] = {
-    "duckdb": (
-        Workload(
-            "join of amounts",
-            "select sum(a.amount02 * b.amount03) from t a join t b "
-            "on a.id = b.id and a.amount03 >= b.amount02",
-            5_000_000,
-            "110MB",
-        ),
-        Workload(
-            "sort of whole rows",
-            "select * from t order by business_date, amount03 desc, id limit 3 offset 1400000",
-            3_000_000,
-            "90MB",
-        ),
-        Workload(
-            "distinct",
-            "select count(*) from (select distinct amount01, amount02, business_date from t)",
-            5_000_000,
-            "110MB",
-        ),
-        Workload(
-            "group by dates",
-            "select count(*), max(n) from (select amount01, business_date, count(*) as n, "
-            "avg(amount03), max(id) from t group by all)",
-            4_000_000,
-            "110MB",
-        ),
-        Workload(
-            "rank",
-            "select sum(r) from (select amount02, row_number() over "
-            "(partition by business_date order by amount03, id) as r from t)",
-            3_500_000,
-            "60MB",
-        ),
-    ),
-    "postgres": (
-        _of_postgres(
-            "join of amounts",
-            "select sum(a.amount02 * b.amount03), max(a.part) "
-            "from (select * from t where id < 240000) a "
-            "join (select id, amount03 from t where id < 240000) b using (id)",
-            **postgres.HASHED,
-        ),
-        _of_postgres(
-            "sort of dates",
-            "select max(part + rank) from (select part, row_number() over () as rank from (select "
-            "part, amount03, business_date from t where id < 320000 "
-            "order by business_date, amount03 offset 0) a) b",
-        ),
-        _of_postgres(
-            "distinct",
-            "select count(*) from (select distinct amount01, amount02, business_date "
-            "from t where id < 260000) a",
-            enable_hashagg="off",
-        ),
-        _of_postgres(
-            "group by dates",
-            "select count(*), max(n) from (select amount01, business_date, count(*) as n, "
-            "avg(amount03) from t where id < 180000 group by 1, 2) a",
-            **postgres.AGGREGATED,
-        ),
-        _of_postgres(
-            "rank",
-            "select sum(r) from (select amount02, row_number() over "
-            "(partition by part order by amount03) as r from t where id < 260000) a",
-        ),
-    ),
-}
 
 
 def run() -> Iterator[Result]:
@@ -129,14 +51,8 @@ def _moves(
     engine: Engine, query: Workload, places: list[Place], room: Path
 ) -> tuple[np.ndarray, np.ndarray]:
     """By how much CPU time (s) is forecast to move, and was seen to, for each two storages."""
-    engine.build(query.rows)
-    run_bare(engine, query, places[0])
-    heres: dict[str, list[Here]] = {place.name: [] for place in places}
-    with workspace(room) as folder:
-        for number in range(REPEAT):
-            for at, place in enumerate(places):
-                _, recording = run_recorded(engine, query, place, folder / f"{number}-{at}.spill")
-                heres[place.name].append(Here.of(recording, None))
+    with recordings(engine, query, places, room, REPEAT) as made:
+        heres = {name: [Here.of(one, None) for one in runs] for name, runs in made.items()}
         cpu_s = {
             name: median(float(here.baseline.meta["cpu_s"]) for here in runs)
             for name, runs in heres.items()

@@ -88,14 +88,14 @@ def test_what_compressing_costs_is_read_off_the_recording(tmp_path):
     ],
 )
 def test_where_the_rule_ends(small_ns, whole_ns, share, levels):
-    found = adapt(1_000_000, 400e-6, small_ns / 1e9, whole_ns / 1e9)
+    found = adapt(400e-6, 1_000_000, small_ns / 1e9, whole_ns / 1e9)
     assert found.share == pytest.approx(share, abs=0.01)
     assert found.cpu_s == pytest.approx(400e-6 * mean(levels), rel=0.01)
 
 
 def test_at_first_every_level_is_tried():
     """All are assumed to take 50 us, so each in its turn is the fastest until it is known."""
-    few, many = (adapt(blocks, 400e-6, 5e-3, 5e-3) for blocks in (60, 100_000))
+    few, many = (adapt(400e-6, blocks, 5e-3, 5e-3) for blocks in (60, 100_000))
     assert few.share > 0.7 > many.share
     assert few.cpu_s > 400e-6 * mean(LEVELS) * 0.9
     assert many.cpu_s < 400e-6 * 1.1
@@ -104,42 +104,43 @@ def test_at_first_every_level_is_tried():
 @pytest.mark.parametrize("lowest_s", [100e-6, 400e-6, 1e-3])
 @pytest.mark.parametrize("write_s", [50e-6, 1e-3, 5e-3])
 def test_the_lowest_level_is_read_off_the_mean(lowest_s, write_s):
-    mean_s = adapt(500, lowest_s, write_s, write_s).cpu_s
-    found_s = lowest_level_s(500, mean_s, write_s, write_s)
-    assert adapt(500, found_s, write_s, write_s).cpu_s == pytest.approx(mean_s, rel=0.05)
+    mean_s = adapt(lowest_s, 500, write_s, write_s).cpu_s
+    found_s = lowest_level_s(mean_s, 500, write_s, write_s)
+    assert adapt(found_s, 500, write_s, write_s).cpu_s == pytest.approx(mean_s, rel=0.05)
 
 
 @pytest.mark.parametrize(("here_ns", "there_ns"), [(80 * US, 2 * MS), (2 * MS, 80 * US)])
 def test_slower_writes_compress_more_at_more_cpu_time(tmp_path, here_ns, there_ns):
     run = spill(tmp_path / "run.spill", 0.55, here_ns)
     loads = temp_load(run)
-    adapts, found = compression(run, loads), latencies(there(there_ns), loads, 1.0)
-    assert (adapts.share_there(found) > adapts.share) == (there_ns > here_ns)
-    assert (adapts.cpu_s(found) > 0) == (there_ns > here_ns)
-    counts = {(load.op, load.size_class_bytes): load.count for load in adapts.loads_there(found)}
+    adapts = compression(run, loads)
+    found = adapts.elsewhere(latencies(there(there_ns), loads, 1.0))
+    assert (found.share > adapts.share) == (there_ns > here_ns)
+    assert (found.cpu_s > 0) == (there_ns > here_ns)
+    counts = {(load.op, load.size_class_bytes): load.count for load in found.loads}
     for op in ("write", "read"):
-        assert counts[op, SMALL] == pytest.approx(BLOCKS * adapts.share_there(found), abs=2)
+        assert counts[op, SMALL] == pytest.approx(BLOCKS * found.share, abs=2)
         assert counts[op, SMALL] + counts[op, WHOLE] == pytest.approx(BLOCKS, abs=2)
 
 
 def test_where_writes_are_as_fast_nothing_changes(tmp_path):
     run = spill(tmp_path / "run.spill", 0.55, 300 * US)
     loads = temp_load(run)
-    adapts, found = compression(run, loads), latencies(there(300 * US), loads, 1.0)
-    assert adapts.share_there(found) == pytest.approx(0.55)
-    assert adapts.cpu_s(found) == pytest.approx(0, abs=1e-9)
+    found = compression(run, loads).elsewhere(latencies(there(300 * US), loads, 1.0))
+    assert found.share == pytest.approx(0.55)
+    assert found.cpu_s == pytest.approx(0, abs=1e-9)
 
 
 def test_the_forecast_holds_fewer_and_says_so(tmp_path):
     run = spill(tmp_path / "run.spill", 0.7, 2 * MS)
     loads = temp_load(run)
-    adapts, found = compression(run, loads), latencies(there(80 * US), loads, 1.0)
+    found = compression(run, loads).elsewhere(latencies(there(80 * US), loads, 1.0))
     said = forecast(run, there(80 * US))
-    by_hand_s = run.meta["cpu_s"] + adapts.cpu_s(found) + 2 * BLOCKS * 80e-6
+    by_hand_s = run.meta["cpu_s"] + found.cpu_s + 2 * BLOCKS * 80e-6
     assert said.forecast_s == pytest.approx(by_hand_s, rel=0.01)
     (words,) = (w.message for w in said.warnings if w.code == "compression")
     assert "compress less" in words
-    assert f"{adapts.share_there(found):.0%} of its blocks in place of 70%" in words
+    assert f"{found.share:.0%} of its blocks in place of 70%" in words
 
 
 def test_what_is_not_duckdb_or_shows_one_kind_is_left_alone(tmp_path):
@@ -171,8 +172,8 @@ def shares(here, there):
     """Of the blocks compressed: here, there by what here shows, and there as it was."""
     loads, found = temp_load(here), temp_load(there)
     adapts, adapted = compression(here, loads), compression(there, found)
-    likely = adapts.share_there(latencies(observed(there), loads, 1.0))
-    return adapts.share, likely, adapted.share
+    likely = adapts.elsewhere(latencies(observed(there), loads, 1.0))
+    return adapts.share, likely.share, adapted.share
 
 
 def test_a_real_duckdb_compresses_as_many_as_its_rule_says(places, tmp_path):

@@ -33,32 +33,36 @@ class Adapted(NamedTuple):
     cpu_s: float
 
 
-def adapt(blocks: int, lowest_s: float, small_s: float, whole_s: float) -> Adapted:
+def adapt(lowest_s: float, blocks: int, small_s: float, whole_s: float) -> Adapted:
     """For so many blocks on a CPU, where the lowest level takes ``lowest_s`` of CPU time.
 
     ``small_s`` and ``whole_s`` are what a write takes of a compressed block, and of one as it is.
     """
     took_s = [*(lowest_s * level + small_s for level in LEVELS), whole_s]
     chance = random.Random(0)
-    each = max(min(blocks, SETTLED), 1)
+    run = max(min(blocks, SETTLED), 1)
+    # Those that are not run do as the last half of those that are.
+    last = run - run // 2
+    more = 1 + max(blocks - run, 0) / last
     counts = [0.0] * len(took_s)
-    for _ in range(-(-DRAWN // each)):
-        half = _run(each // 2, took_s, states := [ASSUMED_S] * len(took_s), chance)
-        rest = _run(each - each // 2, took_s, states, chance)
-        more = (blocks - each) / (each - each // 2)
+    for _ in range(-(-DRAWN // run)):
+        lately_s = [ASSUMED_S] * len(took_s)
+        first_half = _run(run // 2, took_s, lately_s, chance)
+        last_half = _run(last, took_s, lately_s, chance)
         counts = [
-            n + a + b * (1 + max(more, 0.0)) for n, a, b in zip(counts, half, rest, strict=True)
+            count + first + more * second
+            for count, first, second in zip(counts, first_half, last_half, strict=True)
         ]
-    small = sum(counts[:-1])
-    cpu_s = lowest_s * sum(n * level for n, level in zip(counts, LEVELS, strict=False))
-    return Adapted(small / sum(counts), cpu_s / small if small else 0.0)
+    *small, _ = counts
+    cpu_s = lowest_s * sum(n * level for n, level in zip(small, LEVELS, strict=True))
+    return Adapted(sum(small) / sum(counts), cpu_s / sum(small) if any(small) else 0.0)
 
 
-def lowest_level_s(blocks: int, cpu_s: float, small_s: float, whole_s: float) -> float:
+def lowest_level_s(cpu_s: float, blocks: int, small_s: float, whole_s: float) -> float:
     """The CPU time of the lowest level with which compressing takes ``cpu_s`` in the mean."""
     steps = 40
     ways = [cpu_s * exp(-log(LEVELS[-1]) * step / steps) for step in range(steps + 1)]
-    return min(ways, key=lambda way: abs(adapt(blocks, way, small_s, whole_s).cpu_s / cpu_s - 1))
+    return min(ways, key=lambda way: abs(adapt(way, blocks, small_s, whole_s).cpu_s / cpu_s - 1))
 
 
 def _run(

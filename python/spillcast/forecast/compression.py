@@ -28,6 +28,18 @@ CPUS_OF_A_THREAD = 2
 
 
 @dataclass(frozen=True)
+class Compressed:
+    """What a run's blocks would be on other storage."""
+
+    #: Compressed blocks over all blocks.
+    share: float
+    #: The loads with as many blocks of each kind as there would be.
+    loads: Sequence[Load]
+    #: CPU time that compressing takes more there than here; below 0 where it is less.
+    cpu_s: float
+
+
+@dataclass(frozen=True)
 class Compression:
     """What a run's blocks were: how many were compressed, and the CPU time that it took."""
 
@@ -40,52 +52,47 @@ class Compression:
     #: On how many CPUs blocks were written: each has its own experience.
     cpus: int
 
-    def share_there(self, found: Sequence[Latency]) -> float:
-        """Compressed blocks over all blocks on a storage of these latencies."""
+    def elsewhere(self, found: Sequence[Latency]) -> Compressed:
+        """On a storage of these latencies."""
+        lowest_s, here = self._here
+        there = self._adapted(lowest_s, [latency.mean_s for latency in found])
         # Some are no smaller when compressed, and are written as they are.
-        return min(self.share * self._there(found).share / self._here.share, 1.0)
+        share = min(self.share * there.share / here.share, 1.0)
+        fewer = share / self.share, (1 - share) / (1 - self.share)
+        return Compressed(
+            share,
+            [_times(load, fewer[load.size_class_bytes == BLOCK_BYTES]) for load in self.loads],
+            self.cpu_of_s(share, self.write_cpu_s * there.cpu_s / here.cpu_s)
+            - self.cpu_of_s(self.share, self.write_cpu_s),
+        )
 
-    def loads_there(self, found: Sequence[Latency]) -> list[Load]:
-        """The loads with as many blocks of each kind as there would be."""
-        there = self.share_there(found)
-        fewer = there / self.share, (1 - there) / (1 - self.share)
-        return [_times(load, fewer[load.size_class_bytes == BLOCK_BYTES]) for load in self.loads]
+    def cpu_of_s(self, share: float, write_cpu_s: float) -> float:
+        """CPU time of compressing such a share of the blocks, at so much for each that is written.
 
-    def cpu_s(self, found: Sequence[Latency]) -> float:
-        """CPU time that compressing takes more there than here; below 0 where it is less."""
-        share = self.share_there(found)
-        # The same arithmetic on both sides, so that no difference is one of rounding.
-        level = self._there(found).cpu_s / self._here.cpu_s
-        each_s = (share * level - self.share) * self.write_cpu_s
-        reads = sum(load.count for load in self.loads if load.op == "read")
-        return self._writes * each_s + reads * (share - self.share) * self.read_cpu_s
-
-    @property
-    def _writes(self) -> int:
-        return sum(load.count for load in self.loads if load.op == "write")
+        To read one takes what it took here.
+        """
+        writes, reads = (
+            sum(load.count for load in self.loads if load.op == op) for op in ("write", "read")
+        )
+        return share * (writes * write_cpu_s + reads * self.read_cpu_s)
 
     @cached_property
-    def _lowest_s(self) -> float:
-        blocks, *write_s = self._rule([load.mean_s for load in self.loads])
-        return lowest_level_s(blocks, self.write_cpu_s, *write_s)
+    def _here(self) -> tuple[float, Adapted]:
+        """CPU time of the lowest level, and what came of the rule where it was recorded."""
+        mean_s = [load.mean_s for load in self.loads]
+        lowest_s = lowest_level_s(self.write_cpu_s, *self._writes(mean_s))
+        return lowest_s, self._adapted(lowest_s, mean_s)
 
-    @cached_property
-    def _here(self) -> Adapted:
-        return self._adapted([load.mean_s for load in self.loads])
+    def _adapted(self, lowest_s: float, mean_s: Sequence[float]) -> Adapted:
+        return adapt(lowest_s, *self._writes(mean_s))
 
-    def _there(self, found: Sequence[Latency]) -> Adapted:
-        return self._adapted([latency.mean_s for latency in found])
-
-    def _adapted(self, mean_s: Sequence[float]) -> Adapted:
-        blocks, *write_s = self._rule(mean_s)
-        return adapt(blocks, self._lowest_s, *write_s)
-
-    def _rule(self, mean_s: Sequence[float]) -> tuple[int, float, float]:
+    def _writes(self, mean_s: Sequence[float]) -> tuple[int, float, float]:
         """Blocks on a CPU, and what a write takes of a compressed one and of one as it is."""
-        small, whole = (
+        blocks = sum(load.count for load in self.loads if load.op == "write")
+        small_s, whole_s = (
             _mean_write_s(self.loads, mean_s, compressed=compressed) for compressed in (True, False)
         )
-        return -(-self._writes // self.cpus), small, whole
+        return -(-blocks // self.cpus), small_s, whole_s
 
 
 def compression(baseline: Recording, loads: Sequence[Load]) -> Compression | None:

@@ -14,9 +14,10 @@ from spillcast.recording.response import responses
 
 Array = NDArray[np.float64]
 #: Memory that a query goes through in its CPU time, over what the machine's measurement goes
-#: through in the same: it reads and does nothing else. Of queries that are not among the verified.
+#: through in the same: it reads and does nothing else. Between what two machines asked for, of
+#: queries that are not among the verified.
 TOUCHED = 0.15
-#: Standard error of what caches cost a query, relative to what follows from that; of the same.
+#: Standard error of what caches cost a query, relative to what follows from that, on one of them.
 FELT_ERROR = 0.43
 #: How far the response to delays that come and go may be from that to waits that stay.
 PASSING = FELT_ERROR

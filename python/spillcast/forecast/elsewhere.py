@@ -45,8 +45,8 @@ def elsewhere(here: Here, target: Storage) -> Elsewhere:
         if target.source == "probe" or abs(weight.in_flight / at_once - 1) < SETTLED:
             break
         at_once = weight.in_flight
-    adapts = here.compression
-    there = adapts.loads_there(found) if adapts else loads
+    compressed = here.compression.elsewhere(found) if here.compression else None
+    there = compressed.loads if compressed else loads
     alone_s = [load.count * lat.mean_s for load, lat in zip(there, found, strict=True)]
     least_s, limit = limited_s(target, there, scale)
     whole_s = scale * weight.of_waits * sum(alone_s)
@@ -55,13 +55,13 @@ def elsewhere(here: Here, target: Storage) -> Elsewhere:
     io_s = [max(least_s, whole_s) * share / sum(shares) for share in shares]
     of_cpu = scale * weight.of_cpu
     count = of_cpu * np.array([load.count for load in there])
-    compressing_s = of_cpu * adapts.cpu_s(found) if adapts else 0.0
+    compressing_s = of_cpu * compressed.cpu_s if compressed else 0.0
     return Elsewhere(
         found,
         io_s,
         weight,
         max(float(np.dot(count, likely_s)) + compressing_s, here.least_drift_s),
         feels,
-        adapts.share_there(found) if adapts else None,
+        compressed.share if compressed else None,
         limit if saturated else None,
     )

@@ -1,0 +1,105 @@
+"""Queries that spill and are not among the verified, and recordings of them by turns."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from spillcast.lab import postgres_queries as postgres
+from spillcast.lab.engine import Engine, EngineName
+from spillcast.lab.run import run, run_recorded
+from spillcast.lab.storages import Place
+from spillcast.lab.workload import Workload
+from spillcast.recording import Recording
+from spillcast.workspace import workspace
+
+
+def _of_postgres(name: str, sql: str, **settings: str) -> Workload:
+    memory = f"{postgres.MEMORY_KB}kB"
+    return Workload(name, sql, postgres.ROWS, memory, settings=settings)
+
+
+QUERIES: dict[EngineName, tuple[Workload, ...]] = {
+    "duckdb": (
+        Workload(
+            "join of amounts",
+            "select sum(a.amount02 * b.amount03) from t a join t b "
+            "on a.id = b.id and a.amount03 >= b.amount02",
+            5_000_000,
+            "110MB",
+        ),
+        Workload(
+            "sort of whole rows",
+            "select * from t order by business_date, amount03 desc, id limit 3 offset 1400000",
+            3_000_000,
+            "90MB",
+        ),
+        Workload(
+            "distinct",
+            "select count(*) from (select distinct amount01, amount02, business_date from t)",
+            5_000_000,
+            "110MB",
+        ),
+        Workload(
+            "group by dates",
+            "select count(*), max(n) from (select amount01, business_date, count(*) as n, "
+            "avg(amount03), max(id) from t group by all)",
+            4_000_000,
+            "110MB",
+        ),
+        Workload(
+            "rank",
+            "select sum(r) from (select amount02, row_number() over "
+            "(partition by business_date order by amount03, id) as r from t)",
+            3_500_000,
+            "60MB",
+        ),
+    ),
+    "postgres": (
+        _of_postgres(
+            "join of amounts",
+            "select sum(a.amount02 * b.amount03), max(a.part) "
+            "from (select * from t where id < 240000) a "
+            "join (select id, amount03 from t where id < 240000) b using (id)",
+            **postgres.HASHED,
+        ),
+        _of_postgres(
+            "sort of dates",
+            "select max(part + rank) from (select part, row_number() over () as rank from (select "
+            "part, amount03, business_date from t where id < 320000 "
+            "order by business_date, amount03 offset 0) a) b",
+        ),
+        _of_postgres(
+            "distinct",
+            "select count(*) from (select distinct amount01, amount02, business_date "
+            "from t where id < 260000) a",
+            enable_hashagg="off",
+        ),
+        _of_postgres(
+            "group by dates",
+            "select count(*), max(n) from (select amount01, business_date, count(*) as n, "
+            "avg(amount03) from t where id < 180000 group by 1, 2) a",
+            **postgres.AGGREGATED,
+        ),
+        _of_postgres(
+            "rank",
+            "select sum(r) from (select amount02, row_number() over "
+            "(partition by part order by amount03) as r from t where id < 260000) a",
+        ),
+    ),
+}
+
+
+@contextmanager
+def recordings(
+    engine: Engine, query: Workload, places: Sequence[Place], room: Path, repeat: int
+) -> Iterator[dict[str, list[Recording]]]:
+    """So many of the query in each place, by its name; they are there while the context is."""
+    engine.build(query.rows)
+    run(engine, query, places[0])
+    made: dict[str, list[Recording]] = {place.name: [] for place in places}
+    with workspace(room) as folder:
+        for number in range(repeat):
+            for at, place in enumerate(places):
+                _, recording = run_recorded(engine, query, place, folder / f"{number}-{at}.spill")
+                made[place.name].append(recording)
+        yield made
