@@ -61,14 +61,6 @@ def record(
         typer.Option(min=1, help="Keep single waits only in this many slices of the run."),
     ] = None,
     capture: Capture = "auto",
-    perturb: Annotated[
-        bool,
-        typer.Option(
-            "--perturb",
-            help="Delay a part of the command's temp I/O, up to 5 s in all, to see what longer "
-            "waits do to its CPU time.",
-        ),
-    ] = False,
     live: Annotated[
         bool, typer.Option("--live", help="Show the profile meanwhile, anew each second.")
     ] = False,
@@ -76,8 +68,7 @@ def record(
 ) -> None:
     """Record the temp I/O of a command, a running process or a PostgreSQL query.
 
-    Ctrl-C ends a recording and keeps it. What is observed is never changed or stopped, but for a
-    command that is slowed down on purpose with --perturb.
+    Ctrl-C ends a recording and keeps it. What is observed is never changed or stopped.
 
     Example: spillcast record -o run.spill -- duckdb warehouse.db -c "select ..."
 
@@ -96,14 +87,8 @@ def record(
         raise InputError(
             "--backend, --query, --wait-for-spill, --explain and --set need --postgres"
         )
-    if perturb and command is None:
-        what = "a process that runs already" if postgres is None else "a server that runs already"
-        raise InputError(
-            f"--perturb delays a command that is started for it, and never {what}",
-            "give a command: spillcast record --perturb -- COMMAND",
-        )
     duration_s = None if duration is None else parse_duration_s(duration)
-    asked = Asked(tuple(temp or ()), capture, duration_s, slices, perturb)
+    asked = Asked(tuple(temp or ()), capture, duration_s, slices)
     status = None
     running = _running(live)
     others = OthersOutput(json=False) if live and command is not None else None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spillcast.forecast.drift import cpu_drift_s, felt
+from spillcast.forecast.drift import cpu_drift_s
 from spillcast.forecast.here import Here
 from spillcast.forecast.latency import Latency, latencies, limited_s
 from spillcast.forecast.threads import Weight
@@ -25,8 +25,6 @@ class Elsewhere:
     weight: Weight
     #: CPU time that caches and compression likely make more.
     drift_s: float
-    #: What caches cost the query over what is likely; or why that is not known.
-    felt: float | str
     #: Of DuckDB's blocks, how many are compressed there; None where it is not known.
     compressed: float | None
     #: The limit of the storage that the run would wait for.
@@ -36,11 +34,10 @@ class Elsewhere:
 def elsewhere(here: Here, target: Storage) -> Elsewhere:
     """The query's loads on ``target``. Refusal where it has no figures for them."""
     loads, threads, scale = here.loads, here.threads, here.scale
-    feels = felt(here.baseline, loads)
     at_once = float(target.facts.get("in_flight", threads.here.in_flight))
     for _ in range(TURNS):
         found = latencies(target, loads, at_once)
-        likely_s = cpu_drift_s(here.baseline, loads, found, feels)
+        likely_s = cpu_drift_s(here.baseline, loads, found)
         weight = threads.there(found, likely_s)
         if target.source == "probe" or abs(weight.in_flight / at_once - 1) < SETTLED:
             break
@@ -61,7 +58,6 @@ def elsewhere(here: Here, target: Storage) -> Elsewhere:
         io_s,
         weight,
         max(float(np.dot(count, likely_s)) + compressing_s, here.least_drift_s),
-        feels,
         compressed.share if compressed else None,
         limit if saturated else None,
     )

@@ -108,7 +108,6 @@ def _bounds_s(
         here.remainder_s,
         [Measured(load.op, here_s, s, lat.blocks, lat.error) for load, here_s, s, lat in terms],
         drift_s=max(DRIFT_MOST * there.drift_s, here.least_drift_s),
-        perturbed_s=here.perturbed_s,
         delay_s=here.ready_s,
         overlap=hypot(overlap_noise(there.weight), PLAN_NOISE if planned else 0.0),
         confidence=confidence,

@@ -72,16 +72,6 @@ class Here:
         return min(self.scale * delay_s * self.threads.here.of_cpu, self.remainder_s)
 
     @property
-    def perturbed_s(self) -> tuple[float, float]:
-        """By how much less and more delays on purpose may have cost than was taken off."""
-        perturbation = self.baseline.meta.get("perturbation")
-        if perturbation is None:
-            return 0.0, 0.0
-        least_s, most_s = perturbation["cost_bounds_s"]
-        likely_s = perturbation["cost_s"]
-        return self.scale * (likely_s - least_s), self.scale * (most_s - likely_s)
-
-    @property
     def rest(self) -> list[Term]:
         """The remainder, which stays: CPU and other waits, told apart for one thread."""
         remainder_s, cpu_s = self.remainder_s, self.baseline.meta.get("cpu_s")

@@ -56,14 +56,11 @@ def interval(
     overlap: float,
     confidence: float,
     part: Callable[[np.random.Generator], Mapping[str, Array] | None] = lambda _draws: None,
-    perturbed_s: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[float, float]:
     """Bounds that hold the elapsed time with probability ``confidence``.
 
     ``remainder_s`` is the time outside temp I/O as recorded. ``drift_s`` is the most that it moves
     by because caches go less or more cold over there: anything from nothing to it is as likely.
-    ``perturbed_s`` is by how much less and more the delays of the recording may have cost than was
-    taken off the remainder.
     ``delay_s`` is the part of the remainder in which the run stood ready without a CPU; it may be
     gone over there or not. ``noise`` is the spread of the logarithm of all latencies together,
     ``overlap`` that of the whole. ``part`` draws, where a part of the query was recorded,
@@ -73,8 +70,6 @@ def interval(
     total = remainder_s * (1 + draws.normal(0, RUN_NOISE, DRAWS))
     total -= delay_s * draws.uniform(0, 1, DRAWS)
     total += drift_s * draws.uniform(0, 1, DRAWS)
-    if any(perturbed_s):
-        total += draws.triangular(-perturbed_s[1], 0.0, perturbed_s[0], DRAWS)
     io = np.zeros(DRAWS)
     more = part(draws)
     for term in terms:

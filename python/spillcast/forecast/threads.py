@@ -137,8 +137,7 @@ class Threads:
         here_s = self._shared_s(self.program.wait_ns, self.program.cpu_ns)
         there_s = self._shared_s(wait_ns, cpu_ns)
         grown = np.divide(there_s, here_s, out=np.ones_like(here_s), where=here_s > 0)
-        whole_s = float((self._stretches.idle_s + self._stretches.active_s * grown).sum())
-        return whole_s - self._delayed_s
+        return float((self._stretches.idle_s + self._stretches.active_s * grown).sum())
 
     def _shared_s(self, wait_ns: Array, cpu_ns: Array) -> Seconds:
         """By stretch: how long the threads that have work take if they share the cores."""
@@ -155,12 +154,7 @@ class Threads:
 
     @cached_property
     def _stretches(self) -> Stretches:
-        return Stretches(self.program, self._recording.elapsed_s + self._delayed_s)
-
-    @property
-    def _delayed_s(self) -> float:
-        """What the recorder's own delays added to the run, in which its rows still lie."""
-        return float((self._recording.meta.get("perturbation") or {}).get("cost_s", 0.0))
+        return Stretches(self.program, self._recording.elapsed_s)
 
     def _with_cpu(self, cpu_s: Seconds) -> Array:
         """CPU times of the rows where each temp operation makes so much more after it."""

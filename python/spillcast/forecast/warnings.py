@@ -48,7 +48,6 @@ def warn(here: Here, target: Storage, there: Elsewhere) -> list[Warned]:
         *_about_part(baseline, loads, here.whole_s),
         *_about_recording(baseline, here.remainder_s / here.whole_s),
         *_about_threads(baseline, there),
-        *_about_perturbation(baseline, there),
         *_about_compression(here, there),
         *_about_source(target),
         *(_about_sizes(loads, found) if target.source != "catalogue" else []),
@@ -127,14 +126,6 @@ def _about_threads(baseline: Recording, there: Elsewhere) -> list[Warned]:
         )
         return [Warned("dependent", text)]
     return []
-
-
-def _about_perturbation(baseline: Recording, there: Elsewhere) -> list[Warned]:
-    """Why the delays of a recording say nothing."""
-    if baseline.meta.get("perturbation") is None or not isinstance(there.felt, str):
-        return []
-    text = f"--perturb did not tell how much cold caches cost this query: {there.felt}"
-    return [Warned("perturbation", text)]
 
 
 def _about_compression(here: Here, there: Elsewhere) -> list[Warned]:

@@ -16,7 +16,6 @@ class Asked:
     capture: Method = "auto"
     duration_s: float | None = None
     slices: int | None = None
-    perturb: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As meta.json keeps it."""

@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from spillcast.recording.delayed import sleeps
 from spillcast.recording.recording import Recording
 
 Array = NDArray[np.int64]
@@ -80,16 +79,14 @@ def program(recording: Recording) -> Program:
     lasts as long as it did.
 
     Threads that neither do temp I/O nor wait, at one remove or more, for one that does are left
-    out: they sleep, or serve others. Delays that spillcast itself made last no time.
+    out: they sleep, or serve others.
     """
     rows = _Rows.of(recording.waits)
     rows = rows.of_threads(rows.concerned())
     first = np.unique(rows.thread, return_index=True)[1]
     rows = rows.with_beginnings(first)
     edges = _Edges(rows)
-    # A beginning is no row of the recording: its NONE finds the last place.
-    delayed = np.append(sleeps(recording), False)[rows.source]
-    blocked = np.flatnonzero(rows.blocked_outside & ~delayed)
+    blocked = np.flatnonzero(rows.blocked_outside)
     several = rows.threads > 1
     known = rows.woken_by[blocked] != NONE
     edges.by_waker(blocked[known])
@@ -101,7 +98,7 @@ def program(recording: Recording) -> Program:
         rows.start_ns,
         rows.cpu_ns,
         np.where(rows.source == NONE, 0, rows.gap_ns - rows.cpu_ns),
-        np.where(delayed, 0, rows.end_ns - rows.start_ns),
+        rows.end_ns - rows.start_ns,
         rows.on_core,
         edges.after,
         edges.after_cpu_ns,

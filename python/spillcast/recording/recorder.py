@@ -17,7 +17,6 @@ from spillcast.recording.absent import AbsentCapture
 from spillcast.recording.asked import Asked
 from spillcast.recording.captured import captured, nothing_seen, uncaptured
 from spillcast.recording.memory import PeakMemory, cgroup_limit_bytes
-from spillcast.recording.perturbation import Perturbation
 from spillcast.recording.recording import Recording
 from spillcast.recording.refused import refused
 from spillcast.recording.running import Running
@@ -59,7 +58,6 @@ class Recorder:
         self.method: Literal["perf", "preload", "none"] = "perf"
         self._absent_because: str | None = None
         self._source: _core.PerfSource | _core.PreloadRing | None = None
-        self._perturbation: Perturbation | None = None
         self._sinks: list[Sink] = []
         self._samples = 0
         self._only_calls = False
@@ -89,10 +87,7 @@ class Recorder:
         self.check()
         found = choose_source(self.asked, pid, what, calls)
         self.method, self._source = found.method, found.source
-        if not self.asked.perturb:
-            return found.environment
-        self._perturbation = Perturbation(self.asked.temp_dirs)
-        return found.environment | self._perturbation.environment()
+        return found.environment
 
     def observe(
         self,
@@ -171,8 +166,6 @@ class Recorder:
         ended = self.target.wait(timeout_s)
         self._elapsed_s = time.monotonic() - self._started
         self.collect()
-        if self._perturbation is not None and not ended:
-            self._perturbation.follow(self._capture.status())
         limit_s = self.asked.duration_s
         return ended or (limit_s is not None and self._elapsed_s >= limit_s)
 
@@ -234,8 +227,6 @@ class Recorder:
             problem = nothing_seen(status, self.method, self.asked.temp_dirs)
             if not self._samples and problem is not None:
                 raise problem
-            if self._perturbation is not None and (problem := self._perturbation.problem()):
-                raise problem
             meta = self._meta(status, wall_s if elapsed_s is None else elapsed_s)
             first, *_ = [sink.finish({**meta, **(extra or {})}) for sink in self._sinks]
             return first
@@ -245,15 +236,11 @@ class Recorder:
 
     def stop(self) -> None:
         """End the capture; all that it saw has been taken then."""
-        if self._perturbation is not None:
-            self._perturbation.stop()
         self._capture.stop()
         self.collect()
 
     def abandon(self) -> None:
         """End the capture and leave nothing."""
-        if self._perturbation is not None:
-            self._perturbation.stop()
         if self._sinks:
             self._capture.stop()
             self._discard()
@@ -294,12 +281,6 @@ class Recorder:
             about = {**self._machine, "caches": self._caches}
         else:
             seen, about = uncaptured(self._absent_because), {}
-        perturbed = None
-        if self._perturbation is not None:
-            perturbed = self._perturbation.meta(self.origin_ns, elapsed_s)
-            elapsed_s -= perturbed["cost_s"]
-            if seen["cpu_s"] is not None:
-                seen["cpu_s"] -= sum(delay["cpu_s"] for delay in perturbed["delays"])
         return {
             "spillcast": _core.__version__,
             "started_at": self._started_at.isoformat(timespec="milliseconds"),
@@ -313,6 +294,5 @@ class Recorder:
                 "peak_rss_bytes": self._memory and self._memory.peak_bytes,
             },
             **seen,
-            "perturbation": perturbed,
             "asked": self.asked.to_json(),
         }

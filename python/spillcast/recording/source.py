@@ -30,11 +30,6 @@ def choose_source(
     InputError says what is refused and what mends it.
     """
     what = what or ("a command" if pid is None else f"process {pid}")
-    if asked.perturb and pid is not None:
-        raise InputError(
-            f"--perturb cannot delay {what}, which runs already",
-            "start it under: spillcast record --perturb -- COMMAND",
-        )
     if asked.capture == "preload" and pid is not None:
         raise InputError(
             f"--capture preload cannot observe {what}, which runs already",
