@@ -1,7 +1,7 @@
 """What longer waits cost a query in CPU time, over what is forecast: queries that are not verified.
 
-The constants of spillcast.forecast.drift were taken from these. The peer is to leave CPU time as it
-is. Takes about ten minutes.
+The constants of spillcast.forecast.sum.drift were taken from these. The peer is to leave CPU time as
+it is. Takes about ten minutes.
 """
 
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ import numpy as np
 
 from bench.queries import QUERIES, recordings
 from bench.result import Result
-from spillcast.forecast.elsewhere import elsewhere
-from spillcast.forecast.here import Here
+from spillcast.forecast.sum.baseline import Here
+from spillcast.forecast.sum.projection import elsewhere
 from spillcast.lab.engine import Engine, open_engine
 from spillcast.lab.named_places import named_places
 from spillcast.lab.storages import Place

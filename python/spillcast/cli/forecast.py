@@ -82,9 +82,9 @@ def forecast(
     from spillcast.cli.output import show
     from spillcast.cli.progress import progress_bar, reading_bar
     from spillcast.forecast.ask import ask
-    from spillcast.forecast.cheapest import cheapest
     from spillcast.forecast.choices import choices, choices_document, parse_costs
-    from spillcast.forecast.memory_cells import memory_cells, memory_document
+    from spillcast.forecast.work_memory.cells import memory_cells, memory_document
+    from spillcast.forecast.work_memory.cheapest import cheapest
     from spillcast.report.forecast import forecast_page
     from spillcast.report.memory_table import forecast_memory_parts
     from spillcast.units import parse_duration_s

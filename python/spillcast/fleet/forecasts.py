@@ -8,8 +8,8 @@ from spillcast.errors import InputError, Refusal
 from spillcast.fleet.evidence import Statement
 from spillcast.fleet.runs import unpacked
 from spillcast.forecast import forecast as estimate
-from spillcast.forecast.oracle import forecast_events
-from spillcast.forecast.oracle_parts import Target
+from spillcast.forecast.oracle.forecast import forecast_events
+from spillcast.forecast.oracle.parts import Target
 from spillcast.forecast.result import Forecast
 from spillcast.storage.target import resolve
 

@@ -5,8 +5,8 @@ from types import ModuleType
 from typing import Any
 
 from spillcast.forecast.ask import ask
-from spillcast.forecast.estimate import forecast
 from spillcast.forecast.result import Forecast, Forecasts, Term, Warned
+from spillcast.forecast.sum.estimate import forecast
 from spillcast.recording import Recording
 
 __all__ = ["Forecast", "Forecasts", "Term", "Warned", "forecast"]

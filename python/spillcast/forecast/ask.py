@@ -5,9 +5,9 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from spillcast.errors import InputError, Refusal
-from spillcast.forecast.estimate import CONFIDENCE, forecast_of, refused
-from spillcast.forecast.here import Here
 from spillcast.forecast.result import Forecast
+from spillcast.forecast.sum.baseline import Here
+from spillcast.forecast.sum.estimate import CONFIDENCE, forecast_of, refused
 from spillcast.recording import Recording
 from spillcast.recording.evidence import Evidence, find_evidence
 from spillcast.storage import Storage
@@ -83,7 +83,7 @@ def _recording(
     watch: Watch,
 ) -> Recording:
     """The one recording, plan or export that is given."""
-    from spillcast.forecast.assumed import timed_on
+    from spillcast.forecast.sum.assumed import timed_on
     from spillcast.recording.explain import read_plan, read_statements
     from spillcast.storage.target import resolve
 
@@ -145,9 +145,9 @@ def _from_oracle(
     confidence: float,
     reading: Reading,
 ) -> list[Forecast]:
-    from spillcast.forecast.events import read_shares, read_traces
-    from spillcast.forecast.oracle import forecast_events
-    from spillcast.forecast.oracle_parts import Target, resolve_target
+    from spillcast.forecast.oracle.events import read_shares, read_traces
+    from spillcast.forecast.oracle.forecast import forecast_events
+    from spillcast.forecast.oracle.parts import Target, resolve_target
     from spillcast.recording.event_names import TEMP_EVENTS
     from spillcast.recording.statistics import read_statistics, temp_on_flash
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spillcast.errors import InputError, Refusal
-from spillcast.forecast.events import (
+from spillcast.forecast.oracle.events import (
     AshEvidence,
     EventLatency,
     TraceEvidence,

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from spillcast.forecast.events import AshEvidence, TraceEvidence
-from spillcast.forecast.oracle_parts import Part, Target
+from spillcast.forecast.oracle.events import AshEvidence, TraceEvidence
+from spillcast.forecast.oracle.parts import Part, Target
 from spillcast.forecast.result import Warned
-from spillcast.forecast.warnings import AMPLIFIED
+from spillcast.forecast.sum.warnings import AMPLIFIED
 from spillcast.recording.statistics import TempOnFlash
 from spillcast.units import format_duration
 

@@ -7,7 +7,7 @@ from math import exp, hypot, log
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.forecast.threads import Weight
+from spillcast.forecast.threads.overlap import Weight
 from spillcast.storage import Storage
 
 Array = NDArray[np.float64]

@@ -7,8 +7,9 @@ import pytest
 from evidence import recording
 from plans import AGGREGATE, DISTINCT, HASH, INSTALLATIONS, PARALLEL, SORT, explain, tables
 from spillcast.forecast import forecast
-from spillcast.forecast.memory_cells import NOW, memory_cells
-from spillcast.forecast.postgres_memory import (
+from spillcast.forecast.work_memory.advice import size_of_setting
+from spillcast.forecast.work_memory.cells import NOW, memory_cells
+from spillcast.forecast.work_memory.postgres import (
     BLOCK_BYTES,
     hash_batches,
     hash_tuple_bytes,
@@ -16,8 +17,7 @@ from spillcast.forecast.postgres_memory import (
     rounded_up,
     sort_passes,
 )
-from spillcast.forecast.spills import io_share, spills_of, state_with
-from spillcast.forecast.work_memory import size_of_setting
+from spillcast.forecast.work_memory.spills import io_share, spills_of, state_with
 from spillcast.recording import Recording
 from spillcast.recording.explain import recording_of_plan
 from spillcast.recording.explain.nodes import nodes_of

@@ -13,11 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.errors import InputError, Refusal
-from spillcast.forecast.events import AshEvidence, TraceEvidence
-from spillcast.forecast.interval import DRAWS, LATENCY_NOISE, RUN_NOISE, noise_of, resampled_means
-from spillcast.forecast.oracle_parts import Part, Target, parts_of
-from spillcast.forecast.oracle_warnings import served_by_flash, warn
+from spillcast.forecast.oracle.events import AshEvidence, TraceEvidence
+from spillcast.forecast.oracle.parts import Part, Target, parts_of
+from spillcast.forecast.oracle.warnings import served_by_flash, warn
 from spillcast.forecast.result import Forecast, Term
+from spillcast.forecast.sum.interval import (
+    DRAWS,
+    LATENCY_NOISE,
+    RUN_NOISE,
+    noise_of,
+    resampled_means,
+)
 from spillcast.recording.statistics import TempOnFlash
 
 Array = NDArray[np.float64]

@@ -13,9 +13,10 @@ from functools import partial
 from math import hypot
 
 from spillcast.errors import Refusal
-from spillcast.forecast.elsewhere import Elsewhere, elsewhere
-from spillcast.forecast.here import Here
-from spillcast.forecast.interval import (
+from spillcast.forecast.result import Forecast, Term
+from spillcast.forecast.sum.baseline import Here
+from spillcast.forecast.sum.coverage import in_slices, one_phase, part_factors
+from spillcast.forecast.sum.interval import (
     ASKED_NOISE,
     DRAWS,
     PLAN_NOISE,
@@ -28,10 +29,9 @@ from spillcast.forecast.interval import (
     overlap_noise,
     widened,
 )
-from spillcast.forecast.result import Forecast, Term
-from spillcast.forecast.unseen import in_slices, one_phase, part_factors
-from spillcast.forecast.warnings import refusal, warn
-from spillcast.forecast.work_memory import work_memory
+from spillcast.forecast.sum.projection import Elsewhere, elsewhere
+from spillcast.forecast.sum.warnings import refusal, warn
+from spillcast.forecast.work_memory.advice import work_memory
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.units import format_duration

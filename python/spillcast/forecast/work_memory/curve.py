@@ -16,9 +16,9 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.forecast.interval import LATENCY_NOISE, Measured, interval, widened
 from spillcast.forecast.load import temp_load
-from spillcast.forecast.threads import Threads
+from spillcast.forecast.sum.interval import LATENCY_NOISE, Measured, interval, widened
+from spillcast.forecast.threads.overlap import Threads
 from spillcast.recording import Recording
 from spillcast.storage.observed import observed
 

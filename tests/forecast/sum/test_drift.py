@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from evidence import recording
-from spillcast.forecast.drift import TOUCHED, cpu_drift_s
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import temp_load
+from spillcast.forecast.sum.drift import TOUCHED, cpu_drift_s
 
 US, MS = 1_000, 1_000_000
 #: Nothing is added after no wait, 100 us after 1 ms, 200 us after 5 ms; a pass takes 100 us.

@@ -1,7 +1,7 @@
 """How PostgreSQL spends work memory: runs and passes of a sort, batches of a hash.
 
 From tuplesort.c, nodeHash.c and nodeAgg.c of PostgreSQL 15 to 18; checked against servers in
-tests/forecast/test_work_memory.py.
+tests/forecast/work_memory/test_work_memory.py.
 """
 
 from itertools import count

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from spillcast.forecast.memory_curve import MemoryCurve, MemoryRun, Op
+from spillcast.forecast.work_memory.curve import MemoryCurve, MemoryRun, Op
 
 M = 1 << 20
 #: Latency of reads and writes by storage, in seconds.

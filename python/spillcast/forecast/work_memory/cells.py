@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from spillcast.forecast.cheapest import Advice, Cell
-from spillcast.forecast.postgres_memory import power_of_two
 from spillcast.forecast.result import Forecast
-from spillcast.forecast.work_memory import WorkMemory
+from spillcast.forecast.work_memory.advice import WorkMemory
+from spillcast.forecast.work_memory.cheapest import Advice, Cell
+from spillcast.forecast.work_memory.postgres import power_of_two
 
 #: The storage that the recording was made on.
 NOW = "now"

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spillcast.forecast.adaptive import Adapted, adapt, lowest_level_s
+from spillcast.forecast.duckdb.adaptive import Adapted, adapt, lowest_level_s
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load
 from spillcast.recording import Recording

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from spillcast import _core
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load, in_flight, processes, sessions
-from spillcast.forecast.repairman import repairman_s
-from spillcast.forecast.stretches import Stretches
+from spillcast.forecast.threads.repairman import repairman_s
+from spillcast.forecast.threads.stretches import Stretches
 from spillcast.recording import Recording
 from spillcast.recording.program import NONE, Program, program
 

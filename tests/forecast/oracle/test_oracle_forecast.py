@@ -7,9 +7,9 @@ import pytest
 from harness import only_line, spillcast
 from oracle_files import HEADER, READ, WRITE, blocks, make_example, real, write_trace
 from spillcast.errors import InputError
-from spillcast.forecast.events import read_shares, read_traces
-from spillcast.forecast.oracle import forecast_events
-from spillcast.forecast.oracle_parts import Target, resolve_target
+from spillcast.forecast.oracle.events import read_shares, read_traces
+from spillcast.forecast.oracle.forecast import forecast_events
+from spillcast.forecast.oracle.parts import Target, resolve_target
 
 TEMP = "direct path * temp"
 CLIENT = "SQL*Net message from client"

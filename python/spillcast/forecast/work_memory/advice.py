@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spillcast.forecast.postgres_memory import rounded_up
-from spillcast.forecast.spills import HASH_MEM_MULTIPLIER, Spill, io_share, spills_of
+from spillcast.forecast.work_memory.postgres import rounded_up
+from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, Spill, io_share, spills_of
 from spillcast.recording import Recording
 from spillcast.recording.explain.document import read_documents
 from spillcast.recording.explain.nodes import nodes_of

@@ -2,9 +2,9 @@
 
 import pytest
 
-from spillcast.forecast.cheapest import Cell, cheapest
-from spillcast.forecast.memory_cells import NOW, memory_cells
 from spillcast.forecast.result import Forecast, Term
+from spillcast.forecast.work_memory.cells import NOW, memory_cells
+from spillcast.forecast.work_memory.cheapest import Cell, cheapest
 
 M = 1 << 20
 CELLS = [

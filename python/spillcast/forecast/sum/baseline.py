@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from spillcast.errors import InputError
-from spillcast.forecast.compression import Compression, compression
+from spillcast.forecast.duckdb.compression import Compression, compression
 from spillcast.forecast.load import Load, sessions, temp_load
 from spillcast.forecast.result import Term
-from spillcast.forecast.threads import Threads
+from spillcast.forecast.threads.overlap import Threads
 from spillcast.recording import Recording
 
 

@@ -12,8 +12,8 @@ from emulator import Emulator, skip_without_fuse
 from evidence import CAPTURE, seconds, storage, table
 from harness import spillcast
 from spillcast.forecast import forecast
-from spillcast.forecast.adaptive import LEVELS, adapt, lowest_level_s
-from spillcast.forecast.compression import compression
+from spillcast.forecast.duckdb.adaptive import LEVELS, adapt, lowest_level_s
+from spillcast.forecast.duckdb.compression import compression
 from spillcast.forecast.latency import latencies
 from spillcast.forecast.load import temp_load
 from spillcast.recording import Recording

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from spillcast.forecast.elsewhere import Elsewhere
-from spillcast.forecast.here import Here
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load, sessions
 from spillcast.forecast.result import Warned
-from spillcast.forecast.unseen import is_part, spread_evenly, unread_bytes
+from spillcast.forecast.sum.baseline import Here
+from spillcast.forecast.sum.coverage import is_part, spread_evenly, unread_bytes
+from spillcast.forecast.sum.projection import Elsewhere
 from spillcast.recording import Recording
 from spillcast.recording.program import wakings_seen
 from spillcast.storage import Storage

@@ -5,7 +5,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.forecast.covered import covered_before_s
+from spillcast.forecast.threads.covered import covered_before_s
 from spillcast.recording.program import Program
 
 Array = NDArray[np.int64]

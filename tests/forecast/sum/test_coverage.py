@@ -5,7 +5,7 @@ import pytest
 
 from evidence import recording, storage
 from spillcast.forecast import forecast
-from spillcast.forecast.unseen import unread_bytes
+from spillcast.forecast.sum.coverage import unread_bytes
 from spillcast.recording.schema import SECONDS_SCHEMA
 
 MS, BIG = 1_000_000, 256 * 1024

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from spillcast.forecast.postgres_memory import (
+from spillcast.forecast.work_memory.postgres import (
     BLOCK_BYTES,
     ROWS_SHARE,
     SLOT_BYTES,

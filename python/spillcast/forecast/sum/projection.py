@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spillcast.forecast.drift import cpu_drift_s
-from spillcast.forecast.here import Here
 from spillcast.forecast.latency import Latency, latencies, limited_s
-from spillcast.forecast.threads import Weight
+from spillcast.forecast.sum.baseline import Here
+from spillcast.forecast.sum.drift import cpu_drift_s
+from spillcast.forecast.threads.overlap import Weight
 from spillcast.storage import Storage
 
 #: Latency grows with the operations in flight, and these with latency: so many turns settle both.
