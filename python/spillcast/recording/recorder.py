@@ -14,9 +14,9 @@ from spillcast import _core
 from spillcast.errors import InputError
 from spillcast.recording import machine
 from spillcast.recording.absent import AbsentCapture
-from spillcast.recording.asked import Asked
 from spillcast.recording.captured import captured, nothing_seen, uncaptured
 from spillcast.recording.memory import PeakMemory, cgroup_limit_bytes
+from spillcast.recording.options import RecordOptions
 from spillcast.recording.recording import Recording
 from spillcast.recording.refused import refused
 from spillcast.recording.running import Running
@@ -50,11 +50,14 @@ class Recorder:
     """
 
     def __init__(
-        self, output: Path | None, asked: Asked | None = None, running: Running | None = None
+        self,
+        output: Path | None,
+        options: RecordOptions | None = None,
+        running: Running | None = None,
     ) -> None:
         self.output = output
         self.running = running or (Running() if output is None else None)
-        self.asked = asked or Asked()
+        self.options = options or RecordOptions()
         self.method: Literal["perf", "preload", "none"] = "perf"
         self._absent_because: str | None = None
         self._source: _core.PerfSource | _core.PreloadRing | None = None
@@ -65,7 +68,7 @@ class Recorder:
 
     def check(self) -> None:
         """InputError where a directory that is asked for cannot be used."""
-        for path in self.asked.temp_dirs:
+        for path in self.options.temp_dirs:
             if not path.is_dir():
                 raise InputError(f"--temp {path}: there is no such directory")
         if self.output is not None:
@@ -85,7 +88,7 @@ class Recorder:
         mends it.
         """
         self.check()
-        found = choose_source(self.asked, pid, what, calls)
+        found = choose_source(self.options, pid, what, calls)
         self.method, self._source = found.method, found.source
         return found.environment
 
@@ -103,7 +106,7 @@ class Recorder:
         ``only_calls`` is said of an engine that may use io_uring, but never for temp files.
         """
         self._only_calls = only_calls
-        dirs = [str(path.resolve()) for path in self.asked.temp_dirs or temp_dirs]
+        dirs = [str(path.resolve()) for path in self.options.temp_dirs or temp_dirs]
         self._capture: _core.Capture | AbsentCapture
         try:
             if isinstance(self._source, _core.PreloadRing):
@@ -155,7 +158,7 @@ class Recorder:
     def _begin(self, target: Target) -> None:
         self.target = target
         if self.output is not None:
-            self._sinks.append(RecordingWriter(self.output, self.asked.slices))
+            self._sinks.append(RecordingWriter(self.output, self.options.slices))
         if self.running is not None:
             self._sinks.append(self.running)
         self._started_at = datetime.now(UTC)
@@ -166,7 +169,7 @@ class Recorder:
         ended = self.target.wait(timeout_s)
         self._elapsed_s = time.monotonic() - self._started
         self.collect()
-        limit_s = self.asked.duration_s
+        limit_s = self.options.duration_s
         return ended or (limit_s is not None and self._elapsed_s >= limit_s)
 
     def collect(self) -> None:
@@ -224,7 +227,7 @@ class Recorder:
         try:
             self.stop()
             status = self._capture.status()
-            problem = nothing_seen(status, self.method, self.asked.temp_dirs)
+            problem = nothing_seen(status, self.method, self.options.temp_dirs)
             if not self._samples and problem is not None:
                 raise problem
             meta = self._meta(status, wall_s if elapsed_s is None else elapsed_s)
@@ -294,5 +297,5 @@ class Recorder:
                 "peak_rss_bytes": self._memory and self._memory.peak_bytes,
             },
             **seen,
-            "asked": self.asked.to_json(),
+            "asked": self.options.to_json(),
         }

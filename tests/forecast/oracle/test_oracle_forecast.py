@@ -8,8 +8,10 @@ from harness import only_line, spillcast
 from oracle_files import HEADER, READ, WRITE, blocks, make_example, real, write_trace
 from spillcast.errors import InputError
 from spillcast.forecast.oracle.events import read_shares, read_traces
+from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.forecast import forecast_events
 from spillcast.forecast.oracle.parts import Target, resolve_target
+from spillcast.forecast.question import Question
 
 TEMP = "direct path * temp"
 CLIENT = "SQL*Net message from client"
@@ -33,9 +35,8 @@ def case(example, *more, to=("flash.trc",)):
 
 def estimate(here, there, *, boost=TEMP, **options):
     """From traces alone; ``there`` is a trace or a word such as ``factor:2``."""
-    return forecast_events(
-        resolve_target(str(there)), boost, traces=read_traces([here]), ash=None, **options
-    )
+    evidence = OracleEvidence(traces=read_traces([here]))
+    return forecast_events(resolve_target(str(there)), evidence, Question(boost=boost, **options))
 
 
 def codes(forecast):
@@ -178,7 +179,7 @@ def test_a_trace_of_a_part_is_warned_about(example):
 def test_ash_alone_does_not_know_sizes(example):
     ash = read_shares([example / "ash.csv"], TEMP, None)
     target = resolve_target(str(example / "flash.trc"))
-    said = forecast_events(target, TEMP, traces=None, ash=ash)
+    said = forecast_events(target, OracleEvidence(ash=ash), Question(boost=TEMP))
     assert "sizes-unknown" in codes(said)
 
 
@@ -193,7 +194,9 @@ def test_sessions_share_their_time_whether_side_by_side_or_in_turn(tmp_path):
     for other, wall_s in ((beside, 0.4), (after, 0.8)):
         evidence = read_traces([one, other])
         assert evidence.elapsed_s == pytest.approx(wall_s)
-        said = forecast_events(resolve_target("factor:2"), TEMP, traces=evidence, ash=None)
+        said = forecast_events(
+            resolve_target("factor:2"), OracleEvidence(traces=evidence), Question(boost=TEMP)
+        )
         assert said.forecast_s == pytest.approx(wall_s * 0.75)
         assert ("threads" in codes(said)) == (other is beside)
 
@@ -236,7 +239,9 @@ def test_a_trace_without_times_needs_ash(tmp_path):
     header = HEADER.replace(" tim=1000000", "")
     path.write_text(header + f"WAIT #7: nam='{READ}' ela= 9000 p1=201 p2=128 p3=31\n")
     with pytest.raises(InputError):
-        forecast_events(Target("f", factor=2), TEMP, traces=read_traces([path]), ash=None)
+        forecast_events(
+            Target("f", factor=2), OracleEvidence(traces=read_traces([path])), Question(boost=TEMP)
+        )
 
 
 def storage_of(path, **mean_ns):

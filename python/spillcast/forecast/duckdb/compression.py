@@ -52,17 +52,17 @@ class Compression:
     #: On how many CPUs blocks were written: each has its own experience.
     cpus: int
 
-    def elsewhere(self, found: Sequence[Latency]) -> Compressed:
+    def on_target(self, found: Sequence[Latency]) -> Compressed:
         """On a storage of these latencies."""
-        lowest_s, here = self._here
-        there = self._adapted(lowest_s, [latency.mean_s for latency in found])
+        lowest_s, recorded = self._recorded
+        target = self._adapted(lowest_s, [latency.mean_s for latency in found])
         # Some are no smaller when compressed, and are written as they are.
-        share = min(self.share * there.share / here.share, 1.0)
+        share = min(self.share * target.share / recorded.share, 1.0)
         fewer = share / self.share, (1 - share) / (1 - self.share)
         return Compressed(
             share,
             [_times(load, fewer[load.size_class_bytes == BLOCK_BYTES]) for load in self.loads],
-            self.cpu_of_s(share, self.write_cpu_s * there.cpu_s / here.cpu_s)
+            self.cpu_of_s(share, self.write_cpu_s * target.cpu_s / recorded.cpu_s)
             - self.cpu_of_s(self.share, self.write_cpu_s),
         )
 
@@ -77,7 +77,7 @@ class Compression:
         return share * (writes * write_cpu_s + reads * self.read_cpu_s)
 
     @cached_property
-    def _here(self) -> tuple[float, Adapted]:
+    def _recorded(self) -> tuple[float, Adapted]:
         """CPU time of the lowest level, and what came of the rule where it was recorded."""
         mean_s = [load.mean_s for load in self.loads]
         lowest_s = lowest_level_s(self.write_cpu_s, *self._writes(mean_s))
@@ -95,13 +95,13 @@ class Compression:
         return -(-blocks // self.cpus), small_s, whole_s
 
 
-def compression(baseline: Recording, loads: Sequence[Load]) -> Compression | None:
+def compression(recording: Recording, loads: Sequence[Load]) -> Compression | None:
     """How a recording's blocks were compressed; None where it is not DuckDB's, or says too little.
 
     That is the case without single waits and their CPU times, and where hardly any block was of one
     kind: data that cannot be made smaller, or storage so slow that all of it was.
     """
-    waits = baseline.waits
+    waits = recording.waits
     cpu = waits["cpu_before_ns"]
     names = pc.unique(waits["file"]).cast("string").drop_null()
     own = names.filter(pc.match_substring_regex(names, FILES))
@@ -127,7 +127,7 @@ def compression(baseline: Recording, loads: Sequence[Load]) -> Compression | Non
         return None
     read_ns = max(_mean(read[0]) - _mean(read[1]), 0.0)
     threads = len(np.unique(waits["session"].to_numpy()[block & writes]))
-    cpus = min(CPUS_OF_A_THREAD * threads, int(baseline.meta["machine"].get("cpus") or threads))
+    cpus = min(CPUS_OF_A_THREAD * threads, int(recording.meta["machine"].get("cpus") or threads))
     return Compression(loads, share, write_ns / 1e9, read_ns / 1e9, cpus)
 
 

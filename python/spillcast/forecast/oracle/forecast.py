@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.errors import InputError, Refusal
-from spillcast.forecast.oracle.events import AshEvidence, TraceEvidence
+from spillcast.forecast.oracle.events import AshEvidence
+from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.parts import Part, Target, parts_of
-from spillcast.forecast.oracle.warnings import served_by_flash, warn
+from spillcast.forecast.oracle.warnings import warn
+from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.sum.interval import (
     DRAWS,
@@ -24,46 +26,37 @@ from spillcast.forecast.sum.interval import (
     noise_of,
     resampled_means,
 )
-from spillcast.recording.statistics import TempOnFlash
 
 Array = NDArray[np.float64]
 
 
 def forecast_events(
-    target: Target,
-    boost: str,
-    *,
-    traces: TraceEvidence | None,
-    ash: AshEvidence | None,
-    flash: TempOnFlash | None = None,
-    elapsed_s: float | None = None,
-    method: str = "counts",
-    confidence: float = 0.9,
+    target: Target, evidence: OracleEvidence, question: Question | None = None
 ) -> Forecast:
-    """Forecast a run from ASH, traces or both. InputError where ``boost`` matches nothing.
-
-    ``flash`` is what session statistics say of temp I/O that a flash cache served already.
-    """
-    covered_s = ash.elapsed_s if ash is not None else traces.elapsed_s if traces else 0.0
-    whole_s = covered_s if elapsed_s is None else elapsed_s
+    """Forecast a run from ASH, traces or both. InputError where ``boost`` matches nothing."""
+    question = question or Question()
+    method, confidence = question.method, question.confidence
+    whole_s = evidence.covered_s if question.elapsed_s is None else question.elapsed_s
     if whole_s <= 0:
         raise InputError("the evidence covers no time", "give the time of the run with --elapsed")
     try:
-        parts = parts_of(target, boost, traces, ash, whole_s, method)
+        parts = parts_of(target, evidence, question, whole_s)
     except Refusal as refused:
         return Forecast(
             target.name, whole_s, None, None, confidence, whole_s, [], method, refused=str(refused)
         )
-    boosted_s = sum(part.here.time_s for part in parts)
+    boosted_s = sum(part.baseline.time_s for part in parts)
     rest_s = max(whole_s - boosted_s, 0.0)
     terms = [Term("CPU and other waits", None, None, None, rest_s, rest_s)]
     for part in parts:
-        here = part.here
-        count = round(here.time_s / here.latency_s)
-        terms.append(Term(here.event, here.op, None, count, here.time_s, here.time_s / part.gain))
+        event = part.baseline
+        count = round(event.time_s / event.latency_s)
+        terms.append(
+            Term(event.event, event.op, None, count, event.time_s, event.time_s / part.gain)
+        )
     total_s = sum(term.forecast_s for term in terms)
     noise = LATENCY_NOISE if target.storage is None else noise_of(target.storage)
-    low, high = _interval(parts, whole_s, ash, method, noise, confidence)
+    low, high = _interval(parts, whole_s, evidence.ash, method, noise, confidence)
     return Forecast(
         target.name,
         whole_s,
@@ -73,7 +66,7 @@ def forecast_events(
         rest_s,
         terms,
         method,
-        [*served_by_flash(flash), *warn(target, parts, traces, ash, whole_s)],
+        warn(target, parts, evidence, whole_s),
     )
 
 
@@ -95,10 +88,10 @@ def _interval(
     noise = np.maximum(1 + draws.normal(0, noise_level, DRAWS), 0.0)
     for part, time_s in zip(parts, times, strict=True):
         change = np.ones(DRAWS)
-        if part.there is not None:
-            change = change * resampled_means(part.there.stretches, draws)
-        if part.here.share is not None and part.here.seen is not None:
-            change = change / resampled_means(part.here.seen.stretches, draws)
+        if part.target is not None:
+            change = change * resampled_means(part.target.stretches, draws)
+        if part.baseline.share is not None and part.baseline.seen is not None:
+            change = change / resampled_means(part.baseline.seen.stretches, draws)
         if part.size_ratio != 1.0:
             change = change * part.size_ratio ** (exponent - 1)
         total = total + time_s / part.gain * change * noise
@@ -112,8 +105,8 @@ def _drawn_times(
 ) -> Array:
     """Time of each event in each draw: multinomial where it comes from samples."""
     if ash is None:
-        return np.array([[part.here.time_s] * DRAWS for part in parts])
-    shares = [part.here.share or 0.0 for part in parts]
+        return np.array([[part.baseline.time_s] * DRAWS for part in parts])
+    shares = [part.baseline.share or 0.0 for part in parts]
     rest = max(0.0, 1.0 - sum(shares))
     hits = draws.multinomial(ash.instants, [*shares, rest], DRAWS)
     return np.asarray(hits[:, :-1].T / ash.instants * whole_s)

@@ -5,12 +5,14 @@ from pathlib import Path
 
 from spillcast.errors import InputError, Refusal
 from spillcast.forecast.oracle.events import (
-    AshEvidence,
     EventLatency,
     TraceEvidence,
     matching,
     read_traces,
 )
+from spillcast.forecast.oracle.evidence import OracleEvidence
+from spillcast.forecast.question import Question
+from spillcast.recording.event_names import TEMP_EVENTS
 from spillcast.recording.evidence import find_evidence
 from spillcast.storage import Storage
 from spillcast.storage.model import Model
@@ -30,6 +32,13 @@ class Target:
     latency_s: float | None = None
     factor: float | None = None
     storage: Storage | None = None
+
+
+def target_of(target: Storage | str | Path, *, lenient: bool = False) -> Target:
+    """The target that a storage is, or that a word names."""
+    if isinstance(target, Storage):
+        return Target(target.name, storage=target)
+    return resolve_target(str(target), lenient=lenient)
 
 
 def resolve_target(text: str, *, lenient: bool = False) -> Target:
@@ -54,7 +63,7 @@ def resolve_target(text: str, *, lenient: bool = False) -> Target:
 
 
 @dataclass(frozen=True)
-class Here:
+class EventBaseline:
     """One boosted event on the baseline; ``share`` of elapsed time where ASH told it."""
 
     event: str
@@ -75,26 +84,21 @@ class Here:
 class Part:
     """One boosted event, and how the gain over there is known."""
 
-    here: Here
-    there: EventLatency | None
+    baseline: EventBaseline
+    target: EventLatency | None
     gain: float
     size_ratio: float = 1.0
     borrowed: bool = False
 
 
 def parts_of(
-    target: Target,
-    boost: str,
-    traces: TraceEvidence | None,
-    ash: AshEvidence | None,
-    whole_s: float,
-    method: str,
+    target: Target, evidence: OracleEvidence, question: Question, whole_s: float
 ) -> list[Part]:
     """The boosted events, the longest first. Refusal where no gain is known."""
-    here = _baseline(boost, traces, ash, whole_s)
-    parts = [part for event in here if (part := _measured(target, event, method)) is not None]
+    events, method = _baseline(question.boost or TEMP_EVENTS, evidence, whole_s), question.method
+    parts = [part for event in events if (part := _measured(target, event, method)) is not None]
     if not parts:
-        missing = ", ".join(event.event for event in here)
+        missing = ", ".join(event.event for event in events)
         if target.storage is not None:
             raise Refusal(
                 f"how large the operations of {missing} are is not known, or {target.name} has no "
@@ -102,22 +106,25 @@ def parts_of(
             )
         raise Refusal(f"{target.name} saw none of {missing}: trace it there while it spills")
     if method == "seed":
-        return [replace(parts[0], here=event) for event in here]
-    pooled = sum(part.here.time_s for part in parts) / sum(p.here.time_s / p.gain for p in parts)
-    measured = {part.here.event: part for part in parts}
-    return [measured.get(event.event, Part(event, None, pooled, borrowed=True)) for event in here]
+        return [replace(parts[0], baseline=event) for event in events]
+    pooled = sum(part.baseline.time_s for part in parts) / sum(
+        p.baseline.time_s / p.gain for p in parts
+    )
+    measured = {part.baseline.event: part for part in parts}
+    return [measured.get(event.event, Part(event, None, pooled, borrowed=True)) for event in events]
 
 
-def _baseline(
-    boost: str, traces: TraceEvidence | None, ash: AshEvidence | None, whole_s: float
-) -> list[Here]:
+def _baseline(boost: str, evidence: OracleEvidence, whole_s: float) -> list[EventBaseline]:
+    traces, ash = evidence.traces, evidence.ash
     seen = traces.events if traces is not None else {}
     found = []
     for name in matching(list(ash.share if ash is not None else seen), boost):
         latency = seen.get(name)
         if ash is not None:
             latency_s = latency.mean_s if latency is not None else ash.latency_s.get(name, 0.0)
-            found.append(Here(name, whole_s * ash.share[name], ash.share[name], latency, latency_s))
+            found.append(
+                EventBaseline(name, whole_s * ash.share[name], ash.share[name], latency, latency_s)
+            )
         elif traces is not None and latency is not None:
             if traces.sessions_s <= 0:
                 raise InputError(
@@ -125,37 +132,41 @@ def _baseline(
                     "the time by event must come from an ASH export",
                 )
             time_s = latency.total_s / traces.sessions_s * whole_s
-            found.append(Here(name, time_s, None, latency, latency.mean_s))
-    found = [here for here in found if here.time_s > 0 and here.latency_s > 0]
+            found.append(EventBaseline(name, time_s, None, latency, latency.mean_s))
+    found = [event for event in found if event.time_s > 0 and event.latency_s > 0]
     if not found:
         raise Refusal("the boosted events took no time that the evidence could tell")
-    return sorted(found, key=lambda here: -here.time_s)
+    return sorted(found, key=lambda event: -event.time_s)
 
 
-def _measured(target: Target, here: Here, method: str) -> Part | None:
+def _measured(target: Target, baseline: EventBaseline, method: str) -> Part | None:
     """The event with its gain; None where the target did not see it."""
     if target.factor is not None:
-        return Part(here, None, target.factor)
+        return Part(baseline, None, target.factor)
     if target.latency_s is not None:
-        return Part(here, None, here.latency_s / target.latency_s)
+        return Part(baseline, None, baseline.latency_s / target.latency_s)
     if target.storage is not None:
-        return _described(target.storage, here)
-    there = target.traces.events.get(here.event) if target.traces is not None else None
+        return _described(target.storage, baseline)
+    there = target.traces.events.get(baseline.event) if target.traces is not None else None
     if there is None or there.total_s <= 0:
         return None
     ratio = 1.0
-    if method != "seed" and here.seen is not None and here.seen.blocks and there.blocks:
-        ratio = here.seen.blocks / there.blocks
-    return Part(here, there, here.latency_s / (there.mean_s * ratio), ratio)
+    if method != "seed" and baseline.seen is not None and baseline.seen.blocks and there.blocks:
+        ratio = baseline.seen.blocks / there.blocks
+    return Part(baseline, there, baseline.latency_s / (there.mean_s * ratio), ratio)
 
 
-def _described(storage: Storage, here: Here) -> Part | None:
+def _described(storage: Storage, baseline: EventBaseline) -> Part | None:
     """The event with its gain by the figures of a storage, for operations one at a time.
 
     None where the trace does not tell their size, or the storage has no figures for them.
     """
-    blocks = here.seen.blocks if here.seen is not None else None
-    if here.op is None or blocks is None or not any(group.count for group in storage.of(here.op)):
+    blocks = baseline.seen.blocks if baseline.seen is not None else None
+    if (
+        baseline.op is None
+        or blocks is None
+        or not any(group.count for group in storage.of(baseline.op))
+    ):
         return None
-    there = Model(storage).latency(here.op, round(blocks * BLOCK_BYTES))
-    return Part(here, None, here.latency_s / there.mean_s)
+    there = Model(storage).latency(baseline.op, round(blocks * BLOCK_BYTES))
+    return Part(baseline, None, baseline.latency_s / there.mean_s)

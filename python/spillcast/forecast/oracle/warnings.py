@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from spillcast.forecast.oracle.events import AshEvidence, TraceEvidence
+from spillcast.forecast.oracle.events import TraceEvidence
+from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.parts import Part, Target
 from spillcast.forecast.result import Warned
 from spillcast.forecast.sum.warnings import AMPLIFIED
@@ -18,15 +19,13 @@ SERVED = 0.2
 
 
 def warn(
-    target: Target,
-    parts: Sequence[Part],
-    traces: TraceEvidence | None,
-    ash: AshEvidence | None,
-    whole_s: float,
+    target: Target, parts: Sequence[Part], evidence: OracleEvidence, whole_s: float
 ) -> list[Warned]:
     """Everything a reader of the number should know."""
-    warnings = [Warned("ash", note) for note in (ash.notes if ash is not None else [])]
-    temp = [part.here for part in parts if part.here.event.endswith(" temp")]
+    traces, ash = evidence.traces, evidence.ash
+    warnings = _served_by_flash(evidence.flash)
+    warnings += [Warned("ash", note) for note in (ash.notes if ash is not None else [])]
+    temp = [part.baseline for part in parts if part.baseline.event.endswith(" temp")]
     if temp and temp[0].latency_s < FLASH_S:
         text = (
             f"{temp[0].event} takes {format_duration(temp[0].latency_s)} here: flash already, or a "
@@ -53,11 +52,11 @@ def warn(
         warnings.append(Warned("threads", text))
     damaged = sum(t.damaged for t in (traces, target.traces) if t is not None)
     if damaged:
-        warnings.append(Warned("damaged", f"{damaged:,} damaged lines were left out"))
+        warnings.append(Warned("damaged", f"{damaged:,} damaged lines were skipped"))
     return warnings
 
 
-def served_by_flash(flash: TempOnFlash | None) -> list[Warned]:
+def _served_by_flash(flash: TempOnFlash | None) -> list[Warned]:
     """Whether a flash cache serves temp I/O as it is: then moving temp to flash gains little."""
     shares = {} if flash is None else {"reads": flash.read, "writes": flash.write}
     return [
@@ -71,21 +70,21 @@ def served_by_flash(flash: TempOnFlash | None) -> list[Warned]:
 
 
 def _about_gain(part: Part, target: Target) -> list[Warned]:
-    event, seen, there = part.here.event, part.here.seen, part.there
+    event, seen, measured = part.baseline.event, part.baseline.seen, part.target
     warnings = []
     if part.borrowed:
         text = f"{event} was not seen on {target.name}: the gain of the others is taken"
         warnings.append(Warned("gain-borrowed", text))
-    if part.size_ratio != 1.0 and seen is not None and there is not None:
+    if part.size_ratio != 1.0 and seen is not None and measured is not None:
         text = (
-            f"{event} moves {seen.blocks:.3g} blocks here and {there.blocks:.3g} there: latencies "
-            "are compared per block"
+            f"{event} moves {seen.blocks:.3g} blocks here and {measured.blocks:.3g} there: "
+            "latencies are compared per block"
         )
         warnings.append(Warned("sizes", text))
-    if seen is None and there is not None and there.blocks:
+    if seen is None and measured is not None and measured.blocks:
         text = (
-            f"{event} moves {there.blocks:.3g} blocks there and an unknown number here: a trace of "
-            "the run as it is would tell"
+            f"{event} moves {measured.blocks:.3g} blocks there and an unknown number here: a trace "
+            "of the run as it is would tell"
         )
         warnings.append(Warned("sizes-unknown", text))
     if 1 / part.gain > AMPLIFIED:
@@ -97,17 +96,17 @@ def _about_gain(part: Part, target: Target) -> list[Warned]:
     return warnings
 
 
-def _new_events(there: TraceEvidence, here: TraceEvidence | None) -> list[Warned]:
+def _new_events(target: TraceEvidence, recorded: TraceEvidence | None) -> list[Warned]:
     """Events that only the target has: no term holds their time."""
-    if here is None:
+    if recorded is None:
         return []
-    waits_s = sum(event.total_s for event in there.events.values() if not event.idle) or 1.0
+    waits_s = sum(event.total_s for event in target.events.values() if not event.idle) or 1.0
     return [
         Warned(
             "new-event",
-            f"{name} is {event.total_s / waits_s:.1%} of the waits on {there.name} and was not "
+            f"{name} is {event.total_s / waits_s:.1%} of the waits on {target.name} and was not "
             "seen here: no term holds it",
         )
-        for name, event in sorted(there.events.items())
-        if name not in here.events and not event.idle and event.total_s > NEW_SHARE * waits_s
+        for name, event in sorted(target.events.items())
+        if name not in recorded.events and not event.idle and event.total_s > NEW_SHARE * waits_s
     ]

@@ -13,47 +13,49 @@ from spillcast.recording import Recording
 
 
 @dataclass(frozen=True)
-class Here:
+class Baseline:
     """What a recording says of a query that takes ``whole_s``; the recording may cover a part."""
 
-    baseline: Recording
+    recording: Recording
     loads: Sequence[Load]
     whole_s: float
 
     @classmethod
-    def of(cls, baseline: Recording, elapsed_s: float | None) -> "Here":
+    def of(cls, recording: Recording, elapsed_s: float | None) -> "Baseline":
         """``elapsed_s`` is that of the whole query, by default the recorded time.
 
         InputError when there was no temp I/O, Refusal when none could be recorded.
         """
-        baseline.need_io()
-        loads = temp_load(baseline)
+        recording.need_io()
+        loads = temp_load(recording)
         if not loads:
-            raise InputError(f"{baseline.path}: no temp I/O was recorded, so no storage changes it")
-        whole_s = baseline.elapsed_s if elapsed_s is None else elapsed_s
-        if min(whole_s, baseline.elapsed_s) <= 0:
-            raise InputError(f"{baseline.path}: an elapsed time of 0 leaves nothing to forecast")
-        return cls(baseline, loads, whole_s)
+            raise InputError(
+                f"{recording.path}: no temp I/O was recorded, so no storage changes it"
+            )
+        whole_s = recording.elapsed_s if elapsed_s is None else elapsed_s
+        if min(whole_s, recording.elapsed_s) <= 0:
+            raise InputError(f"{recording.path}: an elapsed time of 0 leaves nothing to forecast")
+        return cls(recording, loads, whole_s)
 
     @property
     def scale(self) -> float:
         """The whole query over what was recorded."""
-        return self.whole_s / self.baseline.elapsed_s
+        return self.whole_s / self.recording.elapsed_s
 
     @cached_property
     def threads(self) -> Threads:
         """How its threads overlap."""
-        return Threads(self.baseline, self.loads)
+        return Threads(self.recording, self.loads)
 
     @cached_property
     def compression(self) -> Compression | None:
         """How its blocks were compressed, where the engine does that as far as writes are slow."""
-        return compression(self.baseline, self.loads)
+        return compression(self.recording, self.loads)
 
     @cached_property
     def io_s(self) -> Sequence[float]:
         """Elapsed time that temp I/O takes, by load."""
-        return [self.scale * self.threads.here.of_waits * load.total_s for load in self.loads]
+        return [self.scale * self.threads.recorded.of_waits * load.total_s for load in self.loads]
 
     @cached_property
     def remainder_s(self) -> float:
@@ -68,14 +70,14 @@ class Here:
     @property
     def ready_s(self) -> float:
         """Of the remainder, at most: the time that it stood ready without a CPU."""
-        delay_s = float(self.baseline.meta["capture"]["run_queue_delay_s"])
-        return min(self.scale * delay_s * self.threads.here.of_cpu, self.remainder_s)
+        delay_s = float(self.recording.meta["capture"]["run_queue_delay_s"])
+        return min(self.scale * delay_s * self.threads.recorded.of_cpu, self.remainder_s)
 
     @property
     def rest(self) -> list[Term]:
         """The remainder, which stays: CPU and other waits, told apart for one thread."""
-        remainder_s, cpu_s = self.remainder_s, self.baseline.meta.get("cpu_s")
-        if cpu_s is None or sessions(self.baseline) > 1 or cpu_s * self.scale > remainder_s:
+        remainder_s, cpu_s = self.remainder_s, self.recording.meta.get("cpu_s")
+        if cpu_s is None or sessions(self.recording) > 1 or cpu_s * self.scale > remainder_s:
             return [Term("CPU and other waits", None, None, None, remainder_s, remainder_s)]
         cpu_s *= self.scale
         other_s = remainder_s - cpu_s

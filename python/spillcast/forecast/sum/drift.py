@@ -20,20 +20,20 @@ TOUCHED = 0.15
 HALVINGS = 40
 
 
-def cpu_drift_s(baseline: Recording, loads: Sequence[Load], found: Sequence[Latency]) -> Array:
+def cpu_drift_s(recording: Recording, loads: Sequence[Load], found: Sequence[Latency]) -> Array:
     """Seconds of CPU that an operation likely makes more on the target than here, by load.
 
     What a wait costs afterwards is measured on the machine when a recording ends, for a thread that
     works with the cache a core usually gets. One that goes through less between two waits meets
     only that part of it cold. Below 0 where waits get shorter, and zero where nothing was measured.
     """
-    caches = [_Cache.of(about) for about in baseline.meta["machine"].get("caches", [])]
-    here_ns = np.array([load.mean_s * 1e9 for load in loads])
-    there_ns = np.array([lat.mean_s * 1e9 for lat in found])
-    work_ns = _warm_work_ns(caches, here_ns, _work_between_waits_ns(baseline, loads))
+    caches = [_Cache.of(about) for about in recording.meta["machine"].get("caches", [])]
+    recorded_ns = np.array([load.mean_s * 1e9 for load in loads])
+    target_ns = np.array([lat.mean_s * 1e9 for lat in found])
+    work_ns = _warm_work_ns(caches, recorded_ns, _work_between_waits_ns(recording, loads))
     change_s = np.zeros(len(loads))
     for cache in caches:
-        extra_ns = cache.extra_ns(there_ns) - cache.extra_ns(here_ns)
+        extra_ns = cache.extra_ns(target_ns) - cache.extra_ns(recorded_ns)
         change_s += cache.part(work_ns) * extra_ns / 1e9
     return change_s
 
@@ -63,10 +63,10 @@ class _Cache:
         return found
 
 
-def _warm_work_ns(caches: Sequence[_Cache], here_ns: Array, work_ns: float) -> Array:
+def _warm_work_ns(caches: Sequence[_Cache], recorded_ns: Array, work_ns: float) -> Array:
     """CPU time between two waits, less what was cold here: what takes ``work_ns`` with that."""
-    least, most = np.zeros(len(here_ns)), np.full(len(here_ns), work_ns)
-    extra_ns = [cache.extra_ns(here_ns) for cache in caches]
+    least, most = np.zeros(len(recorded_ns)), np.full(len(recorded_ns), work_ns)
+    extra_ns = [cache.extra_ns(recorded_ns) for cache in caches]
     for _ in range(HALVINGS):
         middle = (least + most) / 2
         cold = [cache.part(middle) * ns for cache, ns in zip(caches, extra_ns, strict=True)]
@@ -76,9 +76,9 @@ def _warm_work_ns(caches: Sequence[_Cache], here_ns: Array, work_ns: float) -> A
     return found
 
 
-def _work_between_waits_ns(baseline: Recording, loads: Sequence[Load]) -> float:
+def _work_between_waits_ns(recording: Recording, loads: Sequence[Load]) -> float:
     """CPU time between two temp operations; where it was not measured, all time between them."""
-    cpu_s = baseline.meta.get("cpu_s")
+    cpu_s = recording.meta.get("cpu_s")
     if cpu_s is None:
-        cpu_s = max(baseline.elapsed_s - sum(load.total_s for load in loads), 0.0)
+        cpu_s = max(recording.elapsed_s - sum(load.total_s for load in loads), 0.0)
     return float(cpu_s) * 1e9 / sum(load.count for load in loads)

@@ -13,8 +13,9 @@ from functools import partial
 from math import hypot
 
 from spillcast.errors import Refusal
+from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import Forecast, Term
-from spillcast.forecast.sum.baseline import Here
+from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.coverage import in_slices, one_phase, part_factors
 from spillcast.forecast.sum.interval import (
     ASKED_NOISE,
@@ -29,14 +30,13 @@ from spillcast.forecast.sum.interval import (
     overlap_noise,
     widened,
 )
-from spillcast.forecast.sum.projection import Elsewhere, elsewhere
+from spillcast.forecast.sum.projection import Projection, project
 from spillcast.forecast.sum.warnings import refusal, warn
 from spillcast.forecast.work_memory.advice import work_memory
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.units import format_duration
 
-CONFIDENCE = 0.9
 #: CPU time may move by anything from nothing to so many times what is likely.
 DRIFT_MOST = 2.0
 #: An interval whose ends are so many times apart is no answer.
@@ -44,43 +44,45 @@ USELESS = 10.0
 
 
 def forecast(
-    baseline: Recording,
+    recording: Recording,
     target: Storage,
     *,
     elapsed_s: float | None = None,
     confidence: float = CONFIDENCE,
 ) -> Forecast:
-    """Forecast the elapsed time of ``baseline`` with its temp files on ``target``.
+    """Forecast the elapsed time of ``recording`` with its temp files on ``target``.
 
     ``elapsed_s`` is the wall time of the whole query where the recording covers a part of it; the
     recorded mix is then taken to hold for the rest. InputError when there was no temp I/O, Refusal
     when none could be recorded.
     """
-    return forecast_of(Here.of(baseline, elapsed_s), target, confidence)
+    return forecast_of(Baseline.of(recording, elapsed_s), target, confidence)
 
 
-def forecast_of(here: Here, target: Storage, confidence: float = CONFIDENCE) -> Forecast:
+def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDENCE) -> Forecast:
     """The same of a query that several targets are asked for."""
-    baseline = here.baseline
+    recording = baseline.recording
     unsaid = Forecast(
         target.name,
-        here.whole_s,
+        baseline.whole_s,
         None,
         None,
         confidence,
-        here.remainder_s,
-        here.rest,
-        work_memory=work_memory(baseline, here.whole_s, here.whole_s - here.remainder_s),
+        baseline.remainder_s,
+        baseline.rest,
+        work_memory=work_memory(
+            recording, baseline.whole_s, baseline.whole_s - baseline.remainder_s
+        ),
     )
     try:
-        reason = refusal(baseline)
+        reason = refusal(recording)
         if reason is not None:
             raise Refusal(reason)
-        there = elsewhere(here, target)
+        projection = project(baseline, target)
     except Refusal as because:
         return replace(unsaid, refused=str(because))
-    total_s = here.remainder_s + there.drift_s + sum(there.io_s)
-    low_s, high_s = _bounds_s(here, there, target, total_s, confidence)
+    total_s = baseline.remainder_s + projection.drift_s + sum(projection.io_s)
+    low_s, high_s = _bounds_s(baseline, projection, target, total_s, confidence)
     if high_s > USELESS * low_s:
         low, high = format_duration(low_s), format_duration(high_s)
         text = f"the evidence does not tell more than that it takes between {low} and {high}"
@@ -89,32 +91,35 @@ def forecast_of(here: Here, target: Storage, confidence: float = CONFIDENCE) -> 
         unsaid,
         forecast_s=total_s,
         interval_s=(low_s, high_s),
-        ceiling_s=here.remainder_s + min(there.drift_s, 0.0),
-        terms=[*_moved(here.rest, there.drift_s), *_io_terms(here, there.io_s)],
-        warnings=warn(here, target, there),
+        ceiling_s=baseline.remainder_s + min(projection.drift_s, 0.0),
+        terms=[*_moved(baseline.rest, projection.drift_s), *_io_terms(baseline, projection.io_s)],
+        warnings=warn(baseline, target, projection),
         advice=target.facts.get("advice", ()),
     )
 
 
 def _bounds_s(
-    here: Here, there: Elsewhere, target: Storage, total_s: float, confidence: float
+    baseline: Baseline, projection: Projection, target: Storage, total_s: float, confidence: float
 ) -> tuple[float, float]:
-    terms = zip(here.loads, here.io_s, there.io_s, there.latencies, strict=True)
-    planned = here.baseline.meta["capture"]["method"] == "explain"
-    wider_by = WIDENED_UNREAD if one_phase(here.baseline, here.whole_s) else WIDENED
-    part = partial(part_factors, here.baseline, here.whole_s, DRAWS)
+    terms = zip(baseline.loads, baseline.io_s, projection.io_s, projection.latencies, strict=True)
+    planned = baseline.recording.meta["capture"]["method"] == "explain"
+    wider_by = WIDENED_UNREAD if one_phase(baseline.recording, baseline.whole_s) else WIDENED
+    part = partial(part_factors, baseline.recording, baseline.whole_s, DRAWS)
     drawn = partial(
         interval,
-        here.remainder_s,
-        [Measured(load.op, here_s, s, lat.blocks, lat.error) for load, here_s, s, lat in terms],
-        drift_s=max(DRIFT_MOST * there.drift_s, here.least_drift_s),
-        delay_s=here.ready_s,
-        overlap=hypot(overlap_noise(there.weight), PLAN_NOISE if planned else 0.0),
+        baseline.remainder_s,
+        [
+            Measured(load.op, recorded_s, s, lat.blocks, lat.error)
+            for load, recorded_s, s, lat in terms
+        ],
+        drift_s=max(DRIFT_MOST * projection.drift_s, baseline.least_drift_s),
+        delay_s=baseline.ready_s,
+        overlap=hypot(overlap_noise(projection.weight), PLAN_NOISE if planned else 0.0),
         confidence=confidence,
     )
     noise = noise_of(target)
     usual = min(noise, ASKED_NOISE)
-    if in_slices(here.baseline, here.whole_s):
+    if in_slices(baseline.recording, baseline.whole_s):
         # How unlike slices are shows in themselves, whatever experience says of whole runs.
         slices = drawn(noise=usual, part=part)
         low_s, high_s = joined(widened(drawn(noise=usual), total_s, wider_by), slices, total_s)
@@ -127,9 +132,9 @@ def _bounds_s(
     return low_s, high_s
 
 
-def refused(here: Here, target: str, reason: str) -> Forecast:
+def refused(baseline: Baseline, target: str, reason: str) -> Forecast:
     """A forecast that gives no number for a target, and the reason."""
-    return replace(forecast_of(here, Storage(target, "asked", [])), refused=reason)
+    return replace(forecast_of(baseline, Storage(target, "asked", [])), refused=reason)
 
 
 def _moved(rest: Sequence[Term], drift_s: float) -> list[Term]:
@@ -138,8 +143,8 @@ def _moved(rest: Sequence[Term], drift_s: float) -> list[Term]:
     return [replace(cpu, forecast_s=cpu.forecast_s + drift_s), *others]
 
 
-def _io_terms(here: Here, there_s: Sequence[float]) -> list[Term]:
+def _io_terms(baseline: Baseline, target_s: Sequence[float]) -> list[Term]:
     return [
-        Term(f"temp {load.op}", load.op, load.bytes, load.count, here_s, s)
-        for load, here_s, s in zip(here.loads, here.io_s, there_s, strict=True)
+        Term(f"temp {load.op}", load.op, load.bytes, load.count, recorded_s, s)
+        for load, recorded_s, s in zip(baseline.loads, baseline.io_s, target_s, strict=True)
     ]

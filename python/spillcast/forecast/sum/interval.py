@@ -7,7 +7,7 @@ from math import exp, hypot, log
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.forecast.threads.overlap import Weight
+from spillcast.forecast.threads.overlap import Overlap
 from spillcast.storage import Storage
 
 Array = NDArray[np.float64]
@@ -40,7 +40,7 @@ class Measured:
     """
 
     op: str
-    here_s: float
+    recorded_s: float
     forecast_s: float
     blocks: Array
     error: float = 0.0
@@ -75,7 +75,7 @@ def interval(
     for term in terms:
         off = np.exp(draws.normal(0, term.error, DRAWS)) if term.error else 1.0
         factor = more[term.op] if more else 1.0
-        total += term.here_s * (1 - factor)
+        total += term.recorded_s * (1 - factor)
         io += term.forecast_s * factor * resampled_means(term.blocks, draws) * off
     total = np.maximum(total, 0.0) + io * np.exp(draws.normal(0, noise, DRAWS))
     total *= np.exp(draws.normal(0, overlap, DRAWS))
@@ -130,7 +130,7 @@ def joined(
     return forecast_s * exp(-below), forecast_s * exp(above)
 
 
-def overlap_noise(weight: Weight) -> float:
+def overlap_noise(weight: Overlap) -> float:
     """How far the elapsed time may be off because threads overlap: it rests on who waits for whom.
 
     A spread of the logarithm: a quarter of the way between the two models of it.

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillcast.forecast.latency import Latency, latencies, limited_s
-from spillcast.forecast.sum.baseline import Here
+from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.drift import cpu_drift_s
-from spillcast.forecast.threads.overlap import Weight
+from spillcast.forecast.threads.overlap import Overlap
 from spillcast.storage import Storage
 
 #: Latency grows with the operations in flight, and these with latency: so many turns settle both.
@@ -17,12 +17,12 @@ SETTLED = 0.02
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class Projection:
     """Seconds by load, and what they rest on."""
 
     latencies: Sequence[Latency]
     io_s: Sequence[float]
-    weight: Weight
+    weight: Overlap
     #: CPU time that caches and compression likely make more.
     drift_s: float
     #: Of DuckDB's blocks, how many are compressed there; None where it is not known.
@@ -31,18 +31,18 @@ class Elsewhere:
     saturated: str | None
 
 
-def elsewhere(here: Here, target: Storage) -> Elsewhere:
+def project(baseline: Baseline, target: Storage) -> Projection:
     """The query's loads on ``target``. Refusal where it has no figures for them."""
-    loads, threads, scale = here.loads, here.threads, here.scale
-    at_once = float(target.facts.get("in_flight", threads.here.in_flight))
+    loads, threads, scale = baseline.loads, baseline.threads, baseline.scale
+    at_once = float(target.facts.get("in_flight", threads.recorded.in_flight))
     for _ in range(TURNS):
         found = latencies(target, loads, at_once)
-        likely_s = cpu_drift_s(here.baseline, loads, found)
-        weight = threads.there(found, likely_s)
+        likely_s = cpu_drift_s(baseline.recording, loads, found)
+        weight = threads.on_target(found, likely_s)
         if target.source == "probe" or abs(weight.in_flight / at_once - 1) < SETTLED:
             break
         at_once = weight.in_flight
-    compressed = here.compression.elsewhere(found) if here.compression else None
+    compressed = baseline.compression.on_target(found) if baseline.compression else None
     there = compressed.loads if compressed else loads
     alone_s = [load.count * lat.mean_s for load, lat in zip(there, found, strict=True)]
     least_s, limit = limited_s(target, there, scale)
@@ -53,11 +53,11 @@ def elsewhere(here: Here, target: Storage) -> Elsewhere:
     of_cpu = scale * weight.of_cpu
     count = of_cpu * np.array([load.count for load in there])
     compressing_s = of_cpu * compressed.cpu_s if compressed else 0.0
-    return Elsewhere(
+    return Projection(
         found,
         io_s,
         weight,
-        max(float(np.dot(count, likely_s)) + compressing_s, here.least_drift_s),
+        max(float(np.dot(count, likely_s)) + compressing_s, baseline.least_drift_s),
         compressed.share if compressed else None,
         limit if saturated else None,
     )

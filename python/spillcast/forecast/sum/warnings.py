@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load, sessions
 from spillcast.forecast.result import Warned
-from spillcast.forecast.sum.baseline import Here
+from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.coverage import is_part, spread_evenly, unread_bytes
-from spillcast.forecast.sum.projection import Elsewhere
+from spillcast.forecast.sum.projection import Projection
 from spillcast.recording import Recording
-from spillcast.recording.program import wakings_seen
+from spillcast.recording.thread_trace import wakings_seen
 from spillcast.storage import Storage
 from spillcast.units import format_bytes, format_duration
 
 LOST_SHARE_MAX = 0.02
 #: Share of the I/O from which on it is worth a word that it was not measured.
 SHARE_TOLD = 0.05
-#: Latency ratio from which a small error of the baseline becomes a large one of the forecast.
+#: Latency ratio from which a small error of the recording becomes a large one of the forecast.
 AMPLIFIED = 20.0
 #: Shares of compressed blocks nearer than this are one.
 COMPRESSED_ALIKE = 0.05
@@ -26,10 +26,10 @@ DEPENDENT = 0.1
 UNREAD = 0.3
 
 
-def refusal(baseline: Recording) -> str | None:
+def refusal(recording: Recording) -> str | None:
     """Why this recording carries no number at all; None where it does."""
-    capture = baseline.meta["capture"]
-    seen = baseline.meta["temp"]["reads"] + baseline.meta["temp"]["writes"]
+    capture = recording.meta["capture"]
+    seen = recording.meta["temp"]["reads"] + recording.meta["temp"]["writes"]
     # Every call leaves two records, so this is the larger share.
     share = capture["lost"] / max(1, capture["lost"] + seen)
     if share > LOST_SHARE_MAX:
@@ -41,42 +41,42 @@ def refusal(baseline: Recording) -> str | None:
     return None
 
 
-def warn(here: Here, target: Storage, there: Elsewhere) -> list[Warned]:
+def warn(baseline: Baseline, target: Storage, projection: Projection) -> list[Warned]:
     """Everything a reader of the number should know."""
-    baseline, loads, found = here.baseline, here.loads, there.latencies
+    recording, loads, found = baseline.recording, baseline.loads, projection.latencies
     warnings = [
-        *_about_part(baseline, loads, here.whole_s),
-        *_about_recording(baseline, here.remainder_s / here.whole_s),
-        *_about_threads(baseline, there),
-        *_about_compression(here, there),
+        *_about_part(recording, loads, baseline.whole_s),
+        *_about_recording(recording, baseline.remainder_s / baseline.whole_s),
+        *_about_threads(recording, projection),
+        *_about_compression(baseline, projection),
         *_about_source(target),
         *(_about_sizes(loads, found) if target.source != "catalogue" else []),
         *_about_replay(target, loads),
         *_about_probe(target),
     ]
-    if there.saturated:
-        text = f"the query would wait for the limit of {target.name}: {there.saturated}"
+    if projection.saturated:
+        text = f"the query would wait for the limit of {target.name}: {projection.saturated}"
         warnings.append(Warned("limit", text))
-    here_s = sum(load.total_s for load in loads)
-    there_s = sum(load.count * lat.mean_s for load, lat in zip(loads, found, strict=True))
-    if there_s > AMPLIFIED * here_s:
-        text = f"latency grows {there_s / here_s:.0f}-fold: how threads overlap may change"
+    recorded_s = sum(load.total_s for load in loads)
+    target_s = sum(load.count * lat.mean_s for load, lat in zip(loads, found, strict=True))
+    if target_s > AMPLIFIED * recorded_s:
+        text = f"latency grows {target_s / recorded_s:.0f}-fold: how threads overlap may change"
         warnings.append(Warned("amplified", text))
     return warnings
 
 
-def _about_recording(baseline: Recording, rest_share: float) -> list[Warned]:
-    capture, warnings = baseline.meta["capture"], []
+def _about_recording(recording: Recording, rest_share: float) -> list[Warned]:
+    capture, warnings = recording.meta["capture"], []
     if capture["lost"]:
         warnings.append(Warned("lost", f"{capture['lost']:,} reports of the capture were lost"))
-    seen = baseline.meta["temp"]["reads"] + baseline.meta["temp"]["writes"]
+    seen = recording.meta["temp"]["reads"] + recording.meta["temp"]["writes"]
     if capture["unknown_file"] > 0.01 * seen:
         count = f"{capture['unknown_file']:,}"
         warnings.append(
             Warned("unknown-file", f"{count} calls were on files closed before they could be seen")
         )
     delay_s = capture["run_queue_delay_s"]
-    if delay_s > 0.05 * baseline.elapsed_s:
+    if delay_s > 0.05 * recording.elapsed_s:
         text = f"the query stood {format_duration(delay_s)} ready without a CPU: a busy machine"
         warnings.append(Warned("run-queue", text))
     if capture["method"] == "explain":
@@ -85,7 +85,7 @@ def _about_recording(baseline: Recording, rest_share: float) -> list[Warned]:
             "or of when which block came"
         )
         warnings.append(Warned("counts-only", text))
-    if (storage := baseline.meta["temp"].get("timed_on")) is not None:
+    if (storage := recording.meta["temp"].get("timed_on")) is not None:
         text = f"temp I/O was not timed: it is taken to have the latency of {storage}"
         warnings.append(Warned("assumed", text))
     if rest_share > 0.9:
@@ -94,15 +94,15 @@ def _about_recording(baseline: Recording, rest_share: float) -> list[Warned]:
     return warnings
 
 
-def _about_part(baseline: Recording, loads: Sequence[Load], whole_s: float) -> list[Warned]:
+def _about_part(recording: Recording, loads: Sequence[Load], whole_s: float) -> list[Warned]:
     """A recording that saw a part of the query, and what the rest may hold."""
-    if not is_part(baseline, whole_s):
+    if not is_part(recording, whole_s):
         return []
-    share = baseline.elapsed_s / whole_s
+    share = recording.elapsed_s / whole_s
     text = f"{share:.1%} of the query was recorded: the rest is taken to do as much temp I/O"
     warnings = [Warned("part", text)]
-    to_read = unread_bytes(baseline)
-    if not spread_evenly(baseline) and to_read > UNREAD * sum(load.bytes for load in loads):
+    to_read = unread_bytes(recording)
+    if not spread_evenly(recording) and to_read > UNREAD * sum(load.bytes for load in loads):
         text = (
             f"{format_bytes(to_read)} had been written and not read yet: later there will be more "
             "reads; record a later part too"
@@ -111,14 +111,14 @@ def _about_part(baseline: Recording, loads: Sequence[Load], whole_s: float) -> l
     return warnings
 
 
-def _about_threads(baseline: Recording, there: Elsewhere) -> list[Warned]:
+def _about_threads(recording: Recording, projection: Projection) -> list[Warned]:
     """Threads of which it is not known, or much depends on, who waits for whom."""
-    if sessions(baseline) == 1:
+    if sessions(recording) == 1:
         return []
-    if not wakings_seen(baseline):
+    if not wakings_seen(recording):
         text = "several threads do temp I/O, and it was not seen which of them wait for each other"
         return [Warned("threads", text)]
-    moving_s, fixed_s = there.weight.moving_s, there.weight.fixed_s
+    moving_s, fixed_s = projection.weight.moving_s, projection.weight.fixed_s
     if abs(moving_s - fixed_s) > DEPENDENT * min(moving_s, fixed_s):
         text = (
             "threads wait for each other: it rests on whether work moves to a thread that is free "
@@ -128,17 +128,17 @@ def _about_threads(baseline: Recording, there: Elsewhere) -> list[Warned]:
     return []
 
 
-def _about_compression(here: Here, there: Elsewhere) -> list[Warned]:
+def _about_compression(baseline: Baseline, projection: Projection) -> list[Warned]:
     """That an engine which compresses by the speed of its writes would do so otherwise."""
-    if here.compression is None or there.compressed is None:
+    if baseline.compression is None or projection.compressed is None:
         return []
-    was = here.compression.share
-    if abs(there.compressed - was) < COMPRESSED_ALIKE:
+    was = baseline.compression.share
+    if abs(projection.compressed - was) < COMPRESSED_ALIKE:
         return []
-    more = "more" if there.compressed > was else "less"
+    more = "more" if projection.compressed > was else "less"
     text = (
         f"DuckDB would compress {more} there, by the time that writes take: about "
-        f"{there.compressed:.0%} of its blocks in place of {was:.0%}"
+        f"{projection.compressed:.0%} of its blocks in place of {was:.0%}"
     )
     return [Warned("compression", text)]
 

@@ -23,7 +23,7 @@ from spillcast.forecast.load import Load, in_flight, processes, sessions
 from spillcast.forecast.threads.repairman import repairman_s
 from spillcast.forecast.threads.stretches import Stretches
 from spillcast.recording import Recording
-from spillcast.recording.program import NONE, Program, program
+from spillcast.recording.thread_trace import NONE, ThreadTrace, thread_trace
 
 Array = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -33,7 +33,7 @@ MEMORY_S, MEMORY_BYTES_PER_S = 20e-6, 3e9
 
 
 @dataclass(frozen=True)
-class Weight:
+class Overlap:
     """What temp I/O of some latencies adds to a run."""
 
     #: Seconds of elapsed time for a second of latency.
@@ -63,23 +63,23 @@ class Threads:
         return sessions(self._recording) > 1
 
     @cached_property
-    def program(self) -> Program:
+    def trace(self) -> ThreadTrace:
         """What the threads did."""
-        return program(self._recording)
+        return thread_trace(self._recording)
 
     @cached_property
-    def here(self) -> Weight:
+    def recorded(self) -> Overlap:
         """On the storage of the recording."""
         if not self.simulated:
             return self._constant
         none_s = np.zeros(len(self._load_of))
-        return self._weight(self.program.wait_ns, self.program.on_core, none_s)
+        return self._weight(self.trace.wait_ns, self.trace.on_core, none_s)
 
-    def there(self, found: Sequence[Latency], cpu_s: Seconds) -> Weight:
+    def on_target(self, found: Sequence[Latency], cpu_s: Seconds) -> Overlap:
         """On a storage of these latencies, where each operation makes so much more CPU time."""
         if not self.simulated:
             return self._constant
-        own = self.program
+        own = self.trace
         temp = np.flatnonzero(own.temp)
         wait_ns, on_core = own.wait_ns.copy(), own.on_core.copy()
         wait_ns[temp] = 0
@@ -92,14 +92,14 @@ class Threads:
         return self._weight(wait_ns, on_core, np.array([*cpu_s, 0.0])[self._load_of])
 
     @property
-    def _constant(self) -> Weight:
+    def _constant(self) -> Overlap:
         at_once, elapsed_s = in_flight(self._recording), self._recording.elapsed_s
-        return Weight(1 / at_once, elapsed_s, elapsed_s, at_once, 1 / at_once)
+        return Overlap(1 / at_once, elapsed_s, elapsed_s, at_once, 1 / at_once)
 
     @cached_property
     def _load_of(self) -> Array:
         """The number of the load that each temp operation belongs to."""
-        rows = self._recording.waits.take(pa.array(self.program.source[self.program.temp]))
+        rows = self._recording.waits.take(pa.array(self.trace.source[self.trace.temp]))
         size = rows["bytes"].fill_null(0).to_numpy()
         sizes, which = np.unique(size, return_inverse=True)
         classes = np.array([_core.size_class_bytes(int(n)) for n in sizes], dtype=np.int64)[which]
@@ -110,8 +110,8 @@ class Threads:
             numbers[matches] = number
         return numbers
 
-    def _weight(self, wait_ns: Array, on_core: Flags, cpu_s: Seconds) -> Weight:
-        own = self.program
+    def _weight(self, wait_ns: Array, on_core: Flags, cpu_s: Seconds) -> Overlap:
+        own = self.trace
         fixed_s, at_once = self._fixed_s(wait_ns, on_core)
         moving_s = self._moving_s(wait_ns, own.cpu_ns)
         without_ns = np.where(own.temp, 0, wait_ns)
@@ -124,7 +124,7 @@ class Threads:
         of_cpu = 1 / max(at_once, 1.0)
         if abs(more_s) > moving_s / 1000:
             of_cpu = (self._moving_s(wait_ns, cpu_ns) - moving_s) / more_s
-        return Weight(
+        return Overlap(
             max(min(fixed_s, moving_s) - without_s, 0.0) / sum_s,
             moving_s,
             fixed_s,
@@ -134,16 +134,16 @@ class Threads:
 
     def _moving_s(self, wait_ns: Array, cpu_ns: Array) -> float:
         """Elapsed time if in each stretch as many threads have work as had; idle time stays."""
-        here_s = self._shared_s(self.program.wait_ns, self.program.cpu_ns)
-        there_s = self._shared_s(wait_ns, cpu_ns)
-        grown = np.divide(there_s, here_s, out=np.ones_like(here_s), where=here_s > 0)
+        recorded_s = self._shared_s(self.trace.wait_ns, self.trace.cpu_ns)
+        target_s = self._shared_s(wait_ns, cpu_ns)
+        grown = np.divide(target_s, recorded_s, out=np.ones_like(recorded_s), where=recorded_s > 0)
         return float((self._stretches.idle_s + self._stretches.active_s * grown).sum())
 
     def _shared_s(self, wait_ns: Array, cpu_ns: Array) -> Seconds:
         """By stretch: how long the threads that have work take if they share the cores."""
         cpu_s = self._stretches.sums(cpu_ns / 1e9)
-        io_s = self._stretches.sums(self.program.io_ns(wait_ns) / 1e9)
-        count = np.maximum(self._stretches.sums(self.program.io.astype(float)), 1.0)
+        io_s = self._stretches.sums(self.trace.io_ns(wait_ns) / 1e9)
+        count = np.maximum(self._stretches.sums(self.trace.io.astype(float)), 1.0)
         times_s = [
             number * repairman_s(threads, self._usable_cores, cpu / number, io / number)
             for threads, number, cpu, io in zip(
@@ -154,11 +154,11 @@ class Threads:
 
     @cached_property
     def _stretches(self) -> Stretches:
-        return Stretches(self.program, self._recording.elapsed_s)
+        return Stretches(self.trace, self._recording.elapsed_s)
 
     def _with_cpu(self, cpu_s: Seconds) -> Array:
         """CPU times of the rows where each temp operation makes so much more after it."""
-        own = self.program
+        own = self.trace
         cpu_ns = own.cpu_ns.astype(float)
         more = np.zeros(len(cpu_ns))
         more[own.temp] = cpu_s * 1e9
@@ -170,7 +170,7 @@ class Threads:
 
     @property
     def _usable_cores(self) -> int:
-        return self._cores if self.program.cpu_known and self._cores else self.program.threads
+        return self._cores if self.trace.cpu_known and self._cores else self.trace.threads
 
     def _fixed_s(self, wait_ns: Array, on_core: Flags) -> tuple[float, float]:
         """Elapsed time if each thread does what it did, and operations in flight meanwhile.
@@ -179,14 +179,14 @@ class Threads:
         explain, and stays.
         """
         elapsed_ns, at_once = self._simulated(wait_ns, on_core)
-        return self._recording.elapsed_s + (elapsed_ns - self._here_ns[0]) / 1e9, at_once
+        return self._recording.elapsed_s + (elapsed_ns - self._recorded_ns[0]) / 1e9, at_once
 
     @cached_property
-    def _here_ns(self) -> tuple[int, float]:
-        return self._simulated(self.program.wait_ns, self.program.on_core)
+    def _recorded_ns(self) -> tuple[int, float]:
+        return self._simulated(self.trace.wait_ns, self.trace.on_core)
 
     def _simulated(self, wait_ns: Array, on_core: Flags) -> tuple[int, float]:
-        outcome = _core.simulate(self.program.batch(wait_ns, on_core), self._usable_cores)
+        outcome = _core.simulate(self.trace.batch(wait_ns, on_core), self._usable_cores)
         at_once = outcome["temp_ns"] / max(outcome["temp_busy_ns"], 1)
         return outcome["elapsed_ns"], max(at_once, 1.0)
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.forecast.threads.covered import covered_before_s
-from spillcast.recording.program import Program
+from spillcast.recording.thread_trace import ThreadTrace
 
 Array = NDArray[np.int64]
 Seconds = NDArray[np.float64]
@@ -21,10 +21,10 @@ class Stretches:
     the stretch that its wait begins in.
     """
 
-    def __init__(self, program: Program, elapsed_s: float) -> None:
-        self._program = program
+    def __init__(self, trace: ThreadTrace, elapsed_s: float) -> None:
+        self._trace = trace
         self._edges_s = np.linspace(0, elapsed_s, STRETCHES + 1)
-        which = program.start_ns / 1e9 / elapsed_s * STRETCHES
+        which = trace.start_ns / 1e9 / elapsed_s * STRETCHES
         self._of_row = np.clip(which, 0, STRETCHES - 1).astype(np.int64)
 
     def sums(self, values: Seconds) -> Seconds:
@@ -48,9 +48,9 @@ class Stretches:
         begin_ns, end_ns = self._work_ns
         work_s = self.sums((end_ns - begin_ns) / 1e9)
         threads = work_s / np.maximum(self.active_s, 1e-9)
-        return np.clip(threads, 1.0, max(self._program.threads, 1))
+        return np.clip(threads, 1.0, max(self._trace.threads, 1))
 
     @property
     def _work_ns(self) -> tuple[Array, Array]:
-        own = self._program
+        own = self._trace
         return own.start_ns - own.cpu_ns - own.ready_ns, own.start_ns + own.io_ns(own.wait_ns)

@@ -93,7 +93,7 @@ def memory_run(
     """A run from what was recorded of it; None: it spilled nothing."""
     if recording is None:
         return MemoryRun(storage, memory_bytes, elapsed_s, delay_s, {})
-    weight = Threads(recording, temp_load(recording)).here.of_waits
+    weight = Threads(recording, temp_load(recording)).recorded.of_waits
     return MemoryRun(storage, memory_bytes, elapsed_s, delay_s, _ops(recording), weight)
 
 

@@ -16,7 +16,7 @@ NONE = -1
 
 
 @dataclass(frozen=True)
-class Program:
+class ThreadTrace:
     """One row a wait, by start; each thread's rows are in its order.
 
     A thread burns ``cpu_ns`` until ``start_ns`` and then waits: for ``wait_ns``, on the core where
@@ -70,16 +70,16 @@ class Program:
         )
 
 
-def program(recording: Recording) -> Program:
-    """The program of a recording that holds single waits.
+def thread_trace(recording: Recording) -> ThreadTrace:
+    """The trace of a recording that holds single waits.
 
     A thread's beginning is a row of its own. It, and a wait that no observed thread is known to
     have ended, is taken to follow the last row of another thread that had ended by then: engines
     look in turns whether others are done. Where no other had done anything meanwhile, the wait
     lasts as long as it did.
 
-    Threads that neither do temp I/O nor wait, at one remove or more, for one that does are left
-    out: they sleep, or serve others.
+    Threads that neither do temp I/O nor wait, at one remove or more, for one that does are skipped:
+    they sleep, or serve others.
     """
     rows = _Rows.of(recording.waits)
     rows = rows.of_threads(rows.concerned())
@@ -93,7 +93,7 @@ def program(recording: Recording) -> Program:
     if several:
         edges.by_latest(blocked[~known])
         edges.by_latest(np.flatnonzero(rows.source == NONE))
-    return Program(
+    return ThreadTrace(
         rows.thread,
         rows.start_ns,
         rows.cpu_ns,

@@ -9,7 +9,7 @@ from spillcast.storage.target import resolve_storage
 from spillcast.units import format_bytes, parse_bytes, parse_duration_s
 
 
-def asked_model(
+def model_of_options(
     storage: str | None,
     read: str | None,
     write: str | None,

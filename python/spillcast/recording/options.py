@@ -9,7 +9,7 @@ Method = Literal["auto", "perf", "preload"]
 
 
 @dataclass(frozen=True)
-class Asked:
+class RecordOptions:
     """What a recording was asked to do."""
 
     temp_dirs: Sequence[Path] = ()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from spillcast.recording import Recording
-from spillcast.recording.program import NONE, Array, Flags, program
+from spillcast.recording.thread_trace import NONE, Array, Flags, thread_trace
 from spillcast.storage.plan import codes, offsets
 
 
@@ -18,9 +18,9 @@ def waits_known(recording: Recording) -> bool:
     return bool(recording.waits["op"].null_count)
 
 
-def plan_of_program(recording: Recording) -> pa.RecordBatch:
+def plan_of_trace(recording: Recording) -> pa.RecordBatch:
     """A step for each row of the program; those that read or write no temp file are waits alone."""
-    done = program(recording)
+    done = thread_trace(recording)
     waits = recording.waits
     moved = np.asarray(waits["bytes"].fill_null(0)) > 0
     io = done.temp & (done.source != NONE) & moved[done.source]
