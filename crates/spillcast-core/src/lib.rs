@@ -9,5 +9,6 @@ pub mod histogram;
 pub mod oracle;
 pub mod probe;
 pub mod simulate;
+pub mod storage;
 mod system;
 pub mod wait;

@@ -1,6 +1,7 @@
 //! The thin Python binding: Arrow in, Arrow out, progress, Ctrl-C.
 
 mod arrow;
+mod behaviour;
 mod cache;
 mod capture;
 mod columns;
@@ -64,7 +65,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<probe::Probe>()?;
     module.add_class::<trace::TraceReader>()?;
     module.add_function(wrap_pyfunction!(cold_caches, module)?)?;
-    module.add_function(wrap_pyfunction!(emulate::rehearse, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(size_class_bytes, module)?)?;
     Ok(())

@@ -13,7 +13,7 @@ use std::ptr::null_mut;
 use std::time::Duration;
 
 use super::bare::Bare;
-use super::model::{Curve, Distribution};
+use crate::storage::{Curve, Distribution};
 use crate::system::now_ns;
 use crate::wait::Op;
 
