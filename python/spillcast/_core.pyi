@@ -11,7 +11,6 @@ __all__ = [
     "Grid",
     "HeldCommand",
     "PerfSource",
-    "Perturbation",
     "PreloadRing",
     "Probe",
     "Table",
@@ -122,31 +121,6 @@ class PreloadRing:
     def __new__(cls, capacity_bytes: int) -> PreloadRing: ...
     def environment(self) -> tuple[str, str]:
         """The variable by which a process finds the ring: name, value."""
-
-@final
-class Perturbation:
-    """Delays the temp I/O of programs started with its environment, in stretches of the run."""
-
-    def __new__(cls, temp_dirs: Sequence[str]) -> Perturbation: ...
-    def environment(self) -> tuple[str, str]:
-        """The variable by which a process finds the delays: name, value."""
-    def start(self, delays_ns: tuple[int, int], block_groups: int, budget_ns: int) -> None:
-        """Begin, once: one in ``block_groups`` groups of operations has each delay, and fewer as
-        threads were held for more of ``budget_ns``."""
-    def stop(self) -> None:
-        """End all delays."""
-    @property
-    def connected(self) -> bool:
-        """Whether a process has found the delays."""
-    @property
-    def threads(self) -> int:
-        """How many threads were delayed."""
-    def cost_ns(self) -> tuple[int, int, int]:
-        """What the run took longer, once stopped: at least, likely, at most; in ns."""
-    def windows(self) -> list[tuple[int, int, int]]:
-        """Delayed windows, once stopped: start and end on CLOCK_MONOTONIC, and delay; in ns."""
-    def delayed(self) -> list[dict[str, int]]:
-        """What each delay has done: delay_ns, operations, slept_ns, cpu_ns."""
 
 @final
 class Capture:

@@ -21,8 +21,6 @@ const REGULAR: u8 = 2;
 const DELAYED: u8 = 4;
 /// A regular file, opened and not used since: many programs unlink a temporary file right after opening it.
 const FRESH: u8 = 8;
-/// The file is a temp file, which a recorder may delay.
-const TEMP: u8 = 16;
 
 /// One past the highest descriptor that was ever known, so that forgetting all is short.
 static KNOWN_END: AtomicI32 = AtomicI32::new(0);
@@ -31,7 +29,6 @@ static KNOWN_END: AtomicI32 = AtomicI32::new(0);
 #[derive(Clone, Copy)]
 pub struct RegularFile {
     pub delayed: bool,
-    pub temp: bool,
 }
 
 /// The regular file that `fd` stands for, reported if it was not yet; None for all else.
@@ -47,8 +44,7 @@ pub fn regular(fd: c_int) -> Option<RegularFile> {
     } else if bits & FRESH != 0 {
         bits = look_again(fd, state);
     }
-    (bits & REGULAR != 0)
-        .then_some(RegularFile { delayed: bits & DELAYED != 0, temp: bits & TEMP != 0 })
+    (bits & REGULAR != 0).then_some(RegularFile { delayed: bits & DELAYED != 0 })
 }
 
 /// As [`regular`], of what is already known alone.
@@ -116,7 +112,7 @@ fn look_again(fd: c_int, state: &AtomicU8) -> u8 {
     bits
 }
 
-/// Sends the file's identity to the ring; returns DELAYED and TEMP where they hold.
+/// Sends the file's identity to the ring; returns DELAYED where it holds.
 fn report(fd: c_int, stat: &libc::stat) -> u8 {
     let mut buffer = [0u8; PATH_BYTES];
     let path = path_of(fd, &mut buffer);
@@ -134,8 +130,7 @@ fn report(fd: c_int, stat: &libc::stat) -> u8 {
         ring.push_file(&file, path);
     }
     let delayed = setup::delay().is_some_and(|delay| delay.holds(path));
-    let temp = setup::perturbed().is_some_and(|perturbed| perturbed.is_temp(fd, path, stat));
-    (u8::from(delayed) * DELAYED) | (u8::from(temp) * TEMP)
+    u8::from(delayed) * DELAYED
 }
 
 fn stat(fd: c_int) -> Option<libc::stat> {

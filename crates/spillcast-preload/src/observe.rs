@@ -5,7 +5,6 @@ use libc::{c_int, ssize_t};
 use crate::call::CallKind;
 use crate::descriptors;
 use crate::next::{errno, set_errno};
-use crate::perturb;
 use crate::setup::{self, Delay};
 use crate::shared_ring::CallRecord;
 use crate::thread;
@@ -28,13 +27,9 @@ pub fn io(
         Some(delay) if file.delayed => delay_of(delay, kind),
         _ => 0,
     };
-    let turn = if file.temp { perturb::turn() } else { 0 };
     if setup::ring().is_none() {
         let ret = call();
         delay_until(ret, delay_ns);
-        if ret > 0 && turn > 0 {
-            perturb::hold(turn);
-        }
         return ret;
     }
     let cpu_start_ns = thread::cpu_ns();
@@ -57,11 +52,6 @@ pub fn io(
         ..record(kind, fd, (start_ns, end_ns), returned(ret as i64, end_errno))
     });
     thread::set_last_cpu_ns(cpu_start_ns.saturating_add(cpu_ns));
-    if ret > 0 && turn > 0 {
-        perturb::hold(turn);
-        // Falling asleep and waking is no work of the program.
-        thread::set_last_cpu_ns(thread::cpu_ns());
-    }
     ret
 }
 

@@ -1,15 +1,12 @@
-//! What the environment asks for: a ring to report to, a directory to delay, windows to delay in.
+//! What the environment asks for: a ring to report to, a directory to delay.
 
-use std::ffi::{CStr, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::delay_page::DELAY_PAGE_VARIABLE;
-use crate::perturb::Perturbed;
 use crate::shared_ring::{RING_VARIABLE, Ring};
-use crate::temp_names::lies_under;
 use crate::{descriptors, thread};
 
 /// `DIR:READ_NS:WRITE_NS`: I/O on files under DIR takes so many nanoseconds more.
@@ -34,12 +31,12 @@ impl Delay {
     }
 
     pub fn holds(&self, path: &[u8]) -> bool {
-        lies_under(path, &self.directory)
+        path.strip_prefix(self.directory.as_slice()).is_some_and(|rest| rest.first() == Some(&b'/'))
     }
 }
 
 /// A directory without a slash at its end, links resolved; None where there is none.
-pub fn resolved(directory: &[u8]) -> Option<Vec<u8>> {
+fn resolved(directory: &[u8]) -> Option<Vec<u8>> {
     let directory = std::fs::canonicalize(OsStr::from_bytes(directory)).ok()?;
     let mut directory = directory.into_os_string().into_vec();
     if directory == b"/" {
@@ -51,13 +48,11 @@ pub fn resolved(directory: &[u8]) -> Option<Vec<u8>> {
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 static RING: OnceLock<Ring> = OnceLock::new();
 static DELAY: OnceLock<Delay> = OnceLock::new();
-static PERTURBED: OnceLock<Perturbed> = OnceLock::new();
 
 /// Whether there is anything to do around a call; false until the library is set up.
 #[inline]
 pub fn active() -> bool {
-    ACTIVE.load(Ordering::Relaxed)
-        && (ring().is_some() || delay().is_some() || perturbed().is_some())
+    ACTIVE.load(Ordering::Relaxed) && (ring().is_some() || delay().is_some())
 }
 
 /// The ring, while somebody reads it.
@@ -71,11 +66,6 @@ pub fn delay() -> Option<&'static Delay> {
     DELAY.get()
 }
 
-#[inline]
-pub fn perturbed() -> Option<&'static Perturbed> {
-    PERTURBED.get()
-}
-
 extern "C" fn initialise() {
     if let Some(ring) = std::env::var_os(RING_VARIABLE).and_then(attach) {
         let _ = RING.set(ring);
@@ -84,11 +74,7 @@ extern "C" fn initialise() {
     if let Some(delay) = asked.and_then(|text| Delay::parse(text.as_bytes())) {
         let _ = DELAY.set(delay);
     }
-    let asked = std::env::var_os(DELAY_PAGE_VARIABLE);
-    if let Some(perturbed) = asked.and_then(|text| Perturbed::parse(text.as_bytes())) {
-        let _ = PERTURBED.set(perturbed);
-    }
-    if ring().is_some() || delay().is_some() || perturbed().is_some() {
+    if ring().is_some() || delay().is_some() {
         unsafe { libc::pthread_atfork(None, None, Some(child_after_fork)) };
         ACTIVE.store(true, Ordering::Relaxed);
     }
@@ -102,11 +88,11 @@ extern "C" fn child_after_fork() {
 /// None where the ring is out of reach: the program then runs as if the library were not there.
 fn attach(path: OsString) -> Option<Ring> {
     let path = path.into_vec();
-    let path = std::ffi::CString::new(path).ok()?;
+    let path = CString::new(path).ok()?;
     open_uninterposed(&path).and_then(|memory| Ring::attach(memory.as_fd()).ok())
 }
 
-pub fn open_uninterposed(path: &CStr) -> Option<OwnedFd> {
+fn open_uninterposed(path: &CStr) -> Option<OwnedFd> {
     let flags = libc::O_RDWR | libc::O_CLOEXEC;
     let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })

@@ -7,7 +7,7 @@ use libc::{c_long, clockid_t};
 thread_local! {
     // No initialiser runs and nothing is dropped, so an access is one of plain memory.
     static THREAD: Thread = const {
-        Thread { pid: Cell::new(0), tid: Cell::new(0), cpu_ns: Cell::new(0), held_ns: Cell::new(0), exact: Cell::new(false) }
+        Thread { pid: Cell::new(0), tid: Cell::new(0), cpu_ns: Cell::new(0), exact: Cell::new(false) }
     };
 }
 
@@ -17,8 +17,6 @@ struct Thread {
     tid: Cell<i32>,
     /// 0 before the first call.
     cpu_ns: Cell<u64>,
-    /// How long recorders have held it.
-    held_ns: Cell<u64>,
     /// Whether its timers are exact to the nanosecond.
     exact: Cell<bool>,
 }
@@ -40,7 +38,6 @@ pub fn forget() {
     THREAD.with(|thread| {
         thread.pid.set(0);
         thread.cpu_ns.set(0);
-        thread.held_ns.set(0);
     });
 }
 
@@ -53,11 +50,6 @@ pub fn last_cpu_ns() -> Option<u64> {
 #[inline]
 pub fn set_last_cpu_ns(cpu_ns: u64) {
     THREAD.with(|thread| thread.cpu_ns.set(cpu_ns));
-}
-
-/// The thread was held for so long: returns how long it had been before.
-pub fn held_before_ns(slept_ns: u64) -> u64 {
-    THREAD.with(|thread| thread.held_ns.replace(thread.held_ns.get().saturating_add(slept_ns)))
 }
 
 /// Sleeps until the CLOCK_MONOTONIC time `deadline_ns`. Changes errno.

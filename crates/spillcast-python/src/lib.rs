@@ -6,7 +6,6 @@ mod capture;
 mod columns;
 mod emulate;
 mod grid;
-mod perturb;
 mod probe;
 mod simulate;
 mod trace;
@@ -60,7 +59,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<capture::PreloadRing>()?;
     module.add_class::<emulate::Emulation>()?;
     module.add_class::<grid::Grid>()?;
-    module.add_class::<perturb::Perturbation>()?;
     module.add_class::<probe::Probe>()?;
     module.add_class::<trace::TraceReader>()?;
     module.add_function(wrap_pyfunction!(cold_caches, module)?)?;

@@ -5,18 +5,15 @@
 
 mod assemble;
 pub mod call;
-pub mod delay_page;
 mod descriptor;
 mod joined;
 pub mod perf;
-pub mod perturb;
 pub mod preload;
 mod seconds;
 mod session;
 pub mod shared_ring;
 mod spawn;
 mod temp;
-pub mod temp_names;
 mod watch;
 
 pub use assemble::Counts;
