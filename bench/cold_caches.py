@@ -1,7 +1,7 @@
 """What longer waits cost a query in CPU time, over what is forecast: queries that are not verified.
 
-The constants of spillcast.forecast.drift were taken from these. The peer is to leave CPU time as it
-is. Takes about ten minutes.
+The constants of spillcast.forecast.sum.drift were taken from these. The peer is to leave CPU time
+as it is. Takes about ten minutes.
 """
 
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ import numpy as np
 
 from bench.queries import QUERIES, recordings
 from bench.result import Result
-from spillcast.forecast.elsewhere import elsewhere
-from spillcast.forecast.here import Here
+from spillcast.forecast.sum.baseline import Baseline
+from spillcast.forecast.sum.projection import elsewhere
 from spillcast.lab.engine import Engine, open_engine
 from spillcast.lab.named_places import named_places
 from spillcast.lab.storages import Place
@@ -52,7 +52,7 @@ def _moves(
 ) -> tuple[np.ndarray, np.ndarray]:
     """By how much CPU time (s) is forecast to move, and was seen to, for each two storages."""
     with recordings(engine, query, places, room, REPEAT) as made:
-        heres = {name: [Here.of(one, None) for one in runs] for name, runs in made.items()}
+        heres = {name: [Baseline.of(one, None) for one in runs] for name, runs in made.items()}
         cpu_s = {
             name: median(float(here.baseline.meta["cpu_s"]) for here in runs)
             for name, runs in heres.items()

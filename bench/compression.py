@@ -9,7 +9,7 @@ from statistics import median
 
 from bench.queries import QUERIES, recordings
 from bench.result import Result
-from spillcast.forecast.compression import Compression, compression
+from spillcast.forecast.duckdb.compression import Compression, compression
 from spillcast.forecast.latency import latencies
 from spillcast.forecast.load import temp_load
 from spillcast.lab.engine import open_engine

@@ -13,8 +13,8 @@ from evidence import recording
 from harness import spillcast
 from spillcast.errors import InputError
 from spillcast.storage import Group, Limit, Storage
-from spillcast.storage.asked import asked_model
 from spillcast.storage.emulation import fixed_model, model_of
+from spillcast.storage.emulation_options import model_of_options
 
 BLOCK_BYTES = 8192
 #: Other work on the machine may spoil an attempt.
@@ -73,21 +73,21 @@ def test_the_size_of_a_group_is_the_mean_of_its_operations():
 
 
 def test_what_the_flags_ask_for(tmp_path):
-    model = asked_model(None, "9ms", "4ms", "200MB/s", 2)
+    model = model_of_options(None, "9ms", "4ms", "200MB/s", 2)
     assert asked_ns(model, "read", sequential=False) == {BLOCK_BYTES: [9_000_000]}
     assert asked_ns(model, "write", sequential=True) == {BLOCK_BYTES: [4_000_000]}
     assert model.servers == 2
     (limit,) = model.limits
     assert limit.cost_ns("read", 200 << 20, sequential=True) == pytest.approx(1e9)
     assert limit.cost_ns("write", 100 << 20, sequential=False) == pytest.approx(0.5e9)
-    assert asked_ns(asked_model(None, "1ms", None, None, None), "write", sequential=True) == {}
+    assert asked_ns(model_of_options(None, "1ms", None, None, None), "write", sequential=True) == {}
     # A storage keeps its own limits.
     path = tmp_path / "storage.json"
     Storage("s", "asked", [group("read", 5)], limits=[Limit("own")], servers=3).save(path)
-    model = asked_model(str(path), None, None, "1MB/s", None)
+    model = model_of_options(str(path), None, None, "1MB/s", None)
     assert ([limit.name for limit in model.limits], model.servers) == (["own", "1 MiB/s"], 3)
     with pytest.raises(InputError):
-        asked_model(str(path), None, "1ms", None, None)
+        model_of_options(str(path), None, "1ms", None, None)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ _LINES_MAX = 1 << 30
 
 
 @dataclass(frozen=True)
-class Asked:
+class CacheOptions:
     """The cache that is asked for."""
 
     size_bytes: int
@@ -67,7 +67,7 @@ class Run:
 class Simulation:
     """What a cache serves."""
 
-    asked: Asked
+    options: CacheOptions
     line_bytes: int
     runs: list[Run]
     #: All I/O from the disk.
@@ -81,25 +81,25 @@ class Simulation:
 
 
 def simulate(
-    requests: Requests, asked: Asked, on_progress: Callable[[int], None] | None = None
+    requests: Requests, options: CacheOptions, on_progress: Callable[[int], None] | None = None
 ) -> Simulation:
     """Run the requests through an empty cache, then again. InputError for what makes no cache.
 
     ``on_progress`` is told of requests that were gone through; how many there are is not known.
     """
-    asked.check()
-    lines = lines_of(asked.size_bytes, requests.line_bytes)
-    kept = requests.numbers_of(asked.keep)
+    options.check()
+    lines = lines_of(options.size_bytes, requests.line_bytes)
+    kept = requests.numbers_of(options.keep)
     core = requests.core
     try:
         outcome = run_interruptibly(
             lambda: core.simulate(
-                asked.policy,
+                options.policy,
                 lines,
                 kept=kept,
-                temp_share=asked.temp_share,
-                temp_writes=asked.temp_writes,
-                runs=asked.runs,
+                temp_share=options.temp_share,
+                temp_writes=options.temp_writes,
+                runs=options.runs,
                 alone=len(requests.objects) > 1,
             ),
             core.cancel,
@@ -111,8 +111,8 @@ def simulate(
         requests.objects[number]: count * requests.line_bytes
         for number, count in enumerate(outcome["cached_lines"])
     }
-    runs = [_run(run, requests, asked) for run in outcome["runs"]]
-    return Simulation(asked, requests.line_bytes, runs, _without(runs[0]), cached)
+    runs = [_run(run, requests, options) for run in outcome["runs"]]
+    return Simulation(options, requests.line_bytes, runs, _without(runs[0]), cached)
 
 
 def lines_of(size_bytes: int, line_bytes: int) -> int:
@@ -126,7 +126,7 @@ def lines_of(size_bytes: int, line_bytes: int) -> int:
     return min(lines, _LINES_MAX)
 
 
-def _run(run: dict[str, Any], requests: Requests, asked: Asked) -> Run:
+def _run(run: dict[str, Any], requests: Requests, options: CacheOptions) -> Run:
     accounts: list[dict[str, Any]] = []
     for account in run["accounts"]:
         named = {**account, "object": requests.objects[account["object"]]}
@@ -135,7 +135,7 @@ def _run(run: dict[str, Any], requests: Requests, asked: Asked) -> Run:
         named["lost_hits"] = alone - named["hits"]
         accounts.append(named)
     reads = [a for a in accounts if not a["class"].endswith("write")]
-    from_flash = asked.from_flash * sum(a["hit_bytes"] for a in reads)
+    from_flash = options.from_flash * sum(a["hit_bytes"] for a in reads)
     back = run["lines_written_back"] * requests.line_bytes
     traffic = Traffic(
         from_flash,

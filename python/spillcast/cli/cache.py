@@ -75,18 +75,20 @@ def cache(
     """
     from spillcast.cache.curve import curve
     from spillcast.cache.evidence import read_requests
-    from spillcast.cache.simulation import Asked, simulate
+    from spillcast.cache.simulation import CacheOptions, simulate
     from spillcast.cli.output import show
     from spillcast.cli.progress import progress_bar
     from spillcast.errors import InputError
     from spillcast.report.cache import cache_document, cache_page
     from spillcast.units import parse_bytes
 
-    asked = None
+    options = None
     if size is not None:
         size_bytes = parse_bytes(size)
-        asked = Asked(size_bytes, policy, keep or (), temp_writes, temp_share, from_flash, runs)
-        asked.check()
+        options = CacheOptions(
+            size_bytes, policy, keep or (), temp_writes, temp_share, from_flash, runs
+        )
+        options.check()
     elif keep or flash or disk:
         raise InputError("--keep, --flash and --disk are of a cache: give --size")
     line_bytes = _positive("--line", line) if line else None
@@ -97,7 +99,7 @@ def cache(
         )
     devices = _devices(flash, disk, requests.line_bytes)
     with progress_bar("simulating the cache", "requests") as watch:
-        simulation = None if asked is None else simulate(requests, asked, on_progress=watch)
+        simulation = None if options is None else simulate(requests, options, on_progress=watch)
     with progress_bar("making the curve", "requests") as watch:
         found = curve(requests, rate=sample, temp_writes=temp_writes, runs=runs, on_progress=watch)
     show(

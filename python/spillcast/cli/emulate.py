@@ -61,16 +61,16 @@ def emulate(
     from spillcast.cli.progress import progress_bar
     from spillcast.errors import InputError
     from spillcast.report.emulation import emulation_page, mounted_text
-    from spillcast.storage.asked import asked_model
     from spillcast.storage.emulated_run import check_program
     from spillcast.storage.emulation import emulate as emulated
+    from spillcast.storage.emulation_options import model_of_options
     from spillcast.workspace import workspace
 
     if backing is not None and not backing.is_dir():
         raise InputError(f"--backing {backing}: there is no such directory", "make it")
     if command:
         check_program(command)
-    model = asked_model(storage, read, write, bandwidth, servers)
+    model = model_of_options(storage, read, write, bandwidth, servers)
     with ExitStack() as stack:
         held = backing or stack.enter_context(workspace())
         with progress_bar(f"mounting {mountpoint}"):

@@ -82,18 +82,17 @@ def forecast(
     from spillcast.cli.output import show
     from spillcast.cli.progress import progress_bar, reading_bar
     from spillcast.forecast.ask import ask
-    from spillcast.forecast.cheapest import cheapest
     from spillcast.forecast.choices import choices, choices_document, parse_costs
-    from spillcast.forecast.memory_cells import memory_cells, memory_document
+    from spillcast.forecast.question import Question
+    from spillcast.forecast.work_memory.cells import memory_cells, memory_document
+    from spillcast.forecast.work_memory.cheapest import cheapest
     from spillcast.report.forecast import forecast_page
     from spillcast.report.memory_table import forecast_memory_parts
     from spillcast.units import parse_duration_s
 
     costs = parse_costs(cost or (), to)
     within_s = None if within is None else parse_duration_s(within)
-    answers = ask(
-        baseline,
-        to,
+    question = Question(
         elapsed_s=None if elapsed is None else parse_duration_s(elapsed),
         boost=boost,
         sql_id=sql_id,
@@ -106,7 +105,7 @@ def forecast(
         watch=lambda name: progress_bar(f"probing {name}"),
         reading=reading_bar,
     )
-    forecasts = [forecast for forecast, _ in answers]
+    forecasts = [forecast for forecast, _ in ask(baseline, to, question)]
     found = choices(to, forecasts, costs)
     cells = memory_cells(to, forecasts)
     advice = None if within_s is None or not cells else cheapest(cells, within_s, costs)

@@ -14,7 +14,7 @@ from spillcast.cli.options import Capture, Duration, Json, Query, Temp
 if TYPE_CHECKING:
     from spillcast.cli.live import OthersOutput, View
     from spillcast.recording import Recording
-    from spillcast.recording.asked import Asked
+    from spillcast.recording.options import RecordOptions
     from spillcast.recording.recorder import Recorder
     from spillcast.recording.running import Running
 
@@ -61,14 +61,6 @@ def record(
         typer.Option(min=1, help="Keep single waits only in this many slices of the run."),
     ] = None,
     capture: Capture = "auto",
-    perturb: Annotated[
-        bool,
-        typer.Option(
-            "--perturb",
-            help="Delay a part of the command's temp I/O, up to 5 s in all, to see what longer "
-            "waits do to its CPU time.",
-        ),
-    ] = False,
     live: Annotated[
         bool, typer.Option("--live", help="Show the profile meanwhile, anew each second.")
     ] = False,
@@ -76,8 +68,7 @@ def record(
 ) -> None:
     """Record the temp I/O of a command, a running process or a PostgreSQL query.
 
-    Ctrl-C ends a recording and keeps it. What is observed is never changed or stopped, but for a
-    command that is slowed down on purpose with --perturb.
+    Ctrl-C ends a recording and keeps it. What is observed is never changed or stopped.
 
     Example: spillcast record -o run.spill -- duckdb warehouse.db -c "select ..."
 
@@ -86,7 +77,7 @@ def record(
     from spillcast.cli.live import OthersOutput, line_view, live_view
     from spillcast.cli.output import emit
     from spillcast.errors import InputError, SpillcastError
-    from spillcast.recording.asked import Asked
+    from spillcast.recording.options import RecordOptions
     from spillcast.recording.target import describe_exit
     from spillcast.report.recording import recording_text
     from spillcast.units import parse_duration_s
@@ -96,14 +87,8 @@ def record(
         raise InputError(
             "--backend, --query, --wait-for-spill, --explain and --set need --postgres"
         )
-    if perturb and command is None:
-        what = "a process that runs already" if postgres is None else "a server that runs already"
-        raise InputError(
-            f"--perturb delays a command that is started for it, and never {what}",
-            "give a command: spillcast record --perturb -- COMMAND",
-        )
     duration_s = None if duration is None else parse_duration_s(duration)
-    asked = Asked(tuple(temp or ()), capture, duration_s, slices, perturb)
+    options = RecordOptions(tuple(temp or ()), capture, duration_s, slices)
     status = None
     running = _running(live)
     others = OthersOutput(json=False) if live and command is not None else None
@@ -118,7 +103,7 @@ def record(
                 result = record_postgres(
                     postgres,
                     output,
-                    asked,
+                    options,
                     backend=backend,
                     query=query,
                     wait_for_spill=wait_for_spill,
@@ -128,7 +113,7 @@ def record(
                     running=running,
                 )
         else:
-            result, status = _record_process(command, pid, output, asked, view, running, others)
+            result, status = _record_process(command, pid, output, options, view, running, others)
     finally:
         if others is not None:
             others.give_out()
@@ -157,13 +142,13 @@ def _record_process(
     command: list[str] | None,
     pid: int | None,
     output: Path,
-    asked: "Asked",
+    options: "RecordOptions",
     view: "AbstractContextManager[View]",
     running: "Running | None",
     others: "OthersOutput | None",
 ) -> "tuple[Recording, int | None]":
     """Record a command or a running process; the recording, and how the command ended."""
-    recorder = begin(command, pid, output, asked, running, others)
+    recorder = begin(command, pid, output, options, running, others)
     try:
         with view as shown:
             while not recorder.poll():
@@ -182,7 +167,7 @@ def begin(
     command: list[str] | None,
     pid: int | None,
     output: Path | None,
-    asked: "Asked",
+    options: "RecordOptions",
     running: "Running | None",
     others: "OthersOutput | None",
 ) -> "Recorder":
@@ -192,10 +177,10 @@ def begin(
 
     if command is not None:
         with others.starting() if others is not None else nullcontext():
-            return record_command(command, output, asked, running)[0]
+            return record_command(command, output, options, running)[0]
     assert pid is not None
     with progress_bar(f"attaching to process {pid}"):
-        return record_pid(pid, output, asked, running)
+        return record_pid(pid, output, options, running)
 
 
 def need_one(verb: str, *ways: object) -> None:

@@ -9,14 +9,14 @@ from spillcast.errors import InputError
 if TYPE_CHECKING:
     from spillcast.cli.live import View
     from spillcast.recording import Recording
-    from spillcast.recording.asked import Asked
+    from spillcast.recording.options import RecordOptions
     from spillcast.recording.running import Running
 
 
 def record_postgres(
     dsn: str,
     output: Path | None,
-    asked: "Asked",
+    options: "RecordOptions",
     *,
     backend: int | None,
     query: str | None,
@@ -44,7 +44,7 @@ def record_postgres(
         Wanted(backend, query, wait_for_spill) if finds else None,
         explain=explain,
         settings=dict(_pair(text) for text in settings),
-        asked=asked,
+        options=options,
         say=view.say,
         on_status=view.look,
         running=running,

@@ -57,6 +57,7 @@ def report(
     from spillcast.cli.progress import progress_bar, reading_bar
     from spillcast.errors import InputError
     from spillcast.forecast.ask import ask
+    from spillcast.forecast.question import Question
     from spillcast.recording.evidence import Evidence, find_evidence
     from spillcast.report.draw import need_report_extra
 
@@ -80,9 +81,7 @@ def report(
     if to and not words:
         raise InputError("--to is for evidence", "a forecast's document has its target already")
     if to:
-        answers = ask(
-            words,
-            to,
+        question = Question(
             elapsed_s=None if elapsed is None else parse_duration_s(elapsed),
             boost=boost,
             sql_id=sql_id,
@@ -92,7 +91,7 @@ def report(
             watch=lambda name: progress_bar(f"probing {name}"),
             reading=reading_bar,
         )
-        _add_forecasts(material, to, answers, lenient=lenient)
+        _add_forecasts(material, to, ask(words, to, question), lenient=lenient)
     elif elapsed or boost:
         raise InputError("--elapsed and --boost are for a forecast", "name a target with --to")
     elif evidence.plans or evidence.statements:

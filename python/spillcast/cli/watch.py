@@ -72,7 +72,7 @@ def watch(
     from spillcast.cli.record_postgres import record_postgres
     from spillcast.errors import InputError
     from spillcast.forecast.running import RunningForecast
-    from spillcast.recording.asked import Asked
+    from spillcast.recording.options import RecordOptions
     from spillcast.recording.running import Running
     from spillcast.units import parse_duration_s
 
@@ -82,7 +82,7 @@ def watch(
     if not json and not sys.stderr.isatty():
         raise InputError("watch draws on stderr, which is no terminal here", "--json prints lines")
     duration_s = None if duration is None else parse_duration_s(duration)
-    asked = Asked(tuple(temp or ()), capture, duration_s)
+    options = RecordOptions(tuple(temp or ()), capture, duration_s)
     forecast = None if to is None else RunningForecast(to, confidence)
     running = Running()
     others = OthersOutput(json=json) if command else None
@@ -96,14 +96,14 @@ def watch(
     recorder, recording = None, None
     try:
         if postgres is None:
-            recorder = begin(command, pid, output, asked, running, others)
+            recorder = begin(command, pid, output, options, running, others)
         with view as shown:
             if postgres is not None:
                 first = backend is None and query is None
                 found = record_postgres(
                     postgres,
                     output,
-                    asked,
+                    options,
                     backend=backend,
                     query=query,
                     wait_for_spill=first,

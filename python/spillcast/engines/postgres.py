@@ -25,7 +25,7 @@ from spillcast.engines.postgres_session import SAMPLER, open_session, what_it_sa
 from spillcast.engines.postgres_settings import own_settings, settings_of
 from spillcast.errors import InputError, SpillcastError
 from spillcast.recording import Recording
-from spillcast.recording.asked import Asked
+from spillcast.recording.options import RecordOptions
 from spillcast.recording.recorder import Recorder
 from spillcast.recording.running import Running
 
@@ -45,7 +45,7 @@ def record_postgres(
     *,
     explain: str | None = None,
     settings: Mapping[str, str] | None = None,
-    asked: Asked | None = None,
+    options: RecordOptions | None = None,
     say: Say = lambda _text: None,
     on_status: OnStatus = lambda _recorder, _status: None,
     running: Running | None = None,
@@ -54,7 +54,7 @@ def record_postgres(
 
     The query is that of the session ``wanted``, or the statement ``explain``, which a session of
     ours runs with ``settings`` under EXPLAIN (ANALYZE, BUFFERS) and takes back. Returns when the
-    query has ended, after ``asked.duration_s``, or upon KeyboardInterrupt, which keeps what there
+    query has ended, after ``options.duration_s``, or upon KeyboardInterrupt, which keeps what there
     is. ``say`` is told what the user should know meanwhile; ``on_status`` gets the capture's counts
     with ``samples`` and ``processes`` a few times a second. Without an ``output`` nothing is
     written; ``running`` can be asked meanwhile what there is so far.
@@ -66,7 +66,7 @@ def record_postgres(
 
     if (wanted is None) == (explain is None):
         raise InputError("either a session to find or a statement to explain is wanted")
-    recorder = Recorder(output, asked, running)
+    recorder = Recorder(output, options, running)
     recorder.check()
     with ExitStack() as stack:
         try:
@@ -87,7 +87,7 @@ def record_postgres(
 
 def _prepare(recorder: Recorder, connection: "Connection", say: Say) -> str | None:
     """Make the capture ready, which may take a moment; why there can be none, or None."""
-    if recorder.asked.capture == "preload":
+    if recorder.options.capture == "preload":
         raise InputError(
             "--capture preload cannot observe a server, which runs already",
             "leave it out: perf events are used",
@@ -107,7 +107,7 @@ def _refusal(recorder: Recorder, attempt: Callable[[], object], say: Say) -> str
     try:
         attempt()
     except InputError as error:
-        if recorder.asked.capture == "perf":
+        if recorder.options.capture == "perf":
             raise
         say(f"the I/O of its processes is not recorded, its waits alone: {error.message}")
         if error.hint:
@@ -196,7 +196,7 @@ class _Watch:
     def _follow(self, on_status: OnStatus) -> str:
         """Write what comes in; how it ended."""
         sampler, recorder = self._sampler, self._recorder
-        limit_s = recorder.asked.duration_s
+        limit_s = recorder.options.duration_s
         began = None
         while not self.wait(TICK_S):
             recorder.collect()

@@ -9,7 +9,7 @@ import numpy as np
 from spillcast.fleet.ash import KINDS as ASH_KINDS
 from spillcast.fleet.schema import ACTIVE, WAIT
 from spillcast.fleet.traces import KIND as TRACE
-from spillcast.forecast.events import AshEvidence, EventLatency, TraceEvidence
+from spillcast.forecast.oracle.events import AshEvidence, EventLatency, TraceEvidence
 
 _MEMORY, _HISTORY = ASH_KINDS["V$"], ASH_KINDS["DBA_HIST"]
 Rows = list[Mapping[str, Any]]

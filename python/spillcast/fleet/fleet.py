@@ -12,7 +12,7 @@ from spillcast.fleet.engine import Engine, Rows, local
 from spillcast.fleet.evidence import Statement, statements
 from spillcast.fleet.forecasts import Outcome, of_statement
 from spillcast.fleet.result import DatabaseRow, DayRow, Fleet, Row
-from spillcast.forecast.oracle_parts import Target, resolve_target
+from spillcast.forecast.oracle.parts import Target, resolve_target
 from spillcast.profile.traces import quantile_us
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
 from spillcast.storage.target import is_place, is_recording

@@ -8,8 +8,10 @@ from spillcast.errors import InputError, Refusal
 from spillcast.fleet.evidence import Statement
 from spillcast.fleet.runs import unpacked
 from spillcast.forecast import forecast as estimate
-from spillcast.forecast.oracle import forecast_events
-from spillcast.forecast.oracle_parts import Target
+from spillcast.forecast.oracle.evidence import OracleEvidence
+from spillcast.forecast.oracle.forecast import forecast_events
+from spillcast.forecast.oracle.parts import Target
+from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast
 from spillcast.storage.target import resolve
 
@@ -31,14 +33,9 @@ def of_statement(
     """The forecast of what traces and ASH say of a statement."""
     elapsed_s = statement.elapsed_us / 1e6
     try:
-        found = forecast_events(
-            target,
-            boost,
-            traces=statement.traces(),
-            ash=statement.ash(),
-            elapsed_s=elapsed_s,
-            confidence=confidence,
-        )
+        evidence = OracleEvidence(traces=statement.traces(), ash=statement.ash())
+        question = Question(boost=boost, elapsed_s=elapsed_s, confidence=confidence)
+        found = forecast_events(target, evidence, question)
     except (InputError, Refusal) as error:
         return Outcome(elapsed_s, temp_s, refused=error.message)
     return _outcome(found, temp_s)

@@ -5,8 +5,9 @@ from types import ModuleType
 from typing import Any
 
 from spillcast.forecast.ask import ask
-from spillcast.forecast.estimate import forecast
+from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Forecasts, Term, Warned
+from spillcast.forecast.sum.estimate import forecast
 from spillcast.recording import Recording
 
 __all__ = ["Forecast", "Forecasts", "Term", "Warned", "forecast"]
@@ -19,7 +20,8 @@ class _Callable(ModuleType):
         """``ask``, of one or several files and targets; one target gives one forecast."""
         files = baseline if isinstance(baseline, Recording | list | tuple) else [baseline]
         several = isinstance(to, list | tuple)
-        found = [forecast for forecast, _ in ask(files, to if several else [to], **options)]
+        question = Question(**options)
+        found = [forecast for forecast, _ in ask(files, to if several else [to], question)]
         return Forecasts(found) if several else found[0]
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute
 
-from spillcast.forecast.covered import covered
+from spillcast.forecast.threads.covered import covered
 from spillcast.recording import Recording
 from spillcast.recording.spill import sequential_share
 

@@ -10,7 +10,7 @@ from spillcast.units import format_bytes, format_duration, format_speedup
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spillcast.forecast.work_memory import WorkMemory
+    from spillcast.forecast.work_memory.advice import WorkMemory
 
 FORECAST_SCHEMA = "spillcast.forecast/1"
 

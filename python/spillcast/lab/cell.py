@@ -8,7 +8,7 @@ from pathlib import Path
 from spillcast.engines.held import Ran
 from spillcast.errors import InputError, Refusal
 from spillcast.forecast import Forecast, forecast
-from spillcast.forecast.estimate import CONFIDENCE
+from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.seed import seed_formula_s
 from spillcast.lab.case import Case, Evidence, Runs, evidence_of
 from spillcast.lab.cut import first_fifth, ten_slices

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from spillcast.forecast.cheapest import Advice, Cell
-from spillcast.forecast.memory_curve import Between, MemoryRun
 from spillcast.forecast.result import Warned
-from spillcast.forecast.spills import State
+from spillcast.forecast.work_memory.cheapest import Advice, Cell
+from spillcast.forecast.work_memory.curve import Between, MemoryRun
+from spillcast.forecast.work_memory.spills import State
 
 SWEEP_SCHEMA = "spillcast.sweep/1"
 

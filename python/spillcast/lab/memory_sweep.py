@@ -10,9 +10,9 @@ from statistics import median
 
 from spillcast.engines.held import Ran
 from spillcast.errors import InputError, SpillcastError
-from spillcast.forecast.memory_curve import Between, MemoryCurve, MemoryRun, memory_run
 from spillcast.forecast.result import Warned
-from spillcast.forecast.spills import (
+from spillcast.forecast.work_memory.curve import Between, MemoryCurve, MemoryRun, memory_run
+from spillcast.forecast.work_memory.spills import (
     HASH_MEM_MULTIPLIER,
     Spill,
     State,

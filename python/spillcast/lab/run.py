@@ -10,7 +10,7 @@ from spillcast.lab.engine import Engine
 from spillcast.lab.storages import Place
 from spillcast.lab.workload import Workload
 from spillcast.recording import Recording
-from spillcast.recording.asked import Asked, Method
+from spillcast.recording.options import Method, RecordOptions
 from spillcast.recording.recorder import Recorder
 
 Status = dict[str, Any]
@@ -52,7 +52,7 @@ def run_recorded_if_spilled(
     """Run a query and record it; without a recording where it spilled nothing."""
     # A delay made by the preload library is seen from inside the process only.
     capture: Method = "preload" if place.means == "preload" else "auto"
-    recorder = Recorder(output, Asked(temp_dirs=[place.directory], capture=capture))
+    recorder = Recorder(output, RecordOptions(temp_dirs=[place.directory], capture=capture))
     environment = recorder.prepare()
     with engine.hold(workload, place, environment) as held:
         try:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from spillcast.recording.asked import Asked
+from spillcast.recording.options import RecordOptions
 from spillcast.recording.recorder import Recorder
 from spillcast.recording.running import Running
 from spillcast.recording.target import Command, Process
@@ -13,11 +13,11 @@ from spillcast.recording.target import Command, Process
 def record_command(
     arguments: Sequence[str],
     output: Path | None,
-    asked: Asked | None = None,
+    options: RecordOptions | None = None,
     running: Running | None = None,
 ) -> tuple[Recorder, Command]:
     """Start a command under observation."""
-    recorder = Recorder(output, asked, running)
+    recorder = Recorder(output, options, running)
     environment = dict(os.environ) | recorder.prepare()
     command = Command(arguments, environment)
     recorder.observe(command, arguments)
@@ -26,10 +26,13 @@ def record_command(
 
 
 def record_pid(
-    pid: int, output: Path | None, asked: Asked | None = None, running: Running | None = None
+    pid: int,
+    output: Path | None,
+    options: RecordOptions | None = None,
+    running: Running | None = None,
 ) -> Recorder:
     """Observe a running process and all its threads."""
-    recorder = Recorder(output, asked, running)
+    recorder = Recorder(output, options, running)
     process = Process(pid)
     recorder.prepare(pid)
     recorder.observe(process)

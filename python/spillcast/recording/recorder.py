@@ -14,10 +14,9 @@ from spillcast import _core
 from spillcast.errors import InputError
 from spillcast.recording import machine
 from spillcast.recording.absent import AbsentCapture
-from spillcast.recording.asked import Asked
 from spillcast.recording.captured import captured, nothing_seen, uncaptured
 from spillcast.recording.memory import PeakMemory, cgroup_limit_bytes
-from spillcast.recording.perturbation import Perturbation
+from spillcast.recording.options import RecordOptions
 from spillcast.recording.recording import Recording
 from spillcast.recording.refused import refused
 from spillcast.recording.running import Running
@@ -51,15 +50,17 @@ class Recorder:
     """
 
     def __init__(
-        self, output: Path | None, asked: Asked | None = None, running: Running | None = None
+        self,
+        output: Path | None,
+        options: RecordOptions | None = None,
+        running: Running | None = None,
     ) -> None:
         self.output = output
         self.running = running or (Running() if output is None else None)
-        self.asked = asked or Asked()
+        self.options = options or RecordOptions()
         self.method: Literal["perf", "preload", "none"] = "perf"
         self._absent_because: str | None = None
         self._source: _core.PerfSource | _core.PreloadRing | None = None
-        self._perturbation: Perturbation | None = None
         self._sinks: list[Sink] = []
         self._samples = 0
         self._only_calls = False
@@ -67,7 +68,7 @@ class Recorder:
 
     def check(self) -> None:
         """InputError where a directory that is asked for cannot be used."""
-        for path in self.asked.temp_dirs:
+        for path in self.options.temp_dirs:
             if not path.is_dir():
                 raise InputError(f"--temp {path}: there is no such directory")
         if self.output is not None:
@@ -87,12 +88,9 @@ class Recorder:
         mends it.
         """
         self.check()
-        found = choose_source(self.asked, pid, what, calls)
+        found = choose_source(self.options, pid, what, calls)
         self.method, self._source = found.method, found.source
-        if not self.asked.perturb:
-            return found.environment
-        self._perturbation = Perturbation(self.asked.temp_dirs)
-        return found.environment | self._perturbation.environment()
+        return found.environment
 
     def observe(
         self,
@@ -108,7 +106,7 @@ class Recorder:
         ``only_calls`` is said of an engine that may use io_uring, but never for temp files.
         """
         self._only_calls = only_calls
-        dirs = [str(path.resolve()) for path in self.asked.temp_dirs or temp_dirs]
+        dirs = [str(path.resolve()) for path in self.options.temp_dirs or temp_dirs]
         self._capture: _core.Capture | AbsentCapture
         try:
             if isinstance(self._source, _core.PreloadRing):
@@ -160,7 +158,7 @@ class Recorder:
     def _begin(self, target: Target) -> None:
         self.target = target
         if self.output is not None:
-            self._sinks.append(RecordingWriter(self.output, self.asked.slices))
+            self._sinks.append(RecordingWriter(self.output, self.options.slices))
         if self.running is not None:
             self._sinks.append(self.running)
         self._started_at = datetime.now(UTC)
@@ -171,9 +169,7 @@ class Recorder:
         ended = self.target.wait(timeout_s)
         self._elapsed_s = time.monotonic() - self._started
         self.collect()
-        if self._perturbation is not None and not ended:
-            self._perturbation.follow(self._capture.status())
-        limit_s = self.asked.duration_s
+        limit_s = self.options.duration_s
         return ended or (limit_s is not None and self._elapsed_s >= limit_s)
 
     def collect(self) -> None:
@@ -231,10 +227,8 @@ class Recorder:
         try:
             self.stop()
             status = self._capture.status()
-            problem = nothing_seen(status, self.method, self.asked.temp_dirs)
+            problem = nothing_seen(status, self.method, self.options.temp_dirs)
             if not self._samples and problem is not None:
-                raise problem
-            if self._perturbation is not None and (problem := self._perturbation.problem()):
                 raise problem
             meta = self._meta(status, wall_s if elapsed_s is None else elapsed_s)
             first, *_ = [sink.finish({**meta, **(extra or {})}) for sink in self._sinks]
@@ -245,15 +239,11 @@ class Recorder:
 
     def stop(self) -> None:
         """End the capture; all that it saw has been taken then."""
-        if self._perturbation is not None:
-            self._perturbation.stop()
         self._capture.stop()
         self.collect()
 
     def abandon(self) -> None:
         """End the capture and leave nothing."""
-        if self._perturbation is not None:
-            self._perturbation.stop()
         if self._sinks:
             self._capture.stop()
             self._discard()
@@ -294,12 +284,6 @@ class Recorder:
             about = {**self._machine, "caches": self._caches}
         else:
             seen, about = uncaptured(self._absent_because), {}
-        perturbed = None
-        if self._perturbation is not None:
-            perturbed = self._perturbation.meta(self.origin_ns, elapsed_s)
-            elapsed_s -= perturbed["cost_s"]
-            if seen["cpu_s"] is not None:
-                seen["cpu_s"] -= sum(delay["cpu_s"] for delay in perturbed["delays"])
         return {
             "spillcast": _core.__version__,
             "started_at": self._started_at.isoformat(timespec="milliseconds"),
@@ -313,6 +297,5 @@ class Recorder:
                 "peak_rss_bytes": self._memory and self._memory.peak_bytes,
             },
             **seen,
-            "perturbation": perturbed,
-            "asked": self.asked.to_json(),
+            "asked": self.options.to_json(),
         }

@@ -50,6 +50,8 @@ class Recording:
                 f"{meta_path}: schema is {schema!r}, this spillcast reads {RECORDING_SCHEMA!r}",
                 "use the spillcast that made it, or record again",
             )
+        if meta.get("perturbation") is not None:
+            raise InputError(f"{meta_path}: its run was delayed on purpose", "record again")
         missing = [key for key in _META_KEYS if key not in meta]
         if missing:
             raise InputError(f"{meta_path}: damaged: it lacks {missing[0]}", "record again")

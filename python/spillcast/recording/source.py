@@ -6,7 +6,7 @@ from typing import Literal
 
 from spillcast import _core
 from spillcast.errors import InputError
-from spillcast.recording.asked import Asked
+from spillcast.recording.options import RecordOptions
 from spillcast.recording.refused import refused
 from spillcast.recording.target import preload_environment
 
@@ -23,28 +23,23 @@ class Source:
 
 
 def choose_source(
-    asked: Asked, pid: int | None, what: str | None, calls: Sequence[str] | None
+    options: RecordOptions, pid: int | None, what: str | None, calls: Sequence[str] | None
 ) -> Source:
     """For a command, or for process ``pid`` that runs already, which ``what`` calls by a name.
 
     InputError says what is refused and what mends it.
     """
     what = what or ("a command" if pid is None else f"process {pid}")
-    if asked.perturb and pid is not None:
-        raise InputError(
-            f"--perturb cannot delay {what}, which runs already",
-            "start it under: spillcast record --perturb -- COMMAND",
-        )
-    if asked.capture == "preload" and pid is not None:
+    if options.capture == "preload" and pid is not None:
         raise InputError(
             f"--capture preload cannot observe {what}, which runs already",
             "start it under: spillcast record --capture preload -- COMMAND",
         )
-    if asked.capture != "preload":
+    if options.capture != "preload":
         try:
             return Source("perf", _core.PerfSource(calls), {})
         except OSError as error:
-            if asked.capture == "perf" or pid is not None:
+            if options.capture == "perf" or pid is not None:
                 raise refused(error, what, pid) from error
     ring = _core.PreloadRing(RING_BYTES)
     return Source("preload", ring, preload_environment(ring))

@@ -47,12 +47,12 @@ def cache_document(
 
 
 def _simulated(simulation: Simulation, devices: Devices | None, cells: int) -> dict[str, Any]:
-    asked = simulation.asked
+    options = simulation.options
     return {
-        "size_bytes": asked.size_bytes,
-        "policy": asked.policy,
-        "keep": list(asked.keep),
-        "temp_writes": asked.temp_writes,
+        "size_bytes": options.size_bytes,
+        "policy": options.policy,
+        "keep": list(options.keep),
+        "temp_writes": options.temp_writes,
         "without": _traffic(simulation.without, devices),
         "runs": [
             {
@@ -122,13 +122,13 @@ def _accounts_data(simulation: Simulation) -> Table:
 def _simulation_parts(
     simulation: Simulation, curve: Curve, devices: Devices | None, cells: int
 ) -> list[Part]:
-    asked = simulation.asked
-    kept = f", KEEP: {', '.join(asked.keep)}" if asked.keep else ""
+    options = simulation.options
+    kept = f", KEEP: {', '.join(options.keep)}" if options.keep else ""
     said = [
-        f"A cache of {format_bytes(asked.size_bytes)} in lines of "
-        f"{format_bytes(simulation.line_bytes)}, policy {asked.policy}{kept}"
+        f"A cache of {format_bytes(options.size_bytes)} in lines of "
+        f"{format_bytes(simulation.line_bytes)}, policy {options.policy}{kept}"
     ]
-    if asked.size_bytes >= curve.data_bytes:
+    if options.size_bytes >= curve.data_bytes:
         said.append(f"Everything fits: the data is {format_bytes(curve.data_bytes)}")
     parts: list[Part] = [Words(said), _runs(simulation, devices), _accounts(simulation)]
     if any(account["lost_hits"] for account in simulation.runs[-1].accounts):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from spillcast.forecast.cheapest import Advice
+from spillcast.forecast.work_memory.cheapest import Advice
 from spillcast.lab.memory_result import Point, Sweep, sweep_document
 from spillcast.report.histogram import bar
 from spillcast.report.memory_table import FORECAST, advice_said, memory_table

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from spillcast.forecast.cheapest import Advice, Cell
+from spillcast.forecast.work_memory.cheapest import Advice, Cell
 from spillcast.report.page import Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.units import format_bytes, format_duration

@@ -42,8 +42,6 @@ def recording_text(recording: Recording) -> str:
             f"{format_duration(capture['overhead_s'])} of the process and "
             f"{format_duration(capture['tracer_cpu_s'])} of another CPU",
         ]
-    if meta.get("perturbation") is not None:
-        lines += _about_perturbation(recording)
     if "sampling" in meta:
         lines += _about_samples(recording)
     slices = meta["raw"]["slices_s"]
@@ -81,33 +79,6 @@ def _about_query(meta: Mapping[str, Any]) -> list[str]:
     workers = len({worker["pid"] for worker in query["workers"]})
     if workers:
         lines.append(f"  workers    {workers} parallel workers, all attached as they came")
-    return lines
-
-
-def _about_perturbation(recording: Recording) -> list[str]:
-    """What the delays cost, and what they showed."""
-    from spillcast.recording.response import responses
-
-    perturbation = recording.meta["perturbation"]
-    count = sum(delay["operations"] for delay in perturbation["delays"])
-    cost = format_duration(perturbation["cost_s"])
-    low_s, high_s = perturbation["cost_bounds_s"]
-    if high_s > low_s:
-        cost += f" ({format_duration(low_s)} to {format_duration(high_s)})"
-    lines = [
-        f"  perturbed  {count:,} operations delayed; that cost {cost} of "
-        f"{format_duration(perturbation['elapsed_s'])} and is taken off"
-    ]
-    found = responses(recording)
-    if isinstance(found, str):
-        return [*lines, f"             it shows nothing: {found}"]
-    for one in found:
-        more = "more" if one.extra_cpu_s >= 0 else "less"
-        lines.append(
-            f"             {format_duration(one.delay_s)} longer: "
-            f"{format_duration(abs(one.extra_cpu_s))} {more} CPU an operation, "
-            f"+- {format_duration(one.error_s)}"
-        )
     return lines
 
 

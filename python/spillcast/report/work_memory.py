@@ -3,7 +3,7 @@
 from collections import Counter
 
 from spillcast.forecast import Forecast
-from spillcast.forecast.work_memory import WorkMemory
+from spillcast.forecast.work_memory.advice import WorkMemory
 from spillcast.units import format_bytes, format_duration
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute
 from spillcast import _core
 from spillcast.cache.evidence import LINE_BYTES, Requests
 from spillcast.cache.from_waits import of_recording
-from spillcast.cache.simulation import Asked, simulate
+from spillcast.cache.simulation import CacheOptions, simulate
 from spillcast.errors import InputError, Refusal
 from spillcast.recording import Recording
 from spillcast.recording.spill import sequential_share, spill_bytes
@@ -31,12 +31,14 @@ FORM = "cache:flash.json+disk.json?size=2T"
 Shares = Mapping[tuple[str, int], float]
 
 
-def cached(text: str, flash: Storage, disk: Storage, asked: Asked, baseline: Recording) -> Storage:
+def cached(
+    text: str, flash: Storage, disk: Storage, options: CacheOptions, baseline: Recording
+) -> Storage:
     """The storage that ``baseline`` would find in a cache of ``flash`` before ``disk``.
 
     Refusal where the recording does not say what was read again, and not all fits.
     """
-    shares = _shares(baseline, asked)
+    shares = _shares(baseline, options)
     groups = [_group(group, flash, disk, shares, baseline) for group in observed(baseline).groups]
     elsewhere = {key: 1 - share for key, share in shares.items()}
     limits = [*_limits(flash, groups, shares), *_limits(disk, groups, elsewhere)]
@@ -44,44 +46,40 @@ def cached(text: str, flash: Storage, disk: Storage, asked: Asked, baseline: Rec
     reads = sum(g.bytes for g in groups if g.op == "read")
     share = served / reads if reads else 1.0
     advice = (
-        f"put a cache of {format_bytes(asked.size_bytes)} on {flash.name} before {disk.name}, "
-        f"which would serve {share:.0%} of what is read (simulated with {asked.policy})"
+        f"put a cache of {format_bytes(options.size_bytes)} on {flash.name} before {disk.name}, "
+        f"which would serve {share:.0%} of what is read (simulated with {options.policy})"
     )
     facts = {"read_share_from_flash": share, "advice": [advice]}
     return Storage(text, "cache", groups, facts, limits)
 
 
-def parse_cache(text: str, value: str) -> tuple[str, str, Asked]:
+def parse_cache(text: str, value: str) -> tuple[str, str, CacheOptions]:
     """Flash, disk and cache of ``cache:FLASH+DISK?size=2T``. InputError says what is wrong."""
     parts, _, query = value.partition("?")
     flash, plus, disk = parts.partition("+")
-    options = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
-    if (
-        not (flash and plus and disk)
-        or "size" not in options
-        or not set(options) <= {"size", "policy"}
-    ):
+    given = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
+    if not (flash and plus and disk) or "size" not in given or not set(given) <= {"size", "policy"}:
         raise InputError(
             f"--to {text}: a cache has flash, a disk and a size",
             f"for example --to '{FORM}', or with &policy=s3fifo",
         )
-    asked = Asked(
-        parse_bytes(options["size"]), options.get("policy", "lru"), temp_writes=True, runs=1
+    options = CacheOptions(
+        parse_bytes(given["size"]), given.get("policy", "lru"), temp_writes=True, runs=1
     )
-    asked.check()
-    return flash, disk, asked
+    options.check()
+    return flash, disk, options
 
 
-def _shares(baseline: Recording, asked: Asked) -> Shares:
+def _shares(baseline: Recording, options: CacheOptions) -> Shares:
     """By op and size class, share of the bytes that flash serves."""
     groups = observed(baseline).groups
-    if spill_bytes(baseline) <= asked.size_bytes and asked.policy != "bypass":
+    if spill_bytes(baseline) <= options.size_bytes and options.policy != "bypass":
         return {(g.op, g.size_class_bytes): 1.0 for g in groups}
     whole = baseline.meta.get("raw", {}).get("slices_s") is None
     if not whole or baseline.temp_waits["offset"].null_count:
         raise Refusal(
             f"{baseline.path} does not say what was read again, for it holds not every wait with "
-            f"its offset, and its temp files are larger than {format_bytes(asked.size_bytes)}"
+            f"its offset, and its temp files are larger than {format_bytes(options.size_bytes)}"
         )
     rows = of_recording(baseline, only_temp=True)
     sizes, number = np.unique(rows.bytes, return_inverse=True)
@@ -89,7 +87,7 @@ def _shares(baseline: Recording, asked: Asked) -> Shares:
     by_size = replace(rows, object=number.astype(np.int64), objects=[str(size) for size in classes])
     requests = Requests(by_size.requests(LINE_BYTES), LINE_BYTES, by_size.objects)
     moved: dict[tuple[str, int], list[int]] = {}
-    for account in simulate(requests, asked).runs[0].accounts:
+    for account in simulate(requests, options).runs[0].accounts:
         write = account["class"] == "temp write"
         key = "write" if write else "read", int(account["object"])
         served = account["flash_write_bytes"] if write else account["hit_bytes"]

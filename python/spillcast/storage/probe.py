@@ -9,7 +9,7 @@ from spillcast.storage.bounded import bounded_run
 from spillcast.storage.budget import Budget
 from spillcast.storage.failures import failures_said
 from spillcast.storage.plan import moved_waits, only_counts, plan
-from spillcast.storage.plan_of_program import plan_of_program, waits_known
+from spillcast.storage.plan_of_trace import plan_of_trace, waits_known
 from spillcast.storage.storage import Group, Storage, name_of
 
 Progress = Callable[[int, int, int], None]
@@ -30,7 +30,7 @@ def probe(
     with failures_said(directory):
         limits = (budget or Budget()).limits(directory)
         closed_loop = not only_counts(like) and bool(moved_waits(like)) and waits_known(like)
-        steps = plan_of_program(like) if closed_loop else plan(like)
+        steps = plan_of_trace(like) if closed_loop else plan(like)
         replay = _core.Probe(steps, str(directory), **limits)
         rows, facts = bounded_run(like, steps, replay, directory, limits, on_progress)
     facts |= {**limits, "directory": str(directory), "like": like.path.name}

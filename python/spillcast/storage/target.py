@@ -41,9 +41,9 @@ def resolve(
     if colon and kind == "cache":
         from spillcast.storage.cached import cached, parse_cache
 
-        flash, disk, asked = parse_cache(text, value)
+        flash, disk, options = parse_cache(text, value)
         part = {name: resolve_storage(name, f"--to {text}: {name}") for name in (flash, disk)}
-        return cached(text, part[flash], part[disk], asked, baseline)
+        return cached(text, part[flash], part[disk], options, baseline)
     path = Path(text)
     if is_place(path):
         advice = []

@@ -1,0 +1,1 @@
+"""DuckDB's habits: it compresses what it spills as far as writes are slow."""

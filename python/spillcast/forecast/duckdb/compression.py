@@ -1,0 +1,165 @@
+"""DuckDB compresses what it spills as far as writes are slow: what that changes elsewhere."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from spillcast.forecast.duckdb.adaptive import Adapted, adapt, lowest_level_s
+from spillcast.forecast.latency import Latency
+from spillcast.forecast.load import Load
+from spillcast.recording import Recording
+
+#: What DuckDB calls the files of its blocks.
+FILES = "duckdb_temp_.*storage_"
+#: A block as it is; a compressed one is at least one step of 32 KiB smaller.
+BLOCK_BYTES = 262_144
+#: Fewer blocks of a kind tell nothing.
+BLOCKS_MIN = 30
+#: Of the CPU times, those before the longest are averaged: blocks are also written between phases.
+TRIMMED = 0.2
+#: The highest level takes long, too: of what compressing takes, up to so many times the median.
+LONGEST = 10.0
+#: How many CPUs a thread works on, now and then, where there are so many.
+CPUS_OF_A_THREAD = 2
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """What a run's blocks would be on other storage."""
+
+    #: Compressed blocks over all blocks.
+    share: float
+    #: The loads with as many blocks of each kind as there would be.
+    loads: Sequence[Load]
+    #: CPU time that compressing takes more there than here; below 0 where it is less.
+    cpu_s: float
+
+
+@dataclass(frozen=True)
+class Compression:
+    """What a run's blocks were: how many were compressed, and the CPU time that it took."""
+
+    loads: Sequence[Load]
+    #: Compressed blocks over all blocks.
+    share: float
+    #: CPU time that a compressed block takes more than another: to write it, and to read it.
+    write_cpu_s: float
+    read_cpu_s: float
+    #: On how many CPUs blocks were written: each has its own experience.
+    cpus: int
+
+    def on_target(self, found: Sequence[Latency]) -> Compressed:
+        """On a storage of these latencies."""
+        lowest_s, recorded = self._recorded
+        target = self._adapted(lowest_s, [latency.mean_s for latency in found])
+        # Some are no smaller when compressed, and are written as they are.
+        share = min(self.share * target.share / recorded.share, 1.0)
+        fewer = share / self.share, (1 - share) / (1 - self.share)
+        return Compressed(
+            share,
+            [_times(load, fewer[load.size_class_bytes == BLOCK_BYTES]) for load in self.loads],
+            self.cpu_of_s(share, self.write_cpu_s * target.cpu_s / recorded.cpu_s)
+            - self.cpu_of_s(self.share, self.write_cpu_s),
+        )
+
+    def cpu_of_s(self, share: float, write_cpu_s: float) -> float:
+        """CPU time of compressing such a share of the blocks, at so much for each that is written.
+
+        To read one takes what it took here.
+        """
+        writes, reads = (
+            sum(load.count for load in self.loads if load.op == op) for op in ("write", "read")
+        )
+        return share * (writes * write_cpu_s + reads * self.read_cpu_s)
+
+    @cached_property
+    def _recorded(self) -> tuple[float, Adapted]:
+        """CPU time of the lowest level, and what came of the rule where it was recorded."""
+        mean_s = [load.mean_s for load in self.loads]
+        lowest_s = lowest_level_s(self.write_cpu_s, *self._writes(mean_s))
+        return lowest_s, self._adapted(lowest_s, mean_s)
+
+    def _adapted(self, lowest_s: float, mean_s: Sequence[float]) -> Adapted:
+        return adapt(lowest_s, *self._writes(mean_s))
+
+    def _writes(self, mean_s: Sequence[float]) -> tuple[int, float, float]:
+        """Blocks on a CPU, and what a write takes of a compressed one and of one as it is."""
+        blocks = sum(load.count for load in self.loads if load.op == "write")
+        small_s, whole_s = (
+            _mean_write_s(self.loads, mean_s, compressed=compressed) for compressed in (True, False)
+        )
+        return -(-blocks // self.cpus), small_s, whole_s
+
+
+def compression(recording: Recording, loads: Sequence[Load]) -> Compression | None:
+    """How a recording's blocks were compressed; None where it is not DuckDB's, or says too little.
+
+    That is the case without single waits and their CPU times, and where hardly any block was of one
+    kind: data that cannot be made smaller, or storage so slow that all of it was.
+    """
+    waits = recording.waits
+    cpu = waits["cpu_before_ns"]
+    names = pc.unique(waits["file"]).cast("string").drop_null()
+    own = names.filter(pc.match_substring_regex(names, FILES))
+    if not len(own) or cpu.null_count == len(cpu):
+        return None
+    named = pc.is_in(waits["file"].cast("string"), own).to_numpy()
+    block = named & (waits["bytes"].fill_null(0).to_numpy() > 0)
+    before_ns = cpu.fill_null(0).to_numpy().astype(float)
+    after_ns = _after(waits["session"].to_numpy(), before_ns)
+    small = waits["bytes"].fill_null(0).to_numpy() < BLOCK_BYTES
+    writes = pc.equal(waits["op"].cast("string"), "write").fill_null(False).to_numpy()
+    kinds = [
+        (before_ns[block & writes & small], before_ns[block & writes & ~small]),
+        (after_ns[block & ~writes & small], after_ns[block & ~writes & ~small]),
+    ]
+    if any(len(one) < BLOCKS_MIN for kind in kinds for one in kind):
+        return None
+    written, read = kinds
+    share = len(written[0]) / (len(written[0]) + len(written[1]))
+    most_ns = LONGEST * float(np.median(written[0]))
+    write_ns = _mean_up_to(written[0], most_ns) - _mean_up_to(written[1], most_ns)
+    if write_ns <= 0:
+        return None
+    read_ns = max(_mean(read[0]) - _mean(read[1]), 0.0)
+    threads = len(np.unique(waits["session"].to_numpy()[block & writes]))
+    cpus = min(CPUS_OF_A_THREAD * threads, int(recording.meta["machine"].get("cpus") or threads))
+    return Compression(loads, share, write_ns / 1e9, read_ns / 1e9, cpus)
+
+
+def _mean_write_s(loads: Sequence[Load], mean_s: Sequence[float], *, compressed: bool) -> float:
+    which = [
+        (load.count, one_s)
+        for load, one_s in zip(loads, mean_s, strict=True)
+        if load.op == "write" and (load.size_class_bytes < BLOCK_BYTES) == compressed
+    ]
+    return sum(count * one_s for count, one_s in which) / max(sum(c for c, _ in which), 1)
+
+
+def _times(load: Load, factor: float) -> Load:
+    count = max(round(load.count * factor), 1)
+    ratio = count / load.count
+    return replace(load, count=count, bytes=round(load.bytes * ratio), total_s=load.total_s * ratio)
+
+
+def _after(session: NDArray[np.int64], before_ns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The CPU time before the next row of the same thread; 0 after its last."""
+    order = np.argsort(session, kind="stable")
+    same = session[order][1:] == session[order][:-1]
+    after = np.zeros(len(before_ns))
+    after[order[:-1][same]] = before_ns[order[1:][same]]
+    return after
+
+
+def _mean_up_to(values: NDArray[np.float64], most: float) -> float:
+    kept = values[values <= most]
+    return float(kept.mean()) if len(kept) else 0.0
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    kept = np.sort(values)[: int(len(values) * (1 - TRIMMED))]
+    return float(kept.mean())

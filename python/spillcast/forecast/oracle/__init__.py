@@ -1,0 +1,1 @@
+"""Forecasts from Oracle's evidence: traces, and shares of ASH."""

@@ -1,0 +1,112 @@
+"""A forecast from Oracle's evidence: a share of elapsed time, and latencies on both storages.
+
+    T_B = T_A + sum over boosted events of time_e * (1 / g_e - 1),    g_e = L_A / (L_B * b_A / b_B)
+
+time_e comes from ASH (share times elapsed) or from a trace that covers the run; L and b, mean
+latency and blocks per operation, from short traces on either storage. ``method="seed"`` takes the
+gain of the largest event for all and does not match sizes, as the post that started this did.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spillcast.errors import InputError, Refusal
+from spillcast.forecast.oracle.events import AshEvidence
+from spillcast.forecast.oracle.evidence import OracleEvidence
+from spillcast.forecast.oracle.parts import Part, Target, parts_of
+from spillcast.forecast.oracle.warnings import warn
+from spillcast.forecast.question import Question
+from spillcast.forecast.result import Forecast, Term
+from spillcast.forecast.sum.interval import (
+    DRAWS,
+    LATENCY_NOISE,
+    RUN_NOISE,
+    noise_of,
+    resampled_means,
+)
+
+Array = NDArray[np.float64]
+
+
+def forecast_events(
+    target: Target, evidence: OracleEvidence, question: Question | None = None
+) -> Forecast:
+    """Forecast a run from ASH, traces or both. InputError where ``boost`` matches nothing."""
+    question = question or Question()
+    method, confidence = question.method, question.confidence
+    whole_s = evidence.covered_s if question.elapsed_s is None else question.elapsed_s
+    if whole_s <= 0:
+        raise InputError("the evidence covers no time", "give the time of the run with --elapsed")
+    try:
+        parts = parts_of(target, evidence, question, whole_s)
+    except Refusal as refused:
+        return Forecast(
+            target.name, whole_s, None, None, confidence, whole_s, [], method, refused=str(refused)
+        )
+    boosted_s = sum(part.baseline.time_s for part in parts)
+    rest_s = max(whole_s - boosted_s, 0.0)
+    terms = [Term("CPU and other waits", None, None, None, rest_s, rest_s)]
+    for part in parts:
+        event = part.baseline
+        count = round(event.time_s / event.latency_s)
+        terms.append(
+            Term(event.event, event.op, None, count, event.time_s, event.time_s / part.gain)
+        )
+    total_s = sum(term.forecast_s for term in terms)
+    noise = LATENCY_NOISE if target.storage is None else noise_of(target.storage)
+    low, high = _interval(parts, whole_s, evidence.ash, method, noise, confidence)
+    return Forecast(
+        target.name,
+        whole_s,
+        total_s,
+        (min(low, total_s), max(high, total_s)),
+        confidence,
+        rest_s,
+        terms,
+        method,
+        warn(target, parts, evidence, whole_s),
+    )
+
+
+def _interval(
+    parts: Sequence[Part],
+    whole_s: float,
+    ash: AshEvidence | None,
+    method: str,
+    noise_level: float,
+    confidence: float,
+) -> tuple[float, float]:
+    """What varies: the samples that hit, the latencies, and how latency goes with size."""
+    draws = np.random.default_rng(0)
+    times = _drawn_times(parts, whole_s, ash, draws)
+    rest = np.maximum(whole_s - times.sum(axis=0), 0.0)
+    total: Array = rest * (1 + draws.normal(0, RUN_NOISE, DRAWS))
+    # In proportion to size, not at all, or anything in between.
+    exponent = draws.uniform(0, 1, DRAWS) if method != "seed" else np.zeros(DRAWS)
+    noise = np.maximum(1 + draws.normal(0, noise_level, DRAWS), 0.0)
+    for part, time_s in zip(parts, times, strict=True):
+        change = np.ones(DRAWS)
+        if part.target is not None:
+            change = change * resampled_means(part.target.stretches, draws)
+        if part.baseline.share is not None and part.baseline.seen is not None:
+            change = change / resampled_means(part.baseline.seen.stretches, draws)
+        if part.size_ratio != 1.0:
+            change = change * part.size_ratio ** (exponent - 1)
+        total = total + time_s / part.gain * change * noise
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(total, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def _drawn_times(
+    parts: Sequence[Part], whole_s: float, ash: AshEvidence | None, draws: np.random.Generator
+) -> Array:
+    """Time of each event in each draw: multinomial where it comes from samples."""
+    if ash is None:
+        return np.array([[part.baseline.time_s] * DRAWS for part in parts])
+    shares = [part.baseline.share or 0.0 for part in parts]
+    rest = max(0.0, 1.0 - sum(shares))
+    hits = draws.multinomial(ash.instants, [*shares, rest], DRAWS)
+    return np.asarray(hits[:, :-1].T / ash.instants * whole_s)

@@ -1,0 +1,172 @@
+"""The events that change on another storage: their time here, and their gain there."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from spillcast.errors import InputError, Refusal
+from spillcast.forecast.oracle.events import (
+    EventLatency,
+    TraceEvidence,
+    matching,
+    read_traces,
+)
+from spillcast.forecast.oracle.evidence import OracleEvidence
+from spillcast.forecast.question import Question
+from spillcast.recording.event_names import TEMP_EVENTS
+from spillcast.recording.evidence import find_evidence
+from spillcast.storage import Storage
+from spillcast.storage.model import Model
+from spillcast.storage.target import resolve_storage
+from spillcast.units import parse_duration_s, parse_factor
+
+#: Oracle's default; few databases have another.
+BLOCK_BYTES = 8192
+
+
+@dataclass(frozen=True)
+class Target:
+    """The other storage: traces taken there, its figures, a latency for all, or a gain."""
+
+    name: str
+    traces: TraceEvidence | None = None
+    latency_s: float | None = None
+    factor: float | None = None
+    storage: Storage | None = None
+
+
+def target_of(target: Storage | str | Path, *, lenient: bool = False) -> Target:
+    """The target that a storage is, or that a word names."""
+    if isinstance(target, Storage):
+        return Target(target.name, storage=target)
+    return resolve_target(str(target), lenient=lenient)
+
+
+def resolve_target(text: str, *, lenient: bool = False) -> Target:
+    """The target that a word on the command line names. InputError where it names none."""
+    kind, colon, value = text.partition(":")
+    if colon and kind == "latency":
+        return Target(text, latency_s=parse_duration_s(value))
+    if colon and kind == "factor":
+        return Target(text, factor=parse_factor(text, value))
+    if (colon and kind == "catalogue") or (text.endswith(".json") and Path(text).is_file()):
+        storage = resolve_storage(text)
+        return Target(storage.name, storage=storage)
+    evidence = find_evidence([text])
+    if not evidence.traces:
+        raise InputError(
+            f"--to {text}: a baseline of traces or ASH is compared with traces",
+            "trace the query for a minute with temp on the other storage, or ask latency:150us, "
+            "catalogue:NAME or a storage.json",
+        )
+    traces = read_traces(evidence.traces, lenient=lenient)
+    return Target(traces.name, traces=traces)
+
+
+@dataclass(frozen=True)
+class EventBaseline:
+    """One boosted event on the baseline; ``share`` of elapsed time where ASH told it."""
+
+    event: str
+    time_s: float
+    share: float | None
+    seen: EventLatency | None
+    latency_s: float
+
+    @property
+    def op(self) -> str | None:
+        """Read, write or neither, from the trace or else from the name."""
+        if self.seen is not None:
+            return self.seen.op
+        return next((op for op in ("read", "write") if op in self.event.split()), None)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One boosted event, and how the gain over there is known."""
+
+    baseline: EventBaseline
+    target: EventLatency | None
+    gain: float
+    size_ratio: float = 1.0
+    borrowed: bool = False
+
+
+def parts_of(
+    target: Target, evidence: OracleEvidence, question: Question, whole_s: float
+) -> list[Part]:
+    """The boosted events, the longest first. Refusal where no gain is known."""
+    events, method = _baseline(question.boost or TEMP_EVENTS, evidence, whole_s), question.method
+    parts = [part for event in events if (part := _measured(target, event, method)) is not None]
+    if not parts:
+        missing = ", ".join(event.event for event in events)
+        if target.storage is not None:
+            raise Refusal(
+                f"how large the operations of {missing} are is not known, or {target.name} has no "
+                "figures for them: give a trace of the query besides"
+            )
+        raise Refusal(f"{target.name} saw none of {missing}: trace it there while it spills")
+    if method == "seed":
+        return [replace(parts[0], baseline=event) for event in events]
+    pooled = sum(part.baseline.time_s for part in parts) / sum(
+        p.baseline.time_s / p.gain for p in parts
+    )
+    measured = {part.baseline.event: part for part in parts}
+    return [measured.get(event.event, Part(event, None, pooled, borrowed=True)) for event in events]
+
+
+def _baseline(boost: str, evidence: OracleEvidence, whole_s: float) -> list[EventBaseline]:
+    traces, ash = evidence.traces, evidence.ash
+    seen = traces.events if traces is not None else {}
+    found = []
+    for name in matching(list(ash.share if ash is not None else seen), boost):
+        latency = seen.get(name)
+        if ash is not None:
+            latency_s = latency.mean_s if latency is not None else ash.latency_s.get(name, 0.0)
+            found.append(
+                EventBaseline(name, whole_s * ash.share[name], ash.share[name], latency, latency_s)
+            )
+        elif traces is not None and latency is not None:
+            if traces.sessions_s <= 0:
+                raise InputError(
+                    f"{traces.name}: the lines carry no times (tim)",
+                    "the time by event must come from an ASH export",
+                )
+            time_s = latency.total_s / traces.sessions_s * whole_s
+            found.append(EventBaseline(name, time_s, None, latency, latency.mean_s))
+    found = [event for event in found if event.time_s > 0 and event.latency_s > 0]
+    if not found:
+        raise Refusal("the boosted events took no time that the evidence could tell")
+    return sorted(found, key=lambda event: -event.time_s)
+
+
+def _measured(target: Target, baseline: EventBaseline, method: str) -> Part | None:
+    """The event with its gain; None where the target did not see it."""
+    if target.factor is not None:
+        return Part(baseline, None, target.factor)
+    if target.latency_s is not None:
+        return Part(baseline, None, baseline.latency_s / target.latency_s)
+    if target.storage is not None:
+        return _described(target.storage, baseline)
+    there = target.traces.events.get(baseline.event) if target.traces is not None else None
+    if there is None or there.total_s <= 0:
+        return None
+    ratio = 1.0
+    if method != "seed" and baseline.seen is not None and baseline.seen.blocks and there.blocks:
+        ratio = baseline.seen.blocks / there.blocks
+    return Part(baseline, there, baseline.latency_s / (there.mean_s * ratio), ratio)
+
+
+def _described(storage: Storage, baseline: EventBaseline) -> Part | None:
+    """The event with its gain by the figures of a storage, for operations one at a time.
+
+    None where the trace does not tell their size, or the storage has no figures for them.
+    """
+    blocks = baseline.seen.blocks if baseline.seen is not None else None
+    if (
+        baseline.op is None
+        or blocks is None
+        or not any(group.count for group in storage.of(baseline.op))
+    ):
+        return None
+    there = Model(storage).latency(baseline.op, round(blocks * BLOCK_BYTES))
+    return Part(baseline, None, baseline.latency_s / there.mean_s)

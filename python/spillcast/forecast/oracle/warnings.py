@@ -1,0 +1,112 @@
+"""What weakens a forecast from Oracle's evidence, said in words."""
+
+from collections.abc import Sequence
+
+from spillcast.forecast.oracle.events import TraceEvidence
+from spillcast.forecast.oracle.evidence import OracleEvidence
+from spillcast.forecast.oracle.parts import Part, Target
+from spillcast.forecast.result import Warned
+from spillcast.forecast.sum.warnings import AMPLIFIED
+from spillcast.recording.statistics import TempOnFlash
+from spillcast.units import format_duration
+
+#: Temp latency below which the baseline is likely served by flash already.
+FLASH_S = 1e-3
+#: Share of the target's waits from which an event that the baseline has not is named.
+NEW_SHARE = 0.05
+#: Share of temp requests from which on the flash cache is said to serve them.
+SERVED = 0.2
+
+
+def warn(
+    target: Target, parts: Sequence[Part], evidence: OracleEvidence, whole_s: float
+) -> list[Warned]:
+    """Everything a reader of the number should know."""
+    traces, ash = evidence.traces, evidence.ash
+    warnings = _served_by_flash(evidence.flash)
+    warnings += [Warned("ash", note) for note in (ash.notes if ash is not None else [])]
+    temp = [part.baseline for part in parts if part.baseline.event.endswith(" temp")]
+    if temp and temp[0].latency_s < FLASH_S:
+        text = (
+            f"{temp[0].event} takes {format_duration(temp[0].latency_s)} here: flash already, or a "
+            "cache; on Exadata temp may be served by the flash cache, and moving it gains little"
+        )
+        warnings.append(Warned("already-fast", text))
+    for part in parts:
+        warnings += _about_gain(part, target)
+    if target.storage is not None:
+        text = f"{target.name} is known by its figures: blocks are taken to be 8 KiB"
+        warnings.append(Warned("not-replayed", text))
+    elif target.traces is None:
+        warnings.append(Warned("not-measured", "nothing was measured: the latency is a wish"))
+    else:
+        warnings += _new_events(target.traces, traces)
+    if ash is None and traces is not None and traces.elapsed_s < 0.9 * whole_s:
+        text = (
+            f"the trace covers {format_duration(traces.elapsed_s)} of {format_duration(whole_s)}: "
+            "its mix is taken to hold for the rest; ASH of the whole run would tell"
+        )
+        warnings.append(Warned("part", text))
+    if traces is not None and ash is None and traces.sessions_s > 1.05 * traces.elapsed_s:
+        text = "sessions ran side by side: each is taken to have its part of their waits"
+        warnings.append(Warned("threads", text))
+    damaged = sum(t.damaged for t in (traces, target.traces) if t is not None)
+    if damaged:
+        warnings.append(Warned("damaged", f"{damaged:,} damaged lines were skipped"))
+    return warnings
+
+
+def _served_by_flash(flash: TempOnFlash | None) -> list[Warned]:
+    """Whether a flash cache serves temp I/O as it is: then moving temp to flash gains little."""
+    shares = {} if flash is None else {"reads": flash.read, "writes": flash.write}
+    return [
+        Warned(
+            "flash-cache",
+            f"the flash cache serves {share:.0%} of temp {what} already: moving temp gains little",
+        )
+        for what, share in shares.items()
+        if share is not None and share > SERVED
+    ]
+
+
+def _about_gain(part: Part, target: Target) -> list[Warned]:
+    event, seen, measured = part.baseline.event, part.baseline.seen, part.target
+    warnings = []
+    if part.borrowed:
+        text = f"{event} was not seen on {target.name}: the gain of the others is taken"
+        warnings.append(Warned("gain-borrowed", text))
+    if part.size_ratio != 1.0 and seen is not None and measured is not None:
+        text = (
+            f"{event} moves {seen.blocks:.3g} blocks here and {measured.blocks:.3g} there: "
+            "latencies are compared per block"
+        )
+        warnings.append(Warned("sizes", text))
+    if seen is None and measured is not None and measured.blocks:
+        text = (
+            f"{event} moves {measured.blocks:.3g} blocks there and an unknown number here: a trace "
+            "of the run as it is would tell"
+        )
+        warnings.append(Warned("sizes-unknown", text))
+    if 1 / part.gain > AMPLIFIED:
+        text = (
+            f"{event} takes {1 / part.gain:.0f} times as long there: an error in its share of the "
+            "time grows as much"
+        )
+        warnings.append(Warned("amplified", text))
+    return warnings
+
+
+def _new_events(target: TraceEvidence, recorded: TraceEvidence | None) -> list[Warned]:
+    """Events that only the target has: no term holds their time."""
+    if recorded is None:
+        return []
+    waits_s = sum(event.total_s for event in target.events.values() if not event.idle) or 1.0
+    return [
+        Warned(
+            "new-event",
+            f"{name} is {event.total_s / waits_s:.1%} of the waits on {target.name} and was not "
+            "seen here: no term holds it",
+        )
+        for name, event in sorted(target.events.items())
+        if name not in recorded.events and not event.idle and event.total_s > NEW_SHARE * waits_s
+    ]

@@ -1,0 +1,70 @@
+"""What is asked of evidence besides its targets, and which options fit which kind of evidence."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from spillcast.errors import InputError
+from spillcast.recording.evidence import Evidence
+from spillcast.storage.budget import Budget, parse_budget
+from spillcast.storage.probe import Progress
+
+CONFIDENCE = 0.9
+#: What watches a probe, given the name of what is probed.
+Watch = Callable[[str], AbstractContextManager[Progress]]
+#: What watches files being read, given them; it is told the bytes read so far.
+Reading = Callable[[Sequence[str | Path]], AbstractContextManager[Callable[[int], None]]]
+
+
+def _unwatched(_name: str) -> AbstractContextManager[Progress]:
+    return nullcontext(lambda _done, _total, _bytes: None)
+
+
+def _unseen(_files: Sequence[str | Path]) -> AbstractContextManager[Callable[[int], None]]:
+    return nullcontext(lambda _bytes: None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """The options of a forecast.
+
+    ``elapsed_s`` is the wall time of the whole query where the evidence covers a part of it, or
+    tells none. ``boost`` (events), ``sql_id`` and ``method`` (``counts`` or ``seed``) are for
+    Oracle's evidence, ``lenient`` for damaged traces; ``queryid`` picks a row of
+    pg_stat_statements, ``origin`` is the storage that counts without times were made on. A
+    directory is probed within ``budget``.
+    """
+
+    elapsed_s: float | None = None
+    boost: str | None = None
+    sql_id: str | None = None
+    method: str = "counts"
+    queryid: str | None = None
+    origin: str | None = None
+    lenient: bool = False
+    confidence: float = CONFIDENCE
+    budget: str = "60s"
+    watch: Watch = _unwatched
+    reading: Reading = _unseen
+
+    @cached_property
+    def probe_budget(self) -> Budget:
+        """What a probe may take. InputError where ``budget`` says nothing of the kind."""
+        return parse_budget(self.budget)
+
+    def check(self, evidence: Evidence, *, events: bool) -> None:
+        """InputError for an option of other evidence than this; Oracle's where ``events``."""
+        counts = bool(evidence.plans or evidence.statements)
+        _only_for("rows of pg_stat_statements", bool(evidence.statements), queryid=self.queryid)
+        _only_for("plans and rows of pg_stat_statements", counts, **{"from": self.origin})
+        method = None if self.method == "counts" else self.method
+        oracle = {"boost": self.boost, "sql_id": self.sql_id, "method": method}
+        _only_for("traces and ASH exports", events, **oracle)
+
+
+def _only_for(kind: str, given: bool, **options: str | None) -> None:
+    for name, value in options.items():
+        if value is not None and not given:
+            raise InputError(f"--{name.replace('_', '-')} is for {kind}")

@@ -1,0 +1,87 @@
+"""A query on the storage it was recorded on: its elapsed time, and what of it is temp I/O."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from spillcast.errors import InputError
+from spillcast.forecast.duckdb.compression import Compression, compression
+from spillcast.forecast.load import Load, sessions, temp_load
+from spillcast.forecast.result import Term
+from spillcast.forecast.threads.overlap import Threads
+from spillcast.recording import Recording
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a recording says of a query that takes ``whole_s``; the recording may cover a part."""
+
+    recording: Recording
+    loads: Sequence[Load]
+    whole_s: float
+
+    @classmethod
+    def of(cls, recording: Recording, elapsed_s: float | None) -> "Baseline":
+        """``elapsed_s`` is that of the whole query, by default the recorded time.
+
+        InputError when there was no temp I/O, Refusal when none could be recorded.
+        """
+        recording.need_io()
+        loads = temp_load(recording)
+        if not loads:
+            raise InputError(
+                f"{recording.path}: no temp I/O was recorded, so no storage changes it"
+            )
+        whole_s = recording.elapsed_s if elapsed_s is None else elapsed_s
+        if min(whole_s, recording.elapsed_s) <= 0:
+            raise InputError(f"{recording.path}: an elapsed time of 0 leaves nothing to forecast")
+        return cls(recording, loads, whole_s)
+
+    @property
+    def scale(self) -> float:
+        """The whole query over what was recorded."""
+        return self.whole_s / self.recording.elapsed_s
+
+    @cached_property
+    def threads(self) -> Threads:
+        """How its threads overlap."""
+        return Threads(self.recording, self.loads)
+
+    @cached_property
+    def compression(self) -> Compression | None:
+        """How its blocks were compressed, where the engine does that as far as writes are slow."""
+        return compression(self.recording, self.loads)
+
+    @cached_property
+    def io_s(self) -> Sequence[float]:
+        """Elapsed time that temp I/O takes, by load."""
+        return [self.scale * self.threads.recorded.of_waits * load.total_s for load in self.loads]
+
+    @cached_property
+    def remainder_s(self) -> float:
+        """The elapsed time outside temp I/O."""
+        return max(self.whole_s - sum(self.io_s), 0.0)
+
+    @property
+    def least_drift_s(self) -> float:
+        """The most that its CPU time may shrink by: cold caches never are most of what it takes."""
+        return -self.remainder_s / 2
+
+    @property
+    def ready_s(self) -> float:
+        """Of the remainder, at most: the time that it stood ready without a CPU."""
+        delay_s = float(self.recording.meta["capture"]["run_queue_delay_s"])
+        return min(self.scale * delay_s * self.threads.recorded.of_cpu, self.remainder_s)
+
+    @property
+    def rest(self) -> list[Term]:
+        """The remainder, which stays: CPU and other waits, told apart for one thread."""
+        remainder_s, cpu_s = self.remainder_s, self.recording.meta.get("cpu_s")
+        if cpu_s is None or sessions(self.recording) > 1 or cpu_s * self.scale > remainder_s:
+            return [Term("CPU and other waits", None, None, None, remainder_s, remainder_s)]
+        cpu_s *= self.scale
+        other_s = remainder_s - cpu_s
+        return [
+            Term("CPU", None, None, None, cpu_s, cpu_s),
+            Term("other waits", None, None, None, other_s, other_s),
+        ]

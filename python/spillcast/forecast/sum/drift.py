@@ -1,0 +1,84 @@
+"""CPU time that changes with the storage: after a longer wait a thread finds its caches colder."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spillcast.forecast.latency import Latency
+from spillcast.forecast.load import Load
+from spillcast.recording import Recording
+
+Array = NDArray[np.float64]
+#: Memory that a query goes through in its CPU time, over what the machine's measurement goes
+#: through in the same: it reads and does nothing else. Between what two machines asked for, of
+#: queries that are not among the verified.
+TOUCHED = 0.15
+#: A root is halved in so many times, to a millionth of a millionth.
+HALVINGS = 40
+
+
+def cpu_drift_s(recording: Recording, loads: Sequence[Load], found: Sequence[Latency]) -> Array:
+    """Seconds of CPU that an operation likely makes more on the target than here, by load.
+
+    What a wait costs afterwards is measured on the machine when a recording ends, for a thread that
+    works with the cache a core usually gets. One that goes through less between two waits meets
+    only that part of it cold. Below 0 where waits get shorter, and zero where nothing was measured.
+    """
+    caches = [_Cache.of(about) for about in recording.meta["machine"].get("caches", [])]
+    recorded_ns = np.array([load.mean_s * 1e9 for load in loads])
+    target_ns = np.array([lat.mean_s * 1e9 for lat in found])
+    work_ns = _warm_work_ns(caches, recorded_ns, _work_between_waits_ns(recording, loads))
+    change_s = np.zeros(len(loads))
+    for cache in caches:
+        extra_ns = cache.extra_ns(target_ns) - cache.extra_ns(recorded_ns)
+        change_s += cache.part(work_ns) * extra_ns / 1e9
+    return change_s
+
+
+@dataclass(frozen=True)
+class _Cache:
+    """What a wait costs on the machine afterwards, for one of a core's caches."""
+
+    warm_ns: float
+    #: Lengths of waits and the CPU time that each adds, from none on.
+    waits_ns: Array
+    costs_ns: Array
+
+    @staticmethod
+    def of(about: Mapping[str, Any]) -> "_Cache":
+        waits_ns, costs_ns = np.array([(0, 0), *about["cold_ns"]], dtype=float).T
+        return _Cache(float(about["warm_ns"]), waits_ns, costs_ns)
+
+    def extra_ns(self, waits_ns: Array) -> Array:
+        """After waits, for one who goes through all of it until the next."""
+        found: Array = np.interp(waits_ns, self.waits_ns, self.costs_ns)
+        return found
+
+    def part(self, work_ns: Array) -> Array:
+        """How much of it is gone through in so much CPU time."""
+        found: Array = np.minimum(1.0, TOUCHED * work_ns / self.warm_ns)
+        return found
+
+
+def _warm_work_ns(caches: Sequence[_Cache], recorded_ns: Array, work_ns: float) -> Array:
+    """CPU time between two waits, less what was cold here: what takes ``work_ns`` with that."""
+    least, most = np.zeros(len(recorded_ns)), np.full(len(recorded_ns), work_ns)
+    extra_ns = [cache.extra_ns(recorded_ns) for cache in caches]
+    for _ in range(HALVINGS):
+        middle = (least + most) / 2
+        cold = [cache.part(middle) * ns for cache, ns in zip(caches, extra_ns, strict=True)]
+        longer = middle + sum(cold) > work_ns
+        least, most = np.where(longer, least, middle), np.where(longer, middle, most)
+    found: Array = (least + most) / 2
+    return found
+
+
+def _work_between_waits_ns(recording: Recording, loads: Sequence[Load]) -> float:
+    """CPU time between two temp operations; where it was not measured, all time between them."""
+    cpu_s = recording.meta.get("cpu_s")
+    if cpu_s is None:
+        cpu_s = max(recording.elapsed_s - sum(load.total_s for load in loads), 0.0)
+    return float(cpu_s) * 1e9 / sum(load.count for load in loads)

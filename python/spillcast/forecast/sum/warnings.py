@@ -1,0 +1,216 @@
+"""What weakens a forecast, said in words; and what forbids one."""
+
+from collections.abc import Sequence
+
+from spillcast.forecast.latency import Latency
+from spillcast.forecast.load import Load, sessions
+from spillcast.forecast.result import Warned
+from spillcast.forecast.sum.baseline import Baseline
+from spillcast.forecast.sum.coverage import is_part, spread_evenly, unread_bytes
+from spillcast.forecast.sum.projection import Projection
+from spillcast.recording import Recording
+from spillcast.recording.thread_trace import wakings_seen
+from spillcast.storage import Storage
+from spillcast.units import format_bytes, format_duration
+
+LOST_SHARE_MAX = 0.02
+#: Share of the I/O from which on it is worth a word that it was not measured.
+SHARE_TOLD = 0.05
+#: Latency ratio from which a small error of the recording becomes a large one of the forecast.
+AMPLIFIED = 20.0
+#: Shares of compressed blocks nearer than this are one.
+COMPRESSED_ALIKE = 0.05
+#: Share by which waits weigh more or less where no work moves from thread to thread.
+DEPENDENT = 0.1
+#: Share of the temp I/O that was written and not read, from which on it is worth a word.
+UNREAD = 0.3
+
+
+def refusal(recording: Recording) -> str | None:
+    """Why this recording carries no number at all; None where it does."""
+    capture = recording.meta["capture"]
+    seen = recording.meta["temp"]["reads"] + recording.meta["temp"]["writes"]
+    # Every call leaves two records, so this is the larger share.
+    share = capture["lost"] / max(1, capture["lost"] + seen)
+    if share > LOST_SHARE_MAX:
+        return f"{capture['lost']:,} reports were lost, {share:.0%} of what there was: record again"
+    if capture["mapped_temp_files"]:
+        return "temp files are mapped into memory: their I/O makes no call that could be counted"
+    if capture["io_uring"]:
+        return "the process uses io_uring: its I/O makes no call that could be counted"
+    return None
+
+
+def warn(baseline: Baseline, target: Storage, projection: Projection) -> list[Warned]:
+    """Everything a reader of the number should know."""
+    recording, loads, found = baseline.recording, baseline.loads, projection.latencies
+    warnings = [
+        *_about_part(recording, loads, baseline.whole_s),
+        *_about_recording(recording, baseline.remainder_s / baseline.whole_s),
+        *_about_threads(recording, projection),
+        *_about_compression(baseline, projection),
+        *_about_source(target),
+        *(_about_sizes(loads, found) if target.source != "catalogue" else []),
+        *_about_replay(target, loads),
+        *_about_probe(target),
+    ]
+    if projection.saturated:
+        text = f"the query would wait for the limit of {target.name}: {projection.saturated}"
+        warnings.append(Warned("limit", text))
+    recorded_s = sum(load.total_s for load in loads)
+    target_s = sum(load.count * lat.mean_s for load, lat in zip(loads, found, strict=True))
+    if target_s > AMPLIFIED * recorded_s:
+        text = f"latency grows {target_s / recorded_s:.0f}-fold: how threads overlap may change"
+        warnings.append(Warned("amplified", text))
+    return warnings
+
+
+def _about_recording(recording: Recording, rest_share: float) -> list[Warned]:
+    capture, warnings = recording.meta["capture"], []
+    if capture["lost"]:
+        warnings.append(Warned("lost", f"{capture['lost']:,} reports of the capture were lost"))
+    seen = recording.meta["temp"]["reads"] + recording.meta["temp"]["writes"]
+    if capture["unknown_file"] > 0.01 * seen:
+        count = f"{capture['unknown_file']:,}"
+        warnings.append(
+            Warned("unknown-file", f"{count} calls were on files closed before they could be seen")
+        )
+    delay_s = capture["run_queue_delay_s"]
+    if delay_s > 0.05 * recording.elapsed_s:
+        text = f"the query stood {format_duration(delay_s)} ready without a CPU: a busy machine"
+        warnings.append(Warned("run-queue", text))
+    if capture["method"] == "explain":
+        text = (
+            "only PostgreSQL's own counts and times are known: nothing of caches, a busy machine "
+            "or of when which block came"
+        )
+        warnings.append(Warned("counts-only", text))
+    if (storage := recording.meta["temp"].get("timed_on")) is not None:
+        text = f"temp I/O was not timed: it is taken to have the latency of {storage}"
+        warnings.append(Warned("assumed", text))
+    if rest_share > 0.9:
+        text = f"temp I/O is only {1 - rest_share:.0%} of the time: no storage can help much"
+        warnings.append(Warned("little-io", text))
+    return warnings
+
+
+def _about_part(recording: Recording, loads: Sequence[Load], whole_s: float) -> list[Warned]:
+    """A recording that saw a part of the query, and what the rest may hold."""
+    if not is_part(recording, whole_s):
+        return []
+    share = recording.elapsed_s / whole_s
+    text = f"{share:.1%} of the query was recorded: the rest is taken to do as much temp I/O"
+    warnings = [Warned("part", text)]
+    to_read = unread_bytes(recording)
+    if not spread_evenly(recording) and to_read > UNREAD * sum(load.bytes for load in loads):
+        text = (
+            f"{format_bytes(to_read)} had been written and not read yet: later there will be more "
+            "reads; record a later part too"
+        )
+        warnings.append(Warned("unread", text))
+    return warnings
+
+
+def _about_threads(recording: Recording, projection: Projection) -> list[Warned]:
+    """Threads of which it is not known, or much depends on, who waits for whom."""
+    if sessions(recording) == 1:
+        return []
+    if not wakings_seen(recording):
+        text = "several threads do temp I/O, and it was not seen which of them wait for each other"
+        return [Warned("threads", text)]
+    moving_s, fixed_s = projection.weight.moving_s, projection.weight.fixed_s
+    if abs(moving_s - fixed_s) > DEPENDENT * min(moving_s, fixed_s):
+        text = (
+            "threads wait for each other: it rests on whether work moves to a thread that is free "
+            f"({format_duration(moving_s)}) or cannot ({format_duration(fixed_s)})"
+        )
+        return [Warned("dependent", text)]
+    return []
+
+
+def _about_compression(baseline: Baseline, projection: Projection) -> list[Warned]:
+    """That an engine which compresses by the speed of its writes would do so otherwise."""
+    if baseline.compression is None or projection.compressed is None:
+        return []
+    was = baseline.compression.share
+    if abs(projection.compressed - was) < COMPRESSED_ALIKE:
+        return []
+    more = "more" if projection.compressed > was else "less"
+    text = (
+        f"DuckDB would compress {more} there, by the time that writes take: about "
+        f"{projection.compressed:.0%} of its blocks in place of {was:.0%}"
+    )
+    return [Warned("compression", text)]
+
+
+def _about_source(target: Storage) -> list[Warned]:
+    if target.source == "asked":
+        return [Warned("not-measured", "nothing was measured: the latency is a wish")]
+    if target.source == "catalogue":
+        off = target.facts["spread"]
+        text = f"nothing was measured: figures of {target.facts['source']}, up to {off:.2g}x off"
+        return [Warned("not-measured", text)]
+    if target.source == "grid":
+        return [Warned("grid", "measured with a grid, not with the I/O of this recording")]
+    return []
+
+
+def _about_sizes(loads: Sequence[Load], found: Sequence[Latency]) -> list[Warned]:
+    pairs, whole = list(zip(loads, found, strict=True)), sum(load.count for load in loads)
+    beyond = sum(load.count for load, lat in pairs if lat.extrapolated) / whole
+    between = sum(load.count for load, lat in pairs if not lat.measured) / whole - beyond
+    warnings = []
+    if beyond > SHARE_TOLD:
+        text = f"{beyond:.0%} of the I/O lies outside what was measured: extrapolated"
+        warnings.append(Warned("extrapolated", text))
+    if between > SHARE_TOLD:
+        error = max(lat.error for lat in found)
+        text = f"{between:.0%} of the I/O lies between sizes that were measured, {error:.0%} off"
+        warnings.append(Warned("sizes", text))
+    return warnings
+
+
+def _about_replay(target: Storage, loads: Sequence[Load]) -> list[Warned]:
+    warnings = []
+    replayed, skipped = target.facts.get("steps_replayed", 0), target.facts.get("steps_skipped", 0)
+    if target.facts.get("steps_from") == "counts":
+        count = sum(load.count for load in loads)
+        text = (
+            f"the probe's I/O was made up from counts, {min(1.0, (replayed + skipped) / count):.0%}"
+            " of them: files written in order, then read back"
+        )
+        warnings.append(Warned("made-up", text))
+    if skipped:
+        text = f"the probe's budget allowed for {replayed / (replayed + skipped):.0%} of the I/O"
+        warnings.append(Warned("budget", text))
+    prefilled = target.facts.get("prefilled_bytes", 0)
+    read = sum(load.bytes for load in loads if load.op == "read")
+    if read and prefilled > 0.1 * read:
+        text = (
+            f"{format_bytes(prefilled)} were read without a recorded write: cached more than real"
+        )
+        warnings.append(Warned("prefilled", text))
+    return warnings
+
+
+def _about_probe(target: Storage) -> list[Warned]:
+    """What the budget and the memory of the probe left open."""
+    facts, warnings = target.facts, []
+    share, whole = facts.get("byte_share", 1.0), facts.get("working_set_bytes", 0)
+    if share < 1:
+        text = f"the byte budget allowed for {share:.1%} of {format_bytes(whole)} of temp files"
+        if facts.get("memory_bound") is None:
+            text += "; whether all of it fits the page cache was not seen"
+        lifted = f"{-(-whole >> 30)}G"
+        warnings.append(Warned("byte-budget", f"{text}: --budget {lifted} lifts that"))
+    reason = facts.get("memory_bound_reason")
+    if reason is not None:
+        text = (
+            f"the engine had {format_bytes(facts['page_cache_bytes'] or 0)} of page cache, the "
+            f"probe had more: no memory cgroup could be made ({reason})"
+        )
+        warnings.append(Warned("page-cache", text))
+    if facts.get("network"):
+        text = f"{facts['filesystem']} lies behind a network: what others do there counts"
+        warnings.append(Warned("network", text))
+    return warnings

@@ -1,0 +1,1 @@
+"""How the temp I/O of several threads adds to the elapsed time."""

@@ -1,0 +1,1 @@
+"""What more or less work memory would do."""

@@ -1,0 +1,278 @@
+"""Elapsed time by work memory and storage, from runs with some sizes of it.
+
+    T(M, S) = R(M, S) + w * sum over op of N(M) * L(S)
+
+N is the same on every storage; R, what is not temp I/O, and L, the latency of an operation, are
+those of runs on S with less and with more memory. docs/method.md tells it.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spillcast.forecast.load import temp_load
+from spillcast.forecast.sum.interval import LATENCY_NOISE, Measured, interval, widened
+from spillcast.forecast.threads.overlap import Threads
+from spillcast.recording import Recording
+from spillcast.storage.observed import observed
+
+OPS = ("read", "write")
+#: A count between two measured ones may be off by so much of what they are apart.
+BETWEEN = 0.25
+#: One that follows from the engine's own arithmetic may be off by so much of itself.
+COMPUTED = 0.05
+#: Counts that are no further apart than this are as many.
+ALIKE = 0.05
+
+
+@dataclass(frozen=True)
+class Op:
+    """The temp operations of one op in a run."""
+
+    count: int
+    bytes: int
+    total_s: float
+    #: Count and mean latency (s) of consecutive stretches.
+    blocks: NDArray[np.float64]
+    #: Histogram: middle of each bucket (ns) and operations in it.
+    latency_ns: Sequence[int]
+    latency_count: Sequence[int]
+
+    @property
+    def mean_s(self) -> float:
+        """Mean latency."""
+        return self.total_s / self.count
+
+
+@dataclass(frozen=True)
+class MemoryRun:
+    """A run with so much work memory on a storage."""
+
+    storage: str
+    memory_bytes: int
+    elapsed_s: float
+    #: Time it stood ready without a CPU.
+    delay_s: float
+    #: Temp I/O by op; empty where nothing was spilled.
+    ops: Mapping[str, Op]
+    #: Seconds of elapsed time for a second of latency: below 1 where threads overlap.
+    of_waits: float = 1.0
+
+    @property
+    def remainder_s(self) -> float:
+        """Time outside temp I/O."""
+        waits_s = self.of_waits * sum(op.total_s for op in self.ops.values())
+        return max(self.elapsed_s - waits_s, 0.0)
+
+    @property
+    def spilled_bytes(self) -> int:
+        """Bytes written."""
+        return self.ops["write"].bytes if "write" in self.ops else 0
+
+
+@dataclass(frozen=True)
+class Between:
+    """A forecast for memory that was not measured on a storage."""
+
+    elapsed_s: float
+    interval_s: tuple[float, float]
+    #: Operations by op, and bytes written.
+    counts: Mapping[str, float]
+    spilled_bytes: float
+
+
+def memory_run(
+    storage: str, memory_bytes: int, elapsed_s: float, delay_s: float, recording: Recording | None
+) -> MemoryRun:
+    """A run from what was recorded of it; None: it spilled nothing."""
+    if recording is None:
+        return MemoryRun(storage, memory_bytes, elapsed_s, delay_s, {})
+    weight = Threads(recording, temp_load(recording)).recorded.of_waits
+    return MemoryRun(storage, memory_bytes, elapsed_s, delay_s, _ops(recording), weight)
+
+
+class MemoryCurve:
+    """What runs of one query say of all memory between the least and the most of them.
+
+    ``io_share`` gives the temp I/O with so many bytes of memory in any unit, where the engine's own
+    arithmetic is known; elsewhere counts are a straight line between measured ones, down to 0 at
+    ``enough_bytes``, with which nothing spills.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[MemoryRun],
+        *,
+        io_share: Callable[[int], float] | None = None,
+        enough_bytes: int | None = None,
+        confidence: float = 0.9,
+    ) -> None:
+        self._runs = sorted(runs, key=lambda run: run.memory_bytes)
+        self._io_share = io_share
+        fits = [run.memory_bytes for run in self._runs if not run.ops]
+        known = [*fits, *([enough_bytes] if enough_bytes is not None else [])]
+        spilled = [run.memory_bytes + 1 for run in self._runs if run.ops]
+        self._enough_bytes = max(min(known), max(spilled, default=0)) if known else None
+        self._confidence = confidence
+
+    def spills(self, memory_bytes: int) -> bool:
+        """Whether anything is spilled with so much memory."""
+        if self._enough_bytes is not None and memory_bytes >= self._enough_bytes:
+            return False
+        return self._io_share is None or self._io_share(memory_bytes) > 0
+
+    def at(self, storage: str, memory_bytes: int) -> Between:
+        """Elapsed time on a storage with memory between measured sizes."""
+        own = [run for run in self._runs if run.storage == storage or not run.ops]
+        rest_s, least_s, most_s = self._remainder(own, memory_bytes)
+        drift_s = most_s - least_s
+        terms, counts, spilled = list[Measured](), dict[str, float](), 0.0
+        io_s = 0.0
+        if self.spills(memory_bytes):
+            with_io = [run for run in own if run.ops]
+            weight = _on_line(with_io, memory_bytes, lambda run: run.of_waits)
+            for op in OPS:
+                count, off = self._count(op, memory_bytes)
+                having = [run for run in with_io if op in run.ops]
+                if not count or not having:
+                    continue
+                each_s = weight * _on_line(having, memory_bytes, partial(_mean_s, op))
+                near = _nearest(having, memory_bytes).ops[op]
+                counts[op] = count
+                if op == "write":
+                    spilled = count * near.bytes / near.count
+                # Any count that is not ruled out is as likely.
+                sure = max(count - off, 0.0)
+                terms.append(Measured(op, 0.0, sure * each_s, near.blocks))
+                drift_s += (count + off - sure) * each_s
+                io_s += count * each_s
+        bounds = interval(
+            least_s,
+            terms,
+            drift_s=drift_s,
+            delay_s=min(min(run.delay_s for run in _around(own, memory_bytes)), least_s),
+            noise=LATENCY_NOISE if terms else 0.0,
+            overlap=0.0,
+            confidence=self._confidence,
+        )
+        elapsed_s = rest_s + io_s
+        return Between(elapsed_s, widened(bounds, elapsed_s), counts, spilled)
+
+    def _remainder(self, own: Sequence[MemoryRun], memory_bytes: int) -> tuple[float, float, float]:
+        """Time outside temp I/O, the least and the most that it may be.
+
+        Spilling takes CPU time, too: between two runs it grows with the operations, or where these
+        are as many, with the logarithm of memory. What spills nothing is like what spilled nothing.
+        """
+        if not self.spills(memory_bytes) and any(not run.ops for run in own):
+            own = [run for run in own if not run.ops]
+        around = _around(own, memory_bytes)
+        times_s = [run.remainder_s for run in around]
+        low, high = around[0].memory_bytes, around[-1].memory_bytes
+        counts = {size: self._operations(size) for size in (low, high, memory_bytes)}
+        if abs(counts[low] - counts[high]) > ALIKE * max(counts.values()):
+            there = (counts[low] - counts[memory_bytes]) / (counts[low] - counts[high])
+            ends_s = [
+                float(np.mean([run.remainder_s for run in around if run.memory_bytes == size]))
+                for size in (low, high)
+            ]
+            rest_s = float(np.interp(there, [0.0, 1.0], ends_s))
+        else:
+            rest_s = _on_line(own, memory_bytes, lambda run: run.remainder_s)
+        return rest_s, min(times_s), max(times_s)
+
+    def _operations(self, memory_bytes: int) -> float:
+        if not self.spills(memory_bytes):
+            return 0.0
+        return sum(self._count(op, memory_bytes)[0] for op in OPS)
+
+    def _count(self, op: str, memory_bytes: int) -> tuple[float, float]:
+        """Operations with so much memory, and by how many that may be off."""
+        spilled = [run for run in self._runs if op in run.ops]
+        if not spilled:
+            return 0.0, 0.0
+        if self._io_share is not None:
+            near = _nearest(spilled, memory_bytes)
+            there = self._io_share(near.memory_bytes)
+            if there:
+                count = near.ops[op].count * self._io_share(memory_bytes) / there
+                return count, 0.0 if near.memory_bytes == memory_bytes else COMPUTED * count
+        points = [
+            (memory, float(np.mean([run.ops[op].count for run in runs])))
+            for memory, runs in groupby(spilled, key=lambda run: run.memory_bytes)
+        ]
+        if self._enough_bytes is not None:
+            points.append((self._enough_bytes, 0.0))
+        sizes, counts = (np.array(column, dtype=float) for column in zip(*points, strict=True))
+        count = float(np.interp(memory_bytes, sizes, counts))
+        if memory_bytes in sizes or len(sizes) < 2:
+            return count, 0.0
+        at = int(np.clip(np.searchsorted(sizes, memory_bytes), 1, len(sizes) - 1))
+        return count, float(BETWEEN * abs(counts[at] - counts[at - 1]))
+
+
+def _mean_s(op: str, run: MemoryRun) -> float:
+    return run.ops[op].mean_s
+
+
+def _on_line(
+    runs: Sequence[MemoryRun], memory_bytes: int, of: Callable[[MemoryRun], float]
+) -> float:
+    """A figure of runs at any memory: a straight line over its logarithm; the ends go on."""
+    points = [
+        (log(memory), float(np.mean([of(run) for run in same])))
+        for memory, same in groupby(runs, key=lambda run: run.memory_bytes)
+    ]
+    sizes, figures = zip(*points, strict=True)
+    return float(np.interp(log(memory_bytes), sizes, figures))
+
+
+def _around(runs: Sequence[MemoryRun], memory_bytes: int) -> list[MemoryRun]:
+    """The runs with the next smaller and the next larger memory, or with this."""
+    sizes = sorted({run.memory_bytes for run in runs})
+    if memory_bytes in sizes:
+        return [run for run in runs if run.memory_bytes == memory_bytes]
+    at = bisect_left(sizes, memory_bytes)
+    return [run for run in runs if run.memory_bytes in sizes[max(at - 1, 0) : at + 1]]
+
+
+def _nearest(runs: Sequence[MemoryRun], memory_bytes: int) -> MemoryRun:
+    return min(runs, key=lambda run: abs(log(run.memory_bytes / memory_bytes)))
+
+
+def _ops(recording: Recording) -> dict[str, Op]:
+    return dict(_each_op(recording))
+
+
+def _each_op(recording: Recording) -> Iterator[tuple[str, Op]]:
+    storage = observed(recording)
+    for op in OPS:
+        groups = [group for group in storage.of(op) if group.count]
+        if not groups:
+            continue
+        buckets: dict[int, int] = {}
+        for group in groups:
+            for ns, count in zip(group.latency_ns, group.latency_count, strict=True):
+                buckets[ns] = buckets.get(ns, 0) + count
+        blocks = [
+            (count, mean_ns / 1e9)
+            for group in groups
+            for count, mean_ns in zip(group.block_count, group.block_mean_ns, strict=True)
+        ]
+        yield (
+            op,
+            Op(
+                sum(group.count for group in groups),
+                sum(group.bytes for group in groups),
+                sum(group.total_ns for group in groups) / 1e9,
+                np.array(blocks, dtype=np.float64),
+                sorted(buckets),
+                [buckets[ns] for ns in sorted(buckets)],
+            ),
+        )

@@ -1,0 +1,276 @@
+"""What the threads of a recording did, each in its order: CPU, waits, and waits for each other."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+from numpy.typing import NDArray
+
+from spillcast.recording.recording import Recording
+
+Array = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+#: No row of another thread.
+NONE = -1
+
+
+@dataclass(frozen=True)
+class ThreadTrace:
+    """One row a wait, by start; each thread's rows are in its order.
+
+    A thread burns ``cpu_ns`` until ``start_ns`` and then waits: for ``wait_ns``, on the core where
+    ``on_core``, or, where ``after`` is not NONE, until the thread of row ``after`` has ended that
+    row and then burned ``after_cpu_ns``. ``temp`` are the operations on temp files, as recorded.
+    """
+
+    thread: Array
+    start_ns: Array
+    cpu_ns: Array
+    #: Ready without a core, between the end of the thread's last row and this one's start.
+    ready_ns: Array
+    wait_ns: Array
+    on_core: Flags
+    after: Array
+    after_cpu_ns: Array
+    temp: Flags
+    #: Calls that read or write, of temp files and others.
+    io: Flags
+    #: Rows of ``Recording.waits``; NONE for the beginning of a thread.
+    source: Array
+    #: Whether CPU time was measured; else all time between two rows is taken to be it.
+    cpu_known: bool
+
+    @property
+    def threads(self) -> int:
+        """How many."""
+        return int(self.thread.max(initial=NONE)) + 1
+
+    def io_ns(self, wait_ns: Array) -> Array:
+        """Of each row's wait, that in which its thread had I/O under way.
+
+        A thread that waits for something else does nothing meanwhile: engines look in turns of some
+        ms whether there is work again, and no other thread wakes them.
+        """
+        under_way: Array = np.where(self.io, wait_ns, 0)
+        return under_way
+
+    def batch(self, wait_ns: Array, on_core: Flags) -> pa.RecordBatch:
+        """The rows for ``_core.simulate``, with these waits in place of its own."""
+        return pa.record_batch(
+            {
+                "thread": pa.array(self.thread, pa.uint32()),
+                "cpu_ns": pa.array(self.cpu_ns, pa.int64()),
+                "wait_ns": pa.array(wait_ns, pa.int64()),
+                "after": pa.array(self.after, pa.int64()),
+                "after_cpu_ns": pa.array(self.after_cpu_ns, pa.int64()),
+                "on_core": pa.array(on_core),
+                "temp": pa.array(self.temp),
+            }
+        )
+
+
+def thread_trace(recording: Recording) -> ThreadTrace:
+    """The trace of a recording that holds single waits.
+
+    A thread's beginning is a row of its own. It, and a wait that no observed thread is known to
+    have ended, is taken to follow the last row of another thread that had ended by then: engines
+    look in turns whether others are done. Where no other had done anything meanwhile, the wait
+    lasts as long as it did.
+
+    Threads that neither do temp I/O nor wait, at one remove or more, for one that does are skipped:
+    they sleep, or serve others.
+    """
+    rows = _Rows.of(recording.waits)
+    rows = rows.of_threads(rows.concerned())
+    first = np.unique(rows.thread, return_index=True)[1]
+    rows = rows.with_beginnings(first)
+    edges = _Edges(rows)
+    blocked = np.flatnonzero(rows.blocked_outside)
+    several = rows.threads > 1
+    known = rows.woken_by[blocked] != NONE
+    edges.by_waker(blocked[known])
+    if several:
+        edges.by_latest(blocked[~known])
+        edges.by_latest(np.flatnonzero(rows.source == NONE))
+    return ThreadTrace(
+        rows.thread,
+        rows.start_ns,
+        rows.cpu_ns,
+        np.where(rows.source == NONE, 0, rows.gap_ns - rows.cpu_ns),
+        rows.end_ns - rows.start_ns,
+        rows.on_core,
+        edges.after,
+        edges.after_cpu_ns,
+        rows.temp,
+        ~rows.blocked_outside & (rows.source != NONE),
+        rows.source,
+        rows.cpu_known,
+    )
+
+
+def wakings_seen(recording: Recording) -> bool:
+    """Whether it was seen which threads wait for each other."""
+    woken_by = recording.waits["woken_by"]
+    return bool(woken_by.null_count < len(woken_by))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Columns of the waits as numbers; ``woken_by`` is a thread of ours or NONE."""
+
+    thread: Array
+    start_ns: Array
+    end_ns: Array
+    gap_ns: Array
+    cpu_ns: Array
+    on_core: Flags
+    temp: Flags
+    blocked_outside: Flags
+    woken_by: Array
+    source: Array
+    cpu_known: bool
+
+    @property
+    def threads(self) -> int:
+        return int(self.thread.max(initial=NONE)) + 1
+
+    @classmethod
+    def of(cls, waits: pa.Table) -> "_Rows":
+        sessions, thread = np.unique(waits["session"].to_numpy(), return_inverse=True)
+        start = waits["start_ns"].to_numpy()
+        end = start + waits["elapsed_ns"].to_numpy()
+        op_known = waits["op"].is_valid().to_numpy()
+        blocked = pa.compute.fill_null(waits["blocked"], True).to_numpy()
+        waker = waits["woken_by"].fill_null(NONE).to_numpy()
+        at = np.clip(np.searchsorted(sessions, waker), 0, len(sessions) - 1)
+        ours = (waker != NONE) & (sessions[at] == waker) if len(sessions) else waker != NONE
+        cpu = waits["cpu_before_ns"]
+        cpu_known = cpu.null_count < len(cpu)
+        gaps = _gaps(thread, start, end)
+        return cls(
+            thread.astype(np.int64),
+            start,
+            end,
+            gaps,
+            np.minimum(cpu.fill_null(0).to_numpy(), gaps) if cpu_known else gaps,
+            ~blocked & op_known,
+            waits["temp"].to_numpy() & op_known,
+            ~op_known,
+            np.where(ours, at, NONE),
+            np.arange(len(start)),
+            cpu_known,
+        )
+
+    def concerned(self) -> Array:
+        """Threads that temp I/O can hold up, ascending."""
+        concerned = np.zeros(self.threads, dtype=bool)
+        concerned[self.thread[self.temp]] = True
+        woken = self.woken_by != NONE
+        waiter, waker = self.thread[woken], self.woken_by[woken]
+        while (more := waiter[~concerned[waiter] & concerned[waker]]).size:
+            concerned[more] = True
+        return np.flatnonzero(concerned)
+
+    def of_threads(self, threads: Array) -> "_Rows":
+        """Only their rows, with the threads numbered anew."""
+        number = np.full(self.threads + 1, NONE)
+        number[threads] = np.arange(len(threads))
+        kept = number[self.thread] != NONE
+        return _Rows(
+            number[self.thread[kept]],
+            self.start_ns[kept],
+            self.end_ns[kept],
+            self.gap_ns[kept],
+            self.cpu_ns[kept],
+            self.on_core[kept],
+            self.temp[kept],
+            self.blocked_outside[kept],
+            # NONE is the last place, which holds NONE.
+            number[self.woken_by[kept]],
+            self.source[kept],
+            self.cpu_known,
+        )
+
+    def with_beginnings(self, first: Array) -> "_Rows":
+        """With a row of no length where each thread began to work, given its first row."""
+        begin = np.maximum(self.start_ns[first] - self.cpu_ns[first], 0)
+        count = len(first)
+        nothing, no = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=bool)
+        none = np.full(count, NONE)
+        # A beginning lasts from the start of the recording, and ends before its thread's first row.
+        order = np.argsort(np.concatenate([begin, self.start_ns]), kind="stable")
+
+        def joined(beginnings: NDArray, own: NDArray) -> NDArray:  # type: ignore[type-arg]
+            return np.concatenate([beginnings, own])[order]
+
+        return _Rows(
+            joined(self.thread[first], self.thread),
+            joined(nothing, self.start_ns),
+            joined(begin, self.end_ns),
+            joined(nothing, self.gap_ns),
+            joined(nothing, self.cpu_ns),
+            joined(no, self.on_core),
+            joined(no, self.temp),
+            joined(no, self.blocked_outside),
+            joined(none, self.woken_by),
+            joined(none, self.source),
+            self.cpu_known,
+        )
+
+
+class _Edges:
+    """Which rows end only when another thread has come so far."""
+
+    def __init__(self, rows: _Rows) -> None:
+        self._rows = rows
+        self._of = [np.flatnonzero(rows.thread == thread) for thread in range(rows.threads)]
+        self.after: Array = np.full(len(rows.thread), NONE)
+        self.after_cpu_ns: Array = np.zeros(len(rows.thread), dtype=np.int64)
+
+    def by_waker(self, blocked: Array) -> None:
+        """Rows that their waker ended: it had ended a row of its own, and worked since."""
+        for waker in np.unique(self._rows.woken_by[blocked]):
+            which = blocked[self._rows.woken_by[blocked] == waker]
+            own = self._of[waker]
+            ends = self._rows.end_ns[own]
+            woken = self._rows.end_ns[which]
+            last = np.searchsorted(ends, woken, side="right") - 1
+            seen = last >= 0
+            self._tie(which[seen], own, last[seen], woken[seen] - ends[last[seen]])
+
+    def by_latest(self, which: Array) -> None:
+        """Rows that end when, of all rows of other threads, the last one had ended by then."""
+        rows = self._rows
+        order = np.argsort(rows.end_ns, kind="stable")
+        thread = rows.thread[order]
+        woken = rows.end_ns[which]
+        at = np.searchsorted(rows.end_ns[order], woken, side="right") - 1
+        # Where it is a row of the same thread, the one before its like is another's.
+        first = np.concatenate([[True], thread[1:] != thread[:-1]])
+        begins = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
+        at = np.where(thread[at] == rows.thread[which], begins[at] - 1, at)
+        other = order[at]
+        # What had ended before the wait began ended no wait.
+        during = (at >= 0) & (rows.end_ns[other] > rows.start_ns[which])
+        for owner in np.unique(rows.thread[other[during]]):
+            its = during & (rows.thread[other] == owner)
+            own = self._of[owner]
+            last = np.searchsorted(own, other[its])
+            self._tie(which[its], own, last, woken[its] - rows.end_ns[other[its]])
+
+    def _tie(self, which: Array, own: Array, last: Array, since_ns: Array) -> None:
+        following = np.minimum(last + 1, len(own) - 1)
+        most_ns = np.where(last + 1 < len(own), self._rows.cpu_ns[own[following]], 0)
+        self.after[which] = own[last]
+        self.after_cpu_ns[which] = np.clip(since_ns, 0, most_ns)
+
+
+def _gaps(thread: Array, start: Array, end: Array) -> Array:
+    """Time between the end of a thread's row and the start of its next; of the first, its start."""
+    order = np.argsort(thread, kind="stable")
+    same = np.concatenate([[False], thread[order][1:] == thread[order][:-1]])
+    before = np.where(same, np.concatenate([[0], end[order][:-1]]), 0)
+    gaps = np.empty_like(start)
+    gaps[order] = np.maximum(start[order] - before, 0)
+    return gaps

@@ -1,0 +1,37 @@
+"""The storage that an emulation is asked for on the command line."""
+
+from dataclasses import replace
+
+from spillcast.errors import InputError
+from spillcast.storage.emulation import Model, fixed_model, model_of
+from spillcast.storage.limit import bytes_limit
+from spillcast.storage.target import resolve_storage
+from spillcast.units import format_bytes, parse_bytes, parse_duration_s
+
+
+def model_of_options(
+    storage: str | None,
+    read: str | None,
+    write: str | None,
+    bandwidth: str | None,
+    servers: int | None,
+) -> Model:
+    """The model that the flags ask for. InputError where they do not go together."""
+    if storage is not None and (read or write):
+        raise InputError("--storage says how long reads and writes take", "leave --read, --write")
+    if not any((storage, read, write, bandwidth, servers)):
+        message = "emulate needs --storage, or --read and --write"
+        raise InputError(message, "for example --read 9ms --write 4ms")
+    if storage is not None:
+        model = model_of(resolve_storage(storage, f"--storage {storage}"))
+    else:
+        model = fixed_model(
+            *(None if text is None else parse_duration_s(text) for text in (read, write))
+        )
+    if bandwidth is not None:
+        per_s = parse_bytes(bandwidth.removesuffix("/s"))
+        if per_s == 0:
+            raise InputError(f"--bandwidth {bandwidth}: nothing would ever move")
+        limit = bytes_limit(f"{format_bytes(per_s)}/s", per_s)
+        model = replace(model, limits=[*model.limits, limit])
+    return model if servers is None else replace(model, servers=servers)

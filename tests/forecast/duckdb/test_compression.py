@@ -1,0 +1,194 @@
+"""Blocks that DuckDB compresses where writes are slow: how many elsewhere, at what CPU time."""
+
+import sys
+import tempfile
+from pathlib import Path
+from statistics import mean
+
+import duckdb
+import pytest
+
+from emulator import Emulator, skip_without_fuse
+from evidence import CAPTURE, seconds, storage, table
+from harness import spillcast
+from spillcast.forecast import forecast
+from spillcast.forecast.duckdb.adaptive import LEVELS, adapt, lowest_level_s
+from spillcast.forecast.duckdb.compression import compression
+from spillcast.forecast.latency import latencies
+from spillcast.forecast.load import temp_load
+from spillcast.recording import Recording
+from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.writer import RecordingWriter
+from spillcast.storage.observed import observed
+
+US, MS = 1_000, 1_000_000
+WHOLE, SMALL = 262_144, 131_072
+#: CPU time before a write of a block as it is, and of a compressed one; and after a read of each.
+WRITE_NS, WRITE_SMALL_NS, READ_NS, READ_SMALL_NS = 100 * US, 500 * US, 50 * US, 250 * US
+BLOCKS = 1000
+ATTEMPTS = 4
+
+
+def spill(path, share, latency_ns, *, file="duckdb_temp_7_0_storage_{}-0.tmp"):
+    """Blocks written and then read by one thread, so many of them compressed."""
+    small = round(BLOCKS * share)
+    writer, rows, now_ns, cpu_ns = RecordingWriter(path), [], 0, 0
+    for op in ("write", "read"):
+        for number in range(BLOCKS):
+            size = SMALL if number * small // BLOCKS < (number + 1) * small // BLOCKS else WHOLE
+            if op == "write":
+                cpu_ns += WRITE_SMALL_NS if size == SMALL else WRITE_NS
+            now_ns += cpu_ns
+            rows.append(
+                {
+                    "start_ns": now_ns, "elapsed_ns": latency_ns, "session": 1, "op": op,
+                    "event": f"p{op}64", "temp": True, "bytes": size, "cpu_before_ns": cpu_ns,
+                    "file": "/t/" + file.format("S128K" if size == SMALL else "DEFAULT"),
+                }
+            )  # fmt: skip
+            now_ns += latency_ns
+            cpu_ns = 0
+            if op == "read":
+                cpu_ns = READ_SMALL_NS if size == SMALL else READ_NS
+    counts = {SMALL: small, WHOLE: BLOCKS - small}
+    parts = [(op, size, n, latency_ns) for op in ("write", "read") for size, n in counts.items()]
+    writer.add_waits(table(rows, WAITS_SCHEMA))
+    writer.add_seconds(seconds(parts, 1))
+    meta = {
+        "elapsed_s": now_ns / 1e9,
+        "cpu_s": sum(row["cpu_before_ns"] for row in rows) / 1e9,
+        "machine": {},
+        "temp": {"reads": BLOCKS, "writes": BLOCKS},
+        "capture": CAPTURE,
+    }
+    return writer.finish(meta)
+
+
+def there(latency_ns):
+    return storage({(op, size): latency_ns for op in ("write", "read") for size in (SMALL, WHOLE)})
+
+
+def test_what_compressing_costs_is_read_off_the_recording(tmp_path):
+    run = spill(tmp_path / "run.spill", 0.5, 80 * US)
+    found = compression(run, temp_load(run))
+    assert found.share == 0.5
+    assert found.write_cpu_s == pytest.approx((WRITE_SMALL_NS - WRITE_NS) / 1e9)
+    assert found.read_cpu_s == pytest.approx((READ_SMALL_NS - READ_NS) / 1e9, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("small_ns", "whole_ns", "share", "levels"),
+    [
+        # Not worth it: one in two is tried at the lowest level, to see whether that is still so.
+        (20 * US, 20 * US, 0.5, [1.0]),
+        # No faster than a whole block: the other half are whole, for there is no lower level.
+        (10 * MS, 10 * MS, 0.5, [1.0]),
+        # Faster: half at the best level, a quarter at the next, a quarter whole.
+        (1 * MS, 4 * MS, 0.75, [1.0, 1.0, LEVELS[1]]),
+    ],
+)
+def test_where_the_rule_ends(small_ns, whole_ns, share, levels):
+    found = adapt(400e-6, 1_000_000, small_ns / 1e9, whole_ns / 1e9)
+    assert found.share == pytest.approx(share, abs=0.01)
+    assert found.cpu_s == pytest.approx(400e-6 * mean(levels), rel=0.01)
+
+
+def test_at_first_every_level_is_tried():
+    """All are assumed to take 50 us, so each in its turn is the fastest until it is known."""
+    few, many = (adapt(400e-6, blocks, 5e-3, 5e-3) for blocks in (60, 100_000))
+    assert few.share > 0.7 > many.share
+    assert few.cpu_s > 400e-6 * mean(LEVELS) * 0.9
+    assert many.cpu_s < 400e-6 * 1.1
+
+
+@pytest.mark.parametrize("lowest_s", [100e-6, 400e-6, 1e-3])
+@pytest.mark.parametrize("write_s", [50e-6, 1e-3, 5e-3])
+def test_the_lowest_level_is_read_off_the_mean(lowest_s, write_s):
+    mean_s = adapt(lowest_s, 500, write_s, write_s).cpu_s
+    found_s = lowest_level_s(mean_s, 500, write_s, write_s)
+    assert adapt(found_s, 500, write_s, write_s).cpu_s == pytest.approx(mean_s, rel=0.05)
+
+
+@pytest.mark.parametrize(("here_ns", "there_ns"), [(80 * US, 2 * MS), (2 * MS, 80 * US)])
+def test_slower_writes_compress_more_at_more_cpu_time(tmp_path, here_ns, there_ns):
+    run = spill(tmp_path / "run.spill", 0.55, here_ns)
+    loads = temp_load(run)
+    adapts = compression(run, loads)
+    found = adapts.elsewhere(latencies(there(there_ns), loads, 1.0))
+    assert (found.share > adapts.share) == (there_ns > here_ns)
+    assert (found.cpu_s > 0) == (there_ns > here_ns)
+    counts = {(load.op, load.size_class_bytes): load.count for load in found.loads}
+    for op in ("write", "read"):
+        assert counts[op, SMALL] == pytest.approx(BLOCKS * found.share, abs=2)
+        assert counts[op, SMALL] + counts[op, WHOLE] == pytest.approx(BLOCKS, abs=2)
+
+
+def test_where_writes_are_as_fast_nothing_changes(tmp_path):
+    run = spill(tmp_path / "run.spill", 0.55, 300 * US)
+    loads = temp_load(run)
+    found = compression(run, loads).elsewhere(latencies(there(300 * US), loads, 1.0))
+    assert found.share == pytest.approx(0.55)
+    assert found.cpu_s == pytest.approx(0, abs=1e-9)
+
+
+def test_the_forecast_holds_fewer_and_says_so(tmp_path):
+    run = spill(tmp_path / "run.spill", 0.7, 2 * MS)
+    loads = temp_load(run)
+    found = compression(run, loads).elsewhere(latencies(there(80 * US), loads, 1.0))
+    said = forecast(run, there(80 * US))
+    by_hand_s = run.meta["cpu_s"] + found.cpu_s + 2 * BLOCKS * 80e-6
+    assert said.forecast_s == pytest.approx(by_hand_s, rel=0.01)
+    (words,) = (w.message for w in said.warnings if w.code == "compression")
+    assert "compress less" in words
+    assert f"{found.share:.0%} of its blocks in place of 70%" in words
+
+
+def test_what_is_not_duckdb_or_shows_one_kind_is_left_alone(tmp_path):
+    other = spill(tmp_path / "other.spill", 0.5, MS, file="base/pgsql_tmp/pgsql_tmp7.0")
+    assert compression(other, temp_load(other)) is None
+    whole = spill(tmp_path / "whole.spill", 0.01, MS)
+    assert compression(whole, temp_load(whole)) is None
+
+
+QUERY = """
+import sys, duckdb
+db = duckdb.connect(config={"threads": 1, "memory_limit": "100MB", "temp_directory": sys.argv[1]})
+db.execute(
+    "select sum(hash(h, v, n)) from (select v, h, row_number() over (order by h) n from "
+    "(select range v, hash(range)::varchar h from range(1500000)))"
+).fetchall()
+"""
+
+
+def recorded(places, directory):
+    output = places.root / f"{directory.name}.spill"
+    command = [sys.executable, "-c", QUERY, str(directory)]
+    result = spillcast("record", "-o", output, "--temp", directory, "--", *command, env=places.env)
+    assert result.returncode == 0, result.stderr
+    return Recording.open(output)
+
+
+def shares(here, there):
+    """Of the blocks compressed: here, there by what here shows, and there as it was."""
+    loads, found = temp_load(here), temp_load(there)
+    adapts, adapted = compression(here, loads), compression(there, found)
+    likely = adapts.elsewhere(latencies(observed(there), loads, 1.0))
+    return adapts.share, likely.share, adapted.share
+
+
+def test_a_real_duckdb_compresses_as_many_as_its_rule_says(places, tmp_path):
+    skip_without_fuse()
+    assert duckdb.__version__ >= "1.2"
+    with Emulator(tmp_path, "--read", "200us", "--write", "3ms").ready() as emulator:
+        tried = []
+        # A few hundred blocks, of which chance takes every second one.
+        for _ in range(ATTEMPTS):
+            with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+                fast, slow = recorded(places, Path(memory)), recorded(places, emulator.mountpoint)
+            tried += [(shares(fast, slow), shares(slow, fast))]
+            if all(
+                likely == pytest.approx(measured, abs=0.05) and abs(measured - was) > 0.1
+                for was, likely, measured in tried[-1]
+            ):
+                return
+    pytest.fail(f"here, there by what here shows, there: {tried}")

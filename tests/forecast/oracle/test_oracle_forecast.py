@@ -1,0 +1,291 @@
+"""Forecasts from Oracle's evidence: the published case, a real holdout, and sums done by hand."""
+
+import json
+
+import pytest
+
+from harness import only_line, spillcast
+from oracle_files import HEADER, READ, WRITE, blocks, make_example, real, write_trace
+from spillcast.errors import InputError
+from spillcast.forecast.oracle.events import read_shares, read_traces
+from spillcast.forecast.oracle.evidence import OracleEvidence
+from spillcast.forecast.oracle.forecast import forecast_events
+from spillcast.forecast.oracle.parts import Target, resolve_target
+from spillcast.forecast.question import Question
+
+TEMP = "direct path * temp"
+CLIENT = "SQL*Net message from client"
+MEASURED_S = 348.83
+REST = ("SQL*Net message from client", 10_000, "driver id=1 #bytes=1 p3=0")
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    return make_example(tmp_path_factory.mktemp("oracle"))
+
+
+def case(example, *more, to=("flash.trc",)):
+    """The document of the published case."""
+    targets = [word for name in to for word in ("--to", name)]
+    command = ["forecast", "ash.csv", "hdd.trc", *targets, "--elapsed", 773, *more, "--json"]
+    result = spillcast(*command, cwd=example)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def estimate(here, there, *, boost=TEMP, **options):
+    """From traces alone; ``there`` is a trace or a word such as ``factor:2``."""
+    evidence = OracleEvidence(traces=read_traces([here]))
+    return forecast_events(resolve_target(str(there)), evidence, Question(boost=boost, **options))
+
+
+def codes(forecast):
+    return {warning.code for warning in forecast.warnings}
+
+
+def spelled(forecast):
+    """Baseline and forecast by term, in milliseconds."""
+    return {
+        term.name: (round(1e3 * term.baseline_s, 3), round(1e3 * term.forecast_s, 3))
+        for term in forecast.terms
+    }
+
+
+def test_the_published_formula(example):
+    """773 s - 430 s + 430 s / (8,999 us / 150 us)."""
+    said = case(example, "--method", "seed")
+    assert said["baseline_s"] == 773
+    assert said["forecast_s"] == pytest.approx(773 - 430 + 430 * 150 / 8_999)
+    assert said["forecast_s"] == pytest.approx(350.2, abs=0.05)
+    assert said["ceiling_s"] == pytest.approx(343)
+    assert said["method"] == "seed"
+
+
+def test_sizes_are_matched_by_default(example):
+    """An I/O of 15 blocks in 150 us is one of 31 blocks in 310 us."""
+    said = case(example)
+    assert said["forecast_s"] == pytest.approx(773 - 430 + 430 * 150 * 31 / 15 / 8_999)
+    assert said["forecast_s"] == pytest.approx(357.8, abs=0.05)
+    assert said["method"] == "counts"
+    assert "31 blocks here and 15 there" in " ".join(w["message"] for w in said["warnings"])
+
+
+@pytest.mark.parametrize("method", ["counts", "seed"])
+def test_the_measured_time_is_inside_the_interval(example, method):
+    low, high = case(example, "--method", method)["interval_s"]
+    assert low < MEASURED_S < high
+
+
+def test_terms_add_up(example):
+    said = case(example)
+    for key in ("baseline_s", "forecast_s"):
+        assert sum(term[key] for term in said["terms"]) == pytest.approx(said[key])
+    reads = next(term for term in said["terms"] if term["name"] == READ)
+    assert reads["count"] == round(418 / 8_999e-6)
+    assert reads["op"] == "read"
+
+
+def test_an_event_of_the_new_side_only_is_named(example):
+    said = {w["code"]: w["message"] for w in case(example)["warnings"]}
+    assert said["new-event"].startswith("local write wait is 42.7% of the waits on flash.trc")
+    assert said["gain-borrowed"].startswith(f"{WRITE} was not seen on flash.trc")
+
+
+def test_several_targets_are_one_table(example):
+    to = ("flash.trc", "latency:150us", "factor:60")
+    said = case(example, to=to)["targets"]
+    assert [target["target"] for target in said] == list(to)
+    latency, factor = said[1]["forecast_s"], said[2]["forecast_s"]
+    # ASH says 418 s in reads of 8,999 us and 12 s in writes of 276 us (52,992 us in 192 waits).
+    assert latency == pytest.approx(343 + 418 * 150 / 8_999 + 12 * 150 / 276)
+    assert factor == pytest.approx(343 + 430 / 60)
+    assert {w["code"] for w in said[2]["warnings"]} == {"not-measured"}
+    shown = spillcast(
+        "forecast", "ash.csv", "hdd.trc", *(w for t in to for w in ("--to", t)), cwd=example
+    )
+    lines = [line for line in shown.stdout.splitlines() if line.strip().startswith(to)]
+    assert [line.split()[0] for line in lines] == ["factor:60", "latency:150us", "flash.trc"]
+
+
+def test_a_real_holdout():
+    """One job at 12 ms and at 1 ms of network latency; the second run took 16.144 s."""
+    here, there = (
+        real(f"jks_ot_cdb1_{name}_010.trc") for name in ("3802_12ms", "30547_1ms")
+    )  # fmt: skip
+    said = estimate(here, there, boost=CLIENT)
+    assert said.baseline_s == pytest.approx(129.35, abs=0.01)
+    # 1.38 s and 10,027 round trips at the other side's mean, which are 15,606,345 us.
+    assert said.forecast_s == pytest.approx(129.346 - 127.966 + 15.606, abs=0.01)
+    assert abs(said.forecast_s / 16.144 - 1) < 0.06
+    assert said.interval_s[0] < 16.144 < said.interval_s[1]
+
+
+def test_reads_and_writes_are_kept_apart(tmp_path):
+    """Reads 10 ms -> 1 ms, writes 4 ms -> 8 ms; 20 ms of other time."""
+    write_trace(tmp_path / "a.trc", [(READ, 10_000, blocks(31)), (WRITE, 4_000, blocks(31))] * 10
+                + [REST] * 2)  # fmt: skip
+    write_trace(tmp_path / "b.trc", [(READ, 1_000, blocks(31)), (WRITE, 8_000, blocks(31))] * 10)
+    said = estimate(tmp_path / "a.trc", tmp_path / "b.trc")
+    assert spelled(said)[READ] == (100, 10)
+    assert spelled(said)[WRITE] == (40, 80)
+    assert said.forecast_s - said.baseline_s == pytest.approx(-0.090 + 0.040)
+    assert {term.name: term.op for term in said.terms}[WRITE] == "write"
+    one_gain = estimate(tmp_path / "a.trc", tmp_path / "b.trc", method="seed")
+    assert spelled(one_gain)[WRITE] == (40, 4)
+
+
+def test_latency_and_factor(tmp_path):
+    path = write_trace(tmp_path / "a.trc", [(READ, 10_000, blocks(31))] * 10 + [REST] * 2)
+    rest_ms = 20
+    assert spelled(estimate(path, "latency:500us")) == {
+        "CPU and other waits": (rest_ms, rest_ms),
+        READ: (100, 5),
+    }
+    assert spelled(estimate(path, "factor:4"))[READ] == (100, 25)
+    assert codes(estimate(path, "factor:4")) == {"not-measured"}
+
+
+def test_a_baseline_of_flash_is_warned_about(tmp_path):
+    fast = write_trace(tmp_path / "fast.trc", [(READ, 200, blocks(31))] * 50)
+    slow = write_trace(tmp_path / "slow.trc", [(READ, 1_100, blocks(31))] * 50)
+    warned = {w.code: w.message for w in estimate(fast, "latency:150us").warnings}
+    assert "Exadata" in warned["already-fast"]
+    assert "already-fast" not in codes(estimate(slow, "latency:150us"))
+
+
+def test_a_share_whose_error_grows_is_warned_about(tmp_path):
+    fast = write_trace(tmp_path / "fast.trc", [(READ, 200, blocks(31))] * 50)
+    slow = write_trace(tmp_path / "slow.trc", [(READ, 5_000, blocks(31))] * 50)
+    assert "amplified" in codes(estimate(fast, slow))
+    assert "amplified" not in codes(estimate(slow, fast))
+
+
+def test_the_wrong_way_round_gets_slower(example):
+    result = spillcast("forecast", "flash.trc", "--to", "hdd.trc", cwd=example)
+    assert result.returncode == 0
+    assert "the query gets slower" in result.stdout
+    said = estimate(example / "flash.trc", example / "hdd.trc")
+    assert said.forecast_s > said.baseline_s
+    assert said.speedup < 1
+
+
+def test_a_trace_of_a_part_is_warned_about(example):
+    said = estimate(example / "hdd.trc", example / "flash.trc", elapsed_s=773)
+    assert "part" in codes(said)
+    assert said.baseline_s == 773
+    assert "part" not in codes(estimate(example / "hdd.trc", example / "flash.trc"))
+
+
+def test_ash_alone_does_not_know_sizes(example):
+    ash = read_shares([example / "ash.csv"], TEMP, None)
+    target = resolve_target(str(example / "flash.trc"))
+    said = forecast_events(target, OracleEvidence(ash=ash), Question(boost=TEMP))
+    assert "sizes-unknown" in codes(said)
+
+
+def test_sessions_share_their_time_whether_side_by_side_or_in_turn(tmp_path):
+    """Each reads for half of its time, so half of the elapsed time is boosted."""
+    half = [REST, (READ, 10_000, blocks(31))] * 20
+    one = write_trace(tmp_path / "one.trc", half)
+    beside = tmp_path / "beside.trc"
+    beside.write_text(one.read_text().replace("(35.", "(36."))
+    after = tmp_path / "after.trc"
+    after.write_text(beside.read_text().replace("tim=1", "tim=9"))
+    for other, wall_s in ((beside, 0.4), (after, 0.8)):
+        evidence = read_traces([one, other])
+        assert evidence.elapsed_s == pytest.approx(wall_s)
+        said = forecast_events(
+            resolve_target("factor:2"), OracleEvidence(traces=evidence), Question(boost=TEMP)
+        )
+        assert said.forecast_s == pytest.approx(wall_s * 0.75)
+        assert ("threads" in codes(said)) == (other is beside)
+
+
+def test_refused_where_the_target_saw_nothing(example, tmp_path):
+    there = write_trace(tmp_path / "there.trc", [REST] * 3)
+    result = spillcast("forecast", example / "hdd.trc", "--to", there)
+    assert result.returncode == 3
+    assert "trace it there while it spills" in result.stdout
+
+
+def test_waits_in_running_text_only_where_asked():
+    text = real("mvelikikh_direct_path_temp_excerpt_19c.txt")
+    assert "--lenient" in only_line(spillcast("forecast", text, "--to", "factor:2"), 2)
+    said = spillcast("forecast", text, "--to", "factor:2", "--lenient", "--json")
+    terms = {term["name"]: term["count"] for term in json.loads(said.stdout)["terms"]}
+    assert (terms[WRITE], terms[READ]) == (52, 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["hdd.trc", "--to", "flash.trc", "--boost", "nope"], "--boost 'nope' matches no event"),
+        (["ash.csv", "--to", "flash.trc", "--boost", "nope"], "no sample waits for 'nope'"),
+        (["hdd.trc", "--to", "absent.trc"], "absent.trc: there is no such file"),
+        (["hdd.trc", "--to", "ash.csv"], "--to ash.csv: a baseline of traces or ASH"),
+        (["hdd.trc", "--to", "latency:soon"], "'soon' is not a duration"),
+        (["hdd.trc", "--to", "factor:0"], "--to factor:0: a factor is a number above 0"),
+        (["hdd.trc", "--to", "flash.trc", "--elapsed", "long"], "'long' is not a duration"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input(example, arguments, said):
+    assert said in only_line(spillcast("forecast", *arguments, cwd=example), 2)
+
+
+def test_a_trace_without_times_needs_ash(tmp_path):
+    """Up to 9i waits carry no tim, and the file may have no other line that does."""
+    path = tmp_path / "old.trc"
+    header = HEADER.replace(" tim=1000000", "")
+    path.write_text(header + f"WAIT #7: nam='{READ}' ela= 9000 p1=201 p2=128 p3=31\n")
+    with pytest.raises(InputError):
+        forecast_events(
+            Target("f", factor=2), OracleEvidence(traces=read_traces([path])), Question(boost=TEMP)
+        )
+
+
+def storage_of(path, **mean_ns):
+    """A storage on which operations of 31 blocks take so long."""
+    groups = [
+        {
+            "op": op, "size_class_bytes": 31 * 8192, "depth": 1, "count": 100,
+            "bytes": 3_100 * 8192, "total_ns": 100 * ns, "latency_ns": [ns],
+            "latency_count": [100], "block_count": [100], "block_mean_ns": [ns],
+        }
+        for op, ns in mean_ns.items()
+    ]  # fmt: skip
+    head = {"schema": "spillcast.storage/1", "name": "there", "source": "probe", "facts": {}}
+    path.write_text(json.dumps({**head, "groups": groups}))
+    return path
+
+
+def test_a_storage_of_known_figures(tmp_path):
+    here = write_trace(
+        tmp_path / "here.trc",
+        [(READ, 9_000, blocks(31))] * 40 + [(WRITE, 4_000, blocks(31))] * 10 + [REST],
+    )
+    there = storage_of(tmp_path / "there.json", read=1_000_000, write=500_000)
+    found = estimate(here, there)
+    assert found.forecast_s == pytest.approx(0.01 + 40 * 1e-3 + 10 * 0.5e-3)
+    # Writes take the gain of reads where there are no figures for them.
+    only_reads = estimate(here, storage_of(tmp_path / "reads.json", read=1_000_000))
+    assert only_reads.forecast_s == pytest.approx(0.01 + (40 * 9e-3 + 10 * 4e-3) / 9)
+    assert "gain-borrowed" in {warning.code for warning in only_reads.warnings}
+
+
+def test_one_statement_of_a_trace(tmp_path):
+    header = HEADER + HEADER.split("=====================")[1].replace("#7", "#8").replace(
+        "4q7zf0d2m8kcx", "other"
+    ).lstrip("\n")
+    path = write_trace(
+        tmp_path / "two.trc", [(READ, 9_000, blocks(31))] * 4 + [REST], header=header
+    )
+    other = f"WAIT #8: nam='{READ}' ela= 500000 {blocks(31)} obj#=5 tim=9000000\n"
+    fetch = "FETCH #7:c=2000,e=9000,p=0,cr=0,cu=0,mis=0,r=1,dep=0,og=1,plh=1,tim=9000100\n"
+    path.write_text(path.read_text() + other + fetch)
+    read = read_traces([path], sql_id="4q7zf0d2m8kcx")
+    # Four reads and the CPU time of the fetch; waiting for the client is idle.
+    assert read.sessions_s == pytest.approx(4 * 9e-3 + 2e-3)
+    assert read.events[READ].count == 4
+    with pytest.raises(InputError, match="SQL_ID nobody"):
+        read_traces([path], sql_id="nobody")

@@ -1,0 +1,93 @@
+"""Recordings of a part of a query: wider the less was seen, and refused where they say nothing."""
+
+import pyarrow as pa
+import pytest
+
+from evidence import recording, storage
+from spillcast.forecast import forecast
+from spillcast.forecast.sum.coverage import unread_bytes
+from spillcast.recording.schema import SECONDS_SCHEMA
+
+MS, BIG = 1_000_000, 256 * 1024
+LOADS = [("write", BIG, 200, 2 * MS), ("read", BIG, 200, 2 * MS)]
+THERE = {("read", BIG): MS // 2, ("write", BIG): MS // 4}
+
+
+def codes(said):
+    return {warning.code for warning in said.warnings}
+
+
+def half_width(said):
+    low, high = said.interval_s
+    return (high - low) / 2 / said.forecast_s
+
+
+def twenty_seconds(path, loads):
+    """Twenty seconds, in each of which half of the time is temp I/O."""
+    made = recording(path, [(op, size, 25, ns) for op, size, _, ns in loads] * 100, elapsed_s=20.0)
+    shares = [
+        row | {"second": second, **{key: row[key] // 20 for key in ("count", "bytes", "total_ns")}}
+        for second in range(20)
+        for row in made.seconds.to_pylist()
+    ]
+    made.seconds = pa.Table.from_pylist(shares, SECONDS_SCHEMA)
+    return made
+
+
+@pytest.fixture
+def run(tmp_path):
+    return twenty_seconds(tmp_path / "run.spill", LOADS)
+
+
+def test_a_part_is_scaled_and_less_sure(run):
+    whole, part = forecast(run, storage(THERE)), forecast(run, storage(THERE), elapsed_s=200.0)
+    assert part.forecast_s == pytest.approx(10 * whole.forecast_s)
+    assert half_width(part) > 1.5 * half_width(whole)
+    assert "part" in codes(part)
+    assert "part" not in codes(whole)
+
+
+def test_slices_of_all_of_it_are_surer_than_one_stretch(run):
+    stretch = forecast(run, storage(THERE), elapsed_s=200.0)
+    run.meta["raw"] |= {"slices_of_all": True, "slices_s": [[n, n + 1] for n in range(10)]}
+    assert half_width(forecast(run, storage(THERE), elapsed_s=200.0)) < half_width(stretch)
+
+
+def test_slices_of_two_phases_say_how_long_both_take(tmp_path):
+    """200 of 210 s are temp I/O; reads come four times as fast there, writes eight times."""
+    loads = [("write", BIG, 2500, 2 * MS), ("read", BIG, 2500, 2 * MS)]
+    run = recording(tmp_path / "run.spill", loads, elapsed_s=10.5)
+    run.meta["raw"] |= {"slices_of_all": True, "slices_s": [[n, n + 1] for n in range(10)]}
+    whole, part = forecast(run, storage(THERE)), forecast(run, storage(THERE), elapsed_s=210.0)
+    assert part.forecast_s == pytest.approx(20 * whole.forecast_s)
+    low_s, high_s = part.interval_s
+    # Five of ten slices write. Of ten others it could be three to seven.
+    few_s, many_s = (10 + 200 * (1 - share) / 4 + 200 * share / 8 for share in (0.7, 0.3))
+    assert low_s < few_s < part.forecast_s < many_s < high_s
+    assert half_width(part) < 0.25
+
+
+def test_what_was_written_will_be_read(tmp_path):
+    run = twenty_seconds(tmp_path / "run.spill", LOADS[:1] * 2)
+    assert unread_bytes(run) == 5000 * BIG
+    assert "unread" in codes(forecast(run, storage(THERE), elapsed_s=30.0))
+    assert "unread" not in codes(forecast(run, storage(THERE)))
+
+
+def test_where_reading_is_yet_to_come_less_is_sure(run, tmp_path):
+    writes = twenty_seconds(tmp_path / "writes.spill", LOADS[:1] * 2)
+    both, alone = (forecast(one, storage(THERE), elapsed_s=30.0) for one in (run, writes))
+    assert half_width(both) < 0.6 * half_width(alone)
+    # Of a tenth of the query, in which nothing was read, nothing can be said.
+    assert forecast(writes, storage(THERE), elapsed_s=200.0).refused
+
+
+def test_an_interval_that_says_nothing_is_a_refusal(run):
+    """A row of the catalogue that may be 100 times off, for a run that is nearly all temp I/O."""
+    vague = storage({key: 100 * MS for key in THERE}, source="catalogue")
+    vague.facts.update(spread=100.0, source="a brochure")
+    run.meta["elapsed_s"] = 10.1
+    said = forecast(run, vague)
+    assert said.forecast_s is None
+    assert said.interval_s is None
+    assert "between" in said.refused

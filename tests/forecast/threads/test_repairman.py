@@ -1,0 +1,52 @@
+"""Threads that share cores: formulas where there are any, a simulation where there is none."""
+
+import heapq
+import random
+
+import pytest
+
+from spillcast.forecast.threads.repairman import repairman_s
+
+
+@pytest.mark.parametrize("latency_s", [0.0, 1e-6, 0.001, 0.01])
+def test_one_thread_does_one_thing_after_the_other(latency_s):
+    assert repairman_s(1, 2, 0.003, latency_s) == pytest.approx(0.003 + latency_s)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 8])
+def test_with_a_core_for_each_they_go_on_side_by_side(threads):
+    assert repairman_s(threads, threads, 0.003, 0.001) == pytest.approx(0.004 / threads)
+
+
+@pytest.mark.parametrize(("threads", "cores"), [(3, 2), (8, 2), (2, 4)])
+def test_without_latency_only_cores_limit(threads, cores):
+    assert repairman_s(threads, cores, 0.003, 0.0) == 0.003 / min(threads, cores)
+    nearly = repairman_s(threads, cores, 0.003, 1e-9)
+    assert nearly == pytest.approx(0.003 / min(threads, cores), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("threads", "cores", "cpu_s", "latency_s"),
+    [(3, 2, 0.001, 0.001), (3, 2, 0.001, 0.0003), (4, 1, 0.001, 0.002), (8, 2, 0.0005, 0.001)],
+)
+def test_a_simulation_agrees(threads, cores, cpu_s, latency_s):
+    expected = simulated_s(threads, cores, cpu_s, latency_s)
+    assert repairman_s(threads, cores, cpu_s, latency_s) == pytest.approx(expected, rel=0.02)
+
+
+def test_between_whole_numbers_it_is_in_proportion():
+    two, three = (repairman_s(n, 2, 0.001, 0.002) for n in (2, 3))
+    assert repairman_s(2.25, 2, 0.001, 0.002) == pytest.approx(0.75 * two + 0.25 * three)
+
+
+def simulated_s(threads, cores, cpu_s, latency_s, operations=200_000):
+    """First come, first served; CPU times are random, latencies are not."""
+    draw = random.Random(7).expovariate
+    # When each core is free, and when each thread comes back from its operation.
+    free, back = [0.0] * cores, [0.0] * threads
+    for _ in range(operations):
+        begin_s = max(heapq.heappop(back), heapq.heappop(free))
+        end_s = begin_s + draw(1 / cpu_s)
+        heapq.heappush(free, end_s)
+        heapq.heappush(back, end_s + latency_s)
+    return end_s / operations

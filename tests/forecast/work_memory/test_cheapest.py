@@ -1,0 +1,50 @@
+"""The cheapest cell that is fast enough, by price or by memory."""
+
+import pytest
+
+from spillcast.forecast.result import Forecast, Term
+from spillcast.forecast.work_memory.cells import NOW, memory_cells
+from spillcast.forecast.work_memory.cheapest import Cell, cheapest
+
+M = 1 << 20
+CELLS = [
+    Cell("disk", M, 100.0, (90.0, 110.0)),
+    Cell("disk", 4 * M, 58.0, (50.0, 70.0)),
+    Cell("disk", 16 * M, 30.0, (28.0, 33.0)),
+    Cell("flash", M, 40.0, (35.0, 45.0)),
+    Cell("flash", 4 * M, 35.0, (33.0, 38.0)),
+]
+
+
+@pytest.mark.parametrize(
+    ("within_s", "costs", "storage", "memory", "sure"),
+    [
+        (60, {}, "flash", M, True),
+        (44, {}, "flash", M, False),
+        (36, {}, "flash", 4 * M, False),
+        (32, {}, "disk", 16 * M, False),
+        (60, {"disk": 1, "flash": 5}, "disk", 4 * M, False),
+        (40, {"disk": 1, "flash": 5}, "disk", 16 * M, True),
+        (60, {"flash": 5}, "flash", M, True),
+    ],
+)
+def test_the_cheapest(within_s, costs, storage, memory, sure):
+    advice = cheapest(CELLS, within_s, costs)
+    assert (advice.cell.storage, advice.cell.memory_bytes) == (storage, memory)
+    assert advice.sure is sure
+    assert advice.by == ("price" if costs else "memory")
+
+
+def test_nothing_is_fast_enough():
+    assert cheapest(CELLS, 10, {}).cell is None
+    assert cheapest(CELLS, 39, {"disk": 1}).cell == CELLS[2]
+
+
+def test_without_a_plan_there_is_memory_as_it_was():
+    terms = [Term("CPU", None, None, None, 10, 10), Term("temp read", "read", 8192, 1, 50, 20)]
+    said = Forecast("there", 60.0, 30.0, (25.0, 36.0), 0.9, 10.0, terms)
+    refused = Forecast("nowhere", 60.0, None, None, 0.9, 10.0, [], refused="no figures")
+    cells = memory_cells(["b", "a"], [refused, said])
+    assert cells == [Cell(NOW, None, 60.0), Cell("a", None, 30.0, (25.0, 36.0))]
+    assert cheapest(cells, 30, {}).cell == cells[1]
+    assert memory_cells(["b"], [refused]) == []

@@ -1,0 +1,200 @@
+"""What more work_mem does, as forecast from one plan, against plans of real servers with it."""
+
+import json
+
+import pytest
+
+from evidence import recording
+from plans import AGGREGATE, DISTINCT, HASH, INSTALLATIONS, PARALLEL, SORT, explain, tables
+from spillcast.forecast import forecast
+from spillcast.forecast.work_memory.advice import size_of_setting
+from spillcast.forecast.work_memory.cells import NOW, memory_cells
+from spillcast.forecast.work_memory.postgres import (
+    BLOCK_BYTES,
+    hash_batches,
+    hash_tuple_bytes,
+    merge_order,
+    rounded_up,
+    sort_passes,
+)
+from spillcast.forecast.work_memory.spills import io_share, spills_of, state_with
+from spillcast.recording import Recording
+from spillcast.recording.explain import recording_of_plan
+from spillcast.recording.explain.nodes import nodes_of
+from spillcast.storage.target import resolve
+
+K, M = 1 << 10, 1 << 20
+#: From far too little to enough; kB.
+SETTINGS_KB = (256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 16384)
+UNION = "select t from big union select n::text from small"
+COMMON = "with c as materialized (select * from big) select count(*) from c"
+CURED = {
+    "sort": (SORT, ()),
+    "numbers": ("select k from big order by k", ()),
+    "limit": ("select * from big order by k limit 90000", ()),
+    "hash": (HASH, ()),
+    "aggregate": (AGGREGATE, ("set enable_sort = off",)),
+    "union": (UNION, ("set enable_sort = off",)),
+    "distinct": (DISTINCT, ()),
+    "window": ("select sum(n) over (), id from small", ()),
+    "common table": (COMMON, ()),
+    "parallel hash": (HASH, PARALLEL),
+}
+
+
+@pytest.fixture(scope="module", params=INSTALLATIONS, ids=lambda i: i.version)
+def server(request):
+    with tables(request.param) as connection:
+        yield connection
+
+
+def plan(server, query, work_mem_kb, before=()):
+    before = (*before, f"set work_mem = '{work_mem_kb}kB'")
+    return explain(server, query, "format json", "timing off", before=before)
+
+
+def node(document, kind):
+    return next(n for n in nodes_of(document["Plan"]).walk() if n.kind == kind)
+
+
+def test_passes_and_blocks_of_a_sort(server):
+    (spill,) = spills_of(nodes_of(plan(server, SORT, 512)["Plan"]))
+    for size_kb in SETTINGS_KB:
+        sort = node(plan(server, SORT, size_kb), "Sort")
+        passes = spill.passes_with(size_kb * K)
+        if sort.values["Sort Space Type"] == "Memory":
+            assert passes == 0
+            continue
+        forecast_blocks = passes * sort.values["Sort Space Used"] * K / BLOCK_BYTES
+        assert forecast_blocks == pytest.approx(sort.temp.written, rel=0.05), size_kb
+
+
+def test_batches_of_a_hash(server):
+    seen = node(plan(server, HASH, 512), "Hash")
+    balanced = server.info.server_version >= 180000
+    right = 0
+    for size_kb in SETTINGS_KB:
+        batches = hash_batches(
+            seen.rows,
+            hash_tuple_bytes(seen.values["Plan Width"]),
+            2 * size_kb * K,
+            balanced=balanced,
+        )
+        right += batches == node(plan(server, HASH, size_kb), "Hash").values["Hash Batches"]
+    assert right >= 10
+
+
+@pytest.mark.parametrize("query", [SORT, HASH], ids=["sort", "hash"])
+def test_temp_blocks_at_any_setting_follow_from_one_plan(server, query):
+    """Of a hash, also the rows of the outer side that go with the batches."""
+    before = nodes_of(plan(server, query, 512)["Plan"])
+    spills, right = spills_of(before), 0
+    for size_kb in SETTINGS_KB:
+        written = nodes_of(plan(server, query, size_kb)["Plan"]).all_temp.written
+        told = io_share(spills, size_kb * K) * before.all_temp.written
+        right += told == pytest.approx(written, rel=0.05)
+        assert (state_with(spills, size_kb * K) == "none") == (written == 0), size_kb
+    assert right >= (12 if query == SORT else 10)
+
+
+def test_memory_by_storage_is_the_arithmetic_of_the_passes(server):
+    """A sort of two passes and of one: between them half of the temp I/O goes, on any storage."""
+    recording = recording_of_plan(plan(server, SORT, 512))
+    said = [forecast(recording, resolve(f"factor:{n}", recording)) for n in (2, 4)]
+    memory, names = said[0].work_memory, ["half", "quarter"]
+    assert memory.spills[0].passes == 2
+    cells = {(c.storage, c.memory_bytes): c for c in memory_cells(names, said)}
+    for name, one in zip(names, said, strict=True):
+        assert cells[name, 512 * K].elapsed_s == pytest.approx(one.forecast_s)
+        assert cells[name, 512 * K].interval_s == pytest.approx(one.interval_s)
+        enough_s = cells[name, memory.enough.work_mem_bytes].elapsed_s
+        assert enough_s == pytest.approx(memory.enough.forecast_s)
+        one_pass_s = cells[name, memory.one_pass.work_mem_bytes].elapsed_s
+        assert one_pass_s == pytest.approx((one.forecast_s + enough_s) / 2)
+    assert cells[NOW, 512 * K].elapsed_s == pytest.approx(recording.elapsed_s)
+
+
+@pytest.mark.parametrize("name", CURED)
+def test_with_what_is_called_enough_nothing_spills(server, name):
+    query, before = CURED[name]
+    recording = recording_of_plan(plan(server, query, 256, before))
+    memory = forecast(recording, resolve("factor:2", recording)).work_memory
+    assert memory.current_bytes == 256 * K
+    after = plan(server, query, memory.enough.work_mem_bytes // K, before)
+    assert nodes_of(after["Plan"]).all_temp.blocks == 0
+
+
+def test_with_what_is_called_one_pass_a_sort_writes_its_rows_once(server):
+    recording = recording_of_plan(plan(server, SORT, 256))
+    memory = forecast(recording, resolve("factor:2", recording)).work_memory
+    assert memory.spills[0].passes > 1
+    assert memory.one_pass.work_mem_bytes < memory.enough.work_mem_bytes / 2
+    sort = node(plan(server, SORT, memory.one_pass.work_mem_bytes // K), "Sort")
+    blocks = sort.values["Sort Space Used"] * K / BLOCK_BYTES
+    assert sort.temp.written == pytest.approx(blocks, rel=0.05)
+
+
+def test_what_the_cures_leave_is_arithmetic():
+    """A sort of two passes and a hash; 3 s and 1 s of the 10 s are their temp I/O."""
+    sort = leaf("Sort", 3000.0, 20_000, {"Sort Space Used": 80_000, "Sort Space Type": "Disk"})
+    batches = {"Hash Batches": 4, "Original Hash Batches": 4}
+    rows = {"Actual Rows": 400_000.0, "Plan Rows": 400_000}
+    peak = {"Hash Buckets": 1024, "Peak Memory Usage": 8_008}
+    hashed = leaf("Hash", 400.0, 5_000, batches | rows | peak)
+    join = leaf("Hash Join", 1000.0, 10_000, {}, hashed)
+    top = leaf("Append", 4000.0, 30_000, {}, sort, join)
+    recording = recording_of_plan({"Plan": top, "Execution Time": 10_000.0})
+    said = forecast(recording, resolve("factor:4", recording))
+    memory = said.work_memory
+    assert said.forecast_s == pytest.approx(7.0)
+    assert memory.enough.forecast_s == pytest.approx(6.0)
+    assert memory.one_pass.forecast_s == pytest.approx(8.5)
+    assert {spill.kind: (spill.passes, spill.batches) for spill in memory.spills} == {
+        "sort": (2, None), "hash": (None, 4),
+    }  # fmt: skip
+    # A hash may take twice work_mem, the sort once.
+    assert memory.most_bytes == 3 * memory.enough.work_mem_bytes
+    assert said.to_json()["work_memory"]["enough"]["forecast_s"] == pytest.approx(6.0)
+
+
+def leaf(kind, written_ms, written, values, *below):
+    """A node whose figures, as in a plan, hold those below; half the work is reading."""
+    return {
+        "Node Type": kind, "Actual Rows": 1_000_000.0, "Actual Loops": 1, "Plan Rows": 1_000_000,
+        "Plan Width": 40, "Temp Written Blocks": written, "Temp Read Blocks": written,
+        "Temp I/O Write Time": written_ms / 2, "Temp I/O Read Time": written_ms / 2,
+        "Plans": list(below), **values,
+    }  # fmt: skip
+
+
+def test_a_recording_has_its_plan_beside_it(tmp_path):
+    sort = leaf("Sort", 3000.0, 20_000, {"Sort Space Used": 80_000, "Sort Space Type": "Disk"})
+    loads = [("write", BLOCK_BYTES, 20_000, 100_000)]
+    made = recording(tmp_path / "run.spill", loads, elapsed_s=10.0)
+    assert forecast(made, resolve("factor:4", made)).work_memory is None
+    (made.path / "plan.json").write_text(json.dumps([{"Plan": sort, "Execution Time": 9000.0}]))
+    engine = {"plan": {"file": "plan.json"}, "work_mem": "4MB"}
+    made = Recording(made.path, {**made.meta, "engine": engine})
+    memory = forecast(made, resolve("factor:4", made)).work_memory
+    assert (memory.current_bytes, memory.enough.forecast_s) == (4 * M, pytest.approx(8.0))
+
+
+@pytest.mark.parametrize(
+    ("work_mem", "order"), [(64 * K, 6), (1632 * K, 6), (4 * M, 15), (1 << 30, 500)]
+)
+def test_merge_order(work_mem, order):
+    assert merge_order(work_mem) == order
+
+
+def test_a_sort_that_fits_is_not_written():
+    assert sort_passes(1000, 40, 64_000) == 0
+    assert sort_passes(1001, 40, 64_000) > 0
+
+
+def test_settings_as_postgresql_writes_them():
+    assert [size_of_setting(text) for text in ("64MB", "1536kB", "4096", "1GB", "65536B")] == [
+        64 * M, 1536 * K, 4 * M, 1 << 30, 64 * K,
+    ]  # fmt: skip
+    assert [rounded_up(size * M) // K for size in (0.3, 1, 1.2, 1.6, 2.5, 5, 100)] == [
+        K, K, 1536, 2 * K, 3 * K, 6 * K, 128 * K,
+    ]  # fmt: skip

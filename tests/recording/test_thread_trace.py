@@ -1,0 +1,125 @@
+"""Programs of threads, from waits whose order and wakers are known."""
+
+import pytest
+
+from evidence import CAPTURE, seconds, table
+from spillcast import _core
+from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.thread_trace import NONE, thread_trace
+from spillcast.recording.writer import RecordingWriter
+
+US = 1_000
+A, B = 41, 42
+
+
+def io(session, start_us, elapsed_us, cpu_us=0, *, op="read", blocked=True, temp=True):
+    return {
+        "start_ns": start_us * US, "elapsed_ns": elapsed_us * US, "session": session,
+        "event": "pread64", "op": op, "temp": temp, "file": "/t/x", "offset": 0, "bytes": 4096,
+        "blocked": blocked, "cpu_before_ns": cpu_us * US,
+    }  # fmt: skip
+
+
+def waited(session, start_us, elapsed_us, cpu_us=0, *, woken_by=None):
+    return {
+        "start_ns": start_us * US, "elapsed_ns": elapsed_us * US, "session": session,
+        "event": "blocked", "temp": False, "blocked": True, "cpu_before_ns": cpu_us * US,
+        "woken_by": woken_by,
+    }  # fmt: skip
+
+
+def recorded(path, rows):
+    writer = RecordingWriter(path)
+    writer.add_waits(table(rows, WAITS_SCHEMA))
+    writer.add_seconds(seconds([("read", 4096, len(rows), 100 * US)], 1))
+    meta = {"elapsed_s": 1.0, "machine": {"cpus": 2}, "temp": {"reads": 1, "writes": 0}}
+    return writer.finish(meta | {"cpu_s": None, "capture": CAPTURE})
+
+
+def simulated_us(own):
+    rows = own.batch(own.wait_ns, own.on_core)
+    outcome = _core.simulate(rows, 2)
+    assert outcome["forced"] == 0
+    return outcome["elapsed_ns"] / US
+
+
+def by_source(own, values):
+    return {int(source): int(value) for source, value in zip(own.source, values, strict=True)}
+
+
+def test_who_was_woken_goes_on_when_the_waker_had_come_so_far(tmp_path):
+    """B waits from 15 to 140; A reads until 110 and wakes it 30 us of work later."""
+    rows = [
+        io(A, 10, 100, cpu_us=10),
+        waited(B, 15, 125, cpu_us=15, woken_by=A),
+        io(A, 160, 40, cpu_us=50),
+        io(B, 150, 100, cpu_us=10),
+    ]
+    own = thread_trace(recorded(tmp_path / "run.spill", rows))
+    # Sorted by start, the rows are 0, 1, 3, 2, and B's beginning and A's come first.
+    assert own.source.tolist() == [NONE, NONE, 0, 1, 2, 3]
+    after = by_source(own, own.after)
+    assert own.source[after[1]] == 0
+    assert by_source(own, own.after_cpu_ns)[1] == 30 * US
+    assert simulated_us(own) == 250
+
+
+def test_a_wait_that_nobody_observed_ended_lasts_as_long(tmp_path):
+    """B sleeps from 120 to 220, and A does nothing meanwhile; A waits for B's read afterwards."""
+    rows = [io(A, 10, 100, 10), waited(B, 120, 100, 120), io(B, 230, 50, 10)]
+    rows.append(waited(A, 115, 170, 5, woken_by=B))
+    own = thread_trace(recorded(tmp_path / "run.spill", rows))
+    # By start, A's wait comes before B's.
+    assert by_source(own, own.after)[2] == NONE
+    assert by_source(own, own.wait_ns)[2] == 100 * US
+    assert simulated_us(own) == 280
+
+
+def test_who_looks_in_turns_follows_the_one_it_looks_for(tmp_path):
+    """B looks every 50 us, woken by a timer, until A has read."""
+    rows = [io(A, 10, 100, 10), *(waited(B, 50 * n, 50) for n in range(1, 3)), io(B, 160, 10, 5)]
+    rows.append(waited(A, 115, 60, 5, woken_by=B))
+    own = thread_trace(recorded(tmp_path / "run.spill", rows))
+    after = by_source(own, own.after)
+    assert after[1] == NONE
+    assert own.source[after[2]] == 0
+
+
+def test_without_wakings_the_last_row_of_another_thread_is_what_was_waited_for(tmp_path):
+    rows = [io(A, 10, 100, 10), waited(B, 15, 105, 15), io(A, 160, 40, 50), io(B, 130, 70, 10)]
+    own = thread_trace(recorded(tmp_path / "run.spill", rows))
+    assert own.source[by_source(own, own.after)[1]] == 0
+    assert by_source(own, own.after_cpu_ns)[1] == 10 * US
+
+
+def test_a_thread_that_begins_late_follows_what_had_ended_by_then(tmp_path):
+    rows = [io(A, 10, 100, 10), io(B, 170, 30, 10), io(A, 160, 20, 50)]
+    own = thread_trace(recorded(tmp_path / "run.spill", rows))
+    beginning = [
+        row for row in range(len(own.thread)) if own.source[row] == NONE and own.thread[row] == 1
+    ]
+    assert own.source[own.after[beginning[0]]] == 0
+    assert simulated_us(own) == 200
+
+
+def test_io_that_kept_its_core_takes_a_core(tmp_path):
+    rows = [io(session, 0, 100, blocked=False) for session in (A, B, 43, 44)]
+    own = thread_trace(recorded(tmp_path / "run.spill", rows))
+    assert own.on_core.sum() == 4
+    assert simulated_us(own) == pytest.approx(200)
+
+
+def test_where_cpu_is_not_known_all_between_is_taken_for_it(tmp_path):
+    rows = [io(A, 10, 100) | {"cpu_before_ns": None}, io(A, 150, 50) | {"cpu_before_ns": None}]
+    own = thread_trace(recorded(tmp_path / "run.spill", rows))
+    assert not own.cpu_known
+    assert by_source(own, own.cpu_ns) == {NONE: 0, 0: 10 * US, 1: 40 * US}
+    assert simulated_us(own) == 200
+
+
+def test_threads_that_no_temp_io_holds_up_are_left_out(tmp_path):
+    """43 waits for A; 44 only sleeps, much longer than all else takes."""
+    rows = [io(A, 10, 100, 10), waited(43, 5, 105, 5, woken_by=A), waited(44, 0, 900_000)]
+    own = thread_trace(recorded(tmp_path / "run.spill", rows))
+    assert own.threads == 2
+    assert simulated_us(own) == 110
