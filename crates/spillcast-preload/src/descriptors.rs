@@ -1,11 +1,12 @@
 //! Which descriptors of this process are regular files, and the reports that say what they are.
 
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 
 use libc::c_int;
+use spillcast_calls::ring::FileRecord;
 
 use crate::next::{errno, set_errno};
-use crate::shared_ring::FileRecord;
 use crate::{setup, thread};
 
 /// Descriptors from here on are not observed.
@@ -117,6 +118,7 @@ fn report(fd: c_int, stat: &libc::stat) -> u8 {
     let mut buffer = [0u8; PATH_BYTES];
     let path = path_of(fd, &mut buffer);
     if let Some(ring) = setup::ring() {
+        // SAFETY: no pointer is passed.
         let position = unsafe { libc::syscall(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) };
         let file = FileRecord {
             pid: thread::ids().0,
@@ -134,8 +136,9 @@ fn report(fd: c_int, stat: &libc::stat) -> u8 {
 }
 
 fn stat(fd: c_int) -> Option<libc::stat> {
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    (unsafe { libc::fstat(fd, &mut stat) } == 0).then_some(stat)
+    let mut stat = MaybeUninit::uninit();
+    // SAFETY: the structure is ours, and read only where the call has filled it.
+    unsafe { (libc::fstat(fd, stat.as_mut_ptr()) == 0).then(|| stat.assume_init()) }
 }
 
 fn is_regular_mode(stat: &libc::stat) -> bool {
@@ -145,6 +148,7 @@ fn is_regular_mode(stat: &libc::stat) -> bool {
 /// The path that /proc shows for `fd`, without the mark of a deleted file; empty where it shows none.
 fn path_of(fd: c_int, buffer: &mut [u8; PATH_BYTES]) -> &[u8] {
     let link = proc_link(fd);
+    // SAFETY: the link ends in NUL, and the buffer is ours and as long as said.
     let bytes =
         unsafe { libc::readlink(link.as_ptr().cast(), buffer.as_mut_ptr().cast(), buffer.len()) };
     let path = buffer.get(..bytes.max(0) as usize).unwrap_or_default();

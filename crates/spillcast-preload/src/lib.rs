@@ -2,7 +2,7 @@
 //!
 //! `calls` holds what the dynamic linker finds in place of the C library's functions, `next` finds
 //! those, `observe` is what happens around a call, `descriptors` knows which descriptors are regular
-//! files, `thread` keeps what belongs to one thread, `setup` reads the environment.
+//! files, `thread` keeps what belongs to one thread, `setup` reads the environment, `start` sets all up.
 //!
 //! The program must not notice: errno is kept, nothing is allocated and nothing waits in a call, and
 //! nothing panics. Functions are `C-unwind` and hold nothing to drop, since a cancelled thread
@@ -17,9 +17,5 @@ mod descriptors;
 mod next;
 mod observe;
 mod setup;
+mod start;
 mod thread;
-
-#[path = "../../spillcast-core/src/capture/call.rs"]
-pub mod call;
-#[path = "../../spillcast-core/src/capture/shared_ring.rs"]
-pub mod shared_ring;

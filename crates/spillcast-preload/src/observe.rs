@@ -1,12 +1,11 @@
 //! What happens around a call: time it, delay it, report it.
 
 use libc::{c_int, ssize_t};
+use spillcast_calls::{Call, CallKind};
 
-use crate::call::CallKind;
 use crate::descriptors;
 use crate::next::{errno, set_errno};
-use crate::setup::{self, Delay};
-use crate::shared_ring::CallRecord;
+use crate::setup;
 use crate::thread;
 
 /// A call that took this much longer than its CPU time left the CPU.
@@ -24,7 +23,8 @@ pub fn io(
         return call();
     };
     let delay_ns = match setup::delay() {
-        Some(delay) if file.delayed => delay_of(delay, kind),
+        Some(delay) if file.delayed && kind.reads() => delay.read_ns,
+        Some(delay) if file.delayed => delay.write_ns,
         _ => 0,
     };
     if setup::ring().is_none() {
@@ -45,7 +45,7 @@ pub fn io(
         0..=BLOCKED_MIN_NS => elapsed_ns,
         _ => thread::cpu_ns().saturating_sub(cpu_start_ns),
     };
-    report(CallRecord {
+    report(Call {
         offset,
         cpu_before_ns: thread::last_cpu_ns().map(|last| cpu_start_ns.saturating_sub(last)),
         blocked: Some(elapsed_ns.saturating_sub(cpu_ns) > BLOCKED_MIN_NS),
@@ -121,42 +121,19 @@ pub fn duplicate(kind: CallKind, fd: c_int, call: impl FnOnce() -> c_int) -> c_i
     duplicate
 }
 
-fn report(call: CallRecord) {
+fn report(call: Call) {
     if let Some(ring) = setup::ring() {
         ring.push_call(&call);
     }
 }
 
-fn record(kind: CallKind, fd: c_int, (start_ns, end_ns): (u64, u64), ret: i64) -> CallRecord {
-    let (pid, tid) = thread::ids();
-    CallRecord {
-        pid,
-        tid,
-        kind: kind as u8,
-        start_ns,
-        end_ns,
-        fd,
-        offset: None,
-        ret,
-        cpu_before_ns: None,
-        blocked: None,
-    }
+fn record(kind: CallKind, fd: c_int, span_ns: (u64, u64), ret: i64) -> Call {
+    Call::of(thread::ids(), kind, fd, span_ns, ret)
 }
 
 /// What the kernel returned: the C library turned a negative errno into -1.
 fn returned(ret: i64, errno: c_int) -> i64 {
     if ret < 0 { -i64::from(errno) } else { ret }
-}
-
-fn delay_of(delay: &Delay, kind: CallKind) -> u64 {
-    match kind {
-        CallKind::Read
-        | CallKind::Pread64
-        | CallKind::Readv
-        | CallKind::Preadv
-        | CallKind::Preadv2 => delay.read_ns,
-        _ => delay.write_ns,
-    }
 }
 
 /// Waits `delay_ns` after a call that moved bytes. Keeps errno.

@@ -26,8 +26,10 @@ struct Thread {
 pub fn ids() -> (i32, i32) {
     THREAD.with(|thread| {
         if thread.pid.get() == 0 {
-            thread.pid.set(unsafe { libc::getpid() });
-            thread.tid.set(unsafe { libc::syscall(libc::SYS_gettid) } as i32);
+            // SAFETY: neither takes anything.
+            let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
+            thread.pid.set(pid);
+            thread.tid.set(tid as i32);
         }
         (thread.pid.get(), thread.tid.get())
     })
@@ -56,6 +58,7 @@ pub fn set_last_cpu_ns(cpu_ns: u64) {
 pub fn sleep_until(deadline_ns: u64) {
     THREAD.with(|thread| {
         if !thread.exact.replace(true) {
+            // SAFETY: no pointer is passed.
             unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
         }
     });
@@ -65,6 +68,7 @@ pub fn sleep_until(deadline_ns: u64) {
     };
     // Not the C library's function, which is a cancellation point that the program did not ask for.
     while monotonic_ns() < deadline_ns {
+        // SAFETY: the deadline is ours; the call writes nothing where it is absolute.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_clock_nanosleep,
@@ -94,6 +98,7 @@ pub fn cpu_ns() -> u64 {
 #[inline]
 fn clock_ns(clock: clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure is ours.
     unsafe { libc::clock_gettime(clock, &mut time) };
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }

@@ -55,8 +55,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<cache::CacheRequests>()?;
     module.add_class::<capture::Capture>()?;
     module.add_class::<capture::HeldCommand>()?;
-    module.add_class::<capture::PerfSource>()?;
-    module.add_class::<capture::PreloadRing>()?;
+    module.add_class::<capture::Source>()?;
     module.add_class::<emulate::Emulation>()?;
     module.add_class::<grid::Grid>()?;
     module.add_class::<probe::Probe>()?;

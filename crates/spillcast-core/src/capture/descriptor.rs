@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use super::call::FileIdentity;
+use super::event::FileIdentity;
 
 const DELETED: &str = " (deleted)";
 

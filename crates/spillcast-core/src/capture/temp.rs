@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::call::FileIdentity;
+use super::event::FileIdentity;
 use super::joined::{start_ticks, ticks_per_s};
 
 /// Decides for each file whether it is temporary.
