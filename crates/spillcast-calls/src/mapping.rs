@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::AtomicU64;
 
 /// A shared mapping that can be read and written; unmapped when it is dropped.
 pub struct Mapping {
@@ -38,8 +39,12 @@ impl Mapping {
         self.start
     }
 
-    pub fn bytes(&self) -> usize {
-        self.bytes
+    /// Its whole words, which others may change at any time.
+    pub fn words(&self) -> &[AtomicU64] {
+        let count = self.bytes / size_of::<AtomicU64>();
+        // SAFETY: so many words are mapped as long as `self` lives, aligned to a page; any bits are
+        // a valid word, and what others change is read and written as atomics.
+        unsafe { std::slice::from_raw_parts(self.start.cast().as_ptr(), count) }
     }
 }
 

@@ -1,10 +1,11 @@
 //! Which files are temporary: by the engines' names, by having no name left, by where they lie.
 
 use std::collections::HashMap;
-use std::ffi::{CString, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use super::event::FileIdentity;
 use super::joined::{start_ticks, ticks_per_s};
@@ -87,11 +88,8 @@ fn started_s(pid: i32) -> Option<i64> {
 
 /// Birth of a file in seconds since the epoch; None when it is gone or the file system keeps none.
 fn born_s(path: &Path) -> Option<i64> {
-    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
-    let (dir, flags, mask) = (libc::AT_FDCWD, libc::AT_SYMLINK_NOFOLLOW, libc::STATX_BTIME);
-    let status = unsafe { libc::statx(dir, path.as_ptr(), flags, mask, &mut stat) };
-    (status == 0 && stat.stx_mask & libc::STATX_BTIME != 0).then_some(stat.stx_btime.tv_sec)
+    let born = fs::symlink_metadata(path).ok()?.created().ok()?;
+    Some(born.duration_since(UNIX_EPOCH).ok()?.as_secs() as i64)
 }
 
 #[cfg(test)]

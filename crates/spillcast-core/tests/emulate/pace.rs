@@ -1,7 +1,6 @@
 //! What operations cost: latencies, limits, servers, and the page cache before them.
 
 use std::fs;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -151,8 +150,7 @@ fn the_page_cache_stands_before_the_storage() {
     }
     assert_eq!(requests().0, 0, "what was written is read from the page cache");
     // Once the cache has dropped it, it is read ahead.
-    let advice = libc::POSIX_FADV_DONTNEED;
-    assert_eq!(unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, advice) }, 0);
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     for i in 0..512 {
         file.read_exact_at(&mut data, i * 8192).unwrap();
         assert!(data == block);

@@ -25,8 +25,7 @@ impl Ring {
     }
 
     fn counter(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: the counters that are asked for lie in the first page, aligned to 8 bytes.
-        unsafe { self.mapping.start().add(at).cast().as_ref() }
+        &self.mapping.words()[at / size_of::<u64>()]
     }
 
     /// The part of the mapping that holds the records.
