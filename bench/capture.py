@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.result import SPILLCAST, Result
+from spillcast.recording.source import SOURCES
 
 PROCESSES = 2
 READS = 600_000
@@ -23,7 +24,7 @@ def run() -> Iterator[Result]:
         rate = _rate([], room, READS)
         alone = _rate([], room, READS, processes=1)
         output = Path(room) / "bench.spill"
-        for method in ("perf", "preload"):
+        for method in SOURCES:
             record = [*SPILLCAST, "record", "-o", str(output), "--temp", room]
             record += ["--capture", method, "--"]
             cost_us = 1e6 / _rate(record, room, READS, processes=1) - 1e6 / alone

@@ -10,10 +10,8 @@ __all__ = [
     "Emulation",
     "Grid",
     "HeldCommand",
-    "PerfSource",
-    "Perturbation",
-    "PreloadRing",
     "Probe",
+    "Source",
     "Table",
     "TraceReader",
     "__version__",
@@ -104,55 +102,21 @@ class CacheRequests:
         """End the work that another thread does."""
 
 @final
-class PerfSource:
-    """Perf events made ready: tracepoints found, rings mapped."""
+class Source:
+    """A capture source made ready; nothing is observed yet."""
 
-    def __new__(cls, calls: Sequence[str] | None = None) -> PerfSource:
-        """Calls by the kernel's names; None for all that matter. OSError says why not."""
-
-@final
-class PreloadRing:
-    """Shared memory through which the preload library reports."""
-
-    def __new__(cls, capacity_bytes: int) -> PreloadRing: ...
-    def environment(self) -> tuple[str, str]:
-        """The variable by which a process finds the ring: name, value."""
-
-@final
-class Perturbation:
-    """Delays the temp I/O of programs started with its environment, in stretches of the run."""
-
-    def __new__(cls, temp_dirs: Sequence[str]) -> Perturbation: ...
-    def environment(self) -> tuple[str, str]:
-        """The variable by which a process finds the delays: name, value."""
-    def start(self, delays_ns: tuple[int, int], block_groups: int, budget_ns: int) -> None:
-        """Begin, once: one in ``block_groups`` groups of operations has each delay, and fewer as
-        threads were held for more of ``budget_ns``."""
-    def stop(self) -> None:
-        """End all delays."""
-    @property
-    def connected(self) -> bool:
-        """Whether a process has found the delays."""
-    @property
-    def threads(self) -> int:
-        """How many threads were delayed."""
-    def cost_ns(self) -> tuple[int, int, int]:
-        """What the run took longer, once stopped: at least, likely, at most; in ns."""
-    def windows(self) -> list[tuple[int, int, int]]:
-        """Delayed windows, once stopped: start and end on CLOCK_MONOTONIC, and delay; in ns."""
-    def delayed(self) -> list[dict[str, int]]:
-        """What each delay has done: delay_ns, operations, slept_ns, cpu_ns."""
+    def __new__(cls, name: str, calls: Sequence[str] | None = None) -> Source:
+        """Calls by the kernel's names; None for all that matter. OSError says why it cannot be
+        used here, ValueError which name is none."""
+    def environment(self) -> tuple[str, str] | None:
+        """The variable that a program must find: name, value; None where it needs none."""
 
 @final
 class Capture:
     """A running capture of the file I/O of some processes."""
 
-    @staticmethod
-    def perf(source: PerfSource, pids: Sequence[int], temp_dirs: Sequence[str]) -> Capture:
+    def __new__(cls, source: Source, pids: Sequence[int], temp_dirs: Sequence[str]) -> Capture:
         """Observe processes and all they start. OSError says what is refused."""
-    @staticmethod
-    def preload(ring: PreloadRing, pids: Sequence[int], temp_dirs: Sequence[str]) -> Capture:
-        """Observe the processes that load the library and find the ring."""
     def attach(self, pid: int) -> None:
         """Observe one more process and all it starts. OSError says what is refused."""
     def attach_children(self, parent: int, title: str) -> None:

@@ -127,6 +127,7 @@ impl WorkingSet {
 }
 
 fn l2_bytes() -> usize {
+    // SAFETY: no pointer is passed.
     match unsafe { libc::sysconf(libc::_SC_LEVEL2_CACHE_SIZE) } {
         bytes if bytes > 0 => bytes as usize,
         _ => L2_BYTES,

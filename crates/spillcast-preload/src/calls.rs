@@ -4,7 +4,8 @@
 
 use libc::{c_char, c_int, c_uint, c_void, iovec, mode_t, off_t, off64_t, size_t, ssize_t};
 
-use crate::call::CallKind;
+use spillcast_calls::CallKind;
+
 use crate::descriptors;
 use crate::next::Next;
 use crate::observe;
@@ -143,6 +144,7 @@ interpose! {
         |call| observe::close(fd, call)
     }
     fn fclose(stream: *mut libc::FILE) -> c_int {
+        // SAFETY: the caller's stream, which is open until the call.
         |call| observe::close(unsafe { libc::fileno(stream) }, call)
     }
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {

@@ -1,11 +1,12 @@
 //! Which descriptors of this process are regular files, and the reports that say what they are.
 
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 
 use libc::c_int;
+use spillcast_calls::ring::FileRecord;
 
 use crate::next::{errno, set_errno};
-use crate::shared_ring::FileRecord;
 use crate::{setup, thread};
 
 /// Descriptors from here on are not observed.
@@ -21,8 +22,6 @@ const REGULAR: u8 = 2;
 const DELAYED: u8 = 4;
 /// A regular file, opened and not used since: many programs unlink a temporary file right after opening it.
 const FRESH: u8 = 8;
-/// The file is a temp file, which a recorder may delay.
-const TEMP: u8 = 16;
 
 /// One past the highest descriptor that was ever known, so that forgetting all is short.
 static KNOWN_END: AtomicI32 = AtomicI32::new(0);
@@ -31,7 +30,6 @@ static KNOWN_END: AtomicI32 = AtomicI32::new(0);
 #[derive(Clone, Copy)]
 pub struct RegularFile {
     pub delayed: bool,
-    pub temp: bool,
 }
 
 /// The regular file that `fd` stands for, reported if it was not yet; None for all else.
@@ -47,8 +45,7 @@ pub fn regular(fd: c_int) -> Option<RegularFile> {
     } else if bits & FRESH != 0 {
         bits = look_again(fd, state);
     }
-    (bits & REGULAR != 0)
-        .then_some(RegularFile { delayed: bits & DELAYED != 0, temp: bits & TEMP != 0 })
+    (bits & REGULAR != 0).then_some(RegularFile { delayed: bits & DELAYED != 0 })
 }
 
 /// As [`regular`], of what is already known alone.
@@ -116,11 +113,12 @@ fn look_again(fd: c_int, state: &AtomicU8) -> u8 {
     bits
 }
 
-/// Sends the file's identity to the ring; returns DELAYED and TEMP where they hold.
+/// Sends the file's identity to the ring; returns DELAYED where it holds.
 fn report(fd: c_int, stat: &libc::stat) -> u8 {
     let mut buffer = [0u8; PATH_BYTES];
     let path = path_of(fd, &mut buffer);
     if let Some(ring) = setup::ring() {
+        // SAFETY: no pointer is passed.
         let position = unsafe { libc::syscall(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) };
         let file = FileRecord {
             pid: thread::ids().0,
@@ -134,13 +132,13 @@ fn report(fd: c_int, stat: &libc::stat) -> u8 {
         ring.push_file(&file, path);
     }
     let delayed = setup::delay().is_some_and(|delay| delay.holds(path));
-    let temp = setup::perturbed().is_some_and(|perturbed| perturbed.is_temp(fd, path, stat));
-    (u8::from(delayed) * DELAYED) | (u8::from(temp) * TEMP)
+    u8::from(delayed) * DELAYED
 }
 
 fn stat(fd: c_int) -> Option<libc::stat> {
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    (unsafe { libc::fstat(fd, &mut stat) } == 0).then_some(stat)
+    let mut stat = MaybeUninit::uninit();
+    // SAFETY: the structure is ours, and read only where the call has filled it.
+    unsafe { (libc::fstat(fd, stat.as_mut_ptr()) == 0).then(|| stat.assume_init()) }
 }
 
 fn is_regular_mode(stat: &libc::stat) -> bool {
@@ -150,6 +148,7 @@ fn is_regular_mode(stat: &libc::stat) -> bool {
 /// The path that /proc shows for `fd`, without the mark of a deleted file; empty where it shows none.
 fn path_of(fd: c_int, buffer: &mut [u8; PATH_BYTES]) -> &[u8] {
     let link = proc_link(fd);
+    // SAFETY: the link ends in NUL, and the buffer is ours and as long as said.
     let bytes =
         unsafe { libc::readlink(link.as_ptr().cast(), buffer.as_mut_ptr().cast(), buffer.len()) };
     let path = buffer.get(..bytes.max(0) as usize).unwrap_or_default();

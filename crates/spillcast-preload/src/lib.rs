@@ -1,9 +1,8 @@
 //! Loaded with LD_PRELOAD: times the file I/O of the program it is loaded into, and may delay it.
 //!
 //! `calls` holds what the dynamic linker finds in place of the C library's functions, `next` finds
-//! those, `observe` is what happens around a call, `perturb` holds
-//! calls back where a recorder asks for it, `descriptors` knows which descriptors are regular
-//! files, `thread` keeps what belongs to one thread, `setup` reads the environment.
+//! those, `observe` is what happens around a call, `descriptors` knows which descriptors are regular
+//! files, `thread` keeps what belongs to one thread, `setup` reads the environment, `start` sets all up.
 //!
 //! The program must not notice: errno is kept, nothing is allocated and nothing waits in a call, and
 //! nothing panics. Functions are `C-unwind` and hold nothing to drop, since a cancelled thread
@@ -17,15 +16,6 @@ pub mod calls;
 mod descriptors;
 mod next;
 mod observe;
-mod perturb;
 mod setup;
+mod start;
 mod thread;
-
-#[path = "../../spillcast-core/src/capture/call.rs"]
-pub mod call;
-#[path = "../../spillcast-core/src/capture/delay_page.rs"]
-pub mod delay_page;
-#[path = "../../spillcast-core/src/capture/shared_ring.rs"]
-pub mod shared_ring;
-#[path = "../../spillcast-core/src/capture/temp_names.rs"]
-pub mod temp_names;

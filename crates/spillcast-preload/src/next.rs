@@ -26,6 +26,7 @@ impl<F: Copy> Next<F> {
     pub fn get(&self) -> Option<F> {
         let mut address = self.address.load(Ordering::Relaxed);
         if address.is_null() {
+            // SAFETY: the name ends in NUL.
             address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
             if address.is_null() {
                 set_errno(libc::ENOSYS);
@@ -40,10 +41,12 @@ impl<F: Copy> Next<F> {
 
 #[inline]
 pub fn errno() -> c_int {
+    // SAFETY: the C library's address of this thread's errno is always valid.
     unsafe { *libc::__errno_location() }
 }
 
 #[inline]
 pub fn set_errno(value: c_int) {
+    // SAFETY: as above.
     unsafe { *libc::__errno_location() = value };
 }

@@ -1,13 +1,11 @@
 //! What happens around a call: time it, delay it, report it.
 
 use libc::{c_int, ssize_t};
+use spillcast_calls::{Call, CallKind};
 
-use crate::call::CallKind;
 use crate::descriptors;
 use crate::next::{errno, set_errno};
-use crate::perturb;
-use crate::setup::{self, Delay};
-use crate::shared_ring::CallRecord;
+use crate::setup;
 use crate::thread;
 
 /// A call that took this much longer than its CPU time left the CPU.
@@ -25,16 +23,13 @@ pub fn io(
         return call();
     };
     let delay_ns = match setup::delay() {
-        Some(delay) if file.delayed => delay_of(delay, kind),
+        Some(delay) if file.delayed && kind.reads() => delay.read_ns,
+        Some(delay) if file.delayed => delay.write_ns,
         _ => 0,
     };
-    let turn = if file.temp { perturb::turn() } else { 0 };
     if setup::ring().is_none() {
         let ret = call();
         delay_until(ret, delay_ns);
-        if ret > 0 && turn > 0 {
-            perturb::hold(turn);
-        }
         return ret;
     }
     let cpu_start_ns = thread::cpu_ns();
@@ -50,18 +45,13 @@ pub fn io(
         0..=BLOCKED_MIN_NS => elapsed_ns,
         _ => thread::cpu_ns().saturating_sub(cpu_start_ns),
     };
-    report(CallRecord {
+    report(Call {
         offset,
         cpu_before_ns: thread::last_cpu_ns().map(|last| cpu_start_ns.saturating_sub(last)),
         blocked: Some(elapsed_ns.saturating_sub(cpu_ns) > BLOCKED_MIN_NS),
         ..record(kind, fd, (start_ns, end_ns), returned(ret as i64, end_errno))
     });
     thread::set_last_cpu_ns(cpu_start_ns.saturating_add(cpu_ns));
-    if ret > 0 && turn > 0 {
-        perturb::hold(turn);
-        // Falling asleep and waking is no work of the program.
-        thread::set_last_cpu_ns(thread::cpu_ns());
-    }
     ret
 }
 
@@ -131,42 +121,19 @@ pub fn duplicate(kind: CallKind, fd: c_int, call: impl FnOnce() -> c_int) -> c_i
     duplicate
 }
 
-fn report(call: CallRecord) {
+fn report(call: Call) {
     if let Some(ring) = setup::ring() {
         ring.push_call(&call);
     }
 }
 
-fn record(kind: CallKind, fd: c_int, (start_ns, end_ns): (u64, u64), ret: i64) -> CallRecord {
-    let (pid, tid) = thread::ids();
-    CallRecord {
-        pid,
-        tid,
-        kind: kind as u8,
-        start_ns,
-        end_ns,
-        fd,
-        offset: None,
-        ret,
-        cpu_before_ns: None,
-        blocked: None,
-    }
+fn record(kind: CallKind, fd: c_int, span_ns: (u64, u64), ret: i64) -> Call {
+    Call::of(thread::ids(), kind, fd, span_ns, ret)
 }
 
 /// What the kernel returned: the C library turned a negative errno into -1.
 fn returned(ret: i64, errno: c_int) -> i64 {
     if ret < 0 { -i64::from(errno) } else { ret }
-}
-
-fn delay_of(delay: &Delay, kind: CallKind) -> u64 {
-    match kind {
-        CallKind::Read
-        | CallKind::Pread64
-        | CallKind::Readv
-        | CallKind::Preadv
-        | CallKind::Preadv2 => delay.read_ns,
-        _ => delay.write_ns,
-    }
 }
 
 /// Waits `delay_ns` after a call that moved bytes. Keeps errno.

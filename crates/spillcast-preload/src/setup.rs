@@ -1,16 +1,13 @@
-//! What the environment asks for: a ring to report to, a directory to delay, windows to delay in.
+//! What the environment asks for: a ring to report to, a directory to delay.
 
-use std::ffi::{CStr, OsStr, OsString};
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::os::fd::FromRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::delay_page::DELAY_PAGE_VARIABLE;
-use crate::perturb::Perturbed;
-use crate::shared_ring::{RING_VARIABLE, Ring};
-use crate::temp_names::lies_under;
-use crate::{descriptors, thread};
+use spillcast_calls::ring::{RING_VARIABLE, Ring};
 
 /// `DIR:READ_NS:WRITE_NS`: I/O on files under DIR takes so many nanoseconds more.
 const DELAY_VARIABLE: &str = "SPILLCAST_DELAY";
@@ -30,34 +27,35 @@ impl Delay {
         let mut parts = text.rsplitn(3, |&byte| byte == b':');
         let write_ns = number(parts.next()?)?;
         let read_ns = number(parts.next()?)?;
-        Some(Delay { directory: resolved(parts.next()?)?, read_ns, write_ns })
+        let directory = std::fs::canonicalize(OsStr::from_bytes(parts.next()?)).ok()?;
+        let mut directory = directory.into_os_string().into_vec();
+        if directory == b"/" {
+            directory.clear();
+        }
+        Some(Delay { directory, read_ns, write_ns })
     }
 
     pub fn holds(&self, path: &[u8]) -> bool {
-        lies_under(path, &self.directory)
+        path.strip_prefix(&self.directory[..]).is_some_and(|rest| rest.first() == Some(&b'/'))
     }
-}
-
-/// A directory without a slash at its end, links resolved; None where there is none.
-pub fn resolved(directory: &[u8]) -> Option<Vec<u8>> {
-    let directory = std::fs::canonicalize(OsStr::from_bytes(directory)).ok()?;
-    let mut directory = directory.into_os_string().into_vec();
-    if directory == b"/" {
-        directory.clear();
-    }
-    Some(directory)
 }
 
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 static RING: OnceLock<Ring> = OnceLock::new();
 static DELAY: OnceLock<Delay> = OnceLock::new();
-static PERTURBED: OnceLock<Perturbed> = OnceLock::new();
 
 /// Whether there is anything to do around a call; false until the library is set up.
 #[inline]
 pub fn active() -> bool {
-    ACTIVE.load(Ordering::Relaxed)
-        && (ring().is_some() || delay().is_some() || perturbed().is_some())
+    ACTIVE.load(Ordering::Relaxed) && asked()
+}
+
+pub fn activate() {
+    ACTIVE.store(true, Ordering::Relaxed);
+}
+
+fn asked() -> bool {
+    ring().is_some() || delay().is_some()
 }
 
 /// The ring, while somebody reads it.
@@ -71,48 +69,25 @@ pub fn delay() -> Option<&'static Delay> {
     DELAY.get()
 }
 
-#[inline]
-pub fn perturbed() -> Option<&'static Perturbed> {
-    PERTURBED.get()
-}
-
-extern "C" fn initialise() {
+/// Reads the environment, once; whether it asks for anything.
+pub fn read_environment() -> bool {
     if let Some(ring) = std::env::var_os(RING_VARIABLE).and_then(attach) {
         let _ = RING.set(ring);
     }
-    let asked = std::env::var_os(DELAY_VARIABLE);
-    if let Some(delay) = asked.and_then(|text| Delay::parse(text.as_bytes())) {
+    let text = std::env::var_os(DELAY_VARIABLE);
+    if let Some(delay) = text.and_then(|text| Delay::parse(text.as_bytes())) {
         let _ = DELAY.set(delay);
     }
-    let asked = std::env::var_os(DELAY_PAGE_VARIABLE);
-    if let Some(perturbed) = asked.and_then(|text| Perturbed::parse(text.as_bytes())) {
-        let _ = PERTURBED.set(perturbed);
-    }
-    if ring().is_some() || delay().is_some() || perturbed().is_some() {
-        unsafe { libc::pthread_atfork(None, None, Some(child_after_fork)) };
-        ACTIVE.store(true, Ordering::Relaxed);
-    }
-}
-
-extern "C" fn child_after_fork() {
-    thread::forget();
-    descriptors::forget_all();
+    asked()
 }
 
 /// None where the ring is out of reach: the program then runs as if the library were not there.
 fn attach(path: OsString) -> Option<Ring> {
-    let path = path.into_vec();
-    let path = std::ffi::CString::new(path).ok()?;
-    open_uninterposed(&path).and_then(|memory| Ring::attach(memory.as_fd()).ok())
-}
-
-pub fn open_uninterposed(path: &CStr) -> Option<OwnedFd> {
+    let path = CString::new(path.into_vec()).ok()?;
     let flags = libc::O_RDWR | libc::O_CLOEXEC;
+    // SAFETY: the path ends in NUL. The C library's function would be the one defined here.
     let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
-    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    // SAFETY: a descriptor that was just opened is nobody else's.
+    let memory = (fd >= 0).then(|| unsafe { File::from_raw_fd(fd as i32) })?;
+    Ring::attach(&memory).ok()
 }
-
-/// The dynamic linker calls it before `main`.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static INITIALISE: extern "C" fn() = initialise;

@@ -7,7 +7,7 @@ use libc::{c_long, clockid_t};
 thread_local! {
     // No initialiser runs and nothing is dropped, so an access is one of plain memory.
     static THREAD: Thread = const {
-        Thread { pid: Cell::new(0), tid: Cell::new(0), cpu_ns: Cell::new(0), held_ns: Cell::new(0), exact: Cell::new(false) }
+        Thread { pid: Cell::new(0), tid: Cell::new(0), cpu_ns: Cell::new(0), exact: Cell::new(false) }
     };
 }
 
@@ -17,8 +17,6 @@ struct Thread {
     tid: Cell<i32>,
     /// 0 before the first call.
     cpu_ns: Cell<u64>,
-    /// How long recorders have held it.
-    held_ns: Cell<u64>,
     /// Whether its timers are exact to the nanosecond.
     exact: Cell<bool>,
 }
@@ -28,8 +26,10 @@ struct Thread {
 pub fn ids() -> (i32, i32) {
     THREAD.with(|thread| {
         if thread.pid.get() == 0 {
-            thread.pid.set(unsafe { libc::getpid() });
-            thread.tid.set(unsafe { libc::syscall(libc::SYS_gettid) } as i32);
+            // SAFETY: neither takes anything.
+            let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
+            thread.pid.set(pid);
+            thread.tid.set(tid as i32);
         }
         (thread.pid.get(), thread.tid.get())
     })
@@ -40,7 +40,6 @@ pub fn forget() {
     THREAD.with(|thread| {
         thread.pid.set(0);
         thread.cpu_ns.set(0);
-        thread.held_ns.set(0);
     });
 }
 
@@ -55,15 +54,11 @@ pub fn set_last_cpu_ns(cpu_ns: u64) {
     THREAD.with(|thread| thread.cpu_ns.set(cpu_ns));
 }
 
-/// The thread was held for so long: returns how long it had been before.
-pub fn held_before_ns(slept_ns: u64) -> u64 {
-    THREAD.with(|thread| thread.held_ns.replace(thread.held_ns.get().saturating_add(slept_ns)))
-}
-
 /// Sleeps until the CLOCK_MONOTONIC time `deadline_ns`. Changes errno.
 pub fn sleep_until(deadline_ns: u64) {
     THREAD.with(|thread| {
         if !thread.exact.replace(true) {
+            // SAFETY: no pointer is passed.
             unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
         }
     });
@@ -73,6 +68,7 @@ pub fn sleep_until(deadline_ns: u64) {
     };
     // Not the C library's function, which is a cancellation point that the program did not ask for.
     while monotonic_ns() < deadline_ns {
+        // SAFETY: the deadline is ours; the call writes nothing where it is absolute.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_clock_nanosleep,
@@ -102,6 +98,7 @@ pub fn cpu_ns() -> u64 {
 #[inline]
 fn clock_ns(clock: clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure is ours.
     unsafe { libc::clock_gettime(clock, &mut time) };
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }

@@ -6,10 +6,7 @@ use std::path::PathBuf;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use spillcast_core::capture::call::CallKind;
-use spillcast_core::capture::perf;
-use spillcast_core::capture::preload::PreloadSource;
-use spillcast_core::capture::{self as core, Source, TempRules};
+use spillcast_core::capture::{self as core, CallKind, TempRules};
 
 use crate::arrow::Table;
 use crate::{columns, os_error};
@@ -22,35 +19,18 @@ pub struct Capture(core::Capture);
 
 #[pymethods]
 impl Capture {
-    /// Observe processes and all they start, with perf events. OSError says what is refused.
-    #[staticmethod]
-    fn perf(
+    /// Observe processes and all they start. ValueError for a source that serves another capture
+    /// already, OSError says what is refused.
+    #[new]
+    fn new(
         py: Python<'_>,
-        source: &Bound<'_, PerfSource>,
+        source: &Bound<'_, Source>,
         pids: Vec<i32>,
         temp_dirs: Vec<PathBuf>,
     ) -> PyResult<Capture> {
         let source = source.borrow_mut().0.take().ok_or_else(in_use)?;
-        let capture = py.detach(|| -> std::io::Result<core::Capture> {
-            for &pid in &pids {
-                source.observer().attach(pid)?;
-            }
-            core::Capture::start(Source::Perf(source), &pids, TempRules::new(temp_dirs))
-        });
-        Ok(Capture(capture.map_err(os_error)?))
-    }
-
-    /// Observe the processes that load the preload library and find `ring`.
-    #[staticmethod]
-    fn preload(
-        ring: &Bound<'_, PreloadRing>,
-        pids: Vec<i32>,
-        temp_dirs: Vec<PathBuf>,
-    ) -> PyResult<Capture> {
-        let source = ring.borrow_mut().0.take().ok_or_else(in_use)?;
-        let rules = TempRules::new(temp_dirs);
-        let capture = core::Capture::start(Source::Preload(source), &pids, rules);
-        Ok(Capture(capture.map_err(os_error)?))
+        let start = || core::Capture::start(source, &pids, TempRules::new(temp_dirs));
+        Ok(Capture(py.detach(start).map_err(os_error)?))
     }
 
     /// Observe one more process and all it starts from now on. OSError says what is refused.
@@ -115,24 +95,39 @@ impl Capture {
     }
 }
 
-/// Perf events made ready: tracepoints found, rings mapped.
+/// A capture source made ready; nothing is observed yet.
 #[pyclass(module = "spillcast._core")]
-pub struct PerfSource(Option<perf::PerfSource>);
+pub struct Source(Option<Box<dyn core::Source>>);
 
 #[pymethods]
-impl PerfSource {
+impl Source {
     /// `calls` are those to observe, by the kernel's names; None for all that read, write or change
-    /// what a descriptor stands for. OSError says why perf events cannot be used here.
+    /// what a descriptor stands for. OSError says why the source cannot be used here, ValueError
+    /// which name is none.
     #[new]
-    #[pyo3(signature = (calls = None))]
-    fn new(py: Python<'_>, calls: Option<Vec<String>>) -> PyResult<PerfSource> {
-        let calls = calls.map_or(Some(CallKind::ALL.to_vec()), |names| {
-            names.iter().map(|name| CallKind::named(name)).collect()
-        });
-        let calls = calls.ok_or_else(|| PyValueError::new_err("no such call is observed"))?;
-        let source = py.detach(|| perf::PerfSource::new(&calls)).map_err(os_error)?;
-        Ok(PerfSource(Some(source)))
+    #[pyo3(signature = (name, calls = None))]
+    fn new(py: Python<'_>, name: &str, calls: Option<Vec<String>>) -> PyResult<Source> {
+        let unknown = |what: &str| PyValueError::new_err(format!("{what} is not observed"));
+        let known = core::SOURCES.iter().find(|(known, _)| *known == name);
+        let (_, open) = known.ok_or_else(|| PyValueError::new_err("no such source"))?;
+        let calls = match calls {
+            Some(names) => {
+                let named = |name: &String| CallKind::named(name).ok_or_else(|| unknown(name));
+                names.iter().map(named).collect::<PyResult<Vec<_>>>()?
+            }
+            None => CallKind::ALL.to_vec(),
+        };
+        Ok(Source(Some(py.detach(|| open(&calls)).map_err(os_error)?)))
     }
+
+    /// The environment variable that a program must find: name, value; None where it needs none.
+    fn environment(&self) -> PyResult<Option<(&'static str, String)>> {
+        Ok(self.0.as_ref().ok_or_else(in_use)?.environment())
+    }
+}
+
+fn in_use() -> PyErr {
+    PyValueError::new_err("a source serves one capture only")
 }
 
 /// A command that is started but does nothing until it is released.
@@ -165,26 +160,4 @@ impl HeldCommand {
         }
         Ok(())
     }
-}
-
-/// Shared memory through which the preload library reports.
-#[pyclass(module = "spillcast._core")]
-pub struct PreloadRing(Option<PreloadSource>);
-
-#[pymethods]
-impl PreloadRing {
-    #[new]
-    fn new(capacity_bytes: usize) -> PyResult<PreloadRing> {
-        Ok(PreloadRing(Some(PreloadSource::create(capacity_bytes).map_err(os_error)?)))
-    }
-
-    /// The environment variable by which a process finds the ring: name, value.
-    fn environment(&self) -> PyResult<(String, String)> {
-        let (name, value) = self.0.as_ref().ok_or_else(in_use)?.env();
-        Ok((name.to_owned(), value))
-    }
-}
-
-fn in_use() -> PyErr {
-    PyValueError::new_err("a source serves one capture only")
 }

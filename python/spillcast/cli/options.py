@@ -1,9 +1,17 @@
 """The options that verbs share, each defined once."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+from spillcast.recording.source import AUTO, SOURCES
+
+if TYPE_CHECKING:
+    CaptureName = str
+else:
+    # The choices are what typer reads of a literal.
+    CaptureName = Literal[(AUTO, *SOURCES)]
 
 
 def _one_form(context: typer.Context, parameter: typer.CallbackParam, given: bool) -> bool:
@@ -43,7 +51,7 @@ Temp = Annotated[
 ]
 Duration = Annotated[str | None, typer.Option(help="End after this time, such as 5m.")]
 Capture = Annotated[
-    Literal["auto", "perf", "preload"],
+    CaptureName,
     typer.Option(help="perf events, or a preload library where those are refused."),
 ]
 Query = Annotated[

@@ -28,6 +28,7 @@ from spillcast.recording import Recording
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.recorder import Recorder
 from spillcast.recording.running import Running
+from spillcast.recording.source import AUTO, check_attaches
 
 if TYPE_CHECKING:
     from spillcast.engines.postgres_connection import Connection
@@ -87,11 +88,8 @@ def record_postgres(
 
 def _prepare(recorder: Recorder, connection: "Connection", say: Say) -> str | None:
     """Make the capture ready, which may take a moment; why there can be none, or None."""
-    if recorder.options.capture == "preload":
-        raise InputError(
-            "--capture preload cannot observe a server, which runs already",
-            "leave it out: perf events are used",
-        )
+    hint = "leave it out: perf events are used"
+    check_attaches(recorder.options.capture, "a server", hint)
     pid = connection.info.backend_pid
     reason = not_here(connection)
     if reason is None:
@@ -107,7 +105,7 @@ def _refusal(recorder: Recorder, attempt: Callable[[], object], say: Say) -> str
     try:
         attempt()
     except InputError as error:
-        if recorder.options.capture == "perf":
+        if recorder.options.capture != AUTO:
             raise
         say(f"the I/O of its processes is not recorded, its waits alone: {error.message}")
         if error.hint:

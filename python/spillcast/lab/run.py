@@ -10,8 +10,9 @@ from spillcast.lab.engine import Engine
 from spillcast.lab.storages import Place
 from spillcast.lab.workload import Workload
 from spillcast.recording import Recording
-from spillcast.recording.options import Method, RecordOptions
+from spillcast.recording.options import RecordOptions
 from spillcast.recording.recorder import Recorder
+from spillcast.recording.source import AUTO, PreloadSource
 
 Status = dict[str, Any]
 
@@ -51,13 +52,13 @@ def run_recorded_if_spilled(
 ) -> tuple[Ran, Recording | None]:
     """Run a query and record it; without a recording where it spilled nothing."""
     # A delay made by the preload library is seen from inside the process only.
-    capture: Method = "preload" if place.means == "preload" else "auto"
+    capture = PreloadSource.name if place.means == PreloadSource.name else AUTO
     recorder = Recorder(output, RecordOptions(temp_dirs=[place.directory], capture=capture))
     environment = recorder.prepare()
     with engine.hold(workload, place, environment) as held:
         try:
             recorder.observe(held)
-            if held.helpers is not None and recorder.method == "perf":
+            if held.helpers is not None and recorder.attaches:
                 recorder.attach_children(*held.helpers)
             held.start()
             while not recorder.poll():

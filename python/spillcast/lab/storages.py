@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spillcast.errors import SpillcastError
+from spillcast.recording.source import PreloadSource
 from spillcast.recording.target import PRELOAD_LIBRARY
 from spillcast.storage.behaviour import Behaviour, Point, fixed_behaviour
 from spillcast.storage.emulation import emulate
@@ -141,7 +142,7 @@ def emulated(storage: Emulated | Modelled, room: Path, backing: Path) -> Iterato
             read_ns, write_ns = round(storage.read_s * 1e9), round(storage.write_s * 1e9)
             delay = f"{backing.resolve()}:{read_ns}:{write_ns}"
             environment = {"LD_PRELOAD": str(PRELOAD_LIBRARY), "SPILLCAST_DELAY": delay}
-            yield Place(storage.name, backing, environment, "preload", fast=False)
+            yield Place(storage.name, backing, environment, PreloadSource.name, fast=False)
         else:
             yield Place(storage.name, mountpoint, {}, "fuse", fast=False)
 

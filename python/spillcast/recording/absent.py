@@ -37,6 +37,9 @@ class AbsentCapture:
     def attach(self, pid: int) -> None:
         """Nothing to attach."""
 
+    def attach_children(self, parent: int, title: str) -> None:
+        """Nothing to attach."""
+
     def joined(self) -> list[tuple[int, int | None, int, tuple[int, int, int] | None]]:
         """Nothing was attached."""
         return []

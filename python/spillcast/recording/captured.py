@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import InputError
-
-#: What a recorded call costs the observed thread, as `make bench` measures it.
-CALL_COST_S = {"perf": 1.4e-6, "preload": 0.9e-6}
+from spillcast.recording.source import SOURCES, PerfSource, call_cost_s
 
 
 def captured(status: Mapping[str, Any], method: str, *, only_calls: bool) -> dict[str, Any]:
@@ -29,7 +27,7 @@ def captured(status: Mapping[str, Any], method: str, *, only_calls: bool) -> dic
             "dropped": status["dropped"],
             "unknown_file": status["unknown_file"],
             "tracer_cpu_s": status["tracer_cpu_ns"] / 1e9,
-            "overhead_s": calls * CALL_COST_S[method],
+            "overhead_s": calls * call_cost_s(method),
             "run_queue_delay_s": status["run_queue_delay_ns"] / 1e9,
             "io_uring": status["io_uring"] and not only_calls,
             "mapped_temp_files": status["mapped"],
@@ -51,10 +49,9 @@ def nothing_seen(
         return None
     if method == "none":
         return InputError("nothing was seen: no sample was taken while the query ran")
-    if method == "preload" and not status["connected"]:
+    if not status["connected"]:
         return InputError(
-            "the preload library was never loaded: the command is static or drops LD_PRELOAD",
-            "record it with --capture perf",
+            SOURCES[method].unconnected, f"record it with --capture {PerfSource.name}"
         )
     spots = ["io_uring"] * status["io_uring"] + ["mmap of temp files"] * bool(status["mapped"])
     if spots:

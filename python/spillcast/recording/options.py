@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-Method = Literal["auto", "perf", "preload"]
+from spillcast.recording.source import AUTO
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class RecordOptions:
     """What a recording was asked to do."""
 
     temp_dirs: Sequence[Path] = ()
-    capture: Method = "auto"
+    capture: str = AUTO
     duration_s: float | None = None
     slices: int | None = None
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ from spillcast.recording.recording import Recording
 from spillcast.recording.refused import refused
 from spillcast.recording.running import Running
 from spillcast.recording.sink import Sink
-from spillcast.recording.source import choose_source
+from spillcast.recording.source import Capture, Source, choose_source
 from spillcast.recording.target import Target
 from spillcast.recording.writer import RecordingWriter, check_output
 
@@ -58,9 +58,8 @@ class Recorder:
         self.output = output
         self.running = running or (Running() if output is None else None)
         self.options = options or RecordOptions()
-        self.method: Literal["perf", "preload", "none"] = "perf"
         self._absent_because: str | None = None
-        self._source: _core.PerfSource | _core.PreloadRing | None = None
+        self._source: Source | None = None
         self._sinks: list[Sink] = []
         self._samples = 0
         self._only_calls = False
@@ -88,9 +87,18 @@ class Recorder:
         mends it.
         """
         self.check()
-        found = choose_source(self.options, pid, what, calls)
-        self.method, self._source = found.method, found.source
-        return found.environment
+        self._source = choose_source(self.options.capture, pid, what, calls)
+        return self._source.environment()
+
+    @property
+    def method(self) -> str:
+        """The name of the capture source; none where there is no capture."""
+        return "none" if self._source is None else self._source.name
+
+    @property
+    def attaches(self) -> bool:
+        """Whether the capture can observe further processes."""
+        return self._source is not None and self._source.attaches
 
     def observe(
         self,
@@ -107,13 +115,9 @@ class Recorder:
         """
         self._only_calls = only_calls
         dirs = [str(path.resolve()) for path in self.options.temp_dirs or temp_dirs]
-        self._capture: _core.Capture | AbsentCapture
+        assert self._source is not None
         try:
-            if isinstance(self._source, _core.PreloadRing):
-                self._capture = _core.Capture.preload(self._source, [target.pid], dirs)
-            else:
-                assert self._source is not None
-                self._capture = _core.Capture.perf(self._source, [target.pid], dirs)
+            self._capture: Capture = self._source.start(target.pid, dirs)
         except OSError as error:
             raise refused(error, f"process {target.pid}", target.pid) from error
         self._process = machine.describe_process(target.pid, command)
@@ -124,7 +128,7 @@ class Recorder:
 
     def observe_from_afar(self, target: Target, because: str) -> None:
         """Begin without a capture, for the reason given: the recording holds samples alone."""
-        self.method, self._absent_because = "none", because
+        self._source, self._absent_because = None, because
         self._capture = AbsentCapture()
         self._process, self._machine = {"pid": target.pid}, {}
         self._memory = self._memory_limit_bytes = None
@@ -139,8 +143,7 @@ class Recorder:
 
         At once, which is before a child has done anything, where ``attach`` waits to be called.
         """
-        if isinstance(self._capture, _core.Capture):
-            self._capture.attach_children(parent, title)
+        self._capture.attach_children(parent, title)
 
     def joined(self) -> list[Joined]:
         """The processes that were attached since ``observe``."""

@@ -74,11 +74,6 @@ class Process:
         return readable(self._pidfd, timeout_s)
 
 
-def preload_environment(ring: _core.PreloadRing) -> dict[str, str]:
-    """What a command needs in its environment to load the library and find the ring."""
-    return dict([ring.environment(), preload_variable()])
-
-
 def preload_variable() -> tuple[str, str]:
     """The variable that loads the library, beside what the user loads: name, value."""
     if not PRELOAD_LIBRARY.exists():

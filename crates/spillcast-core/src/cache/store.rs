@@ -59,7 +59,7 @@ fn fetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // A prefetch reads nothing that the program sees, and never faults.
+        // SAFETY: a prefetch reads nothing that the program sees, and never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]

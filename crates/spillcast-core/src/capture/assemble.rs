@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::call::{Block, Call, CallKind, Event, FileIdentity};
+use spillcast_calls::{Call, CallKind};
+
 use super::descriptor;
+use super::event::{Block, Event, FileIdentity, Inside};
 use super::seconds::Seconds;
 use super::temp::TempRules;
 use crate::system::now_ns;
@@ -102,8 +104,8 @@ impl Assembler {
 
     fn take_one(&mut self, event: Event) {
         match event {
-            Event::Call(call) if call.kind.is_io() => self.io(call),
-            Event::Call(call) => self.descriptor_call(call),
+            Event::Call(call, inside) if call.kind.is_io() => self.io(call, inside),
+            Event::Call(call, _) => self.descriptor_call(call),
             Event::Blocked { tid, block } => self.blocked(tid, block),
             Event::File { pid, fd, file } => self.identified(pid, fd, file, false),
             Event::Fork { parent, child } => self.fork(parent, child),
@@ -159,11 +161,11 @@ impl Assembler {
         }
     }
 
-    fn io(&mut self, call: Call) {
+    fn io(&mut self, call: Call, inside: Inside) {
         let file = self.file_of(&call);
         if call.ret < 0 || !file.is_some_and(|file| file.regular) {
             self.counts.unknown_file += (call.ret >= 0 && file.is_none()) as u64;
-            return self.no_row(call);
+            return self.no_row(call, inside);
         }
         let offset = self.offset_of(&call);
         if call.start_ns < self.origin_ns {
@@ -175,7 +177,7 @@ impl Assembler {
             elapsed_ns: call.end_ns as i64 - call.start_ns as i64,
             session: call.tid as i64,
             event: self.events.id(call.kind.name()),
-            op: op(call.kind),
+            op: if call.kind.reads() { Op::Read } else { Op::Write },
             temp: file.is_some_and(|file| file.temp),
             file: file.map(|file| file.name),
             offset,
@@ -193,12 +195,12 @@ impl Assembler {
     }
 
     /// A call that moved no bytes of a file, as on a pipe: what it waited for are rows of their own.
-    fn no_row(&mut self, call: Call) {
+    fn no_row(&mut self, call: Call, inside: Inside) {
         *self.carried_cpu_ns.entry(call.tid).or_default() += call.cpu_before_ns.unwrap_or(0);
-        for block in call.blocks {
+        for block in inside.blocks {
             self.blocked(call.tid, block);
         }
-        *self.carried_cpu_ns.entry(call.tid).or_default() += call.cpu_ns;
+        *self.carried_cpu_ns.entry(call.tid).or_default() += inside.cpu_ns;
     }
 
     fn blocked(&mut self, tid: i32, block: Block) {
@@ -277,13 +279,5 @@ impl Assembler {
             Op::Write => counts.temp_writes += 1,
             _ => counts.temp_reads += 1,
         }
-    }
-}
-
-fn op(kind: CallKind) -> Op {
-    use CallKind::*;
-    match kind {
-        Read | Pread64 | Readv | Preadv | Preadv2 => Op::Read,
-        _ => Op::Write,
     }
 }

@@ -1,10 +1,10 @@
 //! What a descriptor of another process stands for, by /proc.
 
-use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 
-use super::call::FileIdentity;
+use super::event::FileIdentity;
 
 const DELETED: &str = " (deleted)";
 
@@ -12,28 +12,22 @@ const DELETED: &str = " (deleted)";
 pub fn identify(pid: i32, fd: i32) -> Option<FileIdentity> {
     let link = format!("/proc/{pid}/fd/{fd}");
     let target = fs::read_link(&link).ok()?;
-    let stat = stat(&link)?;
+    // The link leads to the file itself, which may have no name any more.
+    let stat = fs::metadata(&link).ok()?;
     let shown = String::from_utf8_lossy(target.as_os_str().as_bytes()).into_owned();
-    let unlinked = stat.st_nlink == 0;
+    let unlinked = stat.nlink() == 0;
     let path = match shown.strip_suffix(DELETED) {
         Some(path) if unlinked => path.to_owned(),
         _ => shown,
     };
     Some(FileIdentity {
         path,
-        dev: stat.st_dev,
-        ino: stat.st_ino,
-        regular: stat.st_mode & libc::S_IFMT == libc::S_IFREG,
+        dev: stat.dev(),
+        ino: stat.ino(),
+        regular: stat.is_file(),
         unlinked,
         position: position(pid, fd),
     })
-}
-
-/// Follows a link of /proc to the file itself, which may have no name any more.
-fn stat(link: &str) -> Option<libc::stat> {
-    let link = CString::new(link).ok()?;
-    let mut stat = unsafe { std::mem::zeroed() };
-    (unsafe { libc::stat(link.as_ptr(), &mut stat) } == 0).then_some(stat)
 }
 
 fn position(pid: i32, fd: i32) -> Option<i64> {

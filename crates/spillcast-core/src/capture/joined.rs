@@ -54,8 +54,7 @@ pub fn start_ticks(pid: i32) -> Option<i64> {
 }
 
 pub fn ticks_per_s() -> i64 {
-    // SAFETY: no pointer is passed.
-    unsafe { libc::sysconf(libc::_SC_CLK_TCK) }
+    rustix::param::clock_ticks_per_second() as i64
 }
 
 #[cfg(test)]

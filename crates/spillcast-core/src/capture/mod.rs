@@ -1,27 +1,36 @@
 //! Observing live processes on Linux: their file I/O, each call timed, as waits.
 //!
-//! A source (`perf` or `preload`) reports finished system calls as [`call::Event`]s; `assemble`
-//! turns them into waits. Both sources share all that comes after.
+//! A [`Source`] reports finished system calls as [`Event`]s; `assemble` turns them into waits. All
+//! that comes after is shared by the sources.
+
+use std::io;
+
+pub use spillcast_calls::{Call, CallKind};
 
 mod assemble;
-pub mod call;
-pub mod delay_page;
 mod descriptor;
+mod event;
 mod joined;
-pub mod perf;
-pub mod perturb;
+mod perf;
 pub mod preload;
 mod seconds;
 mod session;
-pub mod shared_ring;
+mod source;
 mod spawn;
 mod temp;
-pub mod temp_names;
 mod watch;
 
 pub use assemble::Counts;
+pub use event::{Block, Event, FileIdentity, Inside};
 pub use joined::Joined;
 pub use seconds::SecondRow;
-pub use session::{Batch, Capture, Source, Status};
+pub use session::{Batch, Capture, Status};
+pub use source::{Births, Observer, Source};
 pub use spawn::HeldCommand;
 pub use temp::TempRules;
+
+/// Makes a source ready for these calls; nothing is observed yet.
+pub type Open = fn(&[CallKind]) -> io::Result<Box<dyn Source>>;
+
+/// Every source by its name.
+pub const SOURCES: &[(&str, Open)] = &[("perf", perf::open), ("preload", preload::open)];

@@ -1,27 +1,39 @@
 //! The source for containers that refuse perf events: programs report through the preload library.
 
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use super::call::{Call, CallKind, Event, FileIdentity};
-use super::shared_ring::{
-    CallRecord, FileRecord, RING_VARIABLE, Record, Ring, Words, path_of_words,
-};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use spillcast_calls::CallKind;
+use spillcast_calls::ring::{FileRecord, RING_VARIABLE, Record, Ring, Words, path_of_words};
+
+use super::event::{Event, FileIdentity, Inside};
+use super::source::Source;
+
+const RING_BYTES: usize = 16 << 20;
+/// The ring wakes no one, so it is looked at this often.
+const NAP: Duration = Duration::from_millis(5);
 
 /// How long a reserved slot may stay uncommitted before its producer is taken for dead.
 const UNCOMMITTED_MAX: Duration = Duration::from_secs(1);
 
 /// The reading side of the ring that the preload library writes to.
 ///
-/// Start a program with `LD_PRELOAD` naming the library and [`PreloadSource::env`] set, then
-/// [`PreloadSource::drain`] often enough that the ring does not fill.
+/// Start a program with `LD_PRELOAD` naming the library and [`Source::environment`] set, then drain
+/// often enough that the ring does not fill. A static binary never loads the library.
 pub struct PreloadSource {
     ring: Ring,
     /// The programs open this descriptor by its path under /proc.
-    memory: OwnedFd,
+    memory: File,
     tail: u64,
     stall: Option<Stall>,
+}
+
+/// A ring that takes what the library reports, which is all calls.
+pub fn open(_calls: &[CallKind]) -> io::Result<Box<dyn Source>> {
+    Ok(Box::new(PreloadSource::create(RING_BYTES)?))
 }
 
 /// A slot that is reserved and not committed.
@@ -35,58 +47,12 @@ struct Stall {
 impl PreloadSource {
     /// Makes a ring of at least `capacity_bytes` (64 bytes a call), all of it allocated now.
     pub fn create(capacity_bytes: usize) -> io::Result<Self> {
-        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        let fd = unsafe { libc::memfd_create(c"spillcast-ring".as_ptr(), flags) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let memory = unsafe { OwnedFd::from_raw_fd(fd) };
-        let ring = Ring::create(memory.as_fd(), capacity_bytes)?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let memory = File::from(memfd_create("spillcast-ring", flags)?);
+        let ring = Ring::create(&memory, capacity_bytes)?;
         // A memory file that cannot shrink can never make an access of a program fail.
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-        if unsafe { libc::fcntl(memory.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Ok(PreloadSource { ring, memory, tail: 0, stall: None })
-    }
-
-    /// The variable through which programs find the ring: name and value.
-    pub fn env(&self) -> (&'static str, String) {
-        let value = format!("/proc/{}/fd/{}", std::process::id(), self.memory.as_raw_fd());
-        (RING_VARIABLE, value)
-    }
-
-    /// Appends what was reported since the last time, in the order of the ring; returns how many.
-    pub fn drain(&mut self, out: &mut Vec<Event>) -> usize {
-        let before = out.len();
-        // Taken once: producers that never rest must not keep the reader here for ever.
-        let head = self.ring.head();
-        while self.tail < head {
-            match self.next_record() {
-                Some((event, slots)) => {
-                    out.extend(event);
-                    self.tail += slots;
-                    self.stall = None;
-                }
-                None => {
-                    if !self.skip_dead_producer(head) {
-                        break;
-                    }
-                }
-            }
-            self.ring.release_until(self.tail);
-        }
-        out.len() - before
-    }
-
-    /// Records that found no room, or whose producer died while it wrote.
-    pub fn lost(&self) -> u64 {
-        self.ring.lost()
-    }
-
-    /// Whether any program has loaded the library and found the ring; a static binary never does.
-    pub fn ever_connected(&self) -> bool {
-        self.ring.attached() > 0
     }
 
     /// The record at the tail and its slots; None while any of them is not committed.
@@ -98,7 +64,7 @@ impl PreloadSource {
         };
         let slots = record.slots();
         let event = match record {
-            Record::Call(call) => call_of(call).map(Event::Call),
+            Record::Call(call) => Some(Event::Call(call, Inside::default())),
             Record::File { file, path_bytes } => {
                 let path: Option<Vec<Words>> =
                     (self.tail + 1..self.tail + slots).map(|at| self.ring.get(at)).collect();
@@ -131,28 +97,49 @@ impl PreloadSource {
     }
 }
 
+impl Source for PreloadSource {
+    fn wait(&self) {
+        std::thread::sleep(NAP);
+    }
+
+    fn drain(&mut self, out: &mut Vec<Event>, _last: bool) {
+        // Taken once: producers that never rest must not keep the reader here for ever.
+        let head = self.ring.head();
+        while self.tail < head {
+            match self.next_record() {
+                Some((event, slots)) => {
+                    out.extend(event);
+                    self.tail += slots;
+                    self.stall = None;
+                }
+                None => {
+                    if !self.skip_dead_producer(head) {
+                        break;
+                    }
+                }
+            }
+            self.ring.release_until(self.tail);
+        }
+    }
+
+    fn lost(&self) -> u64 {
+        self.ring.lost()
+    }
+
+    fn connected(&self) -> bool {
+        self.ring.attached() > 0
+    }
+
+    fn environment(&self) -> Option<(&'static str, String)> {
+        let value = format!("/proc/{}/fd/{}", std::process::id(), self.memory.as_raw_fd());
+        Some((RING_VARIABLE, value))
+    }
+}
+
 impl Drop for PreloadSource {
     fn drop(&mut self) {
         self.ring.close();
     }
-}
-
-/// None where the kind is none that is known, which no library of this layout writes.
-fn call_of(record: CallRecord) -> Option<Call> {
-    Some(Call {
-        pid: record.pid,
-        tid: record.tid,
-        kind: CallKind::from_u8(record.kind)?,
-        start_ns: record.start_ns,
-        end_ns: record.end_ns,
-        fd: record.fd,
-        offset: record.offset,
-        ret: record.ret,
-        cpu_before_ns: record.cpu_before_ns,
-        blocked: record.blocked,
-        blocks: Vec::new(),
-        cpu_ns: 0,
-    })
 }
 
 fn file_of(record: FileRecord, path: &[Words], path_bytes: usize) -> Event {
@@ -171,13 +158,15 @@ fn file_of(record: FileRecord, path: &[Words], path_bytes: usize) -> Event {
 
 #[cfg(test)]
 mod tests {
+    use spillcast_calls::Call;
+
     use super::*;
 
-    fn call(index: u64) -> CallRecord {
-        CallRecord {
+    fn call(index: u64) -> Call {
+        Call {
             pid: 7,
             tid: 8,
-            kind: CallKind::Pread64 as u8,
+            kind: CallKind::Pread64,
             start_ns: index,
             end_ns: index + 1,
             fd: -1,
@@ -212,17 +201,17 @@ mod tests {
     #[test]
     fn records_come_back_as_they_were_pushed_across_many_laps() {
         let mut source = PreloadSource::create(64 * 64).unwrap();
-        let producer = Ring::attach(source.memory.as_fd()).unwrap();
-        assert!(source.ever_connected());
+        let producer = Ring::attach(&source.memory).unwrap();
+        assert!(source.connected());
         for round in 0..1_000u64 {
             let path = "/spill/é".repeat(round as usize % 40);
             let (record, identity) = file(&path);
             producer.push_file(&record, path.as_bytes());
             producer.push_call(&call(round));
             let mut events = Vec::new();
-            assert_eq!(source.drain(&mut events), 2);
-            assert_eq!(events[0], Event::File { pid: 7, fd: 1 << 20, file: identity });
-            assert_eq!(events[1], Event::Call(call_of(call(round)).unwrap()));
+            source.drain(&mut events, false);
+            let file = Event::File { pid: 7, fd: 1 << 20, file: identity };
+            assert_eq!(events, [file, Event::Call(call(round), Inside::default())]);
         }
         assert_eq!(source.lost(), 0);
     }
@@ -232,14 +221,15 @@ mod tests {
         let mut source = PreloadSource::create(64 * 64).unwrap();
         (0..100).for_each(|index| source.ring.push_call(&call(index)));
         let mut events = Vec::new();
-        assert_eq!(source.drain(&mut events), 64);
+        source.drain(&mut events, false);
+        assert_eq!(events.len(), 64);
         assert_eq!(source.lost(), 36);
     }
 
     #[test]
     fn every_record_of_racing_producers_arrives_or_is_counted() {
         let mut source = PreloadSource::create(64 * 256).unwrap();
-        let producer = Ring::attach(source.memory.as_fd()).unwrap();
+        let producer = Ring::attach(&source.memory).unwrap();
         let (producers, each) = (4, 50_000u64);
         let mut events = Vec::new();
         std::thread::scope(|scope| {
@@ -248,22 +238,22 @@ mod tests {
                     let producer = &producer;
                     scope.spawn(move || {
                         for index in 0..each {
-                            producer.push_call(&CallRecord { pid, ..call(index) });
+                            producer.push_call(&Call { pid, ..call(index) });
                         }
                     })
                 })
                 .collect();
             while threads.iter().any(|thread| !thread.is_finished()) {
-                source.drain(&mut events);
+                source.drain(&mut events, false);
             }
         });
-        source.drain(&mut events);
+        source.drain(&mut events, true);
         assert_eq!(events.len() as u64 + source.lost(), producers as u64 * each);
         for pid in 0..producers {
             let starts: Vec<u64> = events
                 .iter()
                 .filter_map(|event| match event {
-                    Event::Call(call) if call.pid == pid => Some(call.start_ns),
+                    Event::Call(call, _) if call.pid == pid => Some(call.start_ns),
                     _ => None,
                 })
                 .collect();
@@ -279,9 +269,11 @@ mod tests {
         source.ring.push_call(&call(1));
         source.ring.push_file(&record, b"/whole");
         let mut events = Vec::new();
-        assert_eq!(source.drain(&mut events), 0);
+        source.drain(&mut events, false);
+        assert_eq!(events, []);
         std::thread::sleep(UNCOMMITTED_MAX);
-        assert_eq!(source.drain(&mut events), 2);
+        source.drain(&mut events, false);
+        assert_eq!(events.len(), 2);
         assert_eq!(source.lost(), 1);
     }
 }

@@ -5,31 +5,19 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use super::assemble::{Assembler, Counts};
-use super::call::Event;
+use super::event::Event;
 use super::joined::Joined;
-use super::perf::{Births, Observer, PerfSource};
-use super::preload::PreloadSource;
 use super::seconds::SecondRow;
+use super::source::{Births, Observer, Source};
 use super::temp::TempRules;
 use super::watch::{Due, Looks, Watch};
 use crate::system::{now_ns, run_soon, thread_cpu_ns};
 use crate::wait::Wait;
 
-/// How long the reader sleeps when nothing wakes it.
-const PERF_NAP: Duration = Duration::from_millis(100);
-/// The preload ring wakes no one, so it is looked at this often.
-const PRELOAD_NAP: Duration = Duration::from_millis(5);
 /// Raw waits that wait to be taken; beyond it they are dropped and counted, the seconds stay whole.
 const WAITS_MAX: usize = 4_000_000;
-
-/// Where finished calls come from.
-pub enum Source {
-    Perf(PerfSource),
-    Preload(PreloadSource),
-}
 
 /// What was gathered since the last look, and the names its rows point to.
 #[derive(Default)]
@@ -55,7 +43,7 @@ pub struct Status {
     pub run_queue_delay_ns: u64,
     pub io_uring: bool,
     pub mapped: Vec<String>,
-    /// Preload only: whether the library was ever loaded into a process.
+    /// Whether the source has reached any process.
     pub connected: bool,
 }
 
@@ -65,7 +53,7 @@ struct Shared {
     watch: Mutex<Watch>,
     /// What processes are observed with that join later; None where the source finds them by
     /// itself, and at the end.
-    observer: Mutex<Option<Arc<Observer>>>,
+    observer: Mutex<Option<Arc<dyn Observer>>>,
     joined: Mutex<Vec<Joined>>,
     stop: AtomicBool,
 }
@@ -79,8 +67,14 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Starts reading; `pids` are the processes the source observes from the start.
-    pub fn start(source: Source, pids: &[i32], rules: TempRules) -> io::Result<Capture> {
+    /// Starts reading; `pids` are the processes that are observed from the start.
+    ///
+    /// Errors: those of [`Observer::attach`].
+    pub fn start(source: Box<dyn Source>, pids: &[i32], rules: TempRules) -> io::Result<Capture> {
+        let observer = source.observer();
+        if let Some(observer) = &observer {
+            pids.iter().try_for_each(|&pid| observer.attach(pid))?;
+        }
         let origin_ns = now_ns();
         let mut assembler = Assembler::new(origin_ns, rules);
         let mut watch = Watch::default();
@@ -88,10 +82,6 @@ impl Capture {
             assembler.snapshot(pid);
             watch.add(pid);
         }
-        let observer = match &source {
-            Source::Perf(perf) => Some(perf.observer()),
-            Source::Preload(_) => None,
-        };
         let shared = Arc::new(Shared {
             assembler: Mutex::new(assembler),
             status: Mutex::default(),
@@ -116,8 +106,11 @@ impl Capture {
     }
 
     /// Observes children that `parent` starts from now on and whose command line holds `title`.
+    ///
+    /// Errors: as of [`Capture::attach`].
     pub fn attach_children(&mut self, parent: i32, title: &str) -> io::Result<()> {
-        let (births, shared) = (Births::watch(parent, title)?, self.shared.clone());
+        let births = self.shared.observer()?.births(parent, title)?;
+        let shared = self.shared.clone();
         let thread = std::thread::Builder::new()
             .name("spillcast-join".into())
             .spawn(move || shared.attach_born(births))?;
@@ -176,20 +169,23 @@ impl Shared {
         if joined.iter().any(|other| other.pid == pid) {
             return Ok(());
         }
-        let observer = self.observer.lock().expect("no holder panics").clone();
-        observer.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOTSUP))?.attach(pid)?;
+        self.observer()?.attach(pid)?;
         joined.push(Joined::look(pid));
         self.assembler.lock().expect("no holder panics").snapshot(pid);
         self.watch.lock().expect("no holder panics").add(pid);
         Ok(())
     }
 
+    fn observer(&self) -> io::Result<Arc<dyn Observer>> {
+        let observer = self.observer.lock().expect("no holder panics").clone();
+        observer.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOTSUP))
+    }
+
     /// In a thread of its own, so that meanwhile the reader keeps up.
     fn attach_born(&self, mut births: Births) {
         run_soon();
         while !self.stop.load(Ordering::Relaxed) {
-            births.wait();
-            for pid in births.take() {
+            for pid in births() {
                 // One that has ended again did nothing; any other is attached like its kin.
                 drop(self.attach(pid));
             }
@@ -198,7 +194,7 @@ impl Shared {
 }
 
 struct Reader {
-    source: Source,
+    source: Box<dyn Source>,
     shared: Arc<Shared>,
     origin_ns: u64,
 }
@@ -211,9 +207,9 @@ impl Reader {
         loop {
             let last = self.shared.stop.load(Ordering::Relaxed);
             if !last {
-                self.wait();
+                self.source.wait();
             }
-            self.drain(&mut events, last);
+            self.source.drain(&mut events, last);
             self.gather(&mut events, &mut status);
             self.look(looks.due(last));
             self.report(&mut status);
@@ -223,20 +219,6 @@ impl Reader {
                 std::thread::spawn(move || drop(self.source));
                 return;
             }
-        }
-    }
-
-    fn wait(&self) {
-        match &self.source {
-            Source::Perf(perf) => perf.wait(PERF_NAP),
-            Source::Preload(_) => std::thread::sleep(PRELOAD_NAP),
-        }
-    }
-
-    fn drain(&mut self, events: &mut Vec<Event>, last: bool) {
-        match &mut self.source {
-            Source::Perf(perf) => perf.drain(events, last),
-            Source::Preload(preload) => drop(preload.drain(events)),
         }
     }
 
@@ -273,10 +255,8 @@ impl Reader {
     }
 
     fn report(&mut self, status: &mut Status) {
-        (status.lost, status.cpu_ns, status.connected) = match &self.source {
-            Source::Perf(perf) => (perf.lost(), Some(perf.cpu_ns()), true),
-            Source::Preload(preload) => (preload.lost(), None, preload.ever_connected()),
-        };
+        (status.lost, status.cpu_ns) = (self.source.lost(), self.source.cpu_ns());
+        status.connected = self.source.connected();
         status.elapsed_ns = now_ns() - self.origin_ns;
         status.tracer_cpu_ns = thread_cpu_ns();
         let watch = self.shared.watch.lock().expect("no holder panics");

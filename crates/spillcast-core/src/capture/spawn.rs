@@ -3,8 +3,11 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, WaitOptions, waitpid};
 
 /// A child process that has not yet become its program.
 ///
@@ -19,12 +22,13 @@ impl HeldCommand {
     /// Forks a child that will run `arguments` (the first is the path of the program) with
     /// `environment` (`NAME=value`) once it is released.
     pub fn start(arguments: &[CString], environment: &[CString]) -> io::Result<HeldCommand> {
-        let (held, go) = pipe()?;
-        let (failure, report) = pipe()?;
+        let (held, go) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (failure, report) = pipe_with(PipeFlags::CLOEXEC)?;
         let argv = pointers(arguments);
         let envp = pointers(environment);
         // Between fork and exec the child uses only what is prepared here: another thread may hold
         // any lock of this process.
+        // SAFETY: what the child does is in `child`.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => child(&argv, &envp, held.as_raw_fd(), go.as_raw_fd(), report.as_raw_fd()),
@@ -40,7 +44,7 @@ impl HeldCommand {
             // The pipe closed by itself: the program runs.
             Err(_) => Ok(self.pid),
             Ok(()) => {
-                unsafe { libc::waitpid(self.pid, ptr::null_mut(), 0) };
+                let _ = waitpid(Pid::from_raw(self.pid), WaitOptions::empty());
                 Err(io::Error::from_raw_os_error(i32::from_ne_bytes(code)))
             }
         }
@@ -54,6 +58,8 @@ fn child(
     go: RawFd,
     report: RawFd,
 ) -> ! {
+    // SAFETY: system calls alone, on descriptors and memory that the fork has copied; both lists end
+    // in a null pointer, their strings in NUL.
     unsafe {
         libc::close(go);
         let mut byte = 0u8;
@@ -67,14 +73,6 @@ fn child(
             libc::write(report, code.as_ptr().cast(), code.len());
         }
         libc::_exit(127)
-    }
-}
-
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [0; 2];
-    match unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } {
-        0 => Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) }),
-        _ => Err(io::Error::last_os_error()),
     }
 }
 

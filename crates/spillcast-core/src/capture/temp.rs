@@ -1,14 +1,14 @@
 //! Which files are temporary: by the engines' names, by having no name left, by where they lie.
 
 use std::collections::HashMap;
-use std::ffi::{CString, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
-use super::call::FileIdentity;
+use super::event::FileIdentity;
 use super::joined::{start_ticks, ticks_per_s};
-use super::temp_names::{looks_like_database, named_by_engine};
 
 /// Decides for each file whether it is temporary.
 #[derive(Default)]
@@ -39,7 +39,7 @@ impl TempRules {
         if !self.named.is_empty() {
             return self.named.iter().any(|dir| path.starts_with(dir));
         }
-        file.unlinked || named_by_engine(file.path.as_bytes()) || self.made_in_tmpdir(pid, path)
+        file.unlinked || named_by_engine(path) || self.made_in_tmpdir(pid, path)
     }
 
     /// Under TMPDIR and younger than the process: a database that merely lies there is older, or is
@@ -47,9 +47,20 @@ impl TempRules {
     fn made_in_tmpdir(&mut self, pid: i32, path: &Path) -> bool {
         let process = self.processes.entry(pid).or_insert_with(|| Process::look(pid));
         process.temp_dirs.iter().any(|dir| path.starts_with(dir))
-            && !looks_like_database(path.as_os_str().as_bytes())
+            && !looks_like_database(path)
             && born_s(path).is_none_or(|born_s| born_s >= process.started_s)
     }
+}
+
+/// DuckDB's `duckdb_temp_storage_*.tmp` and `duckdb_temp_block-*`, PostgreSQL's `pgsql_tmp`.
+fn named_by_engine(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    name.as_bytes().starts_with(b"duckdb_temp_") || path.iter().any(|part| part == "pgsql_tmp")
+}
+
+fn looks_like_database(path: &Path) -> bool {
+    let kinds = ["db", "duckdb", "wal", "sqlite", "parquet", "csv"];
+    path.extension().is_some_and(|found| kinds.iter().any(|kind| found == *kind))
 }
 
 impl Process {
@@ -77,11 +88,8 @@ fn started_s(pid: i32) -> Option<i64> {
 
 /// Birth of a file in seconds since the epoch; None when it is gone or the file system keeps none.
 fn born_s(path: &Path) -> Option<i64> {
-    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
-    let (dir, flags, mask) = (libc::AT_FDCWD, libc::AT_SYMLINK_NOFOLLOW, libc::STATX_BTIME);
-    let status = unsafe { libc::statx(dir, path.as_ptr(), flags, mask, &mut stat) };
-    (status == 0 && stat.stx_mask & libc::STATX_BTIME != 0).then_some(stat.stx_btime.tv_sec)
+    let born = fs::symlink_metadata(path).ok()?.created().ok()?;
+    Some(born.duration_since(UNIX_EPOCH).ok()?.as_secs() as i64)
 }
 
 #[cfg(test)]

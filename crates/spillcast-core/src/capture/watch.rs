@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::time::Instant;
 
-use super::call::FileIdentity;
+use super::event::FileIdentity;
 use super::temp::TempRules;
 
 /// Looks at the observed processes now and then.

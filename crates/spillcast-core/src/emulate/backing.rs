@@ -6,10 +6,11 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{FileAttr, FileType, INodeNo, Request, TimeOrNow};
+use rustix::fs::{Timespec, UTIME_NOW, UTIME_OMIT};
 
 /// What was created belongs to who asked for it, with the mode that the kernel has masked.
 pub fn own(request: &Request, file: &File, mode: u32) -> io::Result<()> {
-    if unsafe { libc::geteuid() } == 0 {
+    if rustix::process::geteuid().is_root() {
         fchown(file, Some(request.uid()), Some(request.gid()))?;
     }
     file.set_permissions(fs::Permissions::from_mode(mode & 0o7777))
@@ -39,11 +40,6 @@ pub fn attributes(number: INodeNo, file: &File) -> io::Result<FileAttr> {
     })
 }
 
-/// 0 of the C library, or its errno.
-pub fn check(result: i32) -> io::Result<()> {
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 pub fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
@@ -57,15 +53,14 @@ pub fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usi
     Ok(done)
 }
 
-pub fn timespec(time: Option<TimeOrNow>) -> libc::timespec {
-    let omit = libc::timespec { tv_sec: 0, tv_nsec: libc::UTIME_OMIT };
+pub fn timespec(time: Option<TimeOrNow>) -> Timespec {
     let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
     match time {
-        None => omit,
-        Some(TimeOrNow::Now) => libc::timespec { tv_nsec: libc::UTIME_NOW, ..omit },
-        Some(TimeOrNow::SpecificTime(time)) => libc::timespec {
-            tv_sec: since(time).as_secs() as libc::time_t,
-            tv_nsec: since(time).subsec_nanos() as libc::c_long,
+        None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        Some(TimeOrNow::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+        Some(TimeOrNow::SpecificTime(time)) => Timespec {
+            tv_sec: since(time).as_secs() as i64,
+            tv_nsec: since(time).subsec_nanos().into(),
         },
     }
 }

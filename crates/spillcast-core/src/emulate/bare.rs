@@ -3,12 +3,14 @@
 //! The process may have threads, of which the clone has none: what it needs is prepared before.
 
 use std::io;
-use std::os::fd::RawFd;
-use std::ptr::null_mut;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
 pub struct Bare {
-    pid: libc::pid_t,
+    pid: Pid,
 }
 
 impl Bare {
@@ -17,47 +19,37 @@ impl Bare {
     /// # Safety
     /// `body` may make system calls on what it was given: no memory is to be had, no lock is ever
     /// released.
-    pub unsafe fn start(kept: Option<RawFd>, body: impl FnOnce()) -> io::Result<Bare> {
+    pub unsafe fn start(kept: Option<BorrowedFd>, body: impl FnOnce()) -> io::Result<Bare> {
         // Blocked before the clone, so that no handler of the program ever runs in it.
-        let mut every: libc::sigset_t = unsafe { std::mem::zeroed() };
-        let mut before = every;
-        unsafe {
-            libc::sigfillset(&mut every);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &every, &mut before);
-        }
+        let before = block_signals(None);
         // Not fork(), which runs what libraries registered for it.
+        // SAFETY: without a stack of its own the clone goes on in a copy of this one.
         let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
         if pid == 0 {
-            unsafe {
-                libc::setsid();
-                // Else whoever looks for the serving process by its name finds two.
-                libc::prctl(libc::PR_SET_NAME, c"spillcast-guard".as_ptr());
-                close_all_but(kept.unwrap_or(-1));
-                body();
-                libc::_exit(0)
-            }
+            let _ = rustix::process::setsid();
+            // Else whoever looks for the serving process by its name finds two.
+            let _ = rustix::thread::set_name(c"spillcast-guard");
+            close_all_but(kept.map_or(-1, |kept| kept.as_raw_fd()));
+            body();
+            // SAFETY: it ends the clone at once, without what is registered for the process' end.
+            unsafe { libc::_exit(0) }
         }
         let error = io::Error::last_os_error();
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, null_mut()) };
-        if pid < 0 {
-            return Err(error);
-        }
-        Ok(Bare { pid: pid as libc::pid_t })
+        block_signals(Some(before));
+        Pid::from_raw(pid.max(0) as i32).map(|pid| Bare { pid }).ok_or(error)
     }
 
     /// Waits until it has ended.
     pub fn wait(&self) {
-        while unsafe { libc::waitpid(self.pid, null_mut(), 0) } < 0
-            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-        {}
+        let _ = retry_on_intr(|| waitpid(Some(self.pid), WaitOptions::empty()));
     }
 
     /// Waits until it has ended, which is forced after `limit`.
     pub fn wait_at_most(&self, limit: Duration) {
         let start = Instant::now();
-        while unsafe { libc::waitpid(self.pid, null_mut(), libc::WNOHANG) } == 0 {
+        while let Ok(None) = waitpid(Some(self.pid), WaitOptions::NOHANG) {
             if start.elapsed() > limit {
-                unsafe { libc::kill(self.pid, libc::SIGKILL) };
+                let _ = kill_process(self.pid, Signal::KILL);
                 return self.wait();
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -65,18 +57,28 @@ impl Bare {
     }
 }
 
-unsafe fn close_all_but(kept: RawFd) {
-    let (below, above) = ((0, kept - 1), (kept + 1, i32::MAX));
-    for (first, last) in [below, above] {
-        if first > last {
-            continue;
-        }
-        let closed = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
-        if closed != 0 {
-            // A kernel before 5.9.
-            (first..last.min(1 << 16)).for_each(|fd| unsafe {
-                libc::close(fd);
-            });
+/// Blocks these signals in this thread, and all where none are named; returns which were before.
+fn block_signals(signals: Option<libc::sigset_t>) -> libc::sigset_t {
+    // SAFETY: all sets are ours, and zeros are a set without signals.
+    unsafe {
+        let mut every: libc::sigset_t = std::mem::zeroed();
+        let mut before = every;
+        libc::sigfillset(&mut every);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &signals.unwrap_or(every), &mut before);
+        before
+    }
+}
+
+fn close_all_but(kept: i32) {
+    for (first, last) in [(0, kept - 1), (kept + 1, i32::MAX)] {
+        // SAFETY: the clone, which alone calls this, uses no descriptor but the one that is kept.
+        unsafe {
+            if first <= last && libc::syscall(libc::SYS_close_range, first, last, 0) != 0 {
+                // A kernel before 5.9.
+                for fd in first..last.min(1 << 16) {
+                    libc::close(fd);
+                }
+            }
         }
     }
 }

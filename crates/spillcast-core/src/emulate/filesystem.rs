@@ -10,6 +10,7 @@ use fuser::{
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
     Request, TimeOrNow, WriteFlags,
 };
+use rustix::fs::AtFlags;
 
 use super::passthrough::{Changes, Passthrough, REQUEST_BYTES_MAX};
 
@@ -133,11 +134,11 @@ impl Filesystem for Passthrough {
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer!(reply, self.remove(parent, name, 0), |()| reply.ok())
+        answer!(reply, self.remove(parent, name, AtFlags::empty()), |()| reply.ok())
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer!(reply, self.remove(parent, name, libc::AT_REMOVEDIR), |()| reply.ok())
+        answer!(reply, self.remove(parent, name, AtFlags::REMOVEDIR), |()| reply.ok())
     }
 
     fn rename(

@@ -3,14 +3,17 @@
 //! The clock of an operation starts when the server has it and stops when the server answers. What
 //! comes before and after (a system call, two changes of thread, copies) a program waits for too.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
-use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create};
+use rustix::io::{pread, pwrite};
+use spillcast_calls::Mapping;
 
 use super::bare::Bare;
 use crate::storage::{Curve, Distribution};
@@ -73,14 +76,20 @@ impl Floor {
     pub fn measure(mountpoint: &Path, workers: usize) -> io::Result<Floor> {
         let path = mountpoint.join(FILE_NAME);
         let path = CString::new(path.as_os_str().as_bytes())?;
-        let times = Shared::new(ROUNDS * OPS.len() * SIZES_BYTES.len() * size_of::<u64>())?;
-        let data = Shared::new(FILE_BYTES)?;
-        let child = unsafe { Bare::start(None, || time(&path, workers, &times, &data)) }?;
+        let count = ROUNDS * OPS.len() * SIZES_BYTES.len();
+        let (times, data) = (Mapping::new(None, count * 8)?, Mapping::new(None, FILE_BYTES)?);
+        let times = times.words();
+        // SAFETY: it makes system calls on the path and its memory alone. None but the clone uses
+        // the data, and any bytes are bytes.
+        let child = unsafe {
+            let data = std::slice::from_raw_parts_mut(data.start().as_ptr(), FILE_BYTES);
+            Bare::start(None, || time(&path, workers, times, data))
+        }?;
         child.wait_at_most(LIMIT);
         let mut points = Vec::new();
         for (op, which) in OPS.into_iter().zip(0..) {
             for (bytes, size) in SIZES_BYTES.into_iter().zip(0..) {
-                let round = |round| times.get(index(round, which, size));
+                let round = |at| times[index(at, which, size)].load(Ordering::Relaxed);
                 let mut took: Vec<u64> = (0..ROUNDS).map(round).filter(|&ns| ns > 0).collect();
                 took.sort_unstable();
                 let Some(added_ns) = typical_ns(&took) else {
@@ -103,11 +112,7 @@ fn typical_ns(took_ns: &[u64]) -> Option<u64> {
 
 /// The file of [`FILE_NAME`]: no file system holds it.
 pub fn memory_file() -> io::Result<File> {
-    let fd = unsafe { libc::memfd_create(c"spillcast-floor".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let file = unsafe { File::from_raw_fd(fd) };
+    let file = File::from(memfd_create("spillcast-floor", MemfdFlags::CLOEXEC)?);
     file.set_len(FILE_BYTES as u64)?;
     Ok(file)
 }
@@ -117,69 +122,35 @@ fn index(round: usize, op: usize, size: usize) -> usize {
 }
 
 /// What the timing process does; where a time stays 0 something failed.
-unsafe fn time(path: &CString, workers: usize, times: &Shared, data: &Shared) {
-    unsafe {
-        let fd = libc::open(path.as_ptr(), libc::O_RDWR | libc::O_DIRECT | libc::O_CLOEXEC);
-        let transfer = |op: Op, bytes: usize| match op {
-            Op::Write => libc::pwrite(fd, data.address, bytes, 0),
-            _ => libc::pread(fd, data.address, bytes, 0),
-        };
-        let begin_ns = now_ns();
-        for _ in 0..workers {
-            for op in OPS {
-                transfer(op, SIZES_BYTES[0]);
-            }
+fn time(path: &CStr, workers: usize, times: &[AtomicU64], data: &mut [u8]) {
+    let flags = OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else {
+        return;
+    };
+    let mut transfer = |op: Op, bytes: usize| match (op, data.get_mut(..bytes)) {
+        (Op::Write, Some(data)) => pwrite(&file, data, 0),
+        (_, Some(data)) => pread(&file, data, 0),
+        (_, None) => Ok(0),
+    };
+    let begin_ns = now_ns();
+    for _ in 0..workers {
+        for op in OPS {
+            let _ = transfer(op, SIZES_BYTES[0]);
         }
-        for round in 0..ROUNDS {
-            if round >= ROUNDS_MIN && now_ns() - begin_ns > BUDGET_NS {
-                return;
-            }
-            for (op, which) in OPS.into_iter().zip(0..) {
-                for (bytes, size) in SIZES_BYTES.into_iter().zip(0..) {
-                    let start_ns = now_ns();
-                    if transfer(op, bytes) != bytes as isize {
-                        return;
-                    }
-                    times.set(index(round, which, size), now_ns() - start_ns);
+    }
+    for round in 0..ROUNDS {
+        if round >= ROUNDS_MIN && now_ns() - begin_ns > BUDGET_NS {
+            return;
+        }
+        for (op, which) in OPS.into_iter().zip(0..) {
+            for (bytes, size) in SIZES_BYTES.into_iter().zip(0..) {
+                let start_ns = now_ns();
+                if transfer(op, bytes) != Ok(bytes) {
+                    return;
                 }
+                times[index(round, which, size)].store(now_ns() - start_ns, Ordering::Relaxed);
             }
         }
-    }
-}
-
-/// Zeroed memory that a bare clone shares.
-struct Shared {
-    address: *mut libc::c_void,
-    bytes: usize,
-}
-
-impl Shared {
-    fn new(bytes: usize) -> io::Result<Shared> {
-        let (access, kind) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-        let address = unsafe { libc::mmap(null_mut(), bytes, access, kind, -1, 0) };
-        if address == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Shared { address, bytes })
-    }
-
-    fn get(&self, index: usize) -> u64 {
-        assert!(index * size_of::<u64>() < self.bytes);
-        // SAFETY: within the mapping, which is aligned to pages.
-        unsafe { self.address.cast::<u64>().add(index).read_volatile() }
-    }
-
-    /// # Safety
-    /// `index` lies within the mapping.
-    unsafe fn set(&self, index: usize, value: u64) {
-        unsafe { self.address.cast::<u64>().add(index).write_volatile(value) }
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        unsafe { libc::munmap(self.address, self.bytes) };
     }
 }
 

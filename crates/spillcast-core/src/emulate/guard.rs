@@ -6,10 +6,15 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::mount::UnmountFlags;
+use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::bare::Bare;
 
@@ -25,12 +30,9 @@ impl Guard {
     /// Starts to watch over `mountpoint`, an absolute path on which a mount is about to be made.
     pub fn start(mountpoint: &Path) -> io::Result<Guard> {
         let mountpoint = CString::new(mountpoint.as_os_str().as_bytes())?;
-        let mut ends = [0; 2];
-        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let [ended, alive] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-        let watched = ended.as_raw_fd();
+        let (ended, alive) = pipe_with(PipeFlags::CLOEXEC)?;
+        let watched = ended.as_fd();
+        // SAFETY: it makes system calls on the descriptor and the path alone.
         let process = unsafe { Bare::start(Some(watched), || watch(watched, &mountpoint)) }?;
         Ok(Guard { process, alive: Some(alive) })
     }
@@ -45,46 +47,32 @@ impl Drop for Guard {
 }
 
 /// What the guard does. Returns, or becomes fusermount3.
-unsafe fn watch(ended: RawFd, mountpoint: &CStr) {
-    unsafe {
-        let mut byte = 0u8;
-        while libc::read(ended, (&raw mut byte).cast(), 1) < 0 && errno() == libc::EINTR {}
-        // A directory that is no mount, or one of another kind, is not what was mounted here.
-        if !is_fuse(mountpoint) {
-            return;
-        }
-        // What programs wrote to the page cache of a file that is open is not written by unmounting.
-        let root = libc::open(mountpoint.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY);
-        if root >= 0 {
-            libc::syncfs(root);
-            libc::close(root);
-        }
-        if libc::umount2(mountpoint.as_ptr(), libc::MNT_DETACH) == 0 {
-            return;
-        }
-        for program in FUSERMOUNT {
-            let arguments = [
-                program.as_ptr(),
-                c"-u".as_ptr(),
-                c"-z".as_ptr(),
-                c"--".as_ptr(),
-                mountpoint.as_ptr(),
-                null(),
-            ];
-            libc::execve(program.as_ptr(), arguments.as_ptr(), [null()].as_ptr());
-        }
+fn watch(ended: BorrowedFd, mountpoint: &CStr) {
+    let _ = retry_on_intr(|| rustix::io::read(ended, &mut [0; 1]));
+    // A directory that is no mount, or one of another kind, is not what was mounted here.
+    if !is_fuse(mountpoint) {
+        return;
+    }
+    // What programs wrote to the page cache of a file that is open is not written by unmounting.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let _ = rustix::fs::open(mountpoint, flags, Mode::empty()).and_then(rustix::fs::syncfs);
+    if rustix::mount::unmount(mountpoint, UnmountFlags::DETACH).is_ok() {
+        return;
+    }
+    for program in FUSERMOUNT {
+        let words = [program, c"-u", c"-z", c"--", mountpoint].map(CStr::as_ptr);
+        let [program, u, z, end, path] = words;
+        // SAFETY: each word ends in NUL, each list in a null pointer.
+        unsafe {
+            libc::execve(program, [program, u, z, end, path, null()].as_ptr(), [null()].as_ptr())
+        };
     }
 }
 
 /// Whether a FUSE file system is there, served or not.
-unsafe fn is_fuse(path: &CStr) -> bool {
-    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
-    match unsafe { libc::statfs(path.as_ptr(), &mut stat) } {
-        0 => stat.f_type == libc::FUSE_SUPER_MAGIC,
-        _ => matches!(errno(), libc::ENOTCONN | libc::ECONNABORTED),
+fn is_fuse(path: &CStr) -> bool {
+    match rustix::fs::statfs(path) {
+        Ok(stat) => stat.f_type == libc::FUSE_SUPER_MAGIC,
+        Err(error) => matches!(error, Errno::NOTCONN | Errno::CONNABORTED),
     }
-}
-
-fn errno() -> i32 {
-    unsafe { *libc::__errno_location() }
 }

@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::storage::Model;
-use crate::system::raise_descriptor_limit;
+use crate::system::{raise_descriptor_limit, wake_in_time};
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 
 pub use filesystem::WORKERS;
@@ -128,8 +128,7 @@ impl Drop for Emulation {
 /// Mounts, and starts the threads that serve: they take after the one that starts them.
 fn serve(files: Passthrough, mountpoint: &Path, page_cache: bool) -> io::Result<BackgroundSession> {
     let start = || {
-        // Else the kernel may wake a thread 50 us late to save power.
-        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+        wake_in_time();
         if page_cache {
             page_cache::write_unthrottled();
         }
@@ -143,6 +142,7 @@ fn serve(files: Passthrough, mountpoint: &Path, page_cache: bool) -> io::Result<
 /// no memory; glibc would take those of a second mount from its heap, and clear them: 1 GiB.
 fn keep_buffers_out_of_the_heap() {
     #[cfg(target_env = "gnu")]
+    // SAFETY: no pointer is passed, and the allocator may be told so at any time.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, 8 << 20);
     }
@@ -157,9 +157,9 @@ fn config() -> Config {
     ];
     // Root often mounts for a server that runs as a user of its own. Others may not ask for it
     // unless /etc/fuse.conf says so.
-    config.acl = match unsafe { libc::geteuid() } {
-        0 => SessionACL::All,
-        _ => SessionACL::Owner,
+    config.acl = match rustix::process::geteuid().is_root() {
+        true => SessionACL::All,
+        false => SessionACL::Owner,
     };
     config.n_threads = Some(WORKERS);
     config

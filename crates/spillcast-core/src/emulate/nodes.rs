@@ -3,17 +3,16 @@
 //! A file that is held open can be renamed or unlinked and still be read, written and asked about.
 
 use std::collections::HashMap;
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
-use std::os::fd::{AsRawFd, FromRawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use fuser::INodeNo;
+use rustix::fs::{Mode, OFlags};
 
 use crate::wait::Op;
 
@@ -136,17 +135,8 @@ pub fn open_child(directory: &File, name: &OsStr) -> io::Result<File> {
 
 /// openat(2), never through a symbolic link.
 pub fn open_at(directory: &File, name: &OsStr, flags: i32, mode: u32) -> io::Result<File> {
-    let flags = flags | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    let name = c_name(name)?;
-    let fd = unsafe { libc::openat(directory.as_raw_fd(), name.as_ptr(), flags, mode) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(unsafe { File::from_raw_fd(fd) })
-}
-
-pub fn c_name(name: &OsStr) -> io::Result<CString> {
-    Ok(CString::new(name.as_bytes())?)
+    let flags = OFlags::from_bits_retain(flags as u32) | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(mode))?.into())
 }
 
 #[cfg(test)]

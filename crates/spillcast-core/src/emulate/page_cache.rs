@@ -17,6 +17,5 @@ pub fn allow_dirty_pages(device: &str) {
 /// Lets this thread, and those it starts, write what others made dirty without waiting until that
 /// is less, which would be waiting for itself. Only root may.
 pub fn write_unthrottled() {
-    const PR_SET_IO_FLUSHER: libc::c_int = 57;
-    unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
+    let _ = rustix::process::configure_io_flusher_behavior(true);
 }

@@ -3,18 +3,18 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::sync::Arc;
 
 use fuser::{FileAttr, INodeNo, RenameFlags, Request, TimeOrNow};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, SeekFrom, StatVfs, Timestamps};
 
-use super::backing::{attributes, check, own, read_up_to, timespec};
+use super::backing::{attributes, own, read_up_to, timespec};
 use super::buffers::Buffers;
 use super::floor;
 use super::listings::Listings;
-use super::nodes::{Held, Nodes, c_name, open_at, open_child};
+use super::nodes::{Held, Nodes, open_at, open_child};
 use super::pace::Pace;
 use crate::storage::Operation;
 use crate::system::now_ns;
@@ -146,16 +146,14 @@ impl Passthrough {
         mode: u32,
     ) -> io::Result<FileAttr> {
         let parent = self.nodes.get(parent)?;
-        let c_name = c_name(name)?;
-        check(unsafe { libc::mkdirat(parent.as_raw_fd(), c_name.as_ptr(), mode) })?;
+        rustix::fs::mkdirat(&**parent, name, Mode::from_raw_mode(mode))?;
         let directory = open_child(&parent, name)?;
         own(request, &directory, mode)?;
         self.attributes_of(directory)
     }
 
-    pub fn remove(&self, parent: INodeNo, name: &OsStr, flags: i32) -> io::Result<()> {
-        let (parent, name) = (self.nodes.get(parent)?, c_name(name)?);
-        check(unsafe { libc::unlinkat(parent.as_raw_fd(), name.as_ptr(), flags) })
+    pub fn remove(&self, parent: INodeNo, name: &OsStr, flags: AtFlags) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&**self.nodes.get(parent)?, name, flags)?)
     }
 
     pub fn rename_child(
@@ -165,16 +163,8 @@ impl Passthrough {
         flags: RenameFlags,
     ) -> io::Result<()> {
         let (parent, new_parent) = (self.nodes.get(parent)?, self.nodes.get(new_parent)?);
-        let (name, new_name) = (c_name(name)?, c_name(new_name)?);
-        check(unsafe {
-            libc::renameat2(
-                parent.as_raw_fd(),
-                name.as_ptr(),
-                new_parent.as_raw_fd(),
-                new_name.as_ptr(),
-                flags.bits(),
-            )
-        })
+        let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
+        Ok(rustix::fs::renameat_with(&**parent, name, &**new_parent, new_name, flags)?)
     }
 
     pub fn change(&self, number: INodeNo, changes: Changes) -> io::Result<FileAttr> {
@@ -189,8 +179,9 @@ impl Passthrough {
             file.set_len(bytes)?;
         }
         if changes.accessed.is_some() || changes.modified.is_some() {
-            let times = [timespec(changes.accessed), timespec(changes.modified)];
-            check(unsafe { libc::futimens(file.as_raw_fd(), times.as_ptr()) })?;
+            let last_access = timespec(changes.accessed);
+            let times = Timestamps { last_access, last_modification: timespec(changes.modified) };
+            rustix::fs::futimens(&**file, &times)?;
         }
         attributes(number, &file)
     }
@@ -201,23 +192,23 @@ impl Passthrough {
     }
 
     pub fn allocate(&self, number: INodeNo, offset: u64, bytes: u64, mode: i32) -> io::Result<()> {
-        let file = self.nodes.get(number)?;
-        let (offset, bytes) = (offset as libc::off_t, bytes as libc::off_t);
-        check(unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, bytes) })
+        let mode = FallocateFlags::from_bits_retain(mode as u32);
+        Ok(rustix::fs::fallocate(&**self.nodes.get(number)?, mode, offset, bytes)?)
     }
 
     /// Where data or a hole begins. All I/O here names its offset, so the position that this moves
     /// is nobody's.
     pub fn seek(&self, number: INodeNo, offset: i64, whence: i32) -> io::Result<i64> {
-        let file = self.nodes.get(number)?;
-        let found = unsafe { libc::lseek(file.as_raw_fd(), offset, whence) };
-        if found < 0 { Err(io::Error::last_os_error()) } else { Ok(found) }
+        let to = match (whence, u64::try_from(offset)) {
+            (libc::SEEK_DATA, Ok(offset)) => SeekFrom::Data(offset),
+            (libc::SEEK_HOLE, Ok(offset)) => SeekFrom::Hole(offset),
+            (_, Ok(_)) => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
+            (_, Err(_)) => return Err(io::Error::from_raw_os_error(libc::ENXIO)),
+        };
+        Ok(rustix::fs::seek(&**self.nodes.get(number)?, to)? as i64)
     }
 
-    pub fn space(&self) -> io::Result<libc::statvfs> {
-        let root = self.nodes.get(INodeNo::ROOT)?;
-        let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-        check(unsafe { libc::fstatvfs(root.as_raw_fd(), &mut stat) })?;
-        Ok(stat)
+    pub fn space(&self) -> io::Result<StatVfs> {
+        Ok(rustix::fs::fstatvfs(&**self.nodes.get(INodeNo::ROOT)?)?)
     }
 }

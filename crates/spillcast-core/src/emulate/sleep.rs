@@ -1,9 +1,13 @@
 //! Sleeping to the point, until all are woken because it is over.
 
-use std::ptr::null;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::thread::futex::{Flags, Timespec, wait_bitset, wake_bitset};
+
 use crate::system::now_ns;
+
+const ANY: NonZeroU32 = NonZeroU32::MAX;
 
 #[derive(Default)]
 pub struct Sleep {
@@ -14,36 +18,20 @@ pub struct Sleep {
 impl Sleep {
     /// Sleeps until the CLOCK_MONOTONIC time `deadline_ns`, and not at all where it has passed.
     pub fn until(&self, deadline_ns: u64) {
-        let deadline = libc::timespec {
-            tv_sec: (deadline_ns / 1_000_000_000) as libc::time_t,
-            tv_nsec: (deadline_ns % 1_000_000_000) as libc::c_long,
+        let deadline = Timespec {
+            tv_sec: (deadline_ns / 1_000_000_000) as i64,
+            tv_nsec: (deadline_ns % 1_000_000_000) as i64,
         };
         while now_ns() < deadline_ns && self.over.load(Ordering::Acquire) == 0 {
             // Bits make the deadline absolute; CLOCK_MONOTONIC is the clock where none is named.
-            self.futex(libc::FUTEX_WAIT_BITSET, 0, &deadline);
+            let _ = wait_bitset(&self.over, Flags::PRIVATE, 0, Some(&deadline), ANY);
         }
     }
 
     /// Wakes all that sleep; nobody sleeps from now on.
     pub fn end(&self) {
         self.over.store(1, Ordering::Release);
-        self.futex(libc::FUTEX_WAKE_BITSET, i32::MAX as u32, null());
-    }
-
-    fn futex(&self, operation: i32, value: u32, timeout: *const libc::timespec) {
-        let operation = operation | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: the word lives as long as `self`, and the timeout, if any, until this returns.
-        unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                self.over.as_ptr(),
-                operation,
-                value,
-                timeout,
-                null::<u32>(),
-                libc::FUTEX_BITSET_MATCH_ANY,
-            )
-        };
+        let _ = wake_bitset(&self.over, Flags::PRIVATE, i32::MAX as u32, ANY);
     }
 }
 

@@ -4,7 +4,7 @@ use std::hint;
 use std::thread;
 use std::time::Duration;
 
-pub(super) use crate::system::{now_ns, thread_cpu_ns};
+pub(super) use crate::system::{now_ns, thread_cpu_ns, wake_in_time};
 
 /// Below this a sleep wakes too late to keep a gap, so the thread spins.
 pub(super) const SPIN_NS: u64 = 100_000;
@@ -38,12 +38,6 @@ pub(super) fn burn(until_cpu_ns: u64, stopped: impl Fn() -> bool) {
             return;
         }
     }
-}
-
-/// Lets sleeps of this thread end when they are due, not up to 50 us later.
-pub(super) fn wake_in_time() {
-    // SAFETY: no pointer is passed.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
 }
 
 /// The latency the replay would report for an operation that takes no time: the median of two

@@ -1,10 +1,7 @@
 //! What the kernel says of the file system that holds a directory.
 
-use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,15 +15,7 @@ pub struct Filesystem {
 
 impl Filesystem {
     pub(super) fn of(dir: &Path) -> io::Result<Filesystem> {
-        let path = CString::new(dir.as_os_str().as_bytes())?;
-        let mut stat = MaybeUninit::<libc::statfs>::uninit();
-        // SAFETY: the path ends in NUL, and the struct is read only after the call filled it.
-        let stat = unsafe {
-            if libc::statfs(path.as_ptr(), stat.as_mut_ptr()) != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            stat.assume_init()
-        };
+        let stat = rustix::fs::statfs(dir)?;
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let name = mounted_type(&mounts, &fs::canonicalize(dir)?)
             .unwrap_or_else(|| format!("{:#x}", stat.f_type as u32));

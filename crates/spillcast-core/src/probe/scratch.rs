@@ -2,9 +2,10 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use rustix::fs::{Advice, OFlags};
 
 /// O_TMPFILE never gives the file a name. Where the file system does not know it (FUSE, NFS), a
 /// name nobody can guess lives until the next system call.
@@ -36,18 +37,13 @@ fn create_and_unlink(dir: &Path) -> io::Result<File> {
 
 /// Turns O_DIRECT on or off for an open file; EINVAL where the file system does not know it.
 pub(super) fn set_direct(file: &File, direct: bool) -> io::Result<()> {
-    let flags = if direct { libc::O_DIRECT } else { 0 };
-    // SAFETY: the call has no memory arguments. Access mode and creation flags are not changed.
-    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let flags = if direct { OFlags::DIRECT } else { OFlags::empty() };
+    Ok(rustix::fs::fcntl_setfl(file, flags)?)
 }
 
 /// Drops what the page cache holds of a file and the storage has too. It is only advice.
 pub(super) fn drop_cache(file: &File) {
-    // SAFETY: the call has no memory arguments.
-    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
 }
 
 /// 128 bits that nobody can guess.

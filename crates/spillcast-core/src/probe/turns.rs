@@ -1,7 +1,8 @@
 //! Steps that wait until another thread has come so far, and who tells them.
 
-use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::thread::futex::{self, Flags, Timespec};
 
 use super::Step;
 use super::clock::{SLEEP_MAX_NS, now_ns};
@@ -57,20 +58,16 @@ impl Turns {
         let come = &self.come[step];
         while come.load(Ordering::Acquire) == 0 && !over() {
             let sleep_ns = until_ns.saturating_sub(now_ns()).min(SLEEP_MAX_NS);
-            let timeout = libc::timespec { tv_sec: 0, tv_nsec: sleep_ns as libc::c_long };
-            let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-            // SAFETY: the word outlives the call; the kernel sleeps only while it is 0.
-            unsafe { libc::syscall(libc::SYS_futex, come.as_ptr(), operation, 0, &timeout) };
+            let timeout = Timespec { tv_sec: 0, tv_nsec: sleep_ns as i64 };
+            // The kernel sleeps only while it is 0.
+            let _ = futex::wait(come, Flags::PRIVATE, 0, Some(&timeout));
         }
     }
 
     fn tell(&self, waiter: usize) {
         let come = &self.come[waiter];
         come.store(1, Ordering::Release);
-        let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-        let nothing = ptr::null::<libc::timespec>();
-        // SAFETY: the word outlives the call.
-        unsafe { libc::syscall(libc::SYS_futex, come.as_ptr(), operation, 1, nothing) };
+        let _ = futex::wake(come, Flags::PRIVATE, 1);
     }
 }
 

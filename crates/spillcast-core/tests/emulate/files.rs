@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use spillcast_core::emulate::Model;
+use spillcast_core::storage::Model;
 
 use crate::{list, mounted, read_write};
 
@@ -121,8 +121,7 @@ fn allocating_appending_and_syncing_work() {
     let Some(mounted) = mounted(Model::default()) else { return };
     let path = mounted.mountpoint.join("data");
     let file = read_write(&path);
-    use std::os::fd::AsRawFd;
-    assert_eq!(unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, 10_000) }, 0);
+    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 10_000).unwrap();
     assert_eq!(file.metadata().unwrap().len(), 10_000);
     let mut appended = OpenOptions::new().append(true).open(&path).unwrap();
     io::Write::write_all(&mut appended, b"end").unwrap();
@@ -135,8 +134,6 @@ fn allocating_appending_and_syncing_work() {
 }
 
 fn total_bytes(path: &Path) -> u64 {
-    let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
-    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-    assert_eq!(unsafe { libc::statvfs(path.as_ptr(), &mut stat) }, 0);
+    let stat = rustix::fs::statvfs(path).unwrap();
     stat.f_blocks * stat.f_frsize
 }

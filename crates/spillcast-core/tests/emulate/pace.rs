@@ -1,11 +1,11 @@
 //! What operations cost: latencies, limits, servers, and the page cache before them.
 
 use std::fs;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use spillcast_core::emulate::{Curve, Distribution, Latencies, Limit, Model, Stats};
+use spillcast_core::emulate::Stats;
+use spillcast_core::storage::{Curve, Curves, Distribution, Latencies, Limit, Model};
 use spillcast_core::wait::Op;
 
 use crate::{Mounted, list, mounted, mounted_with, read_write};
@@ -35,9 +35,14 @@ fn line(base_ns: u64, ns_per_byte: u64) -> Curve {
     Curve::new(vec![at(1), at(1 << 20)])
 }
 
+fn at_any_depth(curve: Curve) -> Curves {
+    Curves::new(vec![(1, curve)])
+}
+
 /// The same, sequential or random.
 fn both(curve: Curve) -> Latencies {
-    Latencies { sequential: curve.clone(), random: curve }
+    let curves = at_any_depth(curve);
+    Latencies { sequential: curves.clone(), random: curves }
 }
 
 #[test]
@@ -77,7 +82,10 @@ fn the_floor_is_measured_and_leaves_nothing_behind() {
 #[test]
 fn sequential_and_random_are_apart() {
     // Random operations take so much longer that no busy machine mixes them up.
-    let latencies = Latencies { sequential: line(100_000, 0), random: line(50_000_000, 0) };
+    let latencies = Latencies {
+        sequential: at_any_depth(line(100_000, 0)),
+        random: at_any_depth(line(50_000_000, 0)),
+    };
     let model = Model { read: latencies.clone(), write: latencies, ..Model::default() };
     let Some(mounted) = mounted(model) else { return };
     let file = read_write(&mounted.mountpoint.join("data"));
@@ -151,8 +159,7 @@ fn the_page_cache_stands_before_the_storage() {
     }
     assert_eq!(requests().0, 0, "what was written is read from the page cache");
     // Once the cache has dropped it, it is read ahead.
-    let advice = libc::POSIX_FADV_DONTNEED;
-    assert_eq!(unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, advice) }, 0);
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     for i in 0..512 {
         file.read_exact_at(&mut data, i * 8192).unwrap();
         assert!(data == block);

@@ -18,8 +18,7 @@ pub fn entries(dir: &Path) -> usize {
 }
 
 pub fn is_root() -> bool {
-    // SAFETY: the call has no arguments and cannot fail.
-    unsafe { libc::geteuid() == 0 }
+    rustix::process::geteuid().is_root()
 }
 
 /// A tmpfs of its own, unmounted at the end.

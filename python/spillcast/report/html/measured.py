@@ -8,6 +8,7 @@ from typing import Any
 
 from spillcast.profile import Profile, profile
 from spillcast.recording import Recording
+from spillcast.recording.source import SOURCES
 from spillcast.recording.trace import ReadFailures, Traces, open_reader
 from spillcast.units import format_bytes, format_duration
 
@@ -56,9 +57,10 @@ def _machine(machine: Mapping[str, Any]) -> str:
 
 
 def _capture(capture: Mapping[str, Any]) -> str:
-    words = {"perf": "perf events", "preload": "the preload library"}
-    none = f"none: {capture.get('absent_because')}"
-    return none if capture["method"] == "none" else words.get(capture["method"], capture["method"])
+    method: str = capture["method"]
+    if method == "none":
+        return f"none: {capture.get('absent_because')}"
+    return SOURCES[method].title if method in SOURCES else method
 
 
 def _lost(capture: Mapping[str, Any]) -> str | None:

@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
 
 use super::open;
 use super::record::{self, Record, What};
@@ -12,7 +15,7 @@ use super::tracepoints::Tracepoints;
 use crate::system::now_ns;
 
 /// How long the watcher sleeps when no child is born.
-const NAP: Duration = Duration::from_millis(100);
+const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// How often children that have not said yet what they are are looked at.
 const NAMELESS_NAP: Duration = Duration::from_millis(1);
 /// How long a child may take to say what it is; one that never does is not wanted.
@@ -20,7 +23,7 @@ const NAMELESS_NS: u64 = 2_000_000_000;
 
 /// Watches a server that forks a process for each session or worker. It costs the server nothing
 /// but a record a fork, and its other children nothing at all.
-pub struct Births {
+pub struct Watch {
     parent: i32,
     /// None once the server has ended: its descriptor would be readable for ever.
     event: Option<OwnedFd>,
@@ -31,28 +34,30 @@ pub struct Births {
     nameless: Vec<(i32, u64)>,
 }
 
-impl Births {
+impl Watch {
     /// Watches `parent` for children whose command line holds `wanted`, not followed by a digit.
-    pub fn watch(parent: i32, wanted: &str) -> io::Result<Births> {
+    pub fn new(parent: i32, wanted: &str) -> io::Result<Watch> {
         let event = open::births(parent)?;
-        let ring = Ring::map(event.as_raw_fd(), page_bytes())?;
+        let ring = Ring::map(event.as_fd(), page_bytes())?;
         let (parent_title, wanted) = (title(parent).unwrap_or_default(), wanted.into());
-        Ok(Births { parent, event: Some(event), ring, parent_title, wanted, nameless: Vec::new() })
+        Ok(Watch { parent, event: Some(event), ring, parent_title, wanted, nameless: Vec::new() })
     }
 
     /// Sleeps until a child is born, or one that was has had the time to say what it is.
-    pub fn wait(&self) {
-        let nap = if self.nameless.is_empty() { NAP } else { NAMELESS_NAP };
-        let Some(event) = self.event.as_ref().filter(|_| self.nameless.is_empty()) else {
-            return std::thread::sleep(nap);
-        };
-        let mut polled = libc::pollfd { fd: event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one pollfd of ours is passed.
-        unsafe { libc::poll(&mut polled, 1, nap.as_millis() as i32) };
+    fn wait(&self) {
+        match &self.event {
+            // A signal ends it early, which does no harm.
+            Some(event) if self.nameless.is_empty() => {
+                let _ = poll(&mut [PollFd::new(event, PollFlags::IN)], Some(&NAP));
+            }
+            None if self.nameless.is_empty() => std::thread::sleep(Duration::from_millis(100)),
+            _ => std::thread::sleep(NAMELESS_NAP),
+        }
     }
 
-    /// The wanted children that are known since the last look.
-    pub fn take(&mut self) -> Vec<i32> {
+    /// Waits; the wanted children that are known since the last time.
+    pub fn next(&mut self) -> Vec<i32> {
+        self.wait();
         let none = Tracepoints::default();
         self.ring.drain(|bytes| match record::parse(bytes, &none) {
             Some(Record { what: What::Fork { .. }, pid, time_ns, .. }) => {

@@ -3,50 +3,43 @@
 //! Works as root, and without privilege for one's own processes at perf_event_paranoid <= 2.
 
 mod births;
+mod observer;
 mod open;
 mod record;
 mod ring;
 mod threads;
 mod tracepoints;
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
-use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
-use super::call::{CallKind, Event, FileIdentity};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+use spillcast_calls::CallKind;
+
 use super::descriptor;
-use crate::system::{now_ns, raise_descriptor_limit};
-pub use births::Births;
-use open::Scope;
+use super::event::{Event, FileIdentity};
+use super::source::{self, Source};
+use crate::system::now_ns;
+use observer::Observer;
 use record::{Record, What};
 use ring::{Ring, page_bytes};
 use threads::Threads;
-pub use tracepoints::Tracepoints;
 
 /// Ring sizes to try, largest first; an ordinary user is granted about 512 KiB a CPU.
 const RING_BYTES: [usize; 4] = [8 << 20, 2 << 20, 512 << 10, 128 << 10];
 /// Records younger than this wait for the next drain: another CPU may still be writing older ones.
 const SETTLE_NS: u64 = 50_000;
-
-/// Opens perf events on processes; any thread may, while another reads the rings.
-pub struct Observer {
-    tracepoints: Tracepoints,
-    /// Numbers of what is opened on each thread.
-    opened: Vec<(u16, CallKind)>,
-    /// One a CPU: the events that carry the rings.
-    holders: Vec<OwnedFd>,
-    events: Mutex<Vec<OwnedFd>>,
-}
+/// How long the reader sleeps when no ring wakes it.
+const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Perf events on a set of processes, and the rings they write to.
-pub struct PerfSource {
+struct PerfSource {
     observer: Arc<Observer>,
     rings: Vec<Ring>,
-    ring_bytes: usize,
     pending: Vec<Record>,
     /// For each pending record of an open, by thread and time: None where the look came too late.
     looks: HashMap<(i32, u64), Option<Look>>,
@@ -60,52 +53,28 @@ struct Look {
     at_ns: u64,
 }
 
-impl PerfSource {
-    /// Prepares the rings for these calls; nothing is observed yet.
-    pub fn new(calls: &[CallKind]) -> io::Result<PerfSource> {
-        let tracepoints = Tracepoints::find()?;
-        let cpus = online_cpus()?;
-        let mut holders = Vec::new();
-        for &cpu in &cpus {
-            holders.push(open::dummy(0, cpu, Scope::ThisThread)?);
-        }
-        let (rings, ring_bytes) = map_rings(&holders)?;
-        let observer = Observer {
-            opened: tracepoints.of_calls(calls),
-            tracepoints,
-            holders,
-            events: Mutex::default(),
-        };
-        Ok(PerfSource {
-            observer: Arc::new(observer),
-            rings,
-            ring_bytes,
-            pending: Vec::new(),
-            looks: HashMap::new(),
-            threads: Threads::default(),
-            lost: 0,
-        })
+/// Finds the tracepoints and maps the rings. Errors say why perf events cannot be used here.
+pub fn open(calls: &[CallKind]) -> io::Result<Box<dyn Source>> {
+    let observer = Observer::new(calls)?;
+    Ok(Box::new(PerfSource {
+        rings: map_rings(&observer.holders)?,
+        observer: Arc::new(observer),
+        pending: Vec::new(),
+        looks: HashMap::new(),
+        threads: Threads::default(),
+        lost: 0,
+    }))
+}
+
+impl Source for PerfSource {
+    fn wait(&self) {
+        let readable = |holder| PollFd::new(holder, PollFlags::IN);
+        let mut holders: Vec<PollFd> = self.observer.holders.iter().map(readable).collect();
+        // A signal ends it early, which does no harm.
+        let _ = poll(&mut holders, Some(&NAP));
     }
 
-    /// What further processes are observed with.
-    pub fn observer(&self) -> Arc<Observer> {
-        self.observer.clone()
-    }
-
-    /// Sleeps until a ring has something that should be read, or the time is over.
-    pub fn wait(&self, timeout: Duration) {
-        let mut polled: Vec<libc::pollfd> = self
-            .observer
-            .holders
-            .iter()
-            .map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })
-            .collect();
-        let timeout_ms = timeout.as_millis().min(i32::MAX as u128) as i32;
-        unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout_ms) };
-    }
-
-    /// Appends what happened since the last drain, in the order of time. `last` takes everything.
-    pub fn drain(&mut self, out: &mut Vec<Event>, last: bool) {
+    fn drain(&mut self, out: &mut Vec<Event>, last: bool) {
         self.read_rings();
         let until_ns = if last { u64::MAX } else { now_ns().saturating_sub(SETTLE_NS) };
         self.look_at_opened();
@@ -124,6 +93,20 @@ impl PerfSource {
         }
     }
 
+    fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    fn cpu_ns(&self) -> Option<u64> {
+        Some(self.threads.cpu_ns())
+    }
+
+    fn observer(&self) -> Option<Arc<dyn source::Observer>> {
+        Some(self.observer.clone())
+    }
+}
+
+impl PerfSource {
     fn read_rings(&mut self) {
         let (tracepoints, pending) = (&self.observer.tracepoints, &mut self.pending);
         for ring in &mut self.rings {
@@ -185,73 +168,6 @@ impl PerfSource {
         }
         last
     }
-
-    /// Records the kernel could not write because a ring was full.
-    pub fn lost(&self) -> u64 {
-        self.lost
-    }
-
-    pub fn ring_bytes(&self) -> usize {
-        self.ring_bytes
-    }
-
-    /// CPU time of all observed threads outside their I/O calls, since they were first seen.
-    pub fn cpu_ns(&self) -> u64 {
-        self.threads.cpu_ns()
-    }
-}
-
-impl Observer {
-    /// Observes a process with all its threads, and all that it starts from now on.
-    ///
-    /// Errors: ESRCH when there is no such process, EACCES or EPERM when it may not be observed.
-    pub fn attach(&self, pid: i32) -> io::Result<()> {
-        // Every thread takes an event per call and CPU; the usual soft limit would be too low.
-        raise_descriptor_limit();
-        let mut seen = HashSet::new();
-        // Threads that start while the list is read are missed by one look, not by two in a row.
-        loop {
-            let new: Vec<i32> = tasks(pid)?.into_iter().filter(|tid| seen.insert(*tid)).collect();
-            if new.is_empty() {
-                return if seen.is_empty() { Err(no_such_process()) } else { Ok(()) };
-            }
-            for tid in new {
-                match self.attach_thread(tid) {
-                    // The thread ended in between.
-                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => (),
-                    Err(error) => return Err(error),
-                    Ok(()) => (),
-                }
-            }
-        }
-    }
-
-    fn attach_thread(&self, tid: i32) -> io::Result<()> {
-        let mut opened = Vec::new();
-        for (holder, cpu) in self.holders.iter().zip(online_cpus()?) {
-            let switches = open::switches(tid, cpu)?;
-            open::redirect(&switches, holder)?;
-            opened.push(switches);
-            // Where they are refused, switches alone tell how long a thread waited.
-            if let Some(waking) = self.tracepoints.waking
-                && let Ok(wakings) = open::wakings(waking.id, tid, cpu)
-            {
-                open::redirect(&wakings, holder)?;
-                opened.push(wakings);
-            }
-            for &(id, kind) in &self.opened {
-                let event = if kind.opens() {
-                    open::urgent_tracepoint(id, tid, cpu, Scope::Descendants)?
-                } else {
-                    open::tracepoint(id, tid, cpu, Scope::Descendants)?
-                };
-                open::redirect(&event, holder)?;
-                opened.push(event);
-            }
-        }
-        self.events.lock().expect("no holder panics").append(&mut opened);
-        Ok(())
-    }
 }
 
 /// The descriptor that a call returned for a path.
@@ -262,39 +178,13 @@ fn opened(record: &Record) -> Option<i32> {
     }
 }
 
-fn map_rings(holders: &[OwnedFd]) -> io::Result<(Vec<Ring>, usize)> {
+fn map_rings(holders: &[OwnedFd]) -> io::Result<Vec<Ring>> {
     let mut refused = io::Error::from_raw_os_error(libc::EPERM);
-    for bytes in RING_BYTES.into_iter().filter(|bytes| bytes % page_bytes() == 0) {
-        let rings: io::Result<Vec<Ring>> =
-            holders.iter().map(|fd| Ring::map(fd.as_raw_fd(), bytes)).collect();
-        match rings {
-            Ok(rings) => return Ok((rings, bytes)),
+    for bytes in RING_BYTES.into_iter().filter(|bytes| bytes.is_multiple_of(page_bytes())) {
+        match holders.iter().map(|holder| Ring::map(holder.as_fd(), bytes)).collect() {
+            Ok(rings) => return Ok(rings),
             Err(error) => refused = error,
         }
     }
     Err(refused)
-}
-
-/// The threads of a process; empty when it has ended.
-fn tasks(pid: i32) -> io::Result<Vec<i32>> {
-    let entries = match fs::read_dir(format!("/proc/{pid}/task")) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    Ok(entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect())
-}
-
-/// CPU numbers from a list such as `0-3,8`.
-fn online_cpus() -> io::Result<Vec<i32>> {
-    let text = fs::read_to_string("/sys/devices/system/cpu/online")?;
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse::<i32>().ok()?..=last.parse::<i32>().ok()?)
-    };
-    Ok(text.trim().split(',').filter_map(range).flatten().collect())
-}
-
-fn no_such_process() -> io::Error {
-    io::Error::from_raw_os_error(libc::ESRCH)
 }

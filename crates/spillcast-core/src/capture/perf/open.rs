@@ -5,7 +5,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use perf_event_open_sys::bindings as sys;
 
-use super::record::SAMPLE_TYPE;
+/// The fields every record carries, in this order: see perf_event_open(2).
+const SAMPLE_TYPE: u64 =
+    (sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME | sys::PERF_SAMPLE_RAW) as u64;
 
 /// Whom an event observes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,43 +32,45 @@ fn attributes(scope: Scope) -> sys::perf_event_attr {
     attr
 }
 
-/// A tracepoint of number `id`: one sample, with its raw data, each time it is passed.
-pub fn tracepoint(id: u16, tid: i32, cpu: i32, scope: Scope) -> io::Result<OwnedFd> {
-    let mut attr = attributes(scope);
-    attr.type_ = sys::PERF_TYPE_TRACEPOINT;
-    attr.config = id as u64;
-    attr.sample_period = 1;
-    wake_at(&mut attr, u32::MAX);
-    open(&mut attr, tid, cpu)
-}
-
-/// A tracepoint that wakes the reader at once, for calls whose descriptor must be looked at now.
-pub fn urgent_tracepoint(id: u16, tid: i32, cpu: i32, scope: Scope) -> io::Result<OwnedFd> {
-    let mut attr = attributes(scope);
-    attr.type_ = sys::PERF_TYPE_TRACEPOINT;
-    attr.config = id as u64;
-    attr.sample_period = 1;
-    attr.wakeup_events = 1;
+/// A tracepoint of number `id`: one sample, with its raw data, each time it is passed. Where it is
+/// `urgent` it wakes the reader at once, for calls whose descriptor must be looked at now.
+pub fn tracepoint(id: u16, tid: i32, cpu: i32, scope: Scope, urgent: bool) -> io::Result<OwnedFd> {
+    let mut attr = sampled(id, scope);
+    if urgent {
+        attr.set_watermark(0);
+        attr.wakeup_events = 1;
+    }
     open(&mut attr, tid, cpu)
 }
 
 /// Wakings of any thread by this one, or by an interrupt while it runs. They happen in the kernel,
 /// so an ordinary user is refused.
 pub fn wakings(id: u16, tid: i32, cpu: i32) -> io::Result<OwnedFd> {
-    let mut attr = attributes(Scope::Descendants);
+    let mut attr = sampled(id, Scope::Descendants);
+    attr.set_exclude_kernel(0);
+    open(&mut attr, tid, cpu)
+}
+
+fn sampled(id: u16, scope: Scope) -> sys::perf_event_attr {
+    let mut attr = attributes(scope);
     attr.type_ = sys::PERF_TYPE_TRACEPOINT;
     attr.config = id as u64;
     attr.sample_period = 1;
-    attr.set_exclude_kernel(0);
     wake_at(&mut attr, u32::MAX);
-    open(&mut attr, tid, cpu)
+    attr
+}
+
+/// An event that counts nothing.
+fn software(scope: Scope) -> sys::perf_event_attr {
+    let mut attr = attributes(scope);
+    attr.type_ = sys::PERF_TYPE_SOFTWARE;
+    attr.config = sys::PERF_COUNT_SW_DUMMY as u64;
+    attr
 }
 
 /// Context switches, forks, exits and program starts of a thread.
 pub fn switches(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
-    let mut attr = attributes(Scope::Descendants);
-    attr.type_ = sys::PERF_TYPE_SOFTWARE;
-    attr.config = sys::PERF_COUNT_SW_DUMMY as u64;
+    let mut attr = software(Scope::Descendants);
     attr.set_context_switch(1);
     attr.set_task(1);
     attr.set_comm(1);
@@ -77,9 +81,7 @@ pub fn switches(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
 
 /// Forks of a process alone, each of which wakes the reader at once.
 pub fn births(pid: i32) -> io::Result<OwnedFd> {
-    let mut attr = attributes(Scope::ThisThread);
-    attr.type_ = sys::PERF_TYPE_SOFTWARE;
-    attr.config = sys::PERF_COUNT_SW_DUMMY as u64;
+    let mut attr = software(Scope::ThisThread);
     attr.set_task(1);
     wake_at(&mut attr, 1);
     open(&mut attr, pid, -1)
@@ -87,9 +89,7 @@ pub fn births(pid: i32) -> io::Result<OwnedFd> {
 
 /// An event that never fires: it holds a ring others write to.
 pub fn dummy(tid: i32, cpu: i32, scope: Scope) -> io::Result<OwnedFd> {
-    let mut attr = attributes(scope);
-    attr.type_ = sys::PERF_TYPE_SOFTWARE;
-    attr.config = sys::PERF_COUNT_SW_DUMMY as u64;
+    let mut attr = software(scope);
     // The ring takes its watermark from the event that maps it; the kernel caps it at half.
     wake_at(&mut attr, 128 << 10);
     open(&mut attr, tid, cpu)
@@ -98,6 +98,7 @@ pub fn dummy(tid: i32, cpu: i32, scope: Scope) -> io::Result<OwnedFd> {
 /// Sends the records of `event` to the ring of `holder`.
 pub fn redirect(event: &OwnedFd, holder: &OwnedFd) -> io::Result<()> {
     let (event, holder) = (event.as_raw_fd(), holder.as_raw_fd());
+    // SAFETY: two descriptors are passed and no pointer.
     match unsafe { perf_event_open_sys::ioctls::SET_OUTPUT(event, holder) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -111,7 +112,9 @@ fn wake_at(attr: &mut sys::perf_event_attr, watermark_bytes: u32) {
 
 fn open(attr: &mut sys::perf_event_attr, tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     let flags = sys::PERF_FLAG_FD_CLOEXEC as libc::c_ulong;
+    // SAFETY: the attributes are ours, and say their own size.
     match unsafe { perf_event_open_sys::perf_event_open(attr, tid, cpu, -1, flags) } {
+        // SAFETY: a descriptor that was just opened is nobody else's.
         fd if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }

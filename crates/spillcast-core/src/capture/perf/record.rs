@@ -2,7 +2,8 @@
 
 use perf_event_open_sys::bindings as sys;
 
-use super::super::call::CallKind;
+use spillcast_calls::CallKind;
+
 use super::tracepoints::{Edge, Tracepoints};
 
 /// One record of a ring, as far as a capture needs it.
@@ -44,10 +45,6 @@ pub enum What {
         count: u64,
     },
 }
-
-/// The fields every record carries, in this order: see perf_event_open(2).
-pub const SAMPLE_TYPE: u64 =
-    (sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME | sys::PERF_SAMPLE_RAW) as u64;
 
 const HEADER: usize = 8;
 /// Size of pid, tid and time at the end of a record that is no sample.

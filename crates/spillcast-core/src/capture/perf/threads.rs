@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::mem;
 
-use super::super::call::{Block, Call, CallKind, Event};
+use spillcast_calls::{Call, CallKind};
+
+use super::super::event::{Block, Event, Inside};
 use super::record::{Record, What};
 
 /// What each observed thread is doing.
@@ -42,9 +44,7 @@ struct Open {
     offset: Option<i64>,
     blocked: bool,
     cpu_before_ns: u64,
-    blocks: Vec<Block>,
-    /// CPU time in the call since the last of them.
-    cpu_ns: u64,
+    inside: Inside,
 }
 
 impl Thread {
@@ -53,7 +53,7 @@ impl Thread {
         if let Some(since_ns) = self.on_cpu_since_ns {
             let ran_ns = now_ns.saturating_sub(since_ns);
             match &mut self.call {
-                Some(call) if call.kind.is_io() => call.cpu_ns += ran_ns,
+                Some(call) if call.kind.is_io() => call.inside.cpu_ns += ran_ns,
                 _ => {
                     self.cpu_ns += ran_ns;
                     self.total_cpu_ns += ran_ns;
@@ -82,7 +82,8 @@ impl Thread {
         let block = |cpu_before_ns| Block { start_ns, end_ns, cpu_before_ns, woken_by };
         match &mut self.call {
             Some(call) if call.kind.is_io() => {
-                call.blocks.push(block(mem::take(&mut call.cpu_ns)));
+                let cpu_ns = mem::take(&mut call.inside.cpu_ns);
+                call.inside.blocks.push(block(cpu_ns));
                 None
             }
             _ => Some(block(mem::take(&mut self.cpu_ns))),
@@ -136,28 +137,21 @@ impl Threads {
             // Of a close only this side is observed.
             What::Enter { kind: CallKind::Close, fd, .. } => {
                 thread.on_cpu_since_ns = Some(time_ns);
-                out.push(Event::Call(untimed(record, CallKind::Close, fd, 0)));
+                let call = Call::of((pid, tid), CallKind::Close, fd, (time_ns, time_ns), 0);
+                out.push(Event::Call(call, Inside::default()));
             }
             // Of an open only that side.
             What::Exit { kind, ret } if kind.opens() => {
                 thread.on_cpu_since_ns = Some(time_ns);
-                out.push(Event::Call(untimed(record, kind, -1, ret)));
+                let call = Call::of((pid, tid), kind, -1, (time_ns, time_ns), ret);
+                out.push(Event::Call(call, Inside::default()));
             }
             What::Enter { kind, fd, offset } => {
                 thread.on_cpu_since_ns = Some(time_ns);
                 let cpu_before_ns = thread.cpu_ns;
-                let start_ns = time_ns;
-                let (blocked, blocks, cpu_ns) = (false, Vec::new(), 0);
-                thread.call = Some(Open {
-                    kind,
-                    start_ns,
-                    fd,
-                    offset,
-                    blocked,
-                    cpu_before_ns,
-                    blocks,
-                    cpu_ns,
-                });
+                let (start_ns, blocked, inside) = (time_ns, false, Inside::default());
+                thread.call =
+                    Some(Open { kind, start_ns, fd, offset, blocked, cpu_before_ns, inside });
             }
             What::Exit { kind, ret } => {
                 thread.on_cpu_since_ns = Some(time_ns);
@@ -168,20 +162,13 @@ impl Threads {
                 if kind.is_io() {
                     thread.cpu_ns = 0;
                 }
-                out.push(Event::Call(Call {
-                    pid,
-                    tid,
-                    kind,
-                    start_ns: call.start_ns,
-                    end_ns: time_ns,
-                    fd: call.fd,
+                let finished = Call {
                     offset: call.offset,
-                    ret,
                     cpu_before_ns: Some(call.cpu_before_ns),
                     blocked: Some(call.blocked),
-                    blocks: call.blocks,
-                    cpu_ns: call.cpu_ns,
-                }));
+                    ..Call::of((pid, tid), kind, call.fd, (call.start_ns, time_ns), ret)
+                };
+                out.push(Event::Call(finished, call.inside));
             }
             _ => (),
         }
@@ -190,28 +177,6 @@ impl Threads {
     /// CPU time of all threads outside their I/O calls, up to their last record.
     pub fn cpu_ns(&self) -> u64 {
         self.ended_cpu_ns + self.by_tid.values().map(|thread| thread.total_cpu_ns).sum::<u64>()
-    }
-}
-
-/// A call that changes a descriptor, of which one side is known.
-fn untimed(record: &Record, kind: CallKind, fd: i32, ret: i64) -> Call {
-    let &Record { time_ns, pid, tid, .. } = record;
-    let (cpu_before_ns, blocked, offset) = (None, None, None);
-    let (start_ns, end_ns) = (time_ns, time_ns);
-    let (blocks, cpu_ns) = (Vec::new(), 0);
-    Call {
-        pid,
-        tid,
-        kind,
-        start_ns,
-        end_ns,
-        fd,
-        offset,
-        ret,
-        cpu_before_ns,
-        blocked,
-        blocks,
-        cpu_ns,
     }
 }
 
@@ -248,7 +213,9 @@ mod tests {
         let calls: Vec<_> = events
             .iter()
             .filter_map(|event| match event {
-                Event::Call(c) => Some((c.start_ns, c.end_ns, c.cpu_before_ns, c.blocked, c.ret)),
+                Event::Call(c, _) => {
+                    Some((c.start_ns, c.end_ns, c.cpu_before_ns, c.blocked, c.ret))
+                }
                 _ => None,
             })
             .collect();
@@ -322,8 +289,8 @@ mod tests {
             (25, What::SwitchIn),
             (30, What::Exit { kind, ret: 1 }),
         ]);
-        let [Event::Call(call)] = &events[..] else { panic!("{events:?}") };
-        assert_eq!((call.cpu_before_ns, call.cpu_ns), (Some(10), 5));
-        assert_eq!(call.blocks, [block(15, 20, 5, None)]);
+        let [Event::Call(call, inside)] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((call.cpu_before_ns, inside.cpu_ns), (Some(10), 5));
+        assert_eq!(inside.blocks, [block(15, 20, 5, None)]);
     }
 }

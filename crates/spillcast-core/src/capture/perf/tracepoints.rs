@@ -4,15 +4,15 @@
 //! only such tracepoints accept raw samples from them; so opening every number on oneself and
 //! issuing each call once shows which number belongs to which call.
 
-use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
 use perf_event_open_sys::bindings as sys;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+use spillcast_calls::CallKind;
 
-use super::super::call::CallKind;
 use super::open::{self, Scope};
 use super::ring::{Ring, page_bytes};
 
@@ -59,7 +59,7 @@ impl Tracepoints {
             kind.is_io() || matches!(kind, CallKind::Lseek | CallKind::Openat | CallKind::Close)
         };
         let sides = |kind| self.list.iter().filter(|&&(_, other, _)| other == kind).count();
-        CallKind::ALL.into_iter().filter(needed).all(|kind| sides(kind) == 2)
+        CallKind::ALL.iter().filter(|kind| needed(kind)).all(|&kind| sides(kind) == 2)
     }
 
     /// The tracepoints that `calls` are observed by. A context switch of an observed thread costs the
@@ -89,7 +89,7 @@ impl Tracepoints {
 
 fn from_directory(tracefs: &Path) -> Option<Tracepoints> {
     let mut found = Tracepoints::default();
-    for kind in CallKind::ALL {
+    for &kind in CallKind::ALL {
         for (edge, word) in [(Edge::Enter, "enter"), (Edge::Exit, "exit")] {
             let path = tracefs.join(format!("events/syscalls/sys_{word}_{}/id", kind.name()));
             if let Some(id) = fs::read_to_string(path).ok().and_then(|s| s.trim().parse().ok()) {
@@ -117,21 +117,11 @@ fn offset(format: &str, field: &str) -> Option<usize> {
 
 /// Reads tracefs through a mount that no one else sees and that ends with its descriptor.
 fn from_own_mount() -> Option<Tracepoints> {
-    const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
-    let name = CString::new("tracefs").expect("no NUL");
-    let null = std::ptr::null::<libc::c_char>();
-    let context = owned(unsafe { libc::syscall(libc::SYS_fsopen, name.as_ptr(), 1) })?;
-    let fd = context.as_raw_fd();
-    let made = unsafe { libc::syscall(libc::SYS_fsconfig, fd, FSCONFIG_CMD_CREATE, null, null, 0) };
-    if made != 0 {
-        return None;
-    }
-    let mount = owned(unsafe { libc::syscall(libc::SYS_fsmount, fd, 1, 0) })?;
+    let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
+    fsconfig_create(context.as_fd()).ok()?;
+    let attributes = MountAttrFlags::empty();
+    let mount = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes).ok()?;
     from_directory(Path::new(&format!("/proc/self/fd/{}", mount.as_raw_fd())))
-}
-
-fn owned(fd: libc::c_long) -> Option<OwnedFd> {
-    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
 /// Tracepoints are numbered from 1; kernels with every driver's have some 3,000.
@@ -158,7 +148,7 @@ struct Search {
 /// Calls that duplicate descriptors are elsewhere and may not be found; those that are needed are.
 fn by_trying() -> io::Result<Tracepoints> {
     let holder = open::dummy(0, -1, Scope::ThisThread)?;
-    let ring = Ring::map(holder.as_raw_fd(), 64 * page_bytes())?;
+    let ring = Ring::map(holder.as_fd(), 64 * page_bytes())?;
     let tried = vec![false; ID_MAX as usize + 1];
     let mut search =
         Search { holder, ring, tried, events: Vec::new(), found: Tracepoints::default() };
@@ -183,7 +173,7 @@ impl Search {
     /// numbers are refused, which costs little.
     fn open(&mut self, id: u16) -> io::Result<bool> {
         if !std::mem::replace(&mut self.tried[id as usize], true)
-            && let Ok(event) = open::tracepoint(id, 0, -1, Scope::ThisThread)
+            && let Ok(event) = open::tracepoint(id, 0, -1, Scope::ThisThread, false)
         {
             open::redirect(&event, &self.holder)?;
             self.events.push(event);
@@ -223,13 +213,14 @@ impl Search {
 
     /// Issues every call once with a bad descriptor and sees under which numbers it shows.
     fn learn(&mut self) {
-        for kind in CallKind::ALL {
+        for &kind in CallKind::ALL {
             self.ring.drain(|_| ());
-            unsafe { libc::syscall(number(kind), -1, -1, 0, -1, 0, 0) };
+            // SAFETY: each call fails on its descriptor, or on a path at address -1.
+            unsafe { libc::syscall(kind.number(), -1, -1, 0, -1, 0, 0) };
             let mut seen = Vec::new();
             self.ring.drain(|record| seen.extend(raw_syscall(record)));
             for (id, nr, value) in seen {
-                if nr == number(kind) && self.found.of(id).is_none() {
+                if nr == kind.number() && self.found.of(id).is_none() {
                     // Exits hold a small negative errno, which no first argument here is.
                     let failed = (-4095..-1).contains(&value);
                     self.found.add(id, kind, if failed { Edge::Exit } else { Edge::Enter });
@@ -250,31 +241,6 @@ fn raw_syscall(record: &[u8]) -> Option<(u16, libc::c_long, i64)> {
     let nr = i32::from_ne_bytes(raw.get(8..12)?.try_into().ok()?);
     let value = i64::from_ne_bytes(raw.get(16..24)?.try_into().ok()?);
     Some((id, nr as libc::c_long, value))
-}
-
-fn number(kind: CallKind) -> libc::c_long {
-    match kind {
-        CallKind::Read => libc::SYS_read,
-        CallKind::Write => libc::SYS_write,
-        CallKind::Pread64 => libc::SYS_pread64,
-        CallKind::Pwrite64 => libc::SYS_pwrite64,
-        CallKind::Readv => libc::SYS_readv,
-        CallKind::Writev => libc::SYS_writev,
-        CallKind::Preadv => libc::SYS_preadv,
-        CallKind::Pwritev => libc::SYS_pwritev,
-        CallKind::Preadv2 => libc::SYS_preadv2,
-        CallKind::Pwritev2 => libc::SYS_pwritev2,
-        CallKind::Lseek => libc::SYS_lseek,
-        CallKind::Open => libc::SYS_open,
-        CallKind::Openat => libc::SYS_openat,
-        CallKind::Openat2 => libc::SYS_openat2,
-        CallKind::Creat => libc::SYS_creat,
-        CallKind::Close => libc::SYS_close,
-        CallKind::Dup => libc::SYS_dup,
-        CallKind::Dup2 => libc::SYS_dup2,
-        CallKind::Dup3 => libc::SYS_dup3,
-        CallKind::Fcntl => libc::SYS_fcntl,
-    }
 }
 
 #[cfg(test)]
@@ -301,6 +267,7 @@ mod tests {
         };
         // Trying tells syscall tracepoints apart by what an ordinary user may open.
         let found = std::thread::spawn(|| {
+            // SAFETY: no pointer is passed; the call by its number changes this thread alone.
             let none = unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) };
             assert_eq!(none, 0);
             by_trying()

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from spillcast.profile.timeline import STATES
+from spillcast.recording.source import SOURCES
 from spillcast.report.html.charts import runs as charts
 from spillcast.report.html.charts.bars import time_bars
 from spillcast.report.html.page import Figure, Section, Table, figure
@@ -154,13 +155,6 @@ def _histogram(group: Mapping[str, Any], there: Mapping[str, Any] | None) -> Fig
     )
 
 
-#: What a time line has no colour for, by the way of capture.
-_MISSING = {
-    "perf": " What is missing is time ready for a CPU.",
-    "preload": " What is missing is time ready for a CPU, and waits for other than files.",
-}
-
-
 def _over_time(run: Run, of: str) -> Section:
     line = run["timeline"]
     states = list(line["busy"])
@@ -170,10 +164,11 @@ def _over_time(run: Run, of: str) -> Section:
         for at in range(stretches)
     ]
     length = format_duration(line["length_s"])
+    source = SOURCES.get(run.get("capture", ""))
     chart = figure(
         "Sessions by what they did",
         f"The mean number of sessions in each stretch of {length}."
-        + _MISSING.get(run.get("capture", ""), ""),
+        + (f" What is missing is {source.blind_spots}." if source else ""),
         f"Time line in stretches of {length}, stacked: {', '.join(states)}; "
         + "; ".join(_peak(state, line) for state in states),
         partial(charts.timeline, line),

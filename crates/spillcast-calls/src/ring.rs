@@ -3,14 +3,14 @@
 //! Many producers (threads of several processes), one consumer. Slots are fixed; a record takes one
 //! slot, or several in a row. A producer reserves slots by advancing `head`, fills them and commits
 //! each by its sequence number. It never waits: where there is no room the record is counted as lost.
-//!
-//! The preload library compiles this file too, so it uses nothing of this crate.
 
+use std::fs::File;
 use std::io;
-use std::mem::size_of;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::call::{Call, CallKind};
+use crate::mapping::Mapping;
 
 /// Names the memory file whose ring a preloaded program reports to: `/proc/PID/fd/N`.
 pub const RING_VARIABLE: &str = "SPILLCAST_RING";
@@ -48,22 +48,18 @@ struct Slot {
 
 /// One process' mapping of the ring.
 pub struct Ring {
-    header: NonNull<Header>,
-    slots: NonNull<Slot>,
+    mapping: Mapping,
     /// A power of two. Taken once, so that no later change of the header can lead out of the mapping.
     capacity_slots: u64,
 }
 
-// SAFETY: everything behind the pointers is atomic, and the mapping lives as long as the ring.
-unsafe impl Send for Ring {}
-unsafe impl Sync for Ring {}
-
 impl Ring {
     /// Lays out a new ring of at least `capacity_bytes` in an empty memory file.
-    pub fn create(memory: BorrowedFd, capacity_bytes: usize) -> io::Result<Ring> {
+    pub fn create(memory: &File, capacity_bytes: usize) -> io::Result<Ring> {
         let capacity_slots = (capacity_bytes / size_of::<Slot>()).max(2).next_power_of_two() as u64;
         let file_bytes = Ring::file_bytes(capacity_slots) as i64;
         // Allocated now: a program that reports must never be the one to find that memory is short.
+        // SAFETY: no pointer is passed.
         let error = unsafe { libc::posix_fallocate(memory.as_raw_fd(), 0, file_bytes) };
         if error != 0 {
             return Err(io::Error::from_raw_os_error(error));
@@ -77,13 +73,9 @@ impl Ring {
     }
 
     /// Maps a ring that [`Ring::create`] laid out, as a producer.
-    pub fn attach(memory: BorrowedFd) -> io::Result<Ring> {
-        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-        if unsafe { libc::fstat(memory.as_raw_fd(), &mut stat) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+    pub fn attach(memory: &File) -> io::Result<Ring> {
         let not_a_ring = || io::Error::from_raw_os_error(libc::EPROTO);
-        let slots_bytes = (stat.st_size as u64).saturating_sub(size_of::<Header>() as u64);
+        let slots_bytes = memory.metadata()?.len().saturating_sub(size_of::<Header>() as u64);
         let capacity_slots = slots_bytes / size_of::<Slot>() as u64;
         if !capacity_slots.is_power_of_two() {
             return Err(not_a_ring());
@@ -102,9 +94,9 @@ impl Ring {
 
     /// Appends a call; where there is no room it is counted as lost.
     #[inline]
-    pub fn push_call(&self, call: &CallRecord) {
+    pub fn push_call(&self, call: &Call) {
         match self.reserve(1) {
-            Some(position) => self.commit(position, &call.words()),
+            Some(position) => self.commit(position, &words_of_call(call)),
             None => self.count_lost(1),
         }
     }
@@ -117,11 +109,7 @@ impl Ring {
         };
         self.commit(position, &file.words(path_bytes as u16));
         for (chunk, at) in path.chunks(WORDS_BYTES).zip(position + 1..) {
-            let mut bytes = [0u8; WORDS_BYTES];
-            for (to, from) in bytes.iter_mut().zip(chunk) {
-                *to = *from;
-            }
-            self.commit(at, &words_of_path(bytes));
+            self.commit(at, &words_of_path(chunk));
         }
     }
 
@@ -206,63 +194,27 @@ impl Ring {
 
     fn slot(&self, position: u64) -> &Slot {
         let index = (position & (self.capacity_slots - 1)) as usize;
-        // SAFETY: the index is below the capacity, which the mapping holds.
-        unsafe { self.slots.add(index).as_ref() }
+        // SAFETY: the mapping holds the header and, behind it, more slots than the index, which is
+        // below the capacity; it is aligned to pages, and any bits are a valid slot.
+        unsafe { self.mapping.start().cast::<Header>().add(1).cast::<Slot>().add(index).as_ref() }
     }
 
     fn header(&self) -> &Header {
-        // SAFETY: mapped, aligned to a page, valid for any content.
-        unsafe { self.header.as_ref() }
+        // SAFETY: the mapping begins with the header, is aligned to pages, and any bits are valid.
+        unsafe { self.mapping.start().cast().as_ref() }
     }
 
     fn file_bytes(capacity_slots: u64) -> usize {
         size_of::<Header>() + capacity_slots as usize * size_of::<Slot>()
     }
 
-    fn map(memory: BorrowedFd, capacity_slots: u64) -> io::Result<Ring> {
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                Ring::file_bytes(capacity_slots),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                memory.as_raw_fd(),
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let header = NonNull::new(start.cast::<Header>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: the slots follow the header within the mapping.
-        let slots = unsafe { header.add(1) }.cast();
-        Ok(Ring { header, slots, capacity_slots })
+    fn map(memory: &File, capacity_slots: u64) -> io::Result<Ring> {
+        let mapping = Mapping::new(Some(memory.as_fd()), Ring::file_bytes(capacity_slots))?;
+        Ok(Ring { mapping, capacity_slots })
     }
 }
 
-impl Drop for Ring {
-    fn drop(&mut self) {
-        let bytes = Ring::file_bytes(self.capacity_slots);
-        unsafe { libc::munmap(self.header.as_ptr().cast(), bytes) };
-    }
-}
-
-/// The fields of `call::Call`, `kind` as its number.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CallRecord {
-    pub pid: i32,
-    pub tid: i32,
-    pub kind: u8,
-    pub start_ns: u64,
-    pub end_ns: u64,
-    pub fd: i32,
-    pub offset: Option<i64>,
-    pub ret: i64,
-    pub cpu_before_ns: Option<u64>,
-    pub blocked: Option<bool>,
-}
-
-/// The fields of `call::FileIdentity` without the path, and whose descriptor it is.
+/// A file behind a descriptor, without its path, and whose descriptor it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FileRecord {
     pub pid: i32,
@@ -277,7 +229,7 @@ pub struct FileRecord {
 /// The first slot of a record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Record {
-    Call(CallRecord),
+    Call(Call),
     /// The path follows in the next slots.
     File {
         file: FileRecord,
@@ -307,33 +259,36 @@ fn flag(on: bool, bit: u16) -> u16 {
     u16::from(on) * bit
 }
 
-fn words_of_path(bytes: [u8; WORDS_BYTES]) -> Words {
-    // SAFETY: the same size, and any bits are a valid value of either.
-    unsafe { std::mem::transmute(bytes) }
+/// At most as many bytes of a path as a slot holds; zeros where there are fewer.
+fn words_of_path(path: &[u8]) -> Words {
+    let mut words = Words::default();
+    for (word, part) in words.iter_mut().zip(path.chunks(size_of::<u64>())) {
+        let mut bytes = [0; size_of::<u64>()];
+        bytes.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
+        *word = u64::from_ne_bytes(bytes);
+    }
+    words
 }
 
 /// The part of a path that a slot holds; zeros after its end.
-pub fn path_of_words(words: Words) -> [u8; WORDS_BYTES] {
-    // SAFETY: as above.
-    unsafe { std::mem::transmute(words) }
+pub fn path_of_words(words: Words) -> impl Iterator<Item = u8> {
+    words.into_iter().flat_map(u64::to_ne_bytes)
 }
 
-impl CallRecord {
-    fn words(&self) -> Words {
-        let flags = flag(self.offset.is_some(), HAS_OFFSET)
-            | flag(self.cpu_before_ns.is_some(), HAS_CPU)
-            | flag(self.blocked.is_some(), HAS_BLOCKED)
-            | flag(self.blocked == Some(true), BLOCKED);
-        [
-            first_word(TAG_CALL, self.kind, flags, self.fd),
-            u64::from(self.pid as u32) | u64::from(self.tid as u32) << 32,
-            self.start_ns,
-            self.end_ns,
-            self.offset.unwrap_or(0) as u64,
-            self.ret as u64,
-            self.cpu_before_ns.unwrap_or(0),
-        ]
-    }
+fn words_of_call(call: &Call) -> Words {
+    let flags = flag(call.offset.is_some(), HAS_OFFSET)
+        | flag(call.cpu_before_ns.is_some(), HAS_CPU)
+        | flag(call.blocked.is_some(), HAS_BLOCKED)
+        | flag(call.blocked == Some(true), BLOCKED);
+    [
+        first_word(TAG_CALL, call.kind as u8, flags, call.fd),
+        u64::from(call.pid as u32) | u64::from(call.tid as u32) << 32,
+        call.start_ns,
+        call.end_ns,
+        call.offset.unwrap_or(0) as u64,
+        call.ret as u64,
+        call.cpu_before_ns.unwrap_or(0),
+    ]
 }
 
 impl FileRecord {
@@ -360,10 +315,10 @@ impl Record {
         let (tag, byte, half, fd) =
             (first as u8, (first >> 8) as u8, (first >> 16) as u16, (first >> 32) as i32);
         match tag {
-            TAG_CALL => Some(Record::Call(CallRecord {
+            TAG_CALL => Some(Record::Call(Call {
                 pid: ids as i32,
                 tid: (ids >> 32) as i32,
-                kind: byte,
+                kind: CallKind::from_u8(byte)?,
                 start_ns: third,
                 end_ns: fourth,
                 fd,

@@ -1,0 +1,125 @@
+//! Finished system calls, as every capture source reports them.
+
+use libc::c_long;
+
+/// Defines [`CallKind`] with, of each call, its name and number.
+macro_rules! calls {
+    ($($kind:ident $name:literal $number:ident,)*) => {
+        /// The system calls that are observed.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum CallKind {
+            $($kind,)*
+        }
+
+        impl CallKind {
+            pub const ALL: &[CallKind] = &[$(CallKind::$kind,)*];
+
+            /// The kernel's name of the call, as in `syscalls:sys_enter_NAME`.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(CallKind::$kind => $name,)*
+                }
+            }
+
+            /// The kernel's number of the call.
+            pub fn number(self) -> c_long {
+                match self {
+                    $(CallKind::$kind => libc::$number,)*
+                }
+            }
+        }
+    };
+}
+
+// Those that read and write come first; fcntl is observed only where it duplicates a descriptor.
+calls! {
+    Read "read" SYS_read,
+    Write "write" SYS_write,
+    Pread64 "pread64" SYS_pread64,
+    Pwrite64 "pwrite64" SYS_pwrite64,
+    Readv "readv" SYS_readv,
+    Writev "writev" SYS_writev,
+    Preadv "preadv" SYS_preadv,
+    Pwritev "pwritev" SYS_pwritev,
+    Preadv2 "preadv2" SYS_preadv2,
+    Pwritev2 "pwritev2" SYS_pwritev2,
+    Lseek "lseek" SYS_lseek,
+    Open "open" SYS_open,
+    Openat "openat" SYS_openat,
+    Openat2 "openat2" SYS_openat2,
+    Creat "creat" SYS_creat,
+    Close "close" SYS_close,
+    Dup "dup" SYS_dup,
+    Dup2 "dup2" SYS_dup2,
+    Dup3 "dup3" SYS_dup3,
+    Fcntl "fcntl" SYS_fcntl,
+}
+
+impl CallKind {
+    /// The call of a name; None for one that is not observed.
+    pub fn named(name: &str) -> Option<CallKind> {
+        CallKind::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+
+    /// The call at a position of [`CallKind::ALL`].
+    pub fn from_u8(value: u8) -> Option<CallKind> {
+        CallKind::ALL.get(value as usize).copied()
+    }
+
+    pub fn is_io(self) -> bool {
+        (self as u8) < CallKind::Lseek as u8
+    }
+
+    /// Of the calls that read or write: whether it reads.
+    pub fn reads(self) -> bool {
+        use CallKind::*;
+        matches!(self, Read | Pread64 | Readv | Preadv | Preadv2)
+    }
+
+    /// Returns a descriptor for a file it was given the path of.
+    pub fn opens(self) -> bool {
+        matches!(self, CallKind::Open | CallKind::Openat | CallKind::Openat2 | CallKind::Creat)
+    }
+
+    /// Returns another descriptor for the one it was given.
+    pub fn duplicates(self) -> bool {
+        matches!(self, CallKind::Dup | CallKind::Dup2 | CallKind::Dup3 | CallKind::Fcntl)
+    }
+}
+
+/// One finished system call of an observed thread.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Call {
+    pub pid: i32,
+    pub tid: i32,
+    pub kind: CallKind,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub start_ns: u64,
+    pub end_ns: u64,
+    /// The descriptor the call was given (-1 for opens, which return theirs).
+    pub fd: i32,
+    /// The offset given to the positioned calls; None for the others.
+    pub offset: Option<i64>,
+    /// What the kernel returned: bytes, a descriptor, a position, or a negative errno.
+    pub ret: i64,
+    /// CPU time of the thread from its previous reported I/O call to the start of this one.
+    pub cpu_before_ns: Option<u64>,
+    /// Whether the thread left the CPU during the call.
+    pub blocked: Option<bool>,
+}
+
+impl Call {
+    /// A call of which nothing is known beyond what it did: no offset, no CPU time.
+    #[inline]
+    pub fn of(
+        (pid, tid): (i32, i32),
+        kind: CallKind,
+        fd: i32,
+        (start_ns, end_ns): (u64, u64),
+        ret: i64,
+    ) -> Call {
+        let (offset, cpu_before_ns, blocked) = (None, None, None);
+        Call { pid, tid, kind, start_ns, end_ns, fd, offset, ret, cpu_before_ns, blocked }
+    }
+}

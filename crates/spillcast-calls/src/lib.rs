@@ -1,0 +1,9 @@
+//! What the core and the preload library share: the system calls that are observed, and the ring of
+//! shared memory through which preloaded programs report them.
+
+mod call;
+mod mapping;
+pub mod ring;
+
+pub use call::{Call, CallKind};
+pub use mapping::Mapping;

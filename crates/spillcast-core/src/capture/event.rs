@@ -1,0 +1,81 @@
+//! What every capture source reports: finished system calls, and what changes the meaning of a
+//! descriptor.
+
+use spillcast_calls::{Call, CallKind};
+
+/// What is known of the inside of a call.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Inside {
+    /// Each time the thread left the CPU by itself; empty where the source cannot tell.
+    pub blocks: Vec<Block>,
+    /// CPU time in the call after the last of them.
+    pub cpu_ns: u64,
+}
+
+/// A time for which a thread had left the CPU by itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Block {
+    pub start_ns: u64,
+    /// When it was woken; where that is not known, when it was on a CPU again.
+    pub end_ns: u64,
+    /// CPU time since the block or the I/O call before; of a block in a call, since the call began.
+    pub cpu_before_ns: u64,
+    /// The observed thread that woke it; None for an interrupt, any other process, a thread that
+    /// ended, or nobody known.
+    pub woken_by: Option<i32>,
+}
+
+/// What a descriptor stood for at the moment it was looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileIdentity {
+    /// Path as /proc/PID/fd shows it, without the ` (deleted)` mark.
+    pub path: String,
+    pub dev: u64,
+    pub ino: u64,
+    pub regular: bool,
+    /// No directory entry leads to it any more.
+    pub unlinked: bool,
+    /// File position, where it was asked for.
+    pub position: Option<i64>,
+}
+
+/// One report of a capture, in the order of time within a thread.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    Call(Call, Inside),
+    /// A thread waited outside of the I/O calls.
+    Blocked {
+        tid: i32,
+        block: Block,
+    },
+    /// Descriptor `fd` of process `pid` stands for this file from now on.
+    File {
+        pid: i32,
+        fd: i32,
+        file: FileIdentity,
+    },
+    Fork {
+        parent: i32,
+        child: i32,
+    },
+    /// The process started another program: descriptors may have been closed.
+    Exec {
+        pid: i32,
+    },
+    ProcessExit {
+        pid: i32,
+    },
+}
+
+impl Event {
+    /// The process and descriptor that stand for something else from now on, if any.
+    pub fn changes(&self) -> Option<(i32, i32)> {
+        match self {
+            Event::Call(call, _) if call.kind.opens() || call.kind.duplicates() => {
+                (call.ret >= 0).then_some((call.pid, call.ret as i32))
+            }
+            Event::Call(call, _) if call.kind == CallKind::Close => Some((call.pid, call.fd)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What a capture source is: it reports finished system calls, and all that comes after is shared.
+
+use std::io;
+use std::sync::Arc;
+
+use super::event::Event;
+
+/// Where finished calls come from. One thread waits and drains until the capture ends.
+pub trait Source: Send + Sync {
+    /// Sleeps until there may be something to drain, for a moment at the most.
+    fn wait(&self);
+
+    /// Appends what happened since the last drain, in the order of time; with `last` all that did.
+    fn drain(&mut self, out: &mut Vec<Event>, last: bool);
+
+    /// How many reports found no room, or were damaged.
+    fn lost(&self) -> u64;
+
+    /// CPU time of all observed threads outside their I/O calls; None where it cannot be told.
+    fn cpu_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether it has reached any process.
+    fn connected(&self) -> bool {
+        true
+    }
+
+    /// The variable that a program must find in its environment: name and value.
+    fn environment(&self) -> Option<(&'static str, String)> {
+        None
+    }
+
+    /// What attaches processes; None where the source finds them by itself.
+    fn observer(&self) -> Option<Arc<dyn Observer>> {
+        None
+    }
+}
+
+/// Attaches processes to a source, while another thread drains it.
+pub trait Observer: Send + Sync {
+    /// Observes a process with all its threads, and all that it starts from now on.
+    ///
+    /// Errors: ESRCH when there is no such process, EACCES or EPERM when it may not be observed.
+    fn attach(&self, pid: i32) -> io::Result<()>;
+
+    /// Watches for children that `parent` starts from now on and whose command line holds `title`,
+    /// not followed by a digit.
+    fn births(&self, parent: i32, title: &str) -> io::Result<Births>;
+}
+
+/// Sleeps until a child is born, for a moment at the most; the wanted ones born since the last time.
+pub type Births = Box<dyn FnMut() -> Vec<i32> + Send>;

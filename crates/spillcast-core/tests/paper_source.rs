@@ -1,0 +1,153 @@
+//! A capture source made of paper: what it says it saw comes out as waits, seconds and counts.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use spillcast_core::capture::{
+    Births, Block, Call, CallKind, Capture, Event, FileIdentity, Inside, Observer, Source,
+    TempRules,
+};
+use spillcast_core::wait::Op;
+
+/// Says what it is told to, once, and lets any process but one be attached.
+struct Paper {
+    events: Vec<Event>,
+    attached: Arc<Attached>,
+}
+
+#[derive(Default)]
+struct Attached(Mutex<Vec<i32>>);
+
+const REFUSED: i32 = 13;
+const BORN: i32 = 4;
+
+impl Source for Paper {
+    fn wait(&self) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+
+    fn drain(&mut self, out: &mut Vec<Event>, _last: bool) {
+        out.append(&mut self.events);
+    }
+
+    fn lost(&self) -> u64 {
+        3
+    }
+
+    fn cpu_ns(&self) -> Option<u64> {
+        Some(500)
+    }
+
+    fn observer(&self) -> Option<Arc<dyn Observer>> {
+        Some(self.attached.clone())
+    }
+}
+
+impl Observer for Attached {
+    fn attach(&self, pid: i32) -> io::Result<()> {
+        if pid == REFUSED {
+            return Err(io::Error::from_raw_os_error(libc::EPERM));
+        }
+        self.0.lock().unwrap().push(pid);
+        Ok(())
+    }
+
+    fn births(&self, _parent: i32, _title: &str) -> io::Result<Births> {
+        let mut born = vec![BORN, REFUSED];
+        Ok(Box::new(move || std::mem::take(&mut born)))
+    }
+}
+
+/// A process that is not there, so that nothing but the paper tells of it.
+const PID: i32 = i32::MAX;
+
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn events(begin_ns: u64) -> Vec<Event> {
+    let path = "/data/pgsql_tmp/pgsql_tmp1.0".to_owned();
+    let file =
+        FileIdentity { path, dev: 1, ino: 2, regular: true, unlinked: false, position: Some(100) };
+    let at = |ns: u64, length_ns: u64| (begin_ns + ns, begin_ns + ns + length_ns);
+    let call = |kind, fd, span_ns, ret| {
+        Event::Call(Call::of((PID, PID), kind, fd, span_ns, ret), Inside::default())
+    };
+    let (start_ns, end_ns) = at(50_000, 7_000);
+    let block = Block { start_ns, end_ns, cpu_before_ns: 40, woken_by: Some(9) };
+    vec![
+        Event::File { pid: PID, fd: 5, file: file.clone() },
+        call(CallKind::Write, 5, at(10_000, 2_000), 8192),
+        call(CallKind::Read, 5, at(20_000, 1_000), 4096),
+        Event::Blocked { tid: PID, block },
+        Event::File { pid: PID, fd: 6, file: FileIdentity { path: "/data/base/1".into(), ..file } },
+        call(CallKind::Write, 6, at(70_000, 300), 512),
+        call(CallKind::Write, 7, at(80_000, 300), 512),
+        Event::ProcessExit { pid: PID },
+    ]
+}
+
+#[test]
+fn what_a_source_says_becomes_waits_seconds_and_counts() {
+    // As if it had happened within the recording, which begins a moment from now.
+    let attached = Arc::<Attached>::default();
+    let begin_ns = now_ns() + 1_000_000_000;
+    let paper = Paper { events: events(begin_ns), attached: attached.clone() };
+    let mut capture = Capture::start(Box::new(paper), &[PID], TempRules::default()).unwrap();
+    capture.stop();
+    let (batch, status) = (capture.take(), capture.status());
+
+    let name = |list: &[String], id: u32| list[id as usize].clone();
+    let told: Vec<_> = batch
+        .waits
+        .iter()
+        .map(|wait| {
+            let since_ns = wait.start_ns + capture.origin_ns() as i64 - begin_ns as i64;
+            let event = name(&batch.event_names, wait.event);
+            (event, wait.op, wait.temp, since_ns, wait.elapsed_ns, wait.offset, wait.bytes)
+        })
+        .collect();
+    let event = |name: &str| name.to_owned();
+    assert_eq!(
+        told,
+        [
+            (event("write"), Op::Write, true, 10_000, 2_000, Some(100), Some(8192)),
+            (event("read"), Op::Read, true, 20_000, 1_000, Some(8292), Some(4096)),
+            (event("blocked"), Op::Null, false, 50_000, 7_000, None, None),
+            (event("write"), Op::Write, false, 70_000, 300, Some(100), Some(512)),
+        ]
+    );
+    assert_eq!(batch.waits[2].woken_by, Some(9));
+    assert_eq!(batch.seconds.iter().map(|row| row.histogram.count()).sum::<u64>(), 4);
+    let counts = status.counts;
+    assert_eq!((counts.temp_writes, counts.temp_reads, counts.temp_bytes), (1, 1, 12_288));
+    assert_eq!((counts.temp_ns, counts.other_io, counts.unknown_file), (3_000, 1, 1));
+    assert_eq!((status.lost, status.cpu_ns, status.connected), (3, Some(500), true));
+    assert_eq!(*attached.0.lock().unwrap(), [PID]);
+}
+
+#[test]
+fn processes_join_through_the_source_and_may_be_refused() {
+    let attached = Arc::<Attached>::default();
+    let paper = Paper { events: Vec::new(), attached: attached.clone() };
+    let mut capture = Capture::start(Box::new(paper), &[2], TempRules::default()).unwrap();
+    capture.attach(3).unwrap();
+    capture.attach(3).unwrap();
+    assert_eq!(capture.attach(REFUSED).unwrap_err().raw_os_error(), Some(libc::EPERM));
+    capture.attach_children(2, "worker").unwrap();
+    let begin = Instant::now();
+    while attached.0.lock().unwrap().len() < 3 && begin.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    capture.stop();
+    assert_eq!(*attached.0.lock().unwrap(), [2, 3, BORN]);
+    let joined: Vec<i32> = capture.joined().iter().map(|process| process.pid).collect();
+    assert_eq!(joined, [3, BORN]);
+    assert_eq!(capture.attach(5).unwrap_err().raw_os_error(), Some(libc::ENOTSUP));
+
+    let refused = Paper { events: Vec::new(), attached: Arc::default() };
+    let refused = Capture::start(Box::new(refused), &[REFUSED], TempRules::default());
+    assert_eq!(refused.err().unwrap().raw_os_error(), Some(libc::EPERM));
+}

@@ -1,0 +1,24 @@
+//! What happens when the library is loaded, and in a process that is forked.
+
+use crate::{descriptors, setup, thread};
+
+extern "C" fn initialise() {
+    if setup::read_environment() {
+        // SAFETY: the function is there as long as the library, which is never unloaded: the
+        // dynamic linker keeps what LD_PRELOAD names.
+        unsafe { libc::pthread_atfork(None, None, Some(child_after_fork)) };
+        setup::activate();
+    }
+}
+
+/// The child has one thread, with ids of its own, and reports its descriptors itself.
+extern "C" fn child_after_fork() {
+    thread::forget();
+    descriptors::forget_all();
+}
+
+/// The dynamic linker calls it before `main`.
+#[used]
+// SAFETY: the section holds pointers to functions that take nothing, as this one is.
+#[unsafe(link_section = ".init_array")]
+static INITIALISE: extern "C" fn() = initialise;

@@ -1,0 +1,155 @@
+"""A capture source made of paper goes from the recorder to a profile, a forecast and a page."""
+
+import runpy
+import typing
+
+import pyarrow as pa
+import pytest
+
+from spillcast.cli import options
+from spillcast.errors import InputError
+from spillcast.forecast import forecast
+from spillcast.profile import profile
+from spillcast.recording.absent import AbsentCapture
+from spillcast.recording.begin import record_command, record_pid
+from spillcast.recording.options import RecordOptions
+from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
+from spillcast.recording.source import AUTO, SOURCES, Source, choose_source
+from spillcast.storage.target import resolve
+
+US = 1_000
+READS, READ_NS, BYTES = 500, 100 * US, 8192
+#: What a paper call does not say.
+NOTHING = {field.name: None for field in WAITS_SCHEMA if field.nullable}
+
+
+class PaperCapture(AbsentCapture):
+    """Made-up reads of one temp file, all in the first second, told once."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = False
+
+    def take(self):
+        if self.told:
+            return super().take()
+        self.told = True
+        wait = {"elapsed_ns": READ_NS, "session": 1, "event": "io_uring read", "op": "read"} | {
+            "temp": True, "file": "/spill/1", "bytes": BYTES, "blocked": True,
+        }  # fmt: skip
+        waits = [
+            NOTHING | wait | {"start_ns": at * 2 * READ_NS, "offset": at * BYTES}
+            for at in range(READS)
+        ]
+        second = {
+            "second": 0, "op": "read", "temp": True, "size_class_bytes": BYTES, "count": READS,
+            "bytes": READS * BYTES, "total_ns": READS * READ_NS, "latency_ns": [READ_NS],
+            "latency_count": [READS],
+        }  # fmt: skip
+        return (
+            pa.RecordBatch.from_pylist(waits, WAITS_SCHEMA),
+            pa.RecordBatch.from_pylist([second], SECONDS_SCHEMA),
+        )
+
+    def status(self):
+        seen = {"temp_reads": READS, "temp_bytes": READS * BYTES, "temp_ns": READS * READ_NS}
+        return super().status() | seen | {"cpu_ns": READS * READ_NS}
+
+
+class Paper(Source):
+    """A source that watches nothing."""
+
+    name = "paper"
+    title = "what was written on paper"
+    call_cost_s = 2e-6
+    blind_spots = "all that really happened"
+    refusal = None
+
+    def __init__(self, _calls):
+        if self.refusal is not None:
+            raise self.refusal
+
+    def start(self, _pid, _temp_dirs):
+        return PaperCapture()
+
+    def environment(self):
+        return {"PAPER": "1"}
+
+
+@pytest.fixture
+def paper(monkeypatch):
+    monkeypatch.setitem(SOURCES, Paper.name, Paper)
+    return RecordOptions(capture=Paper.name)
+
+
+@pytest.fixture
+def recording(paper, tmp_path):
+    command = ["sh", "-c", "test $PAPER = 1"]
+    recorder, target = record_command(command, tmp_path / "paper.spill", paper)
+    while not recorder.poll():
+        pass
+    assert target.exit_status == 0
+    return recorder.finish(elapsed_s=0.2)
+
+
+def test_a_recording_says_what_it_was_made_by(recording):
+    capture = recording.meta["capture"]
+    assert capture["method"] == "paper"
+    assert capture["overhead_s"] == pytest.approx(READS * 2e-6)
+    assert recording.meta["temp"]["reads"] == READS
+    assert recording.waits.num_rows == READS
+
+
+def test_it_is_profiled_and_forecast(recording):
+    (read,) = [row for row in profile(str(recording.path)).rows if row["event"] == "io_uring read"]
+    assert (read["count"], read["total_us"]) == (READS, READS * READ_NS / US)
+    slower = forecast(recording, resolve("latency:1ms", recording))
+    assert slower.forecast_s > recording.elapsed_s
+
+
+def test_a_page_names_it_and_what_it_does_not_see(recording, tmp_path):
+    pytest.importorskip("altair")
+    from spillcast.recording.evidence import Evidence
+    from spillcast.report.html.material import Material
+    from spillcast.report.html.run import add_runs
+    from spillcast.report.html.write import write_report
+
+    material = Material()
+    add_runs(material, Evidence(recordings=[recording.path]), None, lenient=False)
+    write_report(material, tmp_path / "paper.html", redact=False)
+    page = (tmp_path / "paper.html").read_text()
+    assert Paper.title in page
+    assert f"What is missing is {Paper.blind_spots}." in page
+
+
+def test_the_command_line_offers_it(paper):
+    with_paper = runpy.run_path(options.__file__)
+    assert typing.get_args(with_paper["CaptureName"]) == ("auto", "perf", "preload", "paper")
+    assert typing.get_args(options.CaptureName) == ("auto", "perf", "preload")
+
+
+def test_auto_takes_the_best_that_works(monkeypatch):
+    class Unable(Paper):
+        name = "unable"
+        refusal = OSError(38, "Function not implemented")
+
+    known = {"unable": Unable}
+    monkeypatch.setattr("spillcast.recording.source.SOURCES", known)
+    with pytest.raises(InputError, match="cannot observe a command: Function not implemented"):
+        choose_source(AUTO, None, None, None)
+    known["paper"] = Paper
+    assert type(choose_source(AUTO, None, None, None)) is Paper
+    with pytest.raises(InputError, match="cannot observe a command"):
+        choose_source("unable", None, None, None)
+
+
+def test_a_source_that_joins_nothing_is_refused_for_what_runs(paper, monkeypatch, tmp_path):
+    monkeypatch.setattr(Paper, "attaches", False)
+    with pytest.raises(InputError, match="--capture paper cannot observe process 1, which runs"):
+        record_pid(1, tmp_path / "x.spill", paper)
+
+
+def test_a_name_that_is_none_is_refused():
+    with pytest.raises(InputError, match="--capture magic: there is no such source") as refused:
+        choose_source("magic", None, None, None)
+    assert refused.value.hint == "give one of auto, perf, preload"
