@@ -9,10 +9,10 @@ from statistics import median
 
 from bench.queries import QUERIES, recordings
 from bench.result import Result
+from spillcast.engines.registry import lab_of
 from spillcast.forecast.compression import Compression, compression
 from spillcast.forecast.latency import latencies
 from spillcast.forecast.load import temp_load
-from spillcast.lab.engine import open_engine
 from spillcast.lab.named_places import named_places
 from spillcast.recording import Recording
 from spillcast.storage.observed import observed
@@ -26,7 +26,7 @@ AIM = 0.05
 def run() -> Iterator[Result]:
     """Each query on each storage, then from each storage to each other one."""
     with workspace() as room, named_places(STORAGES, room) as places:
-        engine = open_engine("duckdb", room)
+        engine = lab_of("duckdb")(room)
         for query in QUERIES["duckdb"]:
             with recordings(engine, query, places, room, 1) as made:
                 seen = [(run, compression(run, temp_load(run))) for [run] in made.values()]

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from bench.result import SPILLCAST, Result
-from spillcast.engines.postgres_server import PrivateServer, private_server
+from spillcast.engines.postgres.server import PrivateServer, private_server
 from spillcast.storage.emulation import emulate, fixed_model
 from spillcast.workspace import workspace
 

@@ -3,7 +3,7 @@
 import json
 from contextlib import contextmanager
 
-from spillcast.engines.postgres_server import embedded, of_debian, private_server
+from spillcast.engines.postgres.server import embedded, of_debian, private_server
 from spillcast.workspace import workspace
 
 INSTALLATIONS = [embedded(), *of_debian()]

@@ -12,7 +12,7 @@ import psycopg
 
 from emulator import skip_without_fuse
 from harness import spillcast_command, until
-from spillcast.engines.postgres_server import PrivateServer, private_server
+from spillcast.engines.postgres.server import PrivateServer, private_server
 from spillcast.storage.emulation import emulate, fixed_model
 from spillcast.workspace import workspace
 

@@ -2,12 +2,12 @@
 
 import pytest
 
+from spillcast.engines.duckdb.lab import DuckDbLab
+from spillcast.engines.duckdb.queries import SORT
+from spillcast.engines.workload import Workload
 from spillcast.forecast import forecast
-from spillcast.lab.duckdb import DuckDbEngine
-from spillcast.lab.duckdb_queries import SORT
 from spillcast.lab.run import run, run_recorded
 from spillcast.lab.storages import Emulated, emulated
-from spillcast.lab.workload import Workload
 from spillcast.storage.probe import probe
 from spillcast.workspace import workspace
 
@@ -20,7 +20,7 @@ QUERY = Workload("sort", SORT, 2_000_000, "60MB")
 def pair():
     """A sort recorded on the disk: the forecast for the flash, and both elapsed times."""
     with workspace() as room:
-        engine = DuckDbEngine(room)
+        engine = DuckDbLab(room)
         engine.build(QUERY.rows)
 
         def backing(name):

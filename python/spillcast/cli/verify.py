@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.options import Csv, EngineOption, Json, Work
+from spillcast.cli.engines import ALL, DEFAULT, NAMES, EngineOrAll
+from spillcast.cli.options import Csv, Json, Work
 
 if TYPE_CHECKING:
     from spillcast.lab.case import Truth
@@ -18,9 +19,7 @@ def add_to(application: typer.Typer) -> None:
 
 
 def verify(
-    engine: Annotated[
-        Literal["duckdb", "postgres", "all"], typer.Option(help="Which engine's queries.")
-    ] = "duckdb",
+    engine: EngineOrAll = DEFAULT,
     minutes: Annotated[
         float, typer.Option(min=0.1, help="How long it may take; what is drawn fits in.")
     ] = 5.0,
@@ -81,7 +80,7 @@ def verify(
 
         truth = read_truth(from_)
     else:
-        engines: list[EngineOption] = ["duckdb", "postgres"] if engine == "all" else [engine]
+        engines = NAMES if engine == ALL else [engine]
         truth = _run(engines, minutes, workload, threads, storage, repeat, seed, output, work)
     if markdown is not None:
         from spillcast.report.accuracy import write_accuracy
@@ -97,7 +96,7 @@ def verify(
 
 
 def _run(
-    engines: Sequence[EngineOption],
+    engines: Sequence[str],
     minutes: float,
     workload: list[str] | None,
     threads: list[int] | None,

@@ -1,35 +1,33 @@
 """One query with work memory from too little to enough on some storages: measured, and forecast."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+from spillcast.engines.engine import Explains, Lab, OpensOwn
 from spillcast.engines.held import Ran
+from spillcast.engines.registry import engines, lab_of, work_memory_of
+from spillcast.engines.workload import Workload
 from spillcast.errors import InputError, SpillcastError
 from spillcast.forecast.memory_curve import Between, MemoryCurve, MemoryRun, memory_run
 from spillcast.forecast.result import Warned
 from spillcast.forecast.spills import (
-    HASH_MEM_MULTIPLIER,
     Spill,
     State,
     io_share,
-    spills_of,
     state_with,
 )
 from spillcast.lab.demo import Stage
-from spillcast.lab.engine import Engine, EngineName, Explains, open_engine
 from spillcast.lab.memory_points import next_size
 from spillcast.lab.memory_result import Point, Sweep, Told, Turn
 from spillcast.lab.run import run, run_recorded_if_spilled
 from spillcast.lab.storages import Place
 from spillcast.lab.turns import least_disturbed, undisturbed
-from spillcast.lab.workload import Workload
 from spillcast.recording import Recording
-from spillcast.recording.explain.nodes import nodes_of
 from spillcast.recording.spill import spill_bytes
 from spillcast.units import format_bytes, format_duration
 from spillcast.workspace import free_bytes, workspace
@@ -42,7 +40,7 @@ ROOM = 1.25
 class Plan:
     """What a sweep is to do."""
 
-    engine_name: EngineName
+    engine: str
     workload: Workload
     sizes: Sequence[int]
     #: Sizes to measure at most, the least and the most among them.
@@ -56,24 +54,29 @@ class Plan:
     repeat: int = 1
 
 
-def open_swept(name: EngineName, room: Path, database: Path | None, *, own: bool) -> Engine:
-    """The engine with its data in ``room``; of a query of the user's own with their database.
+def swept_lab(name: str, *, own: bool) -> Callable[[Path, Path | None], Lab]:
+    """What opens the engine with its data in a room, or for a query of the user's own a database.
 
-    Without one the query finds its data itself. InputError where it is not there.
+    InputError where it sweeps no queries of the user's own.
     """
+    lab = lab_of(name)
     if not own:
-        return open_engine(name, room)
-    from spillcast.lab.duckdb import DuckDbEngine, make_empty
+        return lambda room, _database: lab(room)
+    if not issubclass(lab, OpensOwn):
+        able = [one.name for one in engines("lab") if one.lab and issubclass(one.lab(), OpensOwn)]
+        live = [one.name for one in engines("live") if one.name == name]
+        hint = (
+            f"record it with spillcast record --{name} DSN --explain, and forecast that for "
+            "several storages: the table has memory, too"
+        )
+        raise InputError(
+            f"--sql is for --engine {' or '.join(able)}: a server of others is not swept",
+            hint if live else None,
+        )
+    return lab.on
 
-    if database is None:
-        database = room / "empty.db"
-        make_empty(database)
-    elif not database.is_file():
-        raise InputError(f"--database {database}: there is no such file")
-    return DuckDbEngine(room, database)
 
-
-def sweep_memory(stage: Stage, engine: Engine, plan: Plan, places: Sequence[Place]) -> Sweep:
+def sweep_memory(stage: Stage, engine: Lab, plan: Plan, places: Sequence[Place]) -> Sweep:
     """Measure some sizes on each place and forecast the others.
 
     InputError where the engine refuses the least memory, or a place is too small for the spill.
@@ -87,7 +90,7 @@ class _Run:
     """A sweep under way."""
 
     stage: Stage
-    engine: Engine
+    engine: Lab
     plan: Plan
     places: Sequence[Place]
     room: Path
@@ -202,13 +205,12 @@ class _Run:
         self.held_bytes = max(self.held_bytes, spill_bytes(recording))
         engine = self.engine
         if isinstance(engine, Explains):
-            _, explained = engine.plan(self._workload(size), place)
-            settings = self.plan.workload.settings
-            multiplier = float(settings.get("hash_mem_multiplier", HASH_MEM_MULTIPLIER))
-            spills = spills_of(nodes_of(explained.meta["engine"]["document"]["Plan"]), multiplier)
+            workload = self._workload(size)
+            _, plan = engine.plan(workload, place.directory, place.environment)
+            spills = engine.spills(workload, plan)
             self.spills = self.spills or spills
             return _told(spills, [s.passes for s in spills], [s.batches for s in spills])
-        # DuckDB writes what does not fit, when it does not: there are no passes to count.
+        # Without a plan nothing tells of passes.
         return Told("spills", None, None, measured=True)
 
     def _all_told(self) -> dict[int, Told]:
@@ -275,7 +277,7 @@ class _Run:
         return next_size(self.plan.sizes, self._measured(), fits, enough)
 
     def _workload(self, size: int) -> Workload:
-        return with_memory(self.plan.engine_name, self.plan.workload, size)
+        return work_memory_of(self.plan.engine).given(self.plan.workload, size)
 
     def _place(self, name: str) -> Place:
         return next(place for place in self.places if place.name == name)
@@ -307,14 +309,6 @@ class _Run:
             "more between them is forecast"
         )
         self.warnings.append(Warned("budget", text))
-
-
-def with_memory(engine: EngineName, workload: Workload, size: int) -> Workload:
-    """The query with so many bytes of memory; DuckDB tells what its buffers took."""
-    if engine == "postgres":
-        return replace(workload, memory=f"{size >> 10}kB")
-    settings = {**workload.settings, "enable_profiling": "no_output"}
-    return replace(workload, memory=f"{size >> 10}KiB", settings=settings)
 
 
 def _told(

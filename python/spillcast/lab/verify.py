@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from spillcast.engines.engine import Lab
+from spillcast.engines.registry import lab_of
 from spillcast.errors import InputError, SpillcastError
 from spillcast.lab.case import Case, Truth
 from spillcast.lab.cell import CellRun
 from spillcast.lab.demo import Stage
-from spillcast.lab.engine import Engine, EngineName, open_engine
 from spillcast.lab.matrix import Cell, Drawn, cell_s
 from spillcast.lab.storages import Emulated, Place, Plain, emulated, fast_parent, plain
 from spillcast.recording.machine import describe_machine
@@ -44,11 +45,11 @@ def verify(
         cases: list[Case] = []
         left_out = [_left_out(cell, "the budget has no time for it") for cell in drawn.without_time]
         truth = Truth(cases, _about(drawn, storages, repeat, budget_s, left_out))
-        engines: dict[EngineName, Engine] = {}
+        engines: dict[str, Lab] = {}
         for cell in drawn.cells:
             if cell.engine not in engines:
                 stage.step(f"{cell.engine} made ready")
-                engines[cell.engine] = open_engine(cell.engine, room)
+                engines[cell.engine] = lab_of(cell.engine)(room)
         used = {name for cell in drawn.cells for name in cell.storages}
         stage.step(f"{len(used)} storages made ready")
         with _places([one for one in storages if one.name in used], room, fast) as places:
