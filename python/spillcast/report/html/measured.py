@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from spillcast.engines.registry import label_of
 from spillcast.profile import Profile, profile
 from spillcast.recording import Recording
 from spillcast.recording.trace import ReadFailures, Traces, open_reader
+from spillcast.report.recording import query_of
 from spillcast.units import format_bytes, format_duration
 
 About = list[dict[str, str]]
@@ -26,9 +28,7 @@ def about_recording(recording: Recording) -> About:
     """Machine, engine, capture with its cost and loss, and what of the run it covers."""
     meta = recording.meta
     capture, machine, engine = meta["capture"], meta["machine"], meta.get("engine", {})
-    engine_name = {"postgres": "PostgreSQL", "process": None}.get(
-        name := str(engine.get("name", "")), name
-    )
+    engine_name = label_of(str(engine.get("name", "")))
     return _labelled(
         [
             ("recorded", str(meta.get("started_at", ""))[:19].replace("T", " ")),
@@ -117,7 +117,7 @@ def secrets_of(meta: Mapping[str, Any]) -> dict[str, list[str]]:
     asked = meta.get("asked") or {}
     hosts = [machine.get("host"), socket.gethostname(), server.get("host")]
     paths = [*asked.get("temp_dirs", ()), *(word for word in command if "/" in word)]
-    failure = (meta.get("postgres") or {}).get("failure")
+    failure = query_of(meta).get("failure")
     # A single word of a command may be any word; what holds a space is a statement.
     long = [word for word in command if " " in word.strip()]
     sql = [shlex.join(command), *long, engine.get("query"), engine.get("sql"), failure]

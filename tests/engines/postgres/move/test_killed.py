@@ -21,7 +21,7 @@ SCOPES = ("role:etl", "server", "session")
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from spillcast.engines import postgres_move_run as run
+from spillcast.engines.postgres.move import run
 from spillcast.engines.postgres.move.plan import Wish
 from spillcast.engines.postgres.move.tablespace import parse_scope
 

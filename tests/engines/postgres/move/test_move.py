@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "moving-temp.md"
+GUIDE = Path(__file__).parents[4] / "docs" / "guides" / "moving-temp.md"
 SCOPES = ("role:etl", "database:dw", "server")
 #: Who spills in a scope: user and database.
 WHO = {
