@@ -29,7 +29,7 @@ run_recorded(lab(folder), lab.demo, plain("disk", folder / "temp"), folder / "ru
 
 def run(code, *arguments):
     """Run code in a process in which the engine is registered; what it prints."""
-    path = environment()["PYTHONPATH"] if "PYTHONPATH" in environment() else ""
+    path = environment().get("PYTHONPATH", "")
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         capture_output=True,
@@ -60,7 +60,7 @@ def test_its_query_is_recorded(recorded):
 
 def test_its_recording_is_forecast(recorded):
     said = json.loads(spillcast("forecast", recorded, "--to", "latency:5ms", "--json"))
-    [forecast] = said["forecasts"] if "forecasts" in said else [said]
+    [forecast] = said.get("forecasts", [said])
     assert forecast["forecast_s"] > 0.005 * 800
 
 
