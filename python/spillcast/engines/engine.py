@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
@@ -40,6 +41,11 @@ class Engine:
     move: "Callable[[], Callable[..., Move]] | None" = None
     #: The command whose script a DBA runs to collect the evidence; its parameters as those of move.
     collect: Callable[[], Callable[..., str]] | None = None
+
+
+def late(module: str, name: str) -> Callable[[], Any]:
+    """What offers something of a module, which is imported only then."""
+    return lambda: getattr(import_module(module), name)
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,16 @@
 """One query with work memory from too little to enough on some storages: measured, and forecast."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from statistics import median
 
 from spillcast.engines.engine import Explains, Lab, OpensOwn
 from spillcast.engines.held import Ran
-from spillcast.engines.registry import engines, lab_of, work_memory_of
+from spillcast.engines.registry import engine_of, engines, lab_of, work_memory_of
 from spillcast.engines.workload import Workload
 from spillcast.errors import InputError, SpillcastError
 from spillcast.forecast.memory_curve import Between, MemoryCurve, MemoryRun, memory_run
@@ -64,15 +64,12 @@ def swept_lab(name: str, *, own: bool) -> Callable[[Path, Path | None], Lab]:
         return lambda room, _database: lab(room)
     if not issubclass(lab, OpensOwn):
         able = [one.name for one in engines("lab") if one.lab and issubclass(one.lab(), OpensOwn)]
-        live = [one.name for one in engines("live") if one.name == name]
         hint = (
             f"record it with spillcast record --{name} DSN --explain, and forecast that for "
             "several storages: the table has memory, too"
         )
-        raise InputError(
-            f"--sql is for --engine {' or '.join(able)}: a server of others is not swept",
-            hint if live else None,
-        )
+        message = f"--sql is for --engine {' or '.join(able)}: a server of others is not swept"
+        raise InputError(message, hint if engine_of(name).live else None)
     return lab.on
 
 
@@ -110,45 +107,44 @@ class _Run:
         self.engine.build(plan.workload.rows)
         begun = time.monotonic()
         self._first()
-        while len(self._measured()) < plan.measure:
-            size = self._next()
-            if size is None:
-                break
+        while len(self._measured()) < plan.measure and (size := self._next()) is not None:
             expected_s = sum(max(took, default=0.0) for took in self.took_s.values())
-            if plan.budget_s is not None:
-                spent_s = time.monotonic() - begun
-                if spent_s + expected_s > plan.budget_s:
-                    self._warn_of_budget()
-                    break
+            spent_s = time.monotonic() - begun
+            if plan.budget_s is not None and spent_s + expected_s > plan.budget_s:
+                text = (
+                    f"the budget had time for {len(self._measured())} sizes of {plan.measure}: "
+                    "more between them is forecast"
+                )
+                self.warnings.append(Warned("budget", text))
+                break
             self._size(size)
         # What is measured to check takes no part in what is forecast.
-        forecasts, told, turns = self._forecasts(), self._all_told(), self._turns()
-        if plan.check:
-            for storage, size in forecasts:
-                self._measure(size, self._place(storage))
+        forecasts, told = self._forecasts(), {size: self._told(size) for size in plan.sizes}
+        for place, size in self._cells() if plan.check else ():
+            if (place.name, size) in forecasts:
+                self._measure(size, place)
         if self.busy:
             text = "other work on the machine disturbed some runs: their times say less"
             self.warnings.append(Warned("busy", text))
+        points = [
+            Point(place.name, size, told[size], self.runs.get(key), forecasts.get(key))
+            for place, size in self._cells()
+            for key in [(place.name, size)]
+        ]
+        names = [place.name for place in self.places]
         return Sweep(
             self.engine.label,
             plan.workload.name,
             plan.confidence,
-            [place.name for place in self.places],
+            names,
             plan.sizes,
-            [
-                Point(
-                    place.name,
-                    size,
-                    told[size],
-                    self.runs.get((place.name, size)),
-                    forecasts.get((place.name, size)),
-                )
-                for place in self.places
-                for size in plan.sizes
-            ],
-            turns,
+            points,
+            _turns(told),
             self.warnings,
         )
+
+    def _cells(self) -> Iterator[tuple[Place, int]]:
+        return product(self.places, self.plan.sizes)
 
     def _first(self) -> None:
         """The least memory, which the engine may refuse, and the most."""
@@ -204,17 +200,16 @@ class _Run:
             return Told("none", 0, None, measured=True)
         self.held_bytes = max(self.held_bytes, spill_bytes(recording))
         engine = self.engine
-        if isinstance(engine, Explains):
-            workload = self._workload(size)
-            _, plan = engine.plan(workload, place.directory, place.environment)
-            spills = engine.spills(workload, plan)
-            self.spills = self.spills or spills
-            return _told(spills, [s.passes for s in spills], [s.batches for s in spills])
-        # Without a plan nothing tells of passes.
-        return Told("spills", None, None, measured=True)
-
-    def _all_told(self) -> dict[int, Told]:
-        return {size: self._told(size) for size in self.plan.sizes}
+        if not isinstance(engine, Explains):
+            # Without a plan nothing tells of passes.
+            return Told("spills", None, None, measured=True)
+        workload = self._workload(size)
+        _, plan = engine.plan(workload, place.directory, place.environment)
+        spills = engine.spills(workload, plan)
+        self.spills = self.spills or spills
+        told = _told([(spill.passes, spill.batches) for spill in spills], "none", measured=True)
+        state: State = "multi-pass" if (told.passes or 0) > 1 else "one-pass" if spills else "none"
+        return replace(told, state=state)
 
     def _told(self, size: int) -> Told:
         """What a run said of a size, or arithmetic."""
@@ -222,22 +217,17 @@ class _Run:
             return self.told[size]
         if not self._curve().spills(size):
             return Told("none", 0, None, measured=False)
-        if self.spills:
-            told = _told(
-                self.spills,
-                [spill.passes_with(size) for spill in self.spills],
-                [spill.batches_with(size) for spill in self.spills],
-            )
-            return replace(told, state=state_with(self.spills, size), measured=False)
-        return Told("spills", None, None, measured=False)
+        if not self.spills:
+            return Told("spills", None, None, measured=False)
+        counts = [(spill.passes_with(size), spill.batches_with(size)) for spill in self.spills]
+        return _told(counts, state_with(self.spills, size), measured=False)
 
     def _forecasts(self) -> dict[tuple[str, int], Between]:
         """For what was not measured; nothing that is measured later takes part."""
         curve = self._curve()
         return {
             (place.name, size): curve.at(place.name, size)
-            for place in self.places
-            for size in self.plan.sizes
+            for place, size in self._cells()
             if (place.name, size) not in self.runs
         }
 
@@ -249,15 +239,6 @@ class _Run:
             enough_bytes=self.enough_bytes,
             confidence=self.plan.confidence,
         )
-
-    def _turns(self) -> list[Turn]:
-        """Where it spills less than with the size before."""
-        states = [(size, self._told(size).state) for size in self.plan.sizes]
-        return [
-            Turn(size, before, after)
-            for (_, before), (size, after) in pairwise(states)
-            if before != after
-        ]
 
     def _measured(self) -> dict[int, float]:
         """Times of the sizes that were measured, summed over the storages."""
@@ -279,9 +260,6 @@ class _Run:
     def _workload(self, size: int) -> Workload:
         return work_memory_of(self.plan.engine).given(self.plan.workload, size)
 
-    def _place(self, name: str) -> Place:
-        return next(place for place in self.places if place.name == name)
-
     def _need_room(self, place: Place) -> None:
         free, needed = free_bytes(place.directory), ROOM * self.held_bytes
         if free < needed:
@@ -295,29 +273,29 @@ class _Run:
             return ""
         sizes = len(self.plan.sizes) if self.plan.check else self.plan.measure
         left_s = sum(
-            median(self.took_s.get(each.name, taken)) * max(sizes - self._done(each), 0)
+            median(self.took_s.get(each.name, taken))
+            * max(sizes - sum(name == each.name for name, _ in self.runs), 0)
             for each in self.places
         )
         return f", about {format_duration(round(left_s))} left"
 
-    def _done(self, place: Place) -> int:
-        return sum(name == place.name for name, _ in self.runs)
 
-    def _warn_of_budget(self) -> None:
-        text = (
-            f"the budget had time for {len(self._measured())} sizes of {self.plan.measure}: "
-            "more between them is forecast"
-        )
-        self.warnings.append(Warned("budget", text))
+def _told(counts: Sequence[tuple[int | None, int | None]], state: State, *, measured: bool) -> Told:
+    """The most passes and the most batches of the nodes that spill, where they are known."""
+    passes, batches = (
+        max((each for each in column if each is not None), default=None)
+        for column in (zip(*counts, strict=True) if counts else ((), ()))
+    )
+    return Told(state, passes, batches, measured)
 
 
-def _told(
-    spills: Sequence[Spill], passes: Sequence[int | None], batches: Sequence[int | None]
-) -> Told:
-    most_passes = max((each for each in passes if each is not None), default=None)
-    most_batches = max((each for each in batches if each is not None), default=None)
-    state: State = "multi-pass" if (most_passes or 0) > 1 else "one-pass" if spills else "none"
-    return Told(state, most_passes, most_batches, measured=True)
+def _turns(told: Mapping[int, Told]) -> list[Turn]:
+    """Where it spills less than with the size before."""
+    return [
+        Turn(size, before.state, after.state)
+        for (_, before), (size, after) in pairwise(told.items())
+        if before.state != after.state
+    ]
 
 
 @contextmanager

@@ -14,13 +14,13 @@ import sqlglot
 from sqlglot import exp
 
 from harness import spillcast
-from spillcast.engines.oracle.collect import Session, collect_script, parse_session
+from spillcast.engines.oracle.collect import collect, parse_session
 from spillcast.errors import InputError
 from spillcast.recording.ash import read_ash
 from spillcast.recording.statistics import read_statistics
 
 SQL_ID = "09bmj7j9q8a5z"
-SESSION = Session(33, 4711)
+SESSION = "33,4711"
 NOW = datetime(2024, 10, 14, 13)
 READ = "direct path read temp"
 COMMANDS = re.compile(r"(set|prompt|spool|exec|whenever|accept)\b|--")
@@ -124,7 +124,7 @@ def run(oracle, script, view, **variables):
 @pytest.mark.parametrize("sql_id", [None, SQL_ID])
 @pytest.mark.parametrize("history", [False, True])
 def test_every_statement_parses_and_runs(oracle, sql_id, session, history):
-    script = collect_script(sql_id=sql_id, session=session, history=history)
+    script = collect(sql_id=sql_id, sid=session, history=history)
     trees = parsed(script)
     assert all(isinstance(tree, exp.Select) for tree in trees)
     assert len(trees) >= 5
@@ -135,7 +135,7 @@ def test_every_statement_parses_and_runs(oracle, sql_id, session, history):
 
 @pytest.mark.parametrize("session", [None, SESSION])
 def test_nothing_is_changed_but_the_trace_of_the_session(session):
-    script = collect_script(sql_id=SQL_ID, session=session)
+    script = collect(sql_id=SQL_ID, sid=session)
     calls = re.findall(r"^exec (\S+?)\((.*)\)$", script, re.MULTILINE)
     who = "session_id => 33, serial_num => 4711"
     assert calls == (
@@ -151,7 +151,7 @@ def test_nothing_is_changed_but_the_trace_of_the_session(session):
 
 def test_the_licence_is_asked_about_before_ash_is_read():
     for history in (False, True):
-        script = collect_script(history=history)
+        script = collect(history=history)
         asked = script.index("accept licensed")
         assert "Diagnostics Pack" in script[:asked]
         assert "active_sess" not in script[:asked]
@@ -159,7 +159,7 @@ def test_the_licence_is_asked_about_before_ash_is_read():
 
 
 def test_licence_answers(oracle):
-    script = collect_script()
+    script = collect()
     for answer, goes_on in (("YES", True), ("yes", True), ("no", False), ("", False)):
         (row,) = run(oracle, script.replace("&licensed", answer), "dual")
         # Division by zero is an error in Oracle, and infinite or null in DuckDB.
@@ -203,7 +203,7 @@ def spool(path, rows):
 def test_ash_of_a_session_and_its_workers(oracle, tmp_path, view, source, more):
     insert(oracle, view, *(row | more for row in ash_rows()))
     history = source == "DBA_HIST"
-    script = collect_script(sql_id=SQL_ID, session=SESSION, minutes=10, history=history)
+    script = collect(sql_id=SQL_ID, sid=SESSION, minutes=10, history=history)
     rows = [row for row in run(oracle, script, view) if "sample_time" in row]
     assert [row["sample_time"] for row in rows] == [
         "2024-10-14 12:59:57.789",
@@ -219,20 +219,20 @@ def test_ash_of_a_session_and_its_workers(oracle, tmp_path, view, source, more):
 
 def test_the_first_sample_in_memory_is_shown(oracle):
     insert(oracle, "gv$active_session_history", *ash_rows())
-    first = run(oracle, collect_script(), "gv$active_session_history")[0]
+    first = run(oracle, collect(), "gv$active_session_history")[0]
     assert first == {"first_sample": "2024-10-14 12:49:00"}
 
 
 @pytest.mark.parametrize(("minutes", "history"), [(60, False), (61, True)])
 def test_memory_or_history_by_the_minutes(minutes, history):
-    assert ("dba_hist" in collect_script(minutes=minutes)) == history
+    assert ("dba_hist" in collect(minutes=minutes)) == history
 
 
 def test_statistics_are_growth_rate_and_sum(oracle, tmp_path):
     """Three samples; by hand from the sums, with a session and a statistic that do not belong."""
     names = {7: "physical reads", 70: "physical writes", 9: "redo size"}
     insert(oracle, "v$statname", *({"statistic#": n, "name": name} for n, name in names.items()))
-    script = collect_script(session=SESSION)
+    script = collect(sid=SESSION)
     before, lines = None, ['"SAMPLE_TIME","NAME","VALUE","PER_SECOND","ACCUMULATED"']
     for reads, writes in ((1_000, 50), (106_899, 50), (106_909, 350)):
         oracle.execute('delete from "v$sesstat"')
@@ -260,7 +260,7 @@ def test_statistics_are_growth_rate_and_sum(oracle, tmp_path):
 def test_work_areas_and_temp_of_the_session(oracle):
     areas = ({"sid": 33, "qcsid": 33}, {"sid": 50, "qcsid": 33}, {"sid": 9, "qcsid": 9})
     insert(oracle, "gv$sql_workarea_active", *({"inst_id": 1, **area} for area in areas))
-    script = collect_script(session=SESSION)
+    script = collect(sid=SESSION)
     assert [row["sid"] for row in run(oracle, script, "gv$sql_workarea_active")] == [33, 50]
     sessions = ((33, 4711, "a"), (33, 5, "b"), (34, 4711, "c"))
     for sid, serial, address in sessions:
@@ -274,14 +274,14 @@ def test_work_areas_and_temp_of_the_session(oracle):
 def test_where_the_trace_lies(oracle):
     insert(oracle, "v$session", {"sid": 33, "serial#": 4711, "paddr": "p"})
     insert(oracle, "v$process", {"addr": "p", "tracefile": "/diag/trace/x_ora_1.trc"})
-    script = collect_script(session=SESSION)
+    script = collect(sid=SESSION)
     assert run(oracle, script, "v$process") == [{"tracefile": "/diag/trace/x_ora_1.trc"}]
 
 
 @pytest.mark.parametrize("sql_id", ["", "short", "09BMJ7J9Q8A5Z", "' or 1=1 --  ", SQL_ID + "\n"])
 def test_what_is_no_sql_id(sql_id):
     with pytest.raises(InputError, match="--sql-id"):
-        collect_script(sql_id=sql_id)
+        collect(sql_id=sql_id)
 
 
 @pytest.mark.parametrize("text", ["33", "33,", "33;4711", "33,4711;drop", "-1,2", "1,1234567890"])
@@ -290,15 +290,15 @@ def test_what_is_no_session(text):
         parse_session(text)
 
 
-@pytest.mark.parametrize("wrong", [{"minutes": 0}, {"minutes": 10**7}, {"interval_s": 0}])
+@pytest.mark.parametrize("wrong", [{"minutes": 0}, {"minutes": 10**7}, {"interval": 0}])
 def test_values_out_of_range(wrong):
     with pytest.raises(InputError, match="is not between 1 and"):
-        collect_script(**wrong)
+        collect(**wrong)
 
 
 def test_the_verb_prints_writes_and_answers_in_json(tmp_path):
     asked = ["collect", "oracle", "--sql-id", SQL_ID, "--sid", "33,4711", "--interval", "5"]
-    expected = collect_script(sql_id=SQL_ID, session=SESSION, interval_s=5)
+    expected = collect(sql_id=SQL_ID, sid=SESSION, interval=5)
     assert spillcast(*asked).stdout == expected
     document = json.loads(spillcast(*asked, "--json").stdout)
     assert document == {"schema": "spillcast.collect/1", "script": expected}

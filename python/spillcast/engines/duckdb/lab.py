@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from spillcast.engines.duckdb import queries
+from spillcast.engines.engine import Lab, OpensOwn
 from spillcast.engines.held import HeldQuery
 from spillcast.engines.workload import Workload
 from spillcast.errors import InputError
 
 
-class DuckDbLab:
+class DuckDbLab(Lab, OpensOwn):
     """DuckDB with its databases in a directory, or with one that somebody has."""
 
     demo: ClassVar[Workload] = queries.DEMO

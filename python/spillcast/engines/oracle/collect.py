@@ -49,13 +49,31 @@ def collect(
 
     Example: spillcast collect oracle --sql-id 09bmj7j9q8a5z --sid 33,4711 -o collect.sql
     """
-    return collect_script(
-        sql_id=sql_id,
-        session=None if sid is None else parse_session(sid),
-        minutes=minutes,
-        interval_s=interval,
-        history=history,
-    )
+    # All values are checked here, as they stand in the script as literals. Trace and statistics are
+    # of a session and are left out where none is named.
+    session = None if sid is None else parse_session(sid)
+    if sql_id is not None and re.fullmatch(r"[0-9a-z]{13}", sql_id) is None:
+        raise InputError(
+            f"--sql-id '{sql_id}' is not an SQL_ID",
+            "it has 13 characters of 0-9 and a-z, such as 09bmj7j9q8a5z",
+        )
+    _check_range("--minutes", minutes, MINUTES_MAX)
+    _check_range("--interval", interval, INTERVAL_S_MAX)
+    samples = max(1, round(TRACE_S / interval))
+    fields: dict[str, object] = {
+        "sql_id": sql_id,
+        "sid": session and session.sid,
+        "serial": session and session.serial,
+        "minutes": minutes,
+        "interval_s": interval,
+        "samples": samples,
+        "trace_s": samples * interval,
+        **_conditions(sql_id, session),
+    }
+    from_history = minutes > MEMORY_MINUTES if history is None else history
+    text = _sections()
+    parts = _parts(sql_id, session, history=from_history)
+    return "\n".join(text[part].format(**fields).rstrip() + "\n" for part in parts)
 
 
 def parse_session(text: str) -> Session:
@@ -67,44 +85,6 @@ def parse_session(text: str) -> Session:
             "write for example 33,4711, as in: select sid, serial# from v$session",
         )
     return Session(int(match[1]), int(match[2]))
-
-
-def collect_script(
-    *,
-    sql_id: str | None = None,
-    session: Session | None = None,
-    minutes: int = MEMORY_MINUTES,
-    interval_s: int = 3,
-    history: bool | None = None,
-) -> str:
-    """The script, for one statement, one session, both, or everything of the last ``minutes``.
-
-    Trace and statistics are of a session and are left out where none is named. ASH is taken from
-    memory, or from DBA_HIST with ``history``; None chooses by ``minutes``. All values are checked
-    here, as they stand in the script as literals. InputError names the flag that is wrong.
-    """
-    if sql_id is not None and re.fullmatch(r"[0-9a-z]{13}", sql_id) is None:
-        raise InputError(
-            f"--sql-id '{sql_id}' is not an SQL_ID",
-            "it has 13 characters of 0-9 and a-z, such as 09bmj7j9q8a5z",
-        )
-    _check_range("--minutes", minutes, MINUTES_MAX)
-    _check_range("--interval", interval_s, INTERVAL_S_MAX)
-    samples = max(1, round(TRACE_S / interval_s))
-    fields: dict[str, object] = {
-        "sql_id": sql_id,
-        "sid": session and session.sid,
-        "serial": session and session.serial,
-        "minutes": minutes,
-        "interval_s": interval_s,
-        "samples": samples,
-        "trace_s": samples * interval_s,
-        **_conditions(sql_id, session),
-    }
-    from_history = minutes > MEMORY_MINUTES if history is None else history
-    text = _sections()
-    parts = _parts(sql_id, session, history=from_history)
-    return "\n".join(text[part].format(**fields).rstrip() + "\n" for part in parts)
 
 
 def _parts(sql_id: str | None, session: Session | None, *, history: bool) -> Iterator[str]:

@@ -12,7 +12,8 @@ from spillcast.units import format_bytes, parse_bytes
 
 SYSASM = "sqlplus / as sysasm"
 PREFIX = "flashd"
-ON_CELL = 'dcli -c "$cell" -l celladmin'
+FIRST_CELL = "cell=$(sed -n 1p cell_group)"
+FLUSH = "alter flashcache all flush nowait"
 
 
 @dataclass(frozen=True)
@@ -103,27 +104,25 @@ def _cell_steps(cache: str) -> list[Step]:
         Step(
             "One cell after the other, so that the others still have a cache: from here to the "
             "grid disks, then again for the next line of cell_group.",
-            command="cell=$(sed -n 1p cell_group)",
+            command=FIRST_CELL,
         ),
-        Step(
-            "What only the cache holds goes to disk.",
-            command=f'{ON_CELL} "cellcli -e alter flashcache all flush nowait"',
-        ),
-        Step(
+        _on_cell("What only the cache holds goes to disk.", FLUSH),
+        _on_cell(
             "Look until every flash disk has ended it, and none shows an error.",
-            command=f'{ON_CELL} "cellcli -e list celldisk attributes name, flushstatus, '
-            'flusherror" | grep FD',
+            "list celldisk attributes name, flushstatus, flusherror",
+            " | grep FD",
         ),
-        Step("The cache goes,", command=f'{ON_CELL} "cellcli -e drop flashcache"'),
-        Step(
-            "and comes back smaller.",
-            command=f'{ON_CELL} "cellcli -e create flashcache all size={cache}"',
-        ),
-        Step(
+        _on_cell("The cache goes,", "drop flashcache"),
+        _on_cell("and comes back smaller.", f"create flashcache all size={cache}"),
+        _on_cell(
             "The rest of each flash disk becomes a grid disk.",
-            command=f'{ON_CELL} "cellcli -e create griddisk all flashdisk prefix={PREFIX}"',
+            f"create griddisk all flashdisk prefix={PREFIX}",
         ),
     ]
+
+
+def _on_cell(why: str, what: str, then: str = "") -> Step:
+    return Step(why, command=f'dcli -c "$cell" -l celladmin "cellcli -e {what}"{then}')
 
 
 def _disk_group(name: str) -> Step:
@@ -145,18 +144,12 @@ def _back_steps(name: str) -> list[Step]:
             sql=(f"DROP DISKGROUP {name}",),
             client=SYSASM,
         ),
-        Step("Again one cell after the other:", command="cell=$(sed -n 1p cell_group)"),
-        Step(
-            "Its grid disks go,",
-            command=f'{ON_CELL} "cellcli -e drop griddisk all flashdisk prefix={PREFIX}"',
-        ),
-        Step(
-            "the small cache is flushed; look for its end as before,",
-            command=f'{ON_CELL} "cellcli -e alter flashcache all flush nowait"',
-        ),
-        Step("is dropped,", command=f'{ON_CELL} "cellcli -e drop flashcache"'),
-        Step(
+        Step("Again one cell after the other:", command=FIRST_CELL),
+        _on_cell("Its grid disks go,", f"drop griddisk all flashdisk prefix={PREFIX}"),
+        _on_cell("the small cache is flushed; look for its end as before,", FLUSH),
+        _on_cell("is dropped,", "drop flashcache"),
+        _on_cell(
             "and the cache has all flash again; give size= where it had less.",
-            command=f'{ON_CELL} "cellcli -e create flashcache all"',
+            "create flashcache all",
         ),
     ]

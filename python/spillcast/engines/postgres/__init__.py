@@ -1,15 +1,6 @@
 """PostgreSQL: servers that run already, watched and changed, and servers of our own."""
 
-from typing import TYPE_CHECKING
-
-from spillcast.engines.engine import Engine, WorkMemory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from spillcast.engines.engine import RecordQuery
-    from spillcast.engines.move import Move
-    from spillcast.engines.postgres.lab import PostgresLab
+from spillcast.engines.engine import Engine, WorkMemory, late
 
 #: It spills a block of its build. Its io_combine_limit joins reads of tables and indexes (read
 #: streams); src/backend/storage/file/buffile.c has one buffer of BLCKSZ for each file and issues it
@@ -19,26 +10,6 @@ IO_SIZE = (
     "(BLCKSZ); io_combine_limit and effective_io_concurrency are for tables and indexes. The "
     "kernel's readahead makes sequential reads larger (blockdev --setra)"
 )
-
-
-def _lab() -> "type[PostgresLab]":
-    from spillcast.engines.postgres.lab import PostgresLab
-
-    return PostgresLab
-
-
-def _live() -> "RecordQuery":
-    from spillcast.engines.postgres.live.record import record_postgres
-
-    return record_postgres
-
-
-def _move() -> "Callable[..., Move]":
-    from spillcast.engines.postgres.move.command import move
-
-    return move
-
-
 ENGINE = Engine(
     name="postgres",
     label="PostgreSQL",
@@ -46,7 +17,7 @@ ENGINE = Engine(
     aliases=("postgresql",),
     io_size=lambda _least, _most: (IO_SIZE, ()),
     memory=WorkMemory("work_mem", "256K..32M", "kB", (64 << 10, ((1 << 31) - 1) << 10)),
-    lab=_lab,
-    live=_live,
-    move=_move,
+    lab=late(f"{__name__}.lab", "PostgresLab"),
+    live=late(f"{__name__}.live.record", "record_postgres"),
+    move=late(f"{__name__}.move.command", "move"),
 )

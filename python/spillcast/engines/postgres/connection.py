@@ -1,9 +1,9 @@
-"""Connections to somebody's PostgreSQL server: errors in words, passwords never shown."""
+"""Sessions of ours on somebody's PostgreSQL server: named, and sure of whom they talk to.
 
-import os
+Errors come in words, and passwords are never shown.
+"""
+
 import re
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import InputError
@@ -12,43 +12,56 @@ if TYPE_CHECKING:
     import psycopg
 
     Connection = psycopg.Connection[tuple[Any, ...]]
+else:
+    # Who only prints the commands of a move needs no driver.
+    Connection = Any
 
 CONNECT_TIMEOUT_S = 10
-#: A server process found by its number started when its session did, or it is another's.
-START_TOLERANCE_S = 10.0
+#: The first version that tells whom a parallel worker serves.
+VERSION_MIN = 13
+#: Our own sessions go by these names, so that spillcast does not watch itself.
+SAMPLER = "spillcast sampler"
+EXPLAINER = "spillcast explain"
+MOVER = "spillcast move"
 SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 
 
-def connect(dsn: str, **changes: str) -> "Connection":
-    """Connect, every statement a transaction of its own; ``changes`` replace parts of the DSN.
+def open_session(dsn: str, name: str) -> Connection:
+    """A session that announces itself as ``name``, every statement a transaction of its own.
 
-    InputError where the DSN cannot be read or the server does not let us in, without the password.
+    InputError, without the password, where the DSN cannot be read or the server does not let us in,
+    and where a pooler or a server of an unknown version answers.
     """
     try:
         import psycopg
     except ImportError:
         raise InputError("PostgreSQL wants psycopg", "pip install 'spillcast[postgres]'") from None
-    parts: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "spillcast"}
-    parts |= _parts(dsn) | changes
+    parts = {"connect_timeout": CONNECT_TIMEOUT_S, **_parts(dsn), "application_name": name}
     try:
-        return psycopg.connect(autocommit=True, **parts)
+        connection = psycopg.connect(autocommit=True, **parts)
     except psycopg.OperationalError as error:
         said = " ".join(str(error).split())
-        for name in SECRETS:
-            secret = str(parts.get(name) or "")
+        for key in SECRETS:
+            secret = str(parts.get(key) or "")
             said = said.replace(secret, "***") if secret else said
         raise InputError(f"PostgreSQL: {said}", _remedy(said)) from None
+    try:
+        _check(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
-def shown_dsn(dsn: str, **changes: str) -> str:
+def shown_dsn(dsn: str) -> str:
     """The DSN without its passwords, as key=value pairs."""
     from psycopg.conninfo import make_conninfo
 
-    parts = {**_parts(dsn), **changes}
-    return make_conninfo(**{name: value for name, value in parts.items() if name not in SECRETS})
+    parts = _parts(dsn).items()
+    return make_conninfo(**{name: value for name, value in parts if name not in SECRETS})
 
 
-def row(connection: "Connection", query: str, *values: object) -> tuple[Any, ...]:
+def row(connection: Connection, query: str, *values: object) -> tuple[Any, ...]:
     """The only row of a query."""
     # Not prepared: the texts are of this program, and some are for one use.
     found = connection.execute(query.encode(), values, prepare=False).fetchone()
@@ -56,30 +69,34 @@ def row(connection: "Connection", query: str, *values: object) -> tuple[Any, ...
     return found
 
 
-def is_pooled(connection: "Connection") -> bool:
-    """Whether something between us and the server answers for it, such as PgBouncer.
-
-    The process that the handshake names is then not the one that runs the statements.
-    """
-    (pid,) = row(connection, "select pg_backend_pid()")
-    return bool(pid != connection.info.backend_pid)
+def what_it_says(error: "psycopg.Error") -> str:
+    """The server's own first line of an error, without the statement it quotes."""
+    primary = error.diag.message_primary
+    return primary or (str(error).splitlines() or ["no reason given"])[0]
 
 
-def local_process(connection: "Connection") -> int | None:
-    """The server process of a connection; None where it does not run on this machine."""
-    pid, started = row(
-        connection,
-        "select pid, extract(epoch from backend_start)::float from pg_stat_activity "
-        "where pid = pg_backend_pid()",
-    )
+def _check(connection: Connection) -> None:
+    import psycopg
+
     try:
-        name, _, fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
-    except OSError:
-        return None
-    ticks = int(fields.split()[19])
-    seconds = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-    same = abs(time.time() - seconds - started) < START_TOLERANCE_S
-    return int(pid) if "postgres" in name and same else None
+        (pid,) = row(connection, "select pg_backend_pid()")
+    except psycopg.Error as error:
+        raise InputError(
+            f"PostgreSQL: what answers is no PostgreSQL server: {what_it_says(error)}",
+            "connect to the server itself, not to a pooler's console",
+        ) from None
+    # The process that the handshake names is the one that runs the statements.
+    if pid != connection.info.backend_pid:
+        raise InputError(
+            "PostgreSQL: a connection pooler (such as pgbouncer) stands before the server",
+            "give the server's own host and port",
+        )
+    if connection.info.server_version < VERSION_MIN * 10_000:
+        version = connection.info.parameter_status("server_version")
+        raise InputError(
+            f"PostgreSQL: version {version} does not tell whom a parallel worker serves",
+            f"watched are versions from {VERSION_MIN} on; record --pid observes one process",
+        )
 
 
 def _parts(dsn: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from spillcast.engines.engine import Explains, Lab
 from spillcast.engines.held import HeldQuery, Ran
 from spillcast.engines.postgres import queries
 from spillcast.engines.postgres.processes import WORKER_TITLE
@@ -34,7 +35,7 @@ EXPLAIN = "explain (analyze, buffers, timing off, format json) "
 READ_ALL = "select count(*) from t"
 
 
-class PostgresLab:
+class PostgresLab(Lab, Explains):
     """PostgreSQL with its data in a directory. InputError where the packages are missing."""
 
     demo: ClassVar[Workload] = queries.DEMO

@@ -3,13 +3,13 @@
 import os
 import re
 import socket
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from spillcast.engines.postgres.connection import local_process, row
+from spillcast.engines.postgres.connection import Connection, row
 
-if TYPE_CHECKING:
-    from spillcast.engines.postgres.connection import Connection
+#: A server process found by its number started when its session did, or it is another's.
+START_TOLERANCE_S = 10.0
 
 #: By these PostgreSQL reads and writes temp files, and opens and closes files. It reads several
 #: buffers of a table at once by others, which would only make each wait dearer.
@@ -18,14 +18,24 @@ CALLS = ("pread64", "pwrite64", "openat", "open", "close")
 WORKER_TITLE = "parallel worker for PID {pid}"
 
 
-def not_here(connection: "Connection") -> str | None:
-    """Why the server's processes cannot be observed on this machine; None where they can."""
-    (host,) = row(connection, "select host(inet_server_addr())")
+def local_process(connection: Connection) -> tuple[int, None] | tuple[None, str]:
+    """The server process of a connection; without one, why there is none on this machine."""
+    host, pid, started_s = row(
+        connection,
+        "select host(inet_server_addr()), pid, extract(epoch from backend_start)::float "
+        "from pg_stat_activity where pid = pg_backend_pid()",
+    )
     if host is not None and not _is_ours(host):
-        return f"the server runs on another host ({host})"
-    if local_process(connection) is None:
-        return "the server's processes are not among those of this machine"
-    return None
+        return None, f"the server runs on another host ({host})"
+    try:
+        name, _, fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+        age_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+        age_s -= int(fields.split()[19]) / os.sysconf("SC_CLK_TCK")
+        if "postgres" in name and abs(time.time() - age_s - started_s) < START_TOLERANCE_S:
+            return int(pid), None
+    except OSError:
+        pass
+    return None, "the server's processes are not among those of this machine"
 
 
 def postmaster(pid: int) -> int | None:

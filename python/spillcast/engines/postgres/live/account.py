@@ -1,75 +1,71 @@
 """What a recording's meta.json says of a PostgreSQL query: engine, workers, sampling."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from spillcast.engines.postgres.live.explain import plan_summary
+from spillcast.engines.postgres.connection import Connection
+from spillcast.engines.postgres.live.explain import Explained, plan_summary
 from spillcast.engines.postgres.live.query import QueryLife
 from spillcast.engines.postgres.live.sampler import GAP_S, RATE_HZ, Sampled
 from spillcast.engines.postgres.live.settings import FROM_OUTSIDE, OWN
-from spillcast.engines.postgres.session import address
 from spillcast.recording.machine import redact_text
 from spillcast.recording.recorder import Joined
 
-if TYPE_CHECKING:
-    from spillcast.engines.postgres.connection import Connection
 
-
-@dataclass(frozen=True)
-class Observed:
-    """What was seen of a query; instants are seconds since the epoch by the server's clock."""
-
-    pid: int
-    settings: Mapping[str, str]
-    sampled: Sampled
-    workers: Sequence[Joined]
-    #: Workers that were seen and could not be attached.
-    unattached: int
-    life: QueryLife
-    attached_s: float
-    #: ``query``, ``duration``, ``interrupt`` or ``failure`` of the sampler's connection.
-    ended_by: str
-    #: What was explained; None for the query of another session.
-    statement: str | None
-    plan: Any
-
-
-def account(connection: "Connection", observed: Observed) -> dict[str, Any]:
-    """The keys ``engine``, ``postgres`` and ``sampling`` of docs/schema.md."""
-    return {
-        "engine": _engine(connection, observed),
-        "postgres": _query(observed),
-        "sampling": _sampling(observed.sampled),
-    }
-
-
-def _engine(connection: "Connection", observed: Observed) -> dict[str, Any]:
-    own = observed.statement is not None
-    plan = observed.plan
+def engine_meta(
+    connection: Connection,
+    pid: int,
+    settings: Mapping[str, str],
+    query: str,
+    explained: Explained | None,
+) -> dict[str, Any]:
+    """The key ``engine``: server, session, settings and query; its plan where it was explained."""
+    info, plan = connection.info, None if explained is None else explained.plan
     return {
         "name": "postgres",
-        "version": connection.info.parameter_status("server_version"),
-        "server": asdict(address(connection)),
-        "pid": observed.pid,
-        **observed.settings,
-        "settings_of": OWN if own else FROM_OUTSIDE,
-        "query": redact_text(observed.statement or observed.sampled.query),
+        "version": info.parameter_status("server_version"),
+        "server": {
+            "host": info.host or info.hostaddr,
+            "port": info.port,
+            "dbname": info.dbname,
+            "user": info.user,
+        },
+        "pid": pid,
+        **settings,
+        "settings_of": FROM_OUTSIDE if explained is None else OWN,
+        "query": redact_text(query if explained is None else explained.statement),
         "plan": None if plan is None else plan_summary(plan),
     }
 
 
-def _query(observed: Observed) -> dict[str, Any]:
-    began_s = observed.life.started_s
+def query_meta(
+    pid: int, life: QueryLife, attached_s: float, ended_by: str, sampled: Sampled
+) -> dict[str, Any]:
+    """The key ``postgres``, but for the workers; instants are by the server's clock.
+
+    ``ended_by`` is ``query``, ``duration``, ``interrupt``, or ``failure`` of the sampler's
+    connection.
+    """
+    began_s = life.started_s
     began = None if began_s is None else datetime.fromtimestamp(began_s, UTC)
     return {
-        "backend": observed.pid,
+        "backend": pid,
         "query_started_at": began and began.isoformat(timespec="milliseconds"),
-        "query_elapsed_s": observed.life.elapsed_s,
-        "before_recording_s": max(0.0, observed.attached_s - (began_s or observed.attached_s)),
-        "ended_by": observed.ended_by,
-        "failure": observed.sampled.failure,
+        "query_elapsed_s": life.elapsed_s,
+        "before_recording_s": max(0.0, attached_s - (began_s or attached_s)),
+        "ended_by": ended_by,
+        "failure": sampled.failure,
+        "temp_files": [
+            {"tablespace": name, "peak_bytes": size, "peak_files": files}
+            for name, (size, files) in sorted(sampled.temp_peak.items())
+        ],
+    }
+
+
+def workers_meta(workers: Sequence[Joined], unattached: int) -> dict[str, Any]:
+    """What the key ``postgres`` says of parallel workers; some were seen and not attached."""
+    return {
         "workers": [
             {
                 "pid": worker.pid,
@@ -77,20 +73,17 @@ def _query(observed: Observed) -> dict[str, Any]:
                 "attached_s": worker.attached_s,
                 "missed": worker.before and dict(zip(_MISSED, worker.before, strict=True)),
             }
-            for worker in observed.workers
+            for worker in workers
         ],
-        "workers_not_attached": observed.unattached,
-        "temp_files": [
-            {"tablespace": name, "peak_bytes": size, "peak_files": files}
-            for name, (size, files) in sorted(observed.sampled.temp_peak.items())
-        ],
+        "workers_not_attached": unattached,
     }
 
 
 _MISSED = ("reads", "writes", "bytes")
 
 
-def _sampling(sampled: Sampled) -> dict[str, Any]:
+def sampling_meta(sampled: Sampled) -> dict[str, Any]:
+    """The key ``sampling``: what it gave and what it cost."""
     return {
         "rate_hz": RATE_HZ,
         "samples": sampled.samples,

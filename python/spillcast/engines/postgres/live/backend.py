@@ -2,17 +2,12 @@
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from spillcast.engines.engine import Say, Wanted
-from spillcast.engines.postgres.connection import row
-from spillcast.engines.postgres.session import SAMPLER, what_it_says
+from spillcast.engines.postgres.connection import SAMPLER, Connection, row, what_it_says
 from spillcast.errors import InputError
 from spillcast.recording.machine import redact_text
 from spillcast.units import format_duration
-
-if TYPE_CHECKING:
-    from spillcast.engines.postgres.connection import Connection
 
 LOOK_S = 0.05
 LISTED = 8
@@ -68,7 +63,7 @@ class Session:
         return f"{self.pid}  {self.user}@{self.database}  {since}  {query}"[:LINE_MAX]
 
 
-def find(connection: "Connection", wanted: Wanted, say: Say) -> Session:
+def find(connection: Connection, wanted: Wanted, say: Say) -> Session:
     """The session that is wanted, waiting for it where it has to come first.
 
     A session named by its process id may be idle: its next query is what will be recorded.
@@ -89,7 +84,7 @@ def find(connection: "Connection", wanted: Wanted, say: Say) -> Session:
         time.sleep(LOOK_S)
 
 
-def named(connection: "Connection", pid: int) -> Session:
+def named(connection: Connection, pid: int) -> Session:
     """The session of a process id. InputError where there is none, or it may not be seen."""
     rows = [session for session in _sessions(connection, Wanted()) if session.pid == pid]
     if not rows:
@@ -112,7 +107,7 @@ def named(connection: "Connection", pid: int) -> Session:
 
 
 def _choose(
-    sessions: list[Session], wanted: Wanted, owners: set[int], connection: "Connection"
+    sessions: list[Session], wanted: Wanted, owners: set[int], connection: Connection
 ) -> Session | None:
     """The one that is wanted, None while there is none."""
     if wanted.backend is not None:
@@ -142,7 +137,7 @@ def _spills(session: Session, owners: set[int]) -> bool:
     return session.wait_event.lower().startswith("buffile") or session.pid in owners
 
 
-def _sessions(connection: "Connection", wanted: Wanted) -> list[Session]:
+def _sessions(connection: Connection, wanted: Wanted) -> list[Session]:
     import psycopg
 
     given = {"pattern": wanted.query, "sampler": SAMPLER}
@@ -158,18 +153,18 @@ def _sessions(connection: "Connection", wanted: Wanted) -> list[Session]:
     return [Session(*row) for row in rows]
 
 
-def may_list_temp(connection: "Connection") -> bool:
+def may_list_temp(connection: Connection) -> bool:
     """Whether our role may list temp files."""
     query = "select has_function_privilege('pg_ls_tmpdir(oid)', 'execute')"
     return bool(row(connection, query)[0])
 
 
-def _owners(connection: "Connection") -> set[int]:
+def _owners(connection: Connection) -> set[int]:
     """Processes that hold temp files now."""
     return {row[0] for row in connection.execute(_OWNERS, prepare=True).fetchall()}
 
 
-def _no_right(connection: "Connection", what: str) -> InputError:
+def _no_right(connection: Connection, what: str) -> InputError:
     user = connection.info.user
     return InputError(
         f"role {user} may not see {what}",

@@ -4,14 +4,11 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from spillcast.engines.postgres.session import EXPLAINER, open_session, what_it_says
+from spillcast.engines.postgres.connection import EXPLAINER, Connection, open_session, what_it_says
 from spillcast.errors import InputError, SpillcastError
 from spillcast.recording.machine import redact_text
-
-if TYPE_CHECKING:
-    from spillcast.engines.postgres.connection import Connection
 
 #: The file of the plan in a recording's folder.
 PLAN_FILE = "plan.json"
@@ -83,7 +80,7 @@ class Explained:
 
 
 def _prepare(
-    connection: "Connection", settings: Mapping[str, str], say: Callable[[str], None]
+    connection: Connection, settings: Mapping[str, str], say: Callable[[str], None]
 ) -> None:
     """The session's settings. InputError names the one that the server refuses."""
     import psycopg
@@ -117,8 +114,9 @@ def plan_summary(plan: list[dict[str, Any]]) -> dict[str, Any]:
     ``temp_read_s`` and ``temp_write_s`` are summed over all processes, null where the server did
     not time them.
     """
-    whole = plan[0]
-    root = whole["Plan"]
+    whole, root = plan[0], plan[0]["Plan"]
+    nodes = list(_nodes(root))
+    own = [_own_blocks(node) for node in nodes]
     return {
         "file": PLAN_FILE,
         "planning_s": _seconds(whole.get("Planning Time")),
@@ -127,17 +125,17 @@ def plan_summary(plan: list[dict[str, Any]]) -> dict[str, Any]:
         "temp_written_blocks": root.get("Temp Written Blocks"),
         "temp_read_s": _seconds(root.get("Temp I/O Read Time")),
         "temp_write_s": _seconds(root.get("Temp I/O Write Time")),
-        "workers_planned": sum(node.get("Workers Planned", 0) for node in _nodes(root)),
-        "workers_launched": sum(node.get("Workers Launched", 0) for node in _nodes(root)),
+        "workers_planned": sum(node.get("Workers Planned", 0) for node in nodes),
+        "workers_launched": sum(node.get("Workers Launched", 0) for node in nodes),
         "spills": [
             {
                 "node": node["Node Type"],
-                "temp_read_blocks": _own(node, "Temp Read Blocks"),
-                "temp_written_blocks": _own(node, "Temp Written Blocks"),
+                "temp_read_blocks": read,
+                "temp_written_blocks": written,
                 **{name: node[key] for key, name in _DETAILS.items() if key in node},
             }
-            for node in _nodes(root)
-            if _own(node, "Temp Read Blocks") or _own(node, "Temp Written Blocks")
+            for node, (read, written) in zip(nodes, own, strict=True)
+            if read or written
         ],
     }
 
@@ -159,10 +157,12 @@ def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _nodes(child)
 
 
-def _own(node: dict[str, Any], key: str) -> int:
-    """A figure of the node alone, for the plan shows it with those below."""
-    below = sum(child.get(key, 0) for child in node.get("Plans", ()))
-    return int(node.get(key, 0) - below)
+def _own_blocks(node: dict[str, Any]) -> list[int]:
+    """Blocks read and written by the node alone, for the plan shows them with those below."""
+    return [
+        int(node.get(key, 0) - sum(child.get(key, 0) for child in node.get("Plans", ())))
+        for key in ("Temp Read Blocks", "Temp Written Blocks")
+    ]
 
 
 def _seconds(milliseconds: float | None) -> float | None:

@@ -7,11 +7,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from spillcast.engines.engine import OnStatus, Say, Wanted
-from spillcast.engines.postgres.connection import row
-from spillcast.engines.postgres.live.account import Observed, account
+from spillcast.engines.postgres.connection import (
+    SAMPLER,
+    Connection,
+    open_session,
+    row,
+    what_it_says,
+)
+from spillcast.engines.postgres.live.account import (
+    engine_meta,
+    query_meta,
+    sampling_meta,
+    workers_meta,
+)
 from spillcast.engines.postgres.live.backend import find, may_list_temp
 from spillcast.engines.postgres.live.explain import PLAN_FILE, Explained
 from spillcast.engines.postgres.live.sampler import Sampler
@@ -19,19 +29,15 @@ from spillcast.engines.postgres.live.settings import own_settings, settings_of
 from spillcast.engines.postgres.processes import (
     CALLS,
     WORKER_TITLE,
-    not_here,
+    local_process,
     postmaster,
     temp_directories,
 )
-from spillcast.engines.postgres.session import SAMPLER, open_session, what_it_says
 from spillcast.errors import InputError, SpillcastError
 from spillcast.recording import Recording
 from spillcast.recording.asked import Asked
 from spillcast.recording.recorder import Recorder
 from spillcast.recording.running import Running
-
-if TYPE_CHECKING:
-    from spillcast.engines.postgres.connection import Connection
 
 #: How often what came in is written; the sampler has a clock of its own.
 TICK_S = 0.25
@@ -49,18 +55,7 @@ def record_postgres(
     on_status: OnStatus = lambda _recorder, _status: None,
     running: Running | None = None,
 ) -> Recording:
-    """Record one query of a server from its beginning, or from now on, to its end.
-
-    The query is that of the session ``wanted``, or the statement ``explain``, which a session of
-    ours runs with ``settings`` under EXPLAIN (ANALYZE, BUFFERS) and takes back. Returns when the
-    query has ended, after ``asked.duration_s``, or upon KeyboardInterrupt, which keeps what there
-    is. ``say`` is told what the user should know meanwhile; ``on_status`` gets the capture's counts
-    with ``samples`` and ``processes`` a few times a second. Without an ``output`` nothing is
-    written; ``running`` can be asked meanwhile what there is so far.
-
-    InputError for a DSN, a session or a right that is not there, and where the query ended before
-    anything was seen of it; SpillcastError where the server goes away.
-    """
+    """As ``RecordQuery`` tells; ``explain`` runs under EXPLAIN (ANALYZE, BUFFERS)."""
     import psycopg
 
     if (wanted is None) == (explain is None):
@@ -84,7 +79,7 @@ def record_postgres(
             raise SpillcastError(f"PostgreSQL: {what_it_says(error)}") from None
 
 
-def _prepare(recorder: Recorder, connection: "Connection", say: Say) -> str | None:
+def _prepare(recorder: Recorder, connection: Connection, say: Say) -> str | None:
     """Make the capture ready, which may take a moment; why there can be none, or None."""
     if recorder.asked.capture == "preload":
         raise InputError(
@@ -92,7 +87,7 @@ def _prepare(recorder: Recorder, connection: "Connection", say: Say) -> str | No
             "leave it out: perf events are used",
         )
     pid = connection.info.backend_pid
-    reason = not_here(connection)
+    _, reason = local_process(connection)
     if reason is None:
         return _refusal(
             recorder, lambda: recorder.prepare(pid, "the server's processes", CALLS), say
@@ -119,7 +114,7 @@ class _Watch:
     """The recording of one session's query; to the recorder it is the target."""
 
     def __init__(
-        self, recorder: Recorder, connection: "Connection", pid: int, run: Explained | None
+        self, recorder: Recorder, connection: Connection, pid: int, run: Explained | None
     ) -> None:
         self.pid = pid
         self.exit_status: int | None = None
@@ -225,22 +220,16 @@ class _Watch:
             elapsed_s = until_s - max(began_s, self._attached_s)
         if elapsed_s <= 0:
             raise InputError("the query ended before anything was seen of it")
-        plan = self._run and self._run.plan
-        if plan is not None:
-            recorder.add_document(PLAN_FILE, plan)
-        observed = Observed(
-            pid=self.pid,
-            settings=self._settings,
-            sampled=sampled,
-            workers=recorder.joined(),
-            unattached=self._unattached,
-            life=life,
-            attached_s=self._attached_s,
-            ended_by=ended_by,
-            statement=None if self._run is None else self._run.statement,
-            plan=plan,
-        )
-        return recorder.finish(elapsed_s=elapsed_s, extra=account(self._connection, observed))
+        run = self._run
+        if run is not None and run.plan is not None:
+            recorder.add_document(PLAN_FILE, run.plan)
+        query = query_meta(self.pid, life, self._attached_s, ended_by, sampled)
+        extra = {
+            "engine": engine_meta(self._connection, self.pid, self._settings, sampled.query, run),
+            "postgres": {**query, **workers_meta(recorder.joined(), self._unattached)},
+            "sampling": sampling_meta(sampled),
+        }
+        return recorder.finish(elapsed_s=elapsed_s, extra=extra)
 
 
 @contextlib.contextmanager

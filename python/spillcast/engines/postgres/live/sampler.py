@@ -5,17 +5,15 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
+from spillcast.engines.postgres.connection import Connection
 from spillcast.engines.postgres.live.query import QueryLife, Seen
 from spillcast.engines.postgres.processes import cpu_s
 from spillcast.errors import SpillcastError
 from spillcast.recording.schema import SAMPLES_SCHEMA
-
-if TYPE_CHECKING:
-    from spillcast.engines.postgres.connection import Connection
 
 RATE_HZ = 50
 INTERVAL_S = 1 / RATE_HZ
@@ -74,7 +72,7 @@ class Sampler(threading.Thread):
 
     def __init__(
         self,
-        connection: "Connection",
+        connection: Connection,
         pid: int,
         origin_ns: int,
         on_worker: Callable[[int], None],

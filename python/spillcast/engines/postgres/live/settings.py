@@ -1,12 +1,8 @@
 """The settings under which a session's queries spill, as far as they can be seen from outside."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from spillcast.engines.postgres.connection import row
-
-if TYPE_CHECKING:
-    from spillcast.engines.postgres.connection import Connection
+from spillcast.engines.postgres.connection import Connection, row
 
 #: A server that does not know one of them leaves it out.
 NAMES = (
@@ -40,12 +36,12 @@ select s.setconfig
 _OWN = "select name, current_setting(name) from pg_settings where name = any (%s)"
 
 
-def own_settings(connection: "Connection") -> dict[str, str]:
+def own_settings(connection: Connection) -> dict[str, str]:
     """The settings of a session of ours."""
     return dict(connection.execute(_OWN, [list(NAMES)]).fetchall())
 
 
-def settings_of(connection: "Connection", pid: int) -> dict[str, str]:
+def settings_of(connection: Connection, pid: int) -> dict[str, str]:
     """The settings that another session began with; those it made itself are not visible."""
     rows = connection.execute(_SERVER, [list(NAMES)]).fetchall()
     file: dict[str, str] = {}

@@ -26,9 +26,9 @@ def revert_steps(
     if Scope() in ours:
         why = "The server's own setting, as it was before."
         statement = set_statement(Scope(), note.before["server"])
-        steps.append(Step(why, sql=(statement,), client=facts.client))
+        steps.append(facts.step(why, statement))
     if Scope() in scopes:
-        steps.append(reload_step(facts.client))
+        steps.append(reload_step(facts))
     statements = [
         set_statement(scope, note.before[str(scope)]) for scope in ours if scope != Scope()
     ]
@@ -39,14 +39,14 @@ def revert_steps(
         on, names = sql_name(tablespace.name), ", ".join(map(sql_name, roles))
         statements.append(f"REVOKE CREATE ON TABLESPACE {on} FROM {names}")
     if not left.before and not note.made_tablespace:
-        statements.append(_comment(tablespace.name, note.comment))
+        statements.append(comment_statement(tablespace.name, note.comment))
     elif scopes:
-        statements.append(_comment(tablespace.name, str(left)))
+        statements.append(comment_statement(tablespace.name, str(left)))
     if statements:
         why = "The settings and rights as they were before, and the note of it."
-        steps.append(Step(why, sql=tuple(statements), client=facts.client))
+        steps.append(facts.step(why, *statements))
     if drop and not left.before and note.made_tablespace:
-        steps += _drop_steps(tablespace, note, facts.client)
+        steps += _drop_steps(tablespace, note, facts)
     return steps
 
 
@@ -77,10 +77,10 @@ def set_statement(scope: Scope | None, names: list[str] | None) -> str:
     return f"{who}SET {SETTING} = {', '.join(map(sql_literal, names))}"
 
 
-def reload_step(client: str) -> Step:
+def reload_step(facts: Situation) -> Step:
     """The step after ALTER SYSTEM; done again where it may have been missed."""
     why = "The server reads its settings; open sessions follow."
-    return Step(why, sql=("SELECT pg_reload_conf()",), client=client)
+    return facts.step(why, "SELECT pg_reload_conf()")
 
 
 def settings_after(
@@ -104,16 +104,16 @@ def in_use_by_settings(facts: Situation, after: dict[Scope, list[str]], name: st
     return found + ([f"default_tablespace of {', '.join(defaults)}"] if defaults else [])
 
 
-def _comment(name: str, text: str | None) -> str:
-    return (
-        f"COMMENT ON TABLESPACE {sql_name(name)} IS {'NULL' if text is None else sql_literal(text)}"
-    )
+def comment_statement(name: str, text: str | None) -> str:
+    """The statement that gives a tablespace its comment, or none for None."""
+    word = "NULL" if text is None else sql_literal(text)
+    return f"COMMENT ON TABLESPACE {sql_name(name)} IS {word}"
 
 
-def _drop_steps(tablespace: Tablespace, note: Note, client: str) -> list[Step]:
+def _drop_steps(tablespace: Tablespace, note: Note, facts: Situation) -> list[Step]:
     path = Path(tablespace.location)
     why = "The tablespace; the server refuses where anything lies in it."
-    drop = Step(why, sql=(f"DROP TABLESPACE {sql_name(tablespace.name)}",), client=client)
+    drop = facts.step(why, f"DROP TABLESPACE {sql_name(tablespace.name)}")
     if not note.made_directory:
         return [drop]
     why = "The directory was made for this, which its sticky bit says from now on."

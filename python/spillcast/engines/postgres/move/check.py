@@ -2,17 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from spillcast.engines.postgres.connection import row
+from spillcast.engines.postgres.connection import Connection, row, what_it_says
 from spillcast.engines.postgres.move.plan import Directory, Wish, user_id
 from spillcast.engines.postgres.move.situation import Situation
 from spillcast.engines.postgres.move.tablespace import Scope
-from spillcast.engines.postgres.session import what_it_says
 from spillcast.errors import InputError
-
-if TYPE_CHECKING:
-    from spillcast.engines.postgres.connection import Connection
 
 
 def check_server(facts: Situation) -> None:
@@ -39,7 +34,7 @@ def check_server(facts: Situation) -> None:
         )
 
 
-def check_move(connection: "Connection", facts: Situation, wish: Wish) -> None:
+def check_move(connection: Connection, facts: Situation, wish: Wish) -> None:
     """InputError where a move could not be done, or would do harm."""
     check_server(facts)
     if facts.standbys and not wish.standbys_prepared:
@@ -56,7 +51,7 @@ def check_move(connection: "Connection", facts: Situation, wish: Wish) -> None:
     _check_directory(connection, facts, wish)
 
 
-def _check_directory(connection: "Connection", facts: Situation, wish: Wish) -> None:
+def _check_directory(connection: Connection, facts: Situation, wish: Wish) -> None:
     """The directory is usable: as it is, or once it is made."""
     path = wish.to
     if facts.data_directory is not None:
@@ -88,14 +83,14 @@ def _check_directory(connection: "Connection", facts: Situation, wish: Wish) -> 
         raise InputError(f"--to {path}: is not empty: {', '.join(entries[:3])}", hint)
 
 
-def _entries(connection: "Connection", path: Path, *, by_server: bool) -> list[str]:
+def _entries(connection: Connection, path: Path, *, by_server: bool) -> list[str]:
     if not by_server:
         return os.listdir(path)
     query = "select coalesce(array_agg(name), '{}') from pg_ls_dir(%s) name"
     return list(row(connection, query, str(path))[0])
 
 
-def _check_seen(connection: "Connection", path: Path, what: str) -> None:
+def _check_seen(connection: Connection, path: Path, what: str) -> None:
     """The server can reach a path, and finds there what we find."""
     import psycopg
 

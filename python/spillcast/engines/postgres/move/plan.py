@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spillcast.engines.move import Move, Step, sql_literal, sql_name
-from spillcast.engines.postgres.move.back import reload_step, revert_steps, set_statement
+from spillcast.engines.postgres.move.back import (
+    comment_statement,
+    reload_step,
+    revert_steps,
+    set_statement,
+)
 from spillcast.engines.postgres.move.situation import Situation
 from spillcast.engines.postgres.move.tablespace import (
     SETTING,
@@ -80,8 +85,7 @@ def plan(wish: Wish, facts: Situation, lacking: list[str], directory: Directory)
         [] if finished else [f"ALTER TABLESPACE {_unfinished(made)} RENAME TO {sql_name(name)}"]
     )
     if note != old or not finished:
-        comment = sql_literal(str(note))
-        statements.append(f"COMMENT ON TABLESPACE {sql_name(name)} IS {comment}")
+        statements.append(comment_statement(name, str(note)))
     if lacking:
         roles = ", ".join(map(sql_name, lacking))
         statements.append(f"GRANT CREATE ON TABLESPACE {sql_name(name)} TO {roles}")
@@ -90,12 +94,12 @@ def plan(wish: Wish, facts: Situation, lacking: list[str], directory: Directory)
         statements.append(set_statement(wish.scope, [name]))
     if statements:
         why = "The tablespace gets its name, a note of how all was before, and its users."
-        steps.append(Step(why, sql=tuple(statements), client=facts.client))
+        steps.append(facts.step(why, *statements))
     if wish.scope == Scope():
         if to_set:
-            why = "The server's own setting."
-            steps.append(Step(why, sql=(set_statement(wish.scope, [name]),), client=facts.client))
-        steps.append(reload_step(facts.client))
+            statement = set_statement(wish.scope, [name])
+            steps.append(facts.step("The server's own setting.", statement))
+        steps.append(reload_step(facts))
     if wish.scope is None:
         why = "In the session whose temp files are to go there:"
         steps.append(Step(why, sql=(f"SET {SETTING} = {sql_literal(name)}",)))
@@ -168,7 +172,7 @@ def user_id(owner: str) -> int | None:
 def _create(path: Path, facts: Situation, made: bool) -> Step:
     why = "A tablespace in it, under a name that says the move has not ended."
     statement = f"CREATE TABLESPACE {_unfinished(made)} LOCATION {sql_literal(str(path))}"
-    return Step(why, sql=(statement,), client=facts.client)
+    return facts.step(why, statement)
 
 
 def whom(scope: Scope | None) -> str:

@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spillcast.engines.move import Move, Step, sql_name
-from spillcast.engines.postgres.connection import row
+from spillcast.engines.postgres.connection import MOVER, Connection, open_session, row, what_it_says
 from spillcast.engines.postgres.move.back import (
     in_use_by_settings,
     remaining,
@@ -35,11 +35,8 @@ from spillcast.engines.postgres.move.tablespace import (
     spilled_by,
     users_of,
 )
-from spillcast.engines.postgres.session import MOVER, open_session, what_it_says
 from spillcast.errors import InputError, SpillcastError
-
-if TYPE_CHECKING:
-    from spillcast.engines.postgres.connection import Connection
+from spillcast.storage.tmpfs import is_tmpfs
 
 #: Sorts some 1 MB in 64 kB; its temp files stay while a row of it is still to be fetched.
 SPILL = b"select md5(i::text) from pg_catalog.generate_series(1, 20000) i order by 1"
@@ -70,8 +67,7 @@ def moved(dsn: str, wish: Wish) -> Move:
         _lock(connection)
         move, facts = _asked(connection, dsn, wish)
         check_move(connection, facts, wish)
-        for _ in run_steps(connection, move):
-            pass
+        _run_steps(connection, move)
         assert move.tablespace is not None
         move.applied = True
         move.verified = verified(connection, dsn, wish.scope, move.tablespace)
@@ -95,8 +91,7 @@ def moved_back(dsn: str, to: Path | None, scope: Scope | None, *, whole: bool) -
         to = to or _only_move(facts)
         move = _way_back(facts, to, scope, whole=whole)
         try:
-            for _ in run_steps(connection, move):
-                pass
+            _run_steps(connection, move)
         except SpillcastError as error:
             if not isinstance(error.__cause__, _in_use()):
                 raise
@@ -107,18 +102,16 @@ def moved_back(dsn: str, to: Path | None, scope: Scope | None, *, whole: bool) -
     return move
 
 
-def run_steps(connection: "Connection", move: Move) -> Iterator[Step]:
-    """Do the steps, but those for a session of somebody's, and yield each when it is done."""
+def _run_steps(connection: Connection, move: Move) -> None:
+    """Do the steps, but those for a session of somebody's."""
     for index, step in enumerate(move.steps):
-        if step.sql and not step.client:
-            continue
-        _run(connection, step)
-        move.steps[index] = replace(step, done=True)
-        yield step
+        if step.command is not None or step.client:
+            _run(connection, step)
+            move.steps[index] = replace(step, done=True)
 
 
 def verified(
-    connection: "Connection", dsn: str, scope: Scope | None, tablespace: str
+    connection: Connection, dsn: str, scope: Scope | None, tablespace: str
 ) -> dict[str, Any]:
     """Spill a little in a session of the scope, and count its temp files in the tablespace.
 
@@ -147,12 +140,12 @@ def verified(
     return {"session": whom(scope), "files": files, "bytes": size}
 
 
-def _lock(connection: "Connection") -> None:
+def _lock(connection: Connection) -> None:
     """Wait for another move, also for the last statement of one that was killed."""
     connection.execute("select pg_advisory_lock(hashtext('spillcast move'))")
 
 
-def _asked(connection: "Connection", dsn: str, wish: Wish) -> tuple[Move, Situation]:
+def _asked(connection: Connection, dsn: str, wish: Wish) -> tuple[Move, Situation]:
     """The plan for a server, with what is to be known of it."""
     facts = situation(connection, dsn)
     check_exists(facts, wish.scope)
@@ -170,7 +163,7 @@ def _warnings(facts: Situation, wish: Wish, move: Move) -> Iterator[str]:
         check_server(facts)
     except InputError as error:
         yield f"--apply would be refused: {error.message}"
-    if facts.local and _in_memory(wish.to):
+    if facts.local and is_tmpfs(wish.to):
         yield (
             "it is in memory: after a restart of the machine temp files are, without a word, "
             "where they were before, until --revert and --apply"
@@ -183,12 +176,6 @@ def _warnings(facts: Situation, wish: Wish, move: Move) -> Iterator[str]:
     for scope, names in facts.settings.items():
         if scope.outranks(wish.scope) and names != [move.tablespace]:
             yield f"{scope} has a setting of its own, which wins: {', '.join(names)}"
-
-
-def _in_memory(path: Path) -> bool:
-    from spillcast.storage.tmpfs import is_tmpfs
-
-    return is_tmpfs(path)
 
 
 def _in_use() -> tuple[type[Exception], ...]:
@@ -251,7 +238,7 @@ def _way_back(facts: Situation, to: Path, scope: Scope | None, *, whole: bool) -
 
 
 def _take_setting(
-    connection: "Connection", session: "Connection", scope: Scope | None, tablespace: str
+    connection: Connection, session: Connection, scope: Scope | None, tablespace: str
 ) -> None:
     """Give a session the setting that a new session of the scope has."""
     if scope is None:
@@ -268,7 +255,7 @@ def _take_setting(
     session.execute(set_statement(None, now[scope]).encode())
 
 
-def _wait_for_setting(session: "Connection", scope: Scope, tablespace: str) -> None:
+def _wait_for_setting(session: Connection, scope: Scope, tablespace: str) -> None:
     """The server tells its processes of a new setting one by one."""
     deadline = time.monotonic() + RELOAD_S
     query = "select current_setting('temp_tablespaces')"
@@ -284,7 +271,7 @@ def _holds(own: Scope, user: str, database: str) -> bool:
     return own.role in (None, user) and own.database in (None, database)
 
 
-def _run(connection: "Connection", step: Step) -> None:
+def _run(connection: Connection, step: Step) -> None:
     """Do one step. SpillcastError with the words of whoever refused it."""
     import psycopg
 

@@ -5,26 +5,33 @@ import pwd
 import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from spillcast.engines.postgres.connection import local_process, row, shown_dsn
+from spillcast.engines.move import Step
+from spillcast.engines.postgres.connection import Connection, row, shown_dsn
 from spillcast.engines.postgres.move.tablespace import (
     Scope,
     Tablespace,
     settings,
     tablespaces,
 )
-from spillcast.engines.postgres.processes import not_here
+from spillcast.engines.postgres.processes import local_process
 from spillcast.errors import InputError
 
-if TYPE_CHECKING:
-    from spillcast.engines.postgres.connection import Connection
-
-#: Those that are connected, and those that have a slot to come back to.
-STANDBYS = """
-select application_name from pg_stat_replication r where not exists (
-    select from pg_replication_slots s where s.active_pid = r.pid and s.slot_type = 'logical')
-union select slot_name from pg_replication_slots where slot_type = 'physical' order by 1
+_FACTS = """
+select current_user, current_setting('is_superuser')::bool, pg_is_in_recovery(),
+       array(select rolname::text from pg_roles where rolsuper order by 1),
+       array(select rolname::text from pg_roles where rolname !~ '^pg_' order by 1),
+       array(select datname::text from pg_database where datallowconn order by 1)
+"""
+#: Standbys: those that are connected, and those that have a slot to come back to.
+_FOR_SUPERUSERS = """
+select current_setting('data_directory'),
+       (select source from pg_settings where name = 'temp_tablespaces'),
+       array(select application_name from pg_stat_replication r where not exists (
+                 select from pg_replication_slots s
+                 where s.active_pid = r.pid and s.slot_type = 'logical')
+             union select slot_name from pg_replication_slots where slot_type = 'physical'
+             order by 1)
 """
 
 
@@ -65,49 +72,45 @@ class Situation:
         found = [one for one in self.tablespaces if os.path.realpath(one.location) == real]
         return found[0] if found else None
 
+    def step(self, why: str, *sql: str) -> Step:
+        """Statements for a client of this server; several are one transaction."""
+        return Step(why, sql=sql, client=self.client)
+
     def named(self, name: str) -> Tablespace | None:
         """The tablespace of a name."""
         return next((one for one in self.tablespaces if one.name == name), None)
 
 
-def situation(connection: "Connection", dsn: str) -> Situation:
+def situation(connection: Connection, dsn: str) -> Situation:
     """Ask a server; what only a superuser may see stays at its default for others."""
-    user, superuser, standby = row(
-        connection,
-        "select current_user, current_setting('is_superuser')::bool, pg_is_in_recovery()",
-    )
-    elsewhere = not_here(connection)
-    pid = local_process(connection)
-    client = f"psql -X -v ON_ERROR_STOP=1 {shlex.quote(shown_dsn(dsn))}"
+    user, superuser, standby, superusers, roles, databases = row(connection, _FACTS)
+    pid, elsewhere = local_process(connection)
     common = Situation(
-        client=client,
+        client=f"psql -X -v ON_ERROR_STOP=1 {shlex.quote(shown_dsn(dsn))}",
         user=user,
         superuser=superuser,
-        superusers=_names(connection, "select rolname from pg_roles where rolsuper order by 1"),
-        roles=_names(connection, "select rolname from pg_roles where rolname !~ '^pg_' order by 1"),
-        databases=_names(
-            connection, "select datname from pg_database where datallowconn order by 1"
-        ),
+        superusers=superusers,
+        roles=roles,
+        databases=databases,
         standby=standby,
-        owner=None if elsewhere or pid is None else _owner(pid),
+        owner=None if pid is None else _owner(pid),
         elsewhere=elsewhere,
         tablespaces=tablespaces(connection),
         settings=settings(connection, server=superuser),
     )
     if not superuser:
         return common
-    (data_directory,) = row(connection, "select current_setting('data_directory')")
-    (source,) = row(connection, "select source from pg_settings where name = 'temp_tablespaces'")
+    data_directory, source, standbys = row(connection, _FOR_SUPERUSERS)
     return replace(
         common,
         data_directory=Path(data_directory),
-        standbys=_names(connection, STANDBYS),
+        standbys=standbys,
         defaults=settings(connection, "default_tablespace", server=True),
         source=source,
     )
 
 
-def roles_that_lack(connection: "Connection", scope: Scope | None, tablespace: str) -> list[str]:
+def roles_that_lack(connection: Connection, scope: Scope | None, tablespace: str) -> list[str]:
     """Roles of a scope that may not put temp files into a tablespace; superusers always may.
 
     Of a database or the server these are all roles that can log in there.
@@ -115,19 +118,15 @@ def roles_that_lack(connection: "Connection", scope: Scope | None, tablespace: s
     if scope is None:
         return []
     condition = "rolname = %s" if scope.role else "rolcanlogin and rolname <> %s"
-    return [
-        name
-        for (name,) in connection.execute(
-            (
-                f"select rolname from pg_roles where {condition} and not rolsuper "
-                "and (%s::text is null or has_database_privilege(oid, %s, 'connect')) "
-                "and not (exists (select 1 from pg_tablespace where spcname = %s) and "
-                "coalesce(has_tablespace_privilege(oid, (select oid from pg_tablespace "
-                "where spcname = %s), 'create'), false)) order by 1"
-            ).encode(),
-            (scope.role or "", scope.database, scope.database, tablespace, tablespace),
-        )
-    ]
+    query = (
+        f"select rolname from pg_roles where {condition} and not rolsuper "
+        "and (%s::text is null or has_database_privilege(oid, %s, 'connect')) "
+        "and not (exists (select 1 from pg_tablespace where spcname = %s) and "
+        "coalesce(has_tablespace_privilege(oid, (select oid from pg_tablespace "
+        "where spcname = %s), 'create'), false)) order by 1"
+    )
+    given = (scope.role or "", scope.database, scope.database, tablespace, tablespace)
+    return [name for (name,) in connection.execute(query.encode(), given)]
 
 
 def check_exists(facts: Situation, scope: Scope | None) -> None:
@@ -141,7 +140,7 @@ def check_exists(facts: Situation, scope: Scope | None) -> None:
             raise InputError(f"--for {kind}:{name}: the server has no such {kind}", hint)
 
 
-def open_sessions(connection: "Connection", scope: Scope) -> int:
+def open_sessions(connection: Connection, scope: Scope) -> int:
     """Sessions that have begun already and keep the setting that they have."""
     (count,) = row(
         connection,
@@ -151,10 +150,6 @@ def open_sessions(connection: "Connection", scope: Scope) -> int:
         scope.role, scope.role, scope.database, scope.database,
     )  # fmt: skip
     return int(count)
-
-
-def _names(connection: "Connection", query: str) -> list[str]:
-    return [name for (name,) in connection.execute(query.encode())]
 
 
 def _owner(pid: int) -> str:

@@ -3,13 +3,10 @@
 import json
 import re
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from spillcast.engines.postgres.connection import row
+from spillcast.engines.postgres.connection import Connection, row
 from spillcast.errors import InputError
-
-if TYPE_CHECKING:
-    from spillcast.engines.postgres.connection import Connection
 
 SETTING = "temp_tablespaces"
 #: A comment of a tablespace that begins so is spillcast's note of how all was before.
@@ -100,7 +97,7 @@ class Tablespace:
             ) from None
 
 
-def tablespaces(connection: "Connection") -> list[Tablespace]:
+def tablespaces(connection: Connection) -> list[Tablespace]:
     """All tablespaces with a location of their own."""
     query = (
         "select oid, spcname, pg_tablespace_location(oid), shobj_description(oid, 'pg_tablespace')"
@@ -110,7 +107,7 @@ def tablespaces(connection: "Connection") -> list[Tablespace]:
 
 
 def settings(
-    connection: "Connection", name: str = SETTING, *, server: bool
+    connection: Connection, name: str = SETTING, *, server: bool
 ) -> dict[Scope, list[str]]:
     """Who has a setting of tablespaces, and its names.
 
@@ -142,7 +139,7 @@ def parse_names(value: str) -> list[str]:
     return [plain.lower() if plain else quoted.replace('""', '"') for quoted, plain in parts]
 
 
-def users_of(connection: "Connection", tablespace: Tablespace) -> list[str]:
+def users_of(connection: Connection, tablespace: Tablespace) -> list[str]:
     """What lies in a tablespace, in words: objects, and temp files of queries that run."""
     found = []
     query = (
@@ -165,7 +162,7 @@ def users_of(connection: "Connection", tablespace: Tablespace) -> list[str]:
     return found
 
 
-def shared_filesets(connection: "Connection", tablespace: Tablespace) -> int:
+def shared_filesets(connection: Connection, tablespace: Tablespace) -> int:
     """Temp directories of parallel queries, which ``pg_ls_tmpdir`` does not show."""
     query = (
         "select count(*) from pg_ls_dir(%s::text, true, false) version cross join lateral "
@@ -177,7 +174,7 @@ def shared_filesets(connection: "Connection", tablespace: Tablespace) -> int:
     return int(count)
 
 
-def spilled_by(connection: "Connection", pid: int) -> dict[str, tuple[int, int]]:
+def spilled_by(connection: Connection, pid: int) -> dict[str, tuple[int, int]]:
     """Temp files of a server process: by tablespace their number and bytes."""
     query = (
         "select spcname, count(*), sum(size)::bigint from pg_tablespace t "
