@@ -3,7 +3,8 @@
 import json
 from contextlib import contextmanager
 
-from spillcast.engines.postgres.server import embedded, of_debian, private_server
+from postgres_rig import of_debian
+from spillcast.engines.postgres.server import embedded, private_server
 from spillcast.workspace import workspace
 
 INSTALLATIONS = [embedded(), *of_debian()]

@@ -12,7 +12,7 @@ import psycopg
 
 from emulator import skip_without_fuse
 from harness import spillcast_command, until
-from spillcast.engines.postgres.server import PrivateServer, private_server
+from spillcast.engines.postgres.server import PrivateServer, installed, private_server
 from spillcast.storage.emulation import emulate, fixed_model
 from spillcast.workspace import workspace
 
@@ -27,6 +27,12 @@ PARALLEL = {
 }
 SERIAL = {"max_parallel_workers_per_gather": 0}
 SPILLING = {"work_mem": "128kB", "temp_tablespaces": "slow"}
+
+
+def of_debian():
+    """The servers that Debian's packages have installed, newest first."""
+    found = [installed(path.parent) for path in Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")]
+    return sorted(found, key=lambda one: float(one.version), reverse=True)
 
 
 @dataclass

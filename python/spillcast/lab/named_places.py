@@ -6,14 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from spillcast.errors import InputError
-from spillcast.lab.storages import (
-    Emulated,
-    Modelled,
-    Place,
-    emulated,
-    fast_parent,
-    plain,
-)
+from spillcast.lab.storages import Emulated, Modelled, Place, emulated, fast_parent, plain
 from spillcast.storage.emulation import model_of
 from spillcast.storage.target import is_place, resolve_storage
 from spillcast.units import parse_duration_s

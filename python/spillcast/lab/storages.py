@@ -31,11 +31,6 @@ class Emulated:
     servers: int | None = None
 
     @property
-    def folder(self) -> str:
-        """Its name as that of a folder."""
-        return self.name.replace("/", " per ")
-
-    @property
     def expected_s(self) -> float:
         """What an operation of 64 KiB takes, roughly."""
         return (self.read_s + self.write_s) / 2 + (64 << 10) * self.s_per_byte
@@ -52,16 +47,11 @@ class Emulated:
     @property
     def model(self) -> Model:
         """What a mount is to behave like."""
-        model = fixed_model(self.read_s, self.write_s)
-        if self.s_per_byte:
-            points = [self._on_line(point, size) for point in model.points for size in LINE_BYTES]
-            model = replace(model, points=points)
-        return replace(model, servers=self.servers)
-
-    @property
-    def only_latency(self) -> bool:
-        """Whether a fixed time for each call is all there is to it."""
-        return not (self.s_per_byte or self.servers)
+        model = replace(fixed_model(self.read_s, self.write_s), servers=self.servers)
+        if not self.s_per_byte:
+            return model
+        points = [self._on_line(point, size) for point in model.points for size in LINE_BYTES]
+        return replace(model, points=points)
 
     def _on_line(self, point: Point, size_bytes: int) -> Point:
         base_s = self.read_s if point.op == "read" else self.write_s
@@ -75,11 +65,6 @@ class Modelled:
 
     name: str
     model: Model
-
-    @property
-    def folder(self) -> str:
-        """Its name as that of a folder."""
-        return re.sub(r"\W+", "-", self.name)
 
 
 @dataclass(frozen=True)
@@ -98,10 +83,9 @@ class Plain:
     @property
     def words(self) -> str:
         """What it is, for people."""
-        where = (
-            "of /dev/shm, in memory" if self.in_memory else "on the disk, through the page cache"
-        )
-        return f"a directory {where}"
+        if self.in_memory:
+            return "a directory of /dev/shm, in memory"
+        return "a directory on the disk, through the page cache"
 
 
 @dataclass(frozen=True)
@@ -117,6 +101,11 @@ class Place:
     fast: bool
 
 
+def folder_of(name: str) -> str:
+    """A storage's name as that of a folder."""
+    return re.sub(r"\W+", "-", name)
+
+
 def direction(source: Place, target: Place) -> str:
     """From a fast or a slow place to a fast or a slow one, in words."""
     return " to ".join("fast" if place.fast else "slow" for place in (source, target))
@@ -129,13 +118,14 @@ def emulated(storage: Emulated | Modelled, room: Path, backing: Path) -> Iterato
     Where FUSE is not to be had, the preload library delays the engine's own calls instead, which
     makes latency and nothing else: SpillcastError where more is asked for.
     """
-    mountpoint = room / f"mnt-{storage.folder}"
+    mountpoint = room / f"mnt-{folder_of(storage.name)}"
     mountpoint.mkdir()
     with ExitStack() as stack:
         try:
             stack.enter_context(emulate(storage.model, mountpoint, backing))
         except SpillcastError:
-            if not isinstance(storage, Emulated) or not storage.only_latency:
+            # A fixed time for each call is all that the library can make.
+            if isinstance(storage, Modelled) or storage.s_per_byte or storage.servers:
                 raise
             read_ns, write_ns = round(storage.read_s * 1e9), round(storage.write_s * 1e9)
             delay = f"{backing.resolve()}:{read_ns}:{write_ns}"

@@ -14,7 +14,7 @@ from spillcast.lab.case import Case, Truth
 from spillcast.lab.cell import CellRun
 from spillcast.lab.demo import Stage
 from spillcast.lab.matrix import Cell, Drawn, cell_s
-from spillcast.lab.storages import Emulated, Place, Plain, emulated, fast_parent, plain
+from spillcast.lab.storages import Emulated, Place, Plain, emulated, fast_parent, folder_of, plain
 from spillcast.recording.machine import describe_machine
 from spillcast.workspace import workspace
 
@@ -106,7 +106,7 @@ def _places(storages: Sequence[Storage], room: Path, fast: Path) -> Iterator[dic
                 directory.mkdir()
                 places[storage.name] = plain(storage.name, directory)
             else:
-                backing = fast / storage.folder
+                backing = fast / folder_of(storage.name)
                 backing.mkdir()
                 places[storage.name] = stack.enter_context(emulated(storage, room, backing))
         yield places

@@ -2,8 +2,8 @@
 
 import pytest
 
-from postgres_rig import rig
-from spillcast.engines.postgres.server import embedded, of_debian
+from postgres_rig import of_debian, rig
+from spillcast.engines.postgres.server import embedded
 
 
 @pytest.fixture(scope="session", params=[embedded(), *of_debian()], ids=lambda i: i.version)

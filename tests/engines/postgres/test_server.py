@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spillcast.engines.postgres.server import embedded, of_debian, private_server
+from postgres_rig import of_debian
+from spillcast.engines.postgres.server import embedded, private_server
 from spillcast.errors import InputError, SpillcastError
 from spillcast.workspace import workspace
 

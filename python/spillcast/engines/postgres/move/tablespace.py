@@ -153,25 +153,18 @@ def users_of(connection: Connection, tablespace: Tablespace) -> list[str]:
         such = ", such as " + ", ".join(names) if names else ""
         where = ", ".join(databases) or connection.info.dbname
         found.append(f"tables or indexes of database {where}{such}")
-    count, size = row(
-        connection, "select count(*), coalesce(sum(size), 0) from pg_ls_tmpdir(%s)", tablespace.oid
+    # ``pg_ls_tmpdir`` does not show the directories of parallel queries.
+    query = (
+        "select count(*), coalesce(sum(size), 0), (select count(*) from "
+        "pg_ls_dir(%s::text, true, false) version cross join lateral "
+        "pg_ls_dir(%s::text || '/' || version || '/pgsql_tmp', true, false) entry "
+        "where version like 'PG\\_%%' and entry like '%%fileset') from pg_ls_tmpdir(%s)"
     )
-    shared = shared_filesets(connection, tablespace)
+    where = f"pg_tblspc/{tablespace.oid}"
+    count, size, shared = row(connection, query, where, where, tablespace.oid)
     if count or shared:
         found.append(f"temp files of queries that run: {count + shared} ({size} bytes)")
     return found
-
-
-def shared_filesets(connection: Connection, tablespace: Tablespace) -> int:
-    """Temp directories of parallel queries, which ``pg_ls_tmpdir`` does not show."""
-    query = (
-        "select count(*) from pg_ls_dir(%s::text, true, false) version cross join lateral "
-        "pg_ls_dir(%s::text || '/' || version || '/pgsql_tmp', true, false) entry "
-        "where version like 'PG\\_%%' and entry like '%%fileset'"
-    )
-    where = f"pg_tblspc/{tablespace.oid}"
-    (count,) = row(connection, query, where, where)
-    return int(count)
 
 
 def spilled_by(connection: Connection, pid: int) -> dict[str, tuple[int, int]]:
