@@ -9,6 +9,9 @@ from spillcast.cli.engines import DEFAULT, Engine
 from spillcast.cli.options import Confidence, Csv, Json, Markdown, Work
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from spillcast.engines.engine import Lab
     from spillcast.engines.workload import Workload
 
 
@@ -82,7 +85,7 @@ def memory(
     from spillcast.forecast.choices import parse_costs
     from spillcast.lab.memory_points import memory_sizes
     from spillcast.lab.memory_result import sweep_document
-    from spillcast.lab.memory_sweep import Plan, sweep_memory, swept_lab
+    from spillcast.lab.memory_sweep import Plan, sweep_memory
     from spillcast.lab.named_places import named_places
     from spillcast.report.memory_sweep import sweep_page
     from spillcast.units import parse_duration_s
@@ -92,7 +95,7 @@ def memory(
     costs = parse_costs(cost or (), names, "--on")
     within_s = None if within is None else parse_duration_s(within)
     sizes = memory_sizes(engine, memory, points)
-    open_lab = swept_lab(engine, own=sql is not None)
+    open_lab = _lab(engine, own=sql is not None)
     if database is not None and sql is None:
         raise InputError("--database is for --sql")
     if work is not None and not work.is_dir():
@@ -120,6 +123,29 @@ def memory(
         csv=csv,
         markdown=markdown,
     )
+
+
+def _lab(name: str, *, own: bool) -> "Callable[[Path, Path | None], Lab]":
+    """What opens the engine with its data in a room, or for a query of the user's own a database.
+
+    InputError where it sweeps no queries of the user's own.
+    """
+    from spillcast.engines.engine import OpensOwn
+    from spillcast.engines.registry import engine_of, engines, lab_of
+    from spillcast.errors import InputError
+
+    lab = lab_of(name)
+    if not own:
+        return lambda room, _database: lab(room)
+    if not issubclass(lab, OpensOwn):
+        able = [one.name for one in engines("lab") if one.lab and issubclass(one.lab(), OpensOwn)]
+        hint = (
+            f"record it with spillcast record --{name} DSN --explain, and forecast that for "
+            "several storages: the table has memory, too"
+        )
+        message = f"--sql is for --engine {' or '.join(able)}: a server of others is not swept"
+        raise InputError(message, hint if engine_of(name).live else None)
+    return lab.on
 
 
 def _workload(engine: str, name: str, threads: int) -> "Workload":

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -92,6 +93,15 @@ class Turn:
     memory_bytes: int
     before: State
     after: State
+
+
+def turns_of(told: Mapping[int, Told]) -> list[Turn]:
+    """Where it spills less than with the size before."""
+    return [
+        Turn(size, before.state, after.state)
+        for (_, before), (size, after) in pairwise(told.items())
+        if before.state != after.state
+    ]
 
 
 @dataclass(frozen=True)

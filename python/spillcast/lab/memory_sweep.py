@@ -1,16 +1,16 @@
 """One query with work memory from too little to enough on some storages: measured, and forecast."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from itertools import pairwise, product
+from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from statistics import median
 
-from spillcast.engines.engine import Explains, Lab, OpensOwn
+from spillcast.engines.engine import Explains, Lab
 from spillcast.engines.held import Ran
-from spillcast.engines.registry import engine_of, engines, lab_of, work_memory_of
+from spillcast.engines.registry import work_memory_of
 from spillcast.engines.workload import Workload
 from spillcast.errors import InputError, SpillcastError
 from spillcast.forecast.memory_curve import Between, MemoryCurve, MemoryRun, memory_run
@@ -23,7 +23,7 @@ from spillcast.forecast.spills import (
 )
 from spillcast.lab.demo import Stage
 from spillcast.lab.memory_points import next_size
-from spillcast.lab.memory_result import Point, Sweep, Told, Turn
+from spillcast.lab.memory_result import Point, Sweep, Told, turns_of
 from spillcast.lab.run import run, run_recorded_if_spilled
 from spillcast.lab.storages import Place
 from spillcast.lab.turns import least_disturbed, undisturbed
@@ -52,25 +52,6 @@ class Plan:
     confidence: float = 0.9
     #: Runs of each size on each storage, of which the median counts.
     repeat: int = 1
-
-
-def swept_lab(name: str, *, own: bool) -> Callable[[Path, Path | None], Lab]:
-    """What opens the engine with its data in a room, or for a query of the user's own a database.
-
-    InputError where it sweeps no queries of the user's own.
-    """
-    lab = lab_of(name)
-    if not own:
-        return lambda room, _database: lab(room)
-    if not issubclass(lab, OpensOwn):
-        able = [one.name for one in engines("lab") if one.lab and issubclass(one.lab(), OpensOwn)]
-        hint = (
-            f"record it with spillcast record --{name} DSN --explain, and forecast that for "
-            "several storages: the table has memory, too"
-        )
-        message = f"--sql is for --engine {' or '.join(able)}: a server of others is not swept"
-        raise InputError(message, hint if engine_of(name).live else None)
-    return lab.on
 
 
 def sweep_memory(stage: Stage, engine: Lab, plan: Plan, places: Sequence[Place]) -> Sweep:
@@ -139,7 +120,7 @@ class _Run:
             names,
             plan.sizes,
             points,
-            _turns(told),
+            turns_of(told),
             self.warnings,
         )
 
@@ -207,9 +188,9 @@ class _Run:
         _, plan = engine.plan(workload, place.directory, place.environment)
         spills = engine.spills(workload, plan)
         self.spills = self.spills or spills
-        told = _told([(spill.passes, spill.batches) for spill in spills], "none", measured=True)
-        state: State = "multi-pass" if (told.passes or 0) > 1 else "one-pass" if spills else "none"
-        return replace(told, state=state)
+        state: State = "multi-pass" if any((one.passes or 0) > 1 for one in spills) else "one-pass"
+        counts = [(spill.passes, spill.batches) for spill in spills]
+        return _told(counts, state if spills else "none", measured=True)
 
     def _told(self, size: int) -> Told:
         """What a run said of a size, or arithmetic."""
@@ -282,20 +263,9 @@ class _Run:
 
 def _told(counts: Sequence[tuple[int | None, int | None]], state: State, *, measured: bool) -> Told:
     """The most passes and the most batches of the nodes that spill, where they are known."""
-    passes, batches = (
-        max((each for each in column if each is not None), default=None)
-        for column in (zip(*counts, strict=True) if counts else ((), ()))
-    )
+    passes = max((each for each, _ in counts if each is not None), default=None)
+    batches = max((each for _, each in counts if each is not None), default=None)
     return Told(state, passes, batches, measured)
-
-
-def _turns(told: Mapping[int, Told]) -> list[Turn]:
-    """Where it spills less than with the size before."""
-    return [
-        Turn(size, before.state, after.state)
-        for (_, before), (size, after) in pairwise(told.items())
-        if before.state != after.state
-    ]
 
 
 @contextmanager

@@ -43,7 +43,7 @@ def verify(
     end = None if budget_s is None else time.monotonic() + budget_s
     with workspace(memory) as fast, workspace(work) as room:
         cases: list[Case] = []
-        left_out = [_left_out(cell, "the budget has no time for it") for cell in drawn.without_time]
+        left_out = [_named(cell, "the budget has no time for it") for cell in drawn.without_time]
         truth = Truth(cases, _about(drawn, storages, repeat, budget_s, left_out))
         engines: dict[str, Lab] = {}
         for cell in drawn.cells:
@@ -57,7 +57,7 @@ def verify(
             for number, cell in enumerate(drawn.cells):
                 title = f"{number + 1}/{len(drawn.cells)} {cell.words}"
                 if not clock.has_time_for(cell):
-                    left_out.append(_left_out(cell, "no time was left"))
+                    left_out.append(_named(cell, "no time was left"))
                     continue
                 there = [places[name] for name in cell.storages]
                 one = CellRun(stage, title, engines[cell.engine], cell.workload, there)
@@ -66,7 +66,7 @@ def verify(
                 except InputError:
                     raise
                 except SpillcastError as error:
-                    left_out.append(_left_out(cell, str(error)))
+                    left_out.append(_named(cell, str(error)))
                 clock.done(cell)
                 on_truth(truth)
     return truth
@@ -112,16 +112,14 @@ def _places(storages: Sequence[Storage], room: Path, fast: Path) -> Iterator[dic
         yield places
 
 
-def _left_out(cell: Cell, why: str) -> dict[str, Any]:
-    return {**_named(cell), "why": why}
-
-
-def _named(cell: Cell) -> dict[str, Any]:
+def _named(cell: Cell, why: str | None = None) -> dict[str, Any]:
+    """A query in what is to be known; ``why`` it was skipped, if it was."""
     return {
         "engine": cell.engine,
         "workload": cell.workload.name,
         "threads": cell.workload.threads,
         "storages": list(cell.storages),
+        **({} if why is None else {"why": why}),
     }
 
 

@@ -17,7 +17,7 @@ ACTIVE = ("active", "fastpath function call")
 
 _SESSIONS = """
 select a.pid, coalesce(a.usename, ''), coalesce(a.datname, ''), a.state, coalesce(a.query, ''),
-       date_part('epoch', a.backend_start), date_part('epoch', clock_timestamp() - a.query_start),
+       date_part('epoch', clock_timestamp() - a.query_start),
        a.leader_pid, coalesce(a.wait_event, ''), %(pattern)s::text is null or a.query ~* %(pattern)s
   from pg_stat_activity a
  where a.pid <> pg_backend_pid() and coalesce(a.application_name, '') <> %(sampler)s
@@ -40,7 +40,6 @@ class Session:
     #: None where the asking role may not see it.
     state: str | None
     query: str
-    started_s: float | None
     running_s: float | None
     leader: int | None
     wait_event: str
@@ -84,15 +83,14 @@ def find(connection: Connection, wanted: Wanted, say: Say) -> Session:
         time.sleep(LOOK_S)
 
 
-def named(connection: Connection, pid: int) -> Session:
+def _named(sessions: list[Session], pid: int, connection: Connection) -> Session:
     """The session of a process id. InputError where there is none, or it may not be seen."""
-    rows = [session for session in _sessions(connection, Wanted()) if session.pid == pid]
-    if not rows:
+    session = next((session for session in sessions if session.pid == pid), None)
+    if session is None:
         raise InputError(
             f"--backend {pid}: the server has no such session",
             "its sessions: select pid, state, query from pg_stat_activity",
         )
-    session = rows[0]
     if session.hidden:
         raise _no_right(connection, f"session {pid} of {session.user}")
     if session.leader is not None:
@@ -111,10 +109,14 @@ def _choose(
 ) -> Session | None:
     """The one that is wanted, None while there is none."""
     if wanted.backend is not None:
-        session = named(connection, wanted.backend)
+        session = _named(sessions, wanted.backend, connection)
         if not wanted.spilling and wanted.query is None:
             return session
-    leaders = {session.leader or session.pid for session in sessions if _spills(session, owners)}
+    leaders = {
+        session.leader or session.pid
+        for session in sessions
+        if session.wait_event.lower().startswith("buffile") or session.pid in owners
+    }
     found = [
         session
         for session in sessions
@@ -131,10 +133,6 @@ def _choose(
         lines += [f"and {len(found) - LISTED} more"] * (len(found) > LISTED)
         raise InputError("\n    ".join(lines), "name one with --backend PID")
     return found[0] if found else None
-
-
-def _spills(session: Session, owners: set[int]) -> bool:
-    return session.wait_event.lower().startswith("buffile") or session.pid in owners
 
 
 def _sessions(connection: Connection, wanted: Wanted) -> list[Session]:
