@@ -32,9 +32,7 @@ def run() -> Iterator[Result]:
         engine.build(DEMO.rows)
 
         def place(storage: Emulated) -> Place:
-            backing = memory / storage.name
-            backing.mkdir()
-            return stack.enter_context(emulated(storage, room, backing))
+            return stack.enter_context(emulated(storage, room, memory))
 
         here = place(HERE)
         run_bare(engine, DEMO, here)

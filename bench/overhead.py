@@ -22,7 +22,6 @@ def run() -> Iterator[Result]:
         engine = lab_of("duckdb")(room)
         engine.build(DEMO.rows)
         place = plain("tmpfs", room / "temp")
-        place.directory.mkdir()
         pairs = []
         for number in range(PAIRS):
             order = (True, False) if number % 2 else (False, True)

@@ -48,7 +48,6 @@ def spillcast(*arguments):
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("paper")
-    (folder / "temp").mkdir()
     run(RECORD, folder)
     return folder / "run.spill"
 

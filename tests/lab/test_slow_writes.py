@@ -22,14 +22,9 @@ def pair():
     with workspace() as room:
         engine = DuckDbLab(room)
         engine.build(QUERY.rows)
-
-        def backing(name):
-            (room / name).mkdir()
-            return room / name
-
         with (
-            emulated(DISK, room, backing("below-disk")) as disk,
-            emulated(FLASH, room, backing("below-flash")) as flash,
+            emulated(DISK, room, room) as disk,
+            emulated(FLASH, room, room) as flash,
         ):
             here, recording = run_recorded(engine, QUERY, disk, room / "disk.spill")
             said = forecast(recording, probe(flash.directory, recording))

@@ -72,9 +72,9 @@ def run_demo(
         stage.step(f"making a table of {workload.rows // 1_000_000} million rows")
         opened.build(workload.rows)
         stage.step("the join on plain disk, to warm up")
-        warm = plain("disk", _new(room, "warm-up"))
+        warm = plain("disk", room / "warm-up")
         run(opened, workload, warm, stage.tick)
-        slow = stack.enter_context(emulated(SLOW, room, _new(room, "backing")))
+        slow = stack.enter_context(emulated(SLOW, room, room))
         stage.step("the join on slow storage, 1 ms an operation, recorded")
         ran, recording = run_recorded(opened, workload, slow, room / "slow.spill", stage.status)
         stage.step(f"the recorded I/O replayed on {fast.name}")
@@ -106,13 +106,7 @@ def _candidate(room: Path) -> Iterator[Place]:
     """Shared memory where there is enough; else a directory on the disk of the workspace."""
     memory = fast_parent(SPILL_BYTES)
     if memory is None:
-        yield plain(f"a directory in {room.parent}", _new(room, "fast"))
+        yield plain(f"a directory in {room.parent}", room / "fast")
         return
     with workspace(memory) as directory:
         yield plain(str(memory), directory)
-
-
-def _new(room: Path, name: str) -> Path:
-    directory = room / name
-    directory.mkdir()
-    return directory

@@ -30,16 +30,14 @@ def named_places(words: Sequence[str], room: Path, option: str = "--on") -> Iter
         memory = fast_parent(SPILL_BYTES)
         fast = stack.enter_context(workspace(memory)) if memory is not None else room
         places = []
-        for number, (word, storage) in enumerate(zip(words, asked, strict=True)):
+        for word, storage in zip(words, asked, strict=True):
             if isinstance(storage, Path):
                 if not storage.parts and memory is None:
                     raise InputError(f"{option} {word}: there is no room in shared memory")
                 parent = storage if storage.parts else fast
                 places.append(plain(word, stack.enter_context(workspace(parent))))
-                continue
-            backing = fast / f"backing-{number}"
-            backing.mkdir()
-            places.append(stack.enter_context(emulated(storage, room, backing)))
+            else:
+                places.append(stack.enter_context(emulated(storage, room, fast)))
         yield places
 
 

@@ -101,25 +101,22 @@ class Place:
     fast: bool
 
 
-def folder_of(name: str) -> str:
-    """A storage's name as that of a folder."""
-    return re.sub(r"\W+", "-", name)
-
-
 def direction(source: Place, target: Place) -> str:
     """From a fast or a slow place to a fast or a slow one, in words."""
     return " to ".join("fast" if place.fast else "slow" for place in (source, target))
 
 
 @contextmanager
-def emulated(storage: Emulated | Modelled, room: Path, backing: Path) -> Iterator[Place]:
-    """A slow directory: a FUSE mount in ``room`` over ``backing``.
+def emulated(storage: Emulated | Modelled, room: Path, below: Path) -> Iterator[Place]:
+    """A slow directory: a FUSE mount in ``room``, over a directory made in ``below``.
 
     Where FUSE is not to be had, the preload library delays the engine's own calls instead, which
     makes latency and nothing else: SpillcastError where more is asked for.
     """
-    mountpoint = room / f"mnt-{folder_of(storage.name)}"
+    folder = re.sub(r"\W+", "-", storage.name)
+    mountpoint, backing = room / f"mnt-{folder}", below / f"backing-{folder}"
     mountpoint.mkdir()
+    backing.mkdir()
     with ExitStack() as stack:
         try:
             stack.enter_context(emulate(storage.model, mountpoint, backing))
@@ -136,7 +133,8 @@ def emulated(storage: Emulated | Modelled, room: Path, backing: Path) -> Iterato
 
 
 def plain(name: str, directory: Path) -> Place:
-    """A directory as it is."""
+    """A directory as it is, made if it is not there."""
+    directory.mkdir(exist_ok=True)
     return Place(name, directory, {}, "none", fast=True)
 
 

@@ -14,7 +14,7 @@ from spillcast.lab.case import Case, Truth
 from spillcast.lab.cell import CellRun
 from spillcast.lab.demo import Stage
 from spillcast.lab.matrix import Cell, Drawn, cell_s
-from spillcast.lab.storages import Emulated, Place, Plain, emulated, fast_parent, folder_of, plain
+from spillcast.lab.storages import Emulated, Place, Plain, emulated, fast_parent, plain
 from spillcast.recording.machine import describe_machine
 from spillcast.workspace import workspace
 
@@ -102,13 +102,10 @@ def _places(storages: Sequence[Storage], room: Path, fast: Path) -> Iterator[dic
         places = {}
         for storage in storages:
             if isinstance(storage, Plain):
-                directory = (fast if storage.in_memory else room) / storage.name
-                directory.mkdir()
-                places[storage.name] = plain(storage.name, directory)
+                parent = fast if storage.in_memory else room
+                places[storage.name] = plain(storage.name, parent / storage.name)
             else:
-                backing = fast / folder_of(storage.name)
-                backing.mkdir()
-                places[storage.name] = stack.enter_context(emulated(storage, room, backing))
+                places[storage.name] = stack.enter_context(emulated(storage, room, fast))
         yield places
 
 
