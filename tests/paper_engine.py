@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spillcast.engines.engine import Engine
 from spillcast.engines.held import HeldQuery
-from spillcast.engines.held_process import scheduled, serve
+from spillcast.engines.held_process import Session, scheduled, serve
 from spillcast.engines.workload import Workload
 
 BLOCK_BYTES = 16 << 10
@@ -39,7 +39,7 @@ class PaperLab:
         return {"name": "paper", "version": "1.0", "query": f"shuffle {workload.rows} blocks"}
 
 
-class PaperQuery:
+class PaperQuery(Session):
     """The query in this process."""
 
     def __init__(self, query):
@@ -55,9 +55,6 @@ class PaperQuery:
 
     def scheduled(self):
         return scheduled(Path("/proc/self/task").iterdir())
-
-    def peak_buffer_bytes(self):
-        return None
 
 
 ENGINE = Engine(name="paper", label="Paper", lab=lambda: PaperLab)

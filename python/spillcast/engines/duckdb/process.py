@@ -7,10 +7,10 @@ from typing import Any
 
 import duckdb
 
-from spillcast.engines.held_process import Scheduled, scheduled, serve
+from spillcast.engines.held_process import Scheduled, Session, scheduled, serve
 
 
-class DuckDbSession:
+class DuckDbSession(Session):
     """The query in a connection of this process."""
 
     def __init__(self, settings: dict[str, Any]) -> None:

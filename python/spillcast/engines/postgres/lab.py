@@ -11,7 +11,7 @@ from spillcast.engines.engine import Explains, Lab
 from spillcast.engines.held import HeldQuery, Ran
 from spillcast.engines.postgres import queries
 from spillcast.engines.postgres.processes import WORKER_TITLE
-from spillcast.engines.postgres.server import PrivateServer, embedded, make_cluster, serve
+from spillcast.engines.postgres.server import PrivateServer, make_cluster, serve
 from spillcast.engines.workload import Workload
 from spillcast.forecast.spills import HASH_MEM_MULTIPLIER, Spill, spills_of
 from spillcast.recording import Recording
@@ -41,8 +41,7 @@ class PostgresLab(Lab, Explains):
     demo: ClassVar[Workload] = queries.DEMO
 
     def __init__(self, room: Path) -> None:
-        self._installation = embedded()
-        self._cluster = make_cluster(room, self._installation)
+        self._cluster = make_cluster(room)
         self._rows: int | None = None
 
     @staticmethod
@@ -53,7 +52,7 @@ class PostgresLab(Lab, Explains):
     @property
     def label(self) -> str:
         """Name and version."""
-        return f"PostgreSQL {self._installation.version}"
+        return f"PostgreSQL {self._cluster.installation.version}"
 
     def build(self, rows: int) -> None:
         """Make the table, in place of one of another size."""
@@ -103,7 +102,7 @@ class PostgresLab(Lab, Explains):
         """As a recording's meta.json keeps it."""
         return {
             "name": "postgres",
-            "version": self._installation.version,
+            "version": self._cluster.installation.version,
             "sql": workload.sql.strip(),
             "work_mem": workload.memory,
             "threads": workload.threads,

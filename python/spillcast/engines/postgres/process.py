@@ -7,12 +7,12 @@ from typing import Any
 import psycopg
 from psycopg.sql import SQL
 
-from spillcast.engines.held_process import Scheduled, scheduled, serve
+from spillcast.engines.held_process import Scheduled, Session, scheduled, serve
 
 LOOK_S = 0.02
 
 
-class PostgresSession:
+class PostgresSession(Session):
     """The query in a backend of its own; ``pid`` is the backend's."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -43,9 +43,6 @@ class PostgresSession:
         self._look()
         seen = self._scheduled.values()
         return Scheduled(sum(one.cpu_s for one in seen), sum(one.run_queue_delay_s for one in seen))
-
-    def peak_buffer_bytes(self) -> None:
-        """The server does not tell."""
 
     def _watch(self, ended: threading.Event) -> None:
         """Workers are gone when the query ends, so they are looked at all the time."""
