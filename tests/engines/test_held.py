@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from harness import until
-from postgres_rig import of_debian
+from postgres_rig import of_debian, private_server
 from spillcast.engines.duckdb.lab import DuckDbLab
 from spillcast.engines.postgres.lab import held_in
-from spillcast.engines.postgres.server import embedded, private_server
+from spillcast.engines.postgres.server import embedded
 from spillcast.engines.workload import Workload
 from spillcast.errors import SpillcastError
 from spillcast.workspace import workspace

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from spillcast.engines.registry import engine_of, engines, lab_of, label_of, work_memory_of
+from spillcast.engines.registry import engine_of, engines, known_as, lab_of, work_memory_of
 from spillcast.errors import InputError
 
 
@@ -27,10 +27,11 @@ def test_what_is_not_there_is_refused_by_name():
 
 @pytest.mark.parametrize(
     ("name", "label"),
-    [("postgres", "PostgreSQL"), ("postgresql", "PostgreSQL"), ("process", None), ("db2", "db2")],
+    [("postgres", "PostgreSQL"), ("postgresql", "PostgreSQL"), ("process", None), ("db2", None)],
 )
-def test_names_of_documents_have_labels(name, label):
-    assert label_of(name) == label
+def test_names_of_documents_are_known(name, label):
+    known = known_as(name)
+    assert (known and known.label) == label
 
 
 def test_asking_for_all_imports_no_driver():

@@ -162,18 +162,23 @@ def _record_process(
 ) -> "tuple[Recording, int | None]":
     """Record a command or a running process; the recording, and how the command ended."""
     recorder = begin(command, pid, output, asked, running, others)
+    with view as shown:
+        follow(recorder, shown)
+    result = recorder.finish()
+    return result, recorder.target.exit_status
+
+
+def follow(recorder: "Recorder", view: "View") -> None:
+    """Show a recording to its end, or to Ctrl-C."""
     try:
-        with view as shown:
-            while not recorder.poll():
-                shown.look(recorder, recorder.status())
+        while not recorder.poll():
+            view.look(recorder, recorder.status())
     except KeyboardInterrupt:
         # What was recorded is kept; a second Ctrl-C would lose it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     except BaseException:
         recorder.abandon()
         raise
-    result = recorder.finish()
-    return result, recorder.target.exit_status
 
 
 def begin(

@@ -1,6 +1,5 @@
 """``spillcast watch``: a run under way, live, with the forecast for other storage."""
 
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -124,17 +123,9 @@ def watch(
 
 def _follow(recorder: "Recorder", view: "View") -> "Recording | None":
     """Show it to its end, or until it is ended; the recording where one was asked for."""
-    try:
-        while True:
-            view.look(recorder, recorder.status())
-            if recorder.poll():
-                break
-    except KeyboardInterrupt:
-        # A second Ctrl-C would lose what is being kept.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    except BaseException:
-        recorder.abandon()
-        raise
+    from spillcast.cli.record import follow
+
+    follow(recorder, view)
     recorder.stop()
     view.end()
     if recorder.output is not None:

@@ -42,12 +42,9 @@ def work_memory_of(name: str) -> WorkMemory:
     return _offered(engine, engine.memory, "its work memory is not swept")
 
 
-def label_of(name: str) -> str | None:
-    """What people call an engine of meta.json; None for a mere process."""
-    if name in ("", "process"):
-        return None
-    called = (one.label for one in engines() if name in (one.name, *one.aliases))
-    return next(called, name)
+def known_as(name: str) -> Engine | None:
+    """The engine that meta.json calls so; None for a mere process, and for one not known here."""
+    return next((one for one in engines() if name in (one.name, *one.aliases)), None)
 
 
 def _offered(engine: Engine, capability: T | None, why: str) -> T:

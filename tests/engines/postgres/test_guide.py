@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from harness import environment, spillcast
-from spillcast.engines.postgres.server import private_server
+from postgres_rig import private_server
 from spillcast.workspace import workspace
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "postgresql.md"

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from postgres_rig import of_debian
-from spillcast.engines.postgres.server import embedded, private_server
+from postgres_rig import of_debian, private_server
+from spillcast.engines.postgres.server import embedded
 from spillcast.errors import InputError, SpillcastError
 from spillcast.workspace import workspace
 
 INSTALLATIONS = [embedded(), *of_debian()]
 SERVE = """
 import sys, time
-from spillcast.engines.postgres.server import private_server
+from spillcast.engines.postgres.server import make_cluster, serve
 from spillcast.workspace import workspace
-with workspace() as room, private_server(room) as server:
+with workspace() as room, serve(make_cluster(room)) as server:
     print(room, server.pid, flush=True)
     time.sleep(60)
 """

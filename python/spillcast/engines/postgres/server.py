@@ -146,17 +146,6 @@ def serve(
         process.wait()
 
 
-@contextmanager
-def private_server(
-    room: Path,
-    settings: Mapping[str, object] | None = None,
-    installation: Installation | None = None,
-) -> Iterator[PrivateServer]:
-    """A server with new data in ``room``: ``make_cluster``, then ``serve``."""
-    with serve(make_cluster(room, installation), settings) as server:
-        yield server
-
-
 def _handed_over(environment: Mapping[str, str], home: Path) -> tuple[dict[str, str], list[int]]:
     """An environment of ours as the server's user can use it, and descriptors that go with it.
 

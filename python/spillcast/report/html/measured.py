@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spillcast.engines.registry import label_of
+from spillcast.engines.registry import known_as
 from spillcast.profile import Profile, profile
 from spillcast.recording import Recording
 from spillcast.recording.trace import ReadFailures, Traces, open_reader
@@ -14,8 +14,6 @@ from spillcast.report.recording import query_of
 from spillcast.units import format_bytes, format_duration
 
 About = list[dict[str, str]]
-#: Settings of an engine that bear on spills.
-_SETTINGS = ("work_mem", "hash_mem_multiplier", "max_parallel_workers_per_gather", "io_method")
 _STATEMENTS_MAX = 12
 _TEXT_MAX = 4000
 
@@ -28,13 +26,16 @@ def about_recording(recording: Recording) -> About:
     """Machine, engine, capture with its cost and loss, and what of the run it covers."""
     meta = recording.meta
     capture, machine, engine = meta["capture"], meta["machine"], meta.get("engine", {})
-    engine_name = label_of(str(engine.get("name", "")))
+    name = str(engine.get("name", "process"))
+    known = known_as(name)
+    label = None if name == "process" else name if known is None else known.label
+    settings = () if known is None else known.settings
     return _labelled(
         [
             ("recorded", str(meta.get("started_at", ""))[:19].replace("T", " ")),
-            ("engine", engine_name and f"{engine_name} {engine.get('version') or ''}".strip()),
+            ("engine", label and f"{label} {engine.get('version') or ''}".strip()),
             ("command", shlex.join(engine["command"]) if engine.get("command") else None),
-            ("settings", ", ".join(f"{k} = {engine[k]}" for k in _SETTINGS if engine.get(k))),
+            ("settings", ", ".join(f"{k} = {engine[k]}" for k in settings if engine.get(k))),
             ("machine", _machine(machine)),
             ("host", machine.get("host")),
             ("memory held at most", _size(meta.get("memory", {}).get("peak_rss_bytes"))),

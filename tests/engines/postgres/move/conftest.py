@@ -11,9 +11,9 @@ import psycopg
 import pytest
 
 from harness import until
-from postgres_rig import free_port, of_debian
+from postgres_rig import free_port, of_debian, private_server
 from spillcast.cli import _run
-from spillcast.engines.postgres.server import embedded, private_server
+from spillcast.engines.postgres.server import embedded
 from spillcast.workspace import workspace
 
 INSTALLATIONS = [embedded(), *of_debian()]

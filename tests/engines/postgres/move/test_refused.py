@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from harness import environment, only_line, ordinary_user, spillcast, spillcast_command, target
-from spillcast.engines.postgres.server import private_server
+from postgres_rig import private_server
 from spillcast.workspace import workspace
 
 PASSWORD = "s3cret'word"
