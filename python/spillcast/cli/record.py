@@ -111,19 +111,18 @@ def record(
     try:
         if server is not None:
             from spillcast.cli.record_server import record_server
+            from spillcast.engines.engine import Wanted
 
             with view as shown:
                 result = record_server(
                     server,
                     output,
                     asked,
-                    backend=backend,
-                    query=query,
-                    wait_for_spill=wait_for_spill,
+                    Wanted(backend, query, wait_for_spill),
+                    shown,
+                    running,
                     explain=explain,
                     settings=set_ or [],
-                    view=shown,
-                    running=running,
                 )
         else:
             result, status = _record_process(command, pid, output, asked, view, running, others)

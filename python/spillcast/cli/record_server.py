@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spillcast.engines.engine import Wanted
+from spillcast.engines.registry import engine_of
 from spillcast.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,21 +20,16 @@ def record_server(
     server: "Server",
     output: Path | None,
     asked: "Asked",
+    wanted: Wanted,
+    view: "View",
+    running: "Running | None",
     *,
-    backend: int | None,
-    query: str | None,
-    wait_for_spill: bool,
     explain: str | None = None,
     settings: Sequence[str] = (),
-    view: "View",
-    running: "Running | None" = None,
 ) -> "Recording":
     """Record what the options ask for. InputError where they do not go together."""
-    from spillcast.engines.engine import Wanted
-    from spillcast.engines.registry import engine_of
-
     name, dsn = server
-    finds = backend is not None or query is not None or wait_for_spill
+    finds = wanted != Wanted()
     if finds == (explain is not None):
         raise InputError(
             f"--{name} needs --backend PID, --query PATTERN, --wait-for-spill or --explain SQL",
@@ -45,7 +42,7 @@ def record_server(
     return live()(
         dsn,
         output,
-        Wanted(backend, query, wait_for_spill) if finds else None,
+        wanted if finds else None,
         explain=explain,
         settings=dict(_pair(text) for text in settings),
         asked=asked,

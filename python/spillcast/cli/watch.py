@@ -67,6 +67,7 @@ def watch(
     from spillcast.cli.live import OthersOutput, live_view
     from spillcast.cli.record import begin, described, need_one
     from spillcast.cli.record_server import record_server
+    from spillcast.engines.engine import Wanted
     from spillcast.errors import InputError
     from spillcast.forecast.running import RunningForecast
     from spillcast.recording.asked import Asked
@@ -96,17 +97,8 @@ def watch(
             recorder = begin(command, pid, output, asked, running, others)
         with view as shown:
             if server is not None:
-                first = backend is None and query is None
-                found = record_server(
-                    server,
-                    output,
-                    asked,
-                    backend=backend,
-                    query=query,
-                    wait_for_spill=first,
-                    view=shown,
-                    running=running,
-                )
+                wanted = Wanted(backend, query, spilling=backend is None and query is None)
+                found = record_server(server, output, asked, wanted, shown, running)
                 recording = found if output is not None else None
                 shown.end()
             else:
