@@ -13,12 +13,13 @@ import numpy as np
 
 from bench.queries import QUERIES, recordings
 from bench.result import Result
+from spillcast.engines.engine import Lab
+from spillcast.engines.registry import lab_of
+from spillcast.engines.workload import Workload
 from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.sum.projection import elsewhere
-from spillcast.lab.engine import Engine, open_engine
+from spillcast.forecast.sum.projection import project
 from spillcast.lab.named_places import named_places
 from spillcast.lab.storages import Place
-from spillcast.lab.workload import Workload
 from spillcast.storage.observed import observed
 from spillcast.workspace import workspace
 
@@ -33,7 +34,7 @@ def run() -> Iterator[Result]:
     ratios = list[float]()
     with workspace() as room, named_places(STORAGES, room) as places:
         for name, queries in QUERIES.items():
-            engine = open_engine(name, room)
+            engine = lab_of(name)(room)
             for query in queries:
                 likely_s, seen_s = _moves(engine, query, places, room)
                 ratio = float(seen_s @ likely_s / (likely_s @ likely_s))
@@ -48,19 +49,19 @@ def run() -> Iterator[Result]:
 
 
 def _moves(
-    engine: Engine, query: Workload, places: list[Place], room: Path
+    engine: Lab, query: Workload, places: list[Place], room: Path
 ) -> tuple[np.ndarray, np.ndarray]:
     """By how much CPU time (s) is forecast to move, and was seen to, for each two storages."""
     with recordings(engine, query, places, room, REPEAT) as made:
-        heres = {name: [Baseline.of(one, None) for one in runs] for name, runs in made.items()}
+        baselines = {name: [Baseline.of(one, None) for one in runs] for name, runs in made.items()}
         cpu_s = {
-            name: median(float(here.baseline.meta["cpu_s"]) for here in runs)
-            for name, runs in heres.items()
+            name: median(float(one.recording.meta["cpu_s"]) for one in runs)
+            for name, runs in baselines.items()
         }
         pairs = [
-            (elsewhere(here, observed(there.baseline)).drift_s, cpu_s[target] - cpu_s[source])
-            for source, target in permutations(heres, 2)
-            for here, there in zip(heres[source], heres[target], strict=True)
+            (project(one, observed(other.recording)).drift_s, cpu_s[target] - cpu_s[source])
+            for source, target in permutations(baselines, 2)
+            for one, other in zip(baselines[source], baselines[target], strict=True)
         ]
     likely_s, seen_s = np.array(pairs).T
     return likely_s, seen_s

@@ -9,10 +9,10 @@ from statistics import median
 
 from bench.queries import QUERIES, recordings
 from bench.result import Result
+from spillcast.engines.registry import lab_of
 from spillcast.forecast.duckdb.compression import Compression, compression
 from spillcast.forecast.latency import latencies
 from spillcast.forecast.load import temp_load
-from spillcast.lab.engine import open_engine
 from spillcast.lab.named_places import named_places
 from spillcast.recording import Recording
 from spillcast.storage.observed import observed
@@ -26,7 +26,7 @@ AIM = 0.05
 def run() -> Iterator[Result]:
     """Each query on each storage, then from each storage to each other one."""
     with workspace() as room, named_places(STORAGES, room) as places:
-        engine = open_engine("duckdb", room)
+        engine = lab_of("duckdb")(room)
         for query in QUERIES["duckdb"]:
             with recordings(engine, query, places, room, 1) as made:
                 seen = [(run, compression(run, temp_load(run))) for [run] in made.values()]
@@ -38,7 +38,7 @@ def _result(name: str, seen: list[tuple[Recording, Compression]]) -> Result:
         return Result(f"compression: {name}", "hardly any block compressed", "-", 0.0, "-", True)
     shares, cpu_s = list[tuple[float, float]](), list[tuple[float, float]]()
     for (_, here), (there, adapted) in permutations(seen, 2):
-        found = here.elsewhere(latencies(observed(there), here.loads, 1.0))
+        found = here.project(latencies(observed(there), here.loads, 1.0))
         shares.append((abs(found.share - adapted.share), abs(here.share - adapted.share)))
         moved_s = here.cpu_of_s(adapted.share, adapted.write_cpu_s) - here.cpu_of_s(
             here.share, here.write_cpu_s

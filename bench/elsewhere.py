@@ -5,9 +5,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.result import Result
+from spillcast.engines.duckdb.queries import DEMO
+from spillcast.engines.registry import lab_of
 from spillcast.forecast import forecast
-from spillcast.lab.duckdb_queries import DEMO
-from spillcast.lab.engine import open_engine
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import Emulated, Place, emulated
@@ -28,13 +28,11 @@ AIM = 0.10
 def run() -> Iterator[Result]:
     """Record once, forecast four times, then run the query on each: none of the runs is known."""
     with workspace(Path("/dev/shm")) as memory, workspace() as room, ExitStack() as stack:
-        engine = open_engine("duckdb", memory)
+        engine = lab_of("duckdb")(memory)
         engine.build(DEMO.rows)
 
         def place(storage: Emulated) -> Place:
-            backing = memory / storage.name
-            backing.mkdir()
-            return stack.enter_context(emulated(storage, room, backing))
+            return stack.enter_context(emulated(storage, room, memory))
 
         here = place(HERE)
         run_bare(engine, DEMO, here)

@@ -95,6 +95,6 @@ def sorted_s(mount: Mount, memory_bytes: int, unit_bytes: int) -> float:
     """What the reads and writes of a real sort took on the mount, as it saw them."""
     sizes = {"--data": DATA_BYTES, "--memory": memory_bytes, "--unit": unit_bytes}
     flags = [word for flag, size in sizes.items() for word in (flag, str(size))]
-    module = [sys.executable, "-m", "spillcast.lab.spill_pattern", "sort", str(mount.mountpoint)]
+    module = [sys.executable, "-m", "bench.spilling", "sort", str(mount.mountpoint)]
     printed = subprocess.run([*module, *flags], check=True, capture_output=True, text=True).stdout
     return float(json.loads(printed)["io_s"])

@@ -9,8 +9,7 @@ from statistics import median
 
 from bench.result import Result
 from spillcast.cli.stage import TerminalStage
-from spillcast.lab.engine import EngineName, open_engine
-from spillcast.lab.matrix import WORKLOADS
+from spillcast.engines.registry import lab_of
 from spillcast.lab.memory_points import memory_sizes
 from spillcast.lab.memory_result import Point, Sweep
 from spillcast.lab.memory_sweep import Plan, sweep_memory
@@ -18,7 +17,7 @@ from spillcast.lab.named_places import named_places
 from spillcast.workspace import workspace
 
 #: Engine, queries, sizes, storages.
-CASES: tuple[tuple[EngineName, tuple[str, ...], str, tuple[str, ...]], ...] = (
+CASES: tuple[tuple[str, tuple[str, ...], str, tuple[str, ...]], ...] = (
     ("postgres", ("sort", "hash join"), "256K..32M", ("tmpfs", "latency:0.3ms")),
     ("duckdb", ("sort", "hash join"), "32M..512M", ("tmpfs", "latency:1ms")),
 )
@@ -44,8 +43,8 @@ def run() -> Iterator[Result]:
     yield _result(f"memory: all, {len(checked)} cells", checked, peers)
 
 
-def _sweep(engine: EngineName, name: str, sizes: str, storages: tuple[str, ...]) -> Sweep:
-    workload = next(one for one in WORKLOADS[engine](1) if one.name == name)
+def _sweep(engine: str, name: str, sizes: str, storages: tuple[str, ...]) -> Sweep:
+    workload = next(one for one in lab_of(engine).verified(1) if one.name == name)
     plan = Plan(
         engine,
         workload,
@@ -59,7 +58,7 @@ def _sweep(engine: EngineName, name: str, sizes: str, storages: tuple[str, ...])
         named_places(storages, room) as places,
         TerminalStage() as stage,
     ):
-        return sweep_memory(stage, open_engine(engine, room), plan, places)
+        return sweep_memory(stage, lab_of(engine)(room), plan, places)
 
 
 def _nearest_s(sweep: Sweep, point: Point) -> float:

@@ -5,8 +5,8 @@ from pathlib import Path
 from statistics import median
 
 from bench.result import Result
-from spillcast.lab.duckdb_queries import DEMO
-from spillcast.lab.engine import open_engine
+from spillcast.engines.duckdb.queries import DEMO
+from spillcast.engines.registry import lab_of
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import plain
@@ -19,10 +19,9 @@ AIM = 1.05
 def run() -> Iterator[Result]:
     """Paired runs in alternating order on shared memory, where a call's cost weighs most."""
     with workspace(Path("/dev/shm")) as room:
-        engine = open_engine("duckdb", room)
+        engine = lab_of("duckdb")(room)
         engine.build(DEMO.rows)
         place = plain("tmpfs", room / "temp")
-        place.directory.mkdir()
         pairs = []
         for number in range(PAIRS):
             order = (True, False) if number % 2 else (False, True)

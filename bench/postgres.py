@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from bench.result import SPILLCAST, Result
-from spillcast.engines.postgres_server import PrivateServer, private_server
+from spillcast.engines.postgres.server import PrivateServer, make_cluster, serve
 from spillcast.storage.behaviour import fixed_behaviour
 from spillcast.storage.emulation import emulate
 from spillcast.workspace import workspace
@@ -48,7 +48,7 @@ CASES = (
 def run() -> Iterator[Result]:
     """Pairs in alternating order, on slow storage and where being recorded weighs most."""
     settings = {"work_mem": "1MB", "shared_buffers": "512MB"}
-    with workspace(Path("/dev/shm")) as room, private_server(room, settings) as server:
+    with workspace(Path("/dev/shm")) as room, serve(make_cluster(room), settings) as server:
         backing, mountpoint, fast = (room / name for name in ("backing", "slow", "fast"))
         for path in (backing, mountpoint, fast):
             path.mkdir()

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from spillcast.lab import postgres_queries as postgres
-from spillcast.lab.engine import Engine, EngineName
+from spillcast.engines.engine import Lab
+from spillcast.engines.postgres import queries as postgres
+from spillcast.engines.workload import Workload
 from spillcast.lab.run import run, run_recorded
 from spillcast.lab.storages import Place
-from spillcast.lab.workload import Workload
 from spillcast.recording import Recording
 from spillcast.workspace import workspace
 
@@ -18,7 +18,7 @@ def _of_postgres(name: str, sql: str, **settings: str) -> Workload:
     return Workload(name, sql, postgres.ROWS, memory, settings=settings)
 
 
-QUERIES: dict[EngineName, tuple[Workload, ...]] = {
+QUERIES: dict[str, tuple[Workload, ...]] = {
     "duckdb": (
         Workload(
             "join of amounts",
@@ -91,7 +91,7 @@ QUERIES: dict[EngineName, tuple[Workload, ...]] = {
 
 @contextmanager
 def recordings(
-    engine: Engine, query: Workload, places: Sequence[Place], room: Path, repeat: int
+    engine: Lab, query: Workload, places: Sequence[Place], room: Path, repeat: int
 ) -> Iterator[dict[str, list[Recording]]]:
     """So many of the query in each place, by its name; they are there while the context is."""
     engine.build(query.rows)

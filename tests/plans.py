@@ -3,7 +3,8 @@
 import json
 from contextlib import contextmanager
 
-from spillcast.engines.postgres_server import embedded, of_debian, private_server
+from postgres_rig import of_debian, private_server
+from spillcast.engines.postgres.server import embedded
 from spillcast.workspace import workspace
 
 INSTALLATIONS = [embedded(), *of_debian()]

@@ -12,7 +12,7 @@ import psycopg
 
 from emulator import skip_without_fuse
 from harness import spillcast_command, until
-from spillcast.engines.postgres_server import PrivateServer, private_server
+from spillcast.engines.postgres.server import PrivateServer, installed, make_cluster, serve
 from spillcast.storage.behaviour import fixed_behaviour
 from spillcast.storage.emulation import emulate
 from spillcast.workspace import workspace
@@ -28,6 +28,19 @@ PARALLEL = {
 }
 SERIAL = {"max_parallel_workers_per_gather": 0}
 SPILLING = {"work_mem": "128kB", "temp_tablespaces": "slow"}
+
+
+@contextmanager
+def private_server(room, settings=None, installation=None):
+    """A server with new data in ``room``."""
+    with serve(make_cluster(room, installation), settings) as server:
+        yield server
+
+
+def of_debian():
+    """The servers that Debian's packages have installed, newest first."""
+    found = [installed(path.parent) for path in Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")]
+    return sorted(found, key=lambda one: float(one.version), reverse=True)
 
 
 @dataclass

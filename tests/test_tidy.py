@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from spillcast.cli import VERBS
+from spillcast.engines.registry import PACKAGES, engines
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "python" / "spillcast"
@@ -76,6 +77,60 @@ def test_a_room_imports_from_its_own_floor_or_below(path):
         assert FLOOR[room_of(module)] < FLOOR[room], f"{name(path)} imports {module}"
 
 
+#: An engine's name, in whatever form something could be chosen by it.
+ENGINE_NAMES = {word for one in engines() for word in (one.name, one.label, *one.aliases)}
+
+
+def engines_chosen_by_name(code):
+    """Lines where an engine's name is a literal of the code, or its package is imported.
+
+    As the value of a key in a document a name chooses nothing. Texts that hold one are no names.
+    """
+    tree = ast.parse(code)
+    told = {id(value) for node in ast.walk(tree) if isinstance(node, ast.Dict)
+            for value in node.values}  # fmt: skip
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node.value in ENGINE_NAMES and id(node) not in told:
+            yield node.lineno
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            if any(name == of or name.startswith(f"{of}.") for name in names
+                   for of in PACKAGES.values()):  # fmt: skip
+                yield node.lineno
+
+
+OUTSIDE = [
+    path
+    for path in python_files("python/spillcast")
+    if path.relative_to(PACKAGE).parts[0] != "engines"
+]
+
+
+@pytest.mark.parametrize("path", OUTSIDE, ids=name)
+def test_no_engine_is_chosen_by_its_name_outside_its_room(path):
+    assert list(engines_chosen_by_name(path.read_text())) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'if engine == "duckdb": pass',
+        'if engine in ("oracle", other): pass',
+        'match engine:\n    case "postgres": pass',
+        'WAYS = {"duckdb": 1}',
+        'ways["postgresql"]',
+        'meta.get("postgres")',
+        'Name = Literal["oracle"]',
+        'def run(engine="duckdb"): pass',
+        'name.startswith("PostgreSQL")',
+        "from spillcast.engines.postgres.lab import PostgresLab",
+        "from spillcast.engines import duckdb",
+    ],
+)
+def test_what_chooses_an_engine_by_name_is_found(code):
+    assert list(engines_chosen_by_name(code))
+
+
 @pytest.mark.parametrize("path", python_files("python", "tests", "bench"), ids=name)
 def test_a_file_says_what_it_is_for_and_is_short(path):
     text = path.read_text()
@@ -93,7 +148,16 @@ def test_a_verb_is_documented(verb):
 
 
 def test_every_verb_is_a_file_and_every_file_a_verb():
-    helpers = {"__init__", "live", "options", "output", "progress", "record_postgres", "stage"}
+    helpers = {
+        "__init__",
+        "live",
+        "options",
+        "output",
+        "progress",
+        "engines",
+        "record_server",
+        "stage",
+    }
     helpers |= {"storage_list", "sweep_io_size", "sweep_memory", "tree"}
     assert {path.stem for path in (PACKAGE / "cli").glob("*.py")} - helpers == set(VERBS)
 

@@ -2,16 +2,17 @@
 
 import json
 import os
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from harness import until
-from spillcast.engines.duckdb import DuckDb, Query
-from spillcast.engines.postgres_run import PostgresQuery, PostgresRun
-from spillcast.engines.postgres_server import embedded, of_debian, private_server
+from postgres_rig import of_debian, private_server
+from spillcast.engines.duckdb.lab import DuckDbLab
+from spillcast.engines.postgres.lab import held_in
+from spillcast.engines.postgres.server import embedded
+from spillcast.engines.workload import Workload
 from spillcast.errors import SpillcastError
 from spillcast.workspace import workspace
 
@@ -35,22 +36,13 @@ def hold(request, tmp_path):
     """Holds a query of either engine."""
     if request.param == "postgres":
         server = request.getfixturevalue("usual_server")
-        return lambda sql: PostgresRun(server, PostgresQuery(sql))
-    database = tmp_path / "test.db"
-    duckdb.connect(str(database)).close()
-    return lambda sql: DuckDb(Query(sql, database, tmp_path, "100MB"))
-
-
-@contextmanager
-def closing(held):
-    try:
-        yield held
-    finally:
-        held.close()
+        return lambda sql: held_in(server, sql, {})
+    lab = DuckDbLab.on(tmp_path, None)
+    return lambda sql: lab.hold(Workload("test", sql, 0, "100MB"), tmp_path, {})
 
 
 def test_it_runs_when_the_gate_opens_and_gives_its_rows(hold):
-    with closing(hold("select 1 + 1, 'a' union all select 3, 'b' order by 1")) as held:
+    with hold("select 1 + 1, 'a' union all select 3, 'b' order by 1") as held:
         assert Path(f"/proc/{held.pid}").exists()
         assert not held.wait(0.3)
         held.start()
@@ -65,10 +57,8 @@ def test_it_runs_when_the_gate_opens_and_gives_its_rows(hold):
 
 
 def test_its_cpu_time_is_told(hold):
-    with closing(
-        hold(
-            "select sum(sqrt(i)) from generate_series(1, 4000000) s(i), generate_series(1, 5) t(j)"
-        )
+    with hold(
+        "select sum(sqrt(i)) from generate_series(1, 4000000) s(i), generate_series(1, 5) t(j)"
     ) as held:
         held.start()
         ran = held.result()
@@ -77,36 +67,36 @@ def test_its_cpu_time_is_told(hold):
 
 
 def test_a_query_that_fails_tells_the_engines_words(hold):
-    with closing(hold("select no_such_column")) as held:
+    with hold("select no_such_column") as held:
         held.start()
         with pytest.raises(SpillcastError, match="no_such_column"):
             held.result()
 
 
 def test_closed_before_its_end_the_process_is_gone(hold):
-    held = hold("select 1")
-    held.close()
+    with hold("select 1") as held:
+        pass
     until(lambda: not Path(f"/proc/{held.pid}").exists(), "the process to end")
 
 
 def test_a_backend_works_under_the_settings_asked_for(server):
-    query = PostgresQuery(
+    query = (
         "select current_setting('work_mem'), pg_backend_pid(), count(*) from made",
         {"work_mem": "3MB"},
-        before=["create temp table made as select 1"],
+        ["create temp table made as select 1"],
     )
-    with closing(PostgresRun(server, query)) as held:
+    with held_in(server, *query) as held:
         held.start()
         assert json.loads(held.result().rows) == [["3MB", held.pid, 1]]
 
 
 def test_the_time_is_the_querys_own(server):
-    with closing(PostgresRun(server, PostgresQuery("select from pg_sleep(0.4)"))) as held:
+    with held_in(server, "select from pg_sleep(0.4)", {}) as held:
         held.start()
         ran = held.result()
     assert 0.4 <= ran.elapsed_s < 5
 
 
 def test_a_setting_that_is_refused_is_told(server):
-    with pytest.raises(SpillcastError, match="no_such_setting"):
-        PostgresRun(server, PostgresQuery("select 1", {"no_such_setting": "1"}))
+    with ExitStack() as stack, pytest.raises(SpillcastError, match="no_such_setting"):
+        stack.enter_context(held_in(server, "select 1", {"no_such_setting": "1"}))

@@ -20,7 +20,9 @@ import json, sys
 from dataclasses import replace
 from pathlib import Path
 from spillcast.cli.stage import TerminalStage
-from spillcast.lab import duckdb_queries, postgres_queries, storages
+from spillcast.engines.duckdb import queries as duckdb_queries
+from spillcast.engines.postgres import queries as postgres_queries
+from spillcast.lab import storages
 from spillcast.lab.case import document
 from spillcast.lab.demo import run_demo
 
@@ -34,7 +36,7 @@ workloads = {
 engine = sys.argv[2]
 storages.SHARED_MEMORY = Path(sys.argv[3])
 with TerminalStage() as stage:
-    demo = run_demo(stage, Path(sys.argv[1]), engine, workloads[engine])
+    demo = run_demo(stage, Path(sys.argv[1]), engine=engine, workload=workloads[engine])
 print(json.dumps({"means": demo.means, **document([demo.case])}))
 """
 NUMBER, TEXT = {"type": "number"}, {"type": "string"}

@@ -5,11 +5,11 @@ from itertools import combinations
 
 import pytest
 
+from spillcast.engines.registry import lab_of
 from spillcast.errors import InputError
 from spillcast.lab.matrix import (
     STORAGES,
     THREADS,
-    WORKLOADS,
     all_cells,
     cell_s,
     choose_storages,
@@ -27,7 +27,7 @@ def drawn(minutes, repeat=3, seed=0):
 
 def test_the_matrix_is_what_the_issue_names():
     for engine in ENGINES:
-        names = {workload.name for workload in WORKLOADS[engine](1)}
+        names = {workload.name for workload in lab_of(engine).verified(1)}
         assert names == {"hash join", "merge join", "sort", "group by", "count distinct", "window"}
     assert THREADS == (1, 2, 4)
     by_name = {storage.name: storage for storage in STORAGES}

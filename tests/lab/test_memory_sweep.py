@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from spillcast.cli.stage import TerminalStage
+from spillcast.engines.duckdb import queries as duckdb_queries
+from spillcast.engines.postgres import queries as postgres_queries
+from spillcast.engines.registry import lab_of
 from spillcast.errors import InputError
-from spillcast.lab import duckdb_queries, postgres_queries
-from spillcast.lab.engine import open_engine
 from spillcast.lab.memory_points import memory_sizes
 from spillcast.lab.memory_sweep import Plan, sweep_memory
 from spillcast.lab.named_places import named_places
@@ -32,7 +33,7 @@ def swept(engine, workload, memory, points=None, **options):
         named_places(STORAGES, room) as places,
         TerminalStage() as stage,
     ):
-        return sweep_memory(stage, open_engine(engine, room), plan, places)
+        return sweep_memory(stage, lab_of(engine)(room), plan, places)
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,12 @@
 
 import pytest
 
+from spillcast.engines.duckdb.lab import DuckDbLab
+from spillcast.engines.duckdb.queries import SORT
+from spillcast.engines.workload import Workload
 from spillcast.forecast import forecast
-from spillcast.lab.duckdb import DuckDbEngine
-from spillcast.lab.duckdb_queries import SORT
 from spillcast.lab.run import run, run_recorded
 from spillcast.lab.storages import Emulated, emulated
-from spillcast.lab.workload import Workload
 from spillcast.storage.probe import probe
 from spillcast.workspace import workspace
 
@@ -20,16 +20,11 @@ QUERY = Workload("sort", SORT, 2_000_000, "60MB")
 def pair():
     """A sort recorded on the disk: the forecast for the flash, and both elapsed times."""
     with workspace() as room:
-        engine = DuckDbEngine(room)
+        engine = DuckDbLab(room)
         engine.build(QUERY.rows)
-
-        def backing(name):
-            (room / name).mkdir()
-            return room / name
-
         with (
-            emulated(DISK, room, backing("below-disk")) as disk,
-            emulated(FLASH, room, backing("below-flash")) as flash,
+            emulated(DISK, room, room) as disk,
+            emulated(FLASH, room, room) as flash,
         ):
             here, recording = run_recorded(engine, QUERY, disk, room / "disk.spill")
             said = forecast(recording, probe(flash.directory, recording))

@@ -2,8 +2,8 @@
 
 import pytest
 
+from spillcast.engines.duckdb.queries import verified
 from spillcast.engines.held import Ran
-from spillcast.lab.duckdb_queries import verified
 from spillcast.lab.turns import BUSY, RETRIES, Series, least_disturbed, take_turns
 
 CPU_S = 0.5

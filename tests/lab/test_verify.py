@@ -9,8 +9,9 @@ import pytest
 
 from harness import environment, only_line, spillcast_command, until
 from spillcast.cli.stage import TerminalStage
+from spillcast.engines.duckdb import queries as duckdb_queries
+from spillcast.engines.postgres import queries as postgres_queries
 from spillcast.lab import cell as lab_cell
-from spillcast.lab import duckdb_queries, postgres_queries
 from spillcast.lab.case import document
 from spillcast.lab.matrix import Cell, Drawn, choose_storages
 from spillcast.lab.truth_file import read_truth, write_truth

@@ -1,64 +1,46 @@
 """``spillcast collect``: a script that a DBA runs to collect the evidence."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from spillcast.cli.engines import command
 from spillcast.cli.options import Json
+from spillcast.engines.registry import engines
+
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="File to write, such as collect.sql.")
+]
 
 
 def add_to(application: typer.Typer) -> None:
-    """Register the verb."""
+    """Register the verb, with a command for each engine that has such a script."""
     group = typer.Typer(help="Print a script that collects the evidence.", no_args_is_help=True)
     group.callback()(lambda: None)
-    group.command("oracle")(oracle)
+    for engine in engines("collect"):
+        assert engine.collect is not None
+        group.command(engine.name)(_written(engine.collect()))
     application.add_typer(group, name="collect")
 
 
-def oracle(
-    sql_id: Annotated[str | None, typer.Option(help="Statement that ASH is exported for.")] = None,
-    sid: Annotated[
-        str | None,
-        typer.Option(metavar="SID,SERIAL", help="Session to trace and take statistics of."),
-    ] = None,
-    minutes: Annotated[int, typer.Option(help="How far ASH goes back.")] = 60,
-    interval: Annotated[int, typer.Option(help="Seconds between samples of statistics.")] = 3,
-    history: Annotated[
-        bool | None,
-        typer.Option(
-            "--history/--memory",
-            help="ASH from DBA_HIST or from memory (default: memory up to 60 minutes).",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write, such as collect.sql.")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Print a SQL*Plus script: ASH, work areas, temp space, statistics and a session's trace.
+def _written(collect: Callable[..., str]) -> Callable[..., None]:
+    """The command that prints the script, or writes it to a file."""
 
-    It reads views and changes nothing but the trace of the session, on and off. ASH needs the
-    Diagnostics Pack licence.
+    def called(given: dict[str, Any]) -> None:
+        from spillcast.cli.output import emit
+        from spillcast.errors import InputError
 
-    Example: spillcast collect oracle --sql-id 09bmj7j9q8a5z --sid 33,4711 -o collect.sql
-    """
-    from spillcast.cli.output import emit
-    from spillcast.engines.oracle import collect_script, parse_session
-    from spillcast.errors import InputError
+        output, json = given.pop("output"), given.pop("json")
+        if output is not None and not output.absolute().parent.is_dir():
+            raise InputError(f"{output}: there is no directory {output.absolute().parent}")
+        script = collect(**given)
+        if output is not None:
+            output.write_text(script)
+        if json:
+            emit({"schema": "spillcast.collect/1", "script": script})
+        elif output is None:
+            print(script, end="")
 
-    if output is not None and not output.absolute().parent.is_dir():
-        raise InputError(f"{output}: there is no directory {output.absolute().parent}")
-    script = collect_script(
-        sql_id=sql_id,
-        session=None if sid is None else parse_session(sid),
-        minutes=minutes,
-        interval_s=interval,
-        history=history,
-    )
-    if output is not None:
-        output.write_text(script)
-    if json:
-        emit({"schema": "spillcast.collect/1", "script": script})
-    elif output is None:
-        print(script, end="")
+    return command(collect, called, {"output": (Output, None), "json": (Json, False)})

@@ -2,7 +2,8 @@
 
 import typer
 
-from spillcast.cli.options import Csv, Engine, Json, Markdown, Work
+from spillcast.cli.engines import DEFAULT, Engine
+from spillcast.cli.options import Csv, Json, Markdown, Work
 
 
 def add_to(application: typer.Typer) -> None:
@@ -11,7 +12,7 @@ def add_to(application: typer.Typer) -> None:
 
 
 def demo(
-    engine: Engine = "duckdb",
+    engine: Engine = DEFAULT,
     work: Work = None,
     json: Json = False,
     csv: Csv = False,
@@ -29,7 +30,7 @@ def demo(
     from spillcast.report.verify import demo_page
 
     with TerminalStage(STEPS) as stage:
-        result = run_demo(stage, work, engine)
+        result = run_demo(stage, work, engine=engine)
     show(
         lambda: document([result.case]),
         lambda: demo_page(result),

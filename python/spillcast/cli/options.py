@@ -44,8 +44,6 @@ Budget = Annotated[
 Work = Annotated[
     Path | None, typer.Option(help="Directory for data and slow storage (default: TMPDIR).")
 ]
-EngineOption = Literal["duckdb", "postgres"]
-Engine = Annotated[EngineOption, typer.Option(help="DuckDB, or a PostgreSQL server of its own.")]
 Temp = Annotated[
     list[Path] | None, typer.Option(help="Only files under this directory are temp files.")
 ]

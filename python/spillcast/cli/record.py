@@ -1,4 +1,4 @@
-"""``spillcast record``: watch a command, a running process or a PostgreSQL query spill."""
+"""``spillcast record``: watch a command, a running process or a server's query spill."""
 
 import shlex
 import signal
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spillcast.cli.engines import DSN_OPTIONS, Server, with_servers
 from spillcast.cli.options import Capture, Duration, Json, Query, Temp
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def add_to(application: typer.Typer) -> None:
     application.command(
         "record",
         context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
-    )(record)
+    )(with_servers(record, "record"))
 
 
 def record(
@@ -32,9 +33,7 @@ def record(
         list[str] | None, typer.Argument(help="Command to run and record, after --.")
     ] = None,
     pid: Annotated[int | None, typer.Option(help="Running process to record.")] = None,
-    postgres: Annotated[
-        str | None, typer.Option(metavar="DSN", help="PostgreSQL server whose query to record.")
-    ] = None,
+    server: Server | None = None,
     backend: Annotated[
         int | None,
         typer.Option(metavar="PID", help="The server's session, as in pg_stat_activity."),
@@ -82,35 +81,33 @@ def record(
     from spillcast.report.recording import recording_text
     from spillcast.units import parse_duration_s
 
-    need_one("record", command, pid, postgres)
-    if postgres is None and (set_ or wait_for_spill or {backend, query, explain} != {None}):
-        raise InputError(
-            "--backend, --query, --wait-for-spill, --explain and --set need --postgres"
-        )
+    need_one("record", command, pid, server)
+    if server is None and (set_ or wait_for_spill or {backend, query, explain} != {None}):
+        given = "--backend, --query, --wait-for-spill, --explain and --set"
+        raise InputError(f"{given} need {DSN_OPTIONS}")
     duration_s = None if duration is None else parse_duration_s(duration)
     options = RecordOptions(tuple(temp or ()), capture, duration_s, slices)
     status = None
     running = _running(live)
     others = OthersOutput(json=False) if live and command is not None else None
-    title = f"recording {postgres or (shlex.join(command) if command else f'process {pid}')}"
+    title = f"recording {described(command, pid, server)}"
     view: AbstractContextManager[View]
     view = live_view(title, keyboard=command is None) if live else line_view(show=not json)
     try:
-        if postgres is not None:
-            from spillcast.cli.record_postgres import record_postgres
+        if server is not None:
+            from spillcast.cli.record_server import record_server
+            from spillcast.engines.engine import Wanted
 
             with view as shown:
-                result = record_postgres(
-                    postgres,
+                result = record_server(
+                    server,
                     output,
                     options,
-                    backend=backend,
-                    query=query,
-                    wait_for_spill=wait_for_spill,
+                    Wanted(backend, query, wait_for_spill),
+                    shown,
+                    running,
                     explain=explain,
                     settings=set_ or [],
-                    view=shown,
-                    running=running,
                 )
         else:
             result, status = _record_process(command, pid, output, options, view, running, others)
@@ -149,18 +146,23 @@ def _record_process(
 ) -> "tuple[Recording, int | None]":
     """Record a command or a running process; the recording, and how the command ended."""
     recorder = begin(command, pid, output, options, running, others)
+    with view as shown:
+        follow(recorder, shown)
+    result = recorder.finish()
+    return result, recorder.target.exit_status
+
+
+def follow(recorder: "Recorder", view: "View") -> None:
+    """Show a recording to its end, or to Ctrl-C."""
     try:
-        with view as shown:
-            while not recorder.poll():
-                shown.look(recorder, recorder.status())
+        while not recorder.poll():
+            view.look(recorder, recorder.status())
     except KeyboardInterrupt:
         # What was recorded is kept; a second Ctrl-C would lose it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     except BaseException:
         recorder.abandon()
         raise
-    result = recorder.finish()
-    return result, recorder.target.exit_status
 
 
 def begin(
@@ -183,12 +185,19 @@ def begin(
         return record_pid(pid, output, options, running)
 
 
+def described(command: list[str] | None, pid: int | None, server: Server | None) -> str:
+    """What is observed, for a title."""
+    if server is not None:
+        return server[1]
+    return shlex.join(command) if command else f"process {pid}"
+
+
 def need_one(verb: str, *ways: object) -> None:
     """InputError unless just one way to find what is observed is given."""
     from spillcast.errors import InputError
 
     if ways.count(None) != len(ways) - 1:
         raise InputError(
-            f"{verb} needs one of --pid PID or -- COMMAND or --postgres DSN",
+            f"{verb} needs one of --pid PID or -- COMMAND or {DSN_OPTIONS} DSN",
             f"see: spillcast {verb} --help",
         )

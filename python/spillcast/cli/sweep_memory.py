@@ -5,10 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.options import Confidence, Csv, Engine, EngineOption, Json, Markdown, Work
+from spillcast.cli.engines import DEFAULT, Engine
+from spillcast.cli.options import Confidence, Csv, Json, Markdown, Work
 
 if TYPE_CHECKING:
-    from spillcast.lab.workload import Workload
+    from collections.abc import Callable
+
+    from spillcast.engines.engine import Lab
+    from spillcast.engines.workload import Workload
 
 
 def add_to(sweep: typer.Typer) -> None:
@@ -17,7 +21,7 @@ def add_to(sweep: typer.Typer) -> None:
 
 
 def memory(
-    engine: Engine = "duckdb",
+    engine: Engine = DEFAULT,
     workload: Annotated[
         str, typer.Option(help="A query of ours: 'hash join', sort, 'group by', window and more.")
     ] = "sort",
@@ -81,7 +85,7 @@ def memory(
     from spillcast.forecast.work_memory.cheapest import cheapest
     from spillcast.lab.memory_points import memory_sizes
     from spillcast.lab.memory_result import sweep_document
-    from spillcast.lab.memory_sweep import Plan, open_swept, sweep_memory
+    from spillcast.lab.memory_sweep import Plan, sweep_memory
     from spillcast.lab.named_places import named_places
     from spillcast.report.memory_sweep import sweep_page
     from spillcast.units import parse_duration_s
@@ -91,13 +95,14 @@ def memory(
     costs = parse_costs(cost or (), names, "--on")
     within_s = None if within is None else parse_duration_s(within)
     sizes = memory_sizes(engine, memory, points)
+    open_lab = _lab(engine, own=sql is not None)
     if database is not None and sql is None:
         raise InputError("--database is for --sql")
     if work is not None and not work.is_dir():
         raise InputError(f"--work {work}: there is no such directory")
     plan = Plan(
         engine,
-        _query(engine, sql, threads) if sql else _workload(engine, workload, threads),
+        _query(sql, threads) if sql else _workload(engine, workload, threads),
         sizes,
         min(measure or len(sizes) // 3 + 2, len(sizes)),
         parse_duration_s(budget),
@@ -106,7 +111,7 @@ def memory(
         repeat,
     )
     with workspace(work) as room, TerminalStage() as stage:
-        opened = open_swept(engine, room, database, own=sql is not None)
+        opened = open_lab(room, database)
         with named_places(names, room) as places:
             sweep = sweep_memory(stage, opened, plan, places)
     cells = [point.cell for point in sweep.points]
@@ -120,30 +125,48 @@ def memory(
     )
 
 
-def _workload(engine: EngineOption, name: str, threads: int) -> "Workload":
-    """A query of the lab by its name."""
+def _lab(name: str, *, own: bool) -> "Callable[[Path, Path | None], Lab]":
+    """What opens the engine with its data in a room, or for a query of the user's own a database.
+
+    InputError where it sweeps no queries of the user's own.
+    """
+    from spillcast.engines.engine import OpensOwn
+    from spillcast.engines.registry import engine_of, engines, lab_of
     from spillcast.errors import InputError
-    from spillcast.lab.matrix import THREADS_MAX, WORKLOADS
+
+    lab = lab_of(name)
+    if not own:
+        return lambda room, _database: lab(room)
+    if not issubclass(lab, OpensOwn):
+        able = [one.name for one in engines("lab") if one.lab and issubclass(one.lab(), OpensOwn)]
+        hint = (
+            f"record it with spillcast record --{name} DSN --explain, and forecast that for "
+            "several storages: the table has memory, too"
+        )
+        message = f"--sql is for --engine {' or '.join(able)}: a server of others is not swept"
+        raise InputError(message, hint if engine_of(name).live else None)
+    return lab.on
+
+
+def _workload(engine: str, name: str, threads: int) -> "Workload":
+    """A query of the lab by its name."""
+    from spillcast.engines.registry import lab_of
+    from spillcast.errors import InputError
+    from spillcast.lab.matrix import THREADS_MAX
 
     if threads > THREADS_MAX:
         raise InputError(f"--threads {threads}: {THREADS_MAX} at most")
-    known = {workload.name: workload for workload in WORKLOADS[engine](threads)}
+    known = {workload.name: workload for workload in lab_of(engine).verified(threads)}
     if name not in known:
         raise InputError(f"--workload {name}: no such query", f"there are: {', '.join(known)}")
     return known[name]
 
 
-def _query(engine: EngineOption, path: Path, threads: int) -> "Workload":
+def _query(path: Path, threads: int) -> "Workload":
     """A query of the user's own, from a file."""
+    from spillcast.engines.workload import Workload
     from spillcast.errors import InputError
-    from spillcast.lab.workload import Workload
 
-    if engine != "duckdb":
-        hint = (
-            "record it with spillcast record --postgres DSN --explain, and forecast that for "
-            "several storages: the table has memory, too"
-        )
-        raise InputError("--sql is for --engine duckdb: a server of others is not swept", hint)
     try:
         text = path.read_text().strip().rstrip(";")
     except (OSError, UnicodeDecodeError) as error:

@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.options import Csv, EngineOption, Json, Work
+from spillcast.cli.engines import ALL, DEFAULT, NAMES, EngineOrAll
+from spillcast.cli.options import Csv, Json, Work
 
 if TYPE_CHECKING:
     from spillcast.lab.case import Truth
+    from spillcast.lab.matrix import Drawn
+    from spillcast.lab.verify import Storage
 
 
 def add_to(application: typer.Typer) -> None:
@@ -18,9 +21,7 @@ def add_to(application: typer.Typer) -> None:
 
 
 def verify(
-    engine: Annotated[
-        Literal["duckdb", "postgres", "all"], typer.Option(help="Which engine's queries.")
-    ] = "duckdb",
+    engine: EngineOrAll = DEFAULT,
     minutes: Annotated[
         float, typer.Option(min=0.1, help="How long it may take; what is drawn fits in.")
     ] = 5.0,
@@ -81,8 +82,12 @@ def verify(
 
         truth = read_truth(from_)
     else:
-        engines: list[EngineOption] = ["duckdb", "postgres"] if engine == "all" else [engine]
-        truth = _run(engines, minutes, workload, threads, storage, repeat, seed, output, work)
+        from spillcast.lab.matrix import THREADS, all_cells, choose_storages, draw
+
+        storages = choose_storages(storage)
+        cells = all_cells(NAMES if engine == ALL else [engine], threads or THREADS, workload)
+        drawn = draw(cells, storages, budget_s=60 * minutes, repeat=repeat, seed=seed)
+        truth = _run(drawn, storages, minutes, repeat, output, work)
     if markdown is not None:
         from spillcast.report.accuracy import write_accuracy
 
@@ -97,25 +102,19 @@ def verify(
 
 
 def _run(
-    engines: Sequence[EngineOption],
+    drawn: "Drawn",
+    storages: "Sequence[Storage]",
     minutes: float,
-    workload: list[str] | None,
-    threads: list[int] | None,
-    storage: list[str] | None,
     repeat: int,
-    seed: int,
     output: Path | None,
     work: Path | None,
 ) -> "Truth":
+    """Measure what was drawn. InputError where there is time for nothing."""
     from spillcast.cli.stage import TerminalStage
     from spillcast.errors import InputError
-    from spillcast.lab.matrix import THREADS, all_cells, choose_storages, draw
     from spillcast.lab.truth_file import write_truth
     from spillcast.lab.verify import verify as run_verify
 
-    storages = choose_storages(storage)
-    cells = all_cells(engines, threads or THREADS, workload)
-    drawn = draw(cells, storages, budget_s=60 * minutes, repeat=repeat, seed=seed)
     if not drawn.cells:
         hint = "allow more, or ask for less with --repeat 1"
         raise InputError(f"--minutes {minutes:g}: there is no time for one query", hint)

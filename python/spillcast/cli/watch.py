@@ -1,13 +1,12 @@
 """``spillcast watch``: a run under way, live, with the forecast for other storage."""
 
-import shlex
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spillcast.cli.engines import DSN_OPTIONS, Server, with_servers
 from spillcast.cli.options import Capture, Confidence, Duration, Query, Temp
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ def add_to(application: typer.Typer) -> None:
     application.command(
         "watch",
         context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
-    )(watch)
+    )(with_servers(watch, "watch"))
 
 
 def watch(
@@ -29,9 +28,7 @@ def watch(
         list[str] | None, typer.Argument(help="Command to run and watch, after --.")
     ] = None,
     pid: Annotated[int | None, typer.Option(help="Running process to watch.")] = None,
-    postgres: Annotated[
-        str | None, typer.Option(metavar="DSN", help="PostgreSQL server whose query to watch.")
-    ] = None,
+    server: Server | None = None,
     backend: Annotated[
         int | None,
         typer.Option(
@@ -68,17 +65,18 @@ def watch(
     Example: spillcast watch --to latency:150us -- duckdb warehouse.db -f query.sql
     """
     from spillcast.cli.live import OthersOutput, live_view
-    from spillcast.cli.record import begin, need_one
-    from spillcast.cli.record_postgres import record_postgres
+    from spillcast.cli.record import begin, described, need_one
+    from spillcast.cli.record_server import record_server
+    from spillcast.engines.engine import Wanted
     from spillcast.errors import InputError
     from spillcast.forecast.running import RunningForecast
     from spillcast.recording.options import RecordOptions
     from spillcast.recording.running import Running
     from spillcast.units import parse_duration_s
 
-    need_one("watch", command, pid, postgres)
-    if postgres is None and (backend, query) != (None, None):
-        raise InputError("--backend and --query need --postgres")
+    need_one("watch", command, pid, server)
+    if server is None and (backend, query) != (None, None):
+        raise InputError(f"--backend and --query need {DSN_OPTIONS}")
     if not json and not sys.stderr.isatty():
         raise InputError("watch draws on stderr, which is no terminal here", "--json prints lines")
     duration_s = None if duration is None else parse_duration_s(duration)
@@ -87,7 +85,7 @@ def watch(
     running = Running()
     others = OthersOutput(json=json) if command else None
     view = live_view(
-        postgres or (shlex.join(command) if command else f"process {pid}"),
+        described(command, pid, server),
         forecast=forecast,
         json_lines=json,
         keep=True,
@@ -95,21 +93,12 @@ def watch(
     )
     recorder, recording = None, None
     try:
-        if postgres is None:
+        if server is None:
             recorder = begin(command, pid, output, options, running, others)
         with view as shown:
-            if postgres is not None:
-                first = backend is None and query is None
-                found = record_postgres(
-                    postgres,
-                    output,
-                    options,
-                    backend=backend,
-                    query=query,
-                    wait_for_spill=first,
-                    view=shown,
-                    running=running,
-                )
+            if server is not None:
+                wanted = Wanted(backend, query, spilling=backend is None and query is None)
+                found = record_server(server, output, options, wanted, shown, running)
                 recording = found if output is not None else None
                 shown.end()
             else:
@@ -126,17 +115,9 @@ def watch(
 
 def _follow(recorder: "Recorder", view: "View") -> "Recording | None":
     """Show it to its end, or until it is ended; the recording where one was asked for."""
-    try:
-        while True:
-            view.look(recorder, recorder.status())
-            if recorder.poll():
-                break
-    except KeyboardInterrupt:
-        # A second Ctrl-C would lose what is being kept.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    except BaseException:
-        recorder.abandon()
-        raise
+    from spillcast.cli.record import follow
+
+    follow(recorder, view)
     recorder.stop()
     view.end()
     if recorder.output is not None:

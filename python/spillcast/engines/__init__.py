@@ -1,1 +1,1 @@
-"""Engines whose queries spill: find them, run them, move their temp files."""
+"""Engines whose queries spill, each a package: what spillcast does with them, and how."""

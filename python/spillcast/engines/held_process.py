@@ -37,6 +37,7 @@ class Session(Protocol):
 
     def peak_buffer_bytes(self) -> int | None:
         """The most that its buffers took; None where that is not known."""
+        return None
 
 
 def serve(open_session: Callable[[Any], Session], failure: type[Exception]) -> None:

@@ -35,7 +35,7 @@ class Engine(Protocol):
 class Local:
     """DuckDB, with memory and threads of this machine."""
 
-    dialect = "duckdb"
+    dialect = "local"
 
     def __init__(self, dataset: Dataset, connection: duckdb.DuckDBPyConnection) -> None:
         self._dataset, self._connection = dataset, connection

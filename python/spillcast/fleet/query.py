@@ -11,7 +11,7 @@ from spillcast.fleet.schema import WAIT
 
 #: Each element of two lists side by side as a row: how the engines say it.
 EXPLODED = {
-    "duckdb": "unnest(latency_ns) as bucket_ns, unnest(latency_count) as waits from facts {where}",
+    "local": "unnest(latency_ns) as bucket_ns, unnest(latency_count) as waits from facts {where}",
     "spark": (
         "pair.latency_ns as bucket_ns, pair.latency_count as waits from (select *, "
         "explode(arrays_zip(latency_ns, latency_count)) as pair from facts {where})"

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
 
+from spillcast.engines.engine import Explains, Lab
 from spillcast.engines.held import Ran
+from spillcast.engines.workload import Workload
 from spillcast.errors import InputError, Refusal
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.question import CONFIDENCE
@@ -13,12 +15,10 @@ from spillcast.forecast.seed import seed_formula_s
 from spillcast.lab.case import Case, Evidence, Runs, evidence_of
 from spillcast.lab.cut import first_fifth, ten_slices
 from spillcast.lab.demo import Stage
-from spillcast.lab.engine import Engine, Explains
 from spillcast.lab.matrix import AGREEING, next_of
 from spillcast.lab.run import run, run_recorded
 from spillcast.lab.storages import Place, direction
 from spillcast.lab.turns import Series, take_turns
-from spillcast.lab.workload import Workload
 from spillcast.recording import Recording
 from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
@@ -43,7 +43,7 @@ class CellRun:
     """A cell while it is verified."""
 
     def __init__(
-        self, stage: Stage, title: str, engine: Engine, workload: Workload, places: Sequence[Place]
+        self, stage: Stage, title: str, engine: Lab, workload: Workload, places: Sequence[Place]
     ) -> None:
         self._stage = stage
         self._title = title
@@ -125,7 +125,8 @@ class CellRun:
 
             def attempt(number: int) -> tuple[Ran, Recording]:
                 self._step(f"{name}, explained {number + 1}")
-                return engine.plan(self._workload, self._places[name])
+                place = self._places[name]
+                return engine.plan(self._workload, place.directory, place.environment)
 
             # EXPLAIN takes CPU time of its own, so these are compared with each other.
             yield Series(f"{name}, explained", wanted, attempt)

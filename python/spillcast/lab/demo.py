@@ -6,25 +6,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from spillcast.engines.registry import lab_of
+from spillcast.engines.workload import Workload
 from spillcast.errors import InputError
 from spillcast.forecast import forecast
 from spillcast.forecast.seed import seed_formula_s
-from spillcast.lab import duckdb_queries, postgres_queries
 from spillcast.lab.case import Case, Runs, evidence_of
-from spillcast.lab.engine import EngineName, open_engine
 from spillcast.lab.run import Status, run, run_recorded
 from spillcast.lab.storages import Emulated, Place, direction, emulated, fast_parent, plain
 from spillcast.lab.turns import undisturbed
-from spillcast.lab.workload import Workload
 from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
 from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes, workspace
 
-WORKLOADS: dict[EngineName, Workload] = {
-    "duckdb": duckdb_queries.DEMO,
-    "postgres": postgres_queries.DEMO,
-}
 SLOW = Emulated("slow", read_s=0.001, write_s=0.001)
 #: The engine's data and, beside it, a spill.
 DISK_BYTES = 4 << 30
@@ -62,33 +57,35 @@ class Demo:
 def run_demo(
     stage: Stage,
     work: Path | None = None,
-    engine_name: EngineName = "duckdb",
+    *,
+    engine: str,
     workload: Workload | None = None,
 ) -> Demo:
     """Do the whole loop and return forecast and measurement. Leaves nothing behind."""
-    workload = workload or WORKLOADS[engine_name]
+    lab = lab_of(engine)
+    workload = workload or lab.demo
     with workspace(work) as room, _candidate(room) as fast, ExitStack() as stack:
         if free_bytes(room) < DISK_BYTES:
             message = f"{room.parent}: the demo wants {format_bytes(DISK_BYTES)} of free space"
             raise InputError(message, "name another directory with --work DIR")
-        engine = open_engine(engine_name, room)
+        opened = lab(room)
         stage.step(f"making a table of {workload.rows // 1_000_000} million rows")
-        engine.build(workload.rows)
+        opened.build(workload.rows)
         stage.step("the join on plain disk, to warm up")
-        warm = plain("disk", _new(room, "warm-up"))
-        run(engine, workload, warm, stage.tick)
-        slow = stack.enter_context(emulated(SLOW, room, _new(room, "backing")))
+        warm = plain("disk", room / "warm-up")
+        run(opened, workload, warm, stage.tick)
+        slow = stack.enter_context(emulated(SLOW, room, room))
         stage.step("the join on slow storage, 1 ms an operation, recorded")
-        ran, recording = run_recorded(engine, workload, slow, room / "slow.spill", stage.status)
+        ran, recording = run_recorded(opened, workload, slow, room / "slow.spill", stage.status)
         stage.step(f"the recorded I/O replayed on {fast.name}")
         storage = probe(fast.directory, recording, budget=OWNED, on_progress=stage.progress)
         said = forecast(recording, replace(storage, name=fast.name))
         stage.step(f"the join on {fast.name}, to compare")
-        there = run(engine, workload, fast, stage.tick)
+        there = run(opened, workload, fast, stage.tick)
         if there.rows != ran.rows:
             raise AssertionError("the query gave other rows on other storage")
         case = Case(
-            engine=engine.label,
+            engine=opened.label,
             workload=workload.name,
             threads=workload.threads,
             source="slow storage (1 ms an operation)",
@@ -109,13 +106,7 @@ def _candidate(room: Path) -> Iterator[Place]:
     """Shared memory where there is enough; else a directory on the disk of the workspace."""
     memory = fast_parent(SPILL_BYTES)
     if memory is None:
-        yield plain(f"a directory in {room.parent}", _new(room, "fast"))
+        yield plain(f"a directory in {room.parent}", room / "fast")
         return
     with workspace(memory) as directory:
         yield plain(str(memory), directory)
-
-
-def _new(room: Path, name: str) -> Path:
-    directory = room / name
-    directory.mkdir()
-    return directory

@@ -1,24 +1,20 @@
 """What can be verified: queries by engine and threads, and storages; what of it is drawn."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, cycle
 from random import Random
 
+from spillcast.engines.engine import Explains
+from spillcast.engines.registry import lab_of
+from spillcast.engines.workload import Workload
 from spillcast.errors import InputError
-from spillcast.lab import duckdb_queries, postgres_queries
-from spillcast.lab.engine import EngineName
 from spillcast.lab.storages import Emulated, Plain
-from spillcast.lab.workload import Workload
 
 THREADS = (1, 2, 4)
 #: PostgreSQL has eight workers at most, and memory is divided among all.
 THREADS_MAX = 8
-WORKLOADS: Mapping[EngineName, Callable[[int], Sequence[Workload]]] = {
-    "duckdb": duckdb_queries.verified,
-    "postgres": postgres_queries.verified,
-}
 STORAGES: Sequence[Emulated | Plain] = (
     Emulated("0.3 ms", 0.0003, 0.0003),
     Emulated("1 ms", 0.001, 0.001),
@@ -36,7 +32,7 @@ DRAWN = 0.9
 #: A cell begins with so few storages, and gets more while there is time.
 STORAGES_MIN, STORAGES_MAX = 2, 5
 
-#: What a query of WORKLOADS takes, roughly; a cell's time is put together from it. Seconds.
+#: What a verified query takes, roughly; a cell's time is put together from it. Seconds.
 QUERY_S = 1.2
 OPERATIONS = 2200
 #: Runs to record from that are to agree: one alone does not tell what neighbours took from it.
@@ -55,7 +51,7 @@ REPLAY_S, PART_REPLAY_S = 3.2, 0.9
 class Cell:
     """A query of an engine, and the storages between which it is forecast, by name."""
 
-    engine: EngineName
+    engine: str
     workload: Workload
     storages: tuple[str, ...] = ()
 
@@ -87,7 +83,7 @@ def choose_storages(names: Sequence[str] | None) -> Sequence[Emulated | Plain]:
 
 
 def all_cells(
-    engines: Sequence[EngineName],
+    engines: Sequence[str],
     threads: Sequence[int] = THREADS,
     workloads: Sequence[str] | None = None,
 ) -> list[Cell]:
@@ -96,19 +92,20 @@ def all_cells(
     Every engine and workload comes once before any comes twice, and thread counts take turns.
     InputError for a workload that no engine has and for a thread count below 1.
     """
-    kinds = dict.fromkeys(one.name for engine in engines for one in WORKLOADS[engine](1))
+    kinds = dict.fromkeys(one.name for engine in engines for one in lab_of(engine).verified(1))
     for name in workloads or ():
         if name not in kinds:
             raise InputError(f"--workload {name}: no such query", f"there are: {', '.join(kinds)}")
     for count in threads:
         if not 1 <= count <= THREADS_MAX:
             raise InputError(f"--threads {count}: 1 to {THREADS_MAX} can be verified")
-    positions = range(max(len(WORKLOADS[engine](1)) for engine in engines))
+    positions = range(max(len(lab_of(engine).verified(1)) for engine in engines))
     cells = []
     for turn in range(len(threads)):
         for position in positions:
             for shift, engine in enumerate(engines):
-                of_engine = WORKLOADS[engine](threads[(turn + position + shift) % len(threads)])
+                count = threads[(turn + position + shift) % len(threads)]
+                of_engine = lab_of(engine).verified(count)
                 cells += [Cell(engine, workload) for workload in of_engine[position : position + 1]]
     return [cell for cell in cells if workloads is None or cell.workload.name in workloads]
 
@@ -158,8 +155,9 @@ def cell_s(cell: Cell, storages: Mapping[str, Emulated | Plain], repeat: int) ->
     count = len(cell.storages)
     probes_s = count * (count - 1) * REPLAY_S + 2 * count * PART_REPLAY_S
     agreeing = min(AGREEING, repeat)
-    # PostgreSQL explains the query, and that is probed too.
-    plan_s = agreeing * runs_s[cell.storages[0]] + REPLAY_S if cell.engine == "postgres" else 0.0
+    # Where the engine explains the query, that is probed too.
+    explains = issubclass(lab_of(cell.engine), Explains)
+    plan_s = agreeing * runs_s[cell.storages[0]] + REPLAY_S if explains else 0.0
     each_s = (repeat + agreeing) * sum(runs_s.values()) + agreeing * count * RECORD_S + plan_s
     return QUERY_S + REPEATED * each_s + probes_s
 

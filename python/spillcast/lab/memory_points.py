@@ -4,34 +4,33 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 from math import log2
 
+from spillcast.engines.registry import engine_of, work_memory_of
 from spillcast.errors import InputError
-from spillcast.lab.engine import EngineName
 from spillcast.units import format_bytes, parse_bytes
 
-#: From far too little to enough for the lab's queries.
-DEFAULT_RANGE: dict[EngineName, str] = {"duckdb": "32M..512M", "postgres": "256K..32M"}
-#: What PostgreSQL takes as work_mem; DuckDB says itself what is too little.
-POSTGRES_MIN_BYTES, POSTGRES_MAX_BYTES = 64 << 10, ((1 << 31) - 1) << 10
-#: Sizes are whole KiB, as both engines take them.
+#: Sizes are whole KiB, as engines take them.
 UNIT_BYTES = 1 << 10
 POINTS_MAX = 64
 
 
-def memory_sizes(engine: EngineName, text: str | None, points: int | None = None) -> list[int]:
+def memory_sizes(engine: str, text: str | None, points: int | None = None) -> list[int]:
     """Sizes (bytes) of a range such as ``1M..256M``: powers of two of the least, or so many.
 
     InputError where it is no range, or one that the engine refuses.
     """
-    text = text or DEFAULT_RANGE[engine]
+    setting = work_memory_of(engine)
+    text = text or setting.default_range
     first, dots, last = text.partition("..")
     if not dots:
         raise InputError(f"--memory {text}: not a range", "write for example 1M..256M")
     least, most = parse_bytes(first), parse_bytes(last)
     if not 0 < least < most:
         raise InputError(f"--memory {text}: it must go from less to more", "for example 1M..256M")
-    if engine == "postgres" and not POSTGRES_MIN_BYTES <= least < most <= POSTGRES_MAX_BYTES:
-        message = f"--memory {text}: PostgreSQL's work_mem goes from 64K to 2047G"
-        raise InputError(message, "for example --memory 64K..64M")
+    low, high = setting.bounds_bytes or (least, most)
+    if not low <= least < most <= high:
+        whose = f"{engine_of(engine).label}'s {setting.name}"
+        message = f"--memory {text}: {whose} goes from {low >> 10}K to {high >> 30}G"
+        raise InputError(message, f"for example --memory {setting.default_range}")
     if points is None:
         doublings = int(log2(most / least) + 1e-9)
         sizes = {least << number for number in range(doublings + 1)} | {most}

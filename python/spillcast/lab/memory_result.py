@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -38,12 +39,16 @@ class Point:
     between: Between | None
 
     @property
+    def said(self) -> MemoryRun | Between:
+        """What was forecast, or else measured."""
+        found = self.between or self.run
+        assert found is not None
+        return found
+
+    @property
     def elapsed_s(self) -> float:
-        """Measured where it was not forecast."""
-        if self.between is not None:
-            return self.between.elapsed_s
-        assert self.run is not None
-        return self.run.elapsed_s
+        """As forecast, or else measured."""
+        return self.said.elapsed_s
 
     @property
     def interval_s(self) -> tuple[float, float] | None:
@@ -60,9 +65,8 @@ class Point:
     @property
     def covered(self) -> bool:
         """Whether the interval holds what was measured."""
-        if self.run is None or self.interval_s is None:
-            return False
-        return self.interval_s[0] <= self.run.elapsed_s <= self.interval_s[1]
+        low_s, high_s = self.interval_s or (0.0, 0.0)
+        return self.run is not None and low_s <= self.run.elapsed_s <= high_s
 
     def count(self, op: str) -> int:
         """Temp operations of an op, as forecast where it was."""
@@ -74,10 +78,7 @@ class Point:
     @property
     def spilled_bytes(self) -> int:
         """Bytes written, as forecast where they were."""
-        if self.between is not None:
-            return round(self.between.spilled_bytes)
-        assert self.run is not None
-        return self.run.spilled_bytes
+        return round(self.said.spilled_bytes)
 
     @property
     def cell(self) -> Cell:
@@ -92,6 +93,15 @@ class Turn:
     memory_bytes: int
     before: State
     after: State
+
+
+def turns_of(told: Mapping[int, Told]) -> list[Turn]:
+    """Where it spills less than with the size before."""
+    return [
+        Turn(size, before.state, after.state)
+        for (_, before), (size, after) in pairwise(told.items())
+        if before.state != after.state
+    ]
 
 
 @dataclass(frozen=True)
@@ -128,13 +138,8 @@ def sweep_document(sweep: Sweep, advice: Advice | None = None) -> Mapping[str, A
         "confidence": sweep.confidence,
         "points": [_point_json(point) for point in sweep.points],
         "turns": [
-            {
-                "storage": None,
-                "memory_bytes": turn.memory_bytes,
-                "from": turn.before,
-                "to": turn.after,
-            }
-            for turn in sweep.turns
+            {"storage": None, "memory_bytes": at.memory_bytes, "from": at.before, "to": at.after}
+            for at in sweep.turns
         ],
         "errors": [
             {

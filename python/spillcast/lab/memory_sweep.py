@@ -3,33 +3,31 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from statistics import median
 
+from spillcast.engines.engine import Explains, Lab
 from spillcast.engines.held import Ran
+from spillcast.engines.registry import work_memory_of
+from spillcast.engines.workload import Workload
 from spillcast.errors import InputError, SpillcastError
 from spillcast.forecast.result import Warned
 from spillcast.forecast.work_memory.curve import Between, MemoryCurve, MemoryRun, memory_run
 from spillcast.forecast.work_memory.spills import (
-    HASH_MEM_MULTIPLIER,
     Spill,
     State,
     io_share,
-    spills_of,
     state_with,
 )
 from spillcast.lab.demo import Stage
-from spillcast.lab.engine import Engine, EngineName, Explains, open_engine
 from spillcast.lab.memory_points import next_size
-from spillcast.lab.memory_result import Point, Sweep, Told, Turn
+from spillcast.lab.memory_result import Point, Sweep, Told, turns_of
 from spillcast.lab.run import run, run_recorded_if_spilled
 from spillcast.lab.storages import Place
 from spillcast.lab.turns import least_disturbed, undisturbed
-from spillcast.lab.workload import Workload
 from spillcast.recording import Recording
-from spillcast.recording.explain.nodes import nodes_of
 from spillcast.recording.spill import spill_bytes
 from spillcast.units import format_bytes, format_duration
 from spillcast.workspace import free_bytes, workspace
@@ -42,7 +40,7 @@ ROOM = 1.25
 class Plan:
     """What a sweep is to do."""
 
-    engine_name: EngineName
+    engine: str
     workload: Workload
     sizes: Sequence[int]
     #: Sizes to measure at most, the least and the most among them.
@@ -56,24 +54,7 @@ class Plan:
     repeat: int = 1
 
 
-def open_swept(name: EngineName, room: Path, database: Path | None, *, own: bool) -> Engine:
-    """The engine with its data in ``room``; of a query of the user's own with their database.
-
-    Without one the query finds its data itself. InputError where it is not there.
-    """
-    if not own:
-        return open_engine(name, room)
-    from spillcast.lab.duckdb import DuckDbEngine, make_empty
-
-    if database is None:
-        database = room / "empty.db"
-        make_empty(database)
-    elif not database.is_file():
-        raise InputError(f"--database {database}: there is no such file")
-    return DuckDbEngine(room, database)
-
-
-def sweep_memory(stage: Stage, engine: Engine, plan: Plan, places: Sequence[Place]) -> Sweep:
+def sweep_memory(stage: Stage, engine: Lab, plan: Plan, places: Sequence[Place]) -> Sweep:
     """Measure some sizes on each place and forecast the others.
 
     InputError where the engine refuses the least memory, or a place is too small for the spill.
@@ -87,7 +68,7 @@ class _Run:
     """A sweep under way."""
 
     stage: Stage
-    engine: Engine
+    engine: Lab
     plan: Plan
     places: Sequence[Place]
     room: Path
@@ -107,45 +88,44 @@ class _Run:
         self.engine.build(plan.workload.rows)
         begun = time.monotonic()
         self._first()
-        while len(self._measured()) < plan.measure:
-            size = self._next()
-            if size is None:
-                break
+        while len(self._measured()) < plan.measure and (size := self._next()) is not None:
             expected_s = sum(max(took, default=0.0) for took in self.took_s.values())
-            if plan.budget_s is not None:
-                spent_s = time.monotonic() - begun
-                if spent_s + expected_s > plan.budget_s:
-                    self._warn_of_budget()
-                    break
+            spent_s = time.monotonic() - begun
+            if plan.budget_s is not None and spent_s + expected_s > plan.budget_s:
+                text = (
+                    f"the budget had time for {len(self._measured())} sizes of {plan.measure}: "
+                    "more between them is forecast"
+                )
+                self.warnings.append(Warned("budget", text))
+                break
             self._size(size)
         # What is measured to check takes no part in what is forecast.
-        forecasts, told, turns = self._forecasts(), self._all_told(), self._turns()
-        if plan.check:
-            for storage, size in forecasts:
-                self._measure(size, self._place(storage))
+        forecasts, told = self._forecasts(), {size: self._told(size) for size in plan.sizes}
+        for place, size in self._cells() if plan.check else ():
+            if (place.name, size) in forecasts:
+                self._measure(size, place)
         if self.busy:
             text = "other work on the machine disturbed some runs: their times say less"
             self.warnings.append(Warned("busy", text))
+        points = [
+            Point(place.name, size, told[size], self.runs.get(key), forecasts.get(key))
+            for place, size in self._cells()
+            for key in [(place.name, size)]
+        ]
+        names = [place.name for place in self.places]
         return Sweep(
             self.engine.label,
             plan.workload.name,
             plan.confidence,
-            [place.name for place in self.places],
+            names,
             plan.sizes,
-            [
-                Point(
-                    place.name,
-                    size,
-                    told[size],
-                    self.runs.get((place.name, size)),
-                    forecasts.get((place.name, size)),
-                )
-                for place in self.places
-                for size in plan.sizes
-            ],
-            turns,
+            points,
+            turns_of(told),
             self.warnings,
         )
+
+    def _cells(self) -> Iterator[tuple[Place, int]]:
+        return product(self.places, self.plan.sizes)
 
     def _first(self) -> None:
         """The least memory, which the engine may refuse, and the most."""
@@ -201,18 +181,16 @@ class _Run:
             return Told("none", 0, None, measured=True)
         self.held_bytes = max(self.held_bytes, spill_bytes(recording))
         engine = self.engine
-        if isinstance(engine, Explains):
-            _, explained = engine.plan(self._workload(size), place)
-            settings = self.plan.workload.settings
-            multiplier = float(settings.get("hash_mem_multiplier", HASH_MEM_MULTIPLIER))
-            spills = spills_of(nodes_of(explained.meta["engine"]["document"]["Plan"]), multiplier)
-            self.spills = self.spills or spills
-            return _told(spills, [s.passes for s in spills], [s.batches for s in spills])
-        # DuckDB writes what does not fit, when it does not: there are no passes to count.
-        return Told("spills", None, None, measured=True)
-
-    def _all_told(self) -> dict[int, Told]:
-        return {size: self._told(size) for size in self.plan.sizes}
+        if not isinstance(engine, Explains):
+            # Without a plan nothing tells of passes.
+            return Told("spills", None, None, measured=True)
+        workload = self._workload(size)
+        _, plan = engine.plan(workload, place.directory, place.environment)
+        spills = engine.spills(workload, plan)
+        self.spills = self.spills or spills
+        state: State = "multi-pass" if any((one.passes or 0) > 1 for one in spills) else "one-pass"
+        counts = [(spill.passes, spill.batches) for spill in spills]
+        return _told(counts, state if spills else "none", measured=True)
 
     def _told(self, size: int) -> Told:
         """What a run said of a size, or arithmetic."""
@@ -220,22 +198,17 @@ class _Run:
             return self.told[size]
         if not self._curve().spills(size):
             return Told("none", 0, None, measured=False)
-        if self.spills:
-            told = _told(
-                self.spills,
-                [spill.passes_with(size) for spill in self.spills],
-                [spill.batches_with(size) for spill in self.spills],
-            )
-            return replace(told, state=state_with(self.spills, size), measured=False)
-        return Told("spills", None, None, measured=False)
+        if not self.spills:
+            return Told("spills", None, None, measured=False)
+        counts = [(spill.passes_with(size), spill.batches_with(size)) for spill in self.spills]
+        return _told(counts, state_with(self.spills, size), measured=False)
 
     def _forecasts(self) -> dict[tuple[str, int], Between]:
         """For what was not measured; nothing that is measured later takes part."""
         curve = self._curve()
         return {
             (place.name, size): curve.at(place.name, size)
-            for place in self.places
-            for size in self.plan.sizes
+            for place, size in self._cells()
             if (place.name, size) not in self.runs
         }
 
@@ -247,15 +220,6 @@ class _Run:
             enough_bytes=self.enough_bytes,
             confidence=self.plan.confidence,
         )
-
-    def _turns(self) -> list[Turn]:
-        """Where it spills less than with the size before."""
-        states = [(size, self._told(size).state) for size in self.plan.sizes]
-        return [
-            Turn(size, before, after)
-            for (_, before), (size, after) in pairwise(states)
-            if before != after
-        ]
 
     def _measured(self) -> dict[int, float]:
         """Times of the sizes that were measured, summed over the storages."""
@@ -275,10 +239,7 @@ class _Run:
         return next_size(self.plan.sizes, self._measured(), fits, enough)
 
     def _workload(self, size: int) -> Workload:
-        return with_memory(self.plan.engine_name, self.plan.workload, size)
-
-    def _place(self, name: str) -> Place:
-        return next(place for place in self.places if place.name == name)
+        return work_memory_of(self.plan.engine).given(self.plan.workload, size)
 
     def _need_room(self, place: Place) -> None:
         free, needed = free_bytes(place.directory), ROOM * self.held_bytes
@@ -293,37 +254,18 @@ class _Run:
             return ""
         sizes = len(self.plan.sizes) if self.plan.check else self.plan.measure
         left_s = sum(
-            median(self.took_s.get(each.name, taken)) * max(sizes - self._done(each), 0)
+            median(self.took_s.get(each.name, taken))
+            * max(sizes - sum(name == each.name for name, _ in self.runs), 0)
             for each in self.places
         )
         return f", about {format_duration(round(left_s))} left"
 
-    def _done(self, place: Place) -> int:
-        return sum(name == place.name for name, _ in self.runs)
 
-    def _warn_of_budget(self) -> None:
-        text = (
-            f"the budget had time for {len(self._measured())} sizes of {self.plan.measure}: "
-            "more between them is forecast"
-        )
-        self.warnings.append(Warned("budget", text))
-
-
-def with_memory(engine: EngineName, workload: Workload, size: int) -> Workload:
-    """The query with so many bytes of memory; DuckDB tells what its buffers took."""
-    if engine == "postgres":
-        return replace(workload, memory=f"{size >> 10}kB")
-    settings = {**workload.settings, "enable_profiling": "no_output"}
-    return replace(workload, memory=f"{size >> 10}KiB", settings=settings)
-
-
-def _told(
-    spills: Sequence[Spill], passes: Sequence[int | None], batches: Sequence[int | None]
-) -> Told:
-    most_passes = max((each for each in passes if each is not None), default=None)
-    most_batches = max((each for each in batches if each is not None), default=None)
-    state: State = "multi-pass" if (most_passes or 0) > 1 else "one-pass" if spills else "none"
-    return Told(state, most_passes, most_batches, measured=True)
+def _told(counts: Sequence[tuple[int | None, int | None]], state: State, *, measured: bool) -> Told:
+    """The most passes and the most batches of the nodes that spill, where they are known."""
+    passes = max((each for each, _ in counts if each is not None), default=None)
+    batches = max((each for _, each in counts if each is not None), default=None)
+    return Told(state, passes, batches, measured)
 
 
 @contextmanager

@@ -6,14 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from spillcast.errors import InputError
-from spillcast.lab.storages import (
-    Emulated,
-    Modelled,
-    Place,
-    emulated,
-    fast_parent,
-    plain,
-)
+from spillcast.lab.storages import Emulated, Modelled, Place, emulated, fast_parent, plain
 from spillcast.storage.behaviour import behaviour_of
 from spillcast.storage.target import is_place, resolve_storage
 from spillcast.units import parse_duration_s
@@ -37,16 +30,14 @@ def named_places(words: Sequence[str], room: Path, option: str = "--on") -> Iter
         memory = fast_parent(SPILL_BYTES)
         fast = stack.enter_context(workspace(memory)) if memory is not None else room
         places = []
-        for number, (word, storage) in enumerate(zip(words, asked, strict=True)):
+        for word, storage in zip(words, asked, strict=True):
             if isinstance(storage, Path):
                 if not storage.parts and memory is None:
                     raise InputError(f"{option} {word}: there is no room in shared memory")
                 parent = storage if storage.parts else fast
                 places.append(plain(word, stack.enter_context(workspace(parent))))
-                continue
-            backing = fast / f"backing-{number}"
-            backing.mkdir()
-            places.append(stack.enter_context(emulated(storage, room, backing)))
+            else:
+                places.append(stack.enter_context(emulated(storage, room, fast)))
         yield places
 
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from spillcast.engines.engine import Lab
 from spillcast.engines.held import Ran
+from spillcast.engines.workload import Workload
 from spillcast.errors import InputError
-from spillcast.lab.engine import Engine
 from spillcast.lab.storages import Place
-from spillcast.lab.workload import Workload
 from spillcast.recording import Recording
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.recorder import Recorder
@@ -18,10 +18,10 @@ Status = dict[str, Any]
 
 
 def run(
-    engine: Engine, workload: Workload, place: Place, on_tick: Callable[[], None] | None = None
+    engine: Lab, workload: Workload, place: Place, on_tick: Callable[[], None] | None = None
 ) -> Ran:
     """Run a query as it is."""
-    with engine.hold(workload, place, {}) as held:
+    with engine.hold(workload, place.directory, place.environment) as held:
         held.start()
         while not held.wait(0.1):
             if on_tick is not None:
@@ -30,7 +30,7 @@ def run(
 
 
 def run_recorded(
-    engine: Engine,
+    engine: Lab,
     workload: Workload,
     place: Place,
     output: Path,
@@ -44,7 +44,7 @@ def run_recorded(
 
 
 def run_recorded_if_spilled(
-    engine: Engine,
+    engine: Lab,
     workload: Workload,
     place: Place,
     output: Path,
@@ -54,8 +54,8 @@ def run_recorded_if_spilled(
     # A delay made by the preload library is seen from inside the process only.
     capture = PreloadSource.name if place.means == PreloadSource.name else AUTO
     recorder = Recorder(output, RecordOptions(temp_dirs=[place.directory], capture=capture))
-    environment = recorder.prepare()
-    with engine.hold(workload, place, environment) as held:
+    environment = {**recorder.prepare(), **place.environment}
+    with engine.hold(workload, place.directory, environment) as held:
         try:
             recorder.observe(held)
             if held.helpers is not None and recorder.attaches:

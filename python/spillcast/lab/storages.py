@@ -33,11 +33,6 @@ class Emulated:
     servers: int | None = None
 
     @property
-    def folder(self) -> str:
-        """Its name as that of a folder."""
-        return self.name.replace("/", " per ")
-
-    @property
     def expected_s(self) -> float:
         """What an operation of 64 KiB takes, roughly."""
         return (self.read_s + self.write_s) / 2 + (64 << 10) * self.s_per_byte
@@ -54,16 +49,11 @@ class Emulated:
     @property
     def model(self) -> Behaviour:
         """What a mount is to behave like."""
-        model = fixed_behaviour(self.read_s, self.write_s)
-        if self.s_per_byte:
-            points = [self._on_line(point, size) for point in model.points for size in LINE_BYTES]
-            model = replace(model, points=points)
-        return replace(model, servers=self.servers)
-
-    @property
-    def only_latency(self) -> bool:
-        """Whether a fixed time for each call is all there is to it."""
-        return not (self.s_per_byte or self.servers)
+        model = replace(fixed_behaviour(self.read_s, self.write_s), servers=self.servers)
+        if not self.s_per_byte:
+            return model
+        points = [self._on_line(point, size) for point in model.points for size in LINE_BYTES]
+        return replace(model, points=points)
 
     def _on_line(self, point: Point, size_bytes: int) -> Point:
         base_s = self.read_s if point.op == "read" else self.write_s
@@ -77,11 +67,6 @@ class Modelled:
 
     name: str
     model: Behaviour
-
-    @property
-    def folder(self) -> str:
-        """Its name as that of a folder."""
-        return re.sub(r"\W+", "-", self.name)
 
 
 @dataclass(frozen=True)
@@ -100,10 +85,9 @@ class Plain:
     @property
     def words(self) -> str:
         """What it is, for people."""
-        where = (
-            "of /dev/shm, in memory" if self.in_memory else "on the disk, through the page cache"
-        )
-        return f"a directory {where}"
+        if self.in_memory:
+            return "a directory of /dev/shm, in memory"
+        return "a directory on the disk, through the page cache"
 
 
 @dataclass(frozen=True)
@@ -125,19 +109,22 @@ def direction(source: Place, target: Place) -> str:
 
 
 @contextmanager
-def emulated(storage: Emulated | Modelled, room: Path, backing: Path) -> Iterator[Place]:
-    """A slow directory: a FUSE mount in ``room`` over ``backing``.
+def emulated(storage: Emulated | Modelled, room: Path, below: Path) -> Iterator[Place]:
+    """A slow directory: a FUSE mount in ``room``, over a directory made in ``below``.
 
     Where FUSE is not to be had, the preload library delays the engine's own calls instead, which
     makes latency and nothing else: SpillcastError where more is asked for.
     """
-    mountpoint = room / f"mnt-{storage.folder}"
+    folder = re.sub(r"\W+", "-", storage.name)
+    mountpoint, backing = room / f"mnt-{folder}", below / f"backing-{folder}"
     mountpoint.mkdir()
+    backing.mkdir()
     with ExitStack() as stack:
         try:
             stack.enter_context(emulate(storage.model, mountpoint, backing))
         except SpillcastError:
-            if not isinstance(storage, Emulated) or not storage.only_latency:
+            # A fixed time for each call is all that the library can make.
+            if isinstance(storage, Modelled) or storage.s_per_byte or storage.servers:
                 raise
             read_ns, write_ns = round(storage.read_s * 1e9), round(storage.write_s * 1e9)
             delay = f"{backing.resolve()}:{read_ns}:{write_ns}"
@@ -148,7 +135,8 @@ def emulated(storage: Emulated | Modelled, room: Path, backing: Path) -> Iterato
 
 
 def plain(name: str, directory: Path) -> Place:
-    """A directory as it is."""
+    """A directory as it is, made if it is not there."""
+    directory.mkdir(exist_ok=True)
     return Place(name, directory, {}, "none", fast=True)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from spillcast.engines.held import Ran
-from spillcast.lab.workload import Workload
+from spillcast.engines.workload import Workload
 
 T = TypeVar("T")
 #: Share of a run that other work on the machine took, beyond which it counts as disturbed.

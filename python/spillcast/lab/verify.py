@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from spillcast.engines.engine import Lab
+from spillcast.engines.registry import lab_of
 from spillcast.errors import InputError, SpillcastError
 from spillcast.lab.case import Case, Truth
 from spillcast.lab.cell import CellRun
 from spillcast.lab.demo import Stage
-from spillcast.lab.engine import Engine, EngineName, open_engine
 from spillcast.lab.matrix import Cell, Drawn, cell_s
 from spillcast.lab.storages import Emulated, Place, Plain, emulated, fast_parent, plain
 from spillcast.recording.machine import describe_machine
@@ -42,13 +43,13 @@ def verify(
     end = None if budget_s is None else time.monotonic() + budget_s
     with workspace(memory) as fast, workspace(work) as room:
         cases: list[Case] = []
-        left_out = [_left_out(cell, "the budget has no time for it") for cell in drawn.without_time]
+        left_out = [_named(cell, "the budget has no time for it") for cell in drawn.without_time]
         truth = Truth(cases, _about(drawn, storages, repeat, budget_s, left_out))
-        engines: dict[EngineName, Engine] = {}
+        engines: dict[str, Lab] = {}
         for cell in drawn.cells:
             if cell.engine not in engines:
                 stage.step(f"{cell.engine} made ready")
-                engines[cell.engine] = open_engine(cell.engine, room)
+                engines[cell.engine] = lab_of(cell.engine)(room)
         used = {name for cell in drawn.cells for name in cell.storages}
         stage.step(f"{len(used)} storages made ready")
         with _places([one for one in storages if one.name in used], room, fast) as places:
@@ -56,7 +57,7 @@ def verify(
             for number, cell in enumerate(drawn.cells):
                 title = f"{number + 1}/{len(drawn.cells)} {cell.words}"
                 if not clock.has_time_for(cell):
-                    left_out.append(_left_out(cell, "no time was left"))
+                    left_out.append(_named(cell, "no time was left"))
                     continue
                 there = [places[name] for name in cell.storages]
                 one = CellRun(stage, title, engines[cell.engine], cell.workload, there)
@@ -65,7 +66,7 @@ def verify(
                 except InputError:
                     raise
                 except SpillcastError as error:
-                    left_out.append(_left_out(cell, str(error)))
+                    left_out.append(_named(cell, str(error)))
                 clock.done(cell)
                 on_truth(truth)
     return truth
@@ -101,26 +102,21 @@ def _places(storages: Sequence[Storage], room: Path, fast: Path) -> Iterator[dic
         places = {}
         for storage in storages:
             if isinstance(storage, Plain):
-                directory = (fast if storage.in_memory else room) / storage.name
-                directory.mkdir()
-                places[storage.name] = plain(storage.name, directory)
+                parent = fast if storage.in_memory else room
+                places[storage.name] = plain(storage.name, parent / storage.name)
             else:
-                backing = fast / storage.folder
-                backing.mkdir()
-                places[storage.name] = stack.enter_context(emulated(storage, room, backing))
+                places[storage.name] = stack.enter_context(emulated(storage, room, fast))
         yield places
 
 
-def _left_out(cell: Cell, why: str) -> dict[str, Any]:
-    return {**_named(cell), "why": why}
-
-
-def _named(cell: Cell) -> dict[str, Any]:
+def _named(cell: Cell, why: str | None = None) -> dict[str, Any]:
+    """A query in what is to be known; ``why`` it was skipped, if it was."""
     return {
         "engine": cell.engine,
         "workload": cell.workload.name,
         "threads": cell.workload.threads,
         "storages": list(cell.storages),
+        **({} if why is None else {"why": why}),
     }
 
 

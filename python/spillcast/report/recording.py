@@ -33,7 +33,7 @@ def recording_text(recording: Recording) -> str:
     meta = recording.meta
     capture = meta["capture"]
     lines = [f"{recording.path}: {format_duration(recording.elapsed_s)} recorded"]
-    if "postgres" in meta:
+    if query_of(meta):
         lines += _about_query(meta)
     if meta["temp"] is not None:
         lines += [
@@ -66,8 +66,14 @@ def _temp(temp: Mapping[str, Any]) -> str:
     )
 
 
+def query_of(meta: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What meta.json says of a server's query, under its engine's name; empty without a server."""
+    query: Mapping[str, Any] = meta.get(str(meta.get("engine", {}).get("name")), {})
+    return query
+
+
 def _about_query(meta: Mapping[str, Any]) -> list[str]:
-    engine, query = meta["engine"], meta["postgres"]
+    engine, query = meta["engine"], query_of(meta)
     text = " ".join(engine["query"].split())
     lines = [f"  query      {text[:64]}{'...' * (len(text) > 64)}"]
     if query["before_recording_s"]:
@@ -132,7 +138,7 @@ def recording_warnings(meta: Mapping[str, Any]) -> list[str]:
 
 
 def _about_evidence(meta: Mapping[str, Any]) -> list[str]:
-    query, texts = meta.get("postgres", {}), []
+    query, texts = query_of(meta), []
     if query.get("workers_not_attached"):
         texts.append(f"{query['workers_not_attached']} parallel workers could not be attached")
     if query.get("failure"):

@@ -10,6 +10,7 @@ import pytest
 from test_sweet_spot import storage
 
 from emulator import Emulator, skip_without_fuse
+from oracle_files import ROOT
 from slow_sort import Disk
 from spillcast.lab.io_size.made_up import Sort
 from spillcast.lab.io_size.settings import Setting
@@ -44,8 +45,8 @@ def mount(tmp_path_factory):
 def sorted_s(directory, unit):
     """Time of the real sort's reads and writes."""
     asked = ("--data", str(DATA), "--memory", str(MEMORY), "--unit", str(unit))
-    command = [sys.executable, "-m", "spillcast.lab.spill_pattern", "sort", directory, *asked]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    command = [sys.executable, "-m", "bench.spilling", "sort", directory, *asked]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
     return json.loads(done.stdout)["io_s"]
 
 

@@ -21,17 +21,12 @@ WHOLE = 1.01
 class Spill(Protocol):
     """I/O that can be issued with other sizes. Settings of one ``sizes`` make the same I/O."""
 
-    @property
-    def name(self) -> str:
-        """What it is, in words."""
-
-    @property
-    def like(self) -> Recording:
-        """The recording that says how much memory there was."""
-
-    @property
-    def recorded(self) -> Setting | None:
-        """The setting that leaves all as it was; None where it never was."""
+    #: What it is, in words.
+    name: str
+    #: The recording that says how much memory there was.
+    like: Recording
+    #: The setting that leaves all as it was; None where it never was.
+    recorded: Setting | None = None
 
     def sizes(self, setting: Setting) -> tuple[int, ...]:
         """The sizes that its operations get."""
@@ -47,12 +42,11 @@ class Spill(Protocol):
 
     def warnings(self) -> list[dict[str, str]]:
         """What weakens it: ``code`` and ``message``."""
+        return []
 
 
-class MadeUp:
+class MadeUp(Spill):
     """An external sort that gives each run as large a buffer as its memory and setting allow."""
-
-    recorded = None
 
     def __init__(self, sort: Sort, block_bytes: int) -> None:
         sort.check()
@@ -82,12 +76,8 @@ class MadeUp:
         """1: the steps hold all levels."""
         return 1.0
 
-    def warnings(self) -> list[dict[str, str]]:
-        """Nothing."""
-        return []
 
-
-class Recorded:
+class Recorded(Spill):
     """A recorded spill. ``memory_bytes``, the query's work memory, tells its levels too."""
 
     def __init__(self, recording: Recording, memory_bytes: int | None) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.engines.io_size import IoSizeAdvice, io_size_advice
+from spillcast.engines.registry import engines
 from spillcast.errors import InputError
 from spillcast.lab.io_size.measured import Progress, measured
 from spillcast.lab.io_size.modelled import modelled
@@ -48,6 +48,19 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Advice:
+    """What to know of an engine's I/Os, and statements for the best, if there are any."""
+
+    engine: str
+    text: str
+    statements: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry of docs/schema.md."""
+        return {"engine": self.engine, "text": self.text, "statements": list(self.statements)}
+
+
+@dataclass(frozen=True)
 class Sweep:
     """All rows, by most and least bytes; ``recorded`` is the spill as it was."""
 
@@ -69,9 +82,14 @@ class Sweep:
         best = self.best
         return [row for row in self.rows if row is not best and _meet(row.trial, best.trial)]
 
-    def advice(self) -> list[IoSizeAdvice]:
+    def advice(self) -> "list[Advice]":
         """What to set in which engine."""
-        return io_size_advice(self.best.setting.min_bytes, self.best.setting.max_bytes)
+        best = self.best.setting
+        return [
+            Advice(one.name, *one.io_size(best.min_bytes, best.max_bytes))
+            for one in engines()
+            if one.io_size is not None
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from spillcast.engines.registry import known_as
 from spillcast.profile import Profile, profile
 from spillcast.recording import Recording
 from spillcast.recording.source import SOURCES
 from spillcast.recording.trace import ReadFailures, Traces, open_reader
+from spillcast.report.recording import query_of
 from spillcast.units import format_bytes, format_duration
 
 About = list[dict[str, str]]
-#: Settings of an engine that bear on spills.
-_SETTINGS = ("work_mem", "hash_mem_multiplier", "max_parallel_workers_per_gather", "io_method")
 _STATEMENTS_MAX = 12
 _TEXT_MAX = 4000
 
@@ -27,15 +27,16 @@ def about_recording(recording: Recording) -> About:
     """Machine, engine, capture with its cost and loss, and what of the run it covers."""
     meta = recording.meta
     capture, machine, engine = meta["capture"], meta["machine"], meta.get("engine", {})
-    engine_name = {"postgres": "PostgreSQL", "process": None}.get(
-        name := str(engine.get("name", "")), name
-    )
+    name = str(engine.get("name", "process"))
+    known = known_as(name)
+    label = None if name == "process" else name if known is None else known.label
+    settings = () if known is None else known.settings
     return _labelled(
         [
             ("recorded", str(meta.get("started_at", ""))[:19].replace("T", " ")),
-            ("engine", engine_name and f"{engine_name} {engine.get('version') or ''}".strip()),
+            ("engine", label and f"{label} {engine.get('version') or ''}".strip()),
             ("command", shlex.join(engine["command"]) if engine.get("command") else None),
-            ("settings", ", ".join(f"{k} = {engine[k]}" for k in _SETTINGS if engine.get(k))),
+            ("settings", ", ".join(f"{k} = {engine[k]}" for k in settings if engine.get(k))),
             ("machine", _machine(machine)),
             ("host", machine.get("host")),
             ("memory held at most", _size(meta.get("memory", {}).get("peak_rss_bytes"))),
@@ -119,7 +120,7 @@ def secrets_of(meta: Mapping[str, Any]) -> dict[str, list[str]]:
     asked = meta.get("asked") or {}
     hosts = [machine.get("host"), socket.gethostname(), server.get("host")]
     paths = [*asked.get("temp_dirs", ()), *(word for word in command if "/" in word)]
-    failure = (meta.get("postgres") or {}).get("failure")
+    failure = query_of(meta).get("failure")
     # A single word of a command may be any word; what holds a space is a statement.
     long = [word for word in command if " " in word.strip()]
     sql = [shlex.join(command), *long, engine.get("query"), engine.get("sql"), failure]

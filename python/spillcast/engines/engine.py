@@ -1,0 +1,167 @@
+"""What an engine is to spillcast: how it is called, and what it offers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
+
+from spillcast.engines.workload import Workload
+
+if TYPE_CHECKING:
+    from spillcast.engines.held import HeldQuery, Ran
+    from spillcast.engines.move import Move
+    from spillcast.forecast.work_memory.spills import Spill
+    from spillcast.recording import Recording
+    from spillcast.recording.options import RecordOptions
+    from spillcast.recording.recorder import Recorder
+    from spillcast.recording.running import Running
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine. What it does not offer is None; what it does is imported when it is called."""
+
+    #: As the command line and meta.json have it.
+    name: str
+    #: As people have it.
+    label: str
+    #: What meta.json may call it besides.
+    aliases: tuple[str, ...] = ()
+    #: Settings that meta.json may hold of it and that bear on spills.
+    settings: tuple[str, ...] = ()
+    #: What to set for temp I/Os of least and most bytes, and the statements, if there are any.
+    io_size: Callable[[int, int], tuple[str, tuple[str, ...]]] | None = None
+    #: The setting that a sweep of work memory turns.
+    memory: "WorkMemory | None" = None
+    #: Experiments on a server or a database of our own.
+    lab: "Callable[[], type[Lab]] | None" = None
+    #: Recording a query of a server that runs already.
+    live: "Callable[[], RecordQuery] | None" = None
+    #: The command that moves temp files elsewhere: its parameters are options of the command line.
+    move: "Callable[[], Callable[..., Move]] | None" = None
+    #: The command whose script a DBA runs to collect the evidence; its parameters as those of move.
+    collect: Callable[[], Callable[..., str]] | None = None
+
+
+def late(module: str, name: str) -> Callable[[], Any]:
+    """What offers something of a module, which is imported only then."""
+    return lambda: getattr(import_module(module), name)
+
+
+@dataclass(frozen=True)
+class WorkMemory:
+    """The setting of the memory beyond which a query spills."""
+
+    name: str
+    #: From far too little to enough for the lab's queries.
+    default_range: str
+    #: How it writes KiB.
+    unit: str
+    #: What it takes; None where it says itself what is too little.
+    bounds_bytes: tuple[int, int] | None = None
+    #: Settings that make it tell what its buffers took.
+    telling: Mapping[str, str] = field(default_factory=dict)
+
+    def given(self, workload: Workload, size_bytes: int) -> Workload:
+        """The query with so many bytes."""
+        memory = f"{size_bytes >> 10}{self.unit}"
+        return replace(workload, memory=memory, settings={**workload.settings, **self.telling})
+
+
+class Lab(Protocol):
+    """An engine in experiments, with a table ``t`` of its own in a directory."""
+
+    #: The query of a demo.
+    demo: ClassVar[Workload]
+
+    def __init__(self, room: Path) -> None:
+        """With its data in ``room``. InputError where a package is missing."""
+
+    @staticmethod
+    def verified(threads: int) -> Sequence[Workload]:
+        """The queries that a verification runs, by so many threads or processes together."""
+
+    @property
+    def label(self) -> str:
+        """Name and version, for people."""
+
+    def build(self, rows: int) -> None:
+        """Make the table of so many rows, if it is not there; seconds of work."""
+
+    def hold(
+        self, workload: Workload, temp: Path, environment: Mapping[str, str]
+    ) -> "AbstractContextManager[HeldQuery]":
+        """A query made ready with its temp files in ``temp``; all of it ends with the context.
+
+        ``environment`` is for the processes that do the query's work.
+        """
+
+    def describe(self, workload: Workload) -> dict[str, Any]:
+        """Engine, version, query and settings, as a recording's meta.json keeps them."""
+
+
+@runtime_checkable
+class OpensOwn(Protocol):
+    """A lab that also runs queries of the user's own."""
+
+    @classmethod
+    def on(cls, room: Path, database: Path | None) -> Self:
+        """With their database, which is only read; without one the query finds its data itself."""
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """A lab whose engine's own plans count temp I/O."""
+
+    def plan(
+        self, workload: Workload, temp: Path, environment: Mapping[str, str]
+    ) -> "tuple[Ran, Recording]":
+        """A run, and what its plan counts."""
+
+    def spills(self, workload: Workload, plan: "Recording") -> "Sequence[Spill]":
+        """The nodes of such a plan that spill."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What session of a server is looked for; at least one of these is given."""
+
+    backend: int | None = None
+    #: A pattern that its query matches, whatever the case.
+    query: str | None = None
+    spilling: bool = False
+
+
+Say = Callable[[str], None]
+OnStatus = Callable[["Recorder", Mapping[str, Any]], None]
+
+
+class RecordQuery(Protocol):
+    """Records one query of a server from its beginning, or from now on, to its end."""
+
+    def __call__(
+        self,
+        dsn: str,
+        output: Path | None,
+        wanted: Wanted | None = None,
+        *,
+        explain: str | None = None,
+        settings: Mapping[str, str] | None = None,
+        options: "RecordOptions | None" = None,
+        say: Say = ...,
+        on_status: OnStatus = ...,
+        running: "Running | None" = None,
+    ) -> "Recording":
+        """Record the query of the session ``wanted``, or the statement ``explain``.
+
+        A session of ours runs the latter with ``settings`` and takes back what it changes. Returns
+        when the query has ended, after ``options.duration_s``, or upon KeyboardInterrupt, which
+        keeps what there is. ``say`` is told what the user should know meanwhile; ``on_status`` gets
+        the capture's counts with ``samples`` and ``processes`` a few times a second. Without an
+        ``output`` nothing is written; ``running`` can be asked meanwhile what there is so far.
+
+        InputError for a server, a session or a right that is not there, and where the query ended
+        before anything was seen of it; SpillcastError where the server goes away.
+        """

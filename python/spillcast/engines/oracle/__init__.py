@@ -1,0 +1,26 @@
+"""Oracle: scripts for who administers it; nothing is ever run there from here."""
+
+from spillcast.engines.engine import Engine, late
+
+IO_SIZE = (
+    "hidden parameters of automatic work areas (workarea_size_policy=auto), in KB. They are "
+    "undocumented: change them only on Oracle Support's word, and on a test system first. They "
+    "hold after a restart"
+)
+
+
+def _io_size(least_bytes: int, most_bytes: int) -> tuple[str, tuple[str, ...]]:
+    least, most = (max(1, round(size / 1024)) for size in (least_bytes, most_bytes))
+    return IO_SIZE, (
+        f'ALTER SYSTEM SET "_smm_auto_max_io_size"={most} SCOPE=SPFILE;',
+        f'ALTER SYSTEM SET "_smm_auto_min_io_size"={least} SCOPE=SPFILE;',
+    )
+
+
+ENGINE = Engine(
+    name="oracle",
+    label="Oracle",
+    io_size=_io_size,
+    move=late(f"{__name__}.move", "move"),
+    collect=late(f"{__name__}.collect", "collect"),
+)

@@ -1,0 +1,155 @@
+"""Temp files of Oracle on Exadata's flash disks: the steps on cells, ASM and database, their price.
+
+Source: the commands of "Temp tablespace on Flash: boost your SQL query without even running it".
+"""
+
+from dataclasses import dataclass
+
+from spillcast.engines.move import Move, Step
+from spillcast.engines.oracle.move import SYSDBA, check_name, oracle_move
+from spillcast.errors import InputError
+from spillcast.units import format_bytes, parse_bytes
+
+SYSASM = "sqlplus / as sysasm"
+PREFIX = "flashd"
+FIRST_CELL = "cell=$(sed -n 1p cell_group)"
+FLUSH = "alter flashcache all flush nowait"
+
+
+@dataclass(frozen=True)
+class Flash:
+    """The flash of the cells: how many there are, what each has, and what stays a cache in each."""
+
+    cells: int
+    bytes: int
+    cache_bytes: int
+
+    @property
+    def taken_bytes(self) -> int:
+        """What the cells together no longer have as a cache."""
+        return self.cells * (self.bytes - self.cache_bytes)
+
+    @property
+    def usable_bytes(self) -> int:
+        """What of it can hold temp data at most: normal redundancy keeps everything twice."""
+        return self.taken_bytes // 2
+
+
+def parse_flash(cells: int | None, flash: str | None, cache: str) -> Flash | None:
+    """The figures of the price; None where the cells are not described."""
+    if cells is None and flash is None:
+        return None
+    if cells is None or flash is None:
+        raise InputError("--cells and --cell-flash go together: the number, and the flash of each")
+    found = Flash(cells, parse_bytes(flash), parse_bytes(cache))
+    if cells < 2:
+        raise InputError("--cells: normal redundancy wants two cells at least")
+    if found.cache_bytes >= found.bytes:
+        raise InputError(f"--cell-cache {cache} leaves nothing of --cell-flash {flash}")
+    return found
+
+
+def exadata_flash_move(
+    to: str, user: str | None, size: str, cache: str, flash: Flash | None
+) -> Move:
+    """The whole plan: flash cache made smaller cell by cell, a disk group, a temp tablespace.
+
+    ``to`` is the disk group to make, ``cache`` what each cell keeps as flash cache. InputError
+    where ``size`` cannot fit.
+    """
+    if not to.startswith("+"):
+        raise InputError(f"--to {to}: flash disks make a disk group", "name it, such as +FLASH_DG")
+    check_name("--to", to[1:])
+    wanted, cache_word = parse_bytes(size), f"{parse_bytes(cache) >> 30}g"
+    if flash is not None and wanted > flash.usable_bytes:
+        raise InputError(
+            f"--size {size} does not fit: {_figures(flash)}",
+            "take more of the cache with a smaller --cell-cache",
+        )
+    move = oracle_move(to, user, size, client=SYSDBA)
+    move.steps = [*_cell_steps(cache_word), _disk_group(to[1:]), *move.steps]
+    move.revert = [*move.revert, *_back_steps(to[1:])]
+    by_hand = (
+        "run it by hand, a step at a time: a flush takes long, and the cache must not go before"
+    )
+    move.warnings = [by_hand, *_price(flash), *move.warnings]
+    return move
+
+
+def _price(flash: Flash | None) -> list[str]:
+    half = "at least half of the flash that is taken is lost to redundancy"
+    return [
+        f"price: {half}" + (f": {_figures(flash)}" if flash else ""),
+        "price: each cell's flash cache is dropped, so what it held is read from disk anew, and "
+        "scans have a smaller one from then on",
+        "from 12.2.1.1 on temp may be in the flash cache already, where it is a write-back cache; "
+        "if 'cell flash cache read hits for temp IO' grows while the query runs, little is gained",
+    ]
+
+
+def _figures(flash: Flash) -> str:
+    return (
+        f"{flash.cells} cells give {format_bytes(flash.taken_bytes)} of their "
+        f"{format_bytes(flash.cells * flash.bytes)}, which hold "
+        f"{format_bytes(flash.usable_bytes)} of temp data at most"
+    )
+
+
+def _cell_steps(cache: str) -> list[Step]:
+    return [
+        Step(
+            "The flash caches as they are. Keep what this prints: the way back wants the sizes.",
+            command='dcli -g cell_group -l celladmin "cellcli -e list flashcache detail"',
+        ),
+        Step(
+            "One cell after the other, so that the others still have a cache: from here to the "
+            "grid disks, then again for the next line of cell_group.",
+            command=FIRST_CELL,
+        ),
+        _on_cell("What only the cache holds goes to disk.", FLUSH),
+        _on_cell(
+            "Look until every flash disk has ended it, and none shows an error.",
+            "list celldisk attributes name, flushstatus, flusherror",
+            " | grep FD",
+        ),
+        _on_cell("The cache goes,", "drop flashcache"),
+        _on_cell("and comes back smaller.", f"create flashcache all size={cache}"),
+        _on_cell(
+            "The rest of each flash disk becomes a grid disk.",
+            f"create griddisk all flashdisk prefix={PREFIX}",
+        ),
+    ]
+
+
+def _on_cell(why: str, what: str, then: str = "") -> Step:
+    return Step(why, command=f'dcli -c "$cell" -l celladmin "cellcli -e {what}"{then}')
+
+
+def _disk_group(name: str) -> Step:
+    return Step(
+        "When all cells are done: a disk group of the grid disks. Put your own versions in.",
+        sql=(
+            f"CREATE DISKGROUP {name} NORMAL REDUNDANCY DISK 'o/*/{PREFIX}*'\n"
+            "  ATTRIBUTE 'compatible.asm' = '19.10.0.0.0', 'compatible.rdbms' = '11.2.0.0.0',\n"
+            "  'cell.smart_scan_capable' = 'TRUE', 'au_size' = '4M'",
+        ),
+        client=SYSASM,
+    )
+
+
+def _back_steps(name: str) -> list[Step]:
+    return [
+        Step(
+            "The disk group; ASM refuses while a file is in it.",
+            sql=(f"DROP DISKGROUP {name}",),
+            client=SYSASM,
+        ),
+        Step("Again one cell after the other:", command=FIRST_CELL),
+        _on_cell("Its grid disks go,", f"drop griddisk all flashdisk prefix={PREFIX}"),
+        _on_cell("the small cache is flushed; look for its end as before,", FLUSH),
+        _on_cell("is dropped,", "drop flashcache"),
+        _on_cell(
+            "and the cache has all flash again; give size= where it had less.",
+            "create flashcache all",
+        ),
+    ]

@@ -1,0 +1,125 @@
+"""Sessions of ours on somebody's PostgreSQL server: named, and sure of whom they talk to.
+
+Errors come in words, and passwords are never shown.
+"""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from spillcast.errors import InputError
+
+if TYPE_CHECKING:
+    import psycopg
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+else:
+    # Who only prints the commands of a move needs no driver.
+    Connection = Any
+
+CONNECT_TIMEOUT_S = 10
+#: The first version that tells whom a parallel worker serves.
+VERSION_MIN = 13
+#: Our own sessions go by these names, so that spillcast does not watch itself.
+SAMPLER = "spillcast sampler"
+EXPLAINER = "spillcast explain"
+MOVER = "spillcast move"
+SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
+
+
+def open_session(dsn: str, name: str) -> Connection:
+    """A session that announces itself as ``name``, every statement a transaction of its own.
+
+    InputError, without the password, where the DSN cannot be read or the server does not let us in,
+    and where a pooler or a server of an unknown version answers.
+    """
+    try:
+        import psycopg
+    except ImportError:
+        raise InputError("PostgreSQL wants psycopg", "pip install 'spillcast[postgres]'") from None
+    parts = {"connect_timeout": CONNECT_TIMEOUT_S, **_parts(dsn), "application_name": name}
+    try:
+        connection = psycopg.connect(autocommit=True, **parts)
+    except psycopg.OperationalError as error:
+        said = " ".join(str(error).split())
+        for key in SECRETS:
+            secret = str(parts.get(key) or "")
+            said = said.replace(secret, "***") if secret else said
+        raise InputError(f"PostgreSQL: {said}", _remedy(said)) from None
+    try:
+        _check(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def shown_dsn(dsn: str) -> str:
+    """The DSN without its passwords, as key=value pairs."""
+    from psycopg.conninfo import make_conninfo
+
+    parts = _parts(dsn).items()
+    return make_conninfo(**{name: value for name, value in parts if name not in SECRETS})
+
+
+def row(connection: Connection, query: str, *values: object) -> tuple[Any, ...]:
+    """The only row of a query."""
+    # Not prepared: the texts are of this program, and some are for one use.
+    found = connection.execute(query.encode(), values, prepare=False).fetchone()
+    assert found is not None
+    return found
+
+
+def what_it_says(error: "psycopg.Error") -> str:
+    """The server's own first line of an error, without the statement it quotes."""
+    primary = error.diag.message_primary
+    return primary or (str(error).splitlines() or ["no reason given"])[0]
+
+
+def _check(connection: Connection) -> None:
+    import psycopg
+
+    try:
+        (pid,) = row(connection, "select pg_backend_pid()")
+    except psycopg.Error as error:
+        raise InputError(
+            f"PostgreSQL: what answers is no PostgreSQL server: {what_it_says(error)}",
+            "connect to the server itself, not to a pooler's console",
+        ) from None
+    # The process that the handshake names is the one that runs the statements.
+    if pid != connection.info.backend_pid:
+        raise InputError(
+            "PostgreSQL: a connection pooler (such as pgbouncer) stands before the server",
+            "give the server's own host and port",
+        )
+    if connection.info.server_version < VERSION_MIN * 10_000:
+        version = connection.info.parameter_status("server_version")
+        raise InputError(
+            f"PostgreSQL: version {version} does not tell whom a parallel worker serves",
+            f"watched are versions from {VERSION_MIN} on; record --pid observes one process",
+        )
+
+
+def _parts(dsn: str) -> dict[str, Any]:
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        parts = conninfo_to_dict(dsn)
+    except ProgrammingError:
+        # libpq's own words may hold a piece of the password.
+        hint = "write for example 'host=/run/postgresql dbname=dw user=postgres'"
+        raise InputError("the DSN is neither key=value pairs nor postgresql://", hint) from None
+    named = [str(parts.get(name) or "") for name in ("host", "port", "dbname")]
+    if "@" in "".join(named) or not re.fullmatch(r"[0-9,]*", named[1]):
+        # What was taken for them may be a piece of the password too.
+        hint = "in a password of such an address write @ as %40 and / as %2F"
+        raise InputError("the DSN's host, port or database cannot be right", hint)
+    return parts
+
+
+def _remedy(said: str) -> str | None:
+    if re.search(r"password|fe_sendauth", said):
+        return "give the password in PGPASSWORD or ~/.pgpass"
+    if re.search(r"refused|No such file|translate host|timeout|timed out", said):
+        return "is the server running, and do host and port of the DSN lead to it?"
+    return None

@@ -1,0 +1,149 @@
+"""PostgreSQL in experiments: data of our own, and a server on it for each query."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from spillcast.engines.engine import Explains, Lab
+from spillcast.engines.held import HeldQuery, Ran
+from spillcast.engines.postgres import queries
+from spillcast.engines.postgres.processes import WORKER_TITLE
+from spillcast.engines.postgres.server import PrivateServer, make_cluster, serve
+from spillcast.engines.workload import Workload
+from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, Spill, spills_of
+from spillcast.recording import Recording
+from spillcast.recording.explain import recording_of_plan
+from spillcast.recording.explain.nodes import nodes_of
+
+if TYPE_CHECKING:
+    import psycopg
+
+#: The table stays in the server's memory: what varies between runs is the temp files' storage. It
+#: does only when it is smaller than a quarter of the buffers.
+SETTINGS = {
+    "shared_buffers": "2GB",
+    "synchronize_seqscans": "off",
+    "max_parallel_workers_per_gather": 0,
+    "jit": "off",
+    # A query whose client was killed ends.
+    "client_connection_check_interval": "1s",
+}
+EXPLAIN = "explain (analyze, buffers, timing off, format json) "
+READ_ALL = "select count(*) from t"
+
+
+class PostgresLab(Lab, Explains):
+    """PostgreSQL with its data in a directory. InputError where the packages are missing."""
+
+    demo: ClassVar[Workload] = queries.DEMO
+
+    def __init__(self, room: Path) -> None:
+        self._cluster = make_cluster(room)
+        self._rows: int | None = None
+
+    @staticmethod
+    def verified(threads: int) -> Sequence[Workload]:
+        """The queries of a verification."""
+        return queries.verified(threads)
+
+    @property
+    def label(self) -> str:
+        """Name and version."""
+        return f"PostgreSQL {self._cluster.installation.version}"
+
+    def build(self, rows: int) -> None:
+        """Make the table, in place of one of another size."""
+        if self._rows == rows:
+            return
+        with serve(self._cluster, SETTINGS) as server, server.connect() as connection:
+            for statement in (
+                "drop table if exists t",
+                "drop function if exists hash",
+                queries.HASH,
+            ):
+                connection.execute(statement)
+            connection.execute(queries.TABLE.format(rows=rows).encode())
+            connection.execute("vacuum (analyze, freeze) t")
+        self._rows = rows
+
+    @contextmanager
+    def hold(
+        self, workload: Workload, temp: Path, environment: Mapping[str, str]
+    ) -> Iterator[HeldQuery]:
+        """A query in a backend of a server of its own, which has the table in memory."""
+        with serve(self._cluster, SETTINGS, environment) as server:
+            with server.connect() as connection:
+                tablespace = _tablespace(server, connection, temp)
+            own = {"work_mem": workload.memory, "temp_tablespaces": tablespace}
+            with held_in(server, workload.sql, {**own, **workload.settings}, [READ_ALL]) as held:
+                yield held
+
+    def plan(
+        self, workload: Workload, temp: Path, environment: Mapping[str, str]
+    ) -> tuple[Ran, Recording]:
+        """The plan as EXPLAIN tells it, without the times of nodes, which would take some."""
+        settings = {**workload.settings, "track_io_timing": "on"}
+        explained = replace(workload, sql=EXPLAIN + workload.sql, settings=settings)
+        with self.hold(explained, temp, environment) as held:
+            held.start()
+            ran = held.result()
+        [[document]] = json.loads(ran.rows)
+        return ran, recording_of_plan(document)
+
+    def spills(self, workload: Workload, plan: Recording) -> Sequence[Spill]:
+        """The nodes of such a plan that spill."""
+        multiplier = float(workload.settings.get("hash_mem_multiplier", HASH_MEM_MULTIPLIER))
+        return spills_of(nodes_of(plan.meta["engine"]["document"]["Plan"]), multiplier)
+
+    def describe(self, workload: Workload) -> dict[str, Any]:
+        """As a recording's meta.json keeps it."""
+        return {
+            "name": "postgres",
+            "version": self._cluster.installation.version,
+            "sql": workload.sql.strip(),
+            "work_mem": workload.memory,
+            "threads": workload.threads,
+            "settings": dict(workload.settings),
+        }
+
+
+@contextmanager
+def held_in(
+    server: PrivateServer, sql: str, settings: Mapping[str, str], before: Sequence[str] = ()
+) -> Iterator[HeldQuery]:
+    """A query in a backend of ``server``, after the statements ``before``, held at a gate."""
+    query = {
+        "dsn": server.dsn,
+        "postmaster": server.pid,
+        "sql": sql,
+        "settings": dict(settings),
+        "before": list(before),
+    }
+    module = "spillcast.engines.postgres.process"
+    with closing(HeldQuery("PostgreSQL", module, query)) as held:
+        # Parallel workers are started by the postmaster.
+        held.helpers = (server.pid, WORKER_TITLE.format(pid=held.pid))
+        yield held
+
+
+def _tablespace(
+    server: PrivateServer, connection: "psycopg.Connection[tuple[Any, ...]]", directory: Path
+) -> str:
+    """The tablespace in a directory, made if it is not there."""
+    spaces = "select spcname from pg_tablespace where pg_tablespace_location(oid) = %s"
+    found = connection.execute(spaces, (str(directory),)).fetchone()
+    if found is not None:
+        return str(found[0])
+    server.give(directory)
+    counted = connection.execute("select count(*) from pg_tablespace").fetchone()
+    assert counted is not None
+    name = f"spill{counted[0]}"
+    # A directory is no parameter in PostgreSQL's grammar.
+    from psycopg.sql import SQL, Literal
+
+    make = SQL("create tablespace {} location {}").format(SQL(name), Literal(str(directory)))
+    connection.execute(make)
+    return name

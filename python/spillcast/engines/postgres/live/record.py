@@ -1,0 +1,243 @@
+"""Recording a query of a PostgreSQL server: its waits by samples, its I/O where it runs here."""
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from spillcast.engines.engine import OnStatus, Say, Wanted
+from spillcast.engines.postgres.connection import (
+    SAMPLER,
+    Connection,
+    open_session,
+    row,
+    what_it_says,
+)
+from spillcast.engines.postgres.live.account import (
+    engine_meta,
+    query_meta,
+    sampling_meta,
+    workers_meta,
+)
+from spillcast.engines.postgres.live.backend import find, may_list_temp
+from spillcast.engines.postgres.live.explain import PLAN_FILE, Explained
+from spillcast.engines.postgres.live.sampler import Sampler
+from spillcast.engines.postgres.live.settings import own_settings, settings_of
+from spillcast.engines.postgres.processes import (
+    CALLS,
+    WORKER_TITLE,
+    local_process,
+    postmaster,
+    temp_directories,
+)
+from spillcast.errors import InputError, SpillcastError
+from spillcast.recording import Recording
+from spillcast.recording.options import RecordOptions
+from spillcast.recording.recorder import Recorder
+from spillcast.recording.running import Running
+from spillcast.recording.source import AUTO, check_attaches
+
+#: How often what came in is written; the sampler has a clock of its own.
+TICK_S = 0.25
+
+
+def record_postgres(
+    dsn: str,
+    output: Path | None,
+    wanted: Wanted | None = None,
+    *,
+    explain: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    options: RecordOptions | None = None,
+    say: Say = lambda _text: None,
+    on_status: OnStatus = lambda _recorder, _status: None,
+    running: Running | None = None,
+) -> Recording:
+    """As ``RecordQuery`` tells; ``explain`` runs under EXPLAIN (ANALYZE, BUFFERS)."""
+    import psycopg
+
+    if (wanted is None) == (explain is None):
+        raise InputError("either a session to find or a statement to explain is wanted")
+    recorder = Recorder(output, options, running)
+    recorder.check()
+    with ExitStack() as stack:
+        try:
+            connection = stack.enter_context(closing(open_session(dsn, SAMPLER)))
+            absent_because = _prepare(recorder, connection, say)
+            if wanted is not None:
+                watch = _Watch(recorder, connection, find(connection, wanted, say).pid, None)
+            else:
+                assert explain is not None
+                run = Explained(dsn, explain, settings or {}, say)
+                stack.callback(run.close)
+                watch = _Watch(recorder, connection, run.pid, run)
+            watch.begin(absent_because, say)
+            return watch.until_the_end(on_status)
+        except psycopg.Error as error:
+            raise SpillcastError(f"PostgreSQL: {what_it_says(error)}") from None
+
+
+def _prepare(recorder: Recorder, connection: Connection, say: Say) -> str | None:
+    """Make the capture ready, which may take a moment; why there can be none, or None."""
+    hint = "leave it out: perf events are used"
+    check_attaches(recorder.options.capture, "a server", hint)
+    pid = connection.info.backend_pid
+    _, reason = local_process(connection)
+    if reason is None:
+        return _refusal(
+            recorder, lambda: recorder.prepare(pid, "the server's processes", CALLS), say
+        )
+    say(f"the I/O of its processes is not recorded, its waits alone: {reason}")
+    return reason
+
+
+def _refusal(recorder: Recorder, attempt: Callable[[], object], say: Say) -> str | None:
+    """Why a capture is refused, where it is not asked for by name; None where it is not."""
+    try:
+        attempt()
+    except InputError as error:
+        if recorder.options.capture != AUTO:
+            raise
+        say(f"the I/O of its processes is not recorded, its waits alone: {error.message}")
+        if error.hint:
+            say(f"  {error.hint}")
+        return error.message
+    return None
+
+
+class _Watch:
+    """The recording of one session's query; to the recorder it is the target."""
+
+    def __init__(
+        self, recorder: Recorder, connection: Connection, pid: int, run: Explained | None
+    ) -> None:
+        self.pid = pid
+        self.exit_status: int | None = None
+        self._recorder = recorder
+        self._connection = connection
+        self._run = run
+        self._unattached = 0
+
+    def begin(self, absent_because: str | None, say: Say) -> None:
+        """Attach to the session and the workers to come, and start to sample."""
+        # From its start on, the sampler has the connection for itself.
+        connection, recorder = self._connection, self._recorder
+        if self._run is not None:
+            self._settings = own_settings(self._run.connection)
+        else:
+            self._settings = settings_of(connection, self.pid)
+        list_temp = may_list_temp(connection)
+        if absent_because is None:
+            absent_because = _refusal(recorder, self._observe, say)
+        if absent_because is not None:
+            recorder.observe_from_afar(self, absent_because)
+        try:
+            (self._attached_s,) = row(connection, "select date_part('epoch', clock_timestamp())")
+            self._sampler = Sampler(
+                connection, self.pid, recorder.origin_ns, self._attach, list_temp=list_temp
+            )
+        except BaseException:
+            recorder.abandon()
+            raise
+
+    def _observe(self) -> None:
+        directories = temp_directories(self.pid)
+        self._recorder.observe(self, temp_dirs=directories, only_calls=True)
+        parent = postmaster(self.pid)
+        if parent is not None:
+            # Where this is refused, workers are attached when they are first sampled.
+            with contextlib.suppress(OSError):
+                self._recorder.attach_children(parent, WORKER_TITLE.format(pid=self.pid))
+
+    def _attach(self, worker: int) -> None:
+        try:
+            self._recorder.attach(worker)
+        except ProcessLookupError:
+            pass
+        except OSError:
+            self._unattached += 1
+
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep until the query has ended or the time is over; True when it has ended."""
+        if self._run is not None:
+            return self._run.wait(timeout_s)
+        return self._sampler.done.wait(timeout_s)
+
+    def until_the_end(self, on_status: OnStatus) -> Recording:
+        """Record until the query has ended, the time is over, or Ctrl-C; keep the recording."""
+        try:
+            try:
+                self._sampler.start()
+                if self._run is not None:
+                    self._run.start()
+                ended_by = self._follow(on_status)
+            except KeyboardInterrupt:
+                if self._sampler.life.phase == "waiting" and self._run is None:
+                    raise
+                ended_by = "interrupt"
+            with _no_interrupts():
+                return self._finish(ended_by)
+        except BaseException:
+            self._sampler.stop()
+            self._recorder.abandon()
+            raise
+
+    def _follow(self, on_status: OnStatus) -> str:
+        """Write what comes in; how it ended."""
+        sampler, recorder = self._sampler, self._recorder
+        limit_s = recorder.options.duration_s
+        began = None
+        while not self.wait(TICK_S):
+            recorder.collect()
+            recorder.add_samples(sampler.take())
+            sampled = sampler.sampled
+            counts = {"samples": sampled.samples, "processes": len(sampled.pids)}
+            waiting = sampler.life.phase == "waiting"
+            on_status(recorder, {**recorder.status(), **counts, "waiting": waiting})
+            if began is None and (self._run is not None or sampler.life.phase != "waiting"):
+                began = time.monotonic()
+            if limit_s is not None and began is not None and time.monotonic() - began >= limit_s:
+                return "duration"
+        return "failure" if sampler.sampled.failure and self._run is None else "query"
+
+    def _finish(self, ended_by: str) -> Recording:
+        recorder, life = self._recorder, self._sampler.life
+        sampled = self._sampler.stop()
+        recorder.add_samples(self._sampler.take())
+        if self._run is not None:
+            self._run.finish()
+        began_s, until_s = life.started_s, life.seen_until_s
+        if self._run is not None and self._run.elapsed_s is not None:
+            elapsed_s = self._run.elapsed_s
+        elif began_s is None or until_s is None:
+            raise InputError(sampled.failure or f"session {self.pid} has ended without a query")
+        else:
+            elapsed_s = until_s - max(began_s, self._attached_s)
+        if elapsed_s <= 0:
+            raise InputError("the query ended before anything was seen of it")
+        run = self._run
+        if run is not None and run.plan is not None:
+            recorder.add_document(PLAN_FILE, run.plan)
+        query = query_meta(self.pid, life, self._attached_s, ended_by, sampled)
+        extra = {
+            "engine": engine_meta(self._connection, self.pid, self._settings, sampled.query, run),
+            "postgres": {**query, **workers_meta(recorder.joined(), self._unattached)},
+            "sampling": sampling_meta(sampled),
+        }
+        return recorder.finish(elapsed_s=elapsed_s, extra=extra)
+
+
+@contextlib.contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """A second Ctrl-C would lose what is being kept; only the main thread is told of any."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

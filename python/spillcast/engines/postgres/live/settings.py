@@ -1,0 +1,61 @@
+"""The settings under which a session's queries spill, as far as they can be seen from outside."""
+
+from collections.abc import Sequence
+
+from spillcast.engines.postgres.connection import Connection, row
+
+#: A server that does not know one of them leaves it out.
+NAMES = (
+    "work_mem",
+    "hash_mem_multiplier",
+    "max_parallel_workers_per_gather",
+    "temp_tablespaces",
+    "track_io_timing",
+    "io_method",
+)
+OWN = "the session that ran it"
+FROM_OUTSIDE = "server, database and role; what the session has set by itself does not show"
+
+# Our own session has its role's and database's settings too: where one of these holds, the server's
+# file says what is below it, for those who may see the file, and else the built-in value.
+_SERVER = """
+select s.name, s.source in ('default', 'configuration file', 'command line',
+                            'environment variable', 'override'),
+       current_setting(s.name), s.boot_val || coalesce(s.unit, '')
+  from pg_settings s where s.name = any (%s)
+"""
+_FILE = "select name, setting from pg_file_settings where applied"
+_MAY_READ_FILE = "select has_function_privilege('pg_show_all_file_settings()', 'execute')"
+# From the widest to the narrowest, as they go one over the other.
+_GIVEN = """
+select s.setconfig
+  from pg_db_role_setting s, pg_stat_get_activity(%s) a
+ where s.setdatabase in (0, a.datid) and s.setrole in (0, a.usesysid)
+ order by s.setrole <> 0, s.setdatabase <> 0
+"""
+_OWN = "select name, current_setting(name) from pg_settings where name = any (%s)"
+
+
+def own_settings(connection: Connection) -> dict[str, str]:
+    """The settings of a session of ours."""
+    return dict(connection.execute(_OWN, [list(NAMES)]).fetchall())
+
+
+def settings_of(connection: Connection, pid: int) -> dict[str, str]:
+    """The settings that another session began with; those it made itself are not visible."""
+    rows = connection.execute(_SERVER, [list(NAMES)]).fetchall()
+    file: dict[str, str] = {}
+    if row(connection, _MAY_READ_FILE)[0]:
+        file = dict(connection.execute(_FILE).fetchall())
+    settings = {
+        str(name): str(current if servers else file.get(name, built_in))
+        for name, servers, current, built_in in rows
+    }
+    for (given,) in connection.execute(_GIVEN, [pid]).fetchall():
+        settings.update(_pairs(given))
+    return settings
+
+
+def _pairs(given: Sequence[str]) -> dict[str, str]:
+    pairs = (text.partition("=") for text in given)
+    return {name: value for name, _, value in pairs if name in NAMES}

@@ -1,0 +1,1 @@
+"""Temp files of a server that runs already to another directory, and back."""

@@ -1,0 +1,63 @@
+"""``spillcast move postgres``: what its options ask for."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spillcast.engines.move import Move
+from spillcast.engines.postgres.move.plan import Wish
+from spillcast.engines.postgres.move.run import moved, moved_back, planned
+from spillcast.engines.postgres.move.tablespace import parse_scope
+from spillcast.errors import InputError
+
+
+def move(
+    dsn: Annotated[
+        str | None, typer.Argument(help="Server, such as 'host=/run/postgresql dbname=dw'.")
+    ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory of the server's machine, empty or not there yet; with --revert only "
+            "where there were several."
+        ),
+    ] = None,
+    for_: Annotated[
+        str | None,
+        typer.Option("--for", help="role:NAME, database:NAME, server or session (default)."),
+    ] = None,
+    tablespace: Annotated[
+        str | None, typer.Option(help="Name of the tablespace (default: spillcast_temp).")
+    ] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Do it, and see it work.")] = False,
+    revert: Annotated[
+        bool, typer.Option("--revert", help="Put all back, or what --for says.")
+    ] = False,
+    standbys_prepared: Annotated[
+        bool, typer.Option("--standbys-prepared", help="Every standby has the directory.")
+    ] = False,
+) -> Move:
+    """PostgreSQL: a tablespace in a directory, and temp_tablespaces of those who are to use it.
+
+    Without --apply it prints the commands and changes nothing; without a DSN it does not even ask
+    a server. --revert puts back what was before, also after an --apply that was interrupted. A
+    password is best given in PGPASSWORD or ~/.pgpass.
+
+    Example: spillcast move postgres dbname=dw --to /mnt/nvme/pg_temp --for role:etl --apply
+    """
+    if apply and revert:
+        raise InputError("give --apply or --revert, not both")
+    if (apply or revert) and dsn is None:
+        raise InputError(
+            "--apply and --revert want a server", "name it by a DSN, such as dbname=dw"
+        )
+    to = to and Path(os.path.abspath(to))
+    scope = parse_scope(for_ or "session")
+    if revert:
+        return moved_back(dsn or "", to, scope, whole=for_ is None)
+    if to is None:
+        raise InputError("--to is missing: the directory of the temp files")
+    wish = Wish(to, scope, tablespace, standbys_prepared)
+    return moved(dsn or "", wish) if apply else planned(dsn, wish)

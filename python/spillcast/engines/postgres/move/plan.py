@@ -1,0 +1,180 @@
+"""Temp files of PostgreSQL to a tablespace in a directory, and back: what is to be done.
+
+Every step leaves a state that ``revert_plan`` knows. A directory has its sticky bit until a
+tablespace is there (the server takes the bit away), the tablespace has a name that says who made
+the directory until its comment does, and settings change together with the comment or after it.
+"""
+
+import os
+import shlex
+import stat
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from spillcast.engines.move import Move, Step, sql_literal, sql_name
+from spillcast.engines.postgres.move.back import (
+    comment_statement,
+    reload_step,
+    revert_steps,
+    set_statement,
+)
+from spillcast.engines.postgres.move.situation import Situation
+from spillcast.engines.postgres.move.tablespace import (
+    SETTING,
+    UNFINISHED,
+    UNFINISHED_WITH_DIRECTORY,
+    Note,
+    Scope,
+    Tablespace,
+)
+from spillcast.errors import InputError
+
+NAME = "spillcast_temp"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Whose temp files go where; ``scope`` is None for a session that sets it itself."""
+
+    to: Path
+    scope: Scope | None
+    tablespace: str | None = None
+    standbys_prepared: bool = False
+
+
+@dataclass(frozen=True)
+class Directory:
+    """A directory as it is found: whether it is there, made by an unfinished move, and whose."""
+
+    there: bool = False
+    made: bool = False
+    uid: int | None = None
+
+    @classmethod
+    def look(cls, path: Path) -> "Directory":
+        """Look at a path of this machine. InputError where it is no directory."""
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            return cls()
+        if not stat.S_ISDIR(status.st_mode):
+            raise InputError(f"--to {path}: is not a directory")
+        return cls(there=True, made=bool(status.st_mode & stat.S_ISVTX), uid=status.st_uid)
+
+
+def plan(wish: Wish, facts: Situation, lacking: list[str], directory: Directory) -> Move:
+    """The steps of a move, of which none is left where all is done, and those of the way back.
+
+    ``lacking`` are the roles that have to be granted CREATE.
+    """
+    existing = facts.at(wish.to)
+    name = _name(wish, facts, existing)
+    finished = existing is not None and existing.name == name
+    old = existing.note if existing else None
+    made = (
+        old.made_directory if old else existing is None and (directory.made or not directory.there)
+    )
+    note = old or Note(made, existing is None, existing.comment if existing else None)
+    note = _noted(note, wish.scope, facts, name, lacking)
+
+    steps = []
+    if existing is None:
+        steps += _directory_steps(wish.to, facts, directory)
+        steps.append(_create(wish.to, facts, made))
+    statements = (
+        [] if finished else [f"ALTER TABLESPACE {_unfinished(made)} RENAME TO {sql_name(name)}"]
+    )
+    if note != old or not finished:
+        statements.append(comment_statement(name, str(note)))
+    if lacking:
+        roles = ", ".join(map(sql_name, lacking))
+        statements.append(f"GRANT CREATE ON TABLESPACE {sql_name(name)} TO {roles}")
+    to_set = wish.scope is not None and facts.settings.get(wish.scope) != [name]
+    if to_set and wish.scope != Scope():
+        statements.append(set_statement(wish.scope, [name]))
+    if statements:
+        why = "The tablespace gets its name, a note of how all was before, and its users."
+        steps.append(facts.step(why, *statements))
+    if wish.scope == Scope():
+        if to_set:
+            statement = set_statement(wish.scope, [name])
+            steps.append(facts.step("The server's own setting.", statement))
+        steps.append(reload_step(facts))
+    if wish.scope is None:
+        why = "In the session whose temp files are to go there:"
+        steps.append(Step(why, sql=(f"SET {SETTING} = {sql_literal(name)}",)))
+
+    after = replace(facts, settings=facts.settings | ({wish.scope: [name]} if wish.scope else {}))
+    table = Tablespace(existing.oid if existing else 0, name, str(wish.to), None)
+    scopes = [wish.scope] if wish.scope and str(wish.scope) in note.before else []
+    back = revert_steps(table, note, scopes, after)
+    return Move("postgres", str(wish.to), whom(wish.scope), steps, back, name)
+
+
+def _noted(
+    note: Note, scope: Scope | None, facts: Situation, name: str, lacking: list[str]
+) -> Note:
+    """The note with what is so now, before the move."""
+    if scope is None:
+        return note
+    now, key = facts.settings.get(scope), str(scope)
+    before = note.before | ({} if now == [name] else {key: now})
+    return replace(note, before=before, granted=sorted({*note.granted, *lacking}))
+
+
+def _name(wish: Wish, facts: Situation, existing: Tablespace | None) -> str:
+    """The tablespace's name. InputError where another one has it."""
+    there = existing.name if existing and not existing.name.startswith(UNFINISHED) else None
+    name = wish.tablespace or there or NAME
+    if there and name != there:
+        raise InputError(f"--tablespace {name}: the tablespace in {wish.to} is called {there}")
+    other = facts.named(name)
+    if other is not None and other != existing:
+        hint = f"give another name with --tablespace; {name} is in {other.location}"
+        raise InputError(f"there is a tablespace {name} elsewhere", hint)
+    for unfinished in filter(None, map(facts.named, (UNFINISHED, UNFINISHED_WITH_DIRECTORY))):
+        if unfinished != existing:
+            raise InputError(
+                f"a move to {unfinished.location} was interrupted and is in the way",
+                f"end it with --to {unfinished.location} and --apply or --revert",
+            )
+    if name.startswith(("pg_", UNFINISHED)) or not name or len(name.encode()) > 63:
+        raise InputError(f"--tablespace '{name}' cannot be a tablespace's name")
+    return name
+
+
+def _unfinished(made_directory: bool) -> str:
+    return UNFINISHED_WITH_DIRECTORY if made_directory else UNFINISHED
+
+
+def _directory_steps(path: Path, facts: Situation, directory: Directory) -> list[Step]:
+    steps, word = [], shlex.quote(str(path))
+    if not directory.there:
+        why = "A directory on the server's machine. Its sticky bit says that spillcast made it."
+        steps.append(Step(why, command=f"mkdir -m 1700 {word}"))
+    owner = facts.owner or "postgres"
+    if user_id(owner) != (directory.uid if directory.there else os.geteuid()):
+        why = "It has to be the server's own."
+        steps.append(Step(why, command=f"chown {owner}: {word}"))
+    return steps
+
+
+def user_id(owner: str) -> int | None:
+    """The number of a user of this machine; None where there is none of the name."""
+    import pwd
+
+    try:
+        return int(owner) if owner.isdigit() else pwd.getpwnam(owner).pw_uid
+    except KeyError:
+        return None
+
+
+def _create(path: Path, facts: Situation, made: bool) -> Step:
+    why = "A tablespace in it, under a name that says the move has not ended."
+    statement = f"CREATE TABLESPACE {_unfinished(made)} LOCATION {sql_literal(str(path))}"
+    return facts.step(why, statement)
+
+
+def whom(scope: Scope | None) -> str:
+    """A scope as ``--for`` has it."""
+    return "session" if scope is None else str(scope)

@@ -1,0 +1,292 @@
+"""Moving PostgreSQL's temp files, on a server that runs: checked, done, seen there, put back."""
+
+import shlex
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from spillcast.engines.move import Move, Step, sql_name
+from spillcast.engines.postgres.connection import MOVER, Connection, open_session, row, what_it_says
+from spillcast.engines.postgres.move.back import (
+    in_use_by_settings,
+    remaining,
+    remove_directory,
+    revert_steps,
+    set_statement,
+    settings_after,
+)
+from spillcast.engines.postgres.move.check import check_move, check_server
+from spillcast.engines.postgres.move.plan import Directory, Wish, plan, whom
+from spillcast.engines.postgres.move.situation import (
+    Situation,
+    check_exists,
+    open_sessions,
+    roles_that_lack,
+    situation,
+)
+from spillcast.engines.postgres.move.tablespace import (
+    Scope,
+    parse_names,
+    parse_scope,
+    settings,
+    spilled_by,
+    users_of,
+)
+from spillcast.errors import InputError, SpillcastError
+from spillcast.storage.tmpfs import is_tmpfs
+
+#: Sorts some 1 MB in 64 kB; its temp files stay while a row of it is still to be fetched.
+SPILL = b"select md5(i::text) from pg_catalog.generate_series(1, 20000) i order by 1"
+RELOAD_S = 20.0
+
+
+def planned(dsn: str | None, wish: Wish) -> Move:
+    """What a move would do; nothing is changed. Without a DSN, on a server that is not known."""
+    if dsn is not None:
+        with open_session(dsn, MOVER) as connection:
+            return _asked(connection, dsn, wish)[0]
+    role = wish.scope and wish.scope.role
+    move = plan(wish, Situation(), [role] if role else [], Directory())
+    move.warnings.append(
+        "no server was asked: this is for one that runs as user postgres, and where "
+        f"{move.whom} has no temp_tablespaces yet"
+    )
+    return move
+
+
+def moved(dsn: str, wish: Wish) -> Move:
+    """Move, and see that temp files arrive there; InputError before anything is changed.
+
+    SpillcastError where the server refuses a step, or temp files go elsewhere; ``moved_back`` then
+    puts back what was done.
+    """
+    with open_session(dsn, MOVER) as connection:
+        _lock(connection)
+        move, facts = _asked(connection, dsn, wish)
+        check_move(connection, facts, wish)
+        _run_steps(connection, move)
+        assert move.tablespace is not None
+        move.applied = True
+        move.verified = verified(connection, dsn, wish.scope, move.tablespace)
+        if wish.scope and wish.scope != Scope():
+            count = open_sessions(connection, wish.scope)
+            if count:
+                move.warnings.append(f"sessions of {move.whom} that are open keep theirs: {count}")
+    return move
+
+
+def moved_back(dsn: str, to: Path | None, scope: Scope | None, *, whole: bool) -> Move:
+    """Put back what a move to ``to`` has changed for ``scope``, or ``whole``, however far it came.
+
+    Without ``to`` it is the only tablespace that spillcast has moved to. What keeps the tablespace
+    from being dropped is in ``left``; it then stays as it is.
+    """
+    with open_session(dsn, MOVER) as connection:
+        _lock(connection)
+        facts = situation(connection, dsn)
+        check_server(facts)
+        to = to or _only_move(facts)
+        move = _way_back(facts, to, scope, whole=whole)
+        try:
+            _run_steps(connection, move)
+        except SpillcastError as error:
+            if not isinstance(error.__cause__, _in_use()):
+                raise
+            tablespace = facts.at(to)
+            users = users_of(connection, tablespace) if tablespace else []
+            move.left = users or [error.message]
+    move.reverted = True
+    return move
+
+
+def _run_steps(connection: Connection, move: Move) -> None:
+    """Do the steps, but those for a session of somebody's."""
+    for index, step in enumerate(move.steps):
+        if step.command is not None or step.client:
+            _run(connection, step)
+            move.steps[index] = replace(step, done=True)
+
+
+def verified(
+    connection: Connection, dsn: str, scope: Scope | None, tablespace: str
+) -> dict[str, Any]:
+    """Spill a little in a session of the scope, and count its temp files in the tablespace.
+
+    SpillcastError with the place where they are instead.
+    """
+    from psycopg.conninfo import make_conninfo
+
+    if scope is not None and scope.database:
+        dsn = make_conninfo(dsn, dbname=scope.database)
+    with open_session(dsn, MOVER) as session:
+        _take_setting(connection, session, scope, tablespace)
+        (pid,) = row(session, "select pg_backend_pid()")
+        with session.transaction(), session.cursor(name="spillcast") as cursor:
+            session.execute("set local work_mem = '64kB'")
+            cursor.execute(SPILL)
+            cursor.fetchone()
+            found = spilled_by(connection, pid)
+    if list(found) != [tablespace]:
+        where = ", ".join(found) or "nowhere"
+        raise SpillcastError(
+            f"tablespace {tablespace} is set for {whom(scope)}, but temp files of such a session "
+            f"are in {where}",
+            "--revert puts all back",
+        )
+    files, size = found[tablespace]
+    return {"session": whom(scope), "files": files, "bytes": size}
+
+
+def _lock(connection: Connection) -> None:
+    """Wait for another move, also for the last statement of one that was killed."""
+    connection.execute("select pg_advisory_lock(hashtext('spillcast move'))")
+
+
+def _asked(connection: Connection, dsn: str, wish: Wish) -> tuple[Move, Situation]:
+    """The plan for a server, with what is to be known of it."""
+    facts = situation(connection, dsn)
+    check_exists(facts, wish.scope)
+    existing = facts.at(wish.to)
+    name = existing.name if existing else ""
+    directory = Directory.look(wish.to) if facts.local else Directory()
+    move = plan(wish, facts, roles_that_lack(connection, wish.scope, name), directory)
+    move.warnings += _warnings(facts, wish, move)
+    return move, facts
+
+
+def _warnings(facts: Situation, wish: Wish, move: Move) -> Iterator[str]:
+    grant = f"GRANT CREATE ON TABLESPACE {move.tablespace} TO ..."
+    try:
+        check_server(facts)
+    except InputError as error:
+        yield f"--apply would be refused: {error.message}"
+    if facts.local and is_tmpfs(wish.to):
+        yield (
+            "it is in memory: after a restart of the machine temp files are, without a word, "
+            "where they were before, until --revert and --apply"
+        )
+    if wish.scope is None:
+        yield f"a role that is no superuser may set it after {grant}"
+        return
+    if not wish.scope.role:
+        yield f"roles made later want {grant}, or their temp files stay where they are"
+    for scope, names in facts.settings.items():
+        if scope.outranks(wish.scope) and names != [move.tablespace]:
+            yield f"{scope} has a setting of its own, which wins: {', '.join(names)}"
+
+
+def _in_use() -> tuple[type[Exception], ...]:
+    """What the server says of a tablespace that something lies in; it looks under a lock."""
+    from psycopg import errors
+
+    return (
+        errors.ObjectNotInPrerequisiteState,
+        errors.ObjectInUse,
+        errors.DependentObjectsStillExist,
+    )
+
+
+def _only_move(facts: Situation) -> Path:
+    """Where temp files were moved to. InputError where nothing or more than one place shows it."""
+    moved = [one for one in facts.tablespaces if one.note is not None]
+    if len(moved) == 1:
+        return Path(moved[0].location)
+    if not moved:
+        raise InputError(
+            "no tablespace of this server was moved to by spillcast",
+            "where a move ended before there was one, name the directory with --to",
+        )
+    places = ", ".join(one.location for one in moved)
+    raise InputError(f"spillcast has moved temp files to {places}", "say which with --to")
+
+
+def _way_back(facts: Situation, to: Path, scope: Scope | None, *, whole: bool) -> Move:
+    word = "all" if whole else whom(scope)
+    tablespace = facts.at(to)
+    if tablespace is None:
+        directory = Directory.look(to)
+        steps = [remove_directory(to)] if directory.made and not any(to.iterdir()) else []
+        return Move("postgres", str(to), word, steps)
+    note = tablespace.note
+    if note is None:
+        raise InputError(
+            f"--to {to}: tablespace {tablespace.name} is there and was not moved to by spillcast",
+            "nothing was changed",
+        )
+    if not to.exists():
+        # Gone with a restart, where it was in memory or on a disk of the instance.
+        note = replace(note, made_directory=False)
+    scopes = [one for one in map(parse_scope, note.before) if one and (whole or one == scope)]
+    others = remaining(note, scopes).before
+    left = []
+    if note.made_tablespace and not others:
+        after = settings_after(facts, note, scopes, tablespace.name)
+        left = in_use_by_settings(facts, after, tablespace.name)
+    steps = revert_steps(tablespace, note, scopes, facts, drop=not left)
+    move = Move("postgres", str(to), word, steps, tablespace=tablespace.name, left=left)
+    if others:
+        move.warnings.append(f"the tablespace stays for {', '.join(others)}")
+    for one in scopes:
+        now = facts.settings.get(one)
+        if now != [tablespace.name] and now != note.before[str(one)]:
+            said = "has none" if now is None else f"is set to {', '.join(now)}"
+            move.warnings.append(f"{one} {said} by now, which stays")
+    return move
+
+
+def _take_setting(
+    connection: Connection, session: Connection, scope: Scope | None, tablespace: str
+) -> None:
+    """Give a session the setting that a new session of the scope has."""
+    if scope is None:
+        session.execute(set_statement(None, [tablespace]).encode())
+        return
+    now = settings(connection, server=True)
+    (user, database) = row(session, "select session_user, current_database()")
+    if scope.role:
+        session.execute(f"set role {sql_name(scope.role)}".encode())
+    elif not any(own.outranks(scope) for own in now if _holds(own, user, database)):
+        _wait_for_setting(session, scope, tablespace)
+        return
+    # A session of ours cannot be one of theirs: it takes what is stored for them.
+    session.execute(set_statement(None, now[scope]).encode())
+
+
+def _wait_for_setting(session: Connection, scope: Scope, tablespace: str) -> None:
+    """The server tells its processes of a new setting one by one."""
+    deadline = time.monotonic() + RELOAD_S
+    query = "select current_setting('temp_tablespaces')"
+    while parse_names(row(session, query)[0]) != [tablespace]:
+        if time.monotonic() > deadline:
+            raise SpillcastError(
+                f"a new session of {scope} did not take the setting", "--revert puts all back"
+            )
+        time.sleep(0.02)
+
+
+def _holds(own: Scope, user: str, database: str) -> bool:
+    return own.role in (None, user) and own.database in (None, database)
+
+
+def _run(connection: Connection, step: Step) -> None:
+    """Do one step. SpillcastError with the words of whoever refused it."""
+    import psycopg
+
+    hint = "--revert puts back what was done"
+    if step.command is not None:
+        ran = subprocess.run(shlex.split(step.command), capture_output=True, text=True)
+        if ran.returncode:
+            raise SpillcastError(ran.stderr.strip(), hint)
+        return
+    try:
+        if len(step.sql) == 1:
+            connection.execute(step.sql[0].encode())
+            return
+        with connection.transaction():
+            for statement in step.sql:
+                connection.execute(statement.encode())
+    except psycopg.Error as error:
+        raise SpillcastError(f"PostgreSQL: {what_it_says(error)}", hint) from error

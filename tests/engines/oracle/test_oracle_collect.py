@@ -1,0 +1,316 @@
+"""The collecting script: every statement parses as Oracle's and gives the expected rows in DuckDB.
+
+There is no Oracle server here. SQL*Plus commands and the frame of the PL/SQL block are not run.
+"""
+
+import csv
+import json
+import re
+from datetime import datetime, timedelta
+
+import duckdb
+import pytest
+import sqlglot
+from sqlglot import exp
+
+from harness import spillcast
+from spillcast.engines.oracle.collect import collect, parse_session
+from spillcast.errors import InputError
+from spillcast.recording.ash import read_ash
+from spillcast.recording.statistics import read_statistics
+
+SQL_ID = "09bmj7j9q8a5z"
+SESSION = "33,4711"
+NOW = datetime(2024, 10, 14, 13)
+READ = "direct path read temp"
+COMMANDS = re.compile(r"(set|prompt|spool|exec|whenever|accept)\b|--")
+
+# Columns that the views have by Oracle's reference, with types that hold them.
+ASH_COLUMNS = (
+    "sample_time timestamp, session_id bigint, session_serial# bigint, sql_id text, "
+    "sql_exec_id bigint, sql_plan_line_id bigint, session_state text, event text, "
+    "wait_class text, p1 bigint, p2 bigint, p3 bigint, time_waited bigint, qc_session_id bigint, "
+    "qc_session_serial# bigint, qc_instance_id bigint, pga_allocated bigint, "
+    "temp_space_allocated bigint, delta_read_io_requests bigint, delta_read_io_bytes bigint, "
+    "delta_write_io_requests bigint, delta_write_io_bytes bigint"
+)
+VIEWS = {
+    "dual": "dummy text",
+    "v$parameter": "name text, value text",
+    "v$diag_info": "inst_id bigint, name text, value text",
+    "v$process": "addr text, tracefile text",
+    "v$session": "sid bigint, serial# bigint, paddr text",
+    "gv$session": "inst_id bigint, sid bigint, serial# bigint, saddr text, username text, "
+    "last_call_et bigint, sql_id text, status text",
+    "gv$sql_workarea_active": "inst_id bigint, sid bigint, qcsid bigint, sql_id text, "
+    "sql_exec_id bigint, operation_id bigint, operation_type text, policy text, "
+    "active_time bigint, work_area_size bigint, expected_size bigint, actual_mem_used bigint, "
+    "max_mem_used bigint, number_passes bigint, tempseg_size bigint, tablespace text",
+    "gv$tempseg_usage": "inst_id bigint, username text, session_addr text, sql_id text, "
+    "tablespace text, segtype text, segfile# bigint, extents bigint, blocks bigint",
+    "v$sesstat": "sid bigint, statistic# bigint, value bigint",
+    "v$statname": "statistic# bigint, name text",
+    "gv$active_session_history": f"inst_id bigint, {ASH_COLUMNS}",
+    "dba_hist_active_sess_history": "snap_id bigint, dbid bigint, instance_number bigint, "
+    + ASH_COLUMNS,
+}
+
+
+def statements(script):
+    """The SELECTs of a script, those in PL/SQL too; any line that is none of it fails."""
+    found, lines = [], iter(script.splitlines())
+    for line in lines:
+        if not line or COMMANDS.match(line):
+            continue
+        text = line
+        if line == "declare":
+            while (line := next(lines)) != "/":
+                text += "\n" + line
+            found += re.findall(r"for r in \((.*?)\n    \) loop", text, re.DOTALL)
+            continue
+        assert line.startswith("select "), line
+        while not text.endswith(";"):
+            text += "\n" + next(lines)
+        found.append(text[:-1])
+    return found
+
+
+def parsed(script):
+    return [sqlglot.parse_one(text, read="oracle") for text in statements(script)]
+
+
+@pytest.fixture
+def oracle():
+    """DuckDB with the views, empty, and the Oracle functions that it lacks."""
+    with duckdb.connect() as connection:
+        for name, columns in VIEWS.items():
+            quoted = re.sub(r"(\w+#)", r'"\1"', columns)
+            connection.execute(f'create table "{name}" ({quoted})')
+        connection.execute("create macro numtodsinterval(n, unit) as to_minutes(n)")
+        connection.execute(f"create macro systimestamp() as timestamp '{NOW}'")
+        connection.execute(
+            "create macro regexp_substr(s, pattern, start, nth, flags, part) as "
+            "nullif(regexp_extract(s, pattern, part), '')"
+        )
+        connection.execute("insert into dual values ('X')")
+        yield connection
+
+
+def insert(oracle, view, *rows):
+    for row in rows:
+        names = ", ".join(f'"{name}"' for name in row)
+        marks = ", ".join("?" * len(row))
+        oracle.execute(f'insert into "{view}" ({names}) values ({marks})', list(row.values()))
+
+
+def run(oracle, script, view, **variables):
+    """The rows of the statements on a view, as dictionaries."""
+    rows = []
+    for tree in parsed(script):
+        if not any(table.name == view for table in tree.find_all(exp.Table)):
+            continue
+        for column in list(tree.find_all(exp.Column)):
+            if column.name in variables:
+                column.replace(exp.convert(variables[column.name]))
+        found = oracle.execute(
+            tree.sql("duckdb", identify=True, unsupported_level=sqlglot.ErrorLevel.IGNORE)
+        )
+        names = [description[0] for description in found.description]
+        rows += [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    return rows
+
+
+@pytest.mark.parametrize("session", [None, SESSION])
+@pytest.mark.parametrize("sql_id", [None, SQL_ID])
+@pytest.mark.parametrize("history", [False, True])
+def test_every_statement_parses_and_runs(oracle, sql_id, session, history):
+    script = collect(sql_id=sql_id, sid=session, history=history)
+    trees = parsed(script)
+    assert all(isinstance(tree, exp.Select) for tree in trees)
+    assert len(trees) >= 5
+    for view in VIEWS:
+        run(oracle, script, view, v_before=None, v_seconds=3)
+    assert "{" not in script
+
+
+@pytest.mark.parametrize("session", [None, SESSION])
+def test_nothing_is_changed_but_the_trace_of_the_session(session):
+    script = collect(sql_id=SQL_ID, sid=session)
+    calls = re.findall(r"^exec (\S+?)\((.*)\)$", script, re.MULTILINE)
+    who = "session_id => 33, serial_num => 4711"
+    assert calls == (
+        [
+            ("dbms_monitor.session_trace_enable", f"{who}, waits => true, binds => false"),
+            ("dbms_monitor.session_trace_disable", who),
+        ]
+        if session
+        else []
+    )
+    assert "password" not in script.lower().replace("no password stands here", "")
+
+
+def test_the_licence_is_asked_about_before_ash_is_read():
+    for history in (False, True):
+        script = collect(history=history)
+        asked = script.index("accept licensed")
+        assert "Diagnostics Pack" in script[:asked]
+        assert "active_sess" not in script[:asked]
+        assert "whenever sqlerror exit" in script[asked:]
+
+
+def test_licence_answers(oracle):
+    script = collect()
+    for answer, goes_on in (("YES", True), ("yes", True), ("no", False), ("", False)):
+        (row,) = run(oracle, script.replace("&licensed", answer), "dual")
+        # Division by zero is an error in Oracle, and infinite or null in DuckDB.
+        assert (row["licensed"] == 1) == goes_on
+
+
+def ash_rows():
+    """One of each reason to be left out, and two that belong: the session and its worker."""
+    usual = {"sql_id": SQL_ID, "session_id": 33, "session_serial#": 4711, "p3": 31}
+    usual |= {"session_state": "WAITING", "event": READ, "time_waited": 9_000}
+    at = [NOW - timedelta(seconds=s, milliseconds=211) for s in range(6)]
+    worker = {"session_id": 50, "session_serial#": 1}
+    worker |= {"qc_session_id": 33, "qc_session_serial#": 4711}
+    on_cpu = {"session_state": "ON CPU", "event": None, "time_waited": 0}
+    return [
+        usual | {"sample_time": at[1]} | worker,
+        usual | {"sample_time": at[2]} | on_cpu,
+        usual | {"sample_time": at[3], "sql_id": "aaaaaaaaaaaaa"},
+        usual | {"sample_time": at[4], "session_serial#": 1},
+        usual | {"sample_time": NOW - timedelta(minutes=11)},
+    ]
+
+
+def spool(path, rows):
+    """As SQL*Plus writes rows with `set markup csv on`."""
+    with path.open("w") as file:
+        file.write("\n")
+        writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+        writer.writerow([name.upper() for name in rows[0]])
+        writer.writerows(["" if cell is None else cell for cell in row.values()] for row in rows)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("view", "source", "more"),
+    [
+        ("gv$active_session_history", "V$", {"inst_id": 2}),
+        ("dba_hist_active_sess_history", "DBA_HIST", {"snap_id": 9, "instance_number": 2}),
+    ],
+)
+def test_ash_of_a_session_and_its_workers(oracle, tmp_path, view, source, more):
+    insert(oracle, view, *(row | more for row in ash_rows()))
+    history = source == "DBA_HIST"
+    script = collect(sql_id=SQL_ID, sid=SESSION, minutes=10, history=history)
+    rows = [row for row in run(oracle, script, view) if "sample_time" in row]
+    assert [row["sample_time"] for row in rows] == [
+        "2024-10-14 12:59:57.789",
+        "2024-10-14 12:59:58.789",
+    ]
+    ash = read_ash(spool(tmp_path / "spillcast_ash.csv", rows))
+    assert (ash.source, ash.damaged) == (source, [])
+    assert ash.samples["event"].to_pylist() == [None, READ]
+    assert ash.samples["coordinator"].to_pylist() == [None, 33]
+    assert ash.samples["instance"].to_pylist() == [2, 2]
+    assert ash.samples["p3"].to_pylist() == [31, 31]
+
+
+def test_the_first_sample_in_memory_is_shown(oracle):
+    insert(oracle, "gv$active_session_history", *ash_rows())
+    first = run(oracle, collect(), "gv$active_session_history")[0]
+    assert first == {"first_sample": "2024-10-14 12:49:00"}
+
+
+@pytest.mark.parametrize(("minutes", "history"), [(60, False), (61, True)])
+def test_memory_or_history_by_the_minutes(minutes, history):
+    assert ("dba_hist" in collect(minutes=minutes)) == history
+
+
+def test_statistics_are_growth_rate_and_sum(oracle, tmp_path):
+    """Three samples; by hand from the sums, with a session and a statistic that do not belong."""
+    names = {7: "physical reads", 70: "physical writes", 9: "redo size"}
+    insert(oracle, "v$statname", *({"statistic#": n, "name": name} for n, name in names.items()))
+    script = collect(sid=SESSION)
+    before, lines = None, ['"SAMPLE_TIME","NAME","VALUE","PER_SECOND","ACCUMULATED"']
+    for reads, writes in ((1_000, 50), (106_899, 50), (106_909, 350)):
+        oracle.execute('delete from "v$sesstat"')
+        for sid, number, value in ((33, 7, reads), (33, 70, writes), (33, 9, 1), (34, 7, 5)):
+            insert(oracle, "v$sesstat", {"sid": sid, "statistic#": number, "value": value})
+        rows = run(oracle, script, "v$sesstat", v_before=before, v_seconds=3)
+        assert [row["accumulated"] for row in rows] == [reads, writes]
+        # What the frame in PL/SQL does with the rows.
+        before = "".join(f",{row['statistic#']}={row['accumulated']}" for row in rows)
+        for row in rows:
+            if row["value"] is not None:
+                numbers = [int(row[key]) for key in ("value", "per_second", "accumulated")]
+                lines.append(",".join([str(NOW), f'"{row["name"]}"', *map(str, numbers)]))
+    path = tmp_path / "spillcast_statistics.csv"
+    path.write_text("\n".join(lines) + "\n")
+    found = [tuple(row.values()) for row in read_statistics(path).rows.to_pylist()]
+    assert found == [
+        (0, "physical reads", 105_899, 35_300, 106_899),
+        (0, "physical writes", 0, 0, 50),
+        (1, "physical reads", 10, 3, 106_909),
+        (1, "physical writes", 300, 100, 350),
+    ]
+
+
+def test_work_areas_and_temp_of_the_session(oracle):
+    areas = ({"sid": 33, "qcsid": 33}, {"sid": 50, "qcsid": 33}, {"sid": 9, "qcsid": 9})
+    insert(oracle, "gv$sql_workarea_active", *({"inst_id": 1, **area} for area in areas))
+    script = collect(sid=SESSION)
+    assert [row["sid"] for row in run(oracle, script, "gv$sql_workarea_active")] == [33, 50]
+    sessions = ((33, 4711, "a"), (33, 5, "b"), (34, 4711, "c"))
+    for sid, serial, address in sessions:
+        named = {"sid": sid, "serial#": serial, "saddr": address}
+        insert(oracle, "gv$session", {"inst_id": 1, **named})
+        insert(oracle, "gv$tempseg_usage", {"inst_id": 1, "session_addr": address, "blocks": 128})
+    (row,) = run(oracle, script, "gv$tempseg_usage")
+    assert (row["sid"], row["serial#"]) == (33, 4711)
+
+
+def test_where_the_trace_lies(oracle):
+    insert(oracle, "v$session", {"sid": 33, "serial#": 4711, "paddr": "p"})
+    insert(oracle, "v$process", {"addr": "p", "tracefile": "/diag/trace/x_ora_1.trc"})
+    script = collect(sid=SESSION)
+    assert run(oracle, script, "v$process") == [{"tracefile": "/diag/trace/x_ora_1.trc"}]
+
+
+@pytest.mark.parametrize("sql_id", ["", "short", "09BMJ7J9Q8A5Z", "' or 1=1 --  ", SQL_ID + "\n"])
+def test_what_is_no_sql_id(sql_id):
+    with pytest.raises(InputError, match="--sql-id"):
+        collect(sql_id=sql_id)
+
+
+@pytest.mark.parametrize("text", ["33", "33,", "33;4711", "33,4711;drop", "-1,2", "1,1234567890"])
+def test_what_is_no_session(text):
+    with pytest.raises(InputError, match="--sid"):
+        parse_session(text)
+
+
+@pytest.mark.parametrize("wrong", [{"minutes": 0}, {"minutes": 10**7}, {"interval": 0}])
+def test_values_out_of_range(wrong):
+    with pytest.raises(InputError, match="is not between 1 and"):
+        collect(**wrong)
+
+
+def test_the_verb_prints_writes_and_answers_in_json(tmp_path):
+    asked = ["collect", "oracle", "--sql-id", SQL_ID, "--sid", "33,4711", "--interval", "5"]
+    expected = collect(sql_id=SQL_ID, sid=SESSION, interval=5)
+    assert spillcast(*asked).stdout == expected
+    document = json.loads(spillcast(*asked, "--json").stdout)
+    assert document == {"schema": "spillcast.collect/1", "script": expected}
+    path = tmp_path / "collect.sql"
+    assert spillcast(*asked, "-o", path).stdout == ""
+    assert path.read_text() == expected
+
+
+def test_bad_usage_of_the_verb_exits_with_2(tmp_path):
+    result = spillcast("collect", "oracle", "--sid", "33")
+    assert result.returncode == 2
+    assert "is not SID,SERIAL" in result.stderr
+    result = spillcast("collect", "oracle", "-o", tmp_path / "none" / "collect.sql")
+    assert result.returncode == 2
+    assert "there is no directory" in result.stderr

@@ -1,0 +1,145 @@
+"""A move that is killed with SIGKILL, at any point, is put back by --revert or ended by --apply."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from harness import spillcast_command
+from spillcast.engines.postgres.server import embedded
+
+#: The other servers differ in nothing that a kill could meet.
+pytestmark = pytest.mark.parametrize(
+    "running", [embedded()], indirect=True, ids=lambda i: i.version
+)
+SCOPES = ("role:etl", "server", "session")
+#: Kills itself after some steps; with half a step, within the transaction of the next one.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from spillcast.engines.postgres.move import run
+from spillcast.engines.postgres.move.plan import Wish
+from spillcast.engines.postgres.move.tablespace import parse_scope
+
+what, dsn, to, scope, steps = sys.argv[1:]
+left = float(steps)
+
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def counted(connection, step):
+    global left
+    if left == 0:
+        kill()
+    if left < 1:
+        connection.execute("begin")
+        for statement in step.sql[:-1]:
+            connection.execute(statement.encode())
+        kill()
+    left -= 1
+    do(connection, step)
+
+do, run._run = run._run, counted
+run.verified = lambda *_: kill()
+if what == "apply":
+    run.moved(dsn, Wish(Path(to), parse_scope(scope)))
+else:
+    run.moved_back(dsn, Path(to), None, whole=True)
+"""
+
+
+def killed(moving, what, scope, steps):
+    """Run until so many steps are done, or all; whether it was killed."""
+    command = [sys.executable, "-c", KILLED, what, moving.dsn, str(moving.to), scope, str(steps)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode in (0, -signal.SIGKILL), result.stderr
+    return result.returncode != 0
+
+
+#: Steps of an --apply: mkdir, chown, CREATE TABLESPACE, the transaction, ALTER SYSTEM, reload.
+APPLIED = [("role:etl", n) for n in (0, 1, 2, 3, 3.5, 4)]
+APPLIED += [("server", n) for n in (3, 3.5, 4, 5, 6)]
+APPLIED += [("session", n) for n in (2, 3, 4)]
+
+
+@pytest.mark.parametrize(("scope", "steps"), APPLIED)
+def test_an_apply_that_was_killed_is_put_back(moving, scope, steps):
+    before = moving.state()
+    assert killed(moving, "apply", scope, steps)
+    assert (moving.state() != before) == (steps > 0)
+    moving.move("--revert")
+    moving.is_as(before)
+
+
+@pytest.mark.parametrize(("scope", "steps"), APPLIED)
+def test_an_apply_that_was_killed_is_ended_by_another(moving, scope, steps):
+    before = moving.state()
+    assert killed(moving, "apply", scope, steps)
+    said = json.loads(moving.move("--for", scope, "--apply", "--json").stdout)
+    assert said["verified"]["files"] > 0
+    moving.move("--revert")
+    moving.is_as(before)
+
+
+#: Steps of a --revert: the transaction, chmod, DROP TABLESPACE, rmdir; the server's come first.
+REVERTED = [("role:etl", n) for n in (0, 0.5, 1, 2, 3)]
+REVERTED += [("server", n) for n in (1, 2, 2.5, 3, 4, 5)]
+REVERTED += [("session", n) for n in (1, 2)]
+
+
+@pytest.mark.parametrize(("scope", "steps"), REVERTED)
+def test_a_revert_that_was_killed_is_ended_by_another(moving, scope, steps):
+    moving.rows("alter system set temp_tablespaces = 'pg_default'")
+    moving.reload()
+    before = moving.state()
+    moving.move("--for", scope, "--apply")
+    assert killed(moving, "revert", scope, steps)
+    assert moving.state() != before
+    moving.move("--revert")
+    moving.is_as(before)
+
+
+def test_a_directory_that_was_there_is_never_taken_for_our_own(moving):
+    moving.to.mkdir()
+    moving.server.give(moving.to)
+    before = moving.state()
+    for steps in (0, 1, 1.5, 2):
+        assert killed(moving, "apply", "role:etl", steps)
+        moving.move("--revert")
+        moving.is_as(before)
+
+
+def test_another_place_waits_for_the_one_that_was_interrupted(moving):
+    assert killed(moving, "apply", "role:etl", 3)
+    first, moving.to = moving.to, moving.room / "other"
+    try:
+        refused = moving.move("--for", "role:etl", "--apply", status=2)
+        assert f"a move to {first} was interrupted" in refused.stderr
+        assert not moving.to.exists()
+    finally:
+        moving.to = first
+    moving.move("--revert")
+
+
+def test_killed_at_any_time(moving):
+    """The command itself, killed whenever: within its steps, before, or after."""
+    chance = random.Random(5)
+    before = moving.state()
+    command = spillcast_command(
+        "move", "postgres", moving.dsn, "--to", moving.to, "--for", "server", "--apply"
+    )
+    start = time.monotonic()
+    assert subprocess.run(command, capture_output=True).returncode == 0
+    took_s = time.monotonic() - start
+    moving.move("--revert")
+    for _ in range(10):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(chance.uniform(0.3, 1.0) * took_s)
+        process.kill()
+        process.communicate()
+        moving.move("--revert")
+        moving.is_as(before)

@@ -1,0 +1,317 @@
+"""Recordings of real PostgreSQL queries hold what EXPLAIN says that they did."""
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import psycopg
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from harness import spillcast, until
+from postgres_rig import JOIN, PARALLEL, SPILLING, Client, meta_of, recorder, until_attached
+from spillcast.engines.engine import Wanted
+from spillcast.engines.postgres.live.record import record_postgres
+from spillcast.engines.postgres.live.settings import NAMES
+
+ROOT = Path(__file__).parents[3]
+
+EXPLAIN = "explain (analyze, buffers, format json) "
+#: Spills, and then takes its time.
+LONG = f"select m from ({JOIN}) j(m) where pg_sleep(4) is not null"
+SETTINGS = [f"{name}={value}" for name, value in SPILLING.items()]
+
+
+def temp_blocks(output):
+    """Temp blocks read and written, counted from the single waits; every one is a whole block."""
+    waits = pq.read_table(output / "waits.parquet", columns=["op", "temp", "bytes"])
+    moved = waits.filter(pc.and_(waits["temp"], pc.greater(waits["bytes"], 0)))
+    ops = moved["op"].cast("string").to_pylist()
+    return ops.count("read"), ops.count("write")
+
+
+def check_counts(output, plan, off=0.02):
+    read, written = temp_blocks(output)
+    assert read == pytest.approx(plan["Temp Read Blocks"], rel=off)
+    assert written == pytest.approx(plan["Temp Written Blocks"], rel=off)
+
+
+def check_counts_of_workers(output, plan):
+    """On a busy machine a worker has done some before it can be attached: those are told."""
+    missed = [worker["missed"] for worker in meta_of(output)["postgres"]["workers"]]
+    read, written = temp_blocks(output)
+    for seen, key, told in (
+        (read, "Temp Read Blocks", sum(worker["reads"] for worker in missed)),
+        (written, "Temp Written Blocks", sum(worker["writes"] for worker in missed)),
+    ):
+        assert 0.5 * plan[key] < seen <= 1.02 * plan[key]
+        assert seen + told >= 0.98 * plan[key]
+
+
+def explained(served, output, *settings):
+    result = spillcast(
+        "record", "--postgres", served.dsn, "--explain", JOIN, "-o", output,
+        *(word for setting in [*SETTINGS, *settings] for word in ("--set", setting)),
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    plan = json.loads((output / "plan.json").read_text())[0]["Plan"]
+    return result, plan, meta_of(output)
+
+
+def test_an_explained_statement(served, tmp_path):
+    output = tmp_path / "run.spill"
+    result, plan, meta = explained(served, output, "max_parallel_workers_per_gather=0")
+    check_counts(output, plan)
+    assert result.stderr == ""
+    assert meta["capture"]["method"] == "perf"
+    assert meta["capture"]["lost"] == 0
+    engine = meta["engine"]
+    assert engine["name"] == "postgres"
+    assert engine["version"].startswith(served.server.installation.version)
+    assert engine["work_mem"] == "128kB"
+    assert engine["temp_tablespaces"] == "slow"
+    assert engine["track_io_timing"] == "on"
+    assert engine["query"] == JOIN
+    summary = engine["plan"]
+    assert summary["temp_written_blocks"] == plan["Temp Written Blocks"]
+    spilling = sum(node["temp_written_blocks"] for node in summary["spills"])
+    assert spilling == plan["Temp Written Blocks"]
+    assert {node["node"] for node in summary["spills"]} == {"Hash Join", "Hash"}
+    assert meta["elapsed_s"] == pytest.approx(summary["execution_s"], rel=0.2, abs=0.4)
+    # The server's own times of temp I/O and those of the calls are of the same operations.
+    timed_s = summary["temp_read_s"] + summary["temp_write_s"]
+    assert meta["temp"]["total_s"] == pytest.approx(timed_s, rel=0.15)
+    (listed,) = meta["postgres"]["temp_files"]
+    assert listed["tablespace"] == "slow"
+    assert 0 < listed["peak_bytes"] <= 8192 * plan["Temp Written Blocks"]
+    with served.connect() as connection:
+        count = connection.execute("select count(*) from pg_stat_activity where state <> 'idle'")
+        assert count.fetchone() == (1,)
+
+
+def test_parallel_workers_are_all_there(served, tmp_path):
+    output = tmp_path / "run.spill"
+    settings = [f"{name}={value}" for name, value in PARALLEL.items()]
+    _, plan, meta = explained(served, output, *settings)
+    check_counts_of_workers(output, plan)
+    workers = meta["postgres"]["workers"]
+    assert len(workers) == meta["engine"]["plan"]["workers_launched"] == 2
+    processes = {meta["postgres"]["backend"], *(worker["pid"] for worker in workers)}
+    waits = pq.read_table(output / "waits.parquet")
+    assert set(waits.filter(waits["temp"])["session"].to_pylist()) == processes
+    samples = pq.read_table(output / "samples.parquet")
+    seen = set(zip(samples["session"].to_pylist(), samples["coordinator"].to_pylist(), strict=True))
+    leader = meta["postgres"]["backend"]
+    sessions = {(leader, None)} | {(worker["pid"], leader) for worker in workers}
+    # A busy machine keeps the sampler from running, too.
+    assert seen == sessions or (seen < sessions and meta["sampling"]["gap_s"] > 0)
+
+
+def test_samples_stand_for_the_time_of_the_query(served, tmp_path):
+    output = tmp_path / "run.spill"
+    _, _, meta = explained(served, output, "max_parallel_workers_per_gather=0")
+    samples = pq.read_table(output / "samples.parquet").to_pylist()
+    stood_for_s = sum(sample["weight_us"] for sample in samples) / 1e6
+    gaps_s = meta["sampling"]["gap_s"]
+    whole_s = meta["postgres"]["query_elapsed_s"]
+    assert stood_for_s + gaps_s == pytest.approx(whole_s, rel=0.1, abs=0.4)
+    events = {str(sample["event"]).lower() for sample in samples}
+    assert {"buffileread", "buffilewrite"} <= events
+    assert meta["sampling"]["samples"] == len(samples)
+    assert meta["sampling"]["client_cpu_s"] > 0
+    assert meta["sampling"]["server_cpu_s"] > 0
+    cut = [sample["time_ns"] for sample in samples]
+    assert cut == sorted(cut)
+
+
+def test_a_session_that_is_idle_yet_with_its_late_workers(served, tmp_path):
+    output = tmp_path / "run.spill"
+    with served.client(**PARALLEL) as client:
+        asked = ("--postgres", served.dsn, "--backend", client.pid)
+        with recorder(output, *map(str, asked)) as process:
+            until_attached(output, process)
+            time.sleep(0.5)
+            # Passed over: no query that anyone waits for.
+            client.connection.execute("select 1")
+            client.run(EXPLAIN + JOIN)
+            plan = client.plan()
+            _, stderr = process.communicate()
+        assert process.returncode == 0, stderr
+    check_counts_of_workers(output, plan)
+    meta = meta_of(output)
+    assert len(meta["postgres"]["workers"]) == 2
+    assert meta["postgres"]["before_recording_s"] == 0
+    assert meta["engine"]["query"] == EXPLAIN + JOIN
+    assert meta["elapsed_s"] == pytest.approx(plan["Actual Total Time"] / 1e3, rel=0.2, abs=0.4)
+
+
+@pytest.mark.parametrize("how", [("--query", "JOIN t Y"), ("--wait-for-spill",)])
+def test_a_session_is_found(served, tmp_path, how):
+    output = tmp_path / "run.spill"
+    with served.client() as client, served.client() as bystander:
+        with recorder(output, "--postgres", served.dsn, *how) as process:
+            bystander.run("select pg_sleep(2)")
+            until(lambda: "waiting for" in process.stderr.readline(), "the recorder")
+            client.run(EXPLAIN + JOIN)
+            plan = client.plan()
+            _, stderr = process.communicate()
+        assert process.returncode == 0, stderr
+    meta = meta_of(output)
+    assert meta["postgres"]["backend"] == client.pid
+    before_s, whole_s = meta["postgres"]["before_recording_s"], plan["Actual Total Time"] / 1e3
+    assert 0 < before_s < whole_s
+    assert meta["elapsed_s"] == pytest.approx(whole_s - before_s, rel=0.2, abs=0.4)
+    assert meta["postgres"]["query_elapsed_s"] == pytest.approx(whole_s, rel=0.2, abs=0.4)
+    read, written = temp_blocks(output)
+    assert 0 < read + written <= plan["Temp Read Blocks"] + plan["Temp Written Blocks"]
+
+
+def test_ctrl_c_keeps_the_recording_and_leaves_the_query(newest, tmp_path):
+    output = tmp_path / "run.spill"
+    with newest.client() as client:
+        client.run(LONG)
+        newest.until_running(client)
+        asked = ("--postgres", newest.dsn, "--backend", str(client.pid))
+        with recorder(output, *asked) as process:
+            until_attached(output, process)
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+            stdout, stderr = process.communicate()
+        assert process.returncode == 0, stderr
+        assert client.thread.is_alive()
+        assert client.result() == [("x" * 40,)]
+    meta = meta_of(output)
+    assert meta["postgres"]["ended_by"] == "interrupt"
+    assert meta["postgres"]["query_elapsed_s"] > meta["elapsed_s"] > 0.2
+    assert "ran for" in stdout
+    assert sum(temp_blocks(output)) > 0
+
+
+def test_duration_counts_from_the_query_on(newest, tmp_path):
+    output = tmp_path / "run.spill"
+    with newest.client() as client:
+        asked = ("--postgres", newest.dsn, "--backend", str(client.pid), "--duration", "0.4s")
+        with recorder(output, *asked) as process:
+            until_attached(output, process)
+            time.sleep(0.6)
+            client.run(JOIN)
+            _, stderr = process.communicate()
+        assert process.returncode == 0, stderr
+    meta = meta_of(output)
+    assert meta["postgres"]["ended_by"] == "duration"
+    assert 0.4 <= meta["elapsed_s"] < 1.5
+
+
+def test_a_session_that_ends_with_its_query_ends_the_recording(newest, tmp_path):
+    output = tmp_path / "run.spill"
+    with newest.client() as client:
+        client.run(LONG)
+        newest.until_running(client)
+        with recorder(output, "--postgres", newest.dsn, "--backend", str(client.pid)) as process:
+            until_attached(output, process)
+            time.sleep(0.4)
+            with newest.connect() as connection:
+                connection.execute("select pg_terminate_backend(%s)", [client.pid])
+            _, stderr = process.communicate()
+        assert process.returncode == 0, stderr
+        with pytest.raises(psycopg.errors.AdminShutdown):
+            client.result()
+    assert meta_of(output)["postgres"]["ended_by"] == "query"
+
+
+def test_killed_it_leaves_server_and_query_alone(newest, tmp_path):
+    output = tmp_path / "run.spill"
+    with newest.client() as client:
+        client.run(LONG)
+        newest.until_running(client)
+        with recorder(output, "--postgres", newest.dsn, "--backend", str(client.pid)) as process:
+            until_attached(output, process)
+            process.kill()
+        assert client.result() == [("x" * 40,)]
+    assert not output.exists()
+
+
+def test_killed_its_own_statement_ends_too(newest, tmp_path):
+    output = tmp_path / "run.spill"
+    endless = f"{JOIN} cross join generate_series(1, 100000)"
+    asked = ("--postgres", newest.dsn, "--explain", endless)
+    sessions = "select count(*) from pg_stat_activity where application_name like 'spillcast%'"
+    with recorder(output, *asked) as process, newest.connect() as connection:
+        until_attached(output, process)
+        # More than two where the statement has parallel workers.
+        until(lambda: connection.execute(sessions).fetchone() >= (2,), "its sessions")
+        process.kill()
+        until(lambda: connection.execute(sessions).fetchone() == (0,), "their end")
+
+
+def test_a_statement_is_undone(newest, tmp_path):
+    with newest.connect() as connection:
+        connection.execute("create table if not exists kept as select 1 as one")
+        record_postgres(
+            newest.dsn, tmp_path / "run.spill", explain="delete from kept returning pg_sleep(0.2)"
+        )
+        assert connection.execute("select one from kept").fetchone() == (1,)
+
+
+def test_from_python_a_query_without_a_spill_is_kept_with_its_samples(newest, tmp_path):
+    with newest.client() as client:
+        client.run("select pg_sleep(1)")
+        newest.until_running(client)
+        recording = record_postgres(newest.tcp, tmp_path / "run.spill", Wanted(backend=client.pid))
+    assert recording.meta["temp"]["reads"] == recording.meta["temp"]["writes"] == 0
+    assert set(recording.samples["event"].to_pylist()) == {"PgSleep"}
+
+
+def test_json_is_the_meta_alone(newest, tmp_path):
+    output = tmp_path / "run.spill"
+    asked = ("--postgres", newest.dsn, "--explain", JOIN, "--set", "work_mem=64kB")
+    result = spillcast("record", *asked, "-o", output, "--json")
+    assert result.returncode == 0, result.stderr
+    said = json.loads(result.stdout)
+    assert said.pop("path") == str(output)
+    assert said == meta_of(output)
+    assert result.stderr == ""
+    documented = (ROOT / "docs" / "schema.md").read_text()
+    for key in ("postgres", "sampling"):
+        assert [name for name in said[key] if f"{key}.{name}" not in documented] == []
+
+
+def test_settings_are_those_that_the_session_began_with(newest, tmp_path):
+    given = {
+        "role etl set work_mem": "7MB",
+        "role etl set hash_mem_multiplier": "3",
+        "role etl in database postgres set hash_mem_multiplier": "4",
+        "database postgres set max_parallel_workers_per_gather": "5",
+        "database postgres set work_mem": "6MB",
+        # Of the role that watches, and none of the session's business.
+        "role watcher set work_mem": "99MB",
+        "role watcher set temp_tablespaces": "slow",
+    }
+    with newest.connect() as connection:
+        for role in ("etl", "watcher"):
+            connection.execute(f"create role {role} login superuser")
+        for where, value in given.items():
+            connection.execute(f"alter {where} = '{value}'")
+        try:
+            with psycopg.connect(f"{newest.dsn} user=etl", autocommit=True) as session:
+                client = Client(session)
+                client.run("select pg_sleep(1)")
+                newest.until_running(client)
+                watcher = f"{newest.dsn} user=watcher"
+                asked = Wanted(query="pg_sleep")
+                engine = record_postgres(watcher, tmp_path / "run.spill", asked).meta["engine"]
+                client.result()
+        finally:
+            connection.execute("alter database postgres reset all")
+            connection.execute("drop role etl, watcher")
+    found = {name: engine[name] for name in NAMES}
+    assert found == {
+        "work_mem": "7MB",
+        "hash_mem_multiplier": "4",
+        "max_parallel_workers_per_gather": "5",
+        "temp_tablespaces": "",
+        "track_io_timing": "off",
+        "io_method": "worker",
+    }

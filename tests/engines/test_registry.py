@@ -1,0 +1,43 @@
+"""The registry: who offers what, refusals by name, and that nothing heavy is imported for it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from spillcast.engines.registry import engine_of, engines, known_as, lab_of, work_memory_of
+from spillcast.errors import InputError
+
+
+def test_who_offers_what():
+    assert [one.name for one in engines("lab", "memory")] == ["duckdb", "postgres"]
+    assert [one.name for one in engines("live")] == ["postgres"]
+    assert [one.name for one in engines("collect")] == ["oracle"]
+    assert {one.name for one in engines("move")} == {"oracle", "duckdb", "postgres"}
+
+
+def test_what_is_not_there_is_refused_by_name():
+    with pytest.raises(InputError, match="--engine db2: no such engine"):
+        engine_of("db2")
+    with pytest.raises(InputError, match=r"--engine oracle: Oracle lacks .* no experiments"):
+        lab_of("oracle")
+    with pytest.raises(InputError, match=r"--engine oracle: Oracle lacks .* work memory"):
+        work_memory_of("oracle")
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [("postgres", "PostgreSQL"), ("postgresql", "PostgreSQL"), ("process", None), ("db2", None)],
+)
+def test_names_of_documents_are_known(name, label):
+    known = known_as(name)
+    assert (known and known.label) == label
+
+
+def test_asking_for_all_imports_no_driver():
+    code = (
+        "import sys; from spillcast.engines.registry import engines; engines(); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"psycopg", "duckdb", "typer", "pyarrow", "numpy", "spillcast._core"}
+    assert heavy & set(done.stdout.split()) == set()

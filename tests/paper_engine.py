@@ -1,0 +1,63 @@
+"""An engine on paper: its query writes random numbers to a temp file and reads them back."""
+
+import os
+import tempfile
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from spillcast.engines.engine import Engine
+from spillcast.engines.held import HeldQuery
+from spillcast.engines.held_process import Session, scheduled, serve
+from spillcast.engines.workload import Workload
+
+BLOCK_BYTES = 16 << 10
+
+
+class PaperLab:
+    """So many blocks as the table has rows are spilled; there is nothing to build."""
+
+    demo = Workload("shuffle", "", rows=400, memory="")
+    label = "Paper 1.0"
+
+    def __init__(self, room):
+        """It keeps nothing in a room."""
+
+    @staticmethod
+    def verified(threads):
+        return [Workload("shuffle", "", 400, "", threads)]
+
+    def build(self, rows):
+        """There is no table."""
+
+    @contextmanager
+    def hold(self, workload, temp, environment):
+        query = {"blocks": workload.rows, "temp": str(temp)}
+        with closing(HeldQuery("Paper", __name__, query, environment)) as held:
+            yield held
+
+    def describe(self, workload):
+        return {"name": "paper", "version": "1.0", "query": f"shuffle {workload.rows} blocks"}
+
+
+class PaperQuery(Session):
+    """The query in this process."""
+
+    def __init__(self, query):
+        self.pid, self._query = os.getpid(), query
+
+    def run(self):
+        with tempfile.TemporaryFile(dir=self._query["temp"], buffering=0) as file:
+            blocks = range(self._query["blocks"])
+            for number in blocks:
+                os.pwrite(file.fileno(), os.urandom(BLOCK_BYTES), number * BLOCK_BYTES)
+            parts = (os.pread(file.fileno(), BLOCK_BYTES, n * BLOCK_BYTES) for n in blocks)
+            return [sum(map(len, parts))]
+
+    def scheduled(self):
+        return scheduled(Path("/proc/self/task").iterdir())
+
+
+ENGINE = Engine(name="paper", label="Paper", lab=lambda: PaperLab)
+
+if __name__ == "__main__":
+    serve(PaperQuery, OSError)

@@ -1,0 +1,125 @@
+"""The sort and the join that spill on purpose: levels and I/Os are those of the formula."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+
+import pytest
+from bench.spilling.join import hash_join
+from bench.spilling.sort import external_sort
+
+from harness import environment, spillcast
+from oracle_files import ROOT
+from spillcast.errors import InputError
+from spillcast.lab.io_size.made_up import Sort
+from spillcast.recording import Recording
+from spillcast.storage.plan import plan
+
+K, M = 1 << 10, 1 << 20
+DATA = 4 * M
+
+
+def formula(data, memory, unit):
+    """Fan-in, and levels as ceil(log_F(S/M))."""
+    at_once = memory // unit - 1
+    return at_once, math.ceil(round(math.log(data / memory, at_once), 9))
+
+
+@pytest.mark.parametrize(
+    ("memory", "unit", "levels"),
+    [
+        (1 * M, 16 * K, 1), (1 * M, 256 * K, 2), (512 * K, 8 * K, 1), (512 * K, 64 * K, 2),
+        (512 * K, 128 * K, 2), (256 * K, 8 * K, 1), (256 * K, 32 * K, 2), (256 * K, 64 * K, 3),
+    ],
+)  # fmt: skip
+def test_the_sort_does_the_ios_of_the_formula(tmp_path, memory, unit, levels):
+    assert formula(DATA, memory, unit)[1] == levels
+    found = external_sort(tmp_path, data_bytes=DATA, memory_bytes=memory, unit_bytes=unit)
+    assert found.levels == levels
+    assert (found.reads, found.writes) == (levels * DATA // unit, levels * DATA // unit)
+    assert (found.read_bytes, found.write_bytes) == (levels * DATA, levels * DATA)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_unit_that_does_not_divide_leaves_a_rest_of_each_run(tmp_path):
+    found = external_sort(tmp_path, data_bytes=DATA, memory_bytes=512 * K, unit_bytes=48 * K)
+    assert formula(DATA, 512 * K, 48 * K) == (9, 1)
+    assert found.reads == found.writes == 8 * math.ceil(512 / 48)
+
+
+@pytest.mark.parametrize(("memory", "unit", "levels"), [(512 * K, 8 * K, 1), (256 * K, 48 * K, 2)])
+def test_the_join_does_the_ios_of_the_formula(tmp_path, memory, unit, levels):
+    at_once, expected = formula(2 * M, memory, unit)
+    assert expected == levels
+    found, matches = hash_join(
+        tmp_path, build_bytes=2 * M, probe_bytes=M, memory_bytes=memory, unit_bytes=unit
+    )
+    assert found.levels == levels
+    moved = levels * 3 * M
+    assert (found.read_bytes, found.write_bytes) == (moved, moved)
+    # Each part of each side ends with a rest.
+    rests = 2 * sum(at_once**level for level in range(1, levels + 1))
+    assert moved / unit <= found.writes == found.reads <= moved / unit + rests
+    # Two keys are equal with the chance of one in as many as the build side has.
+    assert matches == pytest.approx(M / 8, rel=0.05)
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_fits_or_cannot_be_merged_is_refused(tmp_path):
+    with pytest.raises(InputError, match="nothing would be spilled"):
+        external_sort(tmp_path, data_bytes=M, memory_bytes=M, unit_bytes=8 * K)
+    with pytest.raises(InputError, match="nothing would be spilled"):
+        hash_join(tmp_path, build_bytes=M, probe_bytes=M, memory_bytes=M, unit_bytes=8 * K)
+    with pytest.raises(InputError, match="hold no three buffers"):
+        external_sort(tmp_path, data_bytes=M, memory_bytes=64 * K, unit_bytes=32 * K)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A recorded sort, and what it said of itself."""
+    room = tmp_path_factory.mktemp("pattern")
+    temp, output = room / "temp", room / "run.spill"
+    temp.mkdir()
+    asked = ("--data", "4M", "--memory", "512K", "--unit", "64K")
+    command = [sys.executable, "-m", "bench.spilling", "sort", temp, *asked]
+    result = spillcast(
+        "record", "--temp", temp, "-o", output, "--", *command, env=environment(), cwd=ROOT
+    )
+    assert result.returncode == 0, result.stderr
+    return Recording.open(output), json.loads(result.stdout.splitlines()[0])
+
+
+def test_a_recording_of_it_holds_these_ios(recorded):
+    recording, said = recorded
+    assert said["levels"] == 2
+    counts = recording.meta["temp"]
+    assert (counts["reads"], counts["writes"]) == (said["reads"], said["writes"]) == (128, 128)
+
+
+def test_the_made_up_sort_is_what_the_real_one_does(recorded):
+    """File by file and op by op the same operations; only which run is read next may differ."""
+    recording, _ = recorded
+    real, made_up = plan(recording), Sort(DATA, 512 * K).steps(64 * K)
+    assert by_file(real) == by_file(made_up)
+
+
+def by_file(steps):
+    """Of each op and file, in the order in which they are written: what is moved where."""
+    found = {}
+    rows = steps.to_pylist()
+    names = list(dict.fromkeys(row["file"] for row in rows if row["write"]))
+    for row in rows:
+        key = row["write"], names.index(row["file"])
+        found.setdefault(key, []).append((row["offset"], row["bytes"]))
+    return {key: of if key[0] else sorted(of) for key, of in found.items()}
+
+
+def test_as_a_program_it_says_what_is_wrong(tmp_path):
+    module = [sys.executable, "-m", "bench.spilling"]
+    result = subprocess.run(
+        [*module, "sort", tmp_path, "--data", "1M"], capture_output=True, text=True, cwd=ROOT
+    )
+    assert result.returncode == 1
+    assert result.stderr.startswith("spilling: 1 MiB of data fit")
