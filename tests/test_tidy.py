@@ -13,6 +13,8 @@ from spillcast.engines.registry import PACKAGES, engines
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "python" / "spillcast"
 LINES_MAX = 400
+#: Pages that are read whole, and so stay short.
+PAGE_LINES_MAX = {"glossary.md": 40, "method.md": 300}
 #: What every room may use, and the rooms from the ground up; rooms of one floor do not meet.
 EVERYWHERE = {
     "spillcast.errors",
@@ -138,6 +140,20 @@ def test_a_file_says_what_it_is_for_and_is_short(path):
     assert docstring, "a file begins with a line that says its job"
     assert docstring.splitlines()[0].endswith((".", ":")) or "\n" in docstring
     assert len(text.splitlines()) <= LINES_MAX
+
+
+@pytest.mark.parametrize("page", PAGE_LINES_MAX)
+def test_a_page_that_is_read_whole_is_short(page):
+    lines = (ROOT / "docs" / page).read_text().splitlines()
+    assert len(lines) <= PAGE_LINES_MAX[page]
+
+
+def test_words_of_the_glossary_are_words_of_the_code():
+    words = re.findall(r"^- \*\*(.+?)\*\*: ", (ROOT / "docs" / "glossary.md").read_text(), re.M)
+    sources = [*python_files("python"), *(ROOT / "crates").rglob("*.rs")]
+    code = "\n".join(path.read_text() for path in sources).lower()
+    missing = [word for word in words if not re.search(re.sub(r"\W", r"[\\W_]*", word), code)]
+    assert missing == []
 
 
 @pytest.mark.parametrize("verb", VERBS)
