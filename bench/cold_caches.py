@@ -54,7 +54,7 @@ def _moves(
     with recordings(engine, query, places, room, REPEAT) as made:
         heres = {name: [Baseline.of(one, None) for one in runs] for name, runs in made.items()}
         cpu_s = {
-            name: median(float(here.baseline.meta["cpu_s"]) for here in runs)
+            name: median(here.baseline.meta.cpu_s or 0.0 for here in runs)
             for name, runs in heres.items()
         }
         pairs = [

@@ -14,6 +14,7 @@ PACKAGE = ROOT / "python" / "spillcast"
 LINES_MAX = 400
 #: What every room may use, and the rooms from the ground up; rooms of one floor do not meet.
 EVERYWHERE = {
+    "spillcast.document",
     "spillcast.errors",
     "spillcast.interruptible",
     "spillcast.tabular",
@@ -83,6 +84,37 @@ def test_a_file_says_what_it_is_for_and_is_short(path):
     assert docstring, "a file begins with a line that says its job"
     assert docstring.splitlines()[0].endswith((".", ":")) or "\n" in docstring
     assert len(text.splitlines()) <= LINES_MAX
+
+
+def read_by_name(path):
+    """Where a file looks something up by a string in what is called meta."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        looked, by = None, None
+        if isinstance(node, ast.Subscript):
+            looked, by = node.value, node.slice
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            looked, by = (
+                (node.func.value, node.args[0]) if node.func.attr == "get" else (None, None)
+            )
+        named = getattr(looked, "attr", getattr(looked, "id", ""))
+        if named.endswith("meta") and isinstance(getattr(by, "value", None), str):
+            yield node.lineno
+
+
+@pytest.mark.parametrize("path", python_files("python/spillcast"), ids=name)
+def test_what_a_recording_says_of_itself_is_read_in_one_place(path):
+    assert list(read_by_name(path)) == [], "recording/meta.py has a field for it"
+    texts = {node.value for node in ast.walk(ast.parse(path.read_text()))
+             if isinstance(node, ast.Constant)}  # fmt: skip
+    assert "meta.json" not in texts or path == PACKAGE / "recording" / "meta.py"
+
+
+def test_looking_up_by_name_is_seen(tmp_path):
+    path = tmp_path / "reader.py"
+    path.write_text(
+        "a = run.meta['temp']\nb = meta.get('raw', {})\nc = run.meta.temp\nd = row['x']\n"
+    )
+    assert list(read_by_name(path)) == [1, 2]
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import spillcast as package
-from evidence import CAPTURE, table
+from evidence import known, table
 from harness import only_line, spillcast
 from oracle_files import READ, WRITE
 from spillcast.profile import profile
@@ -62,8 +62,7 @@ def test_what_a_thread_without_temp_io_waits_for_is_idle(tmp_path):
     ]
     writer = RecordingWriter(tmp_path / "run.spill")
     writer.add_waits(table(rows, WAITS_SCHEMA))
-    path = writer.finish({"elapsed_s": 5e-5, "temp": {"reads": 1, "writes": 0}, "machine": {},
-                          "capture": CAPTURE}).path  # fmt: skip
+    path = writer.finish(known(5e-5, 1, 0)).path
     found = [(row["event"], row["idle"], row["total_us"]) for row in profile(path).rows]
     assert found == [("blocked", True, 99), ("blocked", False, 30), ("pread64", False, 10)]
     shown = spillcast("profile", path).stdout

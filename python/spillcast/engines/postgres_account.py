@@ -1,7 +1,7 @@
 """What a recording's meta.json says of a PostgreSQL query: engine, workers, sampling."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,8 @@ from spillcast.engines.postgres_sampler import GAP_S, RATE_HZ, Sampled
 from spillcast.engines.postgres_session import address
 from spillcast.engines.postgres_settings import FROM_OUTSIDE, OWN
 from spillcast.recording.machine import redact_text
+from spillcast.recording.meta import ObservedEngine
+from spillcast.recording.postgres_meta import Missed, RecordedQuery, Sampling, TempFiles, Worker
 from spillcast.recording.recorder import Joined
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ class Observed:
 
 
 def account(connection: "Connection", observed: Observed) -> dict[str, Any]:
-    """The keys ``engine``, ``postgres`` and ``sampling`` of docs/schema.md."""
+    """The fields ``engine``, ``postgres`` and ``sampling`` of a recording's ``Meta``."""
     return {
         "engine": _engine(connection, observed),
         "postgres": _query(observed),
@@ -45,59 +47,57 @@ def account(connection: "Connection", observed: Observed) -> dict[str, Any]:
     }
 
 
-def _engine(connection: "Connection", observed: Observed) -> dict[str, Any]:
-    own = observed.statement is not None
-    plan = observed.plan
-    return {
-        "name": "postgres",
-        "version": connection.info.parameter_status("server_version"),
-        "server": asdict(address(connection)),
-        "pid": observed.pid,
-        **observed.settings,
-        "settings_of": OWN if own else FROM_OUTSIDE,
-        "query": redact_text(observed.statement or observed.sampled.query),
-        "plan": None if plan is None else plan_summary(plan),
-    }
+def _engine(connection: "Connection", observed: Observed) -> ObservedEngine:
+    own, plan = observed.statement is not None, observed.plan
+    return ObservedEngine(
+        name="postgres",
+        version=connection.info.parameter_status("server_version"),
+        server=address(connection),
+        pid=observed.pid,
+        query=redact_text(observed.statement or observed.sampled.query),
+        settings={
+            **observed.settings,
+            "settings_of": OWN if own else FROM_OUTSIDE,
+            "plan": None if plan is None else plan_summary(plan),
+        },
+    )
 
 
-def _query(observed: Observed) -> dict[str, Any]:
+def _query(observed: Observed) -> RecordedQuery:
     began_s = observed.life.started_s
     began = None if began_s is None else datetime.fromtimestamp(began_s, UTC)
-    return {
-        "backend": observed.pid,
-        "query_started_at": began and began.isoformat(timespec="milliseconds"),
-        "query_elapsed_s": observed.life.elapsed_s,
-        "before_recording_s": max(0.0, observed.attached_s - (began_s or observed.attached_s)),
-        "ended_by": observed.ended_by,
-        "failure": observed.sampled.failure,
-        "workers": [
-            {
-                "pid": worker.pid,
-                "started_s": worker.started_s,
-                "attached_s": worker.attached_s,
-                "missed": worker.before and dict(zip(_MISSED, worker.before, strict=True)),
-            }
+    return RecordedQuery(
+        backend=observed.pid,
+        query_started_at=None if began is None else began.isoformat(timespec="milliseconds"),
+        query_elapsed_s=observed.life.elapsed_s,
+        before_recording_s=max(0.0, observed.attached_s - (began_s or observed.attached_s)),
+        ended_by=observed.ended_by,
+        failure=observed.sampled.failure,
+        workers=[
+            Worker(
+                worker.pid,
+                worker.started_s,
+                worker.attached_s,
+                worker.before and Missed(*worker.before),
+            )
             for worker in observed.workers
         ],
-        "workers_not_attached": observed.unattached,
-        "temp_files": [
-            {"tablespace": name, "peak_bytes": size, "peak_files": files}
+        workers_not_attached=observed.unattached,
+        temp_files=[
+            TempFiles(name, size, files)
             for name, (size, files) in sorted(observed.sampled.temp_peak.items())
         ],
-    }
+    )
 
 
-_MISSED = ("reads", "writes", "bytes")
-
-
-def _sampling(sampled: Sampled) -> dict[str, Any]:
-    return {
-        "rate_hz": RATE_HZ,
-        "samples": sampled.samples,
-        "ticks": sampled.ticks,
-        "discarded": sampled.discarded,
-        "gap_s": sampled.gap_s,
-        "gap_from_s": GAP_S,
-        "client_cpu_s": sampled.client_cpu_s,
-        "server_cpu_s": sampled.server_cpu_s,
-    }
+def _sampling(sampled: Sampled) -> Sampling:
+    return Sampling(
+        rate_hz=RATE_HZ,
+        samples=sampled.samples,
+        ticks=sampled.ticks,
+        discarded=sampled.discarded,
+        gap_s=sampled.gap_s,
+        gap_from_s=GAP_S,
+        client_cpu_s=sampled.client_cpu_s,
+        server_cpu_s=sampled.server_cpu_s,
+    )

@@ -1,10 +1,10 @@
 """Sessions of ours that watch a PostgreSQL server: named, and sure of whom they talk to."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spillcast.engines.postgres_connection import connect, is_pooled
 from spillcast.errors import InputError
+from spillcast.recording.postgres_meta import Server
 
 if TYPE_CHECKING:
     import psycopg
@@ -17,16 +17,6 @@ VERSION_MIN = 13
 SAMPLER = "spillcast sampler"
 EXPLAINER = "spillcast explain"
 MOVER = "spillcast move"
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where a server is and as whom it is asked: all of a DSN that may be kept."""
-
-    host: str
-    port: int
-    dbname: str
-    user: str
 
 
 def open_session(dsn: str, name: str) -> "Connection":
@@ -43,10 +33,10 @@ def open_session(dsn: str, name: str) -> "Connection":
     return connection
 
 
-def address(connection: "Connection") -> Address:
+def address(connection: "Connection") -> Server:
     """Where a connection leads."""
     info = connection.info
-    return Address(info.host or info.hostaddr, info.port, info.dbname, info.user)
+    return Server(info.host or info.hostaddr, info.port, info.dbname, info.user)
 
 
 def what_it_says(error: "psycopg.Error") -> str:

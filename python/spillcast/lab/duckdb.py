@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 from spillcast.engines.duckdb import DuckDb, Query, version
 from spillcast.engines.held import HeldQuery
 from spillcast.lab.duckdb_queries import TABLE
 from spillcast.lab.storages import Place
 from spillcast.lab.workload import Workload
+from spillcast.recording.meta import ObservedEngine
 
 
 class DuckDbEngine:
@@ -52,15 +52,14 @@ class DuckDbEngine:
         with closing(DuckDb(query, {**environment, **place.environment})) as held:
             yield held
 
-    def describe(self, workload: Workload) -> dict[str, Any]:
+    def describe(self, workload: Workload) -> ObservedEngine:
         """As a recording's meta.json keeps it."""
-        return {
-            "name": "duckdb",
-            "version": version(),
-            "sql": workload.sql.strip(),
-            "memory_limit": workload.memory,
-            "threads": workload.threads,
-        }
+        return ObservedEngine(
+            name="duckdb",
+            version=version(),
+            sql=workload.sql.strip(),
+            settings={"memory_limit": workload.memory, "threads": workload.threads},
+        )
 
     def _database(self, rows: int) -> Path:
         return self._given or self._room / f"{rows}.db"

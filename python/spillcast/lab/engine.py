@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from spillcast.engines.held import HeldQuery, Ran
 from spillcast.lab.storages import Place
 from spillcast.lab.workload import Workload
 from spillcast.recording import Recording
+from spillcast.recording.meta import ObservedEngine
 
 EngineName = Literal["duckdb", "postgres"]
 
@@ -31,7 +32,7 @@ class Engine(Protocol):
         ``environment`` is for the processes that do the query's work.
         """
 
-    def describe(self, workload: Workload) -> dict[str, Any]:
+    def describe(self, workload: Workload) -> ObservedEngine:
         """Engine, version, query and settings, as a recording's meta.json keeps them."""
 
 

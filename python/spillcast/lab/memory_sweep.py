@@ -205,7 +205,8 @@ class _Run:
             _, explained = engine.plan(self._workload(size), place)
             settings = self.plan.workload.settings
             multiplier = float(settings.get("hash_mem_multiplier", HASH_MEM_MULTIPLIER))
-            spills = spills_of(nodes_of(explained.meta["engine"]["document"]["Plan"]), multiplier)
+            plan = (explained.meta.engine.document or {})["Plan"]
+            spills = spills_of(nodes_of(plan), multiplier)
             self.spills = self.spills or spills
             return _told(spills, [s.passes for s in spills], [s.batches for s in spills])
         # DuckDB writes what does not fit, when it does not: there are no passes to count.

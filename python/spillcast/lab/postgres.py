@@ -21,6 +21,7 @@ from spillcast.lab.storages import Place
 from spillcast.lab.workload import Workload
 from spillcast.recording import Recording
 from spillcast.recording.explain import recording_of_plan
+from spillcast.recording.meta import ObservedEngine
 
 if TYPE_CHECKING:
     import psycopg
@@ -94,16 +95,18 @@ class PostgresEngine:
         [[document]] = json.loads(ran.rows)
         return ran, recording_of_plan(document)
 
-    def describe(self, workload: Workload) -> dict[str, Any]:
+    def describe(self, workload: Workload) -> ObservedEngine:
         """As a recording's meta.json keeps it."""
-        return {
-            "name": "postgres",
-            "version": self._installation.version,
-            "sql": workload.sql.strip(),
-            "work_mem": workload.memory,
-            "threads": workload.threads,
-            "settings": dict(workload.settings),
-        }
+        return ObservedEngine(
+            name="postgres",
+            version=self._installation.version,
+            sql=workload.sql.strip(),
+            settings={
+                "work_mem": workload.memory,
+                "threads": workload.threads,
+                "settings": dict(workload.settings),
+            },
+        )
 
 
 def _tablespace(

@@ -75,8 +75,7 @@ def _shares(baseline: Recording, options: CacheOptions) -> Shares:
     groups = observed(baseline).groups
     if spill_bytes(baseline) <= options.size_bytes and options.policy != "bypass":
         return {(g.op, g.size_class_bytes): 1.0 for g in groups}
-    whole = baseline.meta.get("raw", {}).get("slices_s") is None
-    if not whole or baseline.temp_waits["offset"].null_count:
+    if not baseline.meta.raw.whole or baseline.temp_waits["offset"].null_count:
         raise Refusal(
             f"{baseline.path} does not say what was read again, for it holds not every wait with "
             f"its offset, and its temp files are larger than {format_bytes(options.size_bytes)}"

@@ -7,6 +7,7 @@ from spillcast.errors import InputError
 from spillcast.recording import Recording
 from spillcast.recording.evidence import is_plan
 from spillcast.recording.explain import read_plan
+from spillcast.recording.recording import is_recording
 from spillcast.storage import tmpfs
 from spillcast.storage.budget import Budget, all_that_is_free
 from spillcast.storage.observed import asked_latency, observed
@@ -82,11 +83,6 @@ def resolve_storage(text: str, what: str | None = None, forms: str = KNOWN) -> S
         hint = f"probe it first: spillcast probe {text} --like run.spill -o storage.json"
         raise InputError(f"{what or text}: is a directory, and was not measured", hint)
     raise InputError(f"{what or text}: there is no such file or directory", f"name {forms}")
-
-
-def is_recording(path: Path) -> bool:
-    """Whether a path holds a recording."""
-    return (path / "meta.json").is_file()
 
 
 def is_place(path: Path) -> bool:

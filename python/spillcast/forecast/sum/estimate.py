@@ -102,7 +102,7 @@ def _bounds_s(
     baseline: Baseline, projection: Projection, target: Storage, total_s: float, confidence: float
 ) -> tuple[float, float]:
     terms = zip(baseline.loads, baseline.io_s, projection.io_s, projection.latencies, strict=True)
-    planned = baseline.recording.meta["capture"]["method"] == "explain"
+    planned = baseline.recording.meta.only_counts
     wider_by = WIDENED_UNREAD if one_phase(baseline.recording, baseline.whole_s) else WIDENED
     part = partial(part_factors, baseline.recording, baseline.whole_s, DRAWS)
     drawn = partial(

@@ -28,15 +28,14 @@ UNREAD = 0.3
 
 def refusal(recording: Recording) -> str | None:
     """Why this recording carries no number at all; None where it does."""
-    capture = recording.meta["capture"]
-    seen = recording.meta["temp"]["reads"] + recording.meta["temp"]["writes"]
+    capture, seen = recording.meta.capture, recording.meta.temp.operations
     # Every call leaves two records, so this is the larger share.
-    share = capture["lost"] / max(1, capture["lost"] + seen)
+    share = capture.lost / max(1, capture.lost + seen)
     if share > LOST_SHARE_MAX:
-        return f"{capture['lost']:,} reports were lost, {share:.0%} of what there was: record again"
-    if capture["mapped_temp_files"]:
+        return f"{capture.lost:,} reports were lost, {share:.0%} of what there was: record again"
+    if capture.mapped_temp_files:
         return "temp files are mapped into memory: their I/O makes no call that could be counted"
-    if capture["io_uring"]:
+    if capture.io_uring:
         return "the process uses io_uring: its I/O makes no call that could be counted"
     return None
 
@@ -66,26 +65,25 @@ def warn(baseline: Baseline, target: Storage, projection: Projection) -> list[Wa
 
 
 def _about_recording(recording: Recording, rest_share: float) -> list[Warned]:
-    capture, warnings = recording.meta["capture"], []
-    if capture["lost"]:
-        warnings.append(Warned("lost", f"{capture['lost']:,} reports of the capture were lost"))
-    seen = recording.meta["temp"]["reads"] + recording.meta["temp"]["writes"]
-    if capture["unknown_file"] > 0.01 * seen:
-        count = f"{capture['unknown_file']:,}"
+    capture, warnings = recording.meta.capture, []
+    if capture.lost:
+        warnings.append(Warned("lost", f"{capture.lost:,} reports of the capture were lost"))
+    if capture.unknown_file > 0.01 * recording.meta.temp.operations:
+        count = f"{capture.unknown_file:,}"
         warnings.append(
             Warned("unknown-file", f"{count} calls were on files closed before they could be seen")
         )
-    delay_s = capture["run_queue_delay_s"]
+    delay_s = capture.run_queue_delay_s
     if delay_s > 0.05 * recording.elapsed_s:
         text = f"the query stood {format_duration(delay_s)} ready without a CPU: a busy machine"
         warnings.append(Warned("run-queue", text))
-    if capture["method"] == "explain":
+    if recording.meta.only_counts:
         text = (
             "only PostgreSQL's own counts and times are known: nothing of caches, a busy machine "
             "or of when which block came"
         )
         warnings.append(Warned("counts-only", text))
-    if (storage := recording.meta["temp"].get("timed_on")) is not None:
+    if (storage := recording.meta.temp.timed_on) is not None:
         text = f"temp I/O was not timed: it is taken to have the latency of {storage}"
         warnings.append(Warned("assumed", text))
     if rest_share > 0.9:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.forecast.latency import Latency
-from spillcast.forecast.load import Load, in_flight, processes, sessions
+from spillcast.forecast.load import Load, in_flight, sessions
 from spillcast.forecast.threads.repairman import repairman_s
 from spillcast.forecast.threads.stretches import Stretches
 from spillcast.recording import Recording
@@ -53,12 +53,12 @@ class Threads:
     def __init__(self, recording: Recording, loads: Sequence[Load]) -> None:
         self._recording = recording
         self._loads = loads
-        self._cores = int(recording.meta["machine"].get("cpus") or 0)
+        self._cores = recording.meta.machine.cpus or 0
 
     @cached_property
     def simulated(self) -> bool:
         """Whether there is something to simulate: several threads, whose waits are known."""
-        if processes(self._recording) is not None or self._recording.temp_waits.num_rows == 0:
+        if self._recording.meta.only_counts or self._recording.temp_waits.num_rows == 0:
             return False
         return sessions(self._recording) > 1
 

@@ -36,20 +36,20 @@ def add_runs(material: Material, evidence: Evidence, sql_id: str | None, *, leni
 
 def _of_recording(material: Material, recording: Recording) -> Document:
     meta = recording.meta
-    groups = observed(recording).groups if meta["temp"] is not None else []
+    groups = observed(recording).groups if meta.captured else []
     samples = recording.samples.num_rows > 0
     for kind, texts in measured.secrets_of(meta).items():
         material.add_secret(kind, *texts)
     return {
         "name": recording.path.name,
         "kind": "recording",
-        "capture": meta["capture"]["method"],
+        "capture": meta.capture.method,
         "elapsed_s": recording.elapsed_s,
         "timeline": asdict(timeline.of_recording(recording)),
         "latencies": by_op(groups),
         "operations": [_operation(group) for group in _told_apart(groups)],
         "events": _events(of_samples(recording, ["event"], None)) if samples else [],
-        "statements": measured.statements_of(meta),
+        "statements": measured.statements_of(meta.engine),
         "about": measured.about_recording(recording),
         "warnings": recording_warnings(meta),
     }
