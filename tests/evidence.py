@@ -9,6 +9,7 @@ from spillcast.recording.meta import CaptureAccount, Meta, Temp
 from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage import Group, Storage
+from spillcast.storage.source import source_of
 
 CAPTURE = CaptureAccount("perf")
 GAP_NS = 1000
@@ -86,4 +87,4 @@ def storage(latencies, *, name="target", source="probe", times=1000):
         )
         for (op, size), latency_ns in latencies.items()
     ]  # fmt: skip
-    return Storage(name, source, groups)
+    return Storage(name, source_of(source, {}), groups)

@@ -82,9 +82,10 @@ def written(value: Any) -> Any:
         return found
     if isinstance(value, Path):
         return str(value)
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [written(one) for one in value]
-    return value
+    if isinstance(value, list | tuple):
+        return [one if type(one) is int else written(one) for one in value]
+    # Numbers and arrays of numpy.
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def table(kind: type, prefix: str = "") -> Iterator[tuple[str, Key]]:

@@ -14,6 +14,7 @@ from spillcast.profile import profile
 from spillcast.profile.sql import run_sql
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
+from spillcast.storage.source import ASSUMED
 
 
 def test_ash_has_the_columns_of_the_usual_query(example):
@@ -86,7 +87,7 @@ def test_python_has_the_verbs_also_after_the_rooms_were_imported(example, spille
 
     assert package.profile(example / "hdd.trc").rows[0]["event"] == READ
     assert callable(package.forecast)
-    there = package.Storage("none", "asked", [])
+    there = package.Storage("none", ASSUMED, [])
     assert isinstance(there, package.Storage)
     assert package.Recording.open(spilled.path).elapsed_s > 0
 

@@ -95,10 +95,10 @@ def test_with_all_memory_the_same_is_read_from_the_page_cache(disk, tmp_path):
     [
         ({}, None),
         ({"available": 100}, 100),
-        ({"available": 100, "memory": {"limit_bytes": None, "peak_rss_bytes": 30}}, 70),
-        ({"available": 100, "memory": {"limit_bytes": 80, "peak_rss_bytes": 30}}, 50),
-        ({"available": 100, "memory": {"limit_bytes": 80, "peak_rss_bytes": None}}, 80),
-        ({"available": 100, "memory": {"limit_bytes": 80, "peak_rss_bytes": 90}}, 0),
+        ({"available": 100, "memory": Memory(None, 30)}, 70),
+        ({"available": 100, "memory": Memory(80, 30)}, 50),
+        ({"available": 100, "memory": Memory(80, None)}, 80),
+        ({"available": 100, "memory": Memory(80, 90)}, 0),
     ],
 )
 def test_the_page_cache_an_engine_had(tmp_path, meta, cache):

@@ -39,7 +39,7 @@ def latencies(storage: Storage, loads: Sequence[Load], at_once: float) -> list[L
     model = Model(storage)
     found = [_latency(model, load, at_once) for load in loads]
     # Figures of a formula lie on its line; how far off they are is the row's own spread.
-    return [replace(one, error=0.0) for one in found] if storage.source == "catalogue" else found
+    return [replace(one, error=0.0) for one in found] if storage.source.any_size else found
 
 
 def limited_s(storage: Storage, loads: Sequence[Load], times: float) -> tuple[float, str | None]:

@@ -28,7 +28,7 @@ class ObservedEngine:
         "arguments of the process, secrets struck out", example=["duckdb"], optional=True
     )
     query: str | None = key(
-        "its text, secrets struck out, cut at `track_activity_query_size`", optional=True
+        "text of the query, secrets struck out, cut at `track_activity_query_size`", optional=True
     )
     sql: str | None = key("text of a query of an experiment", optional=True)
     document: Mapping[str, Any] | None = key(

@@ -23,6 +23,7 @@ from spillcast.recording.spill import sequential_share, spill_bytes
 from spillcast.storage.limit import Limit
 from spillcast.storage.model import Estimate, Model
 from spillcast.storage.observed import observed
+from spillcast.storage.source import cache
 from spillcast.storage.storage import Group, Storage
 from spillcast.units import format_bytes, parse_bytes
 
@@ -49,8 +50,12 @@ def cached(
         f"put a cache of {format_bytes(options.size_bytes)} on {flash.name} before {disk.name}, "
         f"which would serve {share:.0%} of what is read (simulated with {options.policy})"
     )
-    facts = {"read_share_from_flash": share, "advice": [advice]}
-    return Storage(text, "cache", groups, facts, limits)
+    parts = [
+        {"name": part.name, "source": part.source.word, "facts": dict(part.facts)}
+        for part in (flash, disk)
+    ]
+    facts = {"read_share_from_flash": share, "parts": parts, "advice": [advice]}
+    return Storage(text, cache([flash.source, disk.source]), groups, facts, limits)
 
 
 def parse_cache(text: str, value: str) -> tuple[str, str, CacheOptions]:

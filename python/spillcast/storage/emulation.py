@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast import _core
+from spillcast.document import written
 from spillcast.errors import InputError, SpillcastError
 from spillcast.storage.limit import Limit
 from spillcast.storage.model import Model as Latencies
@@ -200,7 +201,7 @@ class Emulated:
             "page_cache": self.mount.page_cache,
             "elapsed_s": self.elapsed_s,
             "servers": model.servers,
-            "limits": [limit.to_json() for limit in model.limits],
+            "limits": written(model.limits),
             "floor": [
                 {"op": op, "size_bytes": size_bytes, "added_ns": added_ns}
                 for op, size_bytes, added_ns in self.mount.floor

@@ -10,6 +10,7 @@ from spillcast.storage.budget import Budget
 from spillcast.storage.failures import failures_said
 from spillcast.storage.plan import moved_waits, plan
 from spillcast.storage.plan_of_trace import plan_of_trace, waits_known
+from spillcast.storage.source import PROBE
 from spillcast.storage.storage import Group, Storage, name_of
 
 Progress = Callable[[int, int, int], None]
@@ -37,4 +38,4 @@ def probe(
     facts["closed_loop"] = closed_loop
     if like.meta.only_counts:
         facts["steps_from"] = "counts"
-    return Storage(name_of(directory), "probe", [Group(**row) for row in rows], facts)
+    return Storage(name_of(directory), PROBE, [Group(**row) for row in rows], facts)

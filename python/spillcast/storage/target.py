@@ -10,7 +10,7 @@ from spillcast.recording.explain import read_plan
 from spillcast.recording.recording import is_recording
 from spillcast.storage import tmpfs
 from spillcast.storage.budget import Budget, all_that_is_free
-from spillcast.storage.observed import asked_latency, observed
+from spillcast.storage.observed import assumed_latency, observed
 from spillcast.storage.probe import Progress, probe
 from spillcast.storage.storage import Storage
 from spillcast.units import parse_duration_s, parse_factor
@@ -35,7 +35,7 @@ def resolve(
     """
     kind, colon, value = text.partition(":")
     if colon and kind == "latency":
-        return asked_latency(observed(baseline), parse_duration_s(value), text)
+        return assumed_latency(observed(baseline), parse_duration_s(value), text)
     if colon and kind == "factor":
         factor = parse_factor(text, value)
         return observed(baseline).scaled(1 / factor, text)

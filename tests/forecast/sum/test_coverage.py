@@ -1,5 +1,7 @@
 """Recordings of a part of a query: wider the less was seen, and refused where they say nothing."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
@@ -8,6 +10,7 @@ from spillcast.forecast import forecast
 from spillcast.forecast.sum.coverage import unread_bytes
 from spillcast.recording.meta import KeptWaits
 from spillcast.recording.schema import SECONDS_SCHEMA
+from spillcast.storage.source import catalogue
 
 MS, BIG = 1_000_000, 256 * 1024
 LOADS = [("write", BIG, 200, 2 * MS), ("read", BIG, 200, 2 * MS)]
@@ -86,8 +89,8 @@ def test_where_reading_is_yet_to_come_less_is_sure(run, tmp_path):
 
 def test_an_interval_that_says_nothing_is_a_refusal(run):
     """A row of the catalogue that may be 100 times off, for a run that is nearly all temp I/O."""
-    vague = storage({key: 100 * MS for key in THERE}, source="catalogue")
-    vague.facts.update(spread=100.0, source="a brochure")
+    latencies = {key: 100 * MS for key in THERE}
+    vague = replace(storage(latencies), source=catalogue(100.0, "a brochure"))
     change(run, elapsed_s=10.1)
     said = forecast(run, vague)
     assert said.forecast_s is None

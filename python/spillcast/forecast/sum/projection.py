@@ -39,7 +39,7 @@ def project(baseline: Baseline, target: Storage) -> Projection:
         found = latencies(target, loads, at_once)
         likely_s = cpu_drift_s(baseline.recording, loads, found)
         weight = threads.on_target(found, likely_s)
-        if target.source == "probe" or abs(weight.in_flight / at_once - 1) < SETTLED:
+        if target.source.replayed or abs(weight.in_flight / at_once - 1) < SETTLED:
             break
         at_once = weight.in_flight
     compressed = baseline.compression.on_target(found) if baseline.compression else None

@@ -48,8 +48,8 @@ def warn(baseline: Baseline, target: Storage, projection: Projection) -> list[Wa
         *_about_recording(recording, baseline.remainder_s / baseline.whole_s),
         *_about_threads(recording, projection),
         *_about_compression(baseline, projection),
-        *_about_source(target),
-        *(_about_sizes(loads, found) if target.source != "catalogue" else []),
+        *(Warned(*warning) for warning in target.source.warnings),
+        *(_about_sizes(loads, found) if not target.source.any_size else []),
         *_about_replay(target, loads),
         *_about_probe(target),
     ]
@@ -139,18 +139,6 @@ def _about_compression(baseline: Baseline, projection: Projection) -> list[Warne
         f"{projection.compressed:.0%} of its blocks in place of {was:.0%}"
     )
     return [Warned("compression", text)]
-
-
-def _about_source(target: Storage) -> list[Warned]:
-    if target.source == "asked":
-        return [Warned("not-measured", "nothing was measured: the latency is a wish")]
-    if target.source == "catalogue":
-        off = target.facts["spread"]
-        text = f"nothing was measured: figures of {target.facts['source']}, up to {off:.2g}x off"
-        return [Warned("not-measured", text)]
-    if target.source == "grid":
-        return [Warned("grid", "measured with a grid, not with the I/O of this recording")]
-    return []
 
 
 def _about_sizes(loads: Sequence[Load], found: Sequence[Latency]) -> list[Warned]:

@@ -17,8 +17,6 @@ from spillcast.storage.observed import observed
 
 #: Share of the time of all temp I/O below which sizes are not told apart.
 _SMALL = 0.01
-#: Storages whose histograms are not those of the load that is asked about.
-_OF_NO_LOAD = {"grid", "catalogue", "cache"}
 
 
 def add_runs(material: Material, evidence: Evidence, sql_id: str | None, *, lenient: bool) -> None:
@@ -137,7 +135,7 @@ def by_op(groups: Sequence[Group]) -> list[Document]:
 
 def latencies_there(name: str, storage: Storage) -> Document:
     """Latencies of a target under this load; none where its figures are of another one."""
-    groups = [] if storage.source in _OF_NO_LOAD else by_op(storage.groups)
+    groups = by_op(storage.groups) if storage.source.of_load else []
     return {"name": name, "groups": groups}
 
 
