@@ -55,7 +55,7 @@ def _moves(
     with recordings(engine, query, places, room, REPEAT) as made:
         baselines = {name: [Baseline.of(one, None) for one in runs] for name, runs in made.items()}
         cpu_s = {
-            name: median(float(one.recording.meta["cpu_s"]) for one in runs)
+            name: median(one.recording.meta.cpu_s or 0.0 for one in runs)
             for name, runs in baselines.items()
         }
         pairs = [

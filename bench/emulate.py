@@ -18,6 +18,7 @@ from bench.result import Result
 from spillcast.storage import Group, Storage
 from spillcast.storage.behaviour import behaviour_of, fixed_behaviour
 from spillcast.storage.emulation import Mount, emulate
+from spillcast.storage.source import ASSUMED
 from spillcast.units import format_duration
 from spillcast.workspace import workspace
 
@@ -82,7 +83,7 @@ def run() -> Iterator[Result]:
             f"Kolmogorov-Smirnov distance below {DISTANCE_AIM}",
             apart < DISTANCE_AIM,
         )
-        storage = Storage("as seen", "asked", [group_of(seen)])
+        storage = Storage("as seen", ASSUMED, [group_of(seen)])
 
 
 @contextmanager
@@ -109,7 +110,7 @@ def undisturbed_ns(mount: Mount, op: str, asked_s: float) -> NDArray[np.int64]:
 def two_peaks() -> Storage:
     rng = np.random.default_rng(3)
     body = rng.lognormal(np.log(300e3), 0.15, 9000)
-    return Storage("two peaks", "asked", [group_of(np.append(body, rng.uniform(6e5, 1e6, 1000)))])
+    return Storage("two peaks", ASSUMED, [group_of(np.append(body, rng.uniform(6e5, 1e6, 1000)))])
 
 
 def group_of(times_ns: NDArray[np.float64]) -> Group:

@@ -18,6 +18,7 @@ from spillcast.storage import Group, Storage
 from spillcast.storage.behaviour import behaviour_of
 from spillcast.storage.emulation import Mount, emulate
 from spillcast.storage.limit import write_cache_limit
+from spillcast.storage.source import ASSUMED
 from spillcast.workspace import workspace
 
 STORAGES, AIM, NEAR, ROUNDS = 10, 9, 1.05, 3
@@ -77,7 +78,7 @@ def drawn(of: random.Random) -> Storage:
         for ns in [round(1e9 * (base_s + size * s_per_byte))]
     ]
     cache = write_cache_limit(of.uniform(M / 2, 4 * M), of.uniform(15e6, 150e6))
-    return Storage("drawn", "asked", groups, limits=[cache])
+    return Storage("drawn", ASSUMED, groups, limits=[cache])
 
 
 def tried(mount: Mount, memory_bytes: int) -> tuple[float, list[float]]:

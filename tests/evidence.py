@@ -1,24 +1,17 @@
 """Recordings and storages made up for tests, with latencies that are known."""
 
+from dataclasses import replace
 from itertools import count
 
 import pyarrow as pa
 
+from spillcast.recording.meta import CaptureAccount, Meta, Temp
 from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage import Group, Storage
+from spillcast.storage.source import source_of
 
-CAPTURE = {
-    "method": "perf",
-    "lost": 0,
-    "dropped": 0,
-    "unknown_file": 0,
-    "tracer_cpu_s": 0.0,
-    "overhead_s": 0.0,
-    "run_queue_delay_s": 0.0,
-    "io_uring": False,
-    "mapped_temp_files": [],
-}
+CAPTURE = CaptureAccount("perf")
 GAP_NS = 1000
 
 
@@ -39,14 +32,18 @@ def recording(path, loads, *, elapsed_s, cpu_s=None, sessions=1, **capture):
     writer.add_seconds(seconds(loads, sessions))
     reads, writes = (sessions * sum(load[2] for load in loads if load[0] == op)
                      for op in ("read", "write"))  # fmt: skip
-    meta = {
-        "elapsed_s": elapsed_s,
-        "cpu_s": cpu_s,
-        "machine": {},
-        "temp": {"reads": reads, "writes": writes},
-        "capture": CAPTURE | capture,
-    }
-    return writer.finish(meta)
+    return writer.finish(known(elapsed_s, reads, writes, cpu_s=cpu_s, **capture))
+
+
+def known(elapsed_s, reads, writes, *, cpu_s=None, **capture):
+    """What is known of a recording that lost nothing; of its machine nothing is."""
+    account = replace(CAPTURE, **capture)
+    return Meta(elapsed_s=elapsed_s, cpu_s=cpu_s, temp=Temp(reads, writes), capture=account)
+
+
+def change(recording, **parts):
+    """Parts of what is known of a recording, as fields of Meta, in place of others."""
+    recording.meta = replace(recording.meta, **parts)
 
 
 def waits(rows):
@@ -90,4 +87,4 @@ def storage(latencies, *, name="target", source="probe", times=1000):
         )
         for (op, size), latency_ns in latencies.items()
     ]  # fmt: skip
-    return Storage(name, source, groups)
+    return Storage(name, source_of(source, {}), groups)

@@ -5,14 +5,10 @@ from pathlib import Path
 
 import duckdb
 
+from spillcast.recording.meta import CaptureAccount, KeptWaits, Machine, Meta, Temp
 from spillcast.recording.schema import SAMPLES_SCHEMA
 
 SPACE_NS = 240_000
-CAPTURE = {
-    "method": "perf", "absent_because": None, "lost": 0, "dropped": 0, "unknown_file": 0,
-    "tracer_cpu_s": 0.0, "overhead_s": 0.0, "run_queue_delay_s": 0.0, "io_uring": False,
-    "mapped_temp_files": [],
-}  # fmt: skip
 #: Of each session a wait every 240 us: its latency is lognormal about 60 us, and never overlaps.
 WAITS = """
     select (i // 2) * {space} as start_ns, latency as elapsed_ns, 4711 + i % 2 as session,
@@ -63,12 +59,13 @@ def write_large_recording(path, waits):
         ).fetchone()
     pq.write_table(SAMPLES_SCHEMA.empty_table(), path / "samples.parquet")
     reads, writes, size, total_s, cpu_s = counts
-    meta = {
-        "schema": "spillcast.recording/1", "elapsed_s": waits / 2 * SPACE_NS / 1e9, "cpu_s": cpu_s,
-        "machine": {"host": "big-box", "cpus": 2}, "engine": {"name": "process"},
-        "temp": {"reads": reads, "writes": writes, "bytes": int(size), "total_s": total_s},
-        "capture": CAPTURE,
-        "raw": {"rows": waits, "rows_seen": waits, "slices_s": None},
-    }  # fmt: skip
-    (path / "meta.json").write_text(json.dumps(meta))
+    meta = Meta(
+        elapsed_s=waits / 2 * SPACE_NS / 1e9,
+        cpu_s=cpu_s,
+        machine=Machine("big-box", cpus=2),
+        temp=Temp(reads, writes, int(size), total_s),
+        capture=CaptureAccount("perf"),
+        raw=KeptWaits(waits, waits, None),
+    )
+    (path / "meta.json").write_text(json.dumps(meta.to_json()))
     return path

@@ -9,6 +9,7 @@ from spillcast.engines.engine import Engine
 from spillcast.engines.held import HeldQuery
 from spillcast.engines.held_process import Session, scheduled, serve
 from spillcast.engines.workload import Workload
+from spillcast.recording.meta import ObservedEngine
 
 BLOCK_BYTES = 16 << 10
 
@@ -36,7 +37,7 @@ class PaperLab:
             yield held
 
     def describe(self, workload):
-        return {"name": "paper", "version": "1.0", "query": f"shuffle {workload.rows} blocks"}
+        return ObservedEngine("paper", "1.0", query=f"shuffle {workload.rows} blocks")
 
 
 class PaperQuery(Session):

@@ -3,14 +3,12 @@
 import numpy as np
 import pyarrow as pa
 
+from spillcast.recording.meta import CaptureAccount, Machine, Memory, Meta, Temp
 from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
 
 MIB = 1 << 20
-CAPTURE = {
-    "method": "perf", "lost": 0, "dropped": 0, "unknown_file": 0, "tracer_cpu_s": 0.0,
-    "overhead_s": 0.0, "run_queue_delay_s": 0.0, "io_uring": False, "mapped_temp_files": [],
-}  # fmt: skip
+NO_LIMIT = Memory()
 
 
 def written_and_read(file_bytes, *, size=256 << 10, times=1, files=1):
@@ -20,7 +18,9 @@ def written_and_read(file_bytes, *, size=256 << 10, times=1, files=1):
     return writes + times * [("read", f, at, size) for f in range(files) for at in offsets]
 
 
-def recording(path, operations, *, gap_ns=100_000, latency_ns=50_000, memory=None, available=None):
+def recording(
+    path, operations, *, gap_ns=100_000, latency_ns=50_000, memory=NO_LIMIT, available=None
+):
     """A recording of operations one after the other.
 
     ``memory`` is that of meta.json, ``available`` the memory that was free when it began.
@@ -38,16 +38,14 @@ def recording(path, operations, *, gap_ns=100_000, latency_ns=50_000, memory=Non
     writer.add_seconds(_table(list(_seconds(operations, latency_ns)), SECONDS_SCHEMA))
     counts = {op: sum(o[0] == op for o in operations) for op in ("read", "write")}
     total_bytes = sum(o[3] for o in operations)
-    meta = {
-        "elapsed_s": max(1.0, 2 * len(operations) * (gap_ns + latency_ns) / 1e9),
-        "cpu_s": None,
-        "machine": {} if available is None else {"memory_available_bytes": available},
-        "temp": {"reads": counts["read"], "writes": counts["write"], "bytes": total_bytes,
-                 "total_s": len(operations) * latency_ns / 1e9},
-        "capture": CAPTURE,
-    }  # fmt: skip
-    if memory is not None:
-        meta["memory"] = memory
+    total_s = len(operations) * latency_ns / 1e9
+    meta = Meta(
+        elapsed_s=max(1.0, 2 * len(operations) * (gap_ns + latency_ns) / 1e9),
+        machine=Machine(memory_available_bytes=available),
+        memory=memory,
+        temp=Temp(counts["read"], counts["write"], total_bytes, total_s),
+        capture=CaptureAccount("perf"),
+    )
     return writer.finish(meta)
 
 

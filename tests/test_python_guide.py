@@ -14,6 +14,7 @@ from oracle_files import ROOT, make_example
 from spillcast.forecast import Forecast, Forecasts, Warned
 from spillcast.profile import Profile
 from spillcast.profile.result import bare_row
+from spillcast.storage.source import ASSUMED
 
 GUIDE = ROOT / "docs" / "python.md"
 NOTEBOOK = ROOT / "examples" / "notebook.ipynb"
@@ -80,7 +81,7 @@ def test_html_is_escaped_and_leaves_colours_to_the_theme():
     forecast = Forecast(evil, 2.0, 1.0, (0.9, 1.1), 0.9, 0.5, [], warnings=warned, advice=[evil])
     refused = Forecast(evil, 2.0, None, None, 0.9, 0.5, [], refused=evil)
     results = (profile, forecast, refused, Forecasts([forecast, refused]))
-    for result in (*results, spillcast.Storage(evil, "asked", [])):
+    for result in (*results, spillcast.Storage(evil, ASSUMED, [])):
         html = result._repr_html_()
         assert "&lt;script&gt;" in html
         assert "<script" not in html
@@ -94,7 +95,7 @@ def test_tables_have_their_columns_without_rows():
     table = Forecasts([refused]).to_polars()
     assert table["forecast_s"].to_list() == [None]
     assert table["refused"].to_list() == ["because"]
-    assert spillcast.Storage("x", "asked", []).to_polars().columns[:2] == ["op", "size_class_bytes"]
+    assert spillcast.Storage("x", ASSUMED, []).to_polars().columns[:2] == ["op", "size_class_bytes"]
 
 
 def test_a_column_has_one_type_whatever_its_first_row(place):

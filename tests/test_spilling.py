@@ -94,8 +94,8 @@ def recorded(tmp_path_factory):
 def test_a_recording_of_it_holds_these_ios(recorded):
     recording, said = recorded
     assert said["levels"] == 2
-    counts = recording.meta["temp"]
-    assert (counts["reads"], counts["writes"]) == (said["reads"], said["writes"]) == (128, 128)
+    counts = recording.meta.temp
+    assert (counts.reads, counts.writes) == (said["reads"], said["writes"]) == (128, 128)
 
 
 def test_the_made_up_sort_is_what_the_real_one_does(recorded):

@@ -17,6 +17,7 @@ LINES_MAX = 400
 PAGE_LINES_MAX = {"glossary.md": 40, "method.md": 300}
 #: What every room may use, and the rooms from the ground up; rooms of one floor do not meet.
 EVERYWHERE = {
+    "spillcast.document",
     "spillcast.errors",
     "spillcast.interruptible",
     "spillcast.tabular",
@@ -86,11 +87,14 @@ ENGINE_NAMES = {word for one in engines() for word in (one.name, one.label, *one
 def engines_chosen_by_name(code):
     """Lines where an engine's name is a literal of the code, or its package is imported.
 
-    As the value of a key in a document a name chooses nothing. Texts that hold one are no names.
+    As the value of a key in a document, or of who was observed, a name chooses nothing. Texts that
+    hold one are no names.
     """
     tree = ast.parse(code)
     told = {id(value) for node in ast.walk(tree) if isinstance(node, ast.Dict)
             for value in node.values}  # fmt: skip
+    told |= {id(node.args[0]) for node in ast.walk(tree) if isinstance(node, ast.Call)
+             and node.args and getattr(node.func, "id", "") == "ObservedEngine"}  # fmt: skip
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and node.value in ENGINE_NAMES and id(node) not in told:
             yield node.lineno
@@ -154,6 +158,37 @@ def test_words_of_the_glossary_are_words_of_the_code():
     code = "\n".join(path.read_text() for path in sources).lower()
     missing = [word for word in words if not re.search(re.sub(r"\W", r"[\\W_]*", word), code)]
     assert missing == []
+
+
+def read_by_name(path):
+    """Where a file looks something up by a string in what is called meta."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        looked, by = None, None
+        if isinstance(node, ast.Subscript):
+            looked, by = node.value, node.slice
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            looked, by = (
+                (node.func.value, node.args[0]) if node.func.attr == "get" else (None, None)
+            )
+        named = getattr(looked, "attr", getattr(looked, "id", ""))
+        if named.endswith("meta") and isinstance(getattr(by, "value", None), str):
+            yield node.lineno
+
+
+@pytest.mark.parametrize("path", python_files("python/spillcast"), ids=name)
+def test_what_a_recording_says_of_itself_is_read_in_one_place(path):
+    assert list(read_by_name(path)) == [], "recording/meta.py has a field for it"
+    texts = {node.value for node in ast.walk(ast.parse(path.read_text()))
+             if isinstance(node, ast.Constant)}  # fmt: skip
+    assert "meta.json" not in texts or path == PACKAGE / "recording" / "meta.py"
+
+
+def test_looking_up_by_name_is_seen(tmp_path):
+    path = tmp_path / "reader.py"
+    path.write_text(
+        "a = run.meta['temp']\nb = meta.get('raw', {})\nc = run.meta.temp\nd = row['x']\n"
+    )
+    assert list(read_by_name(path)) == [1, 2]
 
 
 @pytest.mark.parametrize("verb", VERBS)

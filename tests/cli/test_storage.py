@@ -9,6 +9,7 @@ import pytest
 from harness import environment, only_line, spillcast
 from spillcast.storage import Group, Storage
 from spillcast.storage.limit import bytes_limit, operations_limit
+from spillcast.storage.source import ASSUMED, source_of
 
 
 def group(op, size, samples_s, **others):
@@ -24,8 +25,9 @@ def group(op, size, samples_s, **others):
     return Group(**(fields | others))
 
 
-def saved(path, *groups, source="probe", **fields):
-    storage = Storage(path.stem, source, groups, {"directory": f"/mnt/{path.stem}"}, **fields)
+def saved(path, *groups, source="probe", facts=None, **fields):
+    facts = facts or {"directory": f"/mnt/{path.stem}"}
+    storage = Storage(path.stem, source_of(source, facts), groups, facts, **fields)
     storage.save(path)
     return path
 
@@ -98,7 +100,8 @@ def test_what_is_stated_is_said(tmp_path):
     groups = [
         group(op, 4096, [5e-4], pattern="random", access="direct") for op in ("read", "write")
     ]
-    path = saved(tmp_path / "rented.json", *groups, source="catalogue", limits=limits, servers=4)
+    about = {"source": "catalogue", "facts": {"spread": 2.0, "source": "a brochure"}}
+    path = saved(tmp_path / "rented.json", *groups, **about, limits=limits, servers=4)
     text = printed("show", path)
     assert "limits: 3,000 operations/s, 125 MiB/s, 4 at once" in text
     assert "nothing was measured" in text
@@ -114,7 +117,7 @@ def test_limits_of_a_disk_are_said_apart(tmp_path):
         "device", 1e9 / 370 - page_ns, max(1e9 / 41_708 - page_ns, 0), 1e9 / 378 - page_ns,
         max(1e9 / 42_705 - page_ns, 0), page_ns / 4096, page_ns / 4096,
     )  # fmt: skip
-    words = limits_words(Storage("disk", "catalogue", [], limits=[device]))
+    words = limits_words(Storage("disk", ASSUMED, [], limits=[device]))
     assert "370 random reads/s, " in words
     assert "378 random writes/s, " in words
     assert words.endswith("166 MiB/s")

@@ -53,8 +53,8 @@ def recorded(tmp_path_factory):
 
 
 def test_its_query_is_recorded(recorded):
-    temp = Recording.open(recorded).meta["temp"]
-    assert (temp["reads"], temp["writes"], temp["bytes"]) == (400, 400, 2 * 400 * (16 << 10))
+    temp = Recording.open(recorded).meta.temp
+    assert (temp.reads, temp.writes, temp.bytes) == (400, 400, 2 * 400 * (16 << 10))
 
 
 def test_its_recording_is_forecast(recorded):

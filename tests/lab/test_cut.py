@@ -4,20 +4,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evidence import storage
+from evidence import change, storage
 from spillcast.errors import InputError
 from spillcast.forecast import forecast
 from spillcast.forecast.load import in_flight, temp_load
 from spillcast.lab.cut import cut, first_fifth, ten_slices
+from spillcast.recording.meta import CaptureAccount, Meta, OtherIO, Temp
 from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.plan import plan
 
 MS = 1_000_000
-CAPTURE = {
-    "method": "perf", "lost": 0, "dropped": 0, "unknown_file": 0, "tracer_cpu_s": 0.1,
-    "overhead_s": 0.1, "run_queue_delay_s": 1.0, "io_uring": False, "mapped_temp_files": [],
-}  # fmt: skip
+CAPTURE = CaptureAccount("perf", tracer_cpu_s=0.1, overhead_s=0.1, run_queue_delay_s=1.0)
 SIZE = 8192
 TARGET = storage({("read", SIZE): 100_000, ("write", SIZE): 100_000})
 
@@ -44,12 +42,11 @@ def recording(tmp_path):
     columns = [pa.array([wait.get(field.name) for wait in waits]) for field in WAITS_SCHEMA]
     writer.add_waits(pa.record_batch(columns, WAITS_SCHEMA.names))
     writer.add_seconds(pa.RecordBatch.from_pylist([], SECONDS_SCHEMA))
-    return writer.finish({
-        "elapsed_s": 20.0, "cpu_s": 4.0, "machine": {"cpus": 2},
-        "temp": {"reads": 1000, "writes": 1000, "bytes": 2000 * SIZE, "total_s": 4.0},
-        "other_io": {"count": 40, "total_s": 0.02},
-        "memory": {"limit_bytes": None, "peak_rss_bytes": None}, "capture": CAPTURE,
-    })  # fmt: skip
+    temp = Temp(1000, 1000, 2000 * SIZE, 4.0)
+    other = OtherIO(40, 0.02)
+    return writer.finish(
+        Meta(elapsed_s=20.0, cpu_s=4.0, temp=temp, other_io=other, capture=CAPTURE)
+    )
 
 
 def test_ten_slices_see_both_phases_as_they_were(recording):
@@ -62,12 +59,11 @@ def test_ten_slices_see_both_phases_as_they_were(recording):
     }  # fmt: skip
     assert loads["write"].mean_s == pytest.approx(0.003)
     assert loads["read"].mean_s == pytest.approx(0.001)
-    assert left.meta["temp"] | {"total_s": 0} == {
-        "reads": 150, "writes": 150, "bytes": 300 * SIZE, "total_s": 0
-    }  # fmt: skip
-    assert left.meta["temp"]["total_s"] == pytest.approx(0.6)
-    assert left.meta["cpu_s"] == pytest.approx(0.6)
-    assert left.meta["capture"]["run_queue_delay_s"] == pytest.approx(0.15)
+    temp = left.meta.temp
+    assert (temp.reads, temp.writes, temp.bytes) == (150, 150, 300 * SIZE)
+    assert temp.total_s == pytest.approx(0.6)
+    assert left.meta.cpu_s == pytest.approx(0.6)
+    assert left.meta.capture.run_queue_delay_s == pytest.approx(0.15)
 
 
 def test_windows_lie_end_to_end_so_that_no_gap_is_a_pause(recording):
@@ -78,15 +74,15 @@ def test_windows_lie_end_to_end_so_that_no_gap_is_a_pause(recording):
     assert (np.diff(start) >= 0).all()
     assert plan(left)["delay_ns"].to_numpy().max() < 20 * MS
     assert in_flight(left) == 1.0
-    assert left.meta["raw"]["slices_of_all"]
-    assert left.meta["raw"]["slices_s"][1] == [pytest.approx(0.3), pytest.approx(0.6)]
+    assert left.meta.raw.slices_of_all
+    assert left.meta.raw.slices_s[1] == pytest.approx((0.3, 0.6))
 
 
 def test_the_first_fifth_sees_the_first_phase_alone(recording):
     left = first_fifth(recording)
     assert left.elapsed_s == pytest.approx(4.0)
     assert [(load.op, load.count) for load in temp_load(left)] == [("write", 400)]
-    assert left.meta["other_io"]["count"] == 8
+    assert left.meta.other_io.count == 8
 
 
 def test_a_forecast_from_slices_and_history_is_that_of_the_whole(recording):
@@ -121,10 +117,7 @@ def blocked(tmp_path, rows):
     ]  # fmt: skip
     columns = [pa.array([wait.get(field.name) for wait in waits]) for field in WAITS_SCHEMA]
     writer.add_waits(pa.record_batch(columns, WAITS_SCHEMA.names))
-    return writer.finish({
-        "elapsed_s": 10.0, "cpu_s": 1.0, "machine": {"cpus": 2}, "other_io": {},
-        "temp": {"reads": 0, "writes": 0, "bytes": 0, "total_s": 0.0}, "capture": CAPTURE,
-    })  # fmt: skip
+    return writer.finish(Meta(elapsed_s=10.0, cpu_s=1.0, capture=CAPTURE))
 
 
 def test_of_a_long_wait_for_others_each_window_holds_its_part(tmp_path):
@@ -142,9 +135,9 @@ def test_of_a_long_wait_for_others_each_window_holds_its_part(tmp_path):
 
 
 def test_slices_of_a_short_run_are_no_test(recording):
-    recording.meta["elapsed_s"] = 5.9
+    change(recording, elapsed_s=5.9)
     assert ten_slices(recording) is None
-    recording.meta["elapsed_s"] = 6.1
+    change(recording, elapsed_s=6.1)
     assert ten_slices(recording) is not None
 
 

@@ -7,13 +7,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import spillcast as package
-from evidence import CAPTURE, table
+from evidence import known, table
 from harness import only_line, spillcast
 from oracle_files import READ, WRITE
 from spillcast.profile import profile
 from spillcast.profile.sql import run_sql
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
+from spillcast.storage.source import ASSUMED
 
 
 def test_ash_has_the_columns_of_the_usual_query(example):
@@ -62,8 +63,7 @@ def test_what_a_thread_without_temp_io_waits_for_is_idle(tmp_path):
     ]
     writer = RecordingWriter(tmp_path / "run.spill")
     writer.add_waits(table(rows, WAITS_SCHEMA))
-    path = writer.finish({"elapsed_s": 5e-5, "temp": {"reads": 1, "writes": 0}, "machine": {},
-                          "capture": CAPTURE}).path  # fmt: skip
+    path = writer.finish(known(5e-5, 1, 0)).path
     found = [(row["event"], row["idle"], row["total_us"]) for row in profile(path).rows]
     assert found == [("blocked", True, 99), ("blocked", False, 30), ("pread64", False, 10)]
     shown = spillcast("profile", path).stdout
@@ -87,7 +87,7 @@ def test_python_has_the_verbs_also_after_the_rooms_were_imported(example, spille
 
     assert package.profile(example / "hdd.trc").rows[0]["event"] == READ
     assert callable(package.forecast)
-    there = package.Storage("none", "asked", [])
+    there = package.Storage("none", ASSUMED, [])
     assert isinstance(there, package.Storage)
     assert package.Recording.open(spilled.path).elapsed_s > 0
 

@@ -57,26 +57,22 @@ def written(tmp_path, text, name="plan.txt"):
 def test_what_a_recording_of_a_plan_holds(tmp_path):
     recording = read_plan(written(tmp_path, TEXT))
     assert recording.elapsed_s == 2.5
-    assert recording.meta["capture"]["method"] == "explain"
+    assert recording.meta.capture.method == "explain"
     rows = {row["op"]: row for row in recording.seconds.to_pylist()}
     assert (rows["read"]["count"], rows["read"]["total_ns"]) == (3000, 600_000_000)
     assert (rows["write"]["count"], rows["write"]["total_ns"]) == (3100, 930_000_000)
     assert {row["size_class_bytes"] for row in rows.values()} == {8192}
     assert (recording.waits.num_rows, recording.temp_waits.num_rows) == (0, 0)
-    temp = recording.meta["temp"]
+    temp = recording.meta.temp
     # 15 MB were sorted, most of it by the leader.
-    assert (temp["processes"], temp["held_bytes"]) == (pytest.approx(15 / 8), 15_000 * 1024)
+    assert (temp.processes, temp.held_bytes) == (pytest.approx(15 / 8), 15_000 * 1024)
 
 
 def test_the_leader_may_only_collect():
     sort = node("Sort", 30, 30, **{"Actual Loops": 2})
-    assert (
-        of(node("Gather", 30, 30, sort, **{"Workers Launched": 2})).meta["temp"]["processes"] == 2
-    )
+    assert of(node("Gather", 30, 30, sort, **{"Workers Launched": 2})).meta.temp.processes == 2
     sort = node("Sort", 30, 30, **{"Actual Loops": 3})
-    assert (
-        of(node("Gather", 30, 30, sort, **{"Workers Launched": 2})).meta["temp"]["processes"] == 3
-    )
+    assert of(node("Gather", 30, 30, sort, **{"Workers Launched": 2})).meta.temp.processes == 3
 
 
 def test_parts_of_the_work_are_not_parallel():
@@ -84,7 +80,7 @@ def test_parts_of_the_work_are_not_parallel():
     below = node("Sort", 150, 150, **{"Actual Loops": 3})
     gather = node("Gather", 150, 150, below, **{"Workers Launched": 2})
     top = node("Sort", 200, 200, gather)
-    assert of(top).meta["temp"]["processes"] == pytest.approx(2.0)
+    assert of(top).meta.temp.processes == pytest.approx(2.0)
 
 
 def test_verbose_plans_tell_what_each_process_did():
@@ -93,7 +89,7 @@ def test_verbose_plans_tell_what_each_process_did():
                {"Worker Number": 1, "Temp Read Blocks": 5, "Temp Written Blocks": 5}]  # fmt: skip
     join = node("Hash Join", 40, 60, **{"Actual Loops": 3, "Workers": workers})
     top = node("Gather", 40, 60, join, **{"Workers Launched": 2})
-    assert of(top).meta["temp"]["processes"] == pytest.approx(100 / 60)
+    assert of(top).meta.temp.processes == pytest.approx(100 / 60)
 
 
 def test_a_common_table_is_counted_once():
@@ -110,7 +106,7 @@ def test_the_time_of_the_query_without_explain_replaces_its_own():
     plan = node("Sort", 100, 100)
     recording = recording_of_plan({"Plan": plan, "Execution Time": 1000.0}, elapsed_s=0.8)
     assert recording.elapsed_s == 0.8
-    assert recording.meta["temp"]["total_s"] == pytest.approx(0.02)
+    assert recording.meta.temp.total_s == pytest.approx(0.02)
 
 
 def test_without_a_summary_the_top_node_tells_the_time():
@@ -121,19 +117,19 @@ def test_without_a_summary_the_top_node_tells_the_time():
 def test_statements_are_means_of_calls(tmp_path):
     path = written(tmp_path, STATEMENTS, "s.csv")
     most = read_statements(path)
-    assert (most.elapsed_s, most.meta["engine"]["queryid"]) == (2.0, "-1")
-    assert (most.meta["temp"]["reads"], most.meta["temp"]["writes"]) == (100, 200)
-    assert most.meta["temp"]["total_s"] == pytest.approx(0.4)
+    assert (most.elapsed_s, most.meta.engine.settings["queryid"]) == (2.0, "-1")
+    assert (most.meta.temp.reads, most.meta.temp.writes) == (100, 200)
+    assert most.meta.temp.total_s == pytest.approx(0.4)
     other = read_statements(path, queryid="815")
-    assert (other.elapsed_s, other.meta["temp"]["reads"]) == (2.0, 100)
+    assert (other.elapsed_s, other.meta.temp.reads) == (2.0, 100)
     path = written(tmp_path, STATEMENTS.replace(",", ";"), "s2.csv")
-    assert read_statements(path).meta["temp"] == most.meta["temp"]
+    assert read_statements(path).meta.temp == most.meta.temp
 
 
 def test_workers_of_statements(tmp_path):
     lines = STATEMENTS.splitlines()
     text = f"{lines[0]},parallel_workers_launched\n{lines[1]},20\n"
-    assert read_statements(written(tmp_path, text, "s.csv")).meta["temp"]["processes"] == 3
+    assert read_statements(written(tmp_path, text, "s.csv")).meta.temp.processes == 3
 
 
 def test_kinds_are_told_apart_by_what_they_hold(tmp_path):
@@ -209,7 +205,7 @@ def test_cut_anywhere_it_is_an_error_of_ours_or_a_recording(tmp_path, text):
     for end in range(len(text)):
         path.write_text(text[:end])
         with suppress(InputError, Refusal):
-            assert read_plan(path).meta["temp"]["writes"] > 0
+            assert read_plan(path).meta.temp.writes > 0
 
 
 BAD_STATEMENTS = {

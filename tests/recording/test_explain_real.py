@@ -79,7 +79,7 @@ def test_text_and_json_agree(server, name):
     # How much each process did differs from run to run, if there are several.
     several = 3 if name.startswith("parallel") else 1
     for document in (as_json, as_text):
-        assert 1 <= recording_of_plan(document).meta["temp"]["processes"] <= several
+        assert 1 <= recording_of_plan(document).meta.temp.processes <= several
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -104,8 +104,8 @@ def test_counts_and_times_are_those_of_pg_stat_statements(server, tmp_path):
         counted = read_statements(path)
         planned = recording_of_plan(explain(server, query, "format json", before=before))
         assert said(counted) == said(planned)
-        assert counted.meta["engine"]["calls"] == 2
-        assert 0 < counted.meta["temp"]["total_s"] < counted.elapsed_s
+        assert counted.meta.engine.settings["calls"] == 2
+        assert 0 < counted.meta.temp.total_s < counted.elapsed_s
 
 
 def export(server, path):
@@ -197,4 +197,4 @@ def test_without_times_it_says_what_takes_them(server):
     with pytest.raises(Refusal, match="track_io_timing"):
         recording_of_plan(document)
     counts = recording_of_plan(document, timed=False)
-    assert counts.meta["temp"]["total_s"] == 0
+    assert counts.meta.temp.total_s == 0

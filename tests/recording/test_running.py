@@ -77,7 +77,7 @@ def test_single_waits_are_thinned_and_totals_are_not(recording, monkeypatch):
     so_far = many.recording(recording.meta)
     assert 100 <= so_far.waits.num_rows <= 500
     assert sum(tally.count for tally in many.tallies.values()) == 6400
-    slices = so_far.meta["raw"]["slices_s"]
+    slices = so_far.meta.raw.slices_s
     gaps = {second - first for (first, _), (second, _) in pairwise(slices)}
     assert len(gaps) == 1
     assert {start // 10**9 for start in so_far.waits["start_ns"].to_pylist()} == {

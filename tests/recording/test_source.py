@@ -93,10 +93,10 @@ def recording(paper, tmp_path):
 
 
 def test_a_recording_says_what_it_was_made_by(recording):
-    capture = recording.meta["capture"]
-    assert capture["method"] == "paper"
-    assert capture["overhead_s"] == pytest.approx(READS * 2e-6)
-    assert recording.meta["temp"]["reads"] == READS
+    capture = recording.meta.capture
+    assert capture.method == "paper"
+    assert capture.overhead_s == pytest.approx(READS * 2e-6)
+    assert recording.meta.temp.reads == READS
     assert recording.waits.num_rows == READS
 
 

@@ -1,6 +1,6 @@
 """How much temp files held and how sequential their I/O was, on recordings written by hand."""
 
-from evidence import CAPTURE, table
+from evidence import known, table
 from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
 from spillcast.recording.spill import sequential_share, spill_bytes
 from spillcast.recording.writer import RecordingWriter
@@ -23,9 +23,7 @@ def recorded(path, calls):
     writer = RecordingWriter(path)
     writer.add_waits(table(waits, WAITS_SCHEMA))
     writer.add_seconds(table(seconds, SECONDS_SCHEMA))
-    temp = {"reads": 0, "writes": 0}
-    meta = {"elapsed_s": 1.0, "machine": {}, "temp": temp, "capture": CAPTURE}
-    return writer.finish(meta)
+    return writer.finish(known(1.0, 0, 0))
 
 
 def test_files_hold_up_to_their_ends_however_often_they_are_written(tmp_path):

@@ -1,9 +1,12 @@
 """Programs of threads, from waits whose order and wakers are known."""
 
+from dataclasses import replace
+
 import pytest
 
-from evidence import CAPTURE, seconds, table
+from evidence import known, seconds, table
 from spillcast import _core
+from spillcast.recording.meta import Machine
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.thread_trace import NONE, thread_trace
 from spillcast.recording.writer import RecordingWriter
@@ -32,8 +35,7 @@ def recorded(path, rows):
     writer = RecordingWriter(path)
     writer.add_waits(table(rows, WAITS_SCHEMA))
     writer.add_seconds(seconds([("read", 4096, len(rows), 100 * US)], 1))
-    meta = {"elapsed_s": 1.0, "machine": {"cpus": 2}, "temp": {"reads": 1, "writes": 0}}
-    return writer.finish(meta | {"cpu_s": None, "capture": CAPTURE})
+    return writer.finish(replace(known(1.0, 1, 0), machine=Machine(cpus=2)))
 
 
 def simulated_us(own):

@@ -4,12 +4,14 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
 
-from evidence import CAPTURE, table
+from evidence import known, table
 from harness import only_line, spillcast, spillcast_command
+from spillcast.recording.meta import Meta, ObservedEngine
 from spillcast.recording.schema import SAMPLES_SCHEMA, SECONDS_SCHEMA, WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
 from spillcast.report.perfetto import trace_text
@@ -41,13 +43,11 @@ SECOND = {
 }  # fmt: skip
 
 
-def write(path, rows, **meta):
+def write(path, rows, *, elapsed_s=5e-5):
     writer = RecordingWriter(path)
     writer.add_waits(table(rows, WAITS_SCHEMA))
     writer.add_seconds(table([SECOND], SECONDS_SCHEMA))
-    temp = {"reads": 3, "writes": 0}
-    known = {"elapsed_s": 5e-5, "temp": temp, "capture": CAPTURE, "machine": {}}
-    return writer.finish({**known, "engine": {"name": "duckdb", "pid": 4711}, **meta})
+    return writer.finish(replace(known(elapsed_s, 3, 0), engine=ObservedEngine("duckdb", pid=4711)))
 
 
 @pytest.fixture(scope="module")
@@ -225,8 +225,7 @@ def test_samples_are_instants(tmp_path):
         for at, event in ((1, "BufFileRead"), (2, None))
     ]
     writer.add_samples(table(rows, SAMPLES_SCHEMA))
-    meta = {"elapsed_s": 0.002, "temp": None, "capture": {}, "machine": {}}
-    events = events_of(writer.finish(meta))
+    events = events_of(writer.finish(Meta(elapsed_s=0.002)))
     assert_valid(events)
     seen = [(e["tid"], e["ts"], e["name"], e["s"]) for e in events if e["ph"] == "i"]
     assert seen == [(815, 1000, "BufFileRead", "t"), (815, 2000, "on CPU", "t")]

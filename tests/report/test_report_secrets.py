@@ -59,9 +59,9 @@ def inputs(tmp_path_factory):
     meta["engine"] = {
         "name": "postgres", "version": "18.6", "query": SQL, "work_mem": "4MB",
         "command": ["/srv/acme/bin/duckdb", "/srv/acme/wh.db", "-c", SQL],
-        "server": {"host": SECRET_HOST, "port": 5432},
+        "server": {"host": SECRET_HOST, "port": 5432, "dbname": "erp", "user": "etl"},
     }  # fmt: skip
-    meta["asked"] = {"temp_dirs": ["/srv/acme/tmp"]}
+    meta["asked"] |= {"temp_dirs": ["/srv/acme/tmp"]}
     meta["capture"] |= {"mapped_temp_files": ["/srv/acme/tmp/x.tmp"], "dropped": 3}
     (recording.path / "meta.json").write_text(json.dumps(meta))
     warned = [

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillcast.storage import Group, Storage
+from spillcast.storage.source import GRID
 
 SIZES = [4096 << step for step in range(9)]
 DEPTHS = [1, 2, 4, 8, 16, 32]
@@ -57,4 +58,4 @@ def grid(law, *, op="read", sizes=SIZES, depths=DEPTHS, without=(), noise=lambda
     """A storage of this law, measured at sizes and depths but at those in ``without``."""
     cells = [(size, depth) for size in sizes for depth in depths if (size, depth) not in without]
     groups = [group(op, s, q, law(s, q) * (1 + noise()), **others) for s, q in cells]
-    return Storage("made up", "grid", groups)
+    return Storage("made up", GRID, groups)

@@ -11,6 +11,7 @@ import pytest
 from harness import ordinary_user, spillcast, spillcast_command, until
 from spillcast.forecast import forecast
 from spillcast.recording.memory import group_folders
+from spillcast.recording.meta import Memory
 from spillcast.storage import memory_group as groups
 from spillcast.storage.bounded import SLACK_BYTES
 from spillcast.storage.memory_group import NoMemoryGroup, memory_group
@@ -64,7 +65,7 @@ def read_bytes(device):
 def test_a_working_set_of_twice_the_cache_is_read_from_the_disk(disk, tmp_path):
     need_groups()
     cache = SPILL_BYTES // 2
-    held = spill(tmp_path, memory={"limit_bytes": cache + 7, "peak_rss_bytes": 7})
+    held = spill(tmp_path, memory=Memory(cache + 7, 7))
     before = read_bytes(disk.device)
     storage = probe(disk.path, held)
     from_disk = read_bytes(disk.device) - before
@@ -79,7 +80,7 @@ def test_a_working_set_of_twice_the_cache_is_read_from_the_disk(disk, tmp_path):
 def test_with_all_memory_the_same_is_read_from_the_page_cache(disk, tmp_path):
     if machine_cache_bytes() < 4 * SPILL_BYTES:
         pytest.skip("this machine has less memory than two such spills need")
-    free = spill(tmp_path, memory={"limit_bytes": None, "peak_rss_bytes": 7}, available=1 << 50)
+    free = spill(tmp_path, memory=Memory(None, 7), available=1 << 50)
     storage = probe(disk.path, free)
     assert storage.facts["memory_bound"] is None
     assert storage.facts["memory_bound_reason"] is None
@@ -94,10 +95,10 @@ def test_with_all_memory_the_same_is_read_from_the_page_cache(disk, tmp_path):
     [
         ({}, None),
         ({"available": 100}, 100),
-        ({"available": 100, "memory": {"limit_bytes": None, "peak_rss_bytes": 30}}, 70),
-        ({"available": 100, "memory": {"limit_bytes": 80, "peak_rss_bytes": 30}}, 50),
-        ({"available": 100, "memory": {"limit_bytes": 80, "peak_rss_bytes": None}}, 80),
-        ({"available": 100, "memory": {"limit_bytes": 80, "peak_rss_bytes": 90}}, 0),
+        ({"available": 100, "memory": Memory(None, 30)}, 70),
+        ({"available": 100, "memory": Memory(80, 30)}, 50),
+        ({"available": 100, "memory": Memory(80, None)}, 80),
+        ({"available": 100, "memory": Memory(80, 90)}, 0),
     ],
 )
 def test_the_page_cache_an_engine_had(tmp_path, meta, cache):
@@ -111,7 +112,7 @@ def test_without_privilege_it_goes_on_and_says_so(open_places):
         pytest.skip("only root can give up privilege")
     path = open_places.root / "run.spill"
     operations = written_and_read(8 * MIB)
-    held = recording(path, operations, memory={"limit_bytes": 4 * MIB, "peak_rss_bytes": 0})
+    held = recording(path, operations, memory=Memory(4 * MIB, 0))
     path.chmod(0o755)
     output = open_places.temp / "storage.json"
     where = open_places.temp / "probed"
@@ -136,7 +137,7 @@ def test_the_group_goes_with_its_owner(disk, tmp_path, death):
     need_groups()
     path = tmp_path / "run.spill"
     slow = written_and_read(8 * MIB, times=4)
-    recording(path, slow, gap_ns=200_000_000, memory={"limit_bytes": 4 * MIB, "peak_rss_bytes": 0})
+    recording(path, slow, gap_ns=200_000_000, memory=Memory(4 * MIB, 0))
     process = subprocess.Popen(
         spillcast_command("probe", disk.path, "--like", path), stderr=subprocess.PIPE
     )

@@ -33,7 +33,6 @@ def test_a_cache_that_holds_all_is_flash(run):
 
 @pytest.mark.parametrize("policy", ["", "&policy=keep", "&policy=s3fifo"])
 def test_what_was_not_written_before_is_read_from_the_disk(run, tmp_path, policy):
-    run.meta["raw"] = {"slices_s": None}
     target = resolve(f"cache:flash.json+disk.json?size=128M{policy}", run)
     assert target.facts["read_share_from_flash"] == 0.0
     said = forecast(run, target)

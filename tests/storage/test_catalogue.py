@@ -81,7 +81,7 @@ def test_a_larger_operation_is_never_faster_and_random_never_faster_than_sequent
 @each_row
 def test_a_row_is_the_same_after_it_was_written_and_read(row, tmp_path):
     storage = row.storage()
-    assert storage.source == "catalogue"
+    assert storage.source.word == "catalogue"
     assert storage.name == f"catalogue:{row.name}"
     storage.save(tmp_path / "storage.json")
     again = Storage.load(tmp_path / "storage.json")

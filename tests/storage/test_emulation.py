@@ -15,6 +15,7 @@ from spillcast.errors import InputError
 from spillcast.storage import Group, Limit, Storage
 from spillcast.storage.behaviour import behaviour_of, fixed_behaviour
 from spillcast.storage.emulation_options import model_of_options
+from spillcast.storage.source import ASSUMED, GRID, PROBE, RECORDING
 
 BLOCK_BYTES = 8192
 #: Other work on the machine may spoil an attempt.
@@ -43,7 +44,7 @@ def asked_ns(model, op, *, sequential):
 
 
 def test_recorded_latencies_are_those_of_both_patterns():
-    model = behaviour_of(Storage("s", "recording", [group("read", 100), group("write", 200)]))
+    model = behaviour_of(Storage("s", RECORDING, [group("read", 100), group("write", 200)]))
     for sequential in (True, False):
         assert asked_ns(model, "read", sequential=sequential) == {BLOCK_BYTES: [100]}
         assert asked_ns(model, "write", sequential=sequential) == {BLOCK_BYTES: [200]}
@@ -59,7 +60,7 @@ def test_of_a_grid_the_idle_device_is_taken():
         if (access, depth) != ("direct", 32)
     ]
     groups += [group("read", 7, access="buffered", pattern=p) for p in ("sequential", "random")]
-    model = behaviour_of(Storage("s", "grid", groups, limits=[Limit("iops")], servers=4))
+    model = behaviour_of(Storage("s", GRID, groups, limits=[Limit("iops")], servers=4))
     assert asked_ns(model, "read", sequential=True) == {4096: [11], 65536: [11]}
     assert asked_ns(model, "read", sequential=False) == {4096: [15], 65536: [15]}
     assert asked_ns(model, "write", sequential=False) == {}
@@ -68,7 +69,7 @@ def test_of_a_grid_the_idle_device_is_taken():
 
 def test_the_size_of_a_group_is_the_mean_of_its_operations():
     odd = Group("read", 229376, 1, 4, 4 * 220_000, 400, [100], [4], [4], [100])
-    assert asked_ns(behaviour_of(Storage("s", "probe", [odd])), "read", sequential=True) == {
+    assert asked_ns(behaviour_of(Storage("s", PROBE, [odd])), "read", sequential=True) == {
         220_000: [100]
     }
 
@@ -84,7 +85,7 @@ def test_what_the_flags_ask_for(tmp_path):
     assert asked_ns(model_of_options(None, "1ms", None, None, None), "write", sequential=True) == {}
     # A storage keeps its own limits.
     path = tmp_path / "storage.json"
-    Storage("s", "asked", [group("read", 5)], limits=[Limit("own")], servers=3).save(path)
+    Storage("s", ASSUMED, [group("read", 5)], limits=[Limit("own")], servers=3).save(path)
     model = model_of_options(str(path), None, None, "1MB/s", None)
     assert ([limit.name for limit in model.limits], model.servers) == (["own", "1 MiB/s"], 3)
     with pytest.raises(InputError):
@@ -170,7 +171,7 @@ def two_peaked(name):
     latency_ns = np.sort(np.concatenate([body, rng.uniform(6e6, 10e6, 1000)])).astype(int).tolist()
     ones = [1] * len(latency_ns)
     groups = [group(op, latency_ns, counts=ones) for op in ("read", "write")]
-    return Storage(name, "asked", groups)
+    return Storage(name, ASSUMED, groups)
 
 
 def test_an_emulation_passes_a_two_sample_test_against_its_storage(mounted, tmp_path):

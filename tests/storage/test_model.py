@@ -11,9 +11,11 @@ from spillcast.errors import Refusal
 from spillcast.storage import Group, Storage
 from spillcast.storage.limit import bytes_limit, operations_limit
 from spillcast.storage.model import Model
+from spillcast.storage.source import ASSUMED, GRID, PROBE, RECORDING, catalogue
 
 #: Standard errors that hold a normal deviate in 90 % of cases.
 IN_90_PERCENT = 1.645
+RENTED = catalogue(2.0, "a brochure")
 
 
 def test_a_measured_cell_is_itself():
@@ -126,11 +128,11 @@ def test_a_bandwidth_that_still_grows_is_no_ceiling():
 def test_stated_servers_and_limits_hold_where_no_depth_was_measured():
     limits = [operations_limit("iops", 3000, burst=100), bytes_limit("bytes", 125 << 20, burst=1e6)]
     groups = [group("read", size, 1, 500e-6) for size in (4096, 1 << 20)]
-    model = Model(Storage("rented", "catalogue", groups, limits=limits))
+    model = Model(Storage("rented", RENTED, groups, limits=limits))
     # What a burst holds goes at once, at any depth.
     assert model.latency("read", 4096).mean_s == pytest.approx(500e-6)
     assert model.latency("read", 4096, depth=8).mean_s == pytest.approx(500e-6)
-    bus = Model(Storage("bus", "catalogue", groups, limits=[operations_limit("iops", 3000)]))
+    bus = Model(Storage("bus", RENTED, groups, limits=[operations_limit("iops", 3000)]))
     assert bus.latency("read", 4096).mean_s == pytest.approx(500e-6 + 1 / 3000)
     assert bus.latency("read", 4096, depth=8).mean_s == pytest.approx(8 / 3000)
     assert not model.latency("read", 4096, depth=8).extrapolated
@@ -138,7 +140,7 @@ def test_stated_servers_and_limits_hold_where_no_depth_was_measured():
     assert model.bandwidth_bytes_per_s("read") == pytest.approx(125 << 20)
     assert model.servers("read") is None
 
-    disk = Model(Storage("disk", "asked", groups, servers=2))
+    disk = Model(Storage("disk", ASSUMED, groups, servers=2))
     assert disk.servers("read") == 2
     assert disk.latency("read", 4096, depth=2).mean_s == pytest.approx(500e-6)
     assert disk.latency("read", 4096, depth=6).mean_s == pytest.approx(1500e-6)
@@ -150,7 +152,7 @@ def test_what_lasts_is_left_when_short_bursts_are_used_up():
 
     def lasting_s(burst, depth):
         limits = [operations_limit("iops", 1000, burst=burst)]
-        model = Model(Storage("rented", "catalogue", groups, limits=limits))
+        model = Model(Storage("rented", RENTED, groups, limits=limits))
         return model.latency("read", 4096, depth=depth, lasting=True).mean_s
 
     assert lasting_s(1000, 1) == pytest.approx(1e-3)
@@ -161,14 +163,14 @@ def test_what_lasts_is_left_when_short_bursts_are_used_up():
 
 def test_a_limit_without_burst_makes_each_operation_wait_for_its_own_cost():
     groups = [group("read", 4096, 1, 50e-6)]
-    bus = Model(Storage("bus", "catalogue", groups, limits=[bytes_limit("bytes", 40.96e6)]))
+    bus = Model(Storage("bus", RENTED, groups, limits=[bytes_limit("bytes", 40.96e6)]))
     assert bus.latency("read", 4096).mean_s == pytest.approx(150e-6)
     assert bus.latency("read", 4096, depth=10).mean_s == pytest.approx(1000e-6)
 
 
 def test_what_was_recorded_serves_any_pattern_and_depth():
     groups = [group("write", size, 3, size / 1e9, pattern="recorded") for size in (8192, 32768)]
-    model = Model(Storage("run", "recording", groups))
+    model = Model(Storage("run", RECORDING, groups))
     wanted = model.latency("write", 8192)
     for sequential in (None, True, False):
         found = model.latency("write", 8192, depth=16, sequential=sequential)
@@ -184,7 +186,7 @@ def test_patterns_and_access_are_kept_apart():
         group("read", 4096, 1, 1e-4 * (at + 1), pattern=pattern, access=access)
         for at, (pattern, access) in enumerate(kinds)
     ]
-    storage = Storage("grid", "grid", groups)
+    storage = Storage("grid", GRID, groups)
     direct, buffered = Model(storage, access="direct"), Model(storage)
     assert direct.latency("read", 4096, sequential=False).mean_s == pytest.approx(1e-4)
     assert direct.latency("read", 4096, sequential=True).mean_s == pytest.approx(2e-4)
@@ -202,7 +204,7 @@ def test_blocks_and_quantiles_are_scaled_to_the_estimate():
         spread("read", size, base_s * rng.lognormal(0, 0.5, 400))
         for size, base_s in ((4096, 100e-6), (65536, 300e-6))
     ]
-    found = Model(Storage("two sizes", "grid", groups)).latency("read", 50_000)
+    found = Model(Storage("two sizes", GRID, groups)).latency("read", 50_000)
     count, mean_s = found.blocks.T
     assert (count * mean_s).sum() / count.sum() == pytest.approx(found.mean_s, rel=1e-4)
     whole = (found.latency_s * found.latency_count).sum() / found.latency_count.sum()
@@ -216,17 +218,17 @@ def test_few_operations_do_not_stand_by_themselves():
         group("read", 8192, 1, 9e-3, pattern="recorded", count=7, blocks=1),
         group("read", 16384, 1, 100e-6, pattern="recorded"),
     ]
-    found = Model(Storage("run", "probe", groups)).latency("read", 8192)
+    found = Model(Storage("run", PROBE, groups)).latency("read", 8192)
     assert found.mean_s == pytest.approx(100e-6)
     assert not found.measured
     # Nothing else reaches as far: they are used, and not believed.
     groups[2] = group("read", 16384, 1, 5e-3, pattern="recorded", count=4, blocks=1)
-    found = Model(Storage("run", "probe", groups)).latency("read", 16384)
+    found = Model(Storage("run", PROBE, groups)).latency("read", 16384)
     assert found.mean_s == pytest.approx(5e-3)
     assert not found.measured
     assert found.error == pytest.approx(0.5)
     # All there is.
-    found = Model(Storage("run", "probe", [groups[2]])).latency("read", 16384)
+    found = Model(Storage("run", PROBE, [groups[2]])).latency("read", 16384)
     assert found.measured
 
 
@@ -238,7 +240,7 @@ def test_an_op_without_figures_is_refused():
 
 def test_a_storage_that_takes_no_time():
     groups = [group("read", size, 1, 0.0, pattern="recorded") for size in (4096, 8192, 65536)]
-    model = Model(Storage("nothing", "asked", groups))
+    model = Model(Storage("nothing", ASSUMED, groups))
     for size in (512, 4096, 10_000, 1 << 20):
         assert model.latency("read", size).mean_s == 0.0
         assert math.isfinite(model.latency("read", size).error)
@@ -248,7 +250,7 @@ def test_a_size_of_one_depth_grows_as_its_neighbour():
     law = Law(100e-6, 1e9, servers=2)
     groups: list[Group] = [group("read", 4096, q, law(4096, q)) for q in DEPTHS]
     groups.append(group("read", 65536, 1, law(65536, 1)))
-    found = Model(Storage("part", "grid", groups)).latency("read", 65536, depth=16)
+    found = Model(Storage("part", GRID, groups)).latency("read", 65536, depth=16)
     assert found.mean_s == pytest.approx(law(65536, 16), rel=1e-3)
     assert not found.measured
     assert found.error > 0.1

@@ -5,9 +5,10 @@ import subprocess
 
 import pytest
 
-from evidence import recording
+from evidence import change, recording
 from spillcast.errors import Refusal
 from spillcast.recording.memory import MemoryGroup
+from spillcast.recording.meta import Memory
 from spillcast.storage import tmpfs
 
 G = 1 << 30
@@ -18,7 +19,7 @@ M = 1 << 20
 def spill(tmp_path):
     """A recording whose temp file ends at 3 GiB, of a query that held 1 GiB."""
     baseline = recording(tmp_path / "r.spill", [("write", M, 3072, 1000)], elapsed_s=10.0)
-    baseline.meta = {**baseline.meta, "memory": {"limit_bytes": None, "peak_rss_bytes": G}}
+    change(baseline, memory=Memory(None, G))
     return baseline
 
 
@@ -56,7 +57,7 @@ def test_what_would_run_out_is_refused(spill, machine):
 
 def test_the_limit_of_the_querys_own_cgroup_counts(spill, machine):
     machine(free=20 * G)
-    spill.meta["memory"]["limit_bytes"] = 2 * G
+    change(spill, memory=Memory(2 * G, G))
     with pytest.raises(Refusal, match="memory cgroup leaves 1 GiB"):
         tmpfs.check(spill)
 

@@ -41,7 +41,7 @@ def of_recording(recording: Recording, *, only_temp: bool = False) -> Rows:
     )
     _need_offsets(str(recording.path), waits.num_rows, known.num_rows, "a recording of I/O calls")
     notes = _left_out(waits.num_rows - known.num_rows)
-    if (slices := recording.meta["raw"].get("slices_s")) is not None:
+    if (slices := recording.meta.raw.slices_s) is not None:
         notes.append(
             f"the recording keeps {len(slices)} slices of its waits: what was read again between "
             "them is not seen; record with more --slices, or a shorter run"

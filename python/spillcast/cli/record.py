@@ -115,7 +115,7 @@ def record(
         if others is not None:
             others.give_out()
     if json:
-        emit({"path": str(result.path), **result.meta})
+        emit({"path": str(result.path), **result.meta.to_json()})
     else:
         print(recording_text(result))
     if status:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from spillcast.engines.move import Move
     from spillcast.forecast.work_memory.spills import Spill
     from spillcast.recording import Recording
+    from spillcast.recording.meta import ObservedEngine
     from spillcast.recording.options import RecordOptions
     from spillcast.recording.recorder import Recorder
     from spillcast.recording.running import Running
@@ -98,7 +99,7 @@ class Lab(Protocol):
         ``environment`` is for the processes that do the query's work.
         """
 
-    def describe(self, workload: Workload) -> dict[str, Any]:
+    def describe(self, workload: Workload) -> "ObservedEngine":
         """Engine, version, query and settings, as a recording's meta.json keeps them."""
 
 

@@ -15,7 +15,8 @@ from spillcast.fleet.result import DatabaseRow, DayRow, Fleet, Row
 from spillcast.forecast.oracle.parts import Target, resolve_target
 from spillcast.profile.traces import quantile_us
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
-from spillcast.storage.target import is_place, is_recording
+from spillcast.recording.recording import is_recording
+from spillcast.storage.target import is_place
 
 #: (database, statement)
 Key = tuple[str, str]

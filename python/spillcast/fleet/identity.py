@@ -1,14 +1,13 @@
 """Which database evidence is of, and which day: what the evidence itself says."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from spillcast.fleet.schema import UNKNOWN
+from spillcast.recording.meta import Meta
 
 _HEAD_BYTES = 64 << 10
 _CODECS = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
@@ -49,14 +48,13 @@ def of_trace(path: Path) -> Identity:
     )
 
 
-def of_recording(meta: Mapping[str, Any]) -> Identity:
+def of_recording(meta: Meta) -> Identity:
     """The database server's name for its database, or else the engine's name."""
-    engine = meta.get("engine") or {}
-    server = engine.get("server") or {}
-    name = server.get("dbname") or engine.get("name") or UNKNOWN
-    host = server.get("host") or (meta.get("machine") or {}).get("host") or ""
-    instance = str(server.get("port") or "")
-    return Identity(str(name), str(host), instance, str(meta.get("started_at") or UNKNOWN)[:10])
+    host, day = meta.machine.host or "", (meta.started_at or UNKNOWN)[:10]
+    server = meta.engine.server
+    if server is None:
+        return Identity(meta.engine.name or UNKNOWN, host, day=day)
+    return Identity(server.dbname or meta.engine.name, server.host or host, str(server.port), day)
 
 
 def _head(path: Path) -> bytes:

@@ -49,10 +49,10 @@ def pack(path: Path, kind: str, source: str, who: Identity) -> dict[str, Any]:
 def _statement(path: Path, kind: str) -> str:
     """A short name for the query, the same wherever its text is the same."""
     if kind == RECORDING:
-        engine = Recording.open(path).meta.get("engine") or {}
-        text = engine.get("query") or engine.get("command") or path.name
+        engine = Recording.open(path).meta.engine
+        text = engine.query or engine.command or path.name
     else:
-        document = read_plan(path, timed=False).meta["engine"].get("document", {})
+        document = read_plan(path, timed=False).meta.engine.document or {}
         if identifier := document.get("Query Identifier"):
             return str(identifier)
         text = document.get("Query Text") or path.name

@@ -12,12 +12,12 @@ from pathlib import Path
 from spillcast.errors import InputError
 from spillcast.fleet.place import fetched, open_filesystem
 from spillcast.recording.evidence import TRACES
+from spillcast.recording.meta import META_FILE
 
 #: Each read and each update waits for its turn among threads, so there are few of them.
 _CHUNK_BYTES = 16 << 20
 #: Files of a folder that may be evidence.
 _PATTERNS = (*TRACES, "*.csv", "*.parquet", "*.json", "*.plan")
-_RECORDING = "meta.json"
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _walk(path: str) -> Iterator[Source]:
         yield Source(path, _size(path))
         return
     for folder, folders, files in os.walk(path):
-        if _RECORDING in files:
+        if META_FILE in files:
             sizes = [_size(os.path.join(folder, name)) for name in files]
             yield Source(folder, sum(sizes))
             folders.clear()
@@ -118,7 +118,7 @@ def _remote(argument: str) -> Iterator[Source]:
             files.update(filesystem.find(one, detail=True))
     except (OSError, ValueError) as error:
         raise InputError(f"{argument}: cannot be listed: {error}") from error
-    recordings = {name.rpartition("/")[0] for name in files if name.endswith(f"/{_RECORDING}")}
+    recordings = {name.rpartition("/")[0] for name in files if name.endswith(f"/{META_FILE}")}
     sizes: dict[str, int] = {}
     for name, facts in files.items():
         folder = next((one for one in recordings if name.startswith(f"{one}/")), None)

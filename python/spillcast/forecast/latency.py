@@ -38,7 +38,7 @@ def latencies(storage: Storage, loads: Sequence[Load], depth: float) -> list[Lat
     model = Model(storage)
     found = [_latency(model, load, depth) for load in loads]
     # Figures of a formula lie on its line; how far off they are is the row's own spread.
-    return [replace(one, error=0.0) for one in found] if storage.source == "catalogue" else found
+    return [replace(one, error=0.0) for one in found] if storage.source.any_size else found
 
 
 def _latency(model: Model, load: Load, depth: float) -> Latency:

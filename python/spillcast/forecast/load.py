@@ -65,7 +65,7 @@ def in_flight(recording: Recording) -> float:
 
     A recording without single waits says how many processes shared the I/O.
     """
-    if (shared := processes(recording)) is not None:
+    if (shared := recording.meta.temp.processes) is not None:
         return shared
     waits = recording.temp_waits
     if waits.num_rows == 0:
@@ -76,14 +76,8 @@ def in_flight(recording: Recording) -> float:
     return max(1.0, float((end - start).sum() / max(busy_ns, 1)))
 
 
-def processes(recording: Recording) -> float | None:
-    """Processes that shared the temp I/O in equal parts, where only counts are known."""
-    stated: float | None = recording.meta["temp"].get("processes")
-    return stated
-
-
 def sessions(recording: Recording) -> int:
     """How many threads did temp I/O."""
-    if (shared := processes(recording)) is not None:
+    if (shared := recording.meta.temp.processes) is not None:
         return round(shared)
     return max(1, len(pa.compute.unique(recording.temp_waits["session"])))

@@ -72,16 +72,15 @@ class Evidence:
 
 def evidence_of(name: str, recording: Recording, target: Storage | None) -> Evidence:
     """The evidence of a recording and of its probe, None where there was nothing to probe with."""
-    temp = recording.meta["temp"]
-    operations, groups = temp["reads"] + temp["writes"], target.groups if target else []
+    temp, groups = recording.meta.temp, target.groups if target else []
     probed = sum(group.count for group in groups)
     probed_s = sum(group.total_ns for group in groups) / 1e9
     return Evidence(
         name,
         recording.elapsed_s,
-        float(recording.meta["capture"]["run_queue_delay_s"]),
+        recording.meta.capture.run_queue_delay_s,
         float(target.facts.get("elapsed_ns", 0)) / 1e9 if target else 0.0,
-        temp["total_s"] / operations if operations and temp["total_s"] else None,
+        temp.total_s / temp.operations if temp.operations and temp.total_s else None,
         probed_s / probed if probed else None,
     )
 

@@ -5,14 +5,15 @@ neither waits nor counts, so a forecast from it needs the elapsed time from else
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from spillcast import _core
 from spillcast.recording import Recording
+from spillcast.recording.meta import KeptWaits, Meta, OtherIO, Temp
 from spillcast.recording.schema import SECONDS_SCHEMA
 
 SLICES = 10
@@ -57,10 +58,7 @@ def cut(recording: Recording, windows: Windows, name: str) -> Recording:
         edges_ns.append(edges_ns[-1] + end_ns - begin_ns)
     waits = pa.concat_tables(parts).unify_dictionaries().sort_by("start_ns")
     path = recording.path.with_name(f"{recording.path.stem}-{name}.spill")
-    meta = _meta(recording, waits, edges_ns)
-    # One window is a stretch; several are spread over the whole.
-    meta["raw"]["slices_of_all"] = len(windows) > 1
-    left = Recording(path, meta)
+    left = Recording(path, _meta(recording, waits, edges_ns))
     left.waits = waits
     left.seconds = _seconds(waits)
     left.samples = recording.samples.slice(0, 0)
@@ -93,35 +91,37 @@ def _with(table: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.
     return table.set_column(column, table.schema.field(column), values)
 
 
-def _meta(recording: Recording, waits: pa.Table, edges_ns: Sequence[int]) -> dict[str, Any]:
-    meta, elapsed_s = dict(recording.meta), edges_ns[-1] / 1e9
-    share = elapsed_s / recording.elapsed_s
+def _meta(recording: Recording, waits: pa.Table, edges_ns: Sequence[int]) -> Meta:
+    meta, elapsed_s = recording.meta, edges_ns[-1] / 1e9
+    capture, share = meta.capture, elapsed_s / recording.elapsed_s
     temp = waits.filter(waits["temp"])
     other = waits.filter(pa.compute.and_(pa.compute.invert(waits["temp"]), waits["op"].is_valid()))
     ops = temp["op"].combine_chunks().cast(pa.string())
-    if meta["cpu_s"] is not None:
-        meta["cpu_s"] = _sum(waits["cpu_before_ns"]) / 1e9
-    capture = dict(meta["capture"])
-    for key in ("lost", "dropped", "unknown_file"):
-        capture[key] = round(capture[key] * share)
-    for key in ("run_queue_delay_s", "overhead_s", "tracer_cpu_s"):
-        capture[key] = capture[key] * share
-    slices_s = [[begin_ns / 1e9, end_ns / 1e9] for begin_ns, end_ns in pairwise(edges_ns)]
-    return {
-        **meta,
-        "elapsed_s": elapsed_s,
-        "recorded_s": elapsed_s,
-        "temp": {
-            **meta["temp"],
-            "reads": _sum(pa.compute.equal(ops, "read")),
-            "writes": _sum(pa.compute.equal(ops, "write")),
-            "bytes": _sum(temp["bytes"]),
-            "total_s": _sum(temp["elapsed_ns"]) / 1e9,
-        },
-        "other_io": {"count": other.num_rows, "total_s": _sum(other["elapsed_ns"]) / 1e9},
-        "capture": capture,
-        "raw": {"rows": waits.num_rows, "rows_seen": waits.num_rows, "slices_s": slices_s},
-    }
+    slices_s = [(begin_ns / 1e9, end_ns / 1e9) for begin_ns, end_ns in pairwise(edges_ns)]
+    return replace(
+        meta,
+        elapsed_s=elapsed_s,
+        recorded_s=elapsed_s,
+        cpu_s=None if meta.cpu_s is None else _sum(waits["cpu_before_ns"]) / 1e9,
+        temp=Temp(
+            reads=_sum(pa.compute.equal(ops, "read")),
+            writes=_sum(pa.compute.equal(ops, "write")),
+            bytes=_sum(temp["bytes"]),
+            total_s=_sum(temp["elapsed_ns"]) / 1e9,
+        ),
+        other_io=OtherIO(other.num_rows, _sum(other["elapsed_ns"]) / 1e9),
+        capture=replace(
+            capture,
+            lost=round(capture.lost * share),
+            dropped=round(capture.dropped * share),
+            unknown_file=round(capture.unknown_file * share),
+            tracer_cpu_s=capture.tracer_cpu_s * share,
+            overhead_s=capture.overhead_s * share,
+            run_queue_delay_s=capture.run_queue_delay_s * share,
+        ),
+        # One window is a stretch; several are spread over the whole.
+        raw=KeptWaits(waits.num_rows, waits.num_rows, slices_s, slices_of_all=len(slices_s) > 1),
+    )
 
 
 def _seconds(waits: pa.Table) -> pa.Table:

@@ -98,7 +98,7 @@ def run_demo(
             evidence=evidence_of("recording", recording, storage),
         )
         disturbed = not (undisturbed([ran], workload) and undisturbed([there], workload))
-        return Demo(case, slow.means, recording.meta["temp"]["bytes"], disturbed)
+        return Demo(case, slow.means, recording.meta.temp.bytes, disturbed)
 
 
 @contextmanager

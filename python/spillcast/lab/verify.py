@@ -131,7 +131,7 @@ def _about(
     machine = describe_machine()
     return {
         "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {key: machine[key] for key in ("cpus", "memory_bytes", "kernel")},
+        "machine": {key: getattr(machine, key) for key in ("cpus", "memory_bytes", "kernel")},
         "budget_s": budget_s,
         "repeat": repeat,
         "storages": [{"name": one.name, "what": one.words} for one in storages],

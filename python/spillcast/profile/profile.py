@@ -63,7 +63,7 @@ def _of_recording(found: Evidence, by: Sequence[str], where: str | None) -> Prof
     if len(found.recordings) != 1:
         raise InputError("several recordings are given", "profile one at a time")
     recording = Recording.open(found.recordings[0])
-    if recording.meta["temp"] is None:
+    if not recording.meta.captured:
         return of_samples(recording, by, where)
     return of_recording(recording, by, where)
 

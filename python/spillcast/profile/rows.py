@@ -67,10 +67,10 @@ def of_recording(recording: Recording, by: Sequence[str], where: str | None) -> 
     for row in rows:
         row["longest_at"] = None
     warnings = []
-    if recording.meta["raw"]["slices_s"] is not None:
+    if not recording.meta.raw.whole:
         warnings.append("single waits were kept in slices: totals are those of the slices")
-    elif where is None and list(by) == ["event"] and recording.meta.get("cpu_s") is not None:
-        rows.append(bare_row("CPU", recording.meta["cpu_s"] * 1e6, elapsed_us))
+    elif where is None and list(by) == ["event"] and recording.meta.cpu_s is not None:
+        rows.append(bare_row("CPU", recording.meta.cpu_s * 1e6, elapsed_us))
         histograms.append(([], []))
     return Profile(by, recording.elapsed_s, rows, [], warnings, histograms).sorted()
 

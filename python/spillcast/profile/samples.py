@@ -46,5 +46,5 @@ def of_samples(recording: Recording, by: Sequence[str], where: str | None) -> Pr
     for row in bare:
         del row["event"]
     rows = [{**row, **keys} for row, keys in zip(bare, found, strict=True)]
-    why = recording.meta["capture"]["absent_because"]
+    why = recording.meta.capture.absent_because
     return Profile(by, whole_us / 1e6, rows, [], [f"samples of waits, no I/O: {why}"])

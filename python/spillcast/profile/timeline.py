@@ -56,9 +56,9 @@ def of_recording(recording: Recording) -> Timeline:
     Waits for other than I/O are those of sessions that do temp I/O, for others may be idle. CPU
     time counts where it ended. Rows pass through without being held.
     """
-    if recording.meta["temp"] is None:
+    if not recording.meta.captured:
         return of_samples(recording.samples, recording.elapsed_s)
-    if recording.meta["raw"]["slices_s"] is not None:
+    if not recording.meta.raw.whole:
         return _of_seconds(recording)
     whole_s = _whole_s(recording)
     length_s = stretch_s(whole_s)
@@ -94,7 +94,7 @@ def of_recording(recording: Recording) -> Timeline:
 
 def _whole_s(recording: Recording) -> float:
     """Times count from when the recording began, which may be before the run did."""
-    return max(recording.elapsed_s, float(recording.meta.get("recorded_s") or 0.0))
+    return max(recording.elapsed_s, recording.meta.recorded_s)
 
 
 def _of_seconds(recording: Recording) -> Timeline:

@@ -5,40 +5,39 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import InputError
+from spillcast.recording.meta import CaptureAccount, OtherIO, Temp
 from spillcast.recording.source import SOURCES, PerfSource, call_cost_s
 
 
 def captured(status: Mapping[str, Any], method: str, *, only_calls: bool) -> dict[str, Any]:
-    """The keys ``cpu_s``, ``temp``, ``other_io`` and ``capture`` of docs/schema.md."""
+    """The parts of ``Meta`` that a capture fills."""
     calls = status["temp_reads"] + status["temp_writes"] + status["other_io"]
     return {
         "cpu_s": None if status["cpu_ns"] is None else status["cpu_ns"] / 1e9,
-        "temp": {
-            "reads": status["temp_reads"],
-            "writes": status["temp_writes"],
-            "bytes": status["temp_bytes"],
-            "total_s": status["temp_ns"] / 1e9,
-        },
-        "other_io": {"count": status["other_io"], "total_s": status["other_io_ns"] / 1e9},
-        "capture": {
-            "method": method,
-            "absent_because": None,
-            "lost": status["lost"],
-            "dropped": status["dropped"],
-            "unknown_file": status["unknown_file"],
-            "tracer_cpu_s": status["tracer_cpu_ns"] / 1e9,
-            "overhead_s": calls * call_cost_s(method),
-            "run_queue_delay_s": status["run_queue_delay_ns"] / 1e9,
-            "io_uring": status["io_uring"] and not only_calls,
-            "mapped_temp_files": status["mapped"],
-        },
+        "temp": Temp(
+            reads=status["temp_reads"],
+            writes=status["temp_writes"],
+            bytes=status["temp_bytes"],
+            total_s=status["temp_ns"] / 1e9,
+        ),
+        "other_io": OtherIO(status["other_io"], status["other_io_ns"] / 1e9),
+        "capture": CaptureAccount(
+            method=method,
+            lost=status["lost"],
+            dropped=status["dropped"],
+            unknown_file=status["unknown_file"],
+            tracer_cpu_s=status["tracer_cpu_ns"] / 1e9,
+            overhead_s=calls * call_cost_s(method),
+            run_queue_delay_s=status["run_queue_delay_ns"] / 1e9,
+            io_uring=status["io_uring"] and not only_calls,
+            mapped_temp_files=status["mapped"],
+        ),
     }
 
 
 def uncaptured(because: str) -> dict[str, Any]:
-    """The same keys where there was no capture."""
-    capture = {"method": "none", "absent_because": because}
-    return {"cpu_s": None, "temp": None, "other_io": None, "capture": capture}
+    """The same where there was no capture."""
+    return {"capture": CaptureAccount("none", because)}
 
 
 def nothing_seen(

@@ -8,6 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from spillcast.errors import InputError
+from spillcast.recording.recording import is_recording
 
 TRACES = ("*.trc", "*.trc.gz", "*.trc.zst")
 ASH_SUFFIXES = (".csv", ".parquet")
@@ -76,7 +77,7 @@ def _expand(argument: str) -> list[Path]:
 
 
 def _kind_of(path: Path, evidence: Evidence) -> list[Path]:
-    if path.suffix == ".spill" or (path / "meta.json").exists():
+    if path.suffix == ".spill" or is_recording(path):
         return evidence.recordings
     if not path.is_file() or any(fnmatch(path.name.lower(), pattern) for pattern in TRACES):
         return evidence.traces
@@ -106,7 +107,7 @@ def _are_statistics(head: bytes) -> bool:
 
 
 def _files(path: Path) -> list[Path]:
-    if not path.is_dir() or path.suffix == ".spill" or (path / "meta.json").exists():
+    if not path.is_dir() or path.suffix == ".spill" or is_recording(path):
         return [path]
     found = sorted(file for pattern in TRACES for file in path.rglob(pattern))
     if not found:

@@ -3,36 +3,32 @@
 import os
 import platform
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from spillcast.recording.memory import meminfo_bytes
+from spillcast.recording.meta import Machine
 
 
-def describe_machine() -> dict[str, Any]:
+def describe_machine() -> Machine:
     """CPUs, memory, kernel; what a page cache could hold."""
     memory = meminfo_bytes()
-    return {
-        "host": platform.node(),
-        "kernel": platform.release(),
-        "cpus": os.cpu_count(),
-        "memory_bytes": memory.get("MemTotal"),
-        "memory_available_bytes": memory.get("MemAvailable"),
-        "swap_bytes": memory.get("SwapTotal"),
-    }
+    return Machine(
+        host=platform.node(),
+        kernel=platform.release(),
+        cpus=os.cpu_count(),
+        memory_bytes=memory.get("MemTotal"),
+        memory_available_bytes=memory.get("MemAvailable"),
+        swap_bytes=memory.get("SwapTotal"),
+    )
 
 
-def describe_process(pid: int, command: Sequence[str] | None = None) -> dict[str, Any]:
-    """Name and arguments of a process, secrets struck out; ``command`` where it is known."""
-    if command is not None:
-        return {"pid": pid, "command": redact(list(command))}
+def command_of(pid: int) -> list[str] | None:
+    """The arguments of a process, secrets struck out; None where it has ended."""
     try:
         raw = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
-        return {"pid": pid}
-    arguments = [os.fsdecode(part) for part in raw.split(b"\0") if part]
-    return {"pid": pid, "command": redact(arguments)}
+        return None
+    return redact([os.fsdecode(part) for part in raw.split(b"\0") if part])
 
 
 def redact(arguments: list[str]) -> list[str]:

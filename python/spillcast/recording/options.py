@@ -1,22 +1,24 @@
 """What a recording is asked to do."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from spillcast.document import key
 from spillcast.recording.source import AUTO
 
 
 @dataclass(frozen=True)
 class RecordOptions:
-    """What a recording was asked to do."""
+    """What a recording was asked to do, as meta.json keeps it."""
 
-    temp_dirs: Sequence[Path] = ()
-    capture: str = AUTO
-    duration_s: float | None = None
-    slices: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """As meta.json keeps it."""
-        return {**asdict(self), "temp_dirs": [str(path) for path in self.temp_dirs]}
+    temp_dirs: Sequence[Path] = key(
+        "directories whose files count as temp files", example=[], default=()
+    )
+    capture: str = key("a capture source, or `auto`", example=AUTO, default=AUTO)
+    duration_s: float | None = key(
+        "when to end; null for the process's end", unit="s", example=None, default=None
+    )
+    slices: int | None = key(
+        "slices of single waits to keep; null for all", example=None, default=None
+    )

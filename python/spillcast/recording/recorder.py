@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from spillcast.recording import machine
 from spillcast.recording.absent import AbsentCapture
 from spillcast.recording.captured import captured, nothing_seen, uncaptured
 from spillcast.recording.memory import PeakMemory, cgroup_limit_bytes
+from spillcast.recording.meta import CpuCache, Machine, Memory, Meta, ObservedEngine
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.recording import Recording
 from spillcast.recording.refused import refused
@@ -120,7 +121,8 @@ class Recorder:
             self._capture: Capture = self._source.start(target.pid, dirs)
         except OSError as error:
             raise refused(error, f"process {target.pid}", target.pid) from error
-        self._process = machine.describe_process(target.pid, command)
+        arguments = machine.command_of(target.pid) if command is None else list(command)
+        self._command = arguments and machine.redact(arguments)
         self._machine = machine.describe_machine()
         self._memory: PeakMemory | None = PeakMemory(target.pid)
         self._memory_limit_bytes = cgroup_limit_bytes(target.pid)
@@ -130,7 +132,7 @@ class Recorder:
         """Begin without a capture, for the reason given: the recording holds samples alone."""
         self._source, self._absent_because = None, because
         self._capture = AbsentCapture()
-        self._process, self._machine = {"pid": target.pid}, {}
+        self._command, self._machine = None, Machine()
         self._memory = self._memory_limit_bytes = None
         self._begin(target)
 
@@ -221,8 +223,9 @@ class Recorder:
         """End the capture, keep the recording.
 
         ``elapsed_s`` is the wall time of the run where the caller knows it better than the
-        recorder, as when only a part of a process's life was the query. InputError when nothing
-        was seen on temp files and there are no samples either.
+        recorder, as when only a part of a process's life was the query; ``extra`` are the fields of
+        ``Meta`` that it knows better. InputError when nothing was seen on temp files and there are
+        no samples either.
         """
         wall_s = time.monotonic() - self._started
         if self.target.exit_status is not None:
@@ -234,7 +237,7 @@ class Recorder:
             if not self._samples and problem is not None:
                 raise problem
             meta = self._meta(status, wall_s if elapsed_s is None else elapsed_s)
-            first, *_ = [sink.finish({**meta, **(extra or {})}) for sink in self._sinks]
+            first, *_ = [sink.finish(replace(meta, **(extra or {}))) for sink in self._sinks]
             return first
         except BaseException:
             self._discard()
@@ -268,37 +271,35 @@ class Recorder:
         if whole_s < 1:
             return None
         meta = self._meta(status, float(whole_s))
-        if meta["cpu_s"] is not None:
-            meta["cpu_s"] *= share
-        meta["capture"]["run_queue_delay_s"] *= share
+        capture = replace(meta.capture, run_queue_delay_s=share * meta.capture.run_queue_delay_s)
+        cpu_s = None if meta.cpu_s is None else share * meta.cpu_s
+        meta = replace(meta, capture=capture, cpu_s=cpu_s)
         return self.running.recording(meta, before_s=whole_s)
 
     @cached_property
-    def _caches(self) -> list[dict[str, Any]]:
+    def _caches(self) -> list[CpuCache]:
         """Measured once, which takes 0.5 s."""
-        return [
-            {"bytes": size, "warm_ns": warm_ns, "cold_ns": cold_ns}
-            for size, warm_ns, cold_ns in _core.cold_caches()
-        ]
+        return [CpuCache(*measured) for measured in _core.cold_caches()]
 
-    def _meta(self, status: Mapping[str, Any], elapsed_s: float) -> dict[str, Any]:
+    def _meta(self, status: Mapping[str, Any], elapsed_s: float) -> Meta:
         if self._absent_because is None:
             seen = captured(status, self.method, only_calls=self._only_calls)
-            about = {**self._machine, "caches": self._caches}
+            about = replace(self._machine, caches=self._caches)
         else:
-            seen, about = uncaptured(self._absent_because), {}
-        return {
-            "spillcast": _core.__version__,
-            "started_at": self._started_at.isoformat(timespec="milliseconds"),
-            "elapsed_s": elapsed_s,
-            "recorded_s": status["elapsed_ns"] / 1e9,
-            "clock": "CLOCK_MONOTONIC",
-            "engine": {"name": "process", **self._process, "exit_status": self.target.exit_status},
-            "machine": about,
-            "memory": {
-                "limit_bytes": self._memory_limit_bytes,
-                "peak_rss_bytes": self._memory and self._memory.peak_bytes,
-            },
+            seen, about = uncaptured(self._absent_because), self._machine
+        status_of = {"exit_status": self.target.exit_status}
+        peak_bytes = None if self._memory is None else self._memory.peak_bytes
+        return Meta(
+            spillcast=_core.__version__,
+            started_at=self._started_at.isoformat(timespec="milliseconds"),
+            elapsed_s=elapsed_s,
+            recorded_s=status["elapsed_ns"] / 1e9,
+            clock="CLOCK_MONOTONIC",
+            engine=ObservedEngine(
+                "process", None, None, self.target.pid, self._command, settings=status_of
+            ),
+            machine=about,
+            memory=Memory(self._memory_limit_bytes, peak_bytes),
             **seen,
-            "asked": self.options.to_json(),
-        }
+            asked=self.options,
+        )

@@ -1,12 +1,11 @@
 """A recording on disk: a folder of meta.json and Parquet files that any reader opens."""
 
-import json
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from spillcast.errors import InputError, Refusal, first_line
+from spillcast.recording.meta import META_FILE, Meta
 from spillcast.tabular import html_paragraph, html_table, polars_of
 from spillcast.units import format_bytes, format_duration
 
@@ -16,15 +15,11 @@ if TYPE_CHECKING:
 
 Table = Literal["waits", "seconds", "samples"]
 
-RECORDING_SCHEMA = "spillcast.recording/1"
-#: What readers of a recording need of meta.json.
-_META_KEYS = ("elapsed_s", "temp", "capture", "machine")
-
 
 class Recording:
     """What was observed in one run. Tables are read when they are first asked for."""
 
-    def __init__(self, path: Path, meta: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, meta: Meta) -> None:
         self.path = path
         self.meta = meta
 
@@ -32,35 +27,24 @@ class Recording:
     def open(cls, path: str | Path) -> "Recording":
         """Open the folder at ``path``. InputError says why it is no whole recording."""
         path = Path(path)
-        meta_path = path / "meta.json"
+        meta_path = path / META_FILE
         if not path.exists():
             raise InputError(f"{path}: no such recording")
         if not meta_path.is_file():
             raise InputError(
-                f"{path}: not a recording, or a cut one: it holds no meta.json",
+                f"{path}: not a recording, or a cut one: it holds no {META_FILE}",
                 "record again with: spillcast record -o run.spill -- COMMAND",
             )
         try:
-            meta = json.loads(meta_path.read_text())
-            schema = meta.get("schema")
-        except (ValueError, AttributeError) as error:
+            text = meta_path.read_text()
+        except (OSError, ValueError) as error:
             raise InputError(f"{meta_path}: cut or damaged: {error}", "record again") from error
-        if schema != RECORDING_SCHEMA:
-            raise InputError(
-                f"{meta_path}: schema is {schema!r}, this spillcast reads {RECORDING_SCHEMA!r}",
-                "use the spillcast that made it, or record again",
-            )
-        if meta.get("perturbation") is not None:
-            raise InputError(f"{meta_path}: its run was delayed on purpose", "record again")
-        missing = [key for key in _META_KEYS if key not in meta]
-        if missing:
-            raise InputError(f"{meta_path}: damaged: it lacks {missing[0]}", "record again")
-        return cls(path, meta)
+        return cls(path, Meta.from_json(text, str(meta_path)))
 
     def need_io(self) -> None:
         """Refusal where there are samples alone, which tell shares and neither counts nor sizes."""
-        if self.meta["temp"] is None:
-            because = self.meta["capture"]["absent_because"]
+        if not self.meta.captured:
+            because = self.meta.capture.absent_because
             raise Refusal(
                 f"{self.path} holds samples of waits and no I/O: {because}",
                 "record on the server's own machine, as root or as its user",
@@ -69,7 +53,7 @@ class Recording:
     @property
     def elapsed_s(self) -> float:
         """Wall time of the observed run."""
-        return float(self.meta["elapsed_s"])
+        return self.meta.elapsed_s
 
     @cached_property
     def seconds(self) -> "pa.Table":
@@ -103,9 +87,9 @@ class Recording:
 
     def _repr_html_(self) -> str:
         """What was recorded, and its temp I/O."""
-        engine = self.meta.get("engine", {}).get("name", "process")
-        shown = html_paragraph(f"{self.path}: {format_duration(self.elapsed_s)} of {engine}")
-        if self.meta["temp"] is None:
+        ran = f"{format_duration(self.elapsed_s)} of {self.meta.engine.name}"
+        shown = html_paragraph(f"{self.path}: {ran}")
+        if not self.meta.captured:
             return shown + html_paragraph("Samples of waits, no I/O.")
         groups = self.seconds.filter(self.seconds["temp"]).group_by("op")
         sums = groups.aggregate([(name, "sum") for name in ("count", "bytes", "total_ns")])
@@ -131,3 +115,8 @@ class Recording:
             what = first_line(error)
             message = f"{self.path / name}: cut or damaged: {what}"
             raise InputError(message, "record again") from error
+
+
+def is_recording(path: Path) -> bool:
+    """Whether a path holds a recording."""
+    return (path / META_FILE).is_file()

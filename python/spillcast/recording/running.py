@@ -1,16 +1,15 @@
 """A recording under way, in memory: totals by event, latencies, and what a forecast needs of it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from spillcast.recording.recording import RECORDING_SCHEMA, Recording
+from spillcast.recording.meta import KeptWaits, Meta
+from spillcast.recording.recording import Recording
 from spillcast.recording.schema import SAMPLES_SCHEMA, SECONDS_SCHEMA, WAITS_SCHEMA
 
 Array = NDArray[np.int64]
@@ -147,7 +146,7 @@ class Running:
                 found.setdefault(op, Tally()).merge(tally)
         return found
 
-    def recording(self, meta: Mapping[str, Any], *, before_s: int | None = None) -> Recording:
+    def recording(self, meta: Meta, *, before_s: int | None = None) -> Recording:
         """What there is as a recording that is nowhere on disk; only rows that began before."""
         batches = [rows for _, kept in sorted(self._parts.items()) for rows in kept]
         waits = pa.Table.from_batches(batches, WAITS_SCHEMA).unify_dictionaries()
@@ -157,15 +156,15 @@ class Running:
             seconds = seconds.filter(pa.compute.less(seconds["second"], before_s))
         slices = None
         if self._stride > 1:
-            slices = [[part, part + 1] for part in sorted(self._parts)]
-        raw = {"rows": waits.num_rows, "rows_seen": self._rows_seen, "slices_s": slices}
-        found = Recording(Path("so far"), {"schema": RECORDING_SCHEMA, **meta, "raw": raw})
+            slices = [(float(part), part + 1.0) for part in sorted(self._parts)]
+        raw = KeptWaits(waits.num_rows, self._rows_seen, slices)
+        found = Recording(Path("so far"), replace(meta, raw=raw))
         found.waits = waits.sort_by("start_ns")
         found.seconds = seconds
         found.samples = SAMPLES_SCHEMA.empty_table()
         return found
 
-    def finish(self, meta: Mapping[str, Any]) -> Recording:
+    def finish(self, meta: Meta) -> Recording:
         """All of it as a recording in memory."""
         return self.recording(meta)
 

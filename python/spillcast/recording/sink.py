@@ -1,10 +1,10 @@
 """Where the rows of a recording under way go."""
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
+from spillcast.recording.meta import Meta
 from spillcast.recording.recording import Recording
 
 
@@ -23,8 +23,8 @@ class Sink(Protocol):
     def add_document(self, name: str, document: object) -> None:
         """Take a JSON document."""
 
-    def finish(self, meta: Mapping[str, Any]) -> Recording:
-        """Make it whole."""
+    def finish(self, meta: Meta) -> Recording:
+        """Make it whole; which waits were kept is not in ``meta`` yet."""
 
     def discard(self) -> None:
         """Leave nothing."""

@@ -16,8 +16,7 @@ def spill_bytes(recording: Recording) -> int:
 
     Where offsets are not known, all that was written counts, unless the recording says.
     """
-    stated: int | None = recording.meta["temp"].get("held_bytes")
-    if stated is not None:
+    if (stated := recording.meta.temp.held_bytes) is not None:
         return stated
     waits = recording.temp_waits
     known = waits.filter(waits["offset"].is_valid())

@@ -3,15 +3,15 @@
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spillcast.errors import InputError
-from spillcast.recording.recording import RECORDING_SCHEMA, Recording
+from spillcast.recording.meta import META_FILE, KeptWaits, Meta
+from spillcast.recording.recording import Recording, is_recording
 from spillcast.recording.schema import (
     SAMPLES_SCHEMA,
     SECONDS_SCHEMA,
@@ -80,7 +80,7 @@ class RecordingWriter:
             json.dump(document, file, indent=2)
             file.write("\n")
 
-    def finish(self, meta: Mapping[str, Any]) -> Recording:
+    def finish(self, meta: Meta) -> Recording:
         """Write what is left and make the recording visible, whole or not at all."""
         self._close_parts(before=None)
         self._seconds.close()
@@ -93,8 +93,8 @@ class RecordingWriter:
                 for path in self._files[index]:
                     writer.write_table(pq.read_table(path).cast(WAITS_SCHEMA))
         shutil.rmtree(self._folder / "parts")
-        meta = {"schema": RECORDING_SCHEMA, **meta, "raw": self._raw(kept)}
-        self.add_document("meta.json", meta)
+        meta = replace(meta, raw=self._raw(kept))
+        self.add_document(META_FILE, meta.to_json())
         shutil.rmtree(self.path, ignore_errors=True)
         os.rename(self._folder, self.path)
         return Recording(self.path, meta)
@@ -133,17 +133,17 @@ class RecordingWriter:
             kept = sorted({kept[round(i * step)] for i in range(self.slices)})
         return kept
 
-    def _raw(self, kept: list[int]) -> dict[str, Any]:
+    def _raw(self, kept: list[int]) -> KeptWaits:
         rows = sum(self._parts[index] for index in kept)
         whole = rows == self._rows_seen
         part_s = self._part_ns / 1e9
-        slices = [[index * part_s, (index + 1) * part_s] for index in kept]
-        return {"rows": rows, "rows_seen": self._rows_seen, "slices_s": None if whole else slices}
+        slices = [(index * part_s, (index + 1) * part_s) for index in kept]
+        return KeptWaits(rows, self._rows_seen, None if whole else slices)
 
 
 def check_output(path: Path) -> None:
     """InputError unless a recording can be written at ``path``: an old one may be replaced."""
-    if path.exists() and not (path / "meta.json").exists():
+    if path.exists() and not is_recording(path):
         raise InputError(f"{path}: exists and is not a recording", "name another with -o")
     if not path.absolute().parent.is_dir():
         raise InputError(f"{path}: there is no directory {path.absolute().parent}")

@@ -32,7 +32,7 @@ def openmetrics_text(profile: Profile, recording: Recording | None = None) -> It
     for label, row in zip(labels, profile.rows, strict=True):
         yield f"spillcast_time_seconds_total{label} {_number(row['total_us'] / 1e6)}\n"
     yield from _waits(profile, labels) if profile.histograms else _samples(profile, labels)
-    if recording is not None and recording.meta["temp"] is not None:
+    if recording is not None and recording.meta.captured:
         yield from _bytes(recording)
     yield "# EOF\n"
 

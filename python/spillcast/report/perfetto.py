@@ -36,12 +36,12 @@ def trace_text(recording: Recording, where: str | None = None) -> Iterator[str]:
     meets.
     """
     name, columns = ("samples", _SAMPLE_COLUMNS)
-    if recording.meta["temp"] is not None:
+    if recording.meta.captured:
         name, columns = ("waits", _COLUMNS)
     rows = _rows(recording, name, columns, where)
     # Bad input is told before the document begins.
     first = list(islice(rows, 1))
-    about = {"elapsed_s": recording.elapsed_s, "recorded_at": recording.meta.get("started_at")}
+    about = {"elapsed_s": recording.elapsed_s, "recorded_at": recording.meta.started_at}
     yield '{"displayTimeUnit":"ns","otherData":' + json.dumps(about) + ',"traceEvents":[\n'
     events = _events(recording, chain(first, rows), whole=where is None)
     yield next(events)
@@ -51,19 +51,18 @@ def trace_text(recording: Recording, where: str | None = None) -> Iterator[str]:
 
 
 def _events(recording: Recording, rows: Iterator[tuple[Any, ...]], *, whole: bool) -> Iterator[str]:
-    engine = recording.meta.get("engine", {})
-    pid = engine.get("pid") or 1
-    name = f"{engine.get('name', 'process')}, {recording.path.name}"
+    pid = recording.meta.engine.pid or 1
+    name = f"{recording.meta.engine.name}, {recording.path.name}"
     yield json.dumps({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}})
     threads = set[int]()
-    if recording.meta["temp"] is None:
+    if not recording.meta.captured:
         for row in rows:
             threads.add(row[0])
             yield _sampled(pid, *row)
     else:
         yield from _counters(recording, pid)
         # Where waits are left out, what lies between two of them is not known.
-        tracks = _Tracks(pid, whole and recording.meta["raw"]["slices_s"] is None)
+        tracks = _Tracks(pid, whole and recording.meta.raw.whole)
         for row in rows:
             yield from tracks.wait(*row)
         threads |= tracks.last_end_ns.keys() | tracks.wakers

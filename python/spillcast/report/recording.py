@@ -1,10 +1,15 @@
 """A recording in words, under way and when it is done."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spillcast.recording import Recording
+from spillcast.recording.meta import Meta, Temp
+from spillcast.recording.postgres_meta import RecordedQuery, Sampling
 from spillcast.units import format_bytes, format_duration
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Waits that are named one by one.
 WAITS_NAMED = 4
@@ -30,68 +35,55 @@ def status_line(status: Mapping[str, Any]) -> str:
 
 def recording_text(recording: Recording) -> str:
     """What was recorded, what it cost, and what to do next."""
-    meta = recording.meta
-    capture = meta["capture"]
+    meta, capture = recording.meta, recording.meta.capture
     lines = [f"{recording.path}: {format_duration(recording.elapsed_s)} recorded"]
-    if query_of(meta):
-        lines += _about_query(meta)
-    if meta["temp"] is not None:
+    if meta.server_query is not None:
+        lines += _about_query(meta.engine.query or "", meta.server_query)
+    if meta.captured:
         lines += [
-            f"  temp I/O   {_temp(meta['temp'])}",
-            f"  capture    {capture['method']}: {capture['lost']:,} lost, cost about "
-            f"{format_duration(capture['overhead_s'])} of the process and "
-            f"{format_duration(capture['tracer_cpu_s'])} of another CPU",
+            f"  temp I/O   {_temp(meta.temp)}",
+            f"  capture    {capture.method}: {capture.lost:,} lost, cost about "
+            f"{format_duration(capture.overhead_s)} of the process and "
+            f"{format_duration(capture.tracer_cpu_s)} of another CPU",
         ]
-    if "sampling" in meta:
-        lines += _about_samples(recording)
-    slices = meta["raw"]["slices_s"]
-    if slices is not None:
-        lines.append(f"  kept       {meta['raw']['rows']:,} waits in {len(slices)} slices")
+    if meta.sampling is not None:
+        lines += _about_samples(recording.samples, meta.sampling)
+    if meta.raw.slices_s is not None:
+        lines.append(f"  kept       {meta.raw.rows:,} waits in {len(meta.raw.slices_s)} slices")
     lines += [f"  warning    {text}" for text in recording_warnings(meta)]
-    if meta["temp"] is not None and meta["temp"]["reads"] + meta["temp"]["writes"]:
+    if meta.temp.operations:
         lines.append(f"  next       spillcast forecast {recording.path} --to DIRECTORY")
     else:
         lines.append(f"  next       spillcast profile {recording.path}")
     return "\n".join(lines)
 
 
-def _temp(temp: Mapping[str, Any]) -> str:
-    count = temp["reads"] + temp["writes"]
-    if not count:
+def _temp(temp: Temp) -> str:
+    if not temp.operations:
         return "none"
     return (
-        f"{temp['reads']:,} reads, {temp['writes']:,} writes, "
-        f"{format_bytes(temp['bytes'])}; {format_duration(temp['total_s'])} in all, "
-        f"mean {format_duration(temp['total_s'] / count)}"
+        f"{temp.reads:,} reads, {temp.writes:,} writes, "
+        f"{format_bytes(temp.bytes)}; {format_duration(temp.total_s)} in all, "
+        f"mean {format_duration(temp.total_s / temp.operations)}"
     )
 
 
-def query_of(meta: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What meta.json says of a server's query, under its engine's name; empty without a server."""
-    query: Mapping[str, Any] = meta.get(str(meta.get("engine", {}).get("name")), {})
-    return query
-
-
-def _about_query(meta: Mapping[str, Any]) -> list[str]:
-    engine, query = meta["engine"], query_of(meta)
-    text = " ".join(engine["query"].split())
+def _about_query(statement: str, query: RecordedQuery) -> list[str]:
+    text = " ".join(statement.split())
     lines = [f"  query      {text[:64]}{'...' * (len(text) > 64)}"]
-    if query["before_recording_s"]:
-        whole, before = query["query_elapsed_s"], query["before_recording_s"]
+    if query.before_recording_s:
         lines.append(
-            f"             ran for {format_duration(before)} before, "
-            f"{format_duration(whole)} in all"
+            f"             ran for {format_duration(query.before_recording_s)} before, "
+            f"{format_duration(query.query_elapsed_s or 0.0)} in all"
         )
-    workers = len({worker["pid"] for worker in query["workers"]})
+    workers = len({worker.pid for worker in query.workers})
     if workers:
         lines.append(f"  workers    {workers} parallel workers, all attached as they came")
     return lines
 
 
-def _about_samples(recording: Recording) -> list[str]:
-    sampling = recording.meta["sampling"]
+def _about_samples(samples: "pa.Table", sampling: Sampling) -> list[str]:
     totals: dict[str, int] = {}
-    samples = recording.samples
     events = samples["event"].to_pylist()
     for event, weight_us in zip(events, samples["weight_us"].to_pylist(), strict=True):
         name = event or "on CPU"
@@ -99,48 +91,44 @@ def _about_samples(recording: Recording) -> list[str]:
     whole = sum(totals.values()) or 1
     ranked = sorted(totals.items(), key=lambda item: -item[1])[:WAITS_NAMED]
     shares = ", ".join(f"{name} {total / whole:.0%}" for name, total in ranked)
-    cost = f"{format_duration(sampling['client_cpu_s'])} here"
-    if sampling["server_cpu_s"] is not None:
-        cost += f" and {format_duration(sampling['server_cpu_s'])} in the server"
+    cost = f"{format_duration(sampling.client_cpu_s)} here"
+    if sampling.server_cpu_s is not None:
+        cost += f" and {format_duration(sampling.server_cpu_s)} in the server"
     lines = [
         f"  waits      {shares or 'none seen'}",
-        f"  sampling   {sampling['samples']:,} samples, {sampling['rate_hz']} a second; "
-        f"cost {cost}",
+        f"  sampling   {sampling.samples:,} samples, {sampling.rate_hz} a second; cost {cost}",
     ]
-    if sampling["discarded"]:
+    if sampling.discarded:
         lines.append(
-            f"             {sampling['discarded']:,} more discarded, taken after gaps of "
-            f"{format_duration(sampling['gap_s'])} in all"
+            f"             {sampling.discarded:,} more discarded, taken after gaps of "
+            f"{format_duration(sampling.gap_s)} in all"
         )
     return lines
 
 
-def recording_warnings(meta: Mapping[str, Any]) -> list[str]:
+def recording_warnings(meta: Meta) -> list[str]:
     """What weakens a recording, as its meta.json tells it."""
-    capture = meta["capture"]
-    texts = []
-    if meta["temp"] is None:
-        return [*_about_evidence(meta), f"waits only, no I/O: {capture['absent_because']}"]
-    if capture["io_uring"]:
+    capture, texts = meta.capture, list[str]()
+    if not meta.captured:
+        return [*_about_evidence(meta), f"waits only, no I/O: {capture.absent_because}"]
+    if capture.io_uring:
         texts.append("the process uses io_uring; that I/O is not in the recording")
-    if capture["mapped_temp_files"]:
-        names = ", ".join(capture["mapped_temp_files"][:3])
+    if capture.mapped_temp_files:
+        names = ", ".join(capture.mapped_temp_files[:3])
         texts.append(
             f"temp files are mapped into memory ({names}); that I/O is not in the recording"
         )
-    if capture["dropped"]:
-        texts.append(f"{capture['dropped']:,} single waits were dropped; the seconds are whole")
-    if capture["unknown_file"]:
-        texts.append(
-            f"{capture['unknown_file']:,} calls were on files closed before they were seen"
-        )
+    if capture.dropped:
+        texts.append(f"{capture.dropped:,} single waits were dropped; the seconds are whole")
+    if capture.unknown_file:
+        texts.append(f"{capture.unknown_file:,} calls were on files closed before they were seen")
     return [*texts, *_about_evidence(meta)]
 
 
-def _about_evidence(meta: Mapping[str, Any]) -> list[str]:
-    query, texts = query_of(meta), []
-    if query.get("workers_not_attached"):
-        texts.append(f"{query['workers_not_attached']} parallel workers could not be attached")
-    if query.get("failure"):
-        texts.append(query["failure"])
+def _about_evidence(meta: Meta) -> list[str]:
+    query, texts = meta.server_query, []
+    if query is not None and query.workers_not_attached:
+        texts.append(f"{query.workers_not_attached} parallel workers could not be attached")
+    if query is not None and query.failure:
+        texts.append(query.failure)
     return texts

@@ -8,6 +8,7 @@ from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.storage import Group, Storage
 from spillcast.storage.iolog import Iolog
+from spillcast.storage.source import GRID
 from spillcast.units import format_bytes, format_duration
 
 #: From this size on a rate is one of bytes.
@@ -50,14 +51,18 @@ def figures(storage: Storage) -> Table:
 
 def storage_page(storage: Storage) -> Page:
     """A storage as it was measured: by replay or by a grid."""
-    parts = grid_parts(storage) if storage.source == "grid" else replay_parts(storage)
-    return Page(parts, figures(storage))
+    return Page(measured_parts(storage), figures(storage))
 
 
-def replay_parts(storage: Storage) -> list[Part]:
+def measured_parts(storage: Storage) -> list[Part]:
+    """Its figures as tables: by size and depth where it was measured with a grid."""
+    return _grid_parts(storage) if storage.source == GRID else _replay_parts(storage)
+
+
+def _replay_parts(storage: Storage) -> list[Part]:
     """One row per op and size."""
     facts = storage.facts
-    title = f"{storage.name} ({storage.source}"
+    title = f"{storage.name} ({storage.source.word}"
     if "filesystem" in facts:
         title += f", {facts['filesystem']}, {facts['threads']} at once"
     parts: list[Part] = [Words([f"{title})"]), figures(storage)]
@@ -68,11 +73,11 @@ def replay_parts(storage: Storage) -> list[Part]:
     return parts
 
 
-def grid_parts(storage: Storage) -> list[Part]:
+def _grid_parts(storage: Storage) -> list[Part]:
     """One table for each op, access and pattern: sizes down, depths across, median and rate."""
     facts = storage.facts
     where = f", {facts['filesystem']}" if "filesystem" in facts else ""
-    parts: list[Part] = [Words([f"{storage.name} ({storage.source}{where})"])]
+    parts: list[Part] = [Words([f"{storage.name} ({storage.source.word}{where})"])]
     depths = sorted({g.depth for g in storage.groups})
     for op in ("read", "write"):
         for access in ("direct", "buffered"):

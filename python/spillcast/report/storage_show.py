@@ -5,12 +5,12 @@ from string import ascii_uppercase
 
 from spillcast.report.histogram import histogram_text
 from spillcast.report.page import Drawn, Page, Part, Words
-from spillcast.report.storage import figures, grid_parts, replay_parts
+from spillcast.report.storage import figures, measured_parts
 from spillcast.report.storage_words import ability_words, limits_words, origin_words
 from spillcast.report.table import Column, Table
 from spillcast.storage import Group, Storage
 from spillcast.storage.description import Shape, ability, shape
-from spillcast.storage.model import STATED, Estimate, Model
+from spillcast.storage.model import Estimate, Model
 from spillcast.units import format_bytes, format_duration
 
 #: So many other groups of several peaks are told of.
@@ -21,11 +21,11 @@ def show_page(storage: Storage, ops: Sequence[str], size_bytes: int | None) -> P
     """Everything about some ops; histograms of ``size_bytes``, or where most time went."""
     only = Storage(storage.name, storage.source, _groups(storage, ops), storage.facts)
     parts: list[Part] = []
-    if storage.source in STATED:
+    if storage.source.stated:
         parts.append(Words([f"{storage.name} ({origin_words(storage)})", *_said(storage)], "  "))
         parts += [_stated(storage, ops), Words(["  one operation at a time"])]
     else:
-        parts += grid_parts(only) if storage.source == "grid" else replay_parts(only)
+        parts += measured_parts(only)
         parts.append(Words([f"  {origin_words(storage)}"], "  "))
         for op in ops:
             parts += _op_parts(storage, op, size_bytes)
@@ -34,7 +34,7 @@ def show_page(storage: Storage, ops: Sequence[str], size_bytes: int | None) -> P
         parts += [Words(said)] if said else []
     if limits := limits_words(storage):
         parts.append(Words([f"limits: {limits}"], "  "))
-    if storage.source not in STATED:
+    if not storage.source.stated:
         words = [text for op in ops if (text := ability_words(op, ability(storage, op)))]
         parts += [Words(words, "  ")] if words else []
     return Page(parts, figures(only))
@@ -127,9 +127,9 @@ def _size_words(storage: Storage, op: str, size_bytes: int) -> str:
 def _known_words(found: Estimate, storage: Storage) -> str:
     """Where an estimate comes from, and its error."""
     if found.measured:
-        return "stated" if storage.source in STATED else "measured"
+        return "stated" if storage.source.stated else "measured"
     where = "beyond the measured" if found.extrapolated else "between the measured"
-    if storage.source in STATED:
+    if storage.source.stated:
         where = where.replace("measured", "stated")
     return f"{where}, give or take {100 * found.error:.0f} %"
 

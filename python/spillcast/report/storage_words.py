@@ -20,14 +20,7 @@ def origin_words(storage: Storage) -> str:
     """Where the figures come from."""
     facts = storage.facts
     where = f" on {facts['directory']}" if "directory" in facts else ""
-    like = f" of {facts['like']}" if "like" in facts else ""
-    return {
-        "probe": f"measured with the I/O{like}{where}",
-        "grid": f"measured with reads and writes of its own{where}",
-        "recording": f"as an engine saw it{like.replace(' of ', ' in ', 1)}",
-        "catalogue": "looked up: nothing was measured",
-        "asked": "asked for: nothing was measured",
-    }.get(storage.source, storage.source)
+    return storage.source.words.format(like=facts.get("like", "a recording"), where=where)
 
 
 def limits_words(storage: Storage) -> str | None:

@@ -23,6 +23,7 @@ from spillcast.recording.spill import sequential_share, spill_bytes
 from spillcast.storage.limit import Limit
 from spillcast.storage.model import Estimate, Model
 from spillcast.storage.observed import observed
+from spillcast.storage.source import cache
 from spillcast.storage.storage import Group, Storage
 from spillcast.units import format_bytes, parse_bytes
 
@@ -49,8 +50,12 @@ def cached(
         f"put a cache of {format_bytes(options.size_bytes)} on {flash.name} before {disk.name}, "
         f"which would serve {share:.0%} of what is read (simulated with {options.policy})"
     )
-    facts = {"read_share_from_flash": share, "advice": [advice]}
-    return Storage(text, "cache", groups, facts, limits)
+    parts = [
+        {"name": part.name, "source": part.source.word, "facts": dict(part.facts)}
+        for part in (flash, disk)
+    ]
+    facts = {"read_share_from_flash": share, "parts": parts, "advice": [advice]}
+    return Storage(text, cache([flash.source, disk.source]), groups, facts, limits)
 
 
 def parse_cache(text: str, value: str) -> tuple[str, str, CacheOptions]:
@@ -75,8 +80,7 @@ def _shares(baseline: Recording, options: CacheOptions) -> Shares:
     groups = observed(baseline).groups
     if spill_bytes(baseline) <= options.size_bytes and options.policy != "bypass":
         return {(g.op, g.size_class_bytes): 1.0 for g in groups}
-    whole = baseline.meta.get("raw", {}).get("slices_s") is None
-    if not whole or baseline.temp_waits["offset"].null_count:
+    if not baseline.meta.raw.whole or baseline.temp_waits["offset"].null_count:
         raise Refusal(
             f"{baseline.path} does not say what was read again, for it holds not every wait with "
             f"its offset, and its temp files are larger than {format_bytes(options.size_bytes)}"

@@ -60,7 +60,7 @@ class Comparison:
         return {
             "schema": COMPARISON_SCHEMA,
             "storages": [
-                {"name": name, "source": storage.source}
+                {"name": name, "source": storage.source.word}
                 for name, storage in zip(self.names, self.storages, strict=True)
             ],
             "rows": [

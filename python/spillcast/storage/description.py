@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from spillcast.storage.model import STATED, Model
+from spillcast.storage.model import Model
 from spillcast.storage.peaks import Peak, find_peaks, peaks_words, plausible_cause
 from spillcast.storage.storage import Group, Storage
 
@@ -48,7 +48,7 @@ class Shape:
 def ability(storage: Storage, op: str) -> Ability:
     """What the storage can do of ``op``. Refusal where it has no figures for it."""
     model = Model(storage)
-    missed = [] if storage.source in STATED else model.left_out(op)
+    missed = [] if storage.source.stated else model.left_out(op)
     return Ability(
         model.servers(op),
         model.operations_per_s(op),

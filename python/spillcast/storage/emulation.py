@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast import _core
+from spillcast.document import written
 from spillcast.errors import InputError, SpillcastError
 from spillcast.storage.behaviour import OPS, Behaviour, Point
 from spillcast.units import format_bytes, format_duration
@@ -105,7 +106,7 @@ class Emulated:
             "page_cache": self.mount.page_cache,
             "elapsed_s": self.elapsed_s,
             "servers": behaviour.servers,
-            "limits": [limit.to_json() for limit in behaviour.limits],
+            "limits": written(behaviour.limits),
             "floor": [
                 {"op": op, "size_bytes": size_bytes, "added_ns": added_ns}
                 for op, size_bytes, added_ns in self.mount.floor

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spillcast.errors import InputError
 from spillcast.recording import Recording
-from spillcast.storage.plan import moved_waits, only_counts, plan
+from spillcast.storage.plan import moved_waits, plan
 from spillcast.workspace import whole_file
 
 IOLOG_SCHEMA = "spillcast.iolog/1"
@@ -41,7 +41,7 @@ def write_iolog(recording: Recording, path: Path) -> Iolog:
     fio replays it in the directory it runs in, in one thread: order, offsets, sizes and start
     times (us) are kept, operations that overlapped follow each other.
     """
-    if only_counts(recording):
+    if recording.meta.only_counts:
         raise InputError(f"{recording.path}: holds counts and no single operations to export")
     steps = plan(recording)
     start_ns = moved_waits(recording)["start_ns"].to_numpy()

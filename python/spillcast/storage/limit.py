@@ -1,8 +1,8 @@
 """What a storage can do in a second, whatever the latency of a single operation."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+
+from spillcast.document import key
 
 
 @dataclass(frozen=True)
@@ -15,15 +15,25 @@ class Limit:
     operations go at once until the burst is used up, as on a rented volume.
     """
 
-    name: str
-    read_random_ns: float = 0.0
-    read_sequential_ns: float = 0.0
-    write_random_ns: float = 0.0
-    write_sequential_ns: float = 0.0
-    read_ns_per_byte: float = 0.0
-    write_ns_per_byte: float = 0.0
-    operation_bytes: int | None = None
-    burst_ns: float = 0.0
+    name: str = key("what it is called", example="iops")
+    read_random_ns: float = key(
+        "what an operation draws", unit="ns", example=333333.3, default=0.0, later=True
+    )
+    read_sequential_ns: float = key("the same", unit="ns", default=0.0, later=True)
+    write_random_ns: float = key("the same", unit="ns", default=0.0, later=True)
+    write_sequential_ns: float = key("the same", unit="ns", default=0.0, later=True)
+    read_ns_per_byte: float = key(
+        "and for each byte", unit="ns", example=7.63, default=0.0, later=True
+    )
+    write_ns_per_byte: float = key("the same", unit="ns", default=0.0, later=True)
+    operation_bytes: int | None = key(
+        "a larger operation counts as several; null: never",
+        unit="bytes",
+        example=262144,
+        default=None,
+        later=True,
+    )
+    burst_ns: float = key("what a full bucket holds", unit="ns", default=0.0, later=True)
 
     def cost_ns(self, op: str, size_bytes: int, *, sequential: bool) -> float:
         """Device time of one operation."""
@@ -32,10 +42,6 @@ class Limit:
         if self.operation_bytes is not None:
             base_ns *= -(-size_bytes // self.operation_bytes)
         return base_ns + size_bytes * (self.read_ns_per_byte if read else self.write_ns_per_byte)
-
-    def to_json(self) -> dict[str, Any]:
-        """The entry of docs/schema.md."""
-        return asdict(self)
 
 
 def operations_limit(
@@ -50,11 +56,6 @@ def bytes_limit(name: str, per_s: float, *, burst: float = 0.0) -> Limit:
     """So many bytes a second, reads and writes together; ``burst`` bytes go at once."""
     ns = 1e9 / per_s
     return Limit(name, read_ns_per_byte=ns, write_ns_per_byte=ns, burst_ns=burst * ns)
-
-
-def limit_of(document: Mapping[str, Any]) -> Limit:
-    """A limit from its document. TypeError where a key is unknown or missing."""
-    return Limit(**document)
 
 
 def write_cache_limit(cache_bytes: float, bytes_per_s: float) -> Limit:

@@ -17,9 +17,6 @@ from spillcast.storage.storage import Group, Storage
 
 Array = NDArray[np.float64]
 
-#: Sources whose latencies nobody measured here; limits and servers are all that depth does to them.
-STATED = ("catalogue", "asked")
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -140,14 +137,14 @@ class Model:
             pattern = groups[0].pattern
             by_depth = pattern != "recorded"
             fits = sequential is None or pattern in patterns
-            counted = self.storage.source not in STATED
+            counted = not self.storage.source.stated
             self._cells[key] = Cells(groups, by_depth=by_depth, counted=counted), fits
         return self._cells[key]
 
     def _stated(self, cells: Cells) -> bool:
         """Whether servers and limits as stated say how latency grows with depth."""
         said = self.storage.servers is not None or bool(self.storage.limits)
-        return cells.single_depth and (said or self.storage.source in STATED)
+        return cells.single_depth and (said or self.storage.source.stated)
 
 
 def _of(groups: Sequence[Group], key: str, wanted: Sequence[str]) -> list[Group]:

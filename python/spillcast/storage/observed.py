@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from spillcast.recording import Recording
+from spillcast.storage.source import ASSUMED, RECORDING
 from spillcast.storage.storage import Group, Storage
 
 
@@ -20,7 +21,7 @@ def observed(recording: Recording) -> Storage:
     # Rows come by second and stay so within a group, for the sort is stable.
     rows = groupby(sorted(seconds.to_pylist(), key=key), key)
     groups = [_group(op, size, list(group)) for (op, size), group in rows if size]
-    return Storage(recording.path.stem, "recording", groups, {"like": recording.path.name})
+    return Storage(recording.path.stem, RECORDING, groups, {"like": recording.path.name})
 
 
 def _group(op: str, size_class_bytes: int, rows: list[dict[str, Any]]) -> Group:
@@ -42,7 +43,7 @@ def _group(op: str, size_class_bytes: int, rows: list[dict[str, Any]]) -> Group:
     )
 
 
-def asked_latency(like: Storage, latency_s: float, name: str) -> Storage:
+def assumed_latency(like: Storage, latency_s: float, name: str) -> Storage:
     """A storage on which every operation takes ``latency_s``."""
     ns = round(latency_s * 1e9)
     groups = [
@@ -57,4 +58,4 @@ def asked_latency(like: Storage, latency_s: float, name: str) -> Storage:
         )
         for g in like.groups
     ]
-    return Storage(name, "asked", groups)
+    return Storage(name, ASSUMED, groups)

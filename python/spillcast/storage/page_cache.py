@@ -14,13 +14,10 @@ _VM = Path("/proc/sys/vm")
 
 def engine_cache_bytes(recording: Recording) -> int | None:
     """The page cache that the engine could have used; None where the recording does not say."""
-    memory = recording.meta.get("memory") or {}
-    room = [
-        recording.meta.get("machine", {}).get("memory_available_bytes"),
-        memory.get("limit_bytes"),
-    ]
+    memory = recording.meta.memory
+    room = [recording.meta.machine.memory_available_bytes, memory.limit_bytes]
     known = [count for count in room if count is not None]
-    return max(0, min(known) - (memory.get("peak_rss_bytes") or 0)) if known else None
+    return max(0, min(known) - (memory.peak_rss_bytes or 0)) if known else None
 
 
 def machine_cache_bytes() -> int:

@@ -22,7 +22,7 @@ def moved_waits(recording: Recording) -> pa.Table:
 
 def plan(recording: Recording) -> pa.RecordBatch:
     """The temp I/O of a recording as steps: who, which file, where, how much, after what pause."""
-    if only_counts(recording):
+    if recording.meta.only_counts:
         return plan_of_counts(recording)
     waits = moved_waits(recording)
     start = waits["start_ns"].to_numpy()
@@ -42,11 +42,6 @@ def plan(recording: Recording) -> pa.RecordBatch:
             "delay_ns": pa.array(_pauses(start, end, thread, len(threads)), pa.uint64()),
         }
     )
-
-
-def only_counts(recording: Recording) -> bool:
-    """Whether nothing is known of single operations."""
-    return "processes" in recording.meta["temp"]
 
 
 def codes(names: pa.ChunkedArray) -> Array:

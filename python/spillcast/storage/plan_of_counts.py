@@ -18,16 +18,16 @@ Array = NDArray[np.int64]
 
 def plan_of_counts(recording: Recording, steps_max: int = STEPS_MAX) -> pa.RecordBatch:
     """At most ``steps_max`` steps in the proportions of the counts, in as many threads."""
-    temp = recording.meta["temp"]
-    reads, writes = temp["reads"], temp["writes"]
-    size = temp["bytes"] // (reads + writes)
-    threads = max(1, round(temp["processes"]))
-    kept = min(1.0, steps_max / (reads + writes))
+    temp, processes = recording.meta.temp, recording.meta.temp.processes or 1.0
+    reads, writes = temp.reads, temp.writes
+    size = temp.bytes // temp.operations
+    threads = max(1, round(processes))
+    kept = min(1.0, steps_max / temp.operations)
     each_read, each_write = (max(1, round(n * kept / threads)) if n else 0 for n in (reads, writes))
-    passes = max(1, round(writes * size / temp["held_bytes"])) if temp["held_bytes"] else 1
-    write, file, block = _one_process(each_read, each_write, passes, temp["files"])
+    passes = max(1, round(writes * size / temp.held_bytes)) if temp.held_bytes else 1
+    write, file, block = _one_process(each_read, each_write, passes, temp.files or 1)
     # What a process does between its operations, in equal parts.
-    think_s = recording.elapsed_s - temp["total_s"] / temp["processes"]
+    think_s = recording.elapsed_s - temp.total_s / processes
     think_ns = round(max(0.0, think_s) * kept * 1e9 / len(write))
     # Threads take turns, so that a stretch of the steps is a stretch of the run.
     thread = np.tile(np.arange(threads), len(write))

@@ -24,7 +24,7 @@ def plan_of_trace(recording: Recording) -> pa.RecordBatch:
     tied = done.after != NONE
     cpu_ns = done.cpu_ns + np.where(done.on_core & ~io, done.wait_ns, 0)
     delay_ns = np.where(io | done.on_core | tied, 0, done.wait_ns)
-    if recording.meta["raw"]["slices_s"] is not None:
+    if not recording.meta.raw.whole:
         # The time before the first slice is no pause of anybody.
         begins = (done.source == NONE) & ~tied
         delay_ns[begins] -= delay_ns[begins].min(initial=np.iinfo(np.int64).max)

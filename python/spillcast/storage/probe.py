@@ -8,8 +8,9 @@ from spillcast.recording import Recording
 from spillcast.storage.bounded import bounded_run
 from spillcast.storage.budget import Budget
 from spillcast.storage.failures import failures_said
-from spillcast.storage.plan import moved_waits, only_counts, plan
+from spillcast.storage.plan import moved_waits, plan
 from spillcast.storage.plan_of_trace import plan_of_trace, waits_known
+from spillcast.storage.source import PROBE
 from spillcast.storage.storage import Group, Storage, name_of
 
 Progress = Callable[[int, int, int], None]
@@ -29,12 +30,12 @@ def probe(
     """
     with failures_said(directory):
         limits = (budget or Budget()).limits(directory)
-        closed_loop = not only_counts(like) and bool(moved_waits(like)) and waits_known(like)
+        closed_loop = not like.meta.only_counts and bool(moved_waits(like)) and waits_known(like)
         steps = plan_of_trace(like) if closed_loop else plan(like)
         replay = _core.Probe(steps, str(directory), **limits)
         rows, facts = bounded_run(like, steps, replay, directory, limits, on_progress)
     facts |= {**limits, "directory": str(directory), "like": like.path.name}
     facts["closed_loop"] = closed_loop
-    if only_counts(like):
+    if like.meta.only_counts:
         facts["steps_from"] = "counts"
-    return Storage(name_of(directory), "probe", [Group(**row) for row in rows], facts)
+    return Storage(name_of(directory), PROBE, [Group(**row) for row in rows], facts)

@@ -2,14 +2,16 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from spillcast.document import key, read, written
 from spillcast.errors import InputError
-from spillcast.storage.limit import Limit, limit_of
+from spillcast.storage.limit import Limit
+from spillcast.storage.source import ASSUMED, StorageSource, source_of
 from spillcast.tabular import Tabular, html_paragraph, html_table
 from spillcast.units import format_bytes, format_duration
 from spillcast.workspace import whole_file
@@ -33,25 +35,35 @@ def histogram_quantile_s(
 class Group:
     """The operations of one op, size class and pattern at one depth."""
 
-    op: str
-    size_class_bytes: int
-    depth: int
-    count: int
-    bytes: int
-    total_ns: int
-    #: Histogram: middle of each bucket and number of operations in it.
-    latency_ns: Sequence[int]
-    latency_count: Sequence[int]
-    #: Count and mean latency of consecutive stretches of the measurement, in the order of time.
-    block_count: Sequence[int]
-    block_mean_ns: Sequence[int]
-    #: ``recorded`` where the offsets are those of a recording, else ``sequential`` or ``random``.
-    pattern: str = "recorded"
-    #: ``buffered`` through the page cache, or ``direct``.
-    access: str = "buffered"
-    #: In which the operations were done, one after the other or ``depth`` at once: their count over
-    #: it is their rate. None where others were done in between.
-    elapsed_ns: int | None = None
+    op: str = key("`read` or `write`", example="read")
+    size_class_bytes: int = key(
+        "size, rounded up to an eighth of its power of two", unit="bytes", example=262144
+    )
+    depth: int = key("operations under way at once; of a replay, threads that did I/O", example=1)
+    count: int = key("operations", example=1145)
+    bytes: int = key("bytes moved", unit="bytes", example=300154880)
+    total_ns: int = key("sum of latencies", unit="ns", example=84890431)
+    latency_ns: Sequence[int] = key(
+        "histogram: middle of each bucket, to within 1 %", unit="ns", example=[73984]
+    )
+    latency_count: Sequence[int] = key("histogram: operations in each bucket", example=[1145])
+    block_count: Sequence[int] = key(
+        "operations in consecutive stretches of the measurement", example=[58]
+    )
+    block_mean_ns: Sequence[int] = key("mean latency in each stretch", unit="ns", example=[74140])
+    pattern: str = key(
+        "`recorded` where the offsets are those of a recording, else `sequential` or `random`",
+        example="recorded", default="recorded", later=True,
+    )  # fmt: skip
+    access: str = key(
+        "`buffered` through the page cache, or `direct`",
+        example="buffered", default="buffered", later=True,
+    )  # fmt: skip
+    elapsed_ns: int | None = key(
+        "time in which they were done, one after the other or `depth` at once, so that `count` "
+        "over it is their rate; null where others were done in between",
+        unit="ns", example=1030211841, default=None, later=True,
+    )  # fmt: skip
 
     @property
     def mean_s(self) -> float:
@@ -63,19 +75,40 @@ class Group:
         return histogram_quantile_s(self.latency_ns, self.latency_count, quantile)
 
 
+@dataclass(frozen=True, kw_only=True)
+class StorageDocument:
+    """storage.json."""
+
+    name: str = key("what it is called", example="/mnt/nvme")
+    source: str = key(
+        "`probe`, `grid`, `recording`, `catalogue`, `asked` (assumed) or `cache` (flash before a "
+        "disk, simulated)",
+        example="probe",
+    )
+    groups: Sequence[Group] = key("operations of one op, size, depth, pattern and access")
+    limits: Sequence[Limit] = key(
+        "buckets of device time, one second a second, that operations draw from",
+        default=(), later=True,
+    )  # fmt: skip
+    servers: int | None = key(
+        "operations served at once; null for all", example=None, default=None, later=True
+    )
+    facts: Mapping[str, Any] = key(
+        "what else is known; below those of a probe, others where figures come from elsewhere"
+    )
+
+
 @dataclass(frozen=True)
 class Storage(Tabular):
     """Latencies of one storage and where they come from.
 
-    ``source`` is ``probe`` (measured with the I/O of a recording), ``grid`` (measured without one),
-    ``recording`` (seen by an engine), ``catalogue`` (looked up) or ``asked`` (somebody's wish).
     ``limits`` and ``servers`` (operations served at once; None for all) are stated, not measured:
     latencies are those of an operation that finds the storage idle. ``facts`` holds what else is
     known: file system, replayed and skipped steps, where figures come from.
     """
 
     name: str
-    source: str
+    source: StorageSource
     groups: Sequence[Group]
     facts: Mapping[str, Any] = field(default_factory=dict)
     limits: Sequence[Limit] = ()
@@ -92,9 +125,8 @@ class Storage(Tabular):
         types = {"op": pa.string(), "pattern": pa.string(), "access": pa.string()}
         lists = ("latency_ns", "latency_count", "block_count", "block_mean_ns")
         types |= dict.fromkeys(lists, pa.list_(pa.int64()))
-        schema = pa.schema({key.name: types.get(key.name, pa.int64()) for key in fields(Group)})
-        rows = [{key: _plain(value) for key, value in asdict(g).items()} for g in self.groups]
-        return pa.Table.from_pylist(rows, schema)
+        schema = pa.schema({one.name: types.get(one.name, pa.int64()) for one in fields(Group)})
+        return pa.Table.from_pylist(written(self.groups), schema)
 
     def _repr_html_(self) -> str:
         """A row for each op and size."""
@@ -109,20 +141,21 @@ class Storage(Tabular):
             if group.count
         ]
         header = ["op", "size", "pattern", "depth", "count", "mean", "p50", "p99"]
-        return html_paragraph(f"{self.name} ({self.source})") + html_table(header, rows, (0, 2))
+        return html_paragraph(f"{self.name} ({self.source.word})") + html_table(
+            header, rows, (0, 2)
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
-        groups = [{key: _plain(value) for key, value in asdict(g).items()} for g in self.groups]
-        return {
-            "schema": STORAGE_SCHEMA,
-            "name": self.name,
-            "source": self.source,
-            "groups": groups,
-            "limits": [limit.to_json() for limit in self.limits],
-            "servers": self.servers,
-            "facts": dict(self.facts),
-        }
+        document = StorageDocument(
+            name=self.name,
+            source=self.source.word,
+            groups=self.groups,
+            limits=self.limits,
+            servers=self.servers,
+            facts=dict(self.facts),
+        )
+        return {"schema": STORAGE_SCHEMA, **written(document)}
 
     def save(self, path: Path) -> None:
         """Write the document, whole or not at all."""
@@ -149,17 +182,14 @@ class Storage(Tabular):
                 f"{where}: schema is {schema!r}, this spillcast reads {STORAGE_SCHEMA!r}",
                 "make it with: spillcast probe DIR --grid -o storage.json",
             )
+        found = read(StorageDocument, document, where, "probe again")
         try:
-            return cls(
-                document["name"],
-                document["source"],
-                [_group_of(group) for group in document["groups"]],
-                document["facts"],
-                [limit_of(limit) for limit in document.get("limits", ())],
-                document.get("servers"),
-            )
+            for group in found.groups:
+                _check(group)
+            source = source_of(found.source, found.facts)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{where}: damaged: {error}", "probe again") from error
+        return cls(found.name, source, found.groups, found.facts, found.limits, found.servers)
 
     def scaled(self, factor: float, name: str) -> "Storage":
         """The same storage with every latency multiplied by ``factor``."""
@@ -173,26 +203,19 @@ class Storage(Tabular):
             )
             for g in self.groups
         ]
-        return Storage(name, "asked", groups, dict(self.facts))
+        return Storage(name, ASSUMED, groups, dict(self.facts))
 
 
-def _group_of(document: Mapping[str, Any]) -> Group:
-    """A group from its document. TypeError or ValueError where its figures do not go together."""
-    group = Group(**document)
+def _check(group: Group) -> None:
+    """ValueError where the figures of a group do not go together."""
     for middles, counts in (
         (group.latency_ns, group.latency_count),
         (group.block_mean_ns, group.block_count),
     ):
-        numbers = np.asarray([middles, counts], dtype=float)
-        if numbers.min(initial=0) < 0 or round(numbers[1].sum()) != group.count:
+        if len(middles) != len(counts) or sum(counts) != group.count:
             raise ValueError(f"a group of {group.op}s does not add up to its count")
     if group.op not in ("read", "write") or min(group.size_class_bytes, group.depth) < 1:
         raise ValueError("a group of no op, size or depth")
-    return group
-
-
-def _plain(value: Any) -> Any:
-    return [int(v) for v in value] if isinstance(value, list | tuple | np.ndarray) else value
 
 
 def name_of(directory: Path) -> str:

@@ -7,9 +7,10 @@ from spillcast.errors import InputError
 from spillcast.recording import Recording
 from spillcast.recording.evidence import is_plan
 from spillcast.recording.explain import read_plan
+from spillcast.recording.recording import is_recording
 from spillcast.storage import tmpfs
 from spillcast.storage.budget import Budget, all_that_is_free
-from spillcast.storage.observed import asked_latency, observed
+from spillcast.storage.observed import assumed_latency, observed
 from spillcast.storage.probe import Progress, probe
 from spillcast.storage.storage import Storage
 from spillcast.units import parse_duration_s, parse_factor
@@ -34,7 +35,7 @@ def resolve(
     """
     kind, colon, value = text.partition(":")
     if colon and kind == "latency":
-        return asked_latency(observed(baseline), parse_duration_s(value), text)
+        return assumed_latency(observed(baseline), parse_duration_s(value), text)
     if colon and kind == "factor":
         factor = parse_factor(text, value)
         return observed(baseline).scaled(1 / factor, text)
@@ -82,11 +83,6 @@ def resolve_storage(text: str, what: str | None = None, forms: str = KNOWN) -> S
         hint = f"probe it first: spillcast probe {text} --like run.spill -o storage.json"
         raise InputError(f"{what or text}: is a directory, and was not measured", hint)
     raise InputError(f"{what or text}: there is no such file or directory", f"name {forms}")
-
-
-def is_recording(path: Path) -> bool:
-    """Whether a path holds a recording."""
-    return (path / "meta.json").is_file()
 
 
 def is_place(path: Path) -> bool:

@@ -1,14 +1,13 @@
 """Temp files in memory: whether a spill fits beside the query, and what to mount."""
 
 import os
-import platform
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from spillcast.errors import Refusal
 from spillcast.recording import Recording
-from spillcast.recording.machine import describe_process
+from spillcast.recording.machine import command_of
 from spillcast.recording.memory import meminfo_bytes, memory_groups, resident_bytes
 from spillcast.recording.spill import spill_bytes
 from spillcast.units import format_bytes
@@ -75,12 +74,12 @@ def is_tmpfs(directory: Path) -> bool:
 
 def memory_room(baseline: Recording) -> Room:
     """The memory this machine has for the temp files of ``baseline`` while it runs."""
-    memory = baseline.meta.get("memory") or {}
-    query = memory.get("peak_rss_bytes") or 0
+    memory = baseline.meta.memory
+    query = memory.peak_rss_bytes or 0
     lacking = max(0, query - _held_now_bytes(baseline))
     groups = [group.limit_bytes - group.held_bytes for group in memory_groups()]
-    if memory.get("limit_bytes") is not None:
-        groups.append(memory["limit_bytes"] - query)
+    if memory.limit_bytes is not None:
+        groups.append(memory.limit_bytes - query)
     meminfo = meminfo_bytes()
     return Room(
         free_bytes=meminfo["MemAvailable"] - lacking,
@@ -126,9 +125,9 @@ def mount_word(size: int) -> str:
 
 def _held_now_bytes(baseline: Recording) -> int:
     """What the recorded process holds at present, where it still runs on this machine."""
-    engine = baseline.meta.get("engine", {})
-    if "pid" not in engine or baseline.meta["machine"].get("host") != platform.node():
+    engine = baseline.meta.engine
+    if engine.pid is None or not baseline.meta.machine.is_this_one:
         return 0
-    if describe_process(engine["pid"]).get("command") != engine.get("command"):
+    if command_of(engine.pid) != engine.command:
         return 0
-    return resident_bytes(engine["pid"]) or 0
+    return resident_bytes(engine.pid) or 0

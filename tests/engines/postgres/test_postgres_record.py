@@ -260,7 +260,7 @@ def test_from_python_a_query_without_a_spill_is_kept_with_its_samples(newest, tm
         client.run("select pg_sleep(1)")
         newest.until_running(client)
         recording = record_postgres(newest.tcp, tmp_path / "run.spill", Wanted(backend=client.pid))
-    assert recording.meta["temp"]["reads"] == recording.meta["temp"]["writes"] == 0
+    assert recording.meta.temp.reads == recording.meta.temp.writes == 0
     assert set(recording.samples["event"].to_pylist()) == {"PgSleep"}
 
 
@@ -301,7 +301,9 @@ def test_settings_are_those_that_the_session_began_with(newest, tmp_path):
                 newest.until_running(client)
                 watcher = f"{newest.dsn} user=watcher"
                 asked = Wanted(query="pg_sleep")
-                engine = record_postgres(watcher, tmp_path / "run.spill", asked).meta["engine"]
+                engine = record_postgres(
+                    watcher, tmp_path / "run.spill", asked
+                ).meta.engine.settings
                 client.result()
         finally:
             connection.execute("alter database postgres reset all")

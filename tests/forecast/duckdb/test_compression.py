@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from emulator import Emulator, skip_without_fuse
-from evidence import CAPTURE, seconds, storage, table
+from evidence import known, seconds, storage, table
 from harness import spillcast
 from spillcast.forecast import forecast
 from spillcast.forecast.duckdb.adaptive import LEVELS, adapt, lowest_level_s
@@ -54,14 +54,8 @@ def spill(path, share, latency_ns, *, file="duckdb_temp_7_0_storage_{}-0.tmp"):
     parts = [(op, size, n, latency_ns) for op in ("write", "read") for size, n in counts.items()]
     writer.add_waits(table(rows, WAITS_SCHEMA))
     writer.add_seconds(seconds(parts, 1))
-    meta = {
-        "elapsed_s": now_ns / 1e9,
-        "cpu_s": sum(row["cpu_before_ns"] for row in rows) / 1e9,
-        "machine": {},
-        "temp": {"reads": BLOCKS, "writes": BLOCKS},
-        "capture": CAPTURE,
-    }
-    return writer.finish(meta)
+    cpu_s = sum(row["cpu_before_ns"] for row in rows) / 1e9
+    return writer.finish(known(now_ns / 1e9, BLOCKS, BLOCKS, cpu_s=cpu_s))
 
 
 def there(latency_ns):
@@ -136,7 +130,7 @@ def test_the_forecast_holds_fewer_and_says_so(tmp_path):
     loads = temp_load(run)
     found = compression(run, loads).on_target(latencies(there(80 * US), loads, 1.0))
     said = forecast(run, there(80 * US))
-    by_hand_s = run.meta["cpu_s"] + found.cpu_s + 2 * BLOCKS * 80e-6
+    by_hand_s = run.meta.cpu_s + found.cpu_s + 2 * BLOCKS * 80e-6
     assert said.forecast_s == pytest.approx(by_hand_s, rel=0.01)
     (words,) = (w.message for w in said.warnings if w.code == "compression")
     assert "compress less" in words

@@ -1,15 +1,20 @@
 """Recordings of a part of a query: wider the less was seen, and refused where they say nothing."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
-from evidence import recording, storage
+from evidence import change, recording, storage
 from spillcast.forecast import forecast
 from spillcast.forecast.sum.coverage import unread_bytes
+from spillcast.recording.meta import KeptWaits
 from spillcast.recording.schema import SECONDS_SCHEMA
+from spillcast.storage.source import catalogue
 
 MS, BIG = 1_000_000, 256 * 1024
 LOADS = [("write", BIG, 200, 2 * MS), ("read", BIG, 200, 2 * MS)]
+TEN_SLICES = KeptWaits(400, 400, [(n, n + 1.0) for n in range(10)], slices_of_all=True)
 THERE = {("read", BIG): MS // 2, ("write", BIG): MS // 4}
 
 
@@ -49,7 +54,7 @@ def test_a_part_is_scaled_and_less_sure(run):
 
 def test_slices_of_all_of_it_are_surer_than_one_stretch(run):
     stretch = forecast(run, storage(THERE), elapsed_s=200.0)
-    run.meta["raw"] |= {"slices_of_all": True, "slices_s": [[n, n + 1] for n in range(10)]}
+    change(run, raw=TEN_SLICES)
     assert half_width(forecast(run, storage(THERE), elapsed_s=200.0)) < half_width(stretch)
 
 
@@ -57,7 +62,7 @@ def test_slices_of_two_phases_say_how_long_both_take(tmp_path):
     """200 of 210 s are temp I/O; reads come four times as fast there, writes eight times."""
     loads = [("write", BIG, 2500, 2 * MS), ("read", BIG, 2500, 2 * MS)]
     run = recording(tmp_path / "run.spill", loads, elapsed_s=10.5)
-    run.meta["raw"] |= {"slices_of_all": True, "slices_s": [[n, n + 1] for n in range(10)]}
+    change(run, raw=TEN_SLICES)
     whole, part = forecast(run, storage(THERE)), forecast(run, storage(THERE), elapsed_s=210.0)
     assert part.forecast_s == pytest.approx(20 * whole.forecast_s)
     low_s, high_s = part.interval_s
@@ -84,9 +89,9 @@ def test_where_reading_is_yet_to_come_less_is_sure(run, tmp_path):
 
 def test_an_interval_that_says_nothing_is_a_refusal(run):
     """A row of the catalogue that may be 100 times off, for a run that is nearly all temp I/O."""
-    vague = storage({key: 100 * MS for key in THERE}, source="catalogue")
-    vague.facts.update(spread=100.0, source="a brochure")
-    run.meta["elapsed_s"] = 10.1
+    latencies = {key: 100 * MS for key in THERE}
+    vague = replace(storage(latencies), source=catalogue(100.0, "a brochure"))
+    change(run, elapsed_s=10.1)
     said = forecast(run, vague)
     assert said.forecast_s is None
     assert said.interval_s is None

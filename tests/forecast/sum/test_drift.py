@@ -3,17 +3,18 @@
 import numpy as np
 import pytest
 
-from evidence import recording
+from evidence import change, recording
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import temp_load
 from spillcast.forecast.sum.drift import TOUCHED, cpu_drift_s
+from spillcast.recording.meta import CpuCache, Machine
 
 US, MS = 1_000, 1_000_000
 #: Nothing is added after no wait, 100 us after 1 ms, 200 us after 5 ms; a pass takes 100 us.
-CACHE = {"cold_ns": [[1 * MS, 100 * US], [5 * MS, 200 * US]], "warm_ns": 100 * US}
-MACHINE = {"caches": [CACHE]}
+CACHE = CpuCache(8 << 20, 100 * US, [(1 * MS, 100 * US), (5 * MS, 200 * US)])
+MACHINE = Machine(caches=[CACHE])
 #: A smaller one, all of which any wait makes cold.
-OWN = {"cold_ns": [[100 * US, 20 * US], [5 * MS, 20 * US]], "warm_ns": 10 * US}
+OWN = CpuCache(1 << 20, 10 * US, [(100 * US, 20 * US), (5 * MS, 20 * US)])
 COUNT = 1000
 
 
@@ -25,7 +26,7 @@ def drift_s(tmp_path, here_ns, there_ns, *, passes, machine=MACHINE):
         elapsed_s=60.0,
         cpu_s=COUNT * passes * 100e-6 / TOUCHED,
     )
-    run.meta["machine"].update(machine)
+    change(run, machine=machine)
     nothing = np.zeros((0, 2))
     there = Latency(there_ns / 1e9, nothing, 0.0, True, False)
     [each_s] = cpu_drift_s(run, temp_load(run), [there])
@@ -57,12 +58,12 @@ def test_there_and_back_again(tmp_path, passes):
 
 def test_what_several_caches_cost_adds_up(tmp_path):
     """A fifth of the larger is gone through, and all of the smaller, which has a tenth of it."""
-    found = drift_s(tmp_path, 0, MS, passes=0.2, machine={"caches": [OWN, CACHE]})
+    found = drift_s(tmp_path, 0, MS, passes=0.2, machine=Machine(caches=[OWN, CACHE]))
     assert found == pytest.approx(COUNT * (0.2 * 100e-6 + 20e-6))
 
 
 def test_back_from_slow_storage_what_several_cost_is_gone(tmp_path):
-    both = {"caches": [OWN, CACHE]}
+    both = Machine(caches=[OWN, CACHE])
     added_s = drift_s(tmp_path, 0, MS, passes=0.2, machine=both)
     # As long as 20 us of reading take the query, and what was added.
     passes = 0.2 + added_s * TOUCHED / (COUNT * 100e-6)
@@ -70,4 +71,4 @@ def test_back_from_slow_storage_what_several_cost_is_gone(tmp_path):
 
 
 def test_nothing_measured_nothing_said(tmp_path):
-    assert drift_s(tmp_path, 0, MS, passes=1, machine={}) == 0.0
+    assert drift_s(tmp_path, 0, MS, passes=1, machine=Machine()) == 0.0

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from evidence import recording, storage
 from spillcast.forecast import forecast
 from spillcast.storage import Storage
+from spillcast.storage.source import PROBE
 
 BIG = 256 * 1024
 THERE = {("read", BIG): 300_000}
@@ -49,7 +50,7 @@ def test_a_wish_is_less_sure_than_a_measurement(run):
 def test_an_unsteady_storage_is_less_sure_than_a_steady_one(run):
     steady = storage(THERE)
     blocks = {"block_count": [100] * 10, "block_mean_ns": [100_000, 500_000] * 5}
-    unsteady = Storage("target", "probe", [replace(steady.groups[0], **blocks)])
+    unsteady = Storage("target", PROBE, [replace(steady.groups[0], **blocks)])
     narrow, wide = (forecast(run, there).interval_s for there in (steady, unsteady))
     assert wide[1] - wide[0] > narrow[1] - narrow[0]
 

@@ -6,6 +6,7 @@ from evidence import recording, storage
 from spillcast.forecast import forecast
 from spillcast.storage import Limit, Storage
 from spillcast.storage.limit import bytes_limit, operations_limit
+from spillcast.storage.source import PROBE
 
 K = 1024
 M = 1 << 20
@@ -18,7 +19,7 @@ def codes(said):
 
 def limited(latencies, *limits, **more):
     bare = storage(latencies)
-    return Storage("rented", "probe", bare.groups, bare.facts, list(limits), **more)
+    return Storage("rented", PROBE, bare.groups, bare.facts, list(limits), **more)
 
 
 @pytest.fixture

@@ -1,9 +1,12 @@
 """Weights of waits where threads overlap and wait for each other, against plain arithmetic."""
 
+from dataclasses import replace
+
 import pytest
 
-from evidence import CAPTURE, seconds, storage, table
+from evidence import known, seconds, storage, table
 from spillcast.forecast import forecast
+from spillcast.recording.meta import Machine
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
 
@@ -32,8 +35,8 @@ def recorded(path, rows, *, elapsed_ns, latency_ns, cpus=2):
     count = sum(row["temp"] for row in rows)
     writer.add_seconds(seconds([("read", 4096, count, latency_ns)], 1))
     cpu_ns = sum(row["cpu_before_ns"] for row in rows)
-    meta = {"elapsed_s": elapsed_ns / 1e9, "cpu_s": cpu_ns / 1e9, "machine": {"cpus": cpus}}
-    return writer.finish(meta | {"temp": {"reads": count, "writes": 0}, "capture": CAPTURE})
+    meta = known(elapsed_ns / 1e9, count, 0, cpu_s=cpu_ns / 1e9)
+    return writer.finish(replace(meta, machine=Machine(cpus=cpus)))
 
 
 def independent(path, *, threads, cpu_ns, latency_ns, elapsed_ns, cpus):

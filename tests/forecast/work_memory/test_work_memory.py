@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from evidence import recording
+from evidence import change, recording
 from plans import AGGREGATE, DISTINCT, HASH, INSTALLATIONS, PARALLEL, SORT, explain, tables
 from spillcast.forecast import forecast
 from spillcast.forecast.work_memory.advice import size_of_setting
@@ -18,9 +18,9 @@ from spillcast.forecast.work_memory.postgres import (
     sort_passes,
 )
 from spillcast.forecast.work_memory.spills import io_share, spills_of, state_with
-from spillcast.recording import Recording
 from spillcast.recording.explain import recording_of_plan
 from spillcast.recording.explain.nodes import nodes_of
+from spillcast.recording.meta import ObservedEngine
 from spillcast.storage.target import resolve
 
 K, M = 1 << 10, 1 << 20
@@ -173,8 +173,8 @@ def test_a_recording_has_its_plan_beside_it(tmp_path):
     made = recording(tmp_path / "run.spill", loads, elapsed_s=10.0)
     assert forecast(made, resolve("factor:4", made)).work_memory is None
     (made.path / "plan.json").write_text(json.dumps([{"Plan": sort, "Execution Time": 9000.0}]))
-    engine = {"plan": {"file": "plan.json"}, "work_mem": "4MB"}
-    made = Recording(made.path, {**made.meta, "engine": engine})
+    settings = {"plan": {"file": "plan.json"}, "work_mem": "4MB"}
+    change(made, engine=ObservedEngine("postgres", settings=settings))
     memory = forecast(made, resolve("factor:4", made)).work_memory
     assert (memory.current_bytes, memory.enough.forecast_s) == (4 * M, pytest.approx(8.0))
 

@@ -9,6 +9,7 @@ from spillcast.lab.io_size.made_up import Sort
 from spillcast.lab.io_size.modelled import modelled
 from spillcast.storage import Group, Storage
 from spillcast.storage.limit import write_cache_limit
+from spillcast.storage.source import ASSUMED, GRID
 
 K, M = 1 << 10, 1 << 20
 #: One level: all is written before anything is read.
@@ -29,7 +30,7 @@ def groups(op, block_mean_ms=(1,), sizes=(4 * K, M)):
 
 def trial(**parts):
     storage = Storage(
-        "made", **{"source": "asked", "groups": groups("read") + groups("write"), **parts}
+        "made", **{"source": ASSUMED, "groups": groups("read") + groups("write"), **parts}
     )
     found = modelled(storage, [SORT.steps(UNIT)])
     return found.of[0], [warning["code"] for warning in found.warnings]
@@ -53,16 +54,16 @@ def test_a_full_cache_takes_writes_as_fast_as_it_empties():
 def test_a_grid_that_has_seen_writes_slow_down_brings_its_cache():
     seen = {"reached": True, "burst_bytes": CACHE, "sustained_bytes_per_s": RATE}
     stated, _ = trial(limits=[write_cache_limit(CACHE, RATE)])
-    found, _ = trial(source="grid", facts={"sustained": seen})
+    found, _ = trial(source=GRID, facts={"sustained": seen})
     assert found.writes.total_s == stated.writes.total_s
-    never, _ = trial(source="grid", facts={"sustained": seen | {"reached": False}})
+    never, _ = trial(source=GRID, facts={"sustained": seen | {"reached": False}})
     assert never.writes.total_s == pytest.approx(256 * LATENCY_S)
 
 
 def test_noise_of_a_measurement_makes_the_interval():
     """Stretches of 0.8 and 1.2 ms: a mean known to 0.2 ms over the root of their number."""
     noisy = [g for op in ("read", "write") for g in groups(op, (0.8, 1.2) * 8, sizes=(UNIT,))]
-    found, _ = trial(source="grid", groups=noisy)
+    found, _ = trial(source=GRID, groups=noisy)
     each_s = 256 * 0.2e-3 / math.sqrt(16)
     half_s = 1.645 * math.hypot(each_s, each_s)
     low_s, high_s = found.interval_s
@@ -71,7 +72,7 @@ def test_noise_of_a_measurement_makes_the_interval():
 
 def test_sizes_beyond_the_measured_ones_are_named():
     small = [g for op in ("read", "write") for g in groups(op, sizes=(4 * K, 64 * K))]
-    assert trial(source="grid", groups=small)[1] == ["extrapolated", "extrapolated"]
+    assert trial(source=GRID, groups=small)[1] == ["extrapolated", "extrapolated"]
 
 
 def test_a_storage_without_figures_for_an_op_is_refused():

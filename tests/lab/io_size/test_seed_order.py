@@ -13,6 +13,7 @@ from spillcast.lab.io_size.settings import Setting
 from spillcast.lab.io_size.spill import MadeUp, Recorded
 from spillcast.lab.io_size.sweep import sweep_io_size
 from spillcast.storage import Group, Storage
+from spillcast.storage.source import ASSUMED
 from spills import recording
 
 K, M = 1 << 10, 1 << 20
@@ -31,7 +32,7 @@ def storage(lines):
         for op, points in lines.items()
         for size, s in points.items()
     ]
-    return Storage("the array", "asked", groups)
+    return Storage("the array", ASSUMED, groups)
 
 
 def line(base_s, sizes=(16 * K, 2 * M)):

@@ -11,6 +11,7 @@ from spillcast.lab.io_size.spill import MadeUp
 from spillcast.lab.io_size.sweep import sweep_io_size
 from spillcast.storage import Group, Storage
 from spillcast.storage.limit import write_cache_limit
+from spillcast.storage.source import ASSUMED
 
 BLOCK = 8 * K
 SETTINGS = settings_of(
@@ -27,7 +28,7 @@ def storage(disk):
         for s in [base + size * disk.s_per_byte]
     ]
     limits = [write_cache_limit(disk.cache_bytes, disk.leaves_bytes_per_s)]
-    return Storage("a + b * size", "asked", groups, limits=limits)
+    return Storage("a + b * size", ASSUMED, groups, limits=limits)
 
 
 def drawn(seed):

@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from spillcast.engines.duckdb import queries
 from spillcast.engines.engine import Lab, OpensOwn
 from spillcast.engines.held import HeldQuery
 from spillcast.engines.workload import Workload
 from spillcast.errors import InputError
+from spillcast.recording.meta import ObservedEngine
 
 
 class DuckDbLab(Lab, OpensOwn):
@@ -78,15 +79,14 @@ class DuckDbLab(Lab, OpensOwn):
         with closing(HeldQuery("DuckDB", module, query, environment)) as held:
             yield held
 
-    def describe(self, workload: Workload) -> dict[str, Any]:
+    def describe(self, workload: Workload) -> ObservedEngine:
         """As a recording's meta.json keeps it."""
-        return {
-            "name": "duckdb",
-            "version": self._version,
-            "sql": workload.sql.strip(),
-            "memory_limit": workload.memory,
-            "threads": workload.threads,
-        }
+        return ObservedEngine(
+            name="duckdb",
+            version=self._version,
+            sql=workload.sql.strip(),
+            settings={"memory_limit": workload.memory, "threads": workload.threads},
+        )
 
     def _database(self, rows: int) -> Path:
         return self._given or self._room / f"{rows}.db"

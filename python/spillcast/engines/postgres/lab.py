@@ -17,6 +17,7 @@ from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, Spill, sp
 from spillcast.recording import Recording
 from spillcast.recording.explain import recording_of_plan
 from spillcast.recording.explain.nodes import nodes_of
+from spillcast.recording.meta import ObservedEngine
 
 if TYPE_CHECKING:
     import psycopg
@@ -96,18 +97,21 @@ class PostgresLab(Lab, Explains):
     def spills(self, workload: Workload, plan: Recording) -> Sequence[Spill]:
         """The nodes of such a plan that spill."""
         multiplier = float(workload.settings.get("hash_mem_multiplier", HASH_MEM_MULTIPLIER))
-        return spills_of(nodes_of(plan.meta["engine"]["document"]["Plan"]), multiplier)
+        document = plan.meta.engine.document or {}
+        return spills_of(nodes_of(document["Plan"]), multiplier)
 
-    def describe(self, workload: Workload) -> dict[str, Any]:
+    def describe(self, workload: Workload) -> ObservedEngine:
         """As a recording's meta.json keeps it."""
-        return {
-            "name": "postgres",
-            "version": self._cluster.installation.version,
-            "sql": workload.sql.strip(),
-            "work_mem": workload.memory,
-            "threads": workload.threads,
-            "settings": dict(workload.settings),
-        }
+        return ObservedEngine(
+            name="postgres",
+            version=self._cluster.installation.version,
+            sql=workload.sql.strip(),
+            settings={
+                "work_mem": workload.memory,
+                "threads": workload.threads,
+                "settings": dict(workload.settings),
+            },
+        )
 
 
 @contextmanager

@@ -127,7 +127,7 @@ def compression(recording: Recording, loads: Sequence[Load]) -> Compression | No
         return None
     read_ns = max(_mean(read[0]) - _mean(read[1]), 0.0)
     threads = len(np.unique(waits["session"].to_numpy()[block & writes]))
-    cpus = min(CPUS_OF_A_THREAD * threads, int(recording.meta["machine"].get("cpus") or threads))
+    cpus = min(CPUS_OF_A_THREAD * threads, recording.meta.machine.cpus or threads)
     return Compression(loads, share, write_ns / 1e9, read_ns / 1e9, cpus)
 
 

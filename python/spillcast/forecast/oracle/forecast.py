@@ -21,11 +21,10 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.sum.interval import (
     DRAWS,
-    LATENCY_NOISE,
     RUN_NOISE,
-    noise_of,
     resampled_means,
 )
+from spillcast.storage.source import LATENCY_NOISE
 
 Array = NDArray[np.float64]
 
@@ -55,7 +54,7 @@ def forecast_events(
             Term(event.event, event.op, None, count, event.time_s, event.time_s / part.gain)
         )
     total_s = sum(term.forecast_s for term in terms)
-    noise = LATENCY_NOISE if target.storage is None else noise_of(target.storage)
+    noise = LATENCY_NOISE if target.storage is None else target.storage.source.noise
     low, high = _interval(parts, whole_s, evidence.ash, method, noise, confidence)
     return Forecast(
         target.name,

@@ -8,6 +8,7 @@ from spillcast.forecast.oracle.parts import Part, Target
 from spillcast.forecast.result import Warned
 from spillcast.forecast.sum.warnings import AMPLIFIED
 from spillcast.recording.statistics import TempOnFlash
+from spillcast.storage.source import ASSUMED
 from spillcast.units import format_duration
 
 #: Temp latency below which the baseline is likely served by flash already.
@@ -38,7 +39,7 @@ def warn(
         text = f"{target.name} is known by its figures: blocks are taken to be 8 KiB"
         warnings.append(Warned("not-replayed", text))
     elif target.traces is None:
-        warnings.append(Warned("not-measured", "nothing was measured: the latency is a wish"))
+        warnings += [Warned(*warning) for warning in ASSUMED.warnings]
     else:
         warnings += _new_events(target.traces, traces)
     if ash is None and traces is not None and traces.elapsed_s < 0.9 * whole_s:

@@ -1,5 +1,7 @@
 """Counts that nobody timed, with the latencies of the storage that they are known to stand on."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from spillcast.errors import Refusal
@@ -30,8 +32,8 @@ def timed_on(recording: Recording, storage: Storage) -> Recording:
         for row in recording.seconds.to_pylist()
     ]
     total_s = sum(row["total_ns"] for row in rows) / 1e9
-    temp = {**recording.meta["temp"], "total_s": total_s, "timed_on": storage.name}
-    timed = Recording(recording.path, {**recording.meta, "temp": temp})
+    temp = replace(recording.meta.temp, total_s=total_s, timed_on=storage.name)
+    timed = Recording(recording.path, replace(recording.meta, temp=temp))
     timed.waits = recording.waits
     timed.seconds = pa.Table.from_pylist(rows, SECONDS_SCHEMA)
     return timed

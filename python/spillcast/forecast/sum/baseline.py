@@ -70,13 +70,13 @@ class Baseline:
     @property
     def ready_s(self) -> float:
         """Of the remainder, at most: the time that it stood ready without a CPU."""
-        delay_s = float(self.recording.meta["capture"]["run_queue_delay_s"])
+        delay_s = self.recording.meta.capture.run_queue_delay_s
         return min(self.scale * delay_s * self.threads.recorded.of_cpu, self.remainder_s)
 
     @property
     def rest(self) -> list[Term]:
         """The remainder, which stays: CPU and other waits, told apart for one thread."""
-        remainder_s, cpu_s = self.remainder_s, self.recording.meta.get("cpu_s")
+        remainder_s, cpu_s = self.remainder_s, self.recording.meta.cpu_s
         if cpu_s is None or sessions(self.recording) > 1 or cpu_s * self.scale > remainder_s:
             return [Term("CPU and other waits", None, None, None, remainder_s, remainder_s)]
         cpu_s *= self.scale

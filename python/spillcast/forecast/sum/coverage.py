@@ -29,8 +29,7 @@ def is_part(recording: Recording, whole_s: float) -> bool:
 
 def spread_evenly(recording: Recording) -> bool:
     """Whether what was recorded are slices of the query, and not one stretch of it."""
-    stated: bool | None = recording.meta.get("raw", {}).get("slices_of_all")
-    return bool(stated)
+    return recording.meta.raw.slices_of_all
 
 
 def in_slices(recording: Recording, whole_s: float) -> bool:
@@ -86,7 +85,7 @@ def _by_second(recording: Recording) -> Array:
 
 def _by_slice(recording: Recording) -> Array:
     """Time (ns) in temp I/O: a row a slice, a column an op."""
-    starts_ns = np.array([start_s * 1e9 for start_s, _ in recording.meta["raw"]["slices_s"]])
+    starts_ns = np.array([start_s * 1e9 for start_s, _ in recording.meta.raw.slices_s or ()])
     table = np.zeros((len(starts_ns), len(OPS)))
     waits = recording.temp_waits
     number = np.searchsorted(starts_ns, waits["start_ns"].to_numpy(), side="right") - 1

@@ -1,8 +1,7 @@
 """CPU time that changes with the storage: after a longer wait a thread finds its caches colder."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load
 from spillcast.recording import Recording
+from spillcast.recording.meta import CpuCache
 
 Array = NDArray[np.float64]
 #: Memory that a query goes through in its CPU time, over what the machine's measurement goes
@@ -27,7 +27,7 @@ def cpu_drift_s(recording: Recording, loads: Sequence[Load], found: Sequence[Lat
     works with the cache a core usually gets. One that goes through less between two waits meets
     only that part of it cold. Below 0 where waits get shorter, and zero where nothing was measured.
     """
-    caches = [_Cache.of(about) for about in recording.meta["machine"].get("caches", [])]
+    caches = [_Cache.of(about) for about in recording.meta.machine.caches]
     recorded_ns = np.array([load.mean_s * 1e9 for load in loads])
     target_ns = np.array([lat.mean_s * 1e9 for lat in found])
     work_ns = _warm_work_ns(caches, recorded_ns, _work_between_waits_ns(recording, loads))
@@ -48,9 +48,9 @@ class _Cache:
     costs_ns: Array
 
     @staticmethod
-    def of(about: Mapping[str, Any]) -> "_Cache":
-        waits_ns, costs_ns = np.array([(0, 0), *about["cold_ns"]], dtype=float).T
-        return _Cache(float(about["warm_ns"]), waits_ns, costs_ns)
+    def of(about: CpuCache) -> "_Cache":
+        waits_ns, costs_ns = np.array([(0, 0), *about.cold_ns], dtype=float).T
+        return _Cache(float(about.warm_ns), waits_ns, costs_ns)
 
     def extra_ns(self, waits_ns: Array) -> Array:
         """After waits, for one who goes through all of it until the next."""
@@ -78,7 +78,7 @@ def _warm_work_ns(caches: Sequence[_Cache], recorded_ns: Array, work_ns: float) 
 
 def _work_between_waits_ns(recording: Recording, loads: Sequence[Load]) -> float:
     """CPU time between two temp operations; where it was not measured, all time between them."""
-    cpu_s = recording.meta.get("cpu_s")
+    cpu_s = recording.meta.cpu_s
     if cpu_s is None:
         cpu_s = max(recording.elapsed_s - sum(load.total_s for load in loads), 0.0)
-    return float(cpu_s) * 1e9 / sum(load.count for load in loads)
+    return cpu_s * 1e9 / sum(load.count for load in loads)

@@ -18,7 +18,6 @@ from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.coverage import in_slices, one_phase, part_factors
 from spillcast.forecast.sum.interval import (
-    ASKED_NOISE,
     DRAWS,
     PLAN_NOISE,
     WIDENED,
@@ -26,7 +25,6 @@ from spillcast.forecast.sum.interval import (
     Measured,
     interval,
     joined,
-    noise_of,
     overlap_noise,
     widened,
 )
@@ -35,6 +33,7 @@ from spillcast.forecast.sum.warnings import refusal, warn
 from spillcast.forecast.work_memory.advice import work_memory
 from spillcast.recording import Recording
 from spillcast.storage import Storage
+from spillcast.storage.source import ASSUMED, ASSUMED_NOISE
 from spillcast.units import format_duration
 
 #: CPU time may move by anything from nothing to so many times what is likely.
@@ -102,7 +101,7 @@ def _bounds_s(
     baseline: Baseline, projection: Projection, target: Storage, total_s: float, confidence: float
 ) -> tuple[float, float]:
     terms = zip(baseline.loads, baseline.io_s, projection.io_s, projection.latencies, strict=True)
-    planned = baseline.recording.meta["capture"]["method"] == "explain"
+    planned = baseline.recording.meta.only_counts
     wider_by = WIDENED_UNREAD if one_phase(baseline.recording, baseline.whole_s) else WIDENED
     part = partial(part_factors, baseline.recording, baseline.whole_s, DRAWS)
     drawn = partial(
@@ -117,15 +116,15 @@ def _bounds_s(
         overlap=hypot(overlap_noise(projection.overlap), PLAN_NOISE if planned else 0.0),
         confidence=confidence,
     )
-    noise = noise_of(target)
-    usual = min(noise, ASKED_NOISE)
+    noise = target.source.noise
+    usual = min(noise, ASSUMED_NOISE)
     if in_slices(baseline.recording, baseline.whole_s):
         # How unlike slices are shows in themselves, whatever experience says of whole runs.
         slices = drawn(noise=usual, part=part)
         low_s, high_s = joined(widened(drawn(noise=usual), total_s, wider_by), slices, total_s)
     else:
         low_s, high_s = widened(drawn(noise=usual, part=part), total_s, wider_by)
-    if noise > ASKED_NOISE:
+    if noise > ASSUMED_NOISE:
         # How far off a row of the catalogue may be is known, and needs no experience of ours.
         stated_low_s, stated_high_s = drawn(noise=noise, part=part)
         low_s, high_s = min(low_s, stated_low_s), max(high_s, stated_high_s)
@@ -134,7 +133,7 @@ def _bounds_s(
 
 def refused(baseline: Baseline, target: str, reason: str) -> Forecast:
     """A forecast that gives no number for a target, and the reason."""
-    return replace(forecast_of(baseline, Storage(target, "asked", [])), refused=reason)
+    return replace(forecast_of(baseline, Storage(target, ASSUMED, [])), refused=reason)
 
 
 def _moved(rest: Sequence[Term], drift_s: float) -> list[Term]:

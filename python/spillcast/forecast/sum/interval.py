@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.forecast.threads.overlap import Overlap
-from spillcast.storage import Storage
 
 Array = NDArray[np.float64]
 
@@ -20,16 +19,8 @@ WIDENED = 2.0
 WIDENED_UNREAD = 5.5
 #: Spread (standard deviation) of the time outside temp I/O when the same run is repeated.
 RUN_NOISE = 0.05
-#: Spread of the engine's own latency on a storage, from one run to another.
-LATENCY_NOISE = 0.05
 #: Spread of the whole where a plan is all there is.
 PLAN_NOISE = 0.06
-#: Spread between the latency of a replay and of the engine on the same storage.
-REPLAY_NOISE = 0.03
-#: The same where the storage was measured with other I/O than the engine's.
-GRID_NOISE = 0.10
-#: The same for a storage that somebody asked for: nothing was measured.
-ASKED_NOISE = 0.15
 
 
 @dataclass(frozen=True)
@@ -96,15 +87,6 @@ def resampled_means(blocks: Array, draws: np.random.Generator) -> Array:
     picks = draws.integers(0, len(blocks), (DRAWS, len(blocks)))
     means = (count[picks] * mean_s[picks]).sum(axis=1) / count[picks].sum(axis=1)
     return np.asarray(means / whole)
-
-
-def noise_of(storage: Storage) -> float:
-    """How far all latencies of a storage may be off together, by what is known of it."""
-    if storage.source == "catalogue":
-        # Nine in ten lie within the spread.
-        return float(np.log(storage.facts["spread"]) / 1.645)
-    known = {"probe": REPLAY_NOISE, "grid": GRID_NOISE, "asked": ASKED_NOISE}
-    return known.get(storage.source, LATENCY_NOISE)
 
 
 def widened(

@@ -28,15 +28,14 @@ UNREAD = 0.3
 
 def refusal(recording: Recording) -> str | None:
     """Why this recording carries no number at all; None where it does."""
-    capture = recording.meta["capture"]
-    seen = recording.meta["temp"]["reads"] + recording.meta["temp"]["writes"]
+    capture, seen = recording.meta.capture, recording.meta.temp.operations
     # Every call leaves two records, so this is the larger share.
-    share = capture["lost"] / max(1, capture["lost"] + seen)
+    share = capture.lost / max(1, capture.lost + seen)
     if share > LOST_SHARE_MAX:
-        return f"{capture['lost']:,} reports were lost, {share:.0%} of what there was: record again"
-    if capture["mapped_temp_files"]:
+        return f"{capture.lost:,} reports were lost, {share:.0%} of what there was: record again"
+    if capture.mapped_temp_files:
         return "temp files are mapped into memory: their I/O makes no call that could be counted"
-    if capture["io_uring"]:
+    if capture.io_uring:
         return "the process uses io_uring: its I/O makes no call that could be counted"
     return None
 
@@ -49,8 +48,8 @@ def warn(baseline: Baseline, target: Storage, projection: Projection) -> list[Wa
         *_about_recording(recording, baseline.remainder_s / baseline.whole_s),
         *_about_threads(recording, projection),
         *_about_compression(baseline, projection),
-        *_about_source(target),
-        *(_about_sizes(loads, found) if target.source != "catalogue" else []),
+        *(Warned(*warning) for warning in target.source.warnings),
+        *(_about_sizes(loads, found) if not target.source.any_size else []),
         *_about_replay(target, loads),
         *_about_probe(target),
     ]
@@ -66,26 +65,25 @@ def warn(baseline: Baseline, target: Storage, projection: Projection) -> list[Wa
 
 
 def _about_recording(recording: Recording, rest_share: float) -> list[Warned]:
-    capture, warnings = recording.meta["capture"], []
-    if capture["lost"]:
-        warnings.append(Warned("lost", f"{capture['lost']:,} reports of the capture were lost"))
-    seen = recording.meta["temp"]["reads"] + recording.meta["temp"]["writes"]
-    if capture["unknown_file"] > 0.01 * seen:
-        count = f"{capture['unknown_file']:,}"
+    capture, warnings = recording.meta.capture, []
+    if capture.lost:
+        warnings.append(Warned("lost", f"{capture.lost:,} reports of the capture were lost"))
+    if capture.unknown_file > 0.01 * recording.meta.temp.operations:
+        count = f"{capture.unknown_file:,}"
         warnings.append(
             Warned("unknown-file", f"{count} calls were on files closed before they could be seen")
         )
-    delay_s = capture["run_queue_delay_s"]
+    delay_s = capture.run_queue_delay_s
     if delay_s > 0.05 * recording.elapsed_s:
         text = f"the query stood {format_duration(delay_s)} ready without a CPU: a busy machine"
         warnings.append(Warned("run-queue", text))
-    if capture["method"] == "explain":
+    if recording.meta.only_counts:
         text = (
             "only PostgreSQL's own counts and times are known: nothing of caches, a busy machine "
             "or of when which block came"
         )
         warnings.append(Warned("counts-only", text))
-    if (storage := recording.meta["temp"].get("timed_on")) is not None:
+    if (storage := recording.meta.temp.timed_on) is not None:
         text = f"temp I/O was not timed: it is taken to have the latency of {storage}"
         warnings.append(Warned("assumed", text))
     if rest_share > 0.9:
@@ -141,18 +139,6 @@ def _about_compression(baseline: Baseline, projection: Projection) -> list[Warne
         f"{projection.compressed:.0%} of its blocks in place of {was:.0%}"
     )
     return [Warned("compression", text)]
-
-
-def _about_source(target: Storage) -> list[Warned]:
-    if target.source == "asked":
-        return [Warned("not-measured", "nothing was measured: the latency is a wish")]
-    if target.source == "catalogue":
-        off = target.facts["spread"]
-        text = f"nothing was measured: figures of {target.facts['source']}, up to {off:.2g}x off"
-        return [Warned("not-measured", text)]
-    if target.source == "grid":
-        return [Warned("grid", "measured with a grid, not with the I/O of this recording")]
-    return []
 
 
 def _about_sizes(loads: Sequence[Load], found: Sequence[Latency]) -> list[Warned]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.forecast.load import Load, in_flight, processes, sessions
+from spillcast.forecast.load import Load, in_flight, sessions
 from spillcast.forecast.threads.counted import counted_trace
 from spillcast.forecast.threads.repairman import repairman_s
 from spillcast.forecast.threads.stretches import Stretches
@@ -64,7 +64,7 @@ class Threads:
     def __init__(self, recording: Recording, loads: Sequence[Load]) -> None:
         self._recording = recording
         self._loads = loads
-        self._cores = int(recording.meta["machine"].get("cpus") or 0)
+        self._cores = recording.meta.machine.cpus or 0
 
     @cached_property
     def recorded(self) -> Overlap:
@@ -122,8 +122,7 @@ class Threads:
     @cached_property
     def _several(self) -> bool:
         """Whether there are several threads, and what they did is known."""
-        counted = processes(self._recording) is not None
-        return not counted and sessions(self._recording) > 1
+        return not self._recording.meta.only_counts and sessions(self._recording) > 1
 
     @cached_property
     def _recorded(self) -> Simulated:

@@ -1,6 +1,5 @@
 """Work memory first: whether more work_mem would remove a spill, and what time that leaves."""
 
-import platform
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -81,7 +80,7 @@ def work_memory(baseline: Recording, whole_s: float, io_s: float) -> WorkMemory 
     plan = _plan(baseline)
     if plan is None:
         return None
-    settings = {**baseline.meta["engine"], **plan.get("Settings", {})}
+    settings = {**baseline.meta.engine.settings, **plan.get("Settings", {})}
     multiplier = float(settings.get("hash_mem_multiplier", HASH_MEM_MULTIPLIER))
     found = spills_of(nodes_of(plan["Plan"]), multiplier)
     if not any(spill.weight for spill in found):
@@ -120,9 +119,7 @@ def _one_pass_bytes(spills: Sequence[Spill], current: int, enough: int) -> int |
 
 def _plan(baseline: Recording) -> Mapping[str, Any] | None:
     """The plan of a recording in memory, or beside one on disk, if it was run and has buffers."""
-    engine = baseline.meta.get("engine", {})
-    document = engine.get("document")
-    file = (engine.get("plan") or {}).get("file")
+    document, file = baseline.meta.engine.document, baseline.meta.engine.plan_file
     if file is not None and (path := baseline.path / file).is_file():
         document = read_documents(path)[0]
     plan = (document or {}).get("Plan", {})
@@ -130,5 +127,4 @@ def _plan(baseline: Recording) -> Mapping[str, Any] | None:
 
 
 def _available_bytes(baseline: Recording) -> int | None:
-    here = baseline.meta["machine"].get("host") == platform.node()
-    return meminfo_bytes().get("MemAvailable") if here else None
+    return meminfo_bytes().get("MemAvailable") if baseline.meta.machine.is_this_one else None

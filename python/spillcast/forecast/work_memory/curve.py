@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.forecast.load import temp_load
-from spillcast.forecast.sum.interval import LATENCY_NOISE, Measured, interval, widened
+from spillcast.forecast.sum.interval import Measured, interval, widened
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.recording import Recording
 from spillcast.storage.observed import observed
+from spillcast.storage.source import LATENCY_NOISE
 
 OPS = ("read", "write")
 #: A count between two measured ones may be off by so much of what they are apart.

@@ -13,7 +13,7 @@ from spillcast.lab.io_size.trial import OpTime, Trial, Trials
 from spillcast.storage import Storage
 from spillcast.storage.behaviour import behaviour_of
 from spillcast.storage.limit import write_cache_limit
-from spillcast.storage.model import STATED, Model
+from spillcast.storage.model import Model
 from spillcast.units import format_bytes
 
 #: 90 % of a normal distribution lie within so many standard errors.
@@ -88,7 +88,7 @@ def _error_s(
     error_s = 0.0
     for at in np.unique(size):
         found = known.latency(op, int(at))
-        if known.storage.source not in STATED:
+        if not known.storage.source.stated:
             counts, means = found.blocks[:, 0], found.blocks[:, 1]
             noise = 0.0
             if len(means) > 1 and found.mean_s > 0:
@@ -100,7 +100,7 @@ def _error_s(
 
 
 def _beyond(known: Model, op: str, size_bytes: int) -> bool:
-    return known.storage.source not in STATED and known.latency(op, size_bytes).extrapolated
+    return not known.storage.source.stated and known.latency(op, size_bytes).extrapolated
 
 
 def _beyond_words(storage: Storage, op: str) -> dict[str, str]:

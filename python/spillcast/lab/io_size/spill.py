@@ -11,7 +11,8 @@ from spillcast.lab.io_size.merge import levels, unit_within
 from spillcast.lab.io_size.recut import Recut
 from spillcast.lab.io_size.settings import Setting
 from spillcast.recording import Recording
-from spillcast.storage.plan import only_counts, plan
+from spillcast.recording.meta import Meta
+from spillcast.storage.plan import plan
 from spillcast.units import format_bytes
 
 #: What is less than a hundredth more than the single waits is no more than they miss anyway.
@@ -53,7 +54,7 @@ class MadeUp(Spill):
         self._sort, self._block_bytes = sort, block_bytes
         data, memory = format_bytes(sort.data_bytes), format_bytes(sort.memory_bytes)
         self.name = f"an external sort of {data} in {memory} of memory"
-        self.like = Recording(Path("made-up.spill"), {})
+        self.like = Recording(Path("made-up.spill"), Meta())
 
     def unit_bytes(self, setting: Setting) -> int:
         """The size of its operations. InputError where not even two runs can be merged."""
@@ -82,7 +83,7 @@ class Recorded(Spill):
 
     def __init__(self, recording: Recording, memory_bytes: int | None) -> None:
         recording.need_io()
-        if only_counts(recording):
+        if recording.meta.only_counts:
             raise InputError(
                 f"{recording.path}: holds counts of operations, not which follow each other",
                 "record the query: spillcast record -o run.spill -- COMMAND",
@@ -90,9 +91,7 @@ class Recorded(Spill):
         self.like, self.name = recording, recording.path.name
         self._recut = Recut(plan(recording))
         #: The whole run over what is held of it in single waits.
-        self._whole: float = max(
-            1.0, recording.meta["temp"].get("bytes", 0) / self._recut.moved_bytes
-        )
+        self._whole: float = max(1.0, recording.meta.temp.bytes / self._recut.moved_bytes)
         sizes = self._recut.distinct_bytes
         self.recorded = Setting(max_bytes=sizes[-1], min_bytes=sizes[0])
         self._memory_bytes = memory_bytes

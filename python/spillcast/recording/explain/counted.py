@@ -1,15 +1,14 @@
 """Counts and times of temp I/O as a recording in memory: the whole run, and no single waits."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from spillcast import _core
 from spillcast.recording.explain.nodes import BLOCK_BYTES, TempIO
-from spillcast.recording.recording import RECORDING_SCHEMA, Recording
+from spillcast.recording.meta import CaptureAccount, KeptWaits, Meta, ObservedEngine, Temp
+from spillcast.recording.recording import Recording
 from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
 
 
@@ -28,47 +27,28 @@ class Counted:
     processes: float
     held_bytes: int | None
     files: int
-    engine: Mapping[str, Any]
-    #: Of the server, where it is known.
-    machine: Mapping[str, Any] = field(default_factory=dict)
+    engine: ObservedEngine
 
 
 def recording_of(counted: Counted) -> Recording:
     """A recording that is nowhere on disk: rows of ``seconds``, and empty ``waits``."""
     temp = counted.temp
-    total_bytes = temp.blocks * BLOCK_BYTES
-    meta = {
-        "schema": RECORDING_SCHEMA,
-        "spillcast": _core.__version__,
-        "elapsed_s": counted.elapsed_s,
-        "recorded_s": counted.elapsed_s,
-        "engine": {"name": "postgresql", **counted.engine},
-        "machine": dict(counted.machine),
-        "cpu_s": None,
-        "memory": {"limit_bytes": None, "peak_rss_bytes": None},
-        "temp": {
-            "reads": temp.read,
-            "writes": temp.written,
-            "bytes": total_bytes,
-            "total_s": temp.total_s,
-            "processes": counted.processes,
-            "held_bytes": counted.held_bytes or temp.written * BLOCK_BYTES,
-            "files": counted.files,
-        },
-        "other_io": {"count": 0, "total_s": 0.0},
-        "capture": {
-            "method": "explain",
-            "lost": 0,
-            "dropped": 0,
-            "unknown_file": 0,
-            "tracer_cpu_s": 0.0,
-            "overhead_s": 0.0,
-            "run_queue_delay_s": 0.0,
-            "io_uring": False,
-            "mapped_temp_files": [],
-        },
-        "raw": {"rows": 0, "rows_seen": temp.blocks, "slices_s": []},
-    }
+    meta = Meta(
+        elapsed_s=counted.elapsed_s,
+        recorded_s=counted.elapsed_s,
+        engine=counted.engine,
+        temp=Temp(
+            temp.read,
+            temp.written,
+            temp.blocks * BLOCK_BYTES,
+            temp.total_s,
+            processes=counted.processes,
+            held_bytes=counted.held_bytes or temp.written * BLOCK_BYTES,
+            files=counted.files,
+        ),
+        capture=CaptureAccount("explain"),
+        raw=KeptWaits(0, temp.blocks, []),
+    )
     recording = Recording(counted.path, meta)
     recording.seconds = _seconds(temp)
     recording.waits = WAITS_SCHEMA.empty_table()

@@ -9,6 +9,7 @@ from spillcast.errors import InputError, Refusal
 from spillcast.recording.explain.counted import Counted, recording_of
 from spillcast.recording.explain.document import HOW, read_documents
 from spillcast.recording.explain.nodes import BLOCK_BYTES, Node, TempIO, nodes_of
+from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.recording import Recording
 
 #: What takes the times that are not in a plan.
@@ -38,12 +39,10 @@ def recording_of_plan(
     path: Path = Path("plan"),
     elapsed_s: float | None = None,
     timed: bool = True,
-    machine: Mapping[str, Any] | None = None,
 ) -> Recording:
     """The recording of a plan as ``EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)`` returns it.
 
-    ``machine`` is what a recording says of the server's machine, where it is known. Errors are
-    those of ``read_plan``.
+    Errors are those of ``read_plan``.
     """
     if isinstance(document, list):
         document = document[0]
@@ -66,8 +65,9 @@ def recording_of_plan(
             _processes(top),
             _held_bytes(top),
             _files(top),
-            engine={"document": document, **document.get("Settings", {})},
-            machine=machine or {},
+            ObservedEngine(
+                "postgresql", document=document, settings=dict(document.get("Settings", {}))
+            ),
         )
     return recording_of(counted)
 

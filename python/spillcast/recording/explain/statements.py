@@ -10,6 +10,7 @@ from spillcast.errors import InputError, Refusal
 from spillcast.recording.explain.counted import Counted, recording_of
 from spillcast.recording.explain.nodes import TempIO
 from spillcast.recording.explain.plan import TIMED
+from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.recording import Recording
 
 _NEEDED = ("calls", "total_exec_time", "temp_blks_read", "temp_blks_written")
@@ -41,7 +42,8 @@ def read_statements(
         if timed:
             raise Refusal(f"{path}: temp I/O was not timed: {TIMED}")
     workers = float(row.get("parallel_workers_launched") or 0) / calls
-    engine = {"queryid": str(row.get("queryid", "")), "calls": int(calls)}
+    which = {"queryid": str(row.get("queryid", "")), "calls": int(calls)}
+    engine = ObservedEngine("postgresql", settings=which)
     mean_s = float(row["total_exec_time"]) / 1e3 / calls
     return recording_of(
         Counted(path, elapsed_s or mean_s, temp, 1 + workers, None, 1, engine),

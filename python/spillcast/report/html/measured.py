@@ -2,16 +2,24 @@
 
 import shlex
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from spillcast.engines.registry import known_as
 from spillcast.profile import Profile, profile
 from spillcast.recording import Recording
+from spillcast.recording.meta import (
+    NOBODY,
+    CaptureAccount,
+    KeptWaits,
+    Machine,
+    Meta,
+    ObservedEngine,
+)
+from spillcast.recording.postgres_meta import Sampling
 from spillcast.recording.source import SOURCES
 from spillcast.recording.trace import ReadFailures, Traces, open_reader
-from spillcast.report.recording import query_of
 from spillcast.units import format_bytes, format_duration
 
 About = list[dict[str, str]]
@@ -25,105 +33,88 @@ def _labelled(pairs: Sequence[tuple[str, str | None]]) -> About:
 
 def about_recording(recording: Recording) -> About:
     """Machine, engine, capture with its cost and loss, and what of the run it covers."""
-    meta = recording.meta
-    capture, machine, engine = meta["capture"], meta["machine"], meta.get("engine", {})
-    name = str(engine.get("name", "process"))
-    known = known_as(name)
-    label = None if name == "process" else name if known is None else known.label
+    meta, engine = recording.meta, recording.meta.engine
+    known = known_as(engine.name)
+    name = engine.name if known is None else known.label
+    label = None if engine.name == NOBODY.name else name
     settings = () if known is None else known.settings
+    given = {key: engine.settings.get(key) for key in settings}
     return _labelled(
         [
-            ("recorded", str(meta.get("started_at", ""))[:19].replace("T", " ")),
-            ("engine", label and f"{label} {engine.get('version') or ''}".strip()),
-            ("command", shlex.join(engine["command"]) if engine.get("command") else None),
-            ("settings", ", ".join(f"{k} = {engine[k]}" for k in settings if engine.get(k))),
-            ("machine", _machine(machine)),
-            ("host", machine.get("host")),
-            ("memory held at most", _size(meta.get("memory", {}).get("peak_rss_bytes"))),
-            ("capture", _capture(capture)),
-            ("lost", _lost(capture)),
-            ("cost of recording", _cost(capture)),
-            ("ready without a CPU", _duration(capture.get("run_queue_delay_s"))),
-            ("covered", _coverage(meta)),
-            ("samples", _samples(meta.get("sampling"))),
+            ("recorded", (meta.started_at or "")[:19].replace("T", " ")),
+            ("engine", label and f"{label} {engine.version or ''}".strip()),
+            ("command", shlex.join(engine.command) if engine.command else None),
+            ("settings", ", ".join(f"{k} = {value}" for k, value in given.items() if value)),
+            ("machine", _machine(meta.machine)),
+            ("host", meta.machine.host),
+            ("memory held at most", _size(meta.memory.peak_rss_bytes)),
+            ("capture", _capture(meta.capture)),
+            *(_loss_and_cost(meta.capture) if meta.captured else ()),
+            ("covered", _coverage(meta.raw)),
+            ("samples", _samples(meta.sampling)),
         ]
     )
 
 
-def _machine(machine: Mapping[str, Any]) -> str:
-    cpus, memory, kernel = (machine.get(key) for key in ("cpus", "memory_bytes", "kernel"))
-    parts = [f"{cpus} CPUs" if cpus else "", f"{_size(memory)} of memory" if memory else ""]
-    parts.append(f"kernel {kernel}" if kernel else "")
+def _machine(machine: Machine) -> str:
+    memory = _size(machine.memory_bytes)
+    parts = [
+        f"{machine.cpus} CPUs" if machine.cpus else "",
+        f"{memory} of memory" if memory else "",
+    ]
+    parts.append(f"kernel {machine.kernel}" if machine.kernel else "")
     return ", ".join(part for part in parts if part)
 
 
-def _capture(capture: Mapping[str, Any]) -> str:
-    method: str = capture["method"]
-    if method == "none":
-        return f"none: {capture.get('absent_because')}"
-    return SOURCES[method].title if method in SOURCES else method
+def _capture(capture: CaptureAccount) -> str:
+    if capture.method in SOURCES:
+        return SOURCES[capture.method].title
+    return f"none: {capture.absent_because}" if capture.method == "none" else capture.method
 
 
-def _lost(capture: Mapping[str, Any]) -> str | None:
-    if "lost" not in capture:
+def _loss_and_cost(capture: CaptureAccount) -> Iterator[tuple[str, str]]:
+    dropped = f", {capture.dropped:,} single waits" if capture.dropped else ""
+    yield "lost", f"{capture.lost:,} reports{dropped}"
+    theirs, ours = map(format_duration, (capture.overhead_s, capture.tracer_cpu_s))
+    yield "cost of recording", f"about {theirs} of CPU time of the query, {ours} of another CPU"
+    yield "ready without a CPU", format_duration(capture.run_queue_delay_s)
+
+
+def _coverage(raw: KeptWaits) -> str | None:
+    if not raw.rows_seen:
         return None
-    lost = f"{capture['lost']:,} reports"
-    dropped = capture.get("dropped", 0)
-    return lost + (f", {dropped:,} single waits" if dropped else "")
-
-
-def _cost(capture: Mapping[str, Any]) -> str | None:
-    if "overhead_s" not in capture:
-        return None
-    theirs, ours = (_duration(capture.get(key, 0.0)) for key in ("overhead_s", "tracer_cpu_s"))
-    return f"about {theirs} of CPU time of the query, {ours} of another CPU"
-
-
-def _coverage(meta: Mapping[str, Any]) -> str | None:
-    raw = meta["raw"]
-    if not raw["rows_seen"]:
-        return None
-    if raw["slices_s"] is None:
-        return f"the whole run: all {raw['rows']:,} waits"
-    kept = f"{raw['rows']:,} of {raw['rows_seen']:,} single waits, in {len(raw['slices_s'])} slices"
+    if raw.slices_s is None:
+        return f"the whole run: all {raw.rows:,} waits"
+    kept = f"{raw.rows:,} of {raw.rows_seen:,} single waits, in {len(raw.slices_s)} slices"
     return f"the whole run by the second; {kept}"
 
 
-def _samples(sampling: Mapping[str, Any] | None) -> str | None:
-    if not sampling:
+def _samples(sampling: Sampling | None) -> str | None:
+    if sampling is None:
         return None
-    text = f"{sampling['samples']:,}, {sampling['rate_hz']} a second"
-    discarded = sampling.get("discarded")
-    return text + (f"; {discarded:,} discarded after gaps" if discarded else "")
+    text = f"{sampling.samples:,}, {sampling.rate_hz} a second"
+    return text + (f"; {sampling.discarded:,} discarded after gaps" * bool(sampling.discarded))
 
 
 def _size(count: float | None) -> str | None:
     return None if count is None else format_bytes(count)
 
 
-def _duration(seconds: float | None) -> str | None:
-    return None if seconds is None else format_duration(seconds)
-
-
-def statements_of(meta: Mapping[str, Any]) -> list[dict[str, Any]]:
+def statements_of(engine: ObservedEngine) -> list[dict[str, Any]]:
     """The query, where the recording is of one that is known."""
-    engine = meta.get("engine", {})
-    text = engine.get("query") or engine.get("sql")
-    return [{"sql_id": None, "text": str(text)[:_TEXT_MAX], "share": None}] if text else []
+    text = engine.query or engine.sql
+    return [{"sql_id": None, "text": text[:_TEXT_MAX], "share": None}] if text else []
 
 
-def secrets_of(meta: Mapping[str, Any]) -> dict[str, list[str]]:
+def secrets_of(meta: Meta) -> dict[str, list[str]]:
     """What meta.json knows of hosts, paths and statements, for a page that must not."""
-    engine, machine = meta.get("engine", {}), meta.get("machine", {})
-    server = engine.get("server") or {}
-    command = engine.get("command") or []
-    asked = meta.get("asked") or {}
-    hosts = [machine.get("host"), socket.gethostname(), server.get("host")]
-    paths = [*asked.get("temp_dirs", ()), *(word for word in command if "/" in word)]
-    failure = query_of(meta).get("failure")
+    engine, server, query = meta.engine, meta.engine.server, meta.server_query
+    command = engine.command or []
+    hosts = [meta.machine.host, socket.gethostname(), server and server.host]
+    paths = [*meta.asked.temp_dirs, *(word for word in command if "/" in word)]
     # A single word of a command may be any word; what holds a space is a statement.
     long = [word for word in command if " " in word.strip()]
-    sql = [shlex.join(command), *long, engine.get("query"), engine.get("sql"), failure]
+    sql = [shlex.join(command), *long, engine.query, engine.sql, query and query.failure]
     return {
         kind: [str(text) for text in texts if text and text != "localhost"]
         for kind, texts in (("host", hosts), ("path", paths), ("sql", sql))

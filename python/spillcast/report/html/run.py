@@ -17,8 +17,6 @@ from spillcast.storage.observed import observed
 
 #: Share of the time of all temp I/O below which sizes are not told apart.
 _SMALL = 0.01
-#: Storages whose histograms are not those of the load that is asked about.
-_OF_NO_LOAD = {"grid", "catalogue", "cache"}
 
 
 def add_runs(material: Material, evidence: Evidence, sql_id: str | None, *, lenient: bool) -> None:
@@ -36,20 +34,20 @@ def add_runs(material: Material, evidence: Evidence, sql_id: str | None, *, leni
 
 def _of_recording(material: Material, recording: Recording) -> Document:
     meta = recording.meta
-    groups = observed(recording).groups if meta["temp"] is not None else []
+    groups = observed(recording).groups if meta.captured else []
     samples = recording.samples.num_rows > 0
     for kind, texts in measured.secrets_of(meta).items():
         material.add_secret(kind, *texts)
     return {
         "name": recording.path.name,
         "kind": "recording",
-        "capture": meta["capture"]["method"],
+        "capture": meta.capture.method,
         "elapsed_s": recording.elapsed_s,
         "timeline": asdict(timeline.of_recording(recording)),
         "latencies": by_op(groups),
         "operations": [_operation(group) for group in _told_apart(groups)],
         "events": _events(of_samples(recording, ["event"], None)) if samples else [],
-        "statements": measured.statements_of(meta),
+        "statements": measured.statements_of(meta.engine),
         "about": measured.about_recording(recording),
         "warnings": recording_warnings(meta),
     }
@@ -137,7 +135,7 @@ def by_op(groups: Sequence[Group]) -> list[Document]:
 
 def latencies_there(name: str, storage: Storage) -> Document:
     """Latencies of a target under this load; none where its figures are of another one."""
-    groups = [] if storage.source in _OF_NO_LOAD else by_op(storage.groups)
+    groups = by_op(storage.groups) if storage.source.of_load else []
     return {"name": name, "groups": groups}
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from spillcast.errors import InputError
 from spillcast.storage.catalogue.latency import latency_class
 from spillcast.storage.limit import Limit
+from spillcast.storage.source import catalogue
 from spillcast.storage.storage import Storage
 from spillcast.units import format_bytes, parse_bytes
 
@@ -76,16 +77,17 @@ class Row:
         else:
             values = {parameter.key: parameter.default for parameter in self.parameters} | given
         latencies = latency_class(self.latency)
+        spread = max(self.spread, latencies.spread)
         tail = "&".join(f"{key}={text}" for key, text in asked.items())
         return Storage(
             f"catalogue:{self.name}" + (f"?{tail}" if tail else ""),
-            "catalogue",
+            catalogue(spread, self.source),
             latencies.groups(),
             {
                 "description": self.description,
                 "source": self.source,
                 "assumed": [latencies.sentence()],
-                "spread": max(self.spread, latencies.spread),
+                "spread": spread,
                 "parameters": {k: int(v) if v == int(v) else v for k, v in values.items()},
             },
             list(self.limits(values)),

@@ -20,7 +20,6 @@ from spillcast.engines.postgres.live.account import (
     engine_meta,
     query_meta,
     sampling_meta,
-    workers_meta,
 )
 from spillcast.engines.postgres.live.backend import find, may_list_temp
 from spillcast.engines.postgres.live.explain import PLAN_FILE, Explained
@@ -221,10 +220,10 @@ class _Watch:
         run = self._run
         if run is not None and run.plan is not None:
             recorder.add_document(PLAN_FILE, run.plan)
-        query = query_meta(self.pid, life, self._attached_s, ended_by, sampled)
+        workers = recorder.joined(), self._unattached
         extra = {
             "engine": engine_meta(self._connection, self.pid, self._settings, sampled.query, run),
-            "postgres": {**query, **workers_meta(recorder.joined(), self._unattached)},
+            "postgres": query_meta(self.pid, life, self._attached_s, ended_by, sampled, *workers),
             "sampling": sampling_meta(sampled),
         }
         return recorder.finish(elapsed_s=elapsed_s, extra=extra)

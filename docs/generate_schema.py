@@ -1,0 +1,63 @@
+"""The tables of schema.md that the types tell: ``python docs/generate_schema.py`` writes them.
+
+Each stands between ``<!-- types: NAME -->`` and ``<!-- end of types -->``; what is around is prose.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+
+from spillcast.document import table_lines
+from spillcast.lab.truth_file import COLUMNS
+from spillcast.recording.meta import Meta
+from spillcast.recording.schema import SAMPLES, SECONDS, WAITS, Column
+from spillcast.storage.storage import StorageDocument
+
+PAGE = Path(__file__).with_name("schema.md")
+_MARKED = re.compile(r"(<!-- types: ([\w.]+) -->\n).*?(<!-- end of types -->)", re.DOTALL)
+
+
+def column_lines(columns: Iterable[Column]) -> list[str]:
+    """The columns of a file as lines of Markdown."""
+    lines = ["| column | type | null | meaning | example |", "| --- | --- | --- | --- | --- |"]
+    for column in columns:
+        null = "yes" if column.nullable else "no"
+        example = "" if column.example is None else f"`{column.example}`"
+        words = type_words(column.type)
+        lines.append(f"| `{column.name}` | {words} | {null} | {column.meaning} | {example} |")
+    return lines
+
+
+def type_words(kind: pa.DataType) -> str:
+    """A type of Arrow in words."""
+    if pa.types.is_list(kind):
+        inner = kind.value_type
+        return f"list of {'struct' if pa.types.is_struct(inner) else type_words(inner)}"
+    return "string (dictionary)" if pa.types.is_dictionary(kind) else str(kind)
+
+
+def tables() -> dict[str, list[str]]:
+    """All of them by name, as lines."""
+    head, *rows = table_lines(Meta)
+    of_a_query = [row for row in rows if re.match(r"\| `(postgres|sampling)\b", row)]
+    return {
+        "waits": column_lines(WAITS),
+        "samples": column_lines(SAMPLES),
+        "seconds": column_lines(SECONDS),
+        "meta": [head, *(row for row in rows if row not in of_a_query)],
+        "query": [head, rows[0], *of_a_query],
+        "storage": table_lines(StorageDocument),
+        "cases": column_lines(COLUMNS),
+    }
+
+
+def with_tables(text: str) -> str:
+    """The page with the tables as they should be."""
+    known = tables()
+    return _MARKED.sub(lambda found: "\n".join([found[1], *known[found[2]], "", found[3]]), text)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text()))

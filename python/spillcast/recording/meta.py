@@ -1,0 +1,291 @@
+"""What meta.json says of a recording: the run, its machine and engine, what was seen and kept."""
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spillcast.document import key, read, written
+from spillcast.errors import InputError
+from spillcast.recording.options import RecordOptions
+from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Server
+
+META_FILE = "meta.json"
+RECORDING_SCHEMA = "spillcast.recording/1"
+_AGAIN = "record again"
+
+
+@dataclass(frozen=True)
+class ObservedEngine:
+    """Who was observed. What no code reads of it, and the engine's settings, are a mapping."""
+
+    name: str = key("`process`, or the engine's name", example="duckdb")
+    version: str | None = key("its version", example="18.6", optional=True)
+    server: Server | None = key("", optional=True)
+    pid: int | None = key("process id", example=4711, optional=True)
+    command: Sequence[str] | None = key(
+        "arguments of the process, secrets struck out", example=["duckdb"], optional=True
+    )
+    query: str | None = key(
+        "text of the query, secrets struck out, cut at `track_activity_query_size`", optional=True
+    )
+    sql: str | None = key("text of a query of an experiment", optional=True)
+    document: Mapping[str, Any] | None = key(
+        "the plan that was read, of EXPLAIN; never on disk", optional=True
+    )
+    settings: Mapping[str, Any] = key("", rest=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.settings.get("plan"), Mapping | None):
+            raise ValueError("engine.plan is not an object")
+
+    @property
+    def plan_file(self) -> str | None:
+        """The plan's file beside meta.json; None without one."""
+        file = (self.settings.get("plan") or {}).get("file")
+        return None if file is None else str(file)
+
+
+NOBODY = ObservedEngine("process")
+
+
+@dataclass(frozen=True)
+class CpuCache:
+    """A core's own cache, or all the cache that it usually gets."""
+
+    bytes: int = key("its size", unit="bytes", example=2097152)
+    warm_ns: int = key("CPU time to read through it while it is warm", unit="ns", example=38000)
+    cold_ns: Sequence[tuple[int, int]] = key(
+        "extra CPU time after waits: wait, extra", unit="ns", example=[[2000000, 12000]]
+    )
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where it ran; None where that is not known. Where there was no capture nothing is."""
+
+    host: str | None = key("its name; null, as all below, where it is not known", default=None)
+    kernel: str | None = key("release of the kernel", default=None)
+    cpus: int | None = key("CPUs", example=2, default=None)
+    memory_bytes: int | None = key("memory", unit="bytes", default=None)
+    memory_available_bytes: int | None = key(
+        "memory that was free or could be freed", unit="bytes", default=None
+    )
+    swap_bytes: int | None = key("swap", unit="bytes", default=None)
+    caches: Sequence[CpuCache] = key(
+        "a core's own cache, and all the cache that it usually gets", default=()
+    )
+
+    @property
+    def is_this_one(self) -> bool:
+        """Whether it is the machine that this runs on."""
+        return self.host == platform.node()
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Of the observed processes, in bytes."""
+
+    limit_bytes: int | None = key(
+        "lowest limit of the process's memory cgroups; null for none",
+        unit="bytes", example=None, default=None,
+    )  # fmt: skip
+    peak_rss_bytes: int | None = key(
+        "most that it and what it started held resident, summed",
+        unit="bytes", example=441450496, default=None,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Temp:
+    """Temp I/O of the whole run, over all threads."""
+
+    reads: int = key("reads of temp files", example=1757, default=0)
+    writes: int = key("writes", example=1758, default=0)
+    bytes: int = key("bytes moved", unit="bytes", example=921108480, default=0)
+    total_s: float = key(
+        "sum of their durations over all threads", unit="s", example=3.9, default=0.0
+    )
+    processes: float | None = key(
+        "of counts, never on disk: processes that shared it in equal parts", optional=True
+    )
+    held_bytes: int | None = key(
+        "of counts, never on disk: what the files held", unit="bytes", optional=True
+    )
+    files: int | None = key("of counts, never on disk: files written by turns", optional=True)
+    timed_on: str | None = key(
+        "never on disk: the storage whose latencies were assumed", optional=True
+    )
+
+    @property
+    def operations(self) -> int:
+        """Reads and writes."""
+        return self.reads + self.writes
+
+
+@dataclass(frozen=True)
+class OtherIO:
+    """I/O on files that are no temp files."""
+
+    count: int = key(
+        "calls on other files; of PostgreSQL by single buffers only", example=158, default=0
+    )
+    total_s: float = key("sum of their durations", unit="s", example=0.0009, default=0.0)
+
+
+@dataclass(frozen=True)
+class CaptureAccount:
+    """What a capture was, lost and cost. All counts are 0 where there was none."""
+
+    method: str = key(
+        "`perf`, `preload`, or `none` where samples alone were recorded; `explain` for "
+        "PostgreSQL's counts, never on disk",
+        example="perf",
+    )
+    absent_because: str | None = key(
+        "why there was no capture; the keys below and those of `machine` are missing then, and "
+        "`temp`, `other_io` and `cpu_s` null",
+        example=None,
+        default=None,
+    )
+    lost: int = key("what the capture had no room for", unit="reports", example=0, default=0)
+    dropped: int = key(
+        "raw waits not taken in time; the seconds hold them", unit="waits", example=0, default=0
+    )
+    unknown_file: int = key(
+        "calls on files closed before they could be looked at", unit="calls", example=0, default=0
+    )
+    tracer_cpu_s: float = key("CPU time of the reader", unit="s", example=0.014, default=0.0)
+    overhead_s: float = key(
+        "estimated CPU time added to the observed threads", unit="s", example=0.001, default=0.0
+    )
+    run_queue_delay_s: float = key(
+        "time the observed threads were runnable without a CPU", unit="s", example=0.02, default=0.0
+    )
+    io_uring: bool = key(
+        "whether io_uring was seen, whose I/O makes no call", example=False, default=False
+    )
+    mapped_temp_files: Sequence[str] = key(
+        "temp files mapped shared and writable", example=[], default=()
+    )
+
+
+@dataclass(frozen=True)
+class KeptWaits:
+    """The single waits that were kept."""
+
+    rows: int = key("raw waits kept", unit="waits", example=3515)
+    rows_seen: int = key("and seen", unit="waits", example=3515)
+    slices_s: Sequence[tuple[float, float]] | None = key(
+        "start and end of each slice kept; null for all", unit="s", example=None
+    )
+    slices_of_all: bool = key(
+        "of a cut recording, never on disk: whether its slices are spread over the whole run",
+        default=False,
+        optional=True,
+    )
+
+    @property
+    def whole(self) -> bool:
+        """Whether all waits of the run were kept."""
+        return self.slices_s is None
+
+
+#: What only a capture sees: what stands on disk where there was none, and what that means.
+_UNSEEN: Mapping[str, tuple[object, object]] = {
+    "machine": ({}, written(Machine())),
+    "temp": (None, written(Temp())),
+    "other_io": (None, written(OtherIO())),
+}
+_NOTHING_COUNTED = written(CaptureAccount("none"))
+del _NOTHING_COUNTED["method"], _NOTHING_COUNTED["absent_because"]
+
+
+@dataclass(frozen=True)
+class Meta:
+    """All of meta.json. ``temp`` and ``other_io`` are 0 where nothing was ``captured``.
+
+    By default nothing is known, as of a recording that is nowhere on disk.
+    """
+
+    spillcast: str = key("version that recorded", example="0.1.0", default="")
+    started_at: str | None = key(
+        "when the recording began",
+        unit="ISO 8601",
+        example="2026-11-21T02:38:45.333+00:00",
+        default=None,
+    )
+    elapsed_s: float = key("wall time of the run", unit="s", example=27.9, default=0.0)
+    recorded_s: float = key("wall time of the recording", unit="s", example=28.1, default=0.0)
+    clock: str = key("the clock of all times", example="CLOCK_MONOTONIC", default="CLOCK_MONOTONIC")
+    engine: ObservedEngine = key("", default=NOBODY)
+    machine: Machine = key("", default=Machine())
+    memory: Memory = key("", default=Memory())
+    cpu_s: float | None = key(
+        "CPU time of all observed threads outside I/O calls; null with preload",
+        unit="s",
+        example=8.31,
+        default=None,
+    )
+    temp: Temp = key("", default=Temp())
+    other_io: OtherIO = key("", default=OtherIO())
+    capture: CaptureAccount = key("", default=CaptureAccount("none"))
+    asked: RecordOptions = key("", default=RecordOptions())
+    postgres: RecordedQuery | None = key("", optional=True)
+    sampling: Sampling | None = key("", optional=True)
+    raw: KeptWaits = key("", default=KeptWaits(0, 0, []))
+    #: Keys of later versions.
+    extra: Mapping[str, Any] = key("", rest=True)
+
+    @property
+    def captured(self) -> bool:
+        """Whether I/O was captured, and not samples alone."""
+        return self.capture.method != "none"
+
+    @property
+    def server_query(self) -> RecordedQuery | None:
+        """The query of a server that was recorded; None of any other run."""
+        return self.postgres
+
+    @property
+    def only_counts(self) -> bool:
+        """Whether there are the server's own counts of a query, and no single waits."""
+        return self.temp.processes is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of docs/schema.md."""
+        document = {"schema": RECORDING_SCHEMA, **written(self)}
+        if not self.captured:
+            because = self.capture.absent_because
+            document |= {name: stands for name, (stands, _) in _UNSEEN.items()}
+            document["capture"] = {"method": self.capture.method, "absent_because": because}
+        return document
+
+    @classmethod
+    def from_json(cls, text: str, where: str) -> "Meta":
+        """The account of a recording, ``where`` it stands. InputError says what is wrong with it.
+
+        That is another schema, a key that lacks, a value of another type.
+        """
+        try:
+            document = json.loads(text)
+            schema = document.get("schema")
+        except (ValueError, AttributeError, RecursionError) as error:
+            raise InputError(f"{where}: cut or damaged: {error}", _AGAIN) from error
+        if schema != RECORDING_SCHEMA:
+            raise InputError(
+                f"{where}: schema is {schema!r}, this spillcast reads {RECORDING_SCHEMA!r}",
+                "use the spillcast that made it, or record again",
+            )
+        if document.get("perturbation") is not None:
+            raise InputError(f"{where}: its run was delayed on purpose", _AGAIN)
+        del document["schema"]
+        capture = document.get("capture")
+        if not isinstance(capture, dict) or capture.get("method", "none") == "none":
+            for name, (stands, means) in _UNSEEN.items():
+                if name in document and document[name] == stands:
+                    document[name] = means
+            if isinstance(capture, dict):
+                document["capture"] = _NOTHING_COUNTED | capture
+        return read(cls, document, where, _AGAIN)

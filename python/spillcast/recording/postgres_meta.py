@@ -1,0 +1,95 @@
+"""What meta.json says of a PostgreSQL query besides: server, workers, how it was sampled."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spillcast.document import key
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where a server is and as whom it is asked: all of a DSN that may be kept."""
+
+    host: str = key("the server's; never a password", example="db01")
+    port: int = key("its port", example=5432)
+    dbname: str = key("the database", example="erp")
+    user: str = key("who recorded", example="postgres")
+
+
+@dataclass(frozen=True)
+class Missed:
+    """What a worker had done before it was attached, of any file."""
+
+    reads: int = key("calls that read")
+    writes: int = key("calls that wrote")
+    bytes: int = key("bytes they moved", unit="bytes")
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A parallel worker of the query."""
+
+    pid: int = key("process id", example=4712)
+    started_s: float | None = key(
+        "its start since the recording began, to within 10 ms; null where it is not known",
+        unit="s",
+        signed=True,
+    )
+    attached_s: float = key("when it was attached", unit="s", signed=True)
+    missed: Missed | None = key(
+        "what it had done before that, of any file; null where that may not be seen"
+    )
+
+
+@dataclass(frozen=True)
+class TempFiles:
+    """The most that one look found in a tablespace."""
+
+    tablespace: str = key("its name", example="pg_default")
+    peak_bytes: int = key("the most at one look", unit="bytes")
+    peak_files: int = key("the most at one look")
+
+
+@dataclass(frozen=True)
+class RecordedQuery:
+    """The query that was recorded; instants are by the server's clock."""
+
+    backend: int = key("process id of the session", example=4711)
+    query_started_at: str | None = key(
+        "by the server's clock", unit="ISO 8601", example="2026-11-21T14:17:11.975+00:00"
+    )
+    query_elapsed_s: float | None = key(
+        "since then, until the query ended or was last seen", unit="s", example=773.2
+    )
+    before_recording_s: float = key(
+        "how long it had run when the recording began", unit="s", example=12.5
+    )
+    ended_by: str = key(
+        "`query`, `duration`, `interrupt` or `failure` of our connection", example="query"
+    )
+    failure: str | None = key("what failed; null for nothing", example=None)
+    workers: Sequence[Worker] = key("parallel workers")
+    workers_not_attached: int = key("workers that were seen and could not be attached", example=0)
+    temp_files: Sequence[TempFiles] = key(
+        "by tablespace, without the files that workers share; empty for who may not list them"
+    )
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the session was looked at, and what that cost."""
+
+    rate_hz: int = key("looks at the session", unit="1/s", example=50)
+    samples: int = key("samples that looks gave", example=3866)
+    ticks: int = key("looks while the query ran", example=3866)
+    discarded: int = key("samples taken after gaps of `sampling.gap_from_s` or more", example=0)
+    gap_s: float = key(
+        "time of the gaps, the one before the end included, which no sample stands for",
+        unit="s",
+        example=0.0,
+    )
+    gap_from_s: float = key("length from which on it is a gap", unit="s", example=0.1)
+    client_cpu_s: float = key("CPU time of the sampler", unit="s", example=0.31)
+    server_cpu_s: float | None = key(
+        "CPU time of the server for it; null where it is not here", unit="s", example=0.2
+    )

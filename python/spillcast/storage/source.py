@@ -1,0 +1,109 @@
+"""Where the latencies of a storage come from, and what a forecast must know of that."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite, log
+from typing import Any
+
+#: Spread (standard deviation of the logarithm) of all latencies of a storage together: of the
+#: engine's own, from one run to another.
+LATENCY_NOISE = 0.05
+#: Between a replay's latencies and the engine's on the same storage.
+REPLAY_NOISE = 0.03
+#: The same where the storage was measured with other I/O than the engine's.
+GRID_NOISE = 0.10
+#: The same for a storage that somebody assumes: nothing was measured.
+ASSUMED_NOISE = 0.15
+#: Nine in ten of a normal distribution lie within so many standard deviations.
+_NINE_IN_TEN = 1.645
+
+
+@dataclass(frozen=True)
+class StorageSource:
+    """A kind of knowledge of a storage; ``word`` is its name in storage.json.
+
+    ``words`` are for people, with ``{like}`` for a recording and ``{where}`` for a directory.
+    ``warnings`` are codes and texts for who reads a forecast.
+    """
+
+    word: str
+    words: str
+    #: Spread of the logarithm of all latencies together.
+    noise: float
+    warnings: tuple[tuple[str, str], ...] = ()
+    measured: bool = True
+    #: Latencies are those of an idle storage: limits and servers are all that depth does to them.
+    stated: bool = False
+    #: Measured by the threads of the recording, as many at once as there.
+    replayed: bool = False
+    #: Figures lie on a formula's line, which holds for any size.
+    any_size: bool = False
+    #: Histograms are those of the load that is asked about.
+    of_load: bool = True
+
+
+PROBE = StorageSource(
+    "probe", "measured with the I/O of {like}{where}", REPLAY_NOISE, replayed=True
+)
+GRID = StorageSource(
+    "grid",
+    "measured with reads and writes of its own{where}",
+    GRID_NOISE,
+    (("grid", "measured with a grid, not with the I/O of this recording"),),
+    of_load=False,
+)
+RECORDING = StorageSource("recording", "as an engine saw it in {like}", LATENCY_NOISE)
+ASSUMED = StorageSource(
+    "asked",
+    "asked for: nothing was measured",
+    ASSUMED_NOISE,
+    (("not-measured", "nothing was measured: the latency is a wish"),),
+    measured=False,
+    stated=True,
+)
+
+
+def catalogue(spread: float, origin: str) -> StorageSource:
+    """Figures that ``origin`` states, likely right within the factor ``spread`` either way."""
+    text = f"nothing was measured: figures of {origin}, up to {spread:.2g}x off"
+    return StorageSource(
+        "catalogue",
+        "looked up: nothing was measured",
+        log(spread) / _NINE_IN_TEN,
+        (("not-measured", text),),
+        measured=False,
+        stated=True,
+        any_size=True,
+        of_load=False,
+    )
+
+
+def cache(parts: Sequence[StorageSource]) -> StorageSource:
+    """A cache that is simulated of these parts: known as well as the least known of them."""
+    return StorageSource(
+        "cache",
+        "simulated: flash before a disk",
+        max(LATENCY_NOISE, *(part.noise for part in parts)) if parts else LATENCY_NOISE,
+        tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)),
+        measured=all(part.measured for part in parts),
+        of_load=False,
+    )
+
+
+def source_of(word: str, facts: Mapping[str, Any]) -> StorageSource:
+    """The source that a document names, with what its ``facts`` say of it.
+
+    ValueError, KeyError or TypeError where there is none of that name, or facts lack.
+    """
+    if word == "catalogue":
+        spread = float(facts["spread"])
+        if not (isfinite(spread) and spread >= 1):
+            raise ValueError(f"facts.spread is {spread}, not a factor of 1 or more")
+        return catalogue(spread, str(facts["source"]))
+    if word == "cache":
+        return cache([source_of(part["source"], part["facts"]) for part in facts.get("parts", ())])
+    known = {source.word: source for source in (PROBE, GRID, RECORDING, ASSUMED)}
+    if word not in known:
+        names = ", ".join((*known, "catalogue", "cache"))
+        raise ValueError(f"source is {word!r}, not one of {names}")
+    return known[word]

@@ -1,0 +1,177 @@
+"""What a recording says of itself: any key that lacks or is of another kind is told in one line."""
+
+import json
+import shutil
+import sys
+
+import pytest
+
+from evidence import recording as made_up_recording
+from harness import only_line, spillcast
+from spillcast.cli import main
+from spillcast.errors import InputError
+from spillcast.recording import Recording
+
+#: What a recording of a PostgreSQL query holds besides.
+QUERY = {
+    "engine": {
+        "name": "postgres", "version": "18.6", "pid": 4711, "work_mem": "4MB", "query": "select 1",
+        "server": {"host": "db01", "port": 5432, "dbname": "erp", "user": "etl"},
+        "plan": {"file": "plan.json", "execution_s": 1.9},
+    },
+    "memory": {"limit_bytes": 1 << 30, "peak_rss_bytes": 1 << 20},
+    "postgres": {
+        "backend": 4711, "query_started_at": "2026-11-21T14:17:11.975+00:00",
+        "query_elapsed_s": 12.5, "before_recording_s": 2.5, "ended_by": "query", "failure": None,
+        "workers": [
+            {"pid": 4712, "started_s": -0.5, "attached_s": 0.1,
+             "missed": {"reads": 1, "writes": 2, "bytes": 3}}
+        ],
+        "workers_not_attached": 0,
+        "temp_files": [{"tablespace": "pg_default", "peak_bytes": 8192, "peak_files": 1}],
+    },
+    "sampling": {
+        "rate_hz": 50, "samples": 9, "ticks": 10, "discarded": 1, "gap_s": 0.2, "gap_from_s": 0.1,
+        "client_cpu_s": 0.1, "server_cpu_s": None,
+    },
+}  # fmt: skip
+#: Parts that not every recording has.
+OPTIONAL = {"postgres", "sampling"} | {
+    f"engine.{name}" for name in ("version", "server", "pid", "command", "query", "plan")
+}
+#: Settings, and what no reader looks at.
+FREE = {"engine.exit_status", "engine.work_mem", "engine.plan.file", "engine.plan.execution_s"}
+MAY_BE_NEGATIVE = {"postgres.workers.started_s", "postgres.workers.attached_s"}
+
+
+@pytest.fixture(params=["real", "made up", "samples alone"])
+def run(request, tmp_path):
+    """A recording, and the document of it."""
+    path = tmp_path / "run.spill"
+    if request.param == "real":
+        shutil.copytree(request.getfixturevalue("spilled").path, path)
+        return path, json.loads((path / "meta.json").read_text())
+    made = made_up_recording(path, [("read", 8192, 9, 1000)], elapsed_s=1.0, cpu_s=0.3)
+    document = json.loads((made.path / "meta.json").read_text()) | QUERY
+    if request.param == "samples alone":
+        document |= {"machine": {}, "temp": None, "other_io": None, "cpu_s": None}
+        document["capture"] = {"method": "none", "absent_because": "it is elsewhere"}
+    write(path, document)
+    return path, document
+
+
+def write(path, document):
+    (path / "meta.json").write_text(json.dumps(document))
+
+
+def keys_of(value, within=()):
+    """Every key of a document: the way to what holds it, and its name."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield (*within, name)
+            yield from keys_of(inner, (*within, name))
+    elif isinstance(value, list):
+        for at, inner in enumerate(value):
+            yield from keys_of(inner, (*within, at))
+
+
+def named(way):
+    return ".".join(part for part in way if isinstance(part, str))
+
+
+def changed(document, way, *values):
+    """A copy with another value at a key, or without it."""
+    copy = json.loads(json.dumps(document))
+    inner = copy
+    for part in way[:-1]:
+        inner = inner[part]
+    del inner[way[-1]]
+    if values:
+        inner[way[-1]] = values[0]
+    return copy
+
+
+def unlike(value, name):
+    """Values of other kinds."""
+    if isinstance(value, bool) or value is None:
+        return ["x" if isinstance(value, bool) else {}, [1]] if name != "memory" else [[1]]
+    if isinstance(value, int | float):
+        wrong = ["x", {}, float("nan"), True]
+        return wrong if name in MAY_BE_NEGATIVE else [*wrong, -1]
+    return [5, [5] if isinstance(value, str | dict) else "x"]
+
+
+def refused(path, document, arguments, monkeypatch, capsys):
+    write(path, document)
+    monkeypatch.setattr(sys, "argv", ["spillcast", *map(str, arguments)])
+    with pytest.raises(SystemExit) as exited:
+        main()
+    said = capsys.readouterr()
+    assert (exited.value.code, said.out) == (2, "")
+    first, *hints = said.err.splitlines()
+    assert first.startswith(f"spillcast: {path / 'meta.json'}: ")
+    assert len(hints) == 1
+    return first
+
+
+def verbs(path):
+    return (
+        ("profile", path),
+        ("forecast", path, "--to", "factor:2"),
+        ("report", path, "-o", path.with_name("page.html")),
+    )
+
+
+def test_any_key_that_lacks_is_told_in_a_line(run, monkeypatch, capsys):
+    path, document = run
+    needed = [way for way in keys_of(document) if named(way) not in OPTIONAL | FREE]
+    assert len(needed) > 40
+    for way in needed:
+        for arguments in verbs(path):
+            first = refused(path, changed(document, way), arguments, monkeypatch, capsys)
+            assert named(way).rpartition(".")[2] in first
+
+
+def test_any_value_of_another_kind_is_told_in_a_line(run, monkeypatch, capsys):
+    path, document = run
+    for way in keys_of(document):
+        name, value = named(way), document
+        for part in way:
+            value = value[part]
+        for wrong in () if name in FREE else unlike(value, name):
+            arguments = verbs(path)[len(name) % 3]
+            refused(path, changed(document, way, wrong), arguments, monkeypatch, capsys)
+
+
+def test_optional_parts_may_lack_and_later_keys_are_passed_over(run):
+    path, document = run
+    for way in keys_of(document):
+        if named(way) in OPTIONAL | FREE:
+            write(path, changed(document, way))
+            assert Recording.open(path).elapsed_s == document["elapsed_s"]
+    write(path, document | {"weather": {"rain": True}})
+    said = Recording.open(path).meta.to_json()
+    assert said == document | {"weather": {"rain": True}}
+    later = json.loads(json.dumps(document))
+    later["capture"]["new_count"] = 5
+    write(path, later)
+    assert Recording.open(path).meta.to_json() == document
+
+
+@pytest.mark.parametrize("text", ["", "[]", "5", "null", "{", "[" * 100_000, "\udcff"])
+def test_what_is_no_document_is_told_in_a_line(tmp_path, text):
+    path = tmp_path / "run.spill"
+    path.mkdir()
+    (path / "meta.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert "meta.json" in only_line(spillcast("profile", path), 2)
+
+
+def test_a_run_that_was_delayed_on_purpose_is_refused(spilled, tmp_path):
+    path = tmp_path / "run.spill"
+    shutil.copytree(spilled.path, path)
+    document = json.loads((path / "meta.json").read_text())
+    write(path, document | {"perturbation": None})
+    assert Recording.open(path).meta.temp.reads == document["temp"]["reads"]
+    write(path, document | {"perturbation": {"groups": 4}})
+    with pytest.raises(InputError, match="delayed on purpose"):
+        Recording.open(path)

@@ -1,0 +1,102 @@
+"""What is known of a storage goes with it: into a file and back, and into a cache that it is in."""
+
+import json
+
+import pytest
+
+from evidence import recording, storage
+from harness import only_line, spillcast
+from spillcast.forecast import forecast
+from spillcast.storage import Storage
+from spillcast.storage.source import ASSUMED, GRID, PROBE, RECORDING, cache, catalogue, source_of
+from spillcast.storage.target import resolve
+
+K = 1 << 10
+LATENCIES = {("write", 256 * K): 400_000, ("read", 256 * K): 300_000}
+BROCHURE = catalogue(2.0, "a brochure")
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """25 s, most of it temp I/O of a disk, so that what is not known of a target shows."""
+    monkeypatch.chdir(tmp_path)
+    loads = [("write", 256 * K, 2000, 4_000_000), ("read", 256 * K, 2000, 6_000_000)]
+    return recording(tmp_path / "run.spill", loads, elapsed_s=25.0, cpu_s=5.0)
+
+
+def test_a_cache_of_a_volume_is_no_surer_than_the_volume(run):
+    volume = "catalogue:aws-gp3"
+    alone = forecast(run, resolve(volume, run))
+    inside = forecast(run, resolve(f"cache:{volume}+{volume}?size=2T", run))
+    assert inside.forecast_s == pytest.approx(alone.forecast_s, rel=0.01)
+    assert inside.interval_s == pytest.approx(alone.interval_s, rel=0.01)
+    low_s, high_s = alone.interval_s
+    assert low_s < 0.7 * alone.forecast_s < 1.3 * alone.forecast_s < high_s
+    told = [[w for w in said.warnings if w.code == "not-measured"] for said in (alone, inside)]
+    assert told[0] == told[1]
+    assert len(told[0]) == 1
+    # As sure as what was measured alone.
+    storage(LATENCIES).save(run.path.with_name("flash.json"))
+    measured = forecast(run, resolve("cache:flash.json+flash.json?size=2T", run))
+    assert "not-measured" not in {warning.code for warning in measured.warnings}
+    mixed = forecast(run, resolve(f"cache:flash.json+{volume}?size=2T", run))
+    assert "not-measured" in {warning.code for warning in mixed.warnings}
+
+    def width(said):
+        return (said.interval_s[1] - said.interval_s[0]) / said.forecast_s
+
+    assert width(mixed) > 1.3 * width(measured)
+
+
+def test_the_least_known_part_says_how_well_a_cache_is_known():
+    assert cache([PROBE, GRID]).noise == GRID.noise
+    assert cache([PROBE, GRID]).measured
+    assert not cache([PROBE, BROCHURE]).measured
+    assert cache([BROCHURE, BROCHURE]).warnings == BROCHURE.warnings
+    assert cache([GRID, BROCHURE]).warnings == (*GRID.warnings, *BROCHURE.warnings)
+    assert cache([cache([PROBE, BROCHURE]), GRID]).noise == BROCHURE.noise
+
+
+def test_nine_in_ten_lie_within_the_spread_of_a_row():
+    # exp(1.645 sigma) = 2
+    assert BROCHURE.noise == pytest.approx(0.4214, abs=1e-4)
+
+
+@pytest.mark.parametrize("source", [PROBE, GRID, RECORDING, ASSUMED], ids=lambda one: one.word)
+def test_a_source_is_the_same_after_it_was_written_and_read(source, tmp_path):
+    path = tmp_path / "storage.json"
+    Storage("x", source, []).save(path)
+    assert json.loads(path.read_text())["source"] == source.word
+    assert Storage.load(path).source == source
+
+
+def test_a_cache_is_the_same_after_it_was_written_and_read(run, tmp_path):
+    storage(LATENCIES).save(tmp_path / "flash.json")
+    target = resolve("cache:flash.json+catalogue:aws-gp3?size=2T", run)
+    target.save(tmp_path / "cache.json")
+    again = Storage.load(tmp_path / "cache.json")
+    assert again.source == target.source
+    assert again.to_json() == target.to_json()
+    # Of an earlier version: nothing is known of its parts.
+    assert source_of("cache", {}).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("word", "facts", "said"),
+    [
+        ("crystal ball", {}, "source is 'crystal ball', not one of probe, grid"),
+        ("catalogue", {}, "spread"),
+        ("catalogue", {"spread": 0.5, "source": "x"}, "spread"),
+        ("catalogue", {"spread": "wide", "source": "x"}, "wide"),
+        ("catalogue", {"spread": 2.0}, "source"),
+        ("cache", {"parts": [{"source": "grid"}]}, "facts"),
+        ("cache", {"parts": 5}, "damaged"),
+    ],
+)
+def test_what_is_no_source_is_told_in_a_line(run, word, facts, said):
+    there = storage(LATENCIES)
+    document = there.to_json() | {"source": word, "facts": facts}
+    run.path.with_name("there.json").write_text(json.dumps(document))
+    line = only_line(spillcast("forecast", run.path, "--to", "there.json"), 2)
+    assert "there.json: damaged: " in line
+    assert said in line
