@@ -34,7 +34,7 @@ def verify(
 ) -> Truth:
     """Verify cells one after the other; ``on_truth`` gets all that is known after each.
 
-    A cell that the budget has no time for any more is left out, and so is one whose engine fails;
+    A cell that the budget has no time for any more is skipped, and so is one whose engine fails;
     both are said. InputError where a package is missing, or no room in memory to emulate in.
     """
     memory = fast_parent(NEED_BYTES)

@@ -50,7 +50,7 @@ def collect(
     Example: spillcast collect oracle --sql-id 09bmj7j9q8a5z --sid 33,4711 -o collect.sql
     """
     # All values are checked here, as they stand in the script as literals. Trace and statistics are
-    # of a session and are left out where none is named.
+    # of a session and are skipped where none is named.
     session = None if sid is None else parse_session(sid)
     if sql_id is not None and re.fullmatch(r"[0-9a-z]{13}", sql_id) is None:
         raise InputError(
