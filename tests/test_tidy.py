@@ -16,6 +16,7 @@ LINES_MAX = 400
 EVERYWHERE = {
     "spillcast.document",
     "spillcast.errors",
+    "spillcast.histogram",
     "spillcast.interruptible",
     "spillcast.tabular",
     "spillcast.units",

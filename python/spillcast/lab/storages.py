@@ -9,12 +9,11 @@ from pathlib import Path
 from spillcast.errors import SpillcastError
 from spillcast.recording.target import PRELOAD_LIBRARY
 from spillcast.storage.emulation import Model, Point, emulate, fixed_model
+from spillcast.storage.peaks import MEMORY_S
 from spillcast.units import format_duration
 from spillcast.workspace import free_bytes
 
 SHARED_MEMORY = Path("/dev/shm")
-#: What an operation takes that memory answers, roughly.
-MEMORY_S = 20e-6
 #: A latency that grows with the size is a straight line through these sizes.
 LINE_BYTES = (1 << 10, 1 << 20)
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spillcast import _core
+from spillcast import _core, histogram
 from spillcast.document import written
 from spillcast.errors import InputError, SpillcastError
 from spillcast.storage.limit import Limit
 from spillcast.storage.model import Model as Latencies
-from spillcast.storage.storage import Group, Storage, histogram_quantile_s
+from spillcast.storage.storage import Group, Storage
 from spillcast.units import format_bytes, format_duration
 
 EMULATION_SCHEMA = "spillcast.emulation/1"
@@ -54,7 +54,7 @@ class Model:
             for limit in self.limits
             if not limit.burst_ns
         )
-        latency_s = histogram_quantile_s(point.latency_ns, point.latency_count, 0.5)
+        latency_s = histogram.quantile(point.latency_ns, point.latency_count, 0.5) / 1e9
         return latency_s + max(costs_ns, default=0.0) / 1e9
 
 
