@@ -3,13 +3,14 @@
 Each stands between ``<!-- types: NAME -->`` and ``<!-- end of types -->``; what is around is prose.
 """
 
+import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
 
-from spillcast.document import table_lines
+from spillcast.document import UNSHOWN, table
 from spillcast.lab.truth_file import COLUMNS
 from spillcast.recording.meta import Meta
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS, Column
@@ -17,6 +18,16 @@ from spillcast.storage.storage import StorageDocument
 
 PAGE = Path(__file__).with_name("schema.md")
 _MARKED = re.compile(r"(<!-- types: ([\w.]+) -->\n).*?(<!-- end of types -->)", re.DOTALL)
+
+
+def key_lines(kind: type) -> list[str]:
+    """The keys of a document as lines of Markdown."""
+    lines = ["| key | unit | meaning | example |", "| --- | --- | --- | --- |"]
+    for name, about in table(kind):
+        shown = "" if about.example is UNSHOWN else f"`{json.dumps(about.example)}` "
+        unit = f"{about.unit} " if about.unit else ""
+        lines.append(f"| `{name}` | {unit}| {about.meaning} | {shown}|")
+    return lines
 
 
 def column_lines(columns: Iterable[Column]) -> list[str]:
@@ -40,7 +51,7 @@ def type_words(kind: pa.DataType) -> str:
 
 def tables() -> dict[str, list[str]]:
     """All of them by name, as lines."""
-    head, *rows = table_lines(Meta)
+    head, *rows = key_lines(Meta)
     of_a_query = [row for row in rows if re.match(r"\| `(postgres|sampling)\b", row)]
     return {
         "waits": column_lines(WAITS),
@@ -48,7 +59,7 @@ def tables() -> dict[str, list[str]]:
         "seconds": column_lines(SECONDS),
         "meta": [head, *(row for row in rows if row not in of_a_query)],
         "query": [head, rows[0], *of_a_query],
-        "storage": table_lines(StorageDocument),
+        "storage": key_lines(StorageDocument),
         "cases": column_lines(COLUMNS),
     }
 

@@ -19,6 +19,7 @@ PAGE_LINES_MAX = {"glossary.md": 40, "method.md": 300}
 EVERYWHERE = {
     "spillcast.document",
     "spillcast.errors",
+    "spillcast.histogram",
     "spillcast.interruptible",
     "spillcast.tabular",
     "spillcast.units",
@@ -87,14 +88,17 @@ ENGINE_NAMES = {word for one in engines() for word in (one.name, one.label, *one
 def engines_chosen_by_name(code):
     """Lines where an engine's name is a literal of the code, or its package is imported.
 
-    As the value of a key in a document, or of who was observed, a name chooses nothing. Texts that
-    hold one are no names.
+    As the value of a key in a document, as an example of one, or of who was observed, a name chooses
+    nothing. Texts that hold one are no names.
     """
     tree = ast.parse(code)
     told = {id(value) for node in ast.walk(tree) if isinstance(node, ast.Dict)
             for value in node.values}  # fmt: skip
     told |= {id(node.args[0]) for node in ast.walk(tree) if isinstance(node, ast.Call)
              and node.args and getattr(node.func, "id", "") == "ObservedEngine"}  # fmt: skip
+    told |= {id(part) for node in ast.walk(tree)
+             if isinstance(node, ast.keyword) and node.arg == "example"
+             for part in ast.walk(node.value)}  # fmt: skip
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and node.value in ENGINE_NAMES and id(node) not in told:
             yield node.lineno

@@ -1,7 +1,7 @@
 """JSON documents as frozen dataclasses: read and checked in one place, written, and described."""
 
 import json
-import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache
@@ -12,7 +12,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from spillcast.errors import InputError
 
 Document = TypeVar("Document")
-_UNSHOWN = object()
+#: An example that is not given.
+UNSHOWN = object()
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def key(
     meaning: str,
     *,
     unit: str = "",
-    example: object = _UNSHOWN,
+    example: object = UNSHOWN,
     default: Any = MISSING,
     optional: bool = False,
     later: bool = False,
@@ -106,16 +107,6 @@ def table(kind: type, prefix: str = "") -> Iterator[tuple[str, Key]]:
             yield from table(inner, name + dot)
 
 
-def table_lines(kind: type, prefix: str = "") -> list[str]:
-    """The same as lines of Markdown."""
-    lines = ["| key | unit | meaning | example |", "| --- | --- | --- | --- |"]
-    for name, about in table(kind, prefix):
-        shown = "" if about.example is _UNSHOWN else f"`{json.dumps(about.example)}` "
-        unit = f"{about.unit} " if about.unit else ""
-        lines.append(f"| `{name}` | {unit}| {about.meaning} | {shown}|")
-    return lines
-
-
 def _about(one: Field[Any]) -> Key:
     found: Key = one.metadata["key"]
     return found
@@ -181,8 +172,8 @@ def _list(kind: Any, value: Any, at: str, about: Key) -> list[Any]:
 
 _WORDS: dict[Any, str] = {
     bool: "true or false",
-    str: "a text",
-    Path: "a text",
+    str: "text",
+    Path: "text",
     int: "a whole number",
 }
 
@@ -192,10 +183,11 @@ def _scalar(kind: Any, value: Any, at: str, about: Key) -> Any:
     if not isinstance(value, fits) or isinstance(value, bool) != (kind is bool):
         wanted: str = _WORDS.get(kind, "a number")
         raise _Damage(_unlike(value, at, wanted))
-    if kind is float and not math.isfinite(value):
-        raise _Damage(_unlike(value, at, "finite"))
-    if kind in (int, float) and value < 0 and not about.signed:
-        raise _Damage(_unlike(value, at, "0 or more"))
+    if kind in (int, float):
+        if not abs(value) <= sys.float_info.max:
+            raise _Damage(_unlike(value, at, "finite"))
+        if value < 0 and not about.signed:
+            raise _Damage(_unlike(value, at, "0 or more"))
     return kind(value)
 
 

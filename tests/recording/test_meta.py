@@ -96,7 +96,7 @@ def unlike(value, name):
     if isinstance(value, bool) or value is None:
         return ["x" if isinstance(value, bool) else {}, [1]] if name != "memory" else [[1]]
     if isinstance(value, int | float):
-        wrong = ["x", {}, float("nan"), True]
+        wrong = ["x", {}, float("nan"), True, 10**400]
         return wrong if name in MAY_BE_NEGATIVE else [*wrong, -1]
     return [5, [5] if isinstance(value, str | dict) else "x"]
 

@@ -11,12 +11,11 @@ from spillcast.recording.source import PreloadSource
 from spillcast.recording.target import PRELOAD_LIBRARY
 from spillcast.storage.behaviour import Behaviour, Point, fixed_behaviour
 from spillcast.storage.emulation import emulate
+from spillcast.storage.peaks import MEMORY_S
 from spillcast.units import format_duration
 from spillcast.workspace import free_bytes
 
 SHARED_MEMORY = Path("/dev/shm")
-#: What an operation takes that memory answers, roughly.
-MEMORY_S = 20e-6
 #: A latency that grows with the size is a straight line through these sizes.
 LINE_BYTES = (1 << 10, 1 << 20)
 

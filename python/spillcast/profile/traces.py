@@ -1,11 +1,10 @@
 """Traces -> a profile, from groups that the core counted without keeping rows."""
 
-from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from spillcast import histogram
 from spillcast.profile.result import DIMENSIONS, QUANTILES, LatencyCounts, Profile, bare_row
 from spillcast.recording.trace import Traces
 
@@ -46,12 +45,7 @@ def _trace_row(
     longest = max(parts, key=lambda part: part["max_us"])
     count, total_us = (sum(part[key] for part in parts) for key in ("count", "total_us"))
     least_us = min(part["min_us"] for part in parts)
-    buckets: dict[int, int] = {}
-    for part in parts:
-        for ns, n in zip(part["latency_ns"], part["latency_count"], strict=True):
-            buckets[ns] = buckets.get(ns, 0) + n
-    latency_ns = sorted(buckets)
-    counts = [buckets[ns] for ns in latency_ns]
+    latency_ns, counts = histogram.merged((p["latency_ns"], p["latency_count"]) for p in parts)
     row |= {
         "count": count,
         "total_us": total_us,
@@ -70,9 +64,8 @@ def _trace_row(
 
 def quantile_us(latency_ns: Sequence[int], counts: Sequence[int], quantile: float) -> float:
     """Latency (us) below which this share of a histogram lies, which holds something."""
-    at = bisect_left(list(accumulate(counts)), quantile * sum(counts))
     # Traces count whole microseconds; the histogram has no bucket for nothing.
-    return latency_ns[min(at, len(latency_ns) - 1)] // 10 / 1e2
+    return histogram.quantile(latency_ns, counts, quantile) // 10 / 1e2
 
 
 def trace_warnings(read: Traces, unaccounted_us: int) -> list[str]:

@@ -198,8 +198,11 @@ _UNSEEN: Mapping[str, tuple[object, object]] = {
     "temp": (None, written(Temp())),
     "other_io": (None, written(OtherIO())),
 }
-_NOTHING_COUNTED = written(CaptureAccount("none"))
-del _NOTHING_COUNTED["method"], _NOTHING_COUNTED["absent_because"]
+_NOTHING_COUNTED = {
+    name: value
+    for name, value in written(CaptureAccount("none")).items()
+    if name not in ("method", "absent_because")
+}
 
 
 @dataclass(frozen=True)

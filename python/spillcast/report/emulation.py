@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from spillcast.histogram import quantile
 from spillcast.report.page import Page, Words
 from spillcast.report.table import Column, Table, paragraph
 from spillcast.storage.behaviour import OPS
 from spillcast.storage.emulation import Emulated, Mount
-from spillcast.storage.storage import histogram_quantile_s
 from spillcast.units import format_bytes, format_duration
 
 
@@ -86,7 +86,7 @@ def _row(done: Mapping[str, Any]) -> list[Any]:
     histogram, count = (done["latency_ns"], done["latency_count"]), done["count"]
     times: list[Any] = [None, None, None]
     if count:
-        quantiles_s = (histogram_quantile_s(*histogram, q) for q in (0.5, 0.99))
+        quantiles_s = (quantile(*histogram, q) / 1e9 for q in (0.5, 0.99))
         times = [done["total_ns"] / count / 1e9, *quantiles_s]
     return [
         *(done["op"], count, done["bytes"], done["total_ns"], *times),

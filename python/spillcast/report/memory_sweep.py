@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from spillcast.forecast.work_memory.cheapest import Advice
+from spillcast.histogram import quantile
 from spillcast.lab.memory_result import Point, Sweep, sweep_document
 from spillcast.report.histogram import bar
 from spillcast.report.memory_table import FORECAST, advice_said, memory_table
 from spillcast.report.page import Drawn, Page, Part, Words
 from spillcast.report.table import Column, Table
-from spillcast.storage.storage import histogram_quantile_s
 from spillcast.units import format_bytes, format_duration
 
 #: Columns that the longest bar has at least.
@@ -96,8 +96,7 @@ def _latency_table(sweep: Sweep) -> Table:
             continue
         for op, done in point.run.ops.items():
             low_s, high_s = (
-                histogram_quantile_s(done.latency_ns, done.latency_count, share)
-                for share in (0.5, 0.99)
+                quantile(done.latency_ns, done.latency_count, share) / 1e9 for share in (0.5, 0.99)
             )
             rows.append([point.storage, op, done.bytes / done.count, low_s, done.mean_s, high_s])
     columns = [Column(f"{format_bytes(sweep.sizes[0])} on", None), Column("op", None)]

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from spillcast import histogram
 from spillcast.storage.limit import Limit
 from spillcast.storage.model import Model
-from spillcast.storage.storage import Storage, histogram_quantile_s
+from spillcast.storage.storage import Storage
 from spillcast.units import format_duration
 
 OPS = ("read", "write")
@@ -54,7 +55,7 @@ class Behaviour:
             for limit in self.limits
             if not limit.burst_ns
         )
-        latency_s = histogram_quantile_s(point.latency_ns, point.latency_count, 0.5)
+        latency_s = histogram.quantile(point.latency_ns, point.latency_count, 0.5) / 1e9
         return latency_s + max(costs_ns, default=0.0) / 1e9
 
     def for_share(self, share: float) -> "Behaviour":

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from spillcast import histogram
 from spillcast.errors import Refusal
 from spillcast.storage import ceilings
 from spillcast.storage.cells import Cell, Cells
@@ -40,9 +41,7 @@ class Estimate:
 
     def quantile_s(self, quantile: float) -> float:
         """Latency below which this share of the operations lies."""
-        counts = np.cumsum(self.latency_count)
-        at = int(np.searchsorted(counts, quantile * counts[-1]))
-        return float(self.latency_s[min(at, len(self.latency_s) - 1)])
+        return histogram.quantile(self.latency_s.tolist(), self.latency_count.tolist(), quantile)
 
 
 class Model:

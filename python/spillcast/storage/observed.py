@@ -1,10 +1,10 @@
 """Storages that were not probed: as an engine saw its own, or as somebody wishes one."""
 
-from collections import Counter
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
+from spillcast.histogram import merged
 from spillcast.recording import Recording
 from spillcast.storage.source import ASSUMED, RECORDING
 from spillcast.storage.storage import Group, Storage
@@ -25,10 +25,7 @@ def observed(recording: Recording) -> Storage:
 
 
 def _group(op: str, size_class_bytes: int, rows: list[dict[str, Any]]) -> Group:
-    buckets: Counter[int] = Counter()
-    for row in rows:
-        buckets.update(dict(zip(row["latency_ns"], row["latency_count"], strict=True)))
-    latency_ns = sorted(buckets)
+    latency_ns, counts = merged((row["latency_ns"], row["latency_count"]) for row in rows)
     return Group(
         op=op,
         size_class_bytes=size_class_bytes,
@@ -37,7 +34,7 @@ def _group(op: str, size_class_bytes: int, rows: list[dict[str, Any]]) -> Group:
         bytes=sum(row["bytes"] for row in rows),
         total_ns=sum(row["total_ns"] for row in rows),
         latency_ns=latency_ns,
-        latency_count=[buckets[ns] for ns in latency_ns],
+        latency_count=counts,
         block_count=[row["count"] for row in rows],
         block_mean_ns=[row["total_ns"] // row["count"] for row in rows],
     )

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from spillcast import histogram
 from spillcast.document import key, read, written
 from spillcast.errors import InputError
 from spillcast.storage.limit import Limit
@@ -20,15 +19,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 STORAGE_SCHEMA = "spillcast.storage/1"
-
-
-def histogram_quantile_s(
-    latency_ns: Sequence[float], latency_count: Sequence[int], quantile: float
-) -> float:
-    """Latency below which this share of a histogram lies, which holds something."""
-    counts = np.cumsum(latency_count)
-    at = int(np.searchsorted(counts, quantile * counts[-1]))
-    return latency_ns[min(at, len(latency_ns) - 1)] / 1e9
 
 
 @dataclass(frozen=True)
@@ -72,7 +62,7 @@ class Group:
 
     def quantile_s(self, quantile: float) -> float:
         """Latency below which this share of the operations lies."""
-        return histogram_quantile_s(self.latency_ns, self.latency_count, quantile)
+        return histogram.quantile(self.latency_ns, self.latency_count, quantile) / 1e9
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load, sessions
 from spillcast.forecast.result import Warned
 from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.sum.coverage import is_part, spread_evenly, unread_bytes
+from spillcast.forecast.sum.coverage import is_part, one_phase, unread_bytes
 from spillcast.forecast.sum.projection import Projection
 from spillcast.recording import Recording
 from spillcast.recording.thread_trace import wakings_seen
@@ -22,8 +22,6 @@ AMPLIFIED = 20.0
 COMPRESSED_ALIKE = 0.05
 #: Share by which waits weigh more or less where no work moves from thread to thread.
 DEPENDENT = 0.1
-#: Share of the temp I/O that was written and not read, from which on it is worth a word.
-UNREAD = 0.3
 
 
 def refusal(recording: Recording) -> str | None:
@@ -44,7 +42,7 @@ def warn(baseline: Baseline, target: Storage, projection: Projection) -> list[Wa
     """Everything a reader of the number should know."""
     recording, loads, found = baseline.recording, baseline.loads, projection.latencies
     warnings = [
-        *_about_part(recording, loads, baseline.whole_s),
+        *_about_part(recording, baseline.whole_s),
         *_about_recording(recording, baseline.remainder_s / baseline.whole_s),
         *_about_threads(recording, projection),
         *_about_compression(baseline, projection),
@@ -92,18 +90,18 @@ def _about_recording(recording: Recording, rest_share: float) -> list[Warned]:
     return warnings
 
 
-def _about_part(recording: Recording, loads: Sequence[Load], whole_s: float) -> list[Warned]:
+def _about_part(recording: Recording, whole_s: float) -> list[Warned]:
     """A recording that saw a part of the query, and what the rest may hold."""
     if not is_part(recording, whole_s):
         return []
     share = recording.elapsed_s / whole_s
     text = f"{share:.1%} of the query was recorded: the rest is taken to do as much temp I/O"
     warnings = [Warned("part", text)]
-    to_read = unread_bytes(recording)
-    if not spread_evenly(recording) and to_read > UNREAD * sum(load.bytes for load in loads):
+    if one_phase(recording, whole_s):
+        to_read = format_bytes(unread_bytes(recording))
         text = (
-            f"{format_bytes(to_read)} had been written and not read yet: later there will be more "
-            "reads; record a later part too"
+            f"{to_read} had been written and not read yet: later there will be more reads; "
+            "record a later part too"
         )
         warnings.append(Warned("unread", text))
     return warnings

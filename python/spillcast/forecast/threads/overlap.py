@@ -25,11 +25,12 @@ from spillcast.forecast.threads.stretches import Stretches
 from spillcast.recording import Recording
 from spillcast.recording.thread_trace import NONE, ThreadTrace, thread_trace
 from spillcast.storage.behaviour import Behaviour
+from spillcast.storage.peaks import MEMORY_S
 
 Array = NDArray[np.int64]
 Seconds = NDArray[np.float64]
-#: What answers as fast as this is memory: the thread stays on its core meanwhile.
-MEMORY_S, MEMORY_BYTES_PER_S = 20e-6, 3e9
+#: What answers as fast as memory does: the thread stays on its core meanwhile.
+MEMORY_BYTES_PER_S = 3e9
 
 
 @dataclass(frozen=True)

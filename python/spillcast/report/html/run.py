@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from spillcast.histogram import merged
 from spillcast.profile import Profile, profile, timeline
 from spillcast.profile.samples import of_samples
 from spillcast.recording import Recording
@@ -119,14 +120,8 @@ def by_op(groups: Sequence[Group]) -> list[Document]:
     """One histogram for the reads and one for the writes, over all sizes."""
     found = []
     for op, label in (("read", timeline.READ), ("write", timeline.WRITE)):
-        buckets: dict[int, int] = {}
-        for group in groups:
-            if group.op == op:
-                for ns, count in zip(group.latency_ns, group.latency_count, strict=True):
-                    buckets[ns] = buckets.get(ns, 0) + count
-        if buckets:
-            latency_ns = sorted(buckets)
-            counts = [buckets[ns] for ns in latency_ns]
+        latency_ns, counts = merged((g.latency_ns, g.latency_count) for g in groups if g.op == op)
+        if counts:
             found.append(
                 {"label": label, "op": op, "latency_ns": latency_ns, "latency_count": counts}
             )

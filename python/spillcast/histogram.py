@@ -1,0 +1,24 @@
+"""Histograms as all rooms keep them: the middles of the buckets, ascending, and what is in each."""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+
+
+def quantile(middles: Sequence[float], counts: Iterable[float], share: float) -> float:
+    """The bucket below whose end this share lies; there must be something in one."""
+    sums = list(accumulate(counts))
+    return middles[min(bisect_left(sums, share * sums[-1]), len(sums) - 1)]
+
+
+def merged(
+    histograms: Iterable[tuple[Sequence[int], Sequence[int]]],
+) -> tuple[list[int], list[int]]:
+    """All of them as one."""
+    buckets = Counter[int]()
+    for middles, counts in histograms:
+        for middle, count in zip(middles, counts, strict=True):
+            buckets[middle] += count
+    found = sorted(buckets)
+    return found, [buckets[middle] for middle in found]
