@@ -14,6 +14,7 @@ PACKAGE = ROOT / "python" / "spillcast"
 LINES_MAX = 400
 #: What every room may use, and the rooms from the ground up; rooms of one floor do not meet.
 EVERYWHERE = {
+    "spillcast.calibrated",
     "spillcast.errors",
     "spillcast.interruptible",
     "spillcast.tabular",

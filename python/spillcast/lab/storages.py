@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from spillcast.calibrated import calibrated
 from spillcast.errors import SpillcastError
 from spillcast.recording.target import PRELOAD_LIBRARY
 from spillcast.storage.emulation import Model, Point, emulate, fixed_model
@@ -13,8 +14,6 @@ from spillcast.units import format_duration
 from spillcast.workspace import free_bytes
 
 SHARED_MEMORY = Path("/dev/shm")
-#: What an operation takes that memory answers, roughly.
-MEMORY_S = 20e-6
 #: A latency that grows with the size is a straight line through these sizes.
 LINE_BYTES = (1 << 10, 1 << 20)
 
@@ -93,7 +92,7 @@ class Plain:
     @property
     def expected_s(self) -> float:
         """What an operation takes, roughly."""
-        return MEMORY_S
+        return calibrated().memory_s
 
     @property
     def words(self) -> str:

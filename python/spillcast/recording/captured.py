@@ -4,10 +4,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from spillcast.calibrated import calibrated
 from spillcast.errors import InputError
 
-#: What a recorded call costs the observed thread, as `make bench` measures it.
-CALL_COST_S = {"perf": 1.4e-6, "preload": 0.9e-6}
+
+def call_cost_s(method: str) -> float:
+    """What a recorded call costs the observed thread; nothing where none is recorded."""
+    costs_s = {"perf": calibrated().perf_call_s, "preload": calibrated().preload_call_s}
+    return costs_s.get(method, 0.0)
 
 
 def captured(status: Mapping[str, Any], method: str, *, only_calls: bool) -> dict[str, Any]:
@@ -29,7 +33,7 @@ def captured(status: Mapping[str, Any], method: str, *, only_calls: bool) -> dic
             "dropped": status["dropped"],
             "unknown_file": status["unknown_file"],
             "tracer_cpu_s": status["tracer_cpu_ns"] / 1e9,
-            "overhead_s": calls * CALL_COST_S[method],
+            "overhead_s": calls * call_cost_s(method),
             "run_queue_delay_s": status["run_queue_delay_ns"] / 1e9,
             "io_uring": status["io_uring"] and not only_calls,
             "mapped_temp_files": status["mapped"],

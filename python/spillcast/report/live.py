@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spillcast.forecast import Forecast
-from spillcast.recording.captured import CALL_COST_S
+from spillcast.recording.captured import call_cost_s
 from spillcast.recording.running import Running, Tally
 from spillcast.report.histogram import bar, sparkline
 from spillcast.report.table import Column, Table, paragraph, shortened
@@ -54,7 +54,7 @@ class Glimpse:
     def overhead_s(self) -> float:
         """What the recorded calls cost the observed threads."""
         calls = sum(self.status[key] for key in ("temp_reads", "temp_writes", "other_io"))
-        return float(calls * CALL_COST_S.get(self.method, 0.0))
+        return float(calls * call_cost_s(self.method))
 
     def rows(self) -> list[dict[str, Any]]:
         """Time by event, the largest total first: of calls and waits, or of samples alone."""

@@ -11,8 +11,9 @@ import pytest
 from emulator import Emulator, skip_without_fuse
 from evidence import CAPTURE, seconds, storage, table
 from harness import spillcast
+from spillcast.calibrated import calibrated
 from spillcast.forecast import forecast
-from spillcast.forecast.duckdb.adaptive import LEVELS, adapt, lowest_level_s
+from spillcast.forecast.duckdb.adaptive import adapt, lowest_level_s
 from spillcast.forecast.duckdb.compression import compression
 from spillcast.forecast.latency import latencies
 from spillcast.forecast.load import temp_load
@@ -23,6 +24,7 @@ from spillcast.storage.observed import observed
 
 US, MS = 1_000, 1_000_000
 WHOLE, SMALL = 262_144, 131_072
+LEVELS = calibrated().compression_levels
 #: CPU time before a write of a block as it is, and of a compressed one; and after a read of each.
 WRITE_NS, WRITE_SMALL_NS, READ_NS, READ_SMALL_NS = 100 * US, 500 * US, 50 * US, 250 * US
 BLOCKS = 1000
@@ -114,7 +116,7 @@ def test_slower_writes_compress_more_at_more_cpu_time(tmp_path, here_ns, there_n
     run = spill(tmp_path / "run.spill", 0.55, here_ns)
     loads = temp_load(run)
     adapts = compression(run, loads)
-    found = adapts.elsewhere(latencies(there(there_ns), loads, 1.0))
+    found = adapts.on_target(latencies(there(there_ns), loads, 1.0))
     assert (found.share > adapts.share) == (there_ns > here_ns)
     assert (found.cpu_s > 0) == (there_ns > here_ns)
     counts = {(load.op, load.size_class_bytes): load.count for load in found.loads}
@@ -126,7 +128,7 @@ def test_slower_writes_compress_more_at_more_cpu_time(tmp_path, here_ns, there_n
 def test_where_writes_are_as_fast_nothing_changes(tmp_path):
     run = spill(tmp_path / "run.spill", 0.55, 300 * US)
     loads = temp_load(run)
-    found = compression(run, loads).elsewhere(latencies(there(300 * US), loads, 1.0))
+    found = compression(run, loads).on_target(latencies(there(300 * US), loads, 1.0))
     assert found.share == pytest.approx(0.55)
     assert found.cpu_s == pytest.approx(0, abs=1e-9)
 
@@ -134,7 +136,7 @@ def test_where_writes_are_as_fast_nothing_changes(tmp_path):
 def test_the_forecast_holds_fewer_and_says_so(tmp_path):
     run = spill(tmp_path / "run.spill", 0.7, 2 * MS)
     loads = temp_load(run)
-    found = compression(run, loads).elsewhere(latencies(there(80 * US), loads, 1.0))
+    found = compression(run, loads).on_target(latencies(there(80 * US), loads, 1.0))
     said = forecast(run, there(80 * US))
     by_hand_s = run.meta["cpu_s"] + found.cpu_s + 2 * BLOCKS * 80e-6
     assert said.forecast_s == pytest.approx(by_hand_s, rel=0.01)
@@ -172,7 +174,7 @@ def shares(here, there):
     """Of the blocks compressed: here, there by what here shows, and there as it was."""
     loads, found = temp_load(here), temp_load(there)
     adapts, adapted = compression(here, loads), compression(there, found)
-    likely = adapts.elsewhere(latencies(observed(there), loads, 1.0))
+    likely = adapts.on_target(latencies(observed(there), loads, 1.0))
     return adapts.share, likely.share, adapted.share
 
 

@@ -2,32 +2,28 @@
 
 from collections.abc import Sequence
 
+from spillcast.forecast.assumptions import (
+    AMPLIFIED,
+    COMPRESSED_ALIKE,
+    DEPENDENT,
+    LOST_SHARE_MAX,
+    SEEN_MIN,
+    SHARE_TOLD,
+)
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load, sessions
 from spillcast.forecast.result import Warned
 from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.sum.coverage import is_part, spread_evenly, unread_bytes
+from spillcast.forecast.sum.coverage import is_part, kind_of_evidence, unread_bytes
 from spillcast.forecast.sum.projection import Projection
 from spillcast.recording import Recording
 from spillcast.recording.thread_trace import wakings_seen
 from spillcast.storage import Storage
 from spillcast.units import format_bytes, format_duration
 
-LOST_SHARE_MAX = 0.02
-#: Share of the I/O from which on it is worth a word that it was not measured.
-SHARE_TOLD = 0.05
-#: Latency ratio from which a small error of the recording becomes a large one of the forecast.
-AMPLIFIED = 20.0
-#: Shares of compressed blocks nearer than this are one.
-COMPRESSED_ALIKE = 0.05
-#: Share by which waits weigh more or less where no work moves from thread to thread.
-DEPENDENT = 0.1
-#: Share of the temp I/O that was written and not read, from which on it is worth a word.
-UNREAD = 0.3
 
-
-def refusal(recording: Recording) -> str | None:
-    """Why this recording carries no number at all; None where it does."""
+def refusal(recording: Recording, whole_s: float) -> str | None:
+    """Why a recording carries no number for a query of ``whole_s``; None where it does."""
     capture = recording.meta["capture"]
     seen = recording.meta["temp"]["reads"] + recording.meta["temp"]["writes"]
     # Every call leaves two records, so this is the larger share.
@@ -38,6 +34,9 @@ def refusal(recording: Recording) -> str | None:
         return "temp files are mapped into memory: their I/O makes no call that could be counted"
     if capture["io_uring"]:
         return "the process uses io_uring: its I/O makes no call that could be counted"
+    share = recording.elapsed_s / whole_s
+    if share < SEEN_MIN and kind_of_evidence(recording, whole_s) == "unread":
+        return f"only {share:.1%} of the query was recorded, and hardly anything was read in it yet"
     return None
 
 
@@ -45,7 +44,7 @@ def warn(baseline: Baseline, target: Storage, projection: Projection) -> list[Wa
     """Everything a reader of the number should know."""
     recording, loads, found = baseline.recording, baseline.loads, projection.latencies
     warnings = [
-        *_about_part(recording, loads, baseline.whole_s),
+        *_about_part(recording, baseline.whole_s),
         *_about_recording(recording, baseline.remainder_s / baseline.whole_s),
         *_about_threads(recording, projection),
         *_about_compression(baseline, projection),
@@ -94,18 +93,17 @@ def _about_recording(recording: Recording, rest_share: float) -> list[Warned]:
     return warnings
 
 
-def _about_part(recording: Recording, loads: Sequence[Load], whole_s: float) -> list[Warned]:
+def _about_part(recording: Recording, whole_s: float) -> list[Warned]:
     """A recording that saw a part of the query, and what the rest may hold."""
     if not is_part(recording, whole_s):
         return []
     share = recording.elapsed_s / whole_s
     text = f"{share:.1%} of the query was recorded: the rest is taken to do as much temp I/O"
     warnings = [Warned("part", text)]
-    to_read = unread_bytes(recording)
-    if not spread_evenly(recording) and to_read > UNREAD * sum(load.bytes for load in loads):
+    if kind_of_evidence(recording, whole_s) == "unread":
         text = (
-            f"{format_bytes(to_read)} had been written and not read yet: later there will be more "
-            "reads; record a later part too"
+            f"{format_bytes(unread_bytes(recording))} had been written and not read yet: later "
+            "there will be more reads; record a later part too"
         )
         warnings.append(Warned("unread", text))
     return warnings

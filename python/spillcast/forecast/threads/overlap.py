@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillcast import _core
+from spillcast.calibrated import calibrated
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load, in_flight, processes, sessions
 from spillcast.forecast.threads.repairman import repairman_s
@@ -28,8 +29,6 @@ from spillcast.recording.thread_trace import NONE, ThreadTrace, thread_trace
 Array = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Seconds = NDArray[np.float64]
-#: What answers as fast as this is memory: the thread stays on its core meanwhile.
-MEMORY_S, MEMORY_BYTES_PER_S = 20e-6, 3e9
 
 
 @dataclass(frozen=True)
@@ -86,8 +85,8 @@ class Threads:
         for number, (load, latency) in enumerate(zip(self._loads, found, strict=True)):
             which = temp[self._load_of == number]
             wait_ns[which] = _drawn_ns(latency, len(which))
-            memory_s = MEMORY_S + load.mean_bytes / MEMORY_BYTES_PER_S
-            on_core[which] = latency.mean_s <= memory_s
+            # Where memory answers, the thread stays on its core meanwhile.
+            on_core[which] = calibrated().memory_answers(latency.mean_s, load.mean_bytes)
         # The last one is for operations that moved nothing and belong to no load.
         return self._weight(wait_ns, on_core, np.array([*cpu_s, 0.0])[self._load_of])
 
