@@ -8,24 +8,19 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
-from statistics import fmean, median
 from typing import Any
 
 from bench import capture, cold_caches, compression, memory_answers
 from spillcast.calibrated import CALIBRATED, document
 from spillcast.forecast.question import CONFIDENCE
-from spillcast.forecast.sum.coverage import KINDS
-from spillcast.lab.calibrate import WHOLE, Judged, calibrate, halves, judge, residuals_of
-from spillcast.lab.case import Case
+from spillcast.lab.calibrate import calibrate, residuals_of
 from spillcast.lab.truth_file import read_truth
 from spillcast.recording.machine import describe_machine
+from spillcast.report.calibration import judged
 from spillcast.units import format_bytes
 
 CASES = Path(__file__).parents[1] / "docs" / "accuracy" / "cases.parquet"
-#: Drawn halves of the queries of which one calibrates and the other is judged.
-DRAWN = 20
 
 
 def cold() -> dict[str, dict[str, Any]]:
@@ -77,19 +72,14 @@ def residuals() -> dict[str, dict[str, Any]]:
     """Seconds; where and when is that of the verification. Prints how well others are held."""
     truth = read_truth(CASES)
     found = residuals_of(truth.cases)
-    made = calibrate(found)
     queries = len({one.query for one in found})
-    print(f"{len(found)} cases of {queries} queries, intervals of {CONFIDENCE:.0%}")
-    _say("stated when they were verified", _stated(truth.cases))
-    _say("made from the other queries", judge(found, CONFIDENCE))
-    drawn = [judge(found, CONFIDENCE, halves(found, seed)) for seed in range(DRAWN)]
-    _say(f"made from the other half of the queries, drawn {DRAWN} times", list(chain(*drawn)))
+    print(*judged(truth.cases, CONFIDENCE), sep="\n\n")
     return {
         "residuals": {
             "date": truth.about.get("started_at", "")[:10],
             "machine": _machine(truth.about.get("machine", {})),
             "rests_on": f"{len(found)} cases of {queries} queries in docs/accuracy/cases.parquet",
-            **asdict(made),
+            **asdict(calibrate(found)),
         }
     }
 
@@ -121,27 +111,6 @@ def main(names: Sequence[str]) -> int:
         for key, entry in made.items():
             print(f"{key} = {entry['value']}" if "value" in entry else f"{key} written")
     return 0
-
-
-def _stated(cases: Sequence[Case]) -> list[Judged]:
-    given = [one for one in cases if one.forecast.interval_s is not None]
-    return [
-        Judged(residual, case.covered, case.half_width or 0.0)
-        for case, residual in zip(given, residuals_of(given), strict=True)
-    ]
-
-
-def _say(title: str, judged: Sequence[Judged]) -> None:
-    """Share held and median half-width, by kind, and of whole recordings by direction."""
-    print(f"\n{title}\n{'':36}cases    held   half-width")
-    for kind in KINDS:
-        its = [one for one in judged if one.residual.uncertainty.kind == kind]
-        ways = {one.residual.uncertainty.direction for one in its} if kind == WHOLE else set()
-        for way in ("", *sorted(ways)):
-            of = [one for one in its if way in ("", one.residual.uncertainty.direction)]
-            held = f"{fmean(one.held for one in of):.1%}" if of else "-"
-            width = f"{median(one.half_width for one in of):.1%}" if of else "-"
-            print(f"{f'    {way}' if way else kind:36}{len(of):5}{held:>8}{width:>13}")
 
 
 def toml(entries: Mapping[str, Mapping[str, Any]]) -> str:

@@ -5,8 +5,8 @@ from dataclasses import fields
 from datetime import date
 
 import pytest
-
 from bench.calibrate import GROUPS, toml
+
 from spillcast.calibrated import (
     ANY,
     Calibrated,

@@ -1,10 +1,12 @@
 """Constants that commands measured: calibrated.toml beside this file, as calibration wrote it."""
 
 import tomllib
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 CALIBRATED = Path(__file__).with_suffix(".toml")
@@ -39,6 +41,16 @@ class Category:
     alone_up_to: float
     #: Of |log(measured / forecast)| over its stated spread, at each of the levels.
     quantiles: Sequence[float]
+
+    def quantile(self, level: float, levels: Sequence[float]) -> float:
+        """At any level: between those known, and beyond, in proportion to a normal distribution."""
+        normal = [0.0, *(NormalDist().inv_cdf((1 + one) / 2) for one in levels)]
+        at, known = NormalDist().inv_cdf((1 + level) / 2), [0.0, *self.quantiles]
+        if at >= normal[-1]:
+            return known[-1] * at / normal[-1]
+        right = bisect_right(normal, at)
+        part = (at - normal[right - 1]) / (normal[right] - normal[right - 1])
+        return known[right - 1] + part * (known[right] - known[right - 1])
 
 
 @dataclass(frozen=True)

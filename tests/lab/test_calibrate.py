@@ -5,13 +5,12 @@ import pytest
 
 from made_up import case
 from spillcast.calibrated import Category, Residuals
-from spillcast.forecast.sum.interval import Uncertainty, quantile_at
+from spillcast.forecast.sum.interval import Uncertainty
 from spillcast.lab.calibrate import (
     LEVELS,
     Residual,
     calibrate,
     conformal_quantile,
-    halves,
     judge,
     residuals_of,
 )
@@ -106,9 +105,8 @@ def test_the_quantile_is_a_rank_that_a_further_case_keeps():
 def test_between_and_beyond_levels_quantiles_go_like_normal_ones():
     normal = [0.674, 1.645, 2.576]
     for level, expected in ((0.5, 0.674), (0.8, 1.282), (0.9, 1.645), (0.95, 1.96), (0.999, 3.291)):
-        found = quantile_at(level, [0.5, 0.9, 0.99], normal)
+        found = Category("plan", "any", 9, 1.0, 0.9, normal).quantile(level, [0.5, 0.9, 0.99])
         assert found == pytest.approx(expected, abs=0.002)
-        assert quantile_at(level, [0.5, 0.9, 0.99], [2 * q for q in normal]) == 2 * found
 
 
 def test_bounds_are_so_many_spreads_either_way():
@@ -132,13 +130,6 @@ def test_a_query_is_judged_by_the_others_alone():
     assert np.mean([one.held for one in judged if one.residual.query != "odd"]) > 0.85
 
 
-def test_no_query_is_in_both_halves():
-    found = off_by(np.random.default_rng(8), 48)
-    half = halves(found, 0)
-    assert sorted(half.values()) == [0] * 6 + [1] * 6
-    assert half != halves(found, 1)
-
-
 def test_residuals_also_come_from_forecasts_that_were_withheld():
     said = Uncertainty(10.0, "unread", SLOW, 0.5, 1.0, 1.0)
     withheld = case(refused="too wide", measured_s=20.0, engine="PostgreSQL 18.6", uncertainty=said)
@@ -150,5 +141,5 @@ def test_confidence_only_widens():
     random = np.random.default_rng(9)
     residuals = calibrate(off_by(random, 30) + off_by(random, 25, direction=FAST))
     for category in residuals.categories:
-        times = [quantile_at(n / 1000, LEVELS, category.quantiles) for n in range(1, 1000)]
+        times = [category.quantile(n / 1000, LEVELS) for n in range(1, 1000)]
         assert times == sorted(times)

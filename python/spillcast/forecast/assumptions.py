@@ -17,6 +17,10 @@ SEEN_MIN = 0.15
 MODELS_APART = 0.25
 #: An interval whose ends are so many times apart is no answer: it chooses no storage.
 USELESS = 10.0
+#: From Oracle's evidence, of which no verified forecasts are kept: the spread of the time outside
+#: the boosted events, and of their latency, from one run to another.
+TRACE_REST_SPREAD = 0.05
+TRACE_IO_SPREAD = 0.05
 
 # What is worth a warning: from there on a reader would decide otherwise.
 #: Share of the reports that were lost: as much as the forecast may be off for other reasons.

@@ -10,7 +10,7 @@ from it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, exp, log, pi
 from statistics import NormalDist
@@ -163,23 +163,13 @@ class Judged:
     half_width: float
 
 
-def judge(
-    found: Sequence[Residual], confidence: float, part: Mapping[str, object] | None = None
-) -> list[Judged]:
-    """Each case by the intervals of those of other parts; ``part`` is of a query, by default it."""
-    named = [(str(part[one.query]) if part else one.query, one) for one in found]
+def judge(found: Sequence[Residual], confidence: float) -> list[Judged]:
+    """Each case by the intervals that the other queries make."""
     judged = []
-    for name in sorted({name for name, _ in named}):
-        residuals = calibrate([one for other, one in named if other != name])
-        for one in (one for its, one in named if its == name):
+    for query in sorted({one.query for one in found}):
+        residuals = calibrate([one for one in found if one.query != query])
+        for one in (one for one in found if one.query == query):
             low_s, high_s = one.uncertainty.bounds_s(confidence, residuals)
             width = (high_s - low_s) / 2 / one.uncertainty.forecast_s
             judged.append(Judged(one, one.held(residuals, confidence), width))
     return judged
-
-
-def halves(found: Sequence[Residual], seed: int) -> dict[str, int]:
-    """Which half each query is in, drawn."""
-    queries = sorted({one.query for one in found})
-    drawn = np.random.default_rng(seed).permutation(len(queries))
-    return {query: int(at % 2) for query, at in zip(queries, drawn, strict=True)}

@@ -3,12 +3,16 @@
 from collections.abc import Sequence
 from statistics import fmean, median
 
-from spillcast.calibrated import Constant, calibrated, constants, residuals_about
-from spillcast.lab.calibrate import Judged, judge, residuals_of
+from spillcast.calibrated import ANY, Constant, calibrated, constants, residuals_about
+from spillcast.forecast.sum.interval import Uncertainty
+from spillcast.lab.calibrate import judge, residuals_of
 from spillcast.lab.case import Case
 from spillcast.lab.summary import of_evidence
 from spillcast.report.table import markdown_table, paragraph
 from spillcast.report.verify import share
+
+#: A case: what its interval follows from, whether it holds, half of its width.
+Row = tuple[Uncertainty, bool, float]
 
 
 def calibration(cases: Sequence[Case]) -> str:
@@ -39,13 +43,13 @@ def calibration(cases: Sequence[Case]) -> str:
             "Constants that a command measured stand in `python/spillcast/calibrated.toml`, and "
             "`make calibrate` writes it. An interval is so many spreads wide, either way, as the "
             "verified forecasts of its kind of evidence and direction stayed below at its level "
-            "([method](method.md#how-sure-a-forecast-is)); *factor* is how many times as far off "
+            "([method](method.md#the-interval)); *factor* is how many times as far off "
             "as whole recordings a kind is. Quantiles with an asterisk rest on other categories "
             "too, for want of cases."
         ),
         measured,
         quantiles,
-        *_judged(cases),
+        *judged(cases, cases[0].forecast.confidence),
     ]
     if runs := [held for case in of_evidence(cases) for held in case.runs_covered]:
         single = (
@@ -61,25 +65,40 @@ def _value(one: Constant) -> str:
     return f"{', '.join(f'{value:g}' for value in values)} {one.unit}"
 
 
-def _judged(cases: Sequence[Case]) -> list[str]:
-    """The cases in intervals that the other queries make; nothing where these are too few."""
+def judged(cases: Sequence[Case], confidence: float) -> list[str]:
+    """The cases in intervals that the other queries make; nothing where there are none."""
     found = residuals_of(cases)
     if len({one.query for one in found}) < 2:
         return []
-    confidence = cases[0].forecast.confidence
-    groups: dict[tuple[str, str], list[Judged]] = {}
-    for one in judge(found, confidence):
-        said = one.residual.uncertainty
-        groups.setdefault((said.kind, said.direction), []).append(one)
-    rows = [
-        [*of, f"{len(its)}", share(fmean(one.held for one in its), 0),
-         share(median(one.half_width for one in its))]
-        for of, its in sorted(groups.items())
-    ]  # fmt: skip
+    made = [
+        (one.residual.uncertainty, one.held, one.half_width) for one in judge(found, confidence)
+    ]
+    given = [
+        (case.forecast.uncertainty, case.covered, case.half_width)
+        for case in cases
+        if case.forecast.uncertainty and case.half_width is not None
+    ]
+    groups = {(said.kind, way) for said, *_ in made for way in (said.direction, ANY)}
+    rows = []
+    for group in sorted(groups):
+        others, stated = _of(group, made), _of(group, given)
+        rows.append([*group, f"{len(others)}", *_figures(others), *_figures(stated)])
     text = (
         f"Each case in an interval of {confidence:.0%} that is made from all other queries, so "
         "that none is judged by what was taken from it; also those that were refused a number "
-        "because theirs was too wide:"
+        "because theirs was too wide. Beside it the intervals that were stated:"
     )
-    header = ("evidence", "direction", "cases", "held", "width")
+    header = ("evidence", "direction", "cases", "held", "width", "stated: held", "width")
     return [paragraph(text), markdown_table(header, rows)]
+
+
+def _of(group: tuple[str, str], rows: Sequence[Row]) -> list[Row]:
+    kind, way = group
+    return [row for row in rows if row[0].kind == kind and way in (ANY, row[0].direction)]
+
+
+def _figures(rows: Sequence[Row]) -> list[str]:
+    if not rows:
+        return ["-", "-"]
+    held, width = fmean(row[1] for row in rows), median(row[2] for row in rows)
+    return [share(held, 0), share(width)]

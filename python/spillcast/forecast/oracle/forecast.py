@@ -8,13 +8,12 @@ gain of the largest event for all and does not match sizes, as the post that sta
 """
 
 from collections.abc import Sequence
-from math import hypot
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.calibrated import calibrated
 from spillcast.errors import InputError, Refusal
+from spillcast.forecast.assumptions import TRACE_IO_SPREAD, TRACE_REST_SPREAD
 from spillcast.forecast.oracle.events import AshEvidence
 from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.parts import Part, Target, parts_of
@@ -51,9 +50,7 @@ def forecast_events(
             Term(event.event, event.op, None, count, event.time_s, event.time_s / part.gain)
         )
     total_s = sum(term.forecast_s for term in terms)
-    noise = calibrated().residuals.io_spread
-    if target.storage is not None:
-        noise = hypot(noise, noise_of(target.storage))
+    noise = TRACE_IO_SPREAD if target.storage is None else noise_of(target.storage)
     low, high = _interval(parts, whole_s, evidence.ash, method, noise, confidence)
     return Forecast(
         target.name,
@@ -80,7 +77,7 @@ def _interval(
     draws = np.random.default_rng(0)
     times = _drawn_times(parts, whole_s, ash, draws)
     rest = np.maximum(whole_s - times.sum(axis=0), 0.0)
-    total: Array = rest * (1 + draws.normal(0, calibrated().residuals.rest_spread, DRAWS))
+    total: Array = rest * (1 + draws.normal(0, TRACE_REST_SPREAD, DRAWS))
     # In proportion to size, not at all, or anything in between.
     exponent = draws.uniform(0, 1, DRAWS) if method != "seed" else np.zeros(DRAWS)
     noise = np.maximum(1 + draws.normal(0, noise_level, DRAWS), 0.0)

@@ -84,18 +84,9 @@ class Uncertainty:
         """
         residuals = residuals or calibrated().residuals
         category = residuals.category(self.kind, self.direction)
-        times = quantile_at(confidence, residuals.levels, category.quantiles)
+        times = category.quantile(confidence, residuals.levels)
         below, above = self.spreads(residuals)
         return self.forecast_s * exp(-times * below), self.forecast_s * exp(times * above)
-
-
-def quantile_at(level: float, levels: Sequence[float], quantiles: Sequence[float]) -> float:
-    """Between known quantiles, in proportion to those of a normal distribution; so too beyond."""
-    normal = [0.0, *(NormalDist().inv_cdf((1 + one) / 2) for one in levels)]
-    at = NormalDist().inv_cdf((1 + level) / 2)
-    if at > normal[-1]:
-        return quantiles[-1] * at / normal[-1]
-    return float(np.interp(at, normal, [0.0, *quantiles]))
 
 
 def drawn_totals(
