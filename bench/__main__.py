@@ -1,5 +1,7 @@
 """Run all benchmarks, or the one that is named: ``python -m bench capture``.
 
+``python -m bench calibrate`` measures the constants of forecasts instead.
+
 Each has a process of its own, for memory that one has used would show as another's.
 """
 
@@ -28,6 +30,8 @@ NAMES = (
 
 def main(names: list[str]) -> int:
     """Run one benchmark here, several in processes of their own."""
+    if names[:1] == ["calibrate"]:
+        return int(import_module("bench.calibrate").main(names[1:]))
     if len(names) == 1 and names[0] in NAMES:
         for result in import_module(f"bench.{names[0]}").run():
             print(result, flush=True)

@@ -15,7 +15,18 @@ from spillcast.recording.source import SOURCES
 PROCESSES = 2
 READS = 600_000
 AIM_PER_S = 300_000
+OUTPUT = "bench.spill"
 TARGET = Path(__file__).with_name("reads.py")
+
+
+def call_cost_s(method: str) -> float:
+    """What a recorded call costs the one process that makes it."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as room:
+        bare, recorded = (
+            max(_rate(prefix, room, READS, processes=1) for _ in range(3))
+            for prefix in ([], _record(room, method))
+        )
+    return max(1 / recorded - 1 / bare, 0.0)
 
 
 def run() -> Iterator[Result]:
@@ -23,13 +34,11 @@ def run() -> Iterator[Result]:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as room:
         rate = _rate([], room, READS)
         alone = _rate([], room, READS, processes=1)
-        output = Path(room) / "bench.spill"
         for method in SOURCES:
-            record = [*SPILLCAST, "record", "-o", str(output), "--temp", room]
-            record += ["--capture", method, "--"]
+            record = _record(room, method)
             cost_us = 1e6 / _rate(record, room, READS, processes=1) - 1e6 / alone
             recorded = _rate(record, room, READS)
-            meta = json.loads((output / "meta.json").read_text())
+            meta = json.loads((Path(room) / OUTPUT / "meta.json").read_text())
             lost = meta["capture"]["lost"]
             seen = meta["temp"]["reads"]
             peer, ratio = "strace is not installed", float("nan")
@@ -46,6 +55,11 @@ def run() -> Iterator[Result]:
                 f"0 lost at {AIM_PER_S:,} reads/s as root",
                 lost == 0 and recorded >= AIM_PER_S and seen == READS * PROCESSES,
             )
+
+
+def _record(room: str, method: str) -> list[str]:
+    output = str(Path(room) / OUTPUT)
+    return [*SPILLCAST, "record", "-o", output, "--temp", room, "--capture", method, "--"]
 
 
 def _rate(prefix: list[str], room: str, reads: int, processes: int = PROCESSES) -> float:

@@ -1,16 +1,21 @@
 """Blocks that DuckDB compresses elsewhere, as forecast and as they were: queries not verified.
 
 The peer is to leave them, and the CPU time of compressing, as they were here. Takes two minutes.
+`levels` measures what compressing takes at each level, in seconds.
 """
 
+import time
 from collections.abc import Iterator
 from itertools import permutations
 from statistics import median
 
+import numpy as np
+import pyarrow as pa
+
 from bench.queries import QUERIES, recordings
 from bench.result import Result
 from spillcast.engines.registry import lab_of
-from spillcast.forecast.duckdb.compression import Compression, compression
+from spillcast.forecast.duckdb.compression import BLOCK_BYTES, Compression, compression
 from spillcast.forecast.latency import latencies
 from spillcast.forecast.load import temp_load
 from spillcast.lab.named_places import named_places
@@ -19,6 +24,8 @@ from spillcast.storage.observed import observed
 from spillcast.workspace import workspace
 
 STORAGES = ("tmpfs", "latency:0.3ms", "latency:1ms", "latency:5ms")
+#: The levels of zstd that DuckDB chooses from.
+ZSTD = (-5, -3, -1, 1, 3, 5)
 #: Of the blocks, by how many a forecast may be off in the median.
 AIM = 0.05
 
@@ -33,12 +40,32 @@ def run() -> Iterator[Result]:
                 yield _result(query.name, [(run, found) for run, found in seen if found])
 
 
+def levels() -> list[float]:
+    """CPU time of each of DuckDB's levels of zstd over that of the lowest, for made-up rows."""
+    # Rows as spillcast.lab.duckdb_queries has them: an id, a date and three amounts.
+    fields = [("id", "i8"), ("date", "i4"), *((f"amount{n}", "f8") for n in range(3))]
+    rows = np.zeros(BLOCK_BYTES // np.dtype(fields).itemsize, fields)
+    random = np.random.default_rng(0)
+    rows["id"], rows["date"] = random.permutation(len(rows)), random.integers(0, 1500, len(rows))
+    for name, _ in fields[2:]:
+        rows[name] = random.integers(0, 10**6, len(rows)) / 100
+    block = rows.tobytes()
+    took_s = [min(_compress_s(pa.Codec("zstd", level), block) for _ in range(20)) for level in ZSTD]
+    return [one_s / took_s[0] for one_s in took_s]
+
+
+def _compress_s(codec: pa.Codec, block: bytes) -> float:
+    start_s = time.thread_time()
+    codec.compress(block)
+    return time.thread_time() - start_s
+
+
 def _result(name: str, seen: list[tuple[Recording, Compression]]) -> Result:
     if len(seen) < 2:
         return Result(f"compression: {name}", "hardly any block compressed", "-", 0.0, "-", True)
     shares, cpu_s = list[tuple[float, float]](), list[tuple[float, float]]()
     for (_, here), (there, adapted) in permutations(seen, 2):
-        found = here.project(latencies(observed(there), here.loads, 1.0))
+        found = here.on_target(latencies(observed(there), here.loads, 1.0))
         shares.append((abs(found.share - adapted.share), abs(here.share - adapted.share)))
         moved_s = here.cpu_of_s(adapted.share, adapted.write_cpu_s) - here.cpu_of_s(
             here.share, here.write_cpu_s

@@ -30,6 +30,7 @@ def case(
     covers_s=3.0,
     probe_s=2.0,
     there=None,
+    uncertainty=None,
 ):
     """A case whose interval is ``forecast_s`` give or take ``half_width`` of it."""
     if refused is not None:
@@ -42,7 +43,17 @@ def case(
     here = runs(20.0, 20.0, 20.0, wanted=there.wanted)
     warned = [Warned("threads", "several threads do temp I/O")]
     said = Forecast(
-        target, 20.0, forecast_s, interval_s, 0.9, 4.0, [rest, io], "counts", warned, refused
+        target,
+        20.0,
+        forecast_s,
+        interval_s,
+        0.9,
+        4.0,
+        [rest, io],
+        "counts",
+        warned,
+        refused,
+        uncertainty=uncertainty,
     )
     return Case(
         engine, workload, threads, source, target, direction, here, there, said, seed_s,

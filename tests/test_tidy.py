@@ -17,6 +17,7 @@ LINES_MAX = 400
 PAGE_LINES_MAX = {"glossary.md": 40, "method.md": 300}
 #: What every room may use, and the rooms from the ground up; rooms of one floor do not meet.
 EVERYWHERE = {
+    "spillcast.calibrated",
     "spillcast.document",
     "spillcast.errors",
     "spillcast.histogram",
@@ -88,8 +89,8 @@ ENGINE_NAMES = {word for one in engines() for word in (one.name, one.label, *one
 def engines_chosen_by_name(code):
     """Lines where an engine's name is a literal of the code, or its package is imported.
 
-    As the value of a key in a document, as an example of one, or of who was observed, a name chooses
-    nothing. Texts that hold one are no names.
+    As the value of a key in a document, as an example of one, or of who was observed, a name
+    chooses nothing. Texts that hold one are no names.
     """
     tree = ast.parse(code)
     told = {id(value) for node in ast.walk(tree) if isinstance(node, ast.Dict)

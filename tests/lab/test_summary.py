@@ -6,7 +6,6 @@ import pytest
 
 from made_up import case, runs
 from spillcast.lab.aims import aims
-from spillcast.lab.calibrate import calibrate, score, widening
 from spillcast.lab.summary import of_evidence, recording_cost, refusals, summarise, worst
 
 
@@ -117,36 +116,6 @@ def test_aims_are_judged_by_their_own_cases():
 def test_intervals_that_hold_too_often_miss_the_aim():
     held = next(aim for aim in aims([case()] * 20) if aim.what == "intervals that hold")
     assert (held.figure, held.met) == (1.0, False)
-
-
-def test_a_score_is_the_widening_that_just_holds_the_truth():
-    off = case(10.0, 12.1, interval_s=(8.0, 11.0))
-    assert score(off) == pytest.approx(2.0)
-    assert score(replace(off, there=runs(8.0))) == pytest.approx(1.0)
-    assert score(case(10.0, 10.0)) == 0.0
-    assert score(case(refused="no")) is None
-    assert score(case(10.0, 9.0, interval_s=(10.0, 12.0))) == float("inf")
-
-
-def test_the_widening_is_a_rank_that_a_further_case_keeps():
-    scores = [n / 10 for n in range(19, 0, -1)]
-    # Of 19 the 18th: 20 * 0.9.
-    assert widening(scores, 0.9) == pytest.approx(1.8)
-    assert widening(scores[:8], 0.9) is None
-    assert widening(scores[:9], 0.9) == pytest.approx(1.9)
-
-
-def test_each_workload_is_judged_by_the_others():
-    """The sort is missed by twice its bounds, the join lies within half of them."""
-    bounds = (10 / 1.1, 11.0)
-    sorts = [case(10.0, 10 * 1.1**2, interval_s=bounds, workload="sort")] * 20
-    joins = [case(10.0, 10 * 1.1**0.5, interval_s=bounds, workload="hash join")] * 20
-    found = calibrate(sorts + joins + [case(refused="no", workload="window")])
-    assert found.k == pytest.approx(2.0)
-    join, sort = found.left_out
-    assert (join.workload, join.k, join.coverage) == ("hash join", pytest.approx(2.0), 1.0)
-    assert (sort.workload, sort.k, sort.coverage) == ("sort", pytest.approx(0.5), 0.0)
-    assert found.coverage == 0.5
 
 
 def test_what_recording_costs_is_told_from_bare_runs():

@@ -100,7 +100,7 @@ def test_the_file_that_is_there_stays_whole_until_the_next_is(file):
 def test_the_page_has_every_part(page):
     for heading in (
         "What was aimed at", "By evidence", "By engine", "By workload", "By direction",
-        "By threads", "What recording costs", "How wide intervals must be", "The worst ten",
+        "By threads", "What recording costs", "Calibration", "The worst ten",
         "Refused", "What was drawn",
     ):  # fmt: skip
         assert re.search(rf"^##+ {heading}", page, re.MULTILINE), heading

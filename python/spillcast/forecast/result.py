@@ -10,6 +10,7 @@ from spillcast.units import format_bytes, format_duration, format_speedup
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from spillcast.forecast.sum.interval import Uncertainty
     from spillcast.forecast.work_memory.advice import WorkMemory
 
 FORECAST_SCHEMA = "spillcast.forecast/1"
@@ -53,6 +54,8 @@ class Forecast(Tabular):
     advice: Sequence[str] = ()
     #: What more work memory would do, where a plan of PostgreSQL is known.
     work_memory: "WorkMemory | None" = None
+    #: What its interval follows from; also where that was too wide for a number.
+    uncertainty: "Uncertainty | None" = None
 
     @property
     def speedup(self) -> float | None:

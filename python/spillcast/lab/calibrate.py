@@ -1,84 +1,175 @@
-"""How wide intervals must be: one factor, checked on workloads that it was not taken from.
+"""How far verified forecasts were off, made into intervals: split conformal, by kind of evidence.
 
-An interval of low and high about a forecast f, made wider by k, goes from f * (low / f) ** k to
-f * (high / f) ** k. The least k with which it holds the truth t is
+A case's score is its residual |log(measured / forecast)| over the spread stated for it. That spread
+is made of shares of the forecast that are not and that are temp I/O, each as far off as it was in
+whole recordings, and of what is known of the case itself. An interval of so many spreads as a share
+of the scores are below holds that share of further cases.
 
-    score = log(t / f) / log(b / f)        b: the bound on the side of the truth
-
-so the k that makes a share of the cases fit is a quantile of their scores.
+A case is scored with the spreads of the other queries, so that none is judged by what was taken
+from it.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from math import ceil, inf, log
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, exp, log, pi
+from statistics import NormalDist
 
+import numpy as np
+
+from spillcast.calibrated import ANY, Category, Residuals
+from spillcast.forecast.sum.coverage import KINDS
+from spillcast.forecast.sum.interval import Uncertainty
 from spillcast.lab.case import Case
 
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A workload, the factor taken from all others, and how many of its cases that covers."""
-
-    workload: str
-    cases: int
-    #: None where all the others together are too few for the level.
-    k: float | None
-    covered: int
-
-    @property
-    def coverage(self) -> float:
-        """Share of its cases that the intervals hold once they are widened by ``k``."""
-        return self.covered / self.cases
+#: Levels whose quantiles are kept.
+LEVELS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.975, 0.99)
+#: Spreads, and factors of them, that are tried: 10 % apart.
+SPREADS = np.geomspace(0.01, 1.0, 49)
+FACTORS = np.geomspace(0.5, 50.0, 49)
+#: Fewer cases tell no spread and no quantile.
+CASES_MIN = 10
+WHOLE = "recording"
 
 
 @dataclass(frozen=True)
-class Calibration:
-    """What the cases say of the width of intervals at one level."""
+class Residual:
+    """A verified forecast: what its interval follows from, and how far off it was."""
 
-    confidence: float
-    #: The factor from all cases together; None where they are too few for the level.
-    k: float | None
-    left_out: Sequence[LeftOut]
+    #: Engine and kind of query: cases of one query are alike.
+    query: str
+    uncertainty: Uncertainty
+    #: Logarithm of measured over forecast.
+    off: float
 
-    @property
-    def coverage(self) -> float | None:
-        """Share of all cases that are held with the factor of the other workloads."""
-        cases = sum(one.cases for one in self.left_out)
-        return sum(one.covered for one in self.left_out) / cases if cases else None
+    def score(self, residuals: Residuals) -> float:
+        """How many of its spreads it was off."""
+        return abs(self.off) / self.uncertainty.spreads(residuals)[self.off > 0]
+
+    def held(self, residuals: Residuals, confidence: float) -> bool:
+        """Whether an interval from these residuals holds what was measured."""
+        low_s, high_s = self.uncertainty.bounds_s(confidence, residuals)
+        return low_s <= self.uncertainty.forecast_s * exp(self.off) <= high_s
 
 
-def score(case: Case) -> float | None:
-    """The least widening with which the interval holds the measured time; 0 where they are equal.
+def residuals_of(cases: Iterable[Case]) -> list[Residual]:
+    """Of all cases that say what their interval follows from, also where it was too wide."""
+    return [
+        Residual(
+            f"{case.engine.split()[0]} {case.workload}",
+            said,
+            log(case.measured_to_s / said.forecast_s),
+        )
+        for case in cases
+        if (said := case.forecast.uncertainty) is not None and said.forecast_s > 0
+    ]
 
-    None where the forecast was refused; infinite where a bound is the forecast itself.
+
+def calibrate(found: Sequence[Residual]) -> Residuals:
+    """What intervals are to be made from."""
+    scored = [
+        (one, one.score(spreads))
+        for query in sorted({one.query for one in found})
+        for spreads in [_spreads([one for one in found if one.query != query])]
+        for one in found
+        if one.query == query
+    ]
+    spreads = _spreads(found)
+    return replace(spreads, categories=[_category(one, scored) for one in spreads.categories])
+
+
+def _spreads(found: Sequence[Residual]) -> Residuals:
+    """The spreads, and how many times as far off each kind of evidence is; no quantiles yet."""
+    whole = [one for one in found if one.uncertainty.kind == WHOLE]
+    share, known, off = _columns(whole)
+    rest = (SPREADS[:, None, None] * share) ** 2
+    io = (SPREADS[:, None] * (1 - share)) ** 2
+    at = np.argmin([_unlikely(np.sqrt(each + io + known**2), off) for each in rest])
+    rest_spread, io_spread = (float(SPREADS[n]) for n in np.unravel_index(at, (len(SPREADS),) * 2))
+    categories = list[Category]()
+    for kind in KINDS:
+        its = [one for one in found if one.uncertainty.kind == kind]
+        share, known, off = _columns(its)
+        spread = np.hypot(rest_spread * share, io_spread * (1 - share))
+        every = np.sqrt((FACTORS[:, None] * spread) ** 2 + known**2)
+        enough = kind != WHOLE and len(its) >= CASES_MIN
+        factor = float(FACTORS[np.argmin(_unlikely(every, off))]) if enough else 1.0
+        ways = Counter(one.uncertainty.direction for one in its)
+        told = sorted(way for way, cases in ways.items() if cases >= CASES_MIN)
+        categories += [Category(kind, way, 0, factor, 0.0, []) for way in (ANY, *told)]
+    return Residuals(rest_spread, io_spread, LEVELS, categories)
+
+
+def _columns(found: Sequence[Residual]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each: the share that is not temp I/O, the spread that is known, and how far off it was."""
+    rows = [
+        (one.uncertainty.rest_share, (one.uncertainty.below, one.uncertainty.above)[one.off > 0],
+         abs(one.off))
+        for one in found
+    ]  # fmt: skip
+    share, known, off = np.array(rows, dtype=float).reshape(-1, 3).T
+    return share, known, off
+
+
+def _unlikely(spreads: np.ndarray, off: np.ndarray) -> np.ndarray:
+    """How unlikely the residuals are, for rows of spreads.
+
+    By their size and not by its square, so that one outlier does not make the spread; of normal
+    residuals it is their standard deviation that comes out.
     """
-    forecast_s, bounds = case.forecast.forecast_s, case.forecast.interval_s
-    if not forecast_s or bounds is None:
-        return None
-    off = log(case.measured_to_s / forecast_s)
-    if off == 0:
-        return 0.0
-    bound = log(max(bounds[off > 0], 1e-9) / forecast_s)
-    return off / bound if bound * off > 0 else inf
+    found: np.ndarray = (np.log(spreads) + (pi / 2) ** 0.5 * off / spreads).sum(axis=-1)
+    return found
 
 
-def widening(scores: Sequence[float], confidence: float) -> float | None:
-    """The factor with which a further case is held with probability ``confidence``.
+def _category(category: Category, scored: Sequence[tuple[Residual, float]]) -> Category:
+    """With its quantiles; where its cases are too few for a level, of ever more others too."""
+    kind = [(one, score) for one, score in scored if one.uncertainty.kind == category.kind]
+    own = [
+        (one, score)
+        for one, score in kind
+        if category.direction in (ANY, one.uncertainty.direction)
+    ]
+    pools = [[score for _, score in pool] for pool in (own, kind, scored)]
+    quantiles, alone_up_to, times = list[float](), 0.0, 1.0
+    for level in LEVELS:
+        normal = NormalDist().inv_cdf((1 + level) / 2)
+        known = [one for pool in pools if (one := conformal_quantile(pool, level)) is not None]
+        # Beyond what any cases tell, in proportion to a normal distribution.
+        quantile = known[0] if known else times * normal
+        # A level that others are asked for is no nearer than one below it.
+        quantiles.append(max([quantile, *quantiles[-1:]]))
+        times = quantiles[-1] / normal
+        if conformal_quantile(pools[0], level) is not None:
+            alone_up_to = level
+    return replace(category, cases=len(own), alone_up_to=alone_up_to, quantiles=quantiles)
 
-    Of n scores the one of rank ceil((n + 1) * confidence), as in conformal prediction; None where
-    there are too few for that rank.
+
+def conformal_quantile(scores: Sequence[float], level: float) -> float | None:
+    """The score that a further case stays below with probability ``level``.
+
+    Of n scores the one of rank ceil((n + 1) * level). None where there are too few, or where it
+    would be the largest: that one may be a fluke.
     """
-    rank = ceil((len(scores) + 1) * confidence)
-    return sorted(scores)[rank - 1] if rank <= len(scores) else None
+    rank = ceil((len(scores) + 1) * level)
+    return sorted(scores)[rank - 1] if len(scores) >= CASES_MIN and rank < len(scores) else None
 
 
-def calibrate(cases: Sequence[Case], confidence: float = 0.9) -> Calibration:
-    """Leave out one workload after the other, of all engines and thread counts at once."""
-    known = [(case.workload, found) for case in cases if (found := score(case)) is not None]
-    left_out = []
-    for workload in sorted({name for name, _ in known}):
-        its = [found for name, found in known if name == workload]
-        k = widening([found for name, found in known if name != workload], confidence)
-        covered = 0 if k is None else sum(found <= k for found in its)
-        left_out.append(LeftOut(workload, len(its), k, covered))
-    return Calibration(confidence, widening([found for _, found in known], confidence), left_out)
+@dataclass(frozen=True)
+class Judged:
+    """A case in an interval that other cases made."""
+
+    residual: Residual
+    held: bool
+    half_width: float
+
+
+def judge(found: Sequence[Residual], confidence: float) -> list[Judged]:
+    """Each case by the intervals that the other queries make."""
+    judged = []
+    for query in sorted({one.query for one in found}):
+        residuals = calibrate([one for one in found if one.query != query])
+        for one in (one for one in found if one.query == query):
+            low_s, high_s = one.uncertainty.bounds_s(confidence, residuals)
+            width = (high_s - low_s) / 2 / one.uncertainty.forecast_s
+            judged.append(Judged(one, one.held(residuals, confidence), width))
+    return judged

@@ -6,12 +6,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from spillcast.calibrated import calibrated
 from spillcast.errors import SpillcastError
 from spillcast.recording.source import PreloadSource
 from spillcast.recording.target import PRELOAD_LIBRARY
 from spillcast.storage.behaviour import Behaviour, Point, fixed_behaviour
 from spillcast.storage.emulation import emulate
-from spillcast.storage.peaks import MEMORY_S
 from spillcast.units import format_duration
 from spillcast.workspace import free_bytes
 
@@ -79,7 +79,7 @@ class Plain:
     @property
     def expected_s(self) -> float:
         """What an operation takes, roughly."""
-        return MEMORY_S
+        return calibrated().memory_s
 
     @property
     def words(self) -> str:

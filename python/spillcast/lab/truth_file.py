@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from spillcast.engines.held import Ran
 from spillcast.errors import InputError, first_line
 from spillcast.forecast.result import Forecast, Term, Warned
+from spillcast.forecast.sum.interval import Uncertainty
 from spillcast.lab.case import Case, Evidence, Runs, Truth
 from spillcast.recording.schema import Column, arrow_schema
 from spillcast.workspace import whole_file
@@ -29,6 +30,16 @@ _TERM = pa.struct(
         ("count", pa.int64()),
         ("baseline_s", pa.float64()),
         ("forecast_s", pa.float64()),
+    ]
+)
+_UNCERTAINTY = pa.struct(
+    [
+        ("forecast_s", pa.float64()),
+        ("kind", pa.string()),
+        ("direction", pa.string()),
+        ("rest_share", pa.float64()),
+        ("below", pa.float64()),
+        ("above", pa.float64()),
     ]
 )
 _WARNING = pa.struct([("code", pa.string()), ("message", pa.string())])
@@ -67,8 +78,11 @@ COLUMNS = (
     Column("seed_formula_s", pa.float64(), True, "the seed's formula on the recording", 2.4),
     Column("refused", pa.string(), True, "why there is no number; null where there is one", None),
     Column("warnings", pa.list_(_WARNING), False, "what weakens the number", []),
+    Column("uncertainty", _UNCERTAINTY, True, "what the interval follows from", None),
 )
 CASES = arrow_schema(COLUMNS)
+#: Columns that a file may lack: they are null then.
+NOT_NEEDED = {"uncertainty"}
 
 
 def write_truth(path: Path, truth: Truth) -> None:
@@ -96,7 +110,7 @@ def read_truth(path: Path) -> Truth:
     if about.pop("schema", None) != CASES_SCHEMA:
         hint = "make one with: spillcast verify -o FILE"
         raise InputError(f"{path}: holds no cases of a verification ({CASES_SCHEMA})", hint)
-    missing = [name for name in CASES.names if name not in table.column_names]
+    missing = [name for name in CASES.names if name not in {*table.column_names, *NOT_NEEDED}]
     if missing:
         raise InputError(f"{path}: damaged: it lacks the column {missing[0]}")
     return Truth([_case(row) for row in table.to_pylist()], about)
@@ -140,6 +154,7 @@ def _row(case: Case) -> dict[str, Any]:
         "seed_formula_s": case.seed_formula_s,
         "refused": said.refused,
         "warnings": [asdict(warning) for warning in said.warnings],
+        "uncertainty": said.uncertainty and asdict(said.uncertainty),
     }
 
 
@@ -155,6 +170,7 @@ def _case(row: Mapping[str, Any]) -> Case:
         row["method"],
         [Warned(**warning) for warning in row["warnings"]],
         row["refused"],
+        uncertainty=Uncertainty(**said_of) if (said_of := row.get("uncertainty")) else None,
     )
     evidence = Evidence(
         row["evidence"],

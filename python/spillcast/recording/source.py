@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
+from spillcast.calibrated import calibrated
 from spillcast.errors import InputError
 
 #: Asks for the best source that works.
@@ -42,8 +43,8 @@ class Source(ABC):
     #: As ``--capture`` and meta.json have it, and in words.
     name: ClassVar[str]
     title: ClassVar[str]
-    #: What a recorded call costs the observed thread, as `make bench` measures it.
-    call_cost_s: ClassVar[float]
+    #: What a recorded call costs the observed thread; None where it is as calibrated.
+    call_cost_s: ClassVar[float | None] = None
     #: What a time line of its recordings does not show.
     blind_spots: ClassVar[str]
     #: Whether it can observe a process that runs already.
@@ -95,7 +96,6 @@ class PerfSource(CoreSource):
 
     name = "perf"
     title = "perf events"
-    call_cost_s = 1.4e-6
     blind_spots = "time ready for a CPU"
 
 
@@ -105,7 +105,6 @@ class PreloadSource(CoreSource):
 
     name = "preload"
     title = "the preload library"
-    call_cost_s = 0.9e-6
     blind_spots = "time ready for a CPU, and waits for other than files"
     attaches = False
     unconnected = "the preload library was never loaded: the command is static or drops LD_PRELOAD"
@@ -120,7 +119,8 @@ class PreloadSource(CoreSource):
 
 def call_cost_s(method: str) -> float:
     """What a recorded call costs the observed thread; 0 where there was no capture."""
-    return SOURCES[method].call_cost_s if method in SOURCES else 0.0
+    stated_s = SOURCES[method].call_cost_s if method in SOURCES else 0.0
+    return calibrated().call_s[method] if stated_s is None else stated_s
 
 
 def check_attaches(capture: str, what: str, hint: str) -> None:

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, median
+from statistics import median
 
 import numpy as np
 
 from spillcast.errors import InputError
 from spillcast.lab.aims import Aim, aims
-from spillcast.lab.calibrate import calibrate
 from spillcast.lab.case import Case, Truth
 from spillcast.lab.summary import grouped, of_evidence, recording_cost, refusals, summarise, worst
+from spillcast.report.calibration import calibration
 from spillcast.report.draw import need_report_extra
 from spillcast.report.table import markdown_table, paragraph
 from spillcast.report.verify import (
@@ -75,7 +75,7 @@ def accuracy_markdown(truth: Truth, charts: dict[str, str], reasons: str) -> str
             rows = [summary_row(name, summarise(found)) for name, found in groups.items()]
             parts += [f"### {HEADINGS[by]}", markdown_table((by, *SUMMARY_HEADER[1:]), rows)]
         parts += ["## What recording costs, and how well a run repeats", _cost(of_evidence(cases))]
-        parts += ["## How wide intervals must be", _calibration(cases)]
+        parts += ["## Calibration", calibration(cases)]
         parts += ["## The worst ten", _worst(worst(of_evidence(cases))), reasons or _no_reasons()]
         parts += ["## Refused", _refused(refusals(cases))]
     parts += ["## What was drawn and what was left out", _drawn(truth)]
@@ -166,37 +166,6 @@ def _cost(cases: Sequence[Case]) -> str:
     )
     header = ("", "recordings", "longer by, median", "apart, median", "apart, 90th")
     return text + "\n\n" + markdown_table(header, rows)
-
-
-def _calibration(cases: Sequence[Case]) -> str:
-    whole = of_evidence(cases)
-    found = calibrate(whole, cases[0].forecast.confidence)
-
-    def factor(k: float | None) -> str:
-        return "-" if k is None else f"{k:.2f}"
-
-    rows = [
-        [one.workload, f"{one.cases}", factor(one.k), share(one.coverage, 0)]
-        for one in found.left_out
-    ]
-    rows.append(
-        ["all", f"{sum(one.cases for one in found.left_out)}", "", share(found.coverage, 0)]
-    )
-    header = ("workload left out", "cases", "k of the others", "held with it")
-    text = (
-        "k is the factor by which intervals must widen, in logarithms about the forecast, to hold "
-        f"{found.confidence:.0%} of the cases; from all cases together it is {factor(found.k)}. "
-        "Each workload is judged with the k of the others, so that no case is judged by what was "
-        "taken from it."
-    )
-    said = [paragraph(text), markdown_table(header, rows)]
-    if runs := [held for case in whole for held in case.runs_covered]:
-        single = (
-            "The intervals given are for a run as it comes. Of all single runs on the targets, "
-            f"those that do not count among them, they hold {fmean(runs):.0%}."
-        )
-        said.append(paragraph(single))
-    return "\n\n".join(said)
 
 
 def _worst(cases: Sequence[Case]) -> str:

@@ -11,8 +11,9 @@ import pytest
 from emulator import Emulator, skip_without_fuse
 from evidence import known, seconds, storage, table
 from harness import spillcast
+from spillcast.calibrated import calibrated
 from spillcast.forecast import forecast
-from spillcast.forecast.duckdb.adaptive import LEVELS, adapt, lowest_level_s
+from spillcast.forecast.duckdb.adaptive import adapt, lowest_level_s
 from spillcast.forecast.duckdb.compression import compression
 from spillcast.forecast.latency import latencies
 from spillcast.forecast.load import temp_load
@@ -23,6 +24,7 @@ from spillcast.storage.observed import observed
 
 US, MS = 1_000, 1_000_000
 WHOLE, SMALL = 262_144, 131_072
+LEVELS = calibrated().compression_levels
 #: CPU time before a write of a block as it is, and of a compressed one; and after a read of each.
 WRITE_NS, WRITE_SMALL_NS, READ_NS, READ_SMALL_NS = 100 * US, 500 * US, 50 * US, 250 * US
 BLOCKS = 1000

@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 from evidence import change, recording
+from spillcast.calibrated import calibrated
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import temp_load
-from spillcast.forecast.sum.drift import TOUCHED, cpu_drift_s
+from spillcast.forecast.sum.drift import cpu_drift_s
 from spillcast.recording.meta import CpuCache, Machine
 
 US, MS = 1_000, 1_000_000
+TOUCHED = calibrated().touched
 #: Nothing is added after no wait, 100 us after 1 ms, 200 us after 5 ms; a pass takes 100 us.
 CACHE = CpuCache(8 << 20, 100 * US, [(1 * MS, 100 * US), (5 * MS, 200 * US)])
 MACHINE = Machine(caches=[CACHE])

@@ -9,9 +9,8 @@ import random
 from math import exp, log
 from typing import NamedTuple
 
-#: CPU time of its levels (-5, -3, -1, 1, 3 and 5 of zstd) over that of the lowest: of rows of
-#: made-up tables, on one machine.
-LEVELS = (1.0, 1.25, 1.45, 1.6, 2.2, 4.7)
+from spillcast.calibrated import calibrated
+
 #: What a write is assumed to take before there was one.
 ASSUMED_S = 50e-6
 #: A write counts one in so many in what writes took lately.
@@ -38,7 +37,8 @@ def adapt(lowest_s: float, blocks: int, small_s: float, whole_s: float) -> Adapt
 
     ``small_s`` and ``whole_s`` are what a write takes of a compressed block, and of one as it is.
     """
-    took_s = [*(lowest_s * level + small_s for level in LEVELS), whole_s]
+    levels = calibrated().compression_levels
+    took_s = [*(lowest_s * level + small_s for level in levels), whole_s]
     chance = random.Random(0)
     run = max(min(blocks, SETTLED), 1)
     # Those that are not run do as the last half of those that are.
@@ -54,14 +54,14 @@ def adapt(lowest_s: float, blocks: int, small_s: float, whole_s: float) -> Adapt
             for count, first, second in zip(counts, first_half, last_half, strict=True)
         ]
     *small, _ = counts
-    cpu_s = lowest_s * sum(n * level for n, level in zip(small, LEVELS, strict=True))
+    cpu_s = lowest_s * sum(n * level for n, level in zip(small, levels, strict=True))
     return Adapted(sum(small) / sum(counts), cpu_s / sum(small) if any(small) else 0.0)
 
 
 def lowest_level_s(cpu_s: float, blocks: int, small_s: float, whole_s: float) -> float:
     """The CPU time of the lowest level with which compressing takes ``cpu_s`` in the mean."""
-    steps = 40
-    ways = [cpu_s * exp(-log(LEVELS[-1]) * step / steps) for step in range(steps + 1)]
+    steps, highest = 40, calibrated().compression_levels[-1]
+    ways = [cpu_s * exp(-log(highest) * step / steps) for step in range(steps + 1)]
     return min(ways, key=lambda way: abs(adapt(way, blocks, small_s, whole_s).cpu_s / cpu_s - 1))
 
 
@@ -69,7 +69,7 @@ def _run(
     blocks: int, took_s: list[float], lately_s: list[float], chance: random.Random
 ) -> list[int]:
     """How many blocks at each level, and as they are; ``lately_s`` goes on."""
-    whole, highest = len(LEVELS), len(LEVELS) - 1
+    whole, highest = len(took_s) - 1, len(took_s) - 2
     counts = [0] * len(took_s)
     for _ in range(blocks):
         best = lately_s.index(min(lately_s[:whole]))

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from spillcast.forecast.assumptions import BLOCKS_MIN, CPUS_OF_A_THREAD, LONGEST, TRIMMED
 from spillcast.forecast.duckdb.adaptive import Adapted, adapt, lowest_level_s
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load
@@ -17,14 +18,6 @@ from spillcast.recording import Recording
 FILES = "duckdb_temp_.*storage_"
 #: A block as it is; a compressed one is at least one step of 32 KiB smaller.
 BLOCK_BYTES = 262_144
-#: Fewer blocks of a kind tell nothing.
-BLOCKS_MIN = 30
-#: Of the CPU times, those before the longest are averaged: blocks are also written between phases.
-TRIMMED = 0.2
-#: The highest level takes long, too: of what compressing takes, up to so many times the median.
-LONGEST = 10.0
-#: How many CPUs a thread works on, now and then, where there are so many.
-CPUS_OF_A_THREAD = 2
 
 
 @dataclass(frozen=True)

@@ -13,18 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.errors import InputError, Refusal
+from spillcast.forecast.assumptions import TRACE_IO_SPREAD, TRACE_REST_SPREAD
 from spillcast.forecast.oracle.events import AshEvidence
 from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.parts import Part, Target, parts_of
 from spillcast.forecast.oracle.warnings import warn
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Term
-from spillcast.forecast.sum.interval import (
-    DRAWS,
-    RUN_NOISE,
-    resampled_means,
-)
-from spillcast.storage.source import LATENCY_NOISE
+from spillcast.forecast.sum.interval import DRAWS, resampled_means
 
 Array = NDArray[np.float64]
 
@@ -54,7 +50,7 @@ def forecast_events(
             Term(event.event, event.op, None, count, event.time_s, event.time_s / part.gain)
         )
     total_s = sum(term.forecast_s for term in terms)
-    noise = LATENCY_NOISE if target.storage is None else target.storage.source.noise
+    noise = TRACE_IO_SPREAD if target.storage is None else target.storage.source.noise
     low, high = _interval(parts, whole_s, evidence.ash, method, noise, confidence)
     return Forecast(
         target.name,
@@ -81,7 +77,7 @@ def _interval(
     draws = np.random.default_rng(0)
     times = _drawn_times(parts, whole_s, ash, draws)
     rest = np.maximum(whole_s - times.sum(axis=0), 0.0)
-    total: Array = rest * (1 + draws.normal(0, RUN_NOISE, DRAWS))
+    total: Array = rest * (1 + draws.normal(0, TRACE_REST_SPREAD, DRAWS))
     # In proportion to size, not at all, or anything in between.
     exponent = draws.uniform(0, 1, DRAWS) if method != "seed" else np.zeros(DRAWS)
     noise = np.maximum(1 + draws.normal(0, noise_level, DRAWS), 0.0)

@@ -2,21 +2,14 @@
 
 from collections.abc import Sequence
 
+from spillcast.forecast.assumptions import AMPLIFIED, FLASH_S, NEW_SHARE, SERVED
 from spillcast.forecast.oracle.events import TraceEvidence
 from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.parts import Part, Target
 from spillcast.forecast.result import Warned
-from spillcast.forecast.sum.warnings import AMPLIFIED
 from spillcast.recording.statistics import TempOnFlash
 from spillcast.storage.source import ASSUMED
 from spillcast.units import format_duration
-
-#: Temp latency below which the baseline is likely served by flash already.
-FLASH_S = 1e-3
-#: Share of the target's waits from which an event that the baseline has not is named.
-NEW_SHARE = 0.05
-#: Share of temp requests from which on the flash cache is said to serve them.
-SERVED = 0.2
 
 
 def warn(

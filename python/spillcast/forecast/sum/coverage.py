@@ -8,18 +8,15 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
+from spillcast.forecast.assumptions import UNREAD, UNSEEN, WHOLE
 from spillcast.recording import Recording
 
 Array = NDArray[np.float64]
 
-#: A recording of less than this share of the query is one of a part.
-WHOLE = 0.95
-#: In a part that was not looked at, an op may take so much more or less of the time than it was
-#: seen to take, anything between as likely: it is a round number, for nothing tells.
-ELSEWHERE = 0.5
-#: Where less than this share of what was written was read again, reading is yet to come.
-UNREAD = 0.5
 OPS = ("read", "write")
+#: Kinds of evidence: of a whole query; of a part of it, in slices of all of it, in one stretch, or
+#: in one that hardly read again what it wrote; PostgreSQL's own counts.
+KINDS = ("recording", "slices", "stretch", "unread", "plan")
 
 
 def is_part(recording: Recording, whole_s: float) -> bool:
@@ -32,9 +29,16 @@ def spread_evenly(recording: Recording) -> bool:
     return recording.meta.raw.slices_of_all
 
 
-def in_slices(recording: Recording, whole_s: float) -> bool:
-    """Whether the recording is of a part of a query, in slices of all of it."""
-    return is_part(recording, whole_s) and spread_evenly(recording)
+def kind_of_evidence(recording: Recording, whole_s: float) -> str:
+    """The one of KINDS by which verified forecasts like it are found."""
+    if recording.meta.only_counts:
+        return "plan"
+    if not is_part(recording, whole_s):
+        return "recording"
+    if spread_evenly(recording):
+        return "slices"
+    moved = _moved_bytes(recording)
+    return "unread" if moved["read"] < UNREAD * moved["write"] else "stretch"
 
 
 def part_factors(
@@ -51,7 +55,7 @@ def part_factors(
     parts = _by_slice(recording) if spread_evenly(recording) else _by_second(recording)
     picks = draws.integers(0, len(parts), (count, len(parts)))
     seen = parts[picks].sum(axis=1) / np.maximum(parts.sum(axis=0), 1.0)
-    elsewhere = 1 + unseen * draws.uniform(-ELSEWHERE, ELSEWHERE, (count, len(OPS)))
+    elsewhere = 1 + unseen * draws.uniform(-UNSEEN, UNSEEN, (count, len(OPS)))
     return {op: seen[:, number] * elsewhere[:, number] for number, op in enumerate(OPS)}
 
 
@@ -59,14 +63,6 @@ def unread_bytes(recording: Recording) -> int:
     """Bytes of temp files that were written and have yet to be read, if each is read once."""
     moved = _moved_bytes(recording)
     return max(0, moved["write"] - moved["read"])
-
-
-def one_phase(recording: Recording, whole_s: float) -> bool:
-    """Whether one stretch was seen in which files were written, and hardly any was read again."""
-    if not is_part(recording, whole_s) or spread_evenly(recording):
-        return False
-    moved = _moved_bytes(recording)
-    return moved["read"] < UNREAD * moved["write"]
 
 
 def _moved_bytes(recording: Recording) -> dict[str, int]:

@@ -6,28 +6,33 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from spillcast.calibrated import calibrated
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load
 from spillcast.recording import Recording
 from spillcast.recording.meta import CpuCache
 
 Array = NDArray[np.float64]
-#: Memory that a query goes through in its CPU time, over what the machine's measurement goes
-#: through in the same: it reads and does nothing else. Between what two machines asked for, of
-#: queries that are not among the verified.
-TOUCHED = 0.15
 #: A root is halved in so many times, to a millionth of a millionth.
 HALVINGS = 40
 
 
-def cpu_drift_s(recording: Recording, loads: Sequence[Load], found: Sequence[Latency]) -> Array:
+def cpu_drift_s(
+    recording: Recording,
+    loads: Sequence[Load],
+    found: Sequence[Latency],
+    touched: float | None = None,
+) -> Array:
     """Seconds of CPU that an operation likely makes more on the target than here, by load.
 
     What a wait costs afterwards is measured on the machine when a recording ends, for a thread that
     works with the cache a core usually gets. One that goes through less between two waits meets
     only that part of it cold. Below 0 where waits get shorter, and zero where nothing was measured.
+    ``touched`` is the memory that a query goes through in its CPU time, over what the measurement
+    goes through in the same, which only reads; by default as calibrated.
     """
-    caches = [_Cache.of(about) for about in recording.meta.machine.caches]
+    touched = calibrated().touched if touched is None else touched
+    caches = [_Cache.of(about, touched) for about in recording.meta.machine.caches]
     recorded_ns = np.array([load.mean_s * 1e9 for load in loads])
     target_ns = np.array([lat.mean_s * 1e9 for lat in found])
     work_ns = _warm_work_ns(caches, recorded_ns, _work_between_waits_ns(recording, loads))
@@ -46,11 +51,12 @@ class _Cache:
     #: Lengths of waits and the CPU time that each adds, from none on.
     waits_ns: Array
     costs_ns: Array
+    touched: float
 
     @staticmethod
-    def of(about: CpuCache) -> "_Cache":
+    def of(about: CpuCache, touched: float) -> "_Cache":
         waits_ns, costs_ns = np.array([(0, 0), *about.cold_ns], dtype=float).T
-        return _Cache(float(about.warm_ns), waits_ns, costs_ns)
+        return _Cache(float(about.warm_ns), waits_ns, costs_ns, touched)
 
     def extra_ns(self, waits_ns: Array) -> Array:
         """After waits, for one who goes through all of it until the next."""
@@ -59,7 +65,7 @@ class _Cache:
 
     def part(self, work_ns: Array) -> Array:
         """How much of it is gone through in so much CPU time."""
-        found: Array = np.minimum(1.0, TOUCHED * work_ns / self.warm_ns)
+        found: Array = np.minimum(1.0, self.touched * work_ns / self.warm_ns)
         return found
 
 

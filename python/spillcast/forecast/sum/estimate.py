@@ -9,37 +9,31 @@ caches make. docs/method.md derives it and says what breaks it.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from math import hypot
+from math import log
 
+import numpy as np
+
+from spillcast.calibrated import calibrated
 from spillcast.errors import Refusal
+from spillcast.forecast.assumptions import MODELS_APART, USELESS
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.sum.coverage import in_slices, one_phase, part_factors
+from spillcast.forecast.sum.coverage import kind_of_evidence, part_factors
 from spillcast.forecast.sum.interval import (
     DRAWS,
-    PLAN_NOISE,
-    WIDENED,
-    WIDENED_UNREAD,
     Measured,
-    interval,
-    joined,
-    overlap_noise,
-    widened,
+    Uncertainty,
+    direction,
+    drawn_totals,
 )
 from spillcast.forecast.sum.projection import Projection, project
 from spillcast.forecast.sum.warnings import refusal, warn
 from spillcast.forecast.work_memory.advice import work_memory
 from spillcast.recording import Recording
 from spillcast.storage import Storage
-from spillcast.storage.source import ASSUMED, ASSUMED_NOISE
+from spillcast.storage.source import ASSUMED
 from spillcast.units import format_duration
-
-#: CPU time may move by anything from nothing to so many times what is likely.
-DRIFT_MOST = 2.0
-#: An interval whose ends are so many times apart is no answer.
-USELESS = 10.0
 
 
 def forecast(
@@ -74,21 +68,23 @@ def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDE
         ),
     )
     try:
-        reason = refusal(recording)
+        reason = refusal(recording, baseline.whole_s)
         if reason is not None:
             raise Refusal(reason)
         projection = project(baseline, target)
     except Refusal as because:
         return replace(unsaid, refused=str(because))
     total_s = baseline.remainder_s + projection.drift_s + sum(projection.io_s)
-    low_s, high_s = _bounds_s(baseline, projection, target, total_s, confidence)
+    uncertainty = _uncertainty(baseline, projection, target, total_s)
+    low_s, high_s = uncertainty.bounds_s(confidence)
     if high_s > USELESS * low_s:
         low, high = format_duration(low_s), format_duration(high_s)
         text = f"the evidence does not tell more than that it takes between {low} and {high}"
-        return replace(unsaid, refused=text)
+        return replace(unsaid, refused=text, uncertainty=uncertainty)
     return replace(
         unsaid,
         forecast_s=total_s,
+        uncertainty=uncertainty,
         interval_s=(low_s, high_s),
         ceiling_s=baseline.remainder_s + min(projection.drift_s, 0.0),
         terms=[*_moved(baseline.rest, projection.drift_s), *_io_terms(baseline, projection.io_s)],
@@ -97,38 +93,44 @@ def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDE
     )
 
 
-def _bounds_s(
-    baseline: Baseline, projection: Projection, target: Storage, total_s: float, confidence: float
-) -> tuple[float, float]:
+def _uncertainty(
+    baseline: Baseline, projection: Projection, target: Storage, total_s: float
+) -> Uncertainty:
+    """What is known of this very question, drawn, beside what verified forecasts tell."""
+    draws, recording = np.random.default_rng(0), baseline.recording
+    drift_s = projection.drift_s * draws.normal(1.0, calibrated().touched_spread, DRAWS)
+    rest_s = baseline.remainder_s + np.maximum(drift_s, baseline.least_drift_s)
+    rest_s -= baseline.ready_s * draws.uniform(0, 1, DRAWS)
     terms = zip(baseline.loads, baseline.io_s, projection.io_s, projection.latencies, strict=True)
-    planned = baseline.recording.meta.only_counts
-    wider_by = WIDENED_UNREAD if one_phase(baseline.recording, baseline.whole_s) else WIDENED
-    part = partial(part_factors, baseline.recording, baseline.whole_s, DRAWS)
-    drawn = partial(
-        interval,
-        baseline.remainder_s,
+    drawn_s = drawn_totals(
+        rest_s,
         [
             Measured(load.op, recorded_s, s, lat.blocks, lat.error)
             for load, recorded_s, s, lat in terms
         ],
-        drift_s=max(DRIFT_MOST * projection.drift_s, baseline.least_drift_s),
-        delay_s=baseline.ready_s,
-        overlap=hypot(overlap_noise(projection.overlap), PLAN_NOISE if planned else 0.0),
-        confidence=confidence,
+        draws,
+        noise=target.source.noise,
+        factors=part_factors(recording, baseline.whole_s, DRAWS, draws),
     )
-    noise = target.source.noise
-    usual = min(noise, ASSUMED_NOISE)
-    if in_slices(baseline.recording, baseline.whole_s):
-        # How unlike slices are shows in themselves, whatever experience says of whole runs.
-        slices = drawn(noise=usual, part=part)
-        low_s, high_s = joined(widened(drawn(noise=usual), total_s, wider_by), slices, total_s)
-    else:
-        low_s, high_s = widened(drawn(noise=usual, part=part), total_s, wider_by)
-    if noise > ASSUMED_NOISE:
-        # How far off a row of the catalogue may be is known, and needs no experience of ours.
-        stated_low_s, stated_high_s = drawn(noise=noise, part=part)
-        low_s, high_s = min(low_s, stated_low_s), max(high_s, stated_high_s)
-    return low_s, high_s
+    overlap = projection.overlap
+    apart = MODELS_APART * abs(log(overlap.moving_s / overlap.fixed_s))
+    return Uncertainty.of(
+        total_s,
+        total_s - sum(projection.io_s),
+        drawn_s * np.exp(draws.normal(0, apart, DRAWS)),
+        kind_of_evidence(recording, baseline.whole_s),
+        _direction(baseline, projection),
+    )
+
+
+def _direction(baseline: Baseline, projection: Projection) -> str:
+    loads, count = baseline.loads, sum(load.count for load in baseline.loads)
+    target_s = sum(
+        load.count * lat.mean_s for load, lat in zip(loads, projection.latencies, strict=True)
+    )
+    recorded_s = sum(load.total_s for load in loads)
+    moved_bytes = sum(load.bytes for load in loads)
+    return direction(recorded_s / count, target_s / count, moved_bytes / count)
 
 
 def refused(baseline: Baseline, target: str, reason: str) -> Forecast:

@@ -1,31 +1,27 @@
-"""How sure a forecast is: what varies is drawn again and again, and the spread is read off."""
+"""How sure a forecast is: what is known of the question, and how far forecasts like it were off."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, hypot, log
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.forecast.threads.overlap import Overlap
+from spillcast.calibrated import Residuals, calibrated
 
 Array = NDArray[np.float64]
 
 DRAWS = 4000
-#: What is drawn is narrower than what was seen: the factor of the logarithm of bound over forecast
-#: with which nine in ten of the verified forecasts were held (docs/accuracy.md).
-WIDENED = 2.0
-#: The same where reading is yet to come.
-WIDENED_UNREAD = 5.5
-#: Spread (standard deviation) of the time outside temp I/O when the same run is repeated.
-RUN_NOISE = 0.05
-#: Spread of the whole where a plan is all there is.
-PLAN_NOISE = 0.06
+#: Standard deviations of a normal distribution that nine in ten lie within.
+NINE_IN_TEN = NormalDist().inv_cdf(0.95)
+#: The least share of a forecast that a drawn total is taken to be: what is below says nothing.
+LEAST = 1e-9
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds of one term here and on the target, and the measured blocks behind the latter.
+    """Seconds of one term as recorded and on the target, and the measured blocks behind the latter.
 
     ``error`` is the relative standard error of a latency that lies between measured ones.
     """
@@ -37,42 +33,75 @@ class Measured:
     error: float = 0.0
 
 
-def interval(
-    remainder_s: float,
-    terms: Sequence[Measured],
-    *,
-    drift_s: float,
-    delay_s: float,
-    noise: float,
-    overlap: float,
-    confidence: float,
-    part: Callable[[np.random.Generator], Mapping[str, Array] | None] = lambda _draws: None,
-) -> tuple[float, float]:
-    """Bounds that hold the elapsed time with probability ``confidence``.
+@dataclass(frozen=True)
+class Uncertainty:
+    """What the interval of a forecast follows from, whatever its confidence."""
 
-    ``remainder_s`` is the time outside temp I/O as recorded. ``drift_s`` is the most that it moves
-    by because caches go less or more cold over there: anything from nothing to it is as likely.
-    ``delay_s`` is the part of the remainder in which the run stood ready without a CPU; it may be
-    gone over there or not. ``noise`` is the spread of the logarithm of all latencies together,
-    ``overlap`` that of the whole. ``part`` draws, where a part of the query was recorded,
-    how much of each op the whole does, over what was seen.
+    forecast_s: float
+    #: ``recording``, ``plan``, ``slices``, ``stretch`` or ``unread``, and ``slow to fast`` or so.
+    kind: str
+    direction: str
+    #: Of the forecast, the share that is not temp I/O.
+    rest_share: float
+    #: What is known of the question: standard deviations of the logarithm, below and above.
+    below: float
+    above: float
+
+    @classmethod
+    def of(
+        cls, forecast_s: float, rest_s: float, drawn_s: Array, kind: str, direction: str
+    ) -> "Uncertainty":
+        """From totals in which what is known was drawn; ``rest_s`` is what is not temp I/O."""
+        if forecast_s <= 0:
+            return cls(forecast_s, kind, direction, 1.0, 0.0, 0.0)
+        low, high = np.quantile(drawn_s, [0.05, 0.95]) / forecast_s
+        below, above = -log(min(max(low, LEAST), 1.0)), log(max(high, 1.0))
+        share = min(max(rest_s / forecast_s, 0.0), 1.0)
+        return cls(forecast_s, kind, direction, share, below / NINE_IN_TEN, above / NINE_IN_TEN)
+
+    def spreads(self, residuals: Residuals) -> tuple[float, float]:
+        """Standard deviations of the logarithm below and above, with what experience adds."""
+        factor = residuals.category(self.kind, self.direction).factor
+        rest = factor * residuals.rest_spread * self.rest_share
+        io = factor * residuals.io_spread * (1 - self.rest_share)
+        return hypot(rest, io, self.below), hypot(rest, io, self.above)
+
+    def bounds_s(
+        self, confidence: float, residuals: Residuals | None = None
+    ) -> tuple[float, float]:
+        """Bounds that hold the elapsed time with probability ``confidence``.
+
+        Split conformal: so many spreads away as that share of verified forecasts was held by.
+        """
+        residuals = residuals or calibrated().residuals
+        category = residuals.category(self.kind, self.direction)
+        times = category.quantile(confidence, residuals.levels)
+        below, above = self.spreads(residuals)
+        return self.forecast_s * exp(-times * below), self.forecast_s * exp(times * above)
+
+
+def drawn_totals(
+    rest_s: Array,
+    terms: Sequence[Measured],
+    draws: np.random.Generator,
+    *,
+    noise: float,
+    factors: Mapping[str, Array] | None = None,
+) -> Array:
+    """Elapsed times in which what is known to vary does.
+
+    ``rest_s`` are draws of the time outside temp I/O, and ``noise`` is the spread of the logarithm
+    of all latencies together. ``factors`` are draws, where a part of the query was recorded, of how
+    much of each op the whole does, over what was seen.
     """
-    draws = np.random.default_rng(0)
-    total = remainder_s * (1 + draws.normal(0, RUN_NOISE, DRAWS))
-    total -= delay_s * draws.uniform(0, 1, DRAWS)
-    total += drift_s * draws.uniform(0, 1, DRAWS)
-    io = np.zeros(DRAWS)
-    more = part(draws)
+    io_s = np.zeros(DRAWS)
     for term in terms:
-        off = np.exp(draws.normal(0, term.error, DRAWS)) if term.error else 1.0
-        factor = more[term.op] if more else 1.0
-        total += term.recorded_s * (1 - factor)
-        io += term.forecast_s * factor * resampled_means(term.blocks, draws) * off
-    total = np.maximum(total, 0.0) + io * np.exp(draws.normal(0, noise, DRAWS))
-    total *= np.exp(draws.normal(0, overlap, DRAWS))
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(total, [tail, 1 - tail])
-    return float(low), float(high)
+        off = np.exp(draws.normal(0, term.error, DRAWS))
+        factor = factors[term.op] if factors else 1.0
+        rest_s = rest_s + term.recorded_s * (1 - factor)
+        io_s += term.forecast_s * factor * resampled_means(term.blocks, draws) * off
+    total: Array = np.maximum(rest_s, 0.0) + io_s * np.exp(draws.normal(0, noise, DRAWS))
+    return total
 
 
 def resampled_means(blocks: Array, draws: np.random.Generator) -> Array:
@@ -89,32 +118,7 @@ def resampled_means(blocks: Array, draws: np.random.Generator) -> Array:
     return np.asarray(means / whole)
 
 
-def widened(
-    bounds: tuple[float, float], forecast_s: float, by: float = WIDENED
-) -> tuple[float, float]:
-    """The bounds about a forecast as far apart as experience with its kind of evidence says."""
-    low_s, high_s = min(bounds[0], forecast_s), max(bounds[1], forecast_s)
-    if min(low_s, forecast_s) <= 0:
-        return low_s, high_s
-    low, high = (forecast_s * (bound_s / forecast_s) ** by for bound_s in (low_s, high_s))
-    return low, high
-
-
-def joined(
-    one: tuple[float, float], other: tuple[float, float], forecast_s: float
-) -> tuple[float, float]:
-    """Bounds of two causes that have nothing to do with each other: logarithms add as squares."""
-    low_s, high_s = min(*one, *other, forecast_s), max(*one, *other, forecast_s)
-    if low_s <= 0:
-        return low_s, high_s
-    below = hypot(*(log(min(low / forecast_s, 1.0)) for low, _ in (one, other)))
-    above = hypot(*(log(max(high / forecast_s, 1.0)) for _, high in (one, other)))
-    return forecast_s * exp(-below), forecast_s * exp(above)
-
-
-def overlap_noise(overlap: Overlap) -> float:
-    """How far the elapsed time may be off because threads overlap: it rests on who waits for whom.
-
-    A spread of the logarithm: a quarter of the way between the two models of it.
-    """
-    return abs(float(np.log(overlap.moving_s / overlap.fixed_s))) / 4
+def direction(recorded_s: float, target_s: float, mean_bytes: float) -> str:
+    """From a fast or a slow storage to such a one; fast is as fast as memory, by mean latency."""
+    ends = (calibrated().memory_answers(mean_s, mean_bytes) for mean_s in (recorded_s, target_s))
+    return " to ".join("fast" if fast else "slow" for fast in ends)

@@ -2,30 +2,28 @@
 
 from collections.abc import Sequence
 
+from spillcast.forecast.assumptions import (
+    AMPLIFIED,
+    COMPRESSED_ALIKE,
+    DEPENDENT,
+    LOST_SHARE_MAX,
+    SEEN_MIN,
+    SHARE_TOLD,
+)
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load, sessions
 from spillcast.forecast.result import Warned
 from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.sum.coverage import is_part, one_phase, unread_bytes
+from spillcast.forecast.sum.coverage import is_part, kind_of_evidence, unread_bytes
 from spillcast.forecast.sum.projection import Projection
 from spillcast.recording import Recording
 from spillcast.recording.thread_trace import wakings_seen
 from spillcast.storage import Storage
 from spillcast.units import format_bytes, format_duration
 
-LOST_SHARE_MAX = 0.02
-#: Share of the I/O from which on it is worth a word that it was not measured.
-SHARE_TOLD = 0.05
-#: Latency ratio from which a small error of the recording becomes a large one of the forecast.
-AMPLIFIED = 20.0
-#: Shares of compressed blocks nearer than this are one.
-COMPRESSED_ALIKE = 0.05
-#: Share by which waits weigh more or less where no work moves from thread to thread.
-DEPENDENT = 0.1
 
-
-def refusal(recording: Recording) -> str | None:
-    """Why this recording carries no number at all; None where it does."""
+def refusal(recording: Recording, whole_s: float) -> str | None:
+    """Why a recording carries no number for a query of ``whole_s``; None where it does."""
     capture, seen = recording.meta.capture, recording.meta.temp.operations
     # Every call leaves two records, so this is the larger share.
     share = capture.lost / max(1, capture.lost + seen)
@@ -35,6 +33,9 @@ def refusal(recording: Recording) -> str | None:
         return "temp files are mapped into memory: their I/O makes no call that could be counted"
     if capture.io_uring:
         return "the process uses io_uring: its I/O makes no call that could be counted"
+    share = recording.elapsed_s / whole_s
+    if share < SEEN_MIN and kind_of_evidence(recording, whole_s) == "unread":
+        return f"only {share:.1%} of the query was recorded, and hardly anything was read in it yet"
     return None
 
 
@@ -97,11 +98,10 @@ def _about_part(recording: Recording, whole_s: float) -> list[Warned]:
     share = recording.elapsed_s / whole_s
     text = f"{share:.1%} of the query was recorded: the rest is taken to do as much temp I/O"
     warnings = [Warned("part", text)]
-    if one_phase(recording, whole_s):
-        to_read = format_bytes(unread_bytes(recording))
+    if kind_of_evidence(recording, whole_s) == "unread":
         text = (
-            f"{to_read} had been written and not read yet: later there will be more reads; "
-            "record a later part too"
+            f"{format_bytes(unread_bytes(recording))} had been written and not read yet: later "
+            "there will be more reads; record a later part too"
         )
         warnings.append(Warned("unread", text))
     return warnings

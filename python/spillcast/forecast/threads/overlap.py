@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillcast import _core
+from spillcast.calibrated import calibrated
 from spillcast.forecast.load import Load, in_flight, sessions
 from spillcast.forecast.threads.counted import counted_trace
 from spillcast.forecast.threads.repairman import repairman_s
@@ -25,12 +26,9 @@ from spillcast.forecast.threads.stretches import Stretches
 from spillcast.recording import Recording
 from spillcast.recording.thread_trace import NONE, ThreadTrace, thread_trace
 from spillcast.storage.behaviour import Behaviour
-from spillcast.storage.peaks import MEMORY_S
 
 Array = NDArray[np.int64]
 Seconds = NDArray[np.float64]
-#: What answers as fast as memory does: the thread stays on its core meanwhile.
-MEMORY_BYTES_PER_S = 3e9
 
 
 @dataclass(frozen=True)
@@ -207,7 +205,7 @@ class Threads:
             self.trace.batch(wait_ns),
             self._usable_cores,
             behaviour and behaviour.for_share(share),
-            memory=(MEMORY_S * 1e9, 1e9 / MEMORY_BYTES_PER_S),
+            memory=(calibrated().memory_s * 1e9, 1e9 / calibrated().memory_bytes_per_s),
         )
         temp_ns = max(outcome["temp_ns"], 1)
         return Simulated(

@@ -16,20 +16,21 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
+from spillcast.forecast.assumptions import ALIKE, BETWEEN, COMPUTED
 from spillcast.forecast.load import temp_load
-from spillcast.forecast.sum.interval import Measured, interval, widened
+from spillcast.forecast.sum.interval import (
+    DRAWS,
+    Measured,
+    Uncertainty,
+    direction,
+    drawn_totals,
+)
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.recording import Recording
 from spillcast.storage.observed import observed
 from spillcast.storage.source import LATENCY_NOISE
 
 OPS = ("read", "write")
-#: A count between two measured ones may be off by so much of what they are apart.
-BETWEEN = 0.25
-#: One that follows from the engine's own arithmetic may be off by so much of itself.
-COMPUTED = 0.05
-#: Counts that are no further apart than this are as many.
-ALIKE = 0.05
 
 
 @dataclass(frozen=True)
@@ -149,21 +150,19 @@ class MemoryCurve:
                 if op == "write":
                     spilled = count * near.bytes / near.count
                 # Any count that is not ruled out is as likely.
-                sure = max(count - off, 0.0)
-                terms.append(Measured(op, 0.0, sure * each_s, near.blocks))
-                drift_s += (count + off - sure) * each_s
+                least = max(count - off, 0.0)
+                terms.append(Measured(op, 0.0, least * each_s, near.blocks))
+                drift_s += (count + off - least) * each_s
                 io_s += count * each_s
-        bounds = interval(
-            least_s,
-            terms,
-            drift_s=drift_s,
-            delay_s=min(min(run.delay_s for run in _around(own, memory_bytes)), least_s),
-            noise=LATENCY_NOISE if terms else 0.0,
-            overlap=0.0,
-            confidence=self._confidence,
-        )
         elapsed_s = rest_s + io_s
-        return Between(elapsed_s, widened(bounds, elapsed_s), counts, spilled)
+        draws = np.random.default_rng(0)
+        delay_s = min(min(run.delay_s for run in _around(own, memory_bytes)), least_s)
+        times_s = least_s + drift_s * draws.uniform(0, 1, DRAWS)
+        times_s -= delay_s * draws.uniform(0, 1, DRAWS)
+        noise = LATENCY_NOISE if terms else 0.0
+        drawn_s = drawn_totals(times_s, terms, draws, noise=noise)
+        sure = Uncertainty.of(elapsed_s, rest_s, drawn_s, "recording", _direction(own))
+        return Between(elapsed_s, sure.bounds_s(self._confidence), counts, spilled)
 
     def _remainder(self, own: Sequence[MemoryRun], memory_bytes: int) -> tuple[float, float, float]:
         """Time outside temp I/O, the least and the most that it may be.
@@ -241,6 +240,14 @@ def _around(runs: Sequence[MemoryRun], memory_bytes: int) -> list[MemoryRun]:
         return [run for run in runs if run.memory_bytes == memory_bytes]
     at = bisect_left(sizes, memory_bytes)
     return [run for run in runs if run.memory_bytes in sizes[max(at - 1, 0) : at + 1]]
+
+
+def _direction(runs: Sequence[MemoryRun]) -> str:
+    """On one storage: whether memory answers on it."""
+    ops = [op for run in runs for op in run.ops.values()]
+    count = max(sum(op.count for op in ops), 1)
+    mean_s = sum(op.total_s for op in ops) / count
+    return direction(mean_s, mean_s, sum(op.bytes for op in ops) / count)
 
 
 def _nearest(runs: Sequence[MemoryRun], memory_bytes: int) -> MemoryRun:

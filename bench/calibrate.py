@@ -1,0 +1,142 @@
+"""Writes the measured constants into calibrated.toml: all of them, or the groups that are named.
+
+`python -m bench calibrate residuals` takes seconds, all of it half an hour.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench import capture, cold_caches, compression, memory_answers
+from spillcast.calibrated import CALIBRATED, document
+from spillcast.forecast.question import CONFIDENCE
+from spillcast.lab.calibrate import calibrate, residuals_of
+from spillcast.lab.truth_file import read_truth
+from spillcast.recording.machine import describe_machine
+from spillcast.report.calibration import judged
+from spillcast.units import format_bytes
+
+CASES = Path(__file__).parents[1] / "docs" / "accuracy" / "cases.parquet"
+
+
+def cold() -> dict[str, dict[str, Any]]:
+    """Ten minutes."""
+    touched, spread = cold_caches.fitted()
+    rests_on = "ten queries that are not verified, each three times on four storages"
+    return {
+        "touched": {
+            "value": touched, "unit": "of what a loop reads that only reads", "rests_on": rests_on,
+        },
+        "touched_spread": {"value": spread, "unit": "relative", "rests_on": rests_on},
+    }  # fmt: skip
+
+
+def levels() -> dict[str, dict[str, Any]]:
+    """Seconds."""
+    return {
+        "compression_levels": {
+            "value": compression.levels(),
+            "unit": "CPU time over that of the lowest",
+            "rests_on": "zstd at DuckDB's levels, on a block of made-up rows",
+        }
+    }
+
+
+def calls() -> dict[str, dict[str, Any]]:
+    """A minute."""
+    return {
+        f"{method}_call_s": {
+            "value": capture.call_cost_s(method),
+            "unit": "s",
+            "rests_on": f"{capture.READS:,} cached reads of 8 KiB by one process",
+        }
+        for method in ("perf", "preload")
+    }
+
+
+def memory() -> dict[str, dict[str, Any]]:
+    """Seconds."""
+    latency_s, bytes_per_s = memory_answers.line()
+    rests_on = "the slowest of 100 reads and writes in /dev/shm, of 4 KiB to 1 MiB"
+    return {
+        "memory_s": {"value": latency_s, "unit": "s", "rests_on": rests_on},
+        "memory_bytes_per_s": {"value": bytes_per_s, "unit": "bytes/s", "rests_on": rests_on},
+    }
+
+
+def residuals() -> dict[str, dict[str, Any]]:
+    """Seconds; where and when is that of the verification. Prints how well others are held."""
+    truth = read_truth(CASES)
+    found = residuals_of(truth.cases)
+    queries = len({one.query for one in found})
+    print(*judged(truth.cases, CONFIDENCE), sep="\n\n")
+    return {
+        "residuals": {
+            "date": truth.about.get("started_at", "")[:10],
+            "machine": _machine(truth.about.get("machine", {})),
+            "rests_on": f"{len(found)} cases of {queries} queries in docs/accuracy/cases.parquet",
+            **asdict(calibrate(found)),
+        }
+    }
+
+
+GROUPS: Mapping[str, Callable[[], dict[str, dict[str, Any]]]] = {
+    "memory": memory,
+    "compression": levels,
+    "residuals": residuals,
+    "capture": calls,
+    "cold_caches": cold,
+}
+
+
+def main(names: Sequence[str]) -> int:
+    """Measure the groups, each written as soon as it is known."""
+    if not set(names) <= set(GROUPS):
+        print(f"what is calibrated is {', '.join(GROUPS)}", file=sys.stderr)
+        return 2
+    about = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": _machine(describe_machine()),
+    }
+    entries = dict(document())
+    for name in names or GROUPS:
+        command = {"command": f"python -m bench calibrate {name}"}
+        made = {key: {**about, **command, **entry} for key, entry in GROUPS[name]().items()}
+        entries |= made
+        CALIBRATED.write_text(toml(entries))
+        for key, entry in made.items():
+            print(f"{key} = {entry['value']}" if "value" in entry else f"{key} written")
+    return 0
+
+
+def toml(entries: Mapping[str, Mapping[str, Any]]) -> str:
+    """A table an entry, residuals last; JSON's strings, numbers and lists are those of TOML."""
+    parts = [
+        "# What commands measured; written by `make calibrate`. spillcast.calibrated reads it."
+    ]
+    for name, entry in sorted(entries.items(), key=lambda item: item[0] == "residuals"):
+        categories = entry.get("categories", ())
+        parts.append(_table(f"[{name}]", {k: v for k, v in entry.items() if k != "categories"}))
+        parts += [_table(f"[[{name}.categories]]", one) for one in categories]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(heading: str, entry: Mapping[str, Any]) -> str:
+    return "\n".join([heading, *(f"{key} = {_value(value)}" for key, value in entry.items())])
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{float(f'{value:.3g}')!r}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return json.dumps(value)
+
+
+def _machine(about: Mapping[str, Any]) -> str:
+    memory_bytes = format_bytes(about.get("memory_bytes") or 0)
+    return f"{about.get('cpus')} CPUs, {memory_bytes}, kernel {about.get('kernel')}"

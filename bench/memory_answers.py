@@ -1,0 +1,51 @@
+"""Reads and writes that memory answers: how long most of them take, by size."""
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+
+from spillcast.workspace import workspace
+
+SIZES_BYTES = (4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20)
+OPERATIONS = 2000
+REPEAT = 5
+FILE_BYTES = 64 << 20
+#: Of the operations of each size, how many are to be as fast as said.
+MOST = 0.99
+MEMORY = Path("/dev/shm")
+
+
+def line() -> tuple[float, float]:
+    """Seconds, and bytes a second beyond them, that 99 of 100 operations of each size keep to.
+
+    In CPU time, for memory answers on the core that asks, and of the calmest repeat. The line
+    through the smallest and the largest size is moved up to hold those between.
+    """
+    with workspace(MEMORY) as room:
+        took_s = np.array(
+            [
+                [np.quantile(_times_s(room / "file", size), MOST) for size in SIZES_BYTES]
+                for _ in range(REPEAT)
+            ]
+        ).min(axis=0)
+    sizes = np.array(SIZES_BYTES, dtype=float)
+    slope = (took_s[-1] - took_s[0]) / (sizes[-1] - sizes[0])
+    return float(np.max(took_s - slope * sizes)), float(1 / slope)
+
+
+def _times_s(path: Path, size: int) -> list[float]:
+    """Of writes and reads by turns, through a file of which the second half of them meets data."""
+    block, places, took_s = os.urandom(size), FILE_BYTES // size, list[float]()
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        for number in range(max(OPERATIONS, 2 * places)):
+            offset = number % places * size
+            for call in (lambda at: os.pwrite(fd, block, at), lambda at: os.pread(fd, size, at)):
+                start_s = time.thread_time()
+                call(offset)
+                took_s.append(time.thread_time() - start_s)
+    finally:
+        os.close(fd)
+    return took_s

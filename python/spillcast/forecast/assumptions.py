@@ -1,0 +1,59 @@
+"""What forecasts take for granted and no command can tell; each with its reason."""
+
+# How sure a forecast is.
+#: A recording of less than this share of the query is one of a part: runs differ by as much.
+WHOLE = 0.95
+#: In a part that was not looked at, an op may take so much less or more of the time than it was
+#: seen to: anything from nothing to twice as much.
+UNSEEN = 1.0
+#: Where less than this share of what was written was read again, reading is yet to come: an
+#: engine reads what it spills once or more often.
+UNREAD = 0.5
+#: Where reading is yet to come, a smaller share of the query tells nothing: no forecast from less
+#: than a fifth was ever verified.
+SEEN_MIN = 0.15
+#: Two models of threads may be wrong by so much (standard deviation) of the way between them:
+#: nine in ten times less than half of it.
+MODELS_APART = 0.25
+#: An interval whose ends are so many times apart is no answer: it chooses no storage.
+USELESS = 10.0
+#: From Oracle's evidence, of which no verified forecasts are kept: the spread of the time outside
+#: the boosted events, and of their latency, from one run to another.
+TRACE_REST_SPREAD = 0.05
+TRACE_IO_SPREAD = 0.05
+
+# What is worth a warning: from there on a reader would decide otherwise.
+#: Share of the reports that were lost: as much as the forecast may be off for other reasons.
+LOST_SHARE_MAX = 0.02
+#: Share of the I/O that was not measured, or only with other sizes.
+SHARE_TOLD = 0.05
+#: Latency ratio from which a small error of the recording becomes a large one of the forecast.
+AMPLIFIED = 20.0
+#: Shares of compressed blocks nearer than this are one.
+COMPRESSED_ALIKE = 0.05
+#: Share by which waits weigh more or less where no work moves from thread to thread.
+DEPENDENT = 0.1
+#: Temp latency below which Oracle's baseline is likely served by flash already.
+FLASH_S = 1e-3
+#: Share of the target's waits from which an event that the baseline has not is named.
+NEW_SHARE = 0.05
+#: Share of temp requests from which on a flash cache is said to serve them.
+SERVED = 0.2
+
+# Work memory between measured sizes.
+#: A count between two measured ones may be off by so much of what they are apart.
+BETWEEN = 0.25
+#: One that follows from the engine's own arithmetic may be off by so much of itself.
+COMPUTED = 0.05
+#: Counts that are no further apart than this are as many.
+ALIKE = 0.05
+
+# What CPU times in a recording of DuckDB say of compressing.
+#: Fewer blocks of a kind tell nothing.
+BLOCKS_MIN = 30
+#: Of the CPU times, those before the longest are averaged: blocks are also written between phases.
+TRIMMED = 0.2
+#: The highest level takes long, too: of what compressing takes, up to so many times the median.
+LONGEST = 10.0
+#: How many CPUs a thread works on, now and then, where there are so many.
+CPUS_OF_A_THREAD = 2

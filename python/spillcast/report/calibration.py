@@ -1,0 +1,104 @@
+"""The section of docs/accuracy.md on measured constants and how wide intervals are."""
+
+from collections.abc import Sequence
+from statistics import fmean, median
+
+from spillcast.calibrated import ANY, Constant, calibrated, constants, residuals_about
+from spillcast.forecast.sum.interval import Uncertainty
+from spillcast.lab.calibrate import judge, residuals_of
+from spillcast.lab.case import Case
+from spillcast.lab.summary import of_evidence
+from spillcast.report.table import markdown_table, paragraph
+from spillcast.report.verify import share
+
+#: A case: what its interval follows from, whether it holds, half of its width.
+Row = tuple[Uncertainty, bool, float]
+
+
+def calibration(cases: Sequence[Case]) -> str:
+    """The constants of forecasts, what they rest on, and how well intervals hold other cases."""
+    about, made = residuals_about(), calibrated().residuals
+    rows = [
+        [one.name, _value(one), one.rests_on, one.date, one.machine, f"`{one.command}`"]
+        for one in constants()
+    ]
+    spreads = (("rest_spread", made.rest_spread), ("io_spread", made.io_spread))
+    rows += [
+        [name, share(value), about["rests_on"], about["date"], about["machine"],
+         f"`{about['command']}`"]
+        for name, value in spreads
+    ]  # fmt: skip
+    measured = markdown_table(("constant", "value", "from", "date", "machine", "command"), rows)
+    quantiles = markdown_table(
+        ("evidence", "direction", "cases", "factor", *(f"{level:.1%}" for level in made.levels)),
+        [
+            [one.kind, one.direction, f"{one.cases}", f"{one.factor:.1f}",
+             *(f"{times:.2f}{'' if level <= one.alone_up_to else '*'}"
+               for level, times in zip(made.levels, one.quantiles, strict=True))]
+            for one in made.categories
+        ],
+    )  # fmt: skip
+    said = [
+        paragraph(
+            "Constants that a command measured stand in `python/spillcast/calibrated.toml`, and "
+            "`make calibrate` writes it. An interval is so many spreads wide, either way, as the "
+            "verified forecasts of its kind of evidence and direction stayed below at its level "
+            "([method](method.md#the-interval)); *factor* is how many times as far off "
+            "as whole recordings a kind is. Quantiles with an asterisk rest on other categories "
+            "too, for want of cases."
+        ),
+        measured,
+        quantiles,
+        *judged(cases, cases[0].forecast.confidence),
+    ]
+    if runs := [held for case in of_evidence(cases) for held in case.runs_covered]:
+        single = (
+            "The intervals given are for a run as it comes. Of all single runs on the targets, "
+            f"those that do not count among them, they hold {fmean(runs):.0%}."
+        )
+        said.append(paragraph(single))
+    return "\n\n".join(said)
+
+
+def _value(one: Constant) -> str:
+    values = one.value if isinstance(one.value, list) else [one.value]
+    return f"{', '.join(f'{value:g}' for value in values)} {one.unit}"
+
+
+def judged(cases: Sequence[Case], confidence: float) -> list[str]:
+    """The cases in intervals that the other queries make; nothing where there are none."""
+    found = residuals_of(cases)
+    if len({one.query for one in found}) < 2:
+        return []
+    made = [
+        (one.residual.uncertainty, one.held, one.half_width) for one in judge(found, confidence)
+    ]
+    given = [
+        (case.forecast.uncertainty, case.covered, case.half_width)
+        for case in cases
+        if case.forecast.uncertainty and case.half_width is not None
+    ]
+    groups = {(said.kind, way) for said, *_ in made for way in (said.direction, ANY)}
+    rows = []
+    for group in sorted(groups):
+        others, stated = _of(group, made), _of(group, given)
+        rows.append([*group, f"{len(others)}", *_figures(others), *_figures(stated)])
+    text = (
+        f"Each case in an interval of {confidence:.0%} that is made from all other queries, so "
+        "that none is judged by what was taken from it; also those that were refused a number "
+        "because theirs was too wide. Beside it the intervals that were stated:"
+    )
+    header = ("evidence", "direction", "cases", "held", "width", "stated: held", "width")
+    return [paragraph(text), markdown_table(header, rows)]
+
+
+def _of(group: tuple[str, str], rows: Sequence[Row]) -> list[Row]:
+    kind, way = group
+    return [row for row in rows if row[0].kind == kind and way in (ANY, row[0].direction)]
+
+
+def _figures(rows: Sequence[Row]) -> list[str]:
+    if not rows:
+        return ["-", "-"]
+    held, width = fmean(row[1] for row in rows), median(row[2] for row in rows)
+    return [share(held, 0), share(width)]

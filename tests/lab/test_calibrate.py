@@ -1,0 +1,145 @@
+"""Intervals from residuals: made-up forecasts that are off by a known spread, and fresh ones."""
+
+import numpy as np
+import pytest
+
+from made_up import case
+from spillcast.calibrated import Category, Residuals
+from spillcast.forecast.sum.interval import Uncertainty
+from spillcast.lab.calibrate import (
+    LEVELS,
+    Residual,
+    calibrate,
+    conformal_quantile,
+    judge,
+    residuals_of,
+)
+
+REST, IO, KNOWN = 0.08, 0.03, 0.05
+SLOW, FAST = "slow to slow", "slow to fast"
+
+
+def off_by(random, count, *, kind="recording", direction=SLOW, times=1.0, outliers=False):
+    """Forecasts whose rest is off by REST, whose temp I/O by IO, with as much known as KNOWN."""
+    found = []
+    for number in range(count):
+        share = random.uniform(0, 1)
+        drawn = random.standard_t(3) / 3**0.5 if outliers else random.normal()
+        spread = np.hypot(times * np.hypot(REST * share, IO * (1 - share)), KNOWN)
+        said = Uncertainty(10.0, kind, direction, share, KNOWN, KNOWN)
+        found.append(Residual(f"query {number % 12}", said, float(spread * drawn)))
+    return found
+
+
+def held(found, residuals, confidence):
+    return np.mean([one.held(residuals, confidence) for one in found])
+
+
+@pytest.mark.parametrize("outliers", [False, True])
+@pytest.mark.parametrize("confidence", [0.5, 0.8, 0.9, 0.95])
+def test_fresh_forecasts_are_held_as_often_as_said(confidence, outliers):
+    """Also where residuals have tails that no normal distribution has."""
+    random = np.random.default_rng(1)
+    residuals = calibrate(off_by(random, 1000, outliers=outliers))
+    fresh = off_by(random, 4000, outliers=outliers)
+    # A quantile of 2,000 is within 0.022 of its level nineteen times of twenty.
+    assert held(fresh, residuals, confidence) == pytest.approx(confidence, abs=0.035)
+
+
+def test_the_spreads_of_both_parts_are_found():
+    residuals = calibrate(off_by(np.random.default_rng(2), 2000))
+    assert residuals.rest_spread == pytest.approx(REST, rel=0.2)
+    assert residuals.io_spread == pytest.approx(IO, rel=0.3)
+
+
+def test_what_is_mostly_the_surer_part_has_the_narrower_interval():
+    residuals = calibrate(off_by(np.random.default_rng(3), 600))
+
+    def width(share):
+        low, high = Uncertainty(10.0, "recording", SLOW, share, 0.01, 0.01).bounds_s(0.9, residuals)
+        return high - low
+
+    assert width(0.1) < 0.6 * width(0.9)
+
+
+def test_a_kind_that_is_further_off_gets_wider_intervals():
+    random = np.random.default_rng(4)
+    residuals = calibrate(off_by(random, 400) + off_by(random, 200, kind="plan", times=4.0))
+    assert residuals.category("plan", SLOW).factor == pytest.approx(4.0, rel=0.3)
+    assert held(off_by(random, 2000, kind="plan", times=4.0), residuals, 0.9) > 0.85
+
+
+def test_a_direction_that_is_further_off_is_judged_by_its_own():
+    """Three times as far off, which the spreads do not tell."""
+    random = np.random.default_rng(5)
+
+    def far(count):
+        return [
+            Residual(one.query, one.uncertainty, 3 * one.off)
+            for one in off_by(random, count, direction=FAST)
+        ]
+
+    residuals = calibrate(off_by(random, 400) + far(200))
+    assert held(far(2000), residuals, 0.9) == pytest.approx(0.9, abs=0.05)
+    assert held(off_by(random, 2000), residuals, 0.9) == pytest.approx(0.9, abs=0.05)
+
+
+def test_too_few_of_a_category_count_with_their_kind():
+    random = np.random.default_rng(6)
+    residuals = calibrate(off_by(random, 300) + off_by(random, 5, direction=FAST))
+    assert residuals.category("recording", FAST) == residuals.category("recording", "any")
+    slices = residuals.category("slices", SLOW)
+    assert (slices.cases, slices.factor, slices.alone_up_to) == (0, 1.0, 0.0)
+    assert slices.quantiles == residuals.category("recording", "any").quantiles
+
+
+def test_the_quantile_is_a_rank_that_a_further_case_keeps():
+    scores = [n / 10 for n in range(19, 0, -1)]
+    # Of 19 the 18th: 20 * 0.9.
+    assert conformal_quantile(scores, 0.9) == pytest.approx(1.8)
+    # Of 18 it would be the last one, of which nothing tells whether it is a fluke.
+    assert conformal_quantile(scores[:18], 0.9) is None
+    assert conformal_quantile(scores[:9], 0.5) is None
+
+
+def test_between_and_beyond_levels_quantiles_go_like_normal_ones():
+    normal = [0.674, 1.645, 2.576]
+    for level, expected in ((0.5, 0.674), (0.8, 1.282), (0.9, 1.645), (0.95, 1.96), (0.999, 3.291)):
+        found = Category("plan", "any", 9, 1.0, 0.9, normal).quantile(level, [0.5, 0.9, 0.99])
+        assert found == pytest.approx(expected, abs=0.002)
+
+
+def test_bounds_are_so_many_spreads_either_way():
+    """ln 1.1 below and ln 1.2 above, of what is known alone; twice that at the level."""
+    category = Category("recording", "any", 100, 1.0, 0.9, [2.0])
+    residuals = Residuals(0.0, 0.0, [0.9], [category])
+    said = Uncertainty(10.0, "recording", FAST, 0.5, np.log(1.1), np.log(1.2))
+    assert said.bounds_s(0.9, residuals) == pytest.approx((10 / 1.21, 14.4))
+
+
+def test_a_query_is_judged_by_the_others_alone():
+    """One query is off by 0.5, the others hardly: it is not held, and they are."""
+    random = np.random.default_rng(7)
+    odd = [
+        Residual("odd", Uncertainty(10.0, "recording", SLOW, 0.5, 0.01, 0.01), 0.5)
+        for _ in range(10)
+    ]
+    judged = judge(off_by(random, 200) + odd, 0.9)
+    assert len(judged) == 210
+    assert not any(one.held for one in judged if one.residual.query == "odd")
+    assert np.mean([one.held for one in judged if one.residual.query != "odd"]) > 0.85
+
+
+def test_residuals_also_come_from_forecasts_that_were_withheld():
+    said = Uncertainty(10.0, "unread", SLOW, 0.5, 1.0, 1.0)
+    withheld = case(refused="too wide", measured_s=20.0, engine="PostgreSQL 18.6", uncertainty=said)
+    [one] = residuals_of([withheld, case(), case(refused="reports were lost")])
+    assert (one.query, one.off) == ("PostgreSQL sort", pytest.approx(np.log(2)))
+
+
+def test_confidence_only_widens():
+    random = np.random.default_rng(9)
+    residuals = calibrate(off_by(random, 30) + off_by(random, 25, direction=FAST))
+    for category in residuals.categories:
+        times = [category.quantile(n / 1000, LEVELS) for n in range(1, 1000)]
+        assert times == sorted(times)

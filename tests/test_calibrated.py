@@ -1,0 +1,56 @@
+"""The constants that commands measured: each with what it rests on, in a file that is read back."""
+
+import tomllib
+from dataclasses import fields
+from datetime import date
+
+import pytest
+from bench.calibrate import GROUPS, toml
+
+from spillcast.calibrated import (
+    ANY,
+    Calibrated,
+    calibrated,
+    constants,
+    document,
+    residuals_about,
+)
+from spillcast.forecast.sum.coverage import KINDS
+
+
+def test_every_constant_says_what_it_rests_on():
+    about = [vars(one) for one in constants()]
+    about.append({"name": "residuals", "value": 1.0, "unit": "", **residuals_about()})
+    assert {one["name"] for one in about} == {field.name for field in fields(Calibrated)}
+    for one in about:
+        date.fromisoformat(one["date"])
+        assert one["machine"]
+        assert one["rests_on"]
+        command, _, group = one["command"].rpartition(" ")
+        assert command == "python -m bench calibrate"
+        assert group in GROUPS
+
+
+def test_every_kind_of_evidence_has_an_interval():
+    for kind in KINDS:
+        found = calibrated().residuals.category(kind, "from nowhere to nowhere")
+        assert (found.kind, found.direction) == (kind, ANY)
+
+
+def test_quantiles_grow_with_their_levels():
+    residuals = calibrated().residuals
+    assert list(residuals.levels) == sorted(residuals.levels)
+    for one in residuals.categories:
+        assert list(one.quantiles) == sorted(one.quantiles)
+        assert len(one.quantiles) == len(residuals.levels)
+
+
+def test_what_calibration_writes_is_what_is_read():
+    assert tomllib.loads(toml(document())) == document()
+
+
+@pytest.mark.parametrize(
+    ("mean_s", "size", "memory"), [(5e-6, 8192, True), (1e-3, 8192, False), (2e-4, 1 << 20, True)]
+)
+def test_memory_answers_within_microseconds_and_the_time_to_copy(mean_s, size, memory):
+    assert calibrated().memory_answers(mean_s, size) == memory
