@@ -25,10 +25,7 @@ pub fn simulate<'py>(
         .ok_or_else(|| PyValueError::new_err("the rows lack a column, or one is out of range"))?;
     let outcome = py.detach(|| run(&rows, cores));
     let dict = PyDict::new(py);
-    dict.set_item("elapsed_ns", outcome.elapsed_ns)?;
-    dict.set_item("temp_ns", outcome.temp_ns)?;
-    dict.set_item("temp_busy_ns", outcome.temp_busy_ns)?;
-    dict.set_item("forced", outcome.forced)?;
+    fields! { dict, outcome => elapsed_ns temp_ns temp_busy_ns forced }
     Ok(dict)
 }
 
