@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from bench.result import Result
 from spillcast.storage import Group, Storage
-from spillcast.storage.emulation import Mount, emulate, fixed_model, model_of
+from spillcast.storage.behaviour import behaviour_of, fixed_behaviour
+from spillcast.storage.emulation import Mount, emulate
 from spillcast.units import format_duration
 from spillcast.workspace import workspace
 
@@ -51,7 +52,7 @@ for i in range(number):
 def run() -> Iterator[Result]:
     """Latencies that are fixed, then a storage with two peaks, then that as the mount was seen."""
     for asked_s in LATENCIES_S:
-        with mounted(fixed_model(asked_s, asked_s)) as mount:
+        with mounted(fixed_behaviour(asked_s, asked_s)) as mount:
             for op in ("read", "write"):
                 done, slept = undisturbed_ns(mount, op, asked_s) / asked_s / 1e9
                 name = f"emulate: {op}s of 8 KiB, {format_duration(asked_s)} asked"
@@ -67,7 +68,7 @@ def run() -> Iterator[Result]:
                     )
     storage = two_peaks()
     for name in ("lognormal around 300 us and a spike at 600-1000 us", "that, as it was seen"):
-        with mounted(model_of(storage)) as mount:
+        with mounted(behaviour_of(storage)) as mount:
             seen, _ = undisturbed_ns(mount, "read", LATENCIES_S[0])
         (asked,) = storage.of("read")
         apart = distance(seen, asked)

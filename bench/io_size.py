@@ -15,7 +15,8 @@ from pathlib import Path
 
 from bench.result import Result
 from spillcast.storage import Group, Storage
-from spillcast.storage.emulation import Mount, emulate, model_of
+from spillcast.storage.behaviour import behaviour_of
+from spillcast.storage.emulation import Mount, emulate
 from spillcast.storage.limit import write_cache_limit
 from spillcast.workspace import workspace
 
@@ -50,7 +51,7 @@ def run() -> Iterator[Result]:
         with workspace() as room, workspace(MEMORY) as backing:
             mountpoint = room / "mountpoint"
             mountpoint.mkdir()
-            with emulate(model_of(drawn(of)), mountpoint, backing) as mount:
+            with emulate(behaviour_of(drawn(of)), mountpoint, backing) as mount:
                 found.append(tried(mount, memory_bytes))
     right = sum(best_s <= NEAR * min(times) for best_s, times in found)
     over = [best_s / min(times) for best_s, times in found]

@@ -10,7 +10,8 @@ from typing import Any
 
 from bench.result import SPILLCAST, Result
 from spillcast.engines.postgres_server import PrivateServer, private_server
-from spillcast.storage.emulation import emulate, fixed_model
+from spillcast.storage.behaviour import fixed_behaviour
+from spillcast.storage.emulation import emulate
 from spillcast.workspace import workspace
 
 TABLE = (
@@ -53,7 +54,7 @@ def run() -> Iterator[Result]:
             path.mkdir()
         server.give(backing)
         server.give(fast)
-        with emulate(fixed_model(SLOW_S, SLOW_S), mountpoint, backing):
+        with emulate(fixed_behaviour(SLOW_S, SLOW_S), mountpoint, backing):
             with server.connect() as connection:
                 for case in CASES:
                     name, rows = case.tablespace, case.rows

@@ -13,7 +13,8 @@ import psycopg
 from emulator import skip_without_fuse
 from harness import spillcast_command, until
 from spillcast.engines.postgres_server import PrivateServer, private_server
-from spillcast.storage.emulation import emulate, fixed_model
+from spillcast.storage.behaviour import fixed_behaviour
+from spillcast.storage.emulation import emulate
 from spillcast.workspace import workspace
 
 ROWS = 150_000
@@ -121,7 +122,7 @@ def rig(installation):
             for path in (backing, mountpoint):
                 path.mkdir()
             server.give(backing)
-            with emulate(fixed_model(OPERATION_S, OPERATION_S), mountpoint, backing):
+            with emulate(fixed_behaviour(OPERATION_S, OPERATION_S), mountpoint, backing):
                 made = Rig(server, port, room)
                 _fill(made, mountpoint)
                 yield made

@@ -16,7 +16,6 @@ __all__ = [
     "TraceReader",
     "__version__",
     "cold_caches",
-    "rehearse",
     "simulate",
     "size_class_bytes",
 ]
@@ -27,20 +26,16 @@ def cold_caches() -> list[tuple[int, int, list[tuple[int, int]]]]:
     """Of a core's own cache, and of all the cache that it usually gets: bytes, CPU time of a pass
     while it is warm, and what waits of some lengths add, as (wait, extra CPU); times in ns."""
 
-def rehearse(
-    plan: Any, points: Sequence[Any], *, servers: int | None = None, limits: Sequence[Any] = ...
-) -> Table:
-    """How long each step of a plan would take on a storage, with a clock of its own: elapsed_ns.
+def simulate(
+    rows: Any, cores: int, behaviour: Any = None, memory: tuple[float, float] = ...
+) -> tuple[dict[str, Any], Table]:
+    """How long threads take that share ``cores``; ``rows`` are those of a ThreadTrace.
 
-    ``plan`` is that of a Probe, the others are those of an Emulation. ValueError where they do not
-    fit.
-    """
-
-def simulate(rows: Any, cores: int) -> dict[str, int]:
-    """How long threads take that share ``cores``; ``rows`` are those of ``recording.program``.
-
-    elapsed_ns; temp_ns, the sum of the temp waits; temp_busy_ns, in which at least one was under
-    way; forced, waits that nothing would have ended. ValueError for columns of another kind.
+    Temp operations go to the storage ``behaviour``, if there is one, else they take their waits;
+    what is answered within ``memory``, ns and ns a byte, keeps its core. elapsed_ns; temp_ns, the
+    sum of the temp waits; temp_busy_ns, in which at least one was under way; forced, waits that
+    nothing would have ended; limited_ns, what operations waited for each limit. And, by row, the
+    column io_ns, what the storage took. ValueError for columns of another kind.
     """
 
 def size_class_bytes(bytes: int) -> int:
@@ -157,13 +152,11 @@ class Emulation:
         cls,
         backing: Any,
         mountpoint: Any,
-        points: Sequence[Any],
+        behaviour: Any,
         *,
-        servers: int | None = None,
-        limits: Sequence[Any] = ...,
         page_cache: bool = False,
     ) -> Emulation:
-        """Show ``backing`` at ``mountpoint``; points and limits are those of an emulation's Model.
+        """Show ``backing`` at ``mountpoint``; it behaves like a storage.behaviour.Behaviour.
 
         ValueError where one of the directories cannot be used, OSError says what else is missing.
         """

@@ -13,7 +13,8 @@ from emulator import skip_without_fuse
 from harness import spillcast, target
 from spillcast.cache.from_waits import of_recording
 from spillcast.recording import Recording
-from spillcast.storage.emulation import emulate, fixed_model
+from spillcast.storage.behaviour import fixed_behaviour
+from spillcast.storage.emulation import emulate
 from spillcast.storage.memory_group import NoMemoryGroup, memory_group
 from spillcast.workspace import workspace
 
@@ -32,7 +33,7 @@ def hit_ratios(pattern, cached_pages):
         mountpoint.mkdir()
         if pattern != "spill":
             (backing / "data").write_bytes(os.urandom(PAGES * PAGE))
-        disk = fixed_model(1e-4, 1e-4)
+        disk = fixed_behaviour(1e-4, 1e-4)
         try:
             with (
                 emulate(disk, mountpoint, backing, page_cache=True) as mount,

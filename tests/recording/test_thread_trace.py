@@ -37,8 +37,7 @@ def recorded(path, rows):
 
 
 def simulated_us(own):
-    rows = own.batch(own.wait_ns, own.on_core)
-    outcome = _core.simulate(rows, 2)
+    outcome, _ = _core.simulate(own.batch(own.wait_ns), 2)
     assert outcome["forced"] == 0
     return outcome["elapsed_ns"] / US
 

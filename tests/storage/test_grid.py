@@ -16,7 +16,8 @@ from harness import only_line, refuse_io_uring, spillcast, spillcast_command, un
 from spillcast.errors import SpillcastError
 from spillcast.report.storage import storage_page
 from spillcast.storage import Storage
-from spillcast.storage.emulation import emulate, fixed_model
+from spillcast.storage.behaviour import fixed_behaviour
+from spillcast.storage.emulation import emulate
 from spillcast.storage.model import Model
 
 KIB = 1 << 10
@@ -66,7 +67,7 @@ def test_a_storage_of_a_known_latency_is_measured_as_such(tmp_path):
     mountpoint.mkdir()
     with ExitStack() as stack:
         try:
-            stack.enter_context(emulate(fixed_model(0.002, 0.001), mountpoint, backing))
+            stack.enter_context(emulate(fixed_behaviour(0.002, 0.001), mountpoint, backing))
         except SpillcastError as error:
             pytest.skip(str(error))
         storage, _ = measured(mountpoint)

@@ -11,5 +11,6 @@ pub mod oracle;
 pub mod probe;
 mod random;
 pub mod simulate;
+pub mod storage;
 mod system;
 pub mod wait;

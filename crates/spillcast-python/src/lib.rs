@@ -8,6 +8,7 @@ macro_rules! fields {
 }
 
 mod arrow;
+mod behaviour;
 mod cache;
 mod capture;
 mod columns;
@@ -68,7 +69,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<probe::Probe>()?;
     module.add_class::<trace::TraceReader>()?;
     module.add_function(wrap_pyfunction!(cold_caches, module)?)?;
-    module.add_function(wrap_pyfunction!(emulate::rehearse, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(size_class_bytes, module)?)?;
     Ok(())

@@ -14,7 +14,7 @@ from spillcast.lab.storages import (
     fast_parent,
     plain,
 )
-from spillcast.storage.emulation import model_of
+from spillcast.storage.behaviour import behaviour_of
 from spillcast.storage.target import is_place, resolve_storage
 from spillcast.units import parse_duration_s
 from spillcast.workspace import workspace
@@ -63,4 +63,4 @@ def _asked(word: str, option: str) -> Path | Emulated | Modelled:
         if not os.access(path, os.W_OK | os.X_OK):
             raise InputError(f"{option} {word}: nothing can be written there")
         return path.absolute()
-    return Modelled(word, model_of(resolve_storage(word, f"{option} {word}", FORMS)))
+    return Modelled(word, behaviour_of(resolve_storage(word, f"{option} {word}", FORMS)))

@@ -9,7 +9,8 @@ from pathlib import Path
 from spillcast.errors import SpillcastError
 from spillcast.recording.source import PreloadSource
 from spillcast.recording.target import PRELOAD_LIBRARY
-from spillcast.storage.emulation import Model, Point, emulate, fixed_model
+from spillcast.storage.behaviour import Behaviour, Point, fixed_behaviour
+from spillcast.storage.emulation import emulate
 from spillcast.units import format_duration
 from spillcast.workspace import free_bytes
 
@@ -51,9 +52,9 @@ class Emulated:
         return f"emulated: {each}{by_size}{queue}"
 
     @property
-    def model(self) -> Model:
+    def model(self) -> Behaviour:
         """What a mount is to behave like."""
-        model = fixed_model(self.read_s, self.write_s)
+        model = fixed_behaviour(self.read_s, self.write_s)
         if self.s_per_byte:
             points = [self._on_line(point, size) for point in model.points for size in LINE_BYTES]
             model = replace(model, points=points)
@@ -75,7 +76,7 @@ class Modelled:
     """A storage as somebody describes it, such as a row of the catalogue."""
 
     name: str
-    model: Model
+    model: Behaviour
 
     @property
     def folder(self) -> str:

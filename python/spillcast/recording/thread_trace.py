@@ -1,6 +1,7 @@
 """What the threads of a recording did, each in its order: CPU, waits, and waits for each other."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,8 @@ class ThreadTrace:
 
     A thread burns ``cpu_ns`` until ``start_ns`` and then waits: for ``wait_ns``, on the core where
     ``on_core``, or, where ``after`` is not NONE, until the thread of row ``after`` has ended that
-    row and then burned ``after_cpu_ns``. ``temp`` are the operations on temp files, as recorded.
+    row and then burned ``after_cpu_ns``. ``temp`` are the operations on temp files, as recorded;
+    of those ``file``, ``offset`` (NONE where it is not known), ``bytes`` and ``write`` are known.
     """
 
     thread: Array
@@ -38,6 +40,10 @@ class ThreadTrace:
     io: Flags
     #: Rows of ``Recording.waits``; NONE for the beginning of a thread.
     source: Array
+    file: Array
+    offset: Array
+    bytes: Array
+    write: Flags
     #: Whether CPU time was measured; else all time between two rows is taken to be it.
     cpu_known: bool
 
@@ -46,16 +52,16 @@ class ThreadTrace:
         """How many."""
         return int(self.thread.max(initial=NONE)) + 1
 
-    def io_ns(self, wait_ns: Array) -> Array:
+    def io_ns(self, wait_ns: NDArray[Any]) -> NDArray[Any]:
         """Of each row's wait, that in which its thread had I/O under way.
 
         A thread that waits for something else does nothing meanwhile: engines look in turns of some
         ms whether there is work again, and no other thread wakes them.
         """
-        under_way: Array = np.where(self.io, wait_ns, 0)
+        under_way: NDArray[Any] = np.where(self.io, wait_ns, 0)
         return under_way
 
-    def batch(self, wait_ns: Array, on_core: Flags) -> pa.RecordBatch:
+    def batch(self, wait_ns: Array) -> pa.RecordBatch:
         """The rows for ``_core.simulate``, with these waits in place of its own."""
         return pa.record_batch(
             {
@@ -64,8 +70,12 @@ class ThreadTrace:
                 "wait_ns": pa.array(wait_ns, pa.int64()),
                 "after": pa.array(self.after, pa.int64()),
                 "after_cpu_ns": pa.array(self.after_cpu_ns, pa.int64()),
-                "on_core": pa.array(on_core),
+                "on_core": pa.array(self.on_core),
                 "temp": pa.array(self.temp),
+                "file": pa.array(self.file, pa.int64()),
+                "offset": pa.array(self.offset, pa.int64(), mask=self.offset == NONE),
+                "bytes": pa.array(self.bytes, pa.int64()),
+                "write": pa.array(self.write),
             }
         )
 
@@ -105,7 +115,28 @@ def thread_trace(recording: Recording) -> ThreadTrace:
         rows.temp,
         ~rows.blocked_outside & (rows.source != NONE),
         rows.source,
+        *_operations(recording.waits, rows.temp, rows.source),
         rows.cpu_known,
+    )
+
+
+def _operations(waits: pa.Table, temp: Flags, source: Array) -> tuple[Array, Array, Array, Flags]:
+    """File, offset, bytes and whether it writes, of the temp operations; 0 for other rows."""
+    rows = waits.take(pa.array(source[temp]))
+
+    def spread(values: NDArray[Any]) -> NDArray[Any]:
+        whole = np.zeros(len(source), dtype=values.dtype)
+        whole[temp] = values
+        return whole
+
+    encoded = rows["file"].combine_chunks().cast(pa.string()).dictionary_encode()
+    file = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy().astype(np.int64)
+    write = pa.compute.equal(rows["op"].cast(pa.string()), "write").to_numpy()
+    return (
+        spread(file),
+        spread(rows["offset"].fill_null(NONE).to_numpy()),
+        spread(rows["bytes"].fill_null(0).to_numpy()),
+        spread(write),
     )
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from spillcast.report.page import Page, Words
 from spillcast.report.table import Column, Table, paragraph
-from spillcast.storage.emulation import OPS, Emulated, Mount
+from spillcast.storage.behaviour import OPS
+from spillcast.storage.emulation import Emulated, Mount
 from spillcast.storage.storage import histogram_quantile_s
 from spillcast.units import format_bytes, format_duration
 
@@ -24,10 +25,10 @@ def mounted_text(mount: Mount, *, temporary: bool, end: str) -> str:
 
 def described(mount: Mount) -> str:
     """The name of the storage, how many operations it serves at once, and its limits."""
-    parts = [mount.model.name]
-    if mount.model.servers is not None:
-        parts.append(f"{mount.model.servers} at once")
-    parts += (f"limit {limit.name}" for limit in mount.model.limits)
+    parts = [mount.behaviour.name]
+    if mount.behaviour.servers is not None:
+        parts.append(f"{mount.behaviour.servers} at once")
+    parts += (f"limit {limit.name}" for limit in mount.behaviour.limits)
     return ", ".join(parts)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from spillcast.errors import InputError
-from spillcast.storage.emulation import Model, fixed_model, model_of
+from spillcast.storage.behaviour import Behaviour, behaviour_of, fixed_behaviour
 from spillcast.storage.limit import bytes_limit
 from spillcast.storage.target import resolve_storage
 from spillcast.units import format_bytes, parse_bytes, parse_duration_s
@@ -15,7 +15,7 @@ def model_of_options(
     write: str | None,
     bandwidth: str | None,
     servers: int | None,
-) -> Model:
+) -> Behaviour:
     """The model that the flags ask for. InputError where they do not go together."""
     if storage is not None and (read or write):
         raise InputError("--storage says how long reads and writes take", "leave --read, --write")
@@ -23,9 +23,9 @@ def model_of_options(
         message = "emulate needs --storage, or --read and --write"
         raise InputError(message, "for example --read 9ms --write 4ms")
     if storage is not None:
-        model = model_of(resolve_storage(storage, f"--storage {storage}"))
+        model = behaviour_of(resolve_storage(storage, f"--storage {storage}"))
     else:
-        model = fixed_model(
+        model = fixed_behaviour(
             *(None if text is None else parse_duration_s(text) for text in (read, write))
         )
     if bandwidth is not None:

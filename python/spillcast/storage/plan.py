@@ -31,12 +31,13 @@ def plan(recording: Recording) -> pa.RecordBatch:
     size = waits["bytes"].to_numpy()
     threads, thread = np.unique(session, return_inverse=True)
     file = codes(waits["file"])
+    offset, known = waits["offset"].fill_null(0).to_numpy(), waits["offset"].is_valid().to_numpy()
     return pa.record_batch(
         {
             "thread": pa.array(thread, pa.uint32()),
             "file": pa.array(file, pa.uint32()),
             "write": pa.compute.equal(waits["op"].combine_chunks().cast(pa.string()), "write"),
-            "offset": pa.array(offsets(waits["offset"], file, size), pa.uint64()),
+            "offset": pa.array(offsets(offset, known, file, size), pa.uint64()),
             "bytes": pa.array(size, pa.uint32()),
             "delay_ns": pa.array(_pauses(start, end, thread, len(threads)), pa.uint64()),
         }
@@ -54,10 +55,9 @@ def codes(names: pa.ChunkedArray) -> Array:
     return np.asarray(encoded.indices.fill_null(len(encoded.dictionary)), dtype=np.int64)
 
 
-def offsets(offsets: pa.ChunkedArray, file: Array, size: Array) -> Array:
+def offsets(offset: Array, known: NDArray[np.bool_], file: Array, size: Array) -> Array:
     """Offsets as recorded; where there is none, the I/O of a file is taken to be sequential."""
-    known = offsets.is_valid().to_numpy()
-    given: Array = offsets.fill_null(0).to_numpy().copy()
+    given = offset.copy()
     if known.all():
         return given
     for code in np.unique(file[~known]):

@@ -6,11 +6,10 @@ for what nothing tells to depend on others.
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 
 from spillcast.recording import Recording
-from spillcast.recording.thread_trace import NONE, Array, Flags, thread_trace
-from spillcast.storage.plan import codes, offsets
+from spillcast.recording.thread_trace import NONE, thread_trace
+from spillcast.storage.plan import offsets
 
 
 def waits_known(recording: Recording) -> bool:
@@ -19,14 +18,9 @@ def waits_known(recording: Recording) -> bool:
 
 
 def plan_of_trace(recording: Recording) -> pa.RecordBatch:
-    """A step for each row of the program; those that read or write no temp file are waits alone."""
+    """A step for each row of the trace; those that read or write no temp file are waits alone."""
     done = thread_trace(recording)
-    waits = recording.waits
-    moved = np.asarray(waits["bytes"].fill_null(0)) > 0
-    io = done.temp & (done.source != NONE) & moved[done.source]
-    rows = waits.take(done.source[io])
-    size = rows["bytes"].to_numpy()
-    file = codes(rows["file"])
+    io = done.temp & (done.bytes > 0)
     tied = done.after != NONE
     cpu_ns = done.cpu_ns + np.where(done.on_core & ~io, done.wait_ns, 0)
     delay_ns = np.where(io | done.on_core | tied, 0, done.wait_ns)
@@ -34,27 +28,17 @@ def plan_of_trace(recording: Recording) -> pa.RecordBatch:
         # The time before the first slice is no pause of anybody.
         begins = (done.source == NONE) & ~tied
         delay_ns[begins] -= delay_ns[begins].min(initial=np.iinfo(np.int64).max)
+    offset = offsets(done.offset, done.offset != NONE, done.file, done.bytes)
     return pa.record_batch(
         {
             "thread": pa.array(done.thread, pa.uint32()),
-            "file": pa.array(_at(io, file), pa.uint32()),
-            "write": pa.array(
-                _at(io, np.asarray(pa.compute.equal(rows["op"].cast(pa.string()), "write"))),
-                pa.bool_(),
-                mask=~io,
-            ),
-            "offset": pa.array(_at(io, offsets(rows["offset"], file, size)), pa.uint64()),
-            "bytes": pa.array(_at(io, size), pa.uint32()),
+            "file": pa.array(done.file, pa.uint32()),
+            "write": pa.array(done.write, pa.bool_(), mask=~io),
+            "offset": pa.array(np.where(io, offset, 0), pa.uint64()),
+            "bytes": pa.array(done.bytes, pa.uint32()),
             "cpu_ns": pa.array(np.maximum(cpu_ns, 0), pa.uint64()),
             "after": pa.array(np.where(tied, done.after, 0), pa.uint32(), mask=~tied),
             "after_cpu_ns": pa.array(np.maximum(done.after_cpu_ns, 0), pa.uint64()),
             "delay_ns": pa.array(np.maximum(delay_ns, 0), pa.uint64()),
         }
     )
-
-
-def _at(io: Flags, values: Array) -> Array:
-    """The values of the steps that do I/O, zero for the others."""
-    spread = np.zeros(len(io), dtype=values.dtype)
-    spread[io] = values
-    return spread

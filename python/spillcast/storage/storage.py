@@ -21,7 +21,7 @@ STORAGE_SCHEMA = "spillcast.storage/1"
 
 
 def histogram_quantile_s(
-    latency_ns: Sequence[int], latency_count: Sequence[int], quantile: float
+    latency_ns: Sequence[float], latency_count: Sequence[int], quantile: float
 ) -> float:
     """Latency below which this share of a histogram lies, which holds something."""
     counts = np.cumsum(latency_count)

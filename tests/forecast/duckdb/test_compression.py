@@ -114,7 +114,7 @@ def test_slower_writes_compress_more_at_more_cpu_time(tmp_path, here_ns, there_n
     run = spill(tmp_path / "run.spill", 0.55, here_ns)
     loads = temp_load(run)
     adapts = compression(run, loads)
-    found = adapts.elsewhere(latencies(there(there_ns), loads, 1.0))
+    found = adapts.on_target(latencies(there(there_ns), loads, 1.0))
     assert (found.share > adapts.share) == (there_ns > here_ns)
     assert (found.cpu_s > 0) == (there_ns > here_ns)
     counts = {(load.op, load.size_class_bytes): load.count for load in found.loads}
@@ -126,7 +126,7 @@ def test_slower_writes_compress_more_at_more_cpu_time(tmp_path, here_ns, there_n
 def test_where_writes_are_as_fast_nothing_changes(tmp_path):
     run = spill(tmp_path / "run.spill", 0.55, 300 * US)
     loads = temp_load(run)
-    found = compression(run, loads).elsewhere(latencies(there(300 * US), loads, 1.0))
+    found = compression(run, loads).on_target(latencies(there(300 * US), loads, 1.0))
     assert found.share == pytest.approx(0.55)
     assert found.cpu_s == pytest.approx(0, abs=1e-9)
 
@@ -134,7 +134,7 @@ def test_where_writes_are_as_fast_nothing_changes(tmp_path):
 def test_the_forecast_holds_fewer_and_says_so(tmp_path):
     run = spill(tmp_path / "run.spill", 0.7, 2 * MS)
     loads = temp_load(run)
-    found = compression(run, loads).elsewhere(latencies(there(80 * US), loads, 1.0))
+    found = compression(run, loads).on_target(latencies(there(80 * US), loads, 1.0))
     said = forecast(run, there(80 * US))
     by_hand_s = run.meta["cpu_s"] + found.cpu_s + 2 * BLOCKS * 80e-6
     assert said.forecast_s == pytest.approx(by_hand_s, rel=0.01)
@@ -172,7 +172,7 @@ def shares(here, there):
     """Of the blocks compressed: here, there by what here shows, and there as it was."""
     loads, found = temp_load(here), temp_load(there)
     adapts, adapted = compression(here, loads), compression(there, found)
-    likely = adapts.elsewhere(latencies(observed(there), loads, 1.0))
+    likely = adapts.on_target(latencies(observed(there), loads, 1.0))
     return adapts.share, likely.share, adapted.share
 
 

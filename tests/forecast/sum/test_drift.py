@@ -27,7 +27,7 @@ def drift_s(tmp_path, here_ns, there_ns, *, passes, machine=MACHINE):
     )
     run.meta["machine"].update(machine)
     nothing = np.zeros((0, 2))
-    there = Latency(there_ns / 1e9, nothing, 0.0, True, False, nothing)
+    there = Latency(there_ns / 1e9, nothing, 0.0, True, False)
     [each_s] = cpu_drift_s(run, temp_load(run), [there])
     return COUNT * each_s
 

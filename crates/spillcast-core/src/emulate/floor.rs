@@ -16,7 +16,7 @@ use rustix::io::{pread, pwrite};
 use spillcast_calls::Mapping;
 
 use super::bare::Bare;
-use super::model::{Curve, Distribution};
+use crate::storage::{Curve, Distribution};
 use crate::system::now_ns;
 use crate::wait::Op;
 

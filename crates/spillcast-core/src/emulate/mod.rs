@@ -16,13 +16,10 @@ mod filesystem;
 mod floor;
 mod guard;
 mod listings;
-mod model;
 mod nodes;
 mod pace;
 mod page_cache;
 mod passthrough;
-mod rehearse;
-mod schedule;
 mod sleep;
 mod stats;
 
@@ -33,16 +30,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::mounts::{mounted_at, mounts};
+use crate::storage::Model;
 use crate::system::{raise_descriptor_limit, wake_in_time};
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 
 pub use filesystem::WORKERS;
 pub use floor::{Floor, FloorPoint};
 use guard::Guard;
-pub use model::{Curve, Distribution, Latencies, Limit, Model, Operation};
 use pace::Pace;
 use passthrough::Passthrough;
-pub use rehearse::rehearse;
 pub use stats::{OpStats, Stats};
 
 /// A mounted directory; unmounted when it is dropped, also where the process is killed.

@@ -3,10 +3,9 @@
 use std::sync::OnceLock;
 
 use super::floor::{Floor, SLEEP_NS};
-use super::model::{Model, Operation};
-use super::schedule::Schedule;
 use super::sleep::Sleep;
 use super::stats::{Counters, Done, Stats};
+use crate::storage::{Model, Operation, Schedule};
 use crate::system::now_ns;
 
 #[derive(Default)]

@@ -14,9 +14,9 @@ use super::backing::{attributes, own, read_up_to, timespec};
 use super::buffers::Buffers;
 use super::floor;
 use super::listings::Listings;
-use super::model::Operation;
 use super::nodes::{Held, Nodes, open_at, open_child};
 use super::pace::Pace;
+use crate::storage::Operation;
 use crate::system::now_ns;
 use crate::wait::Op;
 

@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use super::model::Operation;
 use crate::histogram::Histogram;
+use crate::storage::Operation;
 use crate::wait::Op;
 
 /// An operation that takes longer than this times what was asked is late.

@@ -1,6 +1,6 @@
 //! One thread of a simulation: where it stands in its rows, and what others wait for it to do.
 
-use super::{Row, Wait};
+use super::{Io, Row, Wait};
 
 /// What a lane does next.
 pub enum Next {
@@ -12,6 +12,11 @@ pub enum Next {
     Wait {
         ns: u64,
         temp: Option<u64>,
+    },
+    /// Wait for the storage, which has yet to say how long.
+    Io {
+        row: usize,
+        io: Io,
     },
     /// Wait for another lane.
     Signal,
@@ -27,6 +32,8 @@ enum At {
     Cpu(u64),
     /// On the core in the row's wait, so much of it done.
     OnCore(u64),
+    /// About to wait for the storage.
+    Io,
     Waiting,
     /// The row's wait is over.
     Over,
@@ -45,6 +52,8 @@ pub struct Lane {
     at: At,
     /// Length of the stretch that is under way.
     stretch_ns: u64,
+    /// How long the storage takes, where the row waits for it.
+    io_ns: u64,
     /// What others wait for, first first.
     signals: Vec<Signal>,
     signalled: usize,
@@ -85,6 +94,7 @@ impl Lane {
             position: 0,
             at: At::Cpu(0),
             stretch_ns: 0,
+            io_ns: 0,
             signals: Vec::new(),
             signalled: 0,
             waits_for_signal: false,
@@ -123,14 +133,12 @@ impl Lane {
                 self.at = At::OnCore(0);
                 Next::Core { ns }
             }
-            (At::OnCore(done_ns), Wait::OnCore(ns)) if done_ns < ns => {
-                Next::Core { ns: ns - done_ns }
+            (At::OnCore(done_ns), _) if done_ns < self.on_core_ns(row) => {
+                Next::Core { ns: self.on_core_ns(row) - done_ns }
             }
-            (At::Cpu(_), Wait::For(ns)) if ns > 0 => {
-                self.at = At::Waiting;
-                self.stretch_ns = ns;
-                Next::Wait { ns, temp: row.temp.then_some(ns) }
-            }
+            (At::Cpu(_), Wait::Io(io)) => Next::Io { row: index, io },
+            (At::Io, _) if self.io_ns > 0 => self.waits(self.io_ns, row),
+            (At::Cpu(_), Wait::For(ns)) if ns > 0 => self.waits(ns, row),
             (At::Cpu(_), Wait::Until { .. }) if !happened[index] => {
                 self.at = At::Waiting;
                 self.waits_for_signal = true;
@@ -144,32 +152,50 @@ impl Lane {
         }
     }
 
+    /// The storage has said how long the row's operation takes.
+    pub fn io_begins(&mut self, ns: u64, on_core: bool) {
+        self.io_ns = ns;
+        self.at = if on_core { At::OnCore(0) } else { At::Io };
+    }
+
+    fn waits(&mut self, ns: u64, row: &Row) -> Next {
+        self.at = At::Waiting;
+        self.stretch_ns = ns;
+        Next::Wait { ns, temp: row.temp.then_some(ns) }
+    }
+
+    /// Of the row's wait, what is spent on the core.
+    fn on_core_ns(&self, row: &Row) -> u64 {
+        match row.wait {
+            Wait::OnCore(ns) => ns,
+            _ => self.io_ns,
+        }
+    }
+
     /// Begins a stretch on the core of at most `ns`; the whole wait where it is temp I/O that begins.
     pub fn take_stretch(&mut self, rows: &[Row], ns: u64) -> (u64, Option<u64>) {
         self.stretch_ns = ns;
         self.held_ns += ns;
         let row = &rows[self.rows[self.position]];
-        match (self.at, row.wait) {
-            (At::OnCore(0), Wait::OnCore(whole_ns)) if row.temp => (ns, Some(whole_ns)),
-            _ => (ns, None),
-        }
+        let begins = row.temp && self.at == At::OnCore(0);
+        (ns, begins.then(|| self.on_core_ns(row)))
     }
 
     /// The stretch is over; whether a temp operation ended with it.
     pub fn stretch_ended(&mut self, rows: &[Row]) -> bool {
         let Some(&index) = self.rows.get(self.position) else { return false };
         let row = &rows[index];
-        match (self.at, row.wait) {
-            (At::Cpu(done_ns), _) => self.at = At::Cpu(done_ns + self.stretch_ns),
-            (At::OnCore(done_ns), Wait::OnCore(ns)) => {
+        match self.at {
+            At::Cpu(done_ns) => self.at = At::Cpu(done_ns + self.stretch_ns),
+            At::OnCore(done_ns) => {
                 self.at = At::OnCore(done_ns + self.stretch_ns);
-                return row.temp && done_ns + self.stretch_ns >= ns;
+                return row.temp && done_ns + self.stretch_ns >= self.on_core_ns(row);
             }
-            (At::Waiting, Wait::For(_)) => {
+            At::Waiting => {
                 self.at = At::Over;
                 return row.temp;
             }
-            _ => (),
+            At::Io | At::Over => (),
         }
         false
     }

@@ -1,14 +1,20 @@
-//! How long recorded threads would take with other latencies: CPU, waits, and waits for each other.
+//! How long recorded threads would take on a storage: CPU, I/O, other waits, waits for each other.
 //!
-//! Each thread goes through its rows in order: it burns CPU on one of the cores, then waits, either
-//! for so long or for what another thread has yet to do. Events are simulated one after the other.
+//! Each thread goes through its rows in order: it burns CPU on one of the cores, then waits, for so
+//! long, for what another thread has yet to do, or for the storage, whose schedule is asked at that
+//! moment. Events are simulated one after the other.
 
 mod lane;
+mod target;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use lane::{Lane, Next};
+use target::Target;
+pub use target::{Io, Memory};
+
+use crate::storage::Model;
 
 /// How long a thread keeps a core while others want it; Linux gives a few ms.
 const QUANTUM_NS: u64 = 3_000_000;
@@ -32,6 +38,8 @@ pub enum Wait {
     OnCore(u64),
     /// Until the thread of row `row` has ended that row and then burned `cpu_ns`.
     Until { row: usize, cpu_ns: u64 },
+    /// As long as the storage takes.
+    Io(Io),
 }
 
 impl Default for Wait {
@@ -41,7 +49,7 @@ impl Default for Wait {
 }
 
 /// What a simulation came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Until the last thread has done its last row.
     pub elapsed_ns: u64,
@@ -51,13 +59,20 @@ pub struct Outcome {
     pub temp_busy_ns: u64,
     /// Waits that were ended because no thread could go on: rows that contradict each other.
     pub forced: u64,
+    /// By row that waits for the storage, how long; 0 for others.
+    pub io_ns: Vec<f64>,
+    /// By limit of the storage, what operations waited for it.
+    pub limited_ns: Vec<f64>,
 }
 
-/// Runs `rows`, of each thread in order, on so many cores.
-pub fn run(rows: &[Row], cores: usize) -> Outcome {
-    let mut simulation = Simulation::new(rows, cores.max(1));
+/// Runs `rows`, of each thread in order, on so many cores, with their I/O on a storage of `model`.
+///
+/// What the storage answers as fast as `memory` keeps its core meanwhile.
+pub fn run(rows: &[Row], cores: usize, model: Model, memory: Memory) -> Outcome {
+    let target = Target::new(model, memory, rows);
+    let mut simulation = Simulation::new(rows, cores.max(1), target);
     simulation.run();
-    simulation.outcome
+    Outcome { limited_ns: simulation.target.limited_ns(), ..simulation.outcome }
 }
 
 struct Simulation<'a> {
@@ -74,11 +89,12 @@ struct Simulation<'a> {
     happened: Vec<bool>,
     temp_under_way: u64,
     temp_since_ns: u64,
+    target: Target,
     outcome: Outcome,
 }
 
 impl<'a> Simulation<'a> {
-    fn new(rows: &'a [Row], cores: usize) -> Simulation<'a> {
+    fn new(rows: &'a [Row], cores: usize, target: Target) -> Simulation<'a> {
         Simulation {
             rows,
             lanes: lane::lanes(rows),
@@ -90,7 +106,8 @@ impl<'a> Simulation<'a> {
             happened: vec![false; rows.len()],
             temp_under_way: 0,
             temp_since_ns: 0,
-            outcome: Outcome::default(),
+            target,
+            outcome: Outcome { io_ns: vec![0.0; rows.len()], ..Outcome::default() },
         }
     }
 
@@ -123,6 +140,11 @@ impl<'a> Simulation<'a> {
                     self.leave_core(lane);
                     self.temp_begins(temp);
                     return self.schedule(lane, ns);
+                }
+                Next::Io { row, io } => {
+                    let (ns, on_core) = self.target.takes(self.now_ns, io);
+                    self.outcome.io_ns[row] = ns;
+                    self.lanes[lane].io_begins(ns.round() as u64, on_core);
                 }
                 Next::Signal => return self.leave_core(lane),
                 Next::Row => continue,

@@ -1,6 +1,13 @@
 //! Cases whose elapsed time is plain, and a comparison with slower rules of thumb.
 
 use super::*;
+use crate::storage::{Curve, Curves, Distribution, Latencies, Limit};
+use crate::wait::Op;
+
+/// Without a storage.
+fn run(rows: &[Row], cores: usize) -> Outcome {
+    super::run(rows, cores, Model::default(), Memory::default())
+}
 
 fn row(thread: u32, cpu_ns: u64, wait: Wait) -> Row {
     Row { thread, cpu_ns, wait, temp: true }
@@ -109,7 +116,7 @@ fn many_threads_are_within_the_bounds_that_always_hold() {
         let on_core = |row: &Row| row.cpu_ns + if let Wait::OnCore(ns) = row.wait { ns } else { 0 };
         let whole = |row: &Row| match row.wait {
             Wait::For(ns) | Wait::OnCore(ns) => row.cpu_ns + ns,
-            Wait::Until { .. } => row.cpu_ns,
+            Wait::Until { .. } | Wait::Io(_) => row.cpu_ns,
         };
         let work_ns: u64 = rows.iter().map(on_core).sum();
         let longest_ns = (0..5)
@@ -122,4 +129,51 @@ fn many_threads_are_within_the_bounds_that_always_hold() {
         assert!(outcome.elapsed_ns <= longest_ns + work_ns / cores as u64);
         assert_eq!(outcome.forced, 0);
     }
+}
+
+/// An operation of 1,000 bytes after so much CPU time.
+fn io(thread: u32, op: Op, offset: u64, cpu_ns: u64) -> Row {
+    row(thread, cpu_ns, Wait::Io(Io { op, file: 0, offset: Some(offset), bytes: 1000 }))
+}
+
+#[test]
+fn a_write_cache_takes_writes_until_it_is_full_and_empties_in_pauses() {
+    // 4 writes fit; a write takes 100 ns, and 1,000 ns to leave the cache.
+    let cache = Limit { write_ns_per_byte: 1.0, burst_ns: 4_000.0, ..Limit::default() };
+    let model = Model { limits: vec![cache], ..Model::fixed(100, 100) };
+    let writes: Vec<Row> =
+        (0..8).map(|at| io(0, Op::Write, 1000 * at, if at == 7 { 50_000 } else { 0 })).collect();
+    let outcome = super::run(&writes, 1, model, Memory::default());
+    assert_eq!(outcome.io_ns[..4], [100.0; 4]);
+    // What was written meanwhile has left, 400 ns of it. Then each waits for the one before it.
+    assert_eq!(outcome.io_ns[4..], [1_000.0 - 400.0 + 100.0, 1_000.0, 1_000.0, 100.0]);
+    assert_eq!(outcome.limited_ns, [600.0 + 900.0 + 900.0]);
+}
+
+#[test]
+fn threads_share_a_server_and_what_follows_is_sequential() {
+    let curves = |ns| Curves::new(vec![(1, Curve::new(vec![(0, Distribution::new(&[(ns, 1)]))]))]);
+    let read = Latencies { sequential: curves(10.0), random: curves(1_000.0) };
+    let model = Model { read, servers: Some(1), ..Model::default() };
+    let rows = [
+        io(0, Op::Read, 0, 0),
+        io(1, Op::Read, 1000, 5),
+        io(0, Op::Read, 5000, 0),
+        row(0, 0, Wait::For(0)),
+    ];
+    // The server is free at 10, then at 20; the first thread comes back at 10.
+    let outcome = super::run(&rows, 2, model, Memory::default());
+    assert_eq!(outcome.io_ns, [10.0, 5.0 + 10.0, 10.0 + 1_000.0, 0.0]);
+    assert_eq!(outcome.elapsed_ns, 1_020);
+}
+
+#[test]
+fn what_memory_answers_keeps_its_core() {
+    let rows: Vec<Row> = (0..20).map(|at| io(at % 2, Op::Read, 0, 0)).collect();
+    let elapsed_ns = |memory_ns| {
+        let memory = Memory { ns: memory_ns, ns_per_byte: 0.0 };
+        super::run(&rows, 1, Model::fixed(100, 100), memory).elapsed_ns
+    };
+    assert_eq!(elapsed_ns(99.0), 10 * 100);
+    assert_eq!(elapsed_ns(100.0), 20 * 100);
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use spillcast_core::emulate::Model;
+use spillcast_core::storage::Model;
 
 use crate::{list, mounted, read_write};
 

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use spillcast_core::emulate::{Emulation, Model};
+use spillcast_core::emulate::Emulation;
+use spillcast_core::storage::Model;
 
 use crate::{Mounted, can_mount, is_mounted, list, mounted, read_write};
 

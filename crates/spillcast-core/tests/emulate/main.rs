@@ -8,7 +8,8 @@ use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use spillcast_core::emulate::{Emulation, Model};
+use spillcast_core::emulate::Emulation;
+use spillcast_core::storage::Model;
 use tempfile::TempDir;
 
 /// A mount in a directory of its own: `backing` is shown at `mountpoint`.

@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use spillcast_core::emulate::{Curve, Distribution, Latencies, Limit, Model, Stats};
+use spillcast_core::emulate::Stats;
+use spillcast_core::storage::{Curve, Curves, Distribution, Latencies, Limit, Model};
 use spillcast_core::wait::Op;
 
 use crate::{Mounted, list, mounted, mounted_with, read_write};
@@ -34,9 +35,14 @@ fn line(base_ns: u64, ns_per_byte: u64) -> Curve {
     Curve::new(vec![at(1), at(1 << 20)])
 }
 
+fn at_any_depth(curve: Curve) -> Curves {
+    Curves::new(vec![(1, curve)])
+}
+
 /// The same, sequential or random.
 fn both(curve: Curve) -> Latencies {
-    Latencies { sequential: curve.clone(), random: curve }
+    let curves = at_any_depth(curve);
+    Latencies { sequential: curves.clone(), random: curves }
 }
 
 #[test]
@@ -76,7 +82,10 @@ fn the_floor_is_measured_and_leaves_nothing_behind() {
 #[test]
 fn sequential_and_random_are_apart() {
     // Random operations take so much longer that no busy machine mixes them up.
-    let latencies = Latencies { sequential: line(100_000, 0), random: line(50_000_000, 0) };
+    let latencies = Latencies {
+        sequential: at_any_depth(line(100_000, 0)),
+        random: at_any_depth(line(50_000_000, 0)),
+    };
     let model = Model { read: latencies.clone(), write: latencies, ..Model::default() };
     let Some(mounted) = mounted(model) else { return };
     let file = read_write(&mounted.mountpoint.join("data"));

@@ -114,7 +114,7 @@ def _bounds_s(
         ],
         drift_s=max(DRIFT_MOST * projection.drift_s, baseline.least_drift_s),
         delay_s=baseline.ready_s,
-        overlap=hypot(overlap_noise(projection.weight), PLAN_NOISE if planned else 0.0),
+        overlap=hypot(overlap_noise(projection.overlap), PLAN_NOISE if planned else 0.0),
         confidence=confidence,
     )
     noise = noise_of(target)

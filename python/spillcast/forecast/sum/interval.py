@@ -130,9 +130,9 @@ def joined(
     return forecast_s * exp(-below), forecast_s * exp(above)
 
 
-def overlap_noise(weight: Overlap) -> float:
+def overlap_noise(overlap: Overlap) -> float:
     """How far the elapsed time may be off because threads overlap: it rests on who waits for whom.
 
     A spread of the logarithm: a quarter of the way between the two models of it.
     """
-    return abs(float(np.log(weight.moving_s / weight.fixed_s))) / 4
+    return abs(float(np.log(overlap.moving_s / overlap.fixed_s))) / 4

@@ -1,19 +1,20 @@
-"""The temp I/O of a run on another storage: latencies, how threads overlap, limits, caches."""
+"""The temp I/O of a run on another storage: latencies, how threads overlap, what limits it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from spillcast.forecast.latency import Latency, latencies, limited_s
+from spillcast.errors import Refusal
+from spillcast.forecast.latency import Latency, latencies
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.drift import cpu_drift_s
 from spillcast.forecast.threads.overlap import Overlap
 from spillcast.storage import Storage
+from spillcast.storage.behaviour import behaviour_of
 
-#: Latency grows with the operations in flight, and these with latency: so many turns settle both.
-TURNS = 4
-SETTLED = 0.02
+#: A limit is worth a word where operations wait for it for such a share of their time.
+LIMITED = 0.5
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Projection:
 
     latencies: Sequence[Latency]
     io_s: Sequence[float]
-    weight: Overlap
+    overlap: Overlap
     #: CPU time that caches and compression likely make more.
     drift_s: float
     #: Of DuckDB's blocks, how many are compressed there; None where it is not known.
@@ -34,30 +35,30 @@ class Projection:
 def project(baseline: Baseline, target: Storage) -> Projection:
     """The query's loads on ``target``. Refusal where it has no figures for them."""
     loads, threads, scale = baseline.loads, baseline.threads, baseline.scale
-    at_once = float(target.facts.get("in_flight", threads.recorded.in_flight))
-    for _ in range(TURNS):
-        found = latencies(target, loads, at_once)
-        likely_s = cpu_drift_s(baseline.recording, loads, found)
-        weight = threads.on_target(found, likely_s)
-        if target.source == "probe" or abs(weight.in_flight / at_once - 1) < SETTLED:
-            break
-        at_once = weight.in_flight
+    for op in sorted({load.op for load in loads}):
+        if not any(group.count for group in target.of(op)):
+            raise Refusal(f"{target.name} has no figures for {op}s, and the query does some")
+    simulated = threads.on(behaviour_of(target, access="buffered"), scale)
+    found = [
+        latency if mean_s is None else latency.at(mean_s)
+        for latency, mean_s in zip(
+            latencies(target, loads, simulated.in_flight), threads.mean_s(simulated), strict=True
+        )
+    ]
+    likely_s = cpu_drift_s(baseline.recording, loads, found)
+    overlap = threads.overlap(simulated, likely_s)
     compressed = baseline.compression.on_target(found) if baseline.compression else None
-    there = compressed.loads if compressed else loads
-    alone_s = [load.count * lat.mean_s for load, lat in zip(there, found, strict=True)]
-    least_s, limit = limited_s(target, there, scale)
-    whole_s = scale * weight.of_waits * sum(alone_s)
-    saturated = least_s > whole_s
-    shares = alone_s if any(alone_s) else [load.count for load in there]
-    io_s = [max(least_s, whole_s) * share / sum(shares) for share in shares]
-    of_cpu = scale * weight.of_cpu
-    count = of_cpu * np.array([load.count for load in there])
-    compressing_s = of_cpu * compressed.cpu_s if compressed else 0.0
+    done = compressed.loads if compressed else loads
+    wait_s, cpu_s = scale * overlap.of_waits, scale * overlap.of_cpu
+    compressing_s = compressed.cpu_s if compressed else 0.0
+    drift_s = float(np.dot([load.count for load in done], likely_s)) + compressing_s
+    most = max(range(len(target.limits)), key=lambda at: simulated.limited[at], default=None)
+    saturated = most is not None and simulated.limited[most] > LIMITED
     return Projection(
         found,
-        io_s,
-        weight,
-        max(float(np.dot(count, likely_s)) + compressing_s, baseline.least_drift_s),
+        [wait_s * load.count * lat.mean_s for load, lat in zip(done, found, strict=True)],
+        overlap,
+        max(cpu_s * drift_s, baseline.least_drift_s),
         compressed.share if compressed else None,
-        limit if saturated else None,
+        target.limits[most].name if most is not None and saturated else None,
     )

@@ -118,7 +118,7 @@ def _about_threads(recording: Recording, projection: Projection) -> list[Warned]
     if not wakings_seen(recording):
         text = "several threads do temp I/O, and it was not seen which of them wait for each other"
         return [Warned("threads", text)]
-    moving_s, fixed_s = projection.weight.moving_s, projection.weight.fixed_s
+    moving_s, fixed_s = projection.overlap.moving_s, projection.overlap.fixed_s
     if abs(moving_s - fixed_s) > DEPENDENT * min(moving_s, fixed_s):
         text = (
             "threads wait for each other: it rests on whether work moves to a thread that is free "

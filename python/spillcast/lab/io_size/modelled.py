@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from spillcast import _core
 from spillcast.lab.io_size.trial import OpTime, Trial, Trials
 from spillcast.storage import Storage
-from spillcast.storage.emulation import model_of
+from spillcast.storage.behaviour import behaviour_of
 from spillcast.storage.limit import write_cache_limit
 from spillcast.storage.model import STATED, Model
 from spillcast.units import format_bytes
@@ -27,13 +27,11 @@ def modelled(storage: Storage, plans: Sequence[pa.RecordBatch]) -> Trials:
     Refusal where the storage has no figures for an op that a plan holds.
     """
     storage = _with_write_cache(storage)
-    behaviour, known = model_of(storage), Model(storage, access="direct")
+    behaviour, known = behaviour_of(storage), Model(storage, access="direct")
     trials, beyond = [], set()
     for plan in plans:
-        rehearsed = _core.rehearse(
-            plan, behaviour.points, servers=behaviour.servers, limits=behaviour.limits
-        )
-        elapsed_s = pa.record_batch(rehearsed)["elapsed_ns"].to_numpy() / 1e9
+        _, waited = _core.simulate(_rows(plan), len(plan), behaviour)
+        elapsed_s = pa.record_batch(waited)["io_ns"].to_numpy() / 1e9
         write = plan["write"].to_numpy(zero_copy_only=False)
         size = plan["bytes"].to_numpy()
         times, error_s = {}, 0.0
@@ -47,6 +45,26 @@ def modelled(storage: Storage, plans: Sequence[pa.RecordBatch]) -> Trials:
         bounds = max(total_s - half_s, 0.0), total_s + half_s
         trials.append(Trial(reads, writes, bounds))
     return Trials(trials, [_beyond_words(storage, op) for op in sorted(beyond)])
+
+
+def _rows(plan: pa.RecordBatch) -> pa.RecordBatch:
+    """A plan for the simulation, every thread on a core of its own: its pauses are CPU time."""
+    nothing = pa.array(np.zeros(len(plan), dtype=np.int64))
+    columns = {name: plan[name].cast(pa.int64()) for name in ("file", "offset", "bytes")}
+    threads = plan["thread"].dictionary_encode().indices.cast(pa.uint32())
+    return pa.record_batch(
+        {
+            "thread": threads,
+            "cpu_ns": plan["delay_ns"].cast(pa.int64()),
+            "wait_ns": nothing,
+            "after": pa.array(np.full(len(plan), -1)),
+            "after_cpu_ns": nothing,
+            "on_core": pa.array(np.zeros(len(plan), dtype=bool)),
+            "temp": pa.array(np.ones(len(plan), dtype=bool)),
+            "write": plan["write"].fill_null(False),
+            **columns,
+        }
+    )
 
 
 def _with_write_cache(storage: Storage) -> Storage:

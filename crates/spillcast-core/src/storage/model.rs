@@ -1,8 +1,8 @@
-//! What a storage is asked to be: latencies by op, pattern and size, servers, and limits.
+//! What a storage is like: latencies by op, pattern, size and depth, servers, and limits.
 
 use crate::wait::Op;
 
-/// A storage as far as an emulation knows it.
+/// A storage as far as emulations and simulations know it.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     pub read: Latencies,
@@ -12,12 +12,16 @@ pub struct Model {
     pub limits: Vec<Limit>,
 }
 
-/// Latencies of one op on a storage that has nothing else to do.
+/// Latencies of one op on a storage.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
-    pub sequential: Curve,
-    pub random: Curve,
+    pub sequential: Curves,
+    pub random: Curves,
 }
+
+/// Curves at the depths that were measured, the smallest first. Without any, nothing takes time.
+#[derive(Clone, Debug, Default)]
+pub struct Curves(Vec<(u32, Curve)>);
 
 /// One read or write, as far as its latency depends on it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,17 +35,61 @@ pub struct Operation {
 impl Model {
     /// Every read takes `read_ns` and every write `write_ns`, whatever its size.
     pub fn fixed(read_ns: u64, write_ns: u64) -> Model {
-        let both = |ns| Latencies { sequential: Curve::fixed(ns), random: Curve::fixed(ns) };
+        let both = |ns| Latencies { sequential: Curves::fixed(ns), random: Curves::fixed(ns) };
         Model { read: both(read_ns), write: both(write_ns), ..Model::default() }
     }
 
-    /// The latency below which the share `quantile` of such operations stays.
-    pub fn latency_ns(&self, operation: Operation, quantile: f64) -> f64 {
+    /// The latency below which the share `quantile` of such operations stays while `depth` of them
+    /// are under way.
+    pub fn latency_ns(&self, operation: Operation, depth: u32, quantile: f64) -> f64 {
         let latencies = if operation.op == Op::Write { &self.write } else { &self.read };
-        let curve = if operation.sequential { &latencies.sequential } else { &latencies.random };
-        curve.latency_ns(operation.bytes, quantile)
+        let curves = if operation.sequential { &latencies.sequential } else { &latencies.random };
+        curves.latency_ns(operation.bytes, depth, quantile)
+    }
+
+    /// Whether latency depends on how many operations are under way.
+    pub fn knows_depth(&self) -> bool {
+        let of = |latencies: &Latencies| [latencies.sequential.0.len(), latencies.random.0.len()];
+        [of(&self.read), of(&self.write)].into_iter().flatten().any(|depths| depths > 1)
     }
 }
+
+impl Curves {
+    /// From depths and what was measured at each; of several curves at one depth the first counts.
+    pub fn new(mut at: Vec<(u32, Curve)>) -> Curves {
+        at.sort_by_key(|&(depth, _)| depth);
+        at.dedup_by_key(|&mut (depth, _)| depth);
+        Curves(at)
+    }
+
+    pub fn fixed(latency_ns: u64) -> Curves {
+        Curves(vec![(1, Curve::fixed(latency_ns))])
+    }
+
+    /// A power of the depth between two depths. Beyond them it goes on as there, but never falls
+    /// with depth and never grows faster.
+    pub fn latency_ns(&self, bytes: u64, depth: u32, quantile: f64) -> f64 {
+        let (first, last) = match self.0.as_slice() {
+            [] => return 0.0,
+            [(_, only)] => return only.latency_ns(bytes, quantile),
+            [first, .., last] => (first.0, last.0),
+        };
+        let above = self.0.partition_point(|&(measured, _)| measured < depth);
+        let above = above.clamp(1, self.0.len() - 1);
+        let (low, high) = (&self.0[above - 1], &self.0[above]);
+        let low_ns = low.1.latency_ns(bytes, quantile).max(NOTHING_NS);
+        let high_ns = high.1.latency_ns(bytes, quantile).max(NOTHING_NS);
+        let mut power = (high_ns / low_ns).ln() / (f64::from(high.0) / f64::from(low.0)).ln();
+        if depth < first || depth > last {
+            power = power.clamp(0.0, 1.0);
+        }
+        let (from, from_ns) = if depth > last { (high.0, high_ns) } else { (low.0, low_ns) };
+        from_ns * (f64::from(depth.max(1)) / f64::from(from)).powf(power)
+    }
+}
+
+/// Less than any storage takes: ratios need it.
+const NOTHING_NS: f64 = 1e-3;
 
 /// Distributions of latency at some sizes. Without any, nothing takes time.
 #[derive(Clone, Debug, Default)]
@@ -183,6 +231,21 @@ mod tests {
         assert_eq!(curve.latency_ns(1 << 20, 0.5), 200.0);
         assert_eq!(Curve::default().latency_ns(4096, 0.5), 0.0);
         assert_eq!(Curve::fixed(9).latency_ns(1 << 30, 0.5), 9.0);
+    }
+
+    #[test]
+    fn latency_is_a_power_of_the_depth() {
+        let curves = [(1, 100), (4, 200), (16, 800)].map(|(at, ns)| (at, Curve::fixed(ns)));
+        let curves = Curves::new(curves.to_vec());
+        // Half the logarithm of the growth at half the logarithm of the depth.
+        for (depth, ns) in [(1, 100.0), (2, 20_000f64.sqrt()), (4, 200.0), (8, 400.0), (16, 800.0)]
+        {
+            assert!((curves.latency_ns(4096, depth, 0.5) - ns).abs() < 1e-6, "{depth}");
+        }
+        assert!((curves.latency_ns(4096, 64, 0.5) - 3_200.0).abs() < 1e-6);
+        let falling = Curves::new(vec![(2, Curve::fixed(100)), (4, Curve::fixed(50))]);
+        assert_eq!(falling.latency_ns(4096, 8, 0.5), 50.0);
+        assert_eq!(falling.latency_ns(4096, 1, 0.5), 100.0);
     }
 
     #[test]

@@ -1,15 +1,20 @@
 //! When an operation may complete: limits and servers make it wait, then its latency is drawn.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::draws::Draws;
 use super::model::{Model, Operation};
-use crate::random::{STEP, mix};
+use crate::wait::Op;
 
 /// Says when operations complete.
 pub struct Schedule {
     model: Model,
-    random: Random,
+    draws: Draws,
+    /// Whether anything depends on the operations before: else there is no state to lock.
+    remembers: bool,
+    knows_depth: bool,
     /// Times are counted from here, so that fractions of a nanosecond stay exact.
     origin_ns: u64,
     state: Mutex<State>,
@@ -20,56 +25,96 @@ struct State {
     free_ns: Vec<f64>,
     /// When what was drawn from each limit's bucket is filled again, but for the burst.
     refilled_ns: Vec<f64>,
+    /// By limit, what operations waited for it, but for their own cost where nothing goes at once.
+    limited_ns: Vec<f64>,
+    /// When operations under way end, the first first; only where depth counts.
+    ends_ns: BinaryHeap<Reverse<u64>>,
 }
 
 impl Schedule {
+    /// For operations as they come, times counted from `origin_ns`; latencies are drawn by chance.
     pub fn new(model: Model, origin_ns: u64) -> Schedule {
-        let servers = model.servers.map_or(0, |servers| servers.max(1));
+        Schedule::with(model, origin_ns, Draws::random())
+    }
+
+    /// For these operations, in any order, from time 0: latencies are spread evenly over them.
+    pub fn of(model: Model, operations: impl Iterator<Item = (Op, u64)>) -> Schedule {
+        Schedule::with(model, 0, Draws::even(operations))
+    }
+
+    fn with(model: Model, origin_ns: u64, draws: Draws) -> Schedule {
+        let knows_depth = model.knows_depth();
         let state = State {
-            free_ns: vec![0.0; servers],
+            free_ns: vec![0.0; model.servers.map_or(0, |servers| servers.max(1))],
             refilled_ns: vec![f64::NEG_INFINITY; model.limits.len()],
+            limited_ns: vec![0.0; model.limits.len()],
+            ends_ns: BinaryHeap::new(),
         };
-        Schedule { model, random: Random::default(), origin_ns, state: Mutex::new(state) }
+        let remembers = knows_depth || model.servers.is_some() || !model.limits.is_empty();
+        Schedule { model, draws, remembers, knows_depth, origin_ns, state: Mutex::new(state) }
     }
 
     /// How long an operation that arrives at `arrival_ns` takes, with what it waits for.
     pub fn elapsed_ns(&self, arrival_ns: u64, operation: Operation) -> f64 {
-        let latency_ns = self.model.latency_ns(operation, self.random.next());
-        if self.model.servers.is_none() && self.model.limits.is_empty() {
-            return latency_ns;
+        let quantile = self.draws.next(operation);
+        if !self.remembers {
+            return self.model.latency_ns(operation, 1, quantile);
         }
         let now_ns = arrival_ns.saturating_sub(self.origin_ns) as f64;
         let mut state = self.state.lock().expect("nothing panics with the lock held");
-        let mut ready_ns = now_ns;
-        for (limit, refilled_ns) in self.model.limits.iter().zip(&mut state.refilled_ns) {
-            *refilled_ns = refilled_ns.max(now_ns - limit.burst_ns) + limit.cost_ns(operation);
-            ready_ns = ready_ns.max(*refilled_ns);
-        }
+        let depth = if self.knows_depth { state.depth(now_ns as u64) } else { 1 };
+        let latency_ns = self.model.latency_ns(operation, depth, quantile);
+        let mut ready_ns = now_ns + state.limited(&self.model, now_ns, operation);
         // A server that is free takes the operation, or else the one that is free first.
         let server = state.free_ns.iter_mut().min_by(|a, b| a.total_cmp(b));
         if let Some(free_ns) = server {
             ready_ns = ready_ns.max(*free_ns);
             *free_ns = ready_ns + latency_ns;
         }
+        if self.knows_depth {
+            state.ends_ns.push(Reverse((ready_ns + latency_ns) as u64));
+        }
         ready_ns + latency_ns - now_ns
+    }
+
+    /// By limit, what operations waited for it so far, but for their own cost where it has no burst.
+    pub fn limited_ns(&self) -> Vec<f64> {
+        self.state.lock().expect("nothing panics with the lock held").limited_ns.clone()
     }
 }
 
-/// Uniform numbers for many threads, always the same ones.
-#[derive(Default)]
-struct Random(AtomicU64);
+impl State {
+    /// Operations under way with one that arrives now.
+    fn depth(&mut self, now_ns: u64) -> u32 {
+        while self.ends_ns.peek().is_some_and(|&Reverse(end_ns)| end_ns <= now_ns) {
+            self.ends_ns.pop();
+        }
+        self.ends_ns.len() as u32 + 1
+    }
 
-impl Random {
-    /// From 0 up to but not including 1.
-    fn next(&self) -> f64 {
-        let mixed = mix(self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP));
-        (mixed >> 11) as f64 / (1u64 << 53) as f64
+    /// How long an operation that arrives now waits for the limits, which it draws from.
+    fn limited(&mut self, model: &Model, now_ns: f64, operation: Operation) -> f64 {
+        // What is longest, of which limit, and how much of it is the cost of the operation itself.
+        let mut longest: Option<(f64, usize, f64)> = None;
+        for (at, (limit, refilled_ns)) in model.limits.iter().zip(&mut self.refilled_ns).enumerate()
+        {
+            let cost_ns = limit.cost_ns(operation);
+            *refilled_ns = refilled_ns.max(now_ns - limit.burst_ns) + cost_ns;
+            let wait_ns = *refilled_ns - now_ns;
+            if wait_ns > longest.map_or(0.0, |(ns, _, _)| ns) {
+                let own_ns = if limit.burst_ns > 0.0 { 0.0 } else { cost_ns };
+                longest = Some((wait_ns, at, own_ns));
+            }
+        }
+        let Some((wait_ns, at, own_ns)) = longest else { return 0.0 };
+        self.limited_ns[at] += wait_ns - own_ns;
+        wait_ns
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::{Curve, Distribution, Latencies, Limit};
+    use super::super::model::{Curve, Curves, Distribution, Latencies, Limit};
     use super::*;
     use crate::wait::Op;
 
@@ -138,7 +183,8 @@ mod tests {
     #[test]
     fn a_histogram_is_resampled() {
         let buckets: Vec<(f64, u64)> = vec![(100.0, 700), (200.0, 250), (900.0, 50)];
-        let random = Curve::new(vec![(4096, Distribution::new(&buckets))]);
+        let at_once = Curve::new(vec![(4096, Distribution::new(&buckets))]);
+        let random = Curves::new(vec![(1, at_once)]);
         let read = Latencies { random, ..Latencies::default() };
         let schedule = Schedule::new(Model { read, ..Model::default() }, 0);
         let drawn: Vec<f64> = (0..100_000).map(|_| schedule.elapsed_ns(0, READ)).collect();
@@ -149,5 +195,25 @@ mod tests {
         }
         let sequential = Operation { sequential: true, ..READ };
         assert_eq!(schedule.elapsed_ns(0, sequential), 0.0);
+    }
+
+    #[test]
+    fn latency_grows_with_what_is_under_way() {
+        let random = Curves::new(vec![(1, Curve::fixed(100)), (2, Curve::fixed(150))]);
+        let read = Latencies { random, ..Latencies::default() };
+        let schedule = Schedule::new(Model { read, ..Model::default() }, 0);
+        let elapsed = [0, 0, 99, 100, 1_000].map(|at| schedule.elapsed_ns(at, READ).round());
+        // At 99 two are under way, at 100 the first has ended, at 1,000 all have.
+        let three = (100.0 * 3f64.powf(1.5f64.ln() / 2f64.ln())).round();
+        assert_eq!(elapsed, [100.0, 150.0, three, three, 100.0]);
+    }
+
+    #[test]
+    fn what_was_waited_for_a_limit_is_told_without_the_own_cost() {
+        let schedule = schedule(100, None, vec![operations_limit(0.0)]);
+        for _ in 0..3 {
+            schedule.elapsed_ns(1_000, READ);
+        }
+        assert_eq!(schedule.limited_ns(), [1e6 + 2e6]);
     }
 }

@@ -1,0 +1,102 @@
+//! Where in a distribution an operation's latency lies: by chance, or spread evenly.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::model::Operation;
+use crate::random::{STEP, mix};
+use crate::wait::{Op, size_class_bytes};
+
+/// Quantiles from 0 up to but not including 1.
+pub enum Draws {
+    /// As operations come, for ever.
+    Random(Random),
+    /// Of operations that are known before: each of n of an op and size class gets another n-th.
+    Even(Mutex<HashMap<Class, Strata>>),
+}
+
+/// Operations that are told apart: op and size class.
+type Class = (Op, u64);
+
+impl Draws {
+    pub fn random() -> Draws {
+        Draws::Random(Random::default())
+    }
+
+    /// For these operations, each coming once, in any order.
+    pub fn even(operations: impl Iterator<Item = (Op, u64)>) -> Draws {
+        let mut counts: HashMap<Class, usize> = HashMap::new();
+        for (op, bytes) in operations {
+            *counts.entry((op, size_class_bytes(bytes))).or_default() += 1;
+        }
+        let random = Random::default();
+        let strata = |(class, count)| (class, Strata::new(count, &random));
+        Draws::Even(Mutex::new(counts.into_iter().map(strata).collect()))
+    }
+
+    pub fn next(&self, operation: Operation) -> f64 {
+        match self {
+            Draws::Random(random) => random.next(),
+            Draws::Even(classes) => {
+                let mut classes = classes.lock().expect("nothing panics with the lock held");
+                let class = (operation.op, size_class_bytes(operation.bytes));
+                classes.get_mut(&class).map_or(0.5, Strata::next)
+            }
+        }
+    }
+}
+
+/// The middles of n equal parts, shuffled.
+pub struct Strata {
+    shuffled: Vec<u32>,
+    next: usize,
+}
+
+impl Strata {
+    fn new(count: usize, random: &Random) -> Strata {
+        let mut shuffled: Vec<u32> = (0..count as u32).collect();
+        for last in (1..count).rev() {
+            shuffled.swap(last, (random.next() * (last + 1) as f64) as usize);
+        }
+        Strata { shuffled, next: 0 }
+    }
+
+    fn next(&mut self) -> f64 {
+        let at = self.next % self.shuffled.len();
+        self.next += 1;
+        (f64::from(self.shuffled[at]) + 0.5) / self.shuffled.len() as f64
+    }
+}
+
+/// Uniform numbers for many threads, always the same ones.
+#[derive(Default)]
+pub struct Random(AtomicU64);
+
+impl Random {
+    fn next(&self) -> f64 {
+        let mixed = mix(self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP));
+        (mixed >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_operations_get_every_part_once_and_in_no_order() {
+        let of = |op, bytes| Operation { op, sequential: false, bytes };
+        let operations = [(Op::Read, 4096), (Op::Write, 4096), (Op::Read, 1 << 20)];
+        let draws = Draws::even((0..300).map(|at| operations[at % 3]));
+        for (op, bytes) in operations {
+            let drawn: Vec<f64> = (0..100).map(|_| draws.next(of(op, bytes))).collect();
+            let mut sorted = drawn.clone();
+            sorted.sort_by(f64::total_cmp);
+            assert_ne!(drawn, sorted);
+            for (part, quantile) in sorted.iter().enumerate() {
+                assert!((quantile - (part as f64 + 0.5) / 100.0).abs() < 1e-12);
+            }
+        }
+    }
+}
