@@ -27,8 +27,10 @@ impl Histogram {
     }
 
     pub fn merge(&mut self, other: &Histogram) {
+        let count = self.count() + other.count();
         self.total_ns += other.total_ns;
         self.hdr.add(&other.hdr).expect("an auto-resizing histogram takes any other");
+        debug_assert_eq!(self.count(), count, "a latency was lost");
     }
 
     pub fn count(&self) -> u64 {
@@ -40,11 +42,8 @@ impl Histogram {
     }
 
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
+        debug_assert!((0.0..=1.0).contains(&quantile), "a quantile of {quantile}");
         self.hdr.value_at_quantile(quantile)
-    }
-
-    pub fn max_ns(&self) -> u64 {
-        self.hdr.max()
     }
 
     /// The buckets that hold something: (middle of the bucket in ns, count), ascending.

@@ -54,6 +54,41 @@ pub struct Wait {
     pub line: Option<i64>,
 }
 
+impl Wait {
+    /// An operation of which nothing else is known; its start and how long it took, in ns.
+    pub fn new(session: i64, event: NameId, op: Op, (start_ns, elapsed_ns): (i64, i64)) -> Wait {
+        Wait {
+            start_ns,
+            elapsed_ns,
+            session,
+            event,
+            op,
+            temp: false,
+            file: None,
+            offset: None,
+            bytes: None,
+            blocked: None,
+            cpu_before_ns: None,
+            woken_by: None,
+            sql_id: None,
+            object: None,
+            line: None,
+        }
+    }
+
+    /// Says in debug builds what holds for every row.
+    pub fn check(&self) {
+        let not_negative = |number: Option<i64>| number.is_none_or(|number| number >= 0);
+        debug_assert!(self.elapsed_ns >= 0, "{self:?}");
+        debug_assert!(
+            self.op != Op::Null || !self.temp,
+            "what moves no bytes is not temp: {self:?}"
+        );
+        debug_assert!(not_negative(self.bytes) && not_negative(self.cpu_before_ns), "{self:?}");
+        debug_assert!(self.line.is_none_or(|line| line > 0), "{self:?}");
+    }
+}
+
 /// Distinct names, each with a stable position: the dictionary of a column.
 #[derive(Clone, Debug, Default)]
 pub struct Names {

@@ -3,17 +3,16 @@
 //! Programs built with `_FORTIFY_SOURCE` call the `__*_chk` and `__open*_2` forms.
 
 use libc::{c_char, c_int, c_uint, c_void, iovec, mode_t, off_t, off64_t, size_t, ssize_t};
-
 use spillcast_calls::CallKind;
 
-use crate::descriptors;
 use crate::next::Next;
 use crate::observe;
 
-/// Defines a function that hands its arguments, and the next function of its name, to `$observe`.
+/// Defines functions, each of which hands what is given, and a call of the next function of its name
+/// with its own arguments, to one of `observe`.
 macro_rules! interpose {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $return:ty
-       $(as $next_type:ty)? { |$call:ident| $observe:expr })*) => {$(
+       $(as $next_type:ty)? => $module:ident::$observe:ident($($given:expr),*);)*) => {$(
         /// # Safety
         /// As the C library's function of this name.
         #[unsafe(no_mangle)]
@@ -31,8 +30,7 @@ macro_rules! interpose {
                 return -1;
             };
             // SAFETY: the caller's arguments, passed on.
-            let $call = || unsafe { next($($argument),*) };
-            $observe
+            $module::$observe($($given,)* || unsafe { next($($argument),*) })
         }
     )*};
     (@type ($($type:ty),*) -> $return:ty) => { unsafe extern "C-unwind" fn($($type),*) -> $return };
@@ -44,124 +42,83 @@ type Open = unsafe extern "C-unwind" fn(*const c_char, c_int, ...) -> c_int;
 type OpenAt = unsafe extern "C-unwind" fn(c_int, *const c_char, c_int, ...) -> c_int;
 
 interpose! {
-    fn read(fd: c_int, data: *mut c_void, bytes: size_t) -> ssize_t {
-        |call| observe::io(CallKind::Read, fd, None, call)
-    }
-    fn write(fd: c_int, data: *const c_void, bytes: size_t) -> ssize_t {
-        |call| observe::io(CallKind::Write, fd, None, call)
-    }
-    fn pread(fd: c_int, data: *mut c_void, bytes: size_t, offset: off_t) -> ssize_t {
-        |call| observe::io(CallKind::Pread64, fd, Some(offset), call)
-    }
-    fn pread64(fd: c_int, data: *mut c_void, bytes: size_t, offset: off64_t) -> ssize_t {
-        |call| observe::io(CallKind::Pread64, fd, Some(offset), call)
-    }
-    fn pwrite(fd: c_int, data: *const c_void, bytes: size_t, offset: off_t) -> ssize_t {
-        |call| observe::io(CallKind::Pwrite64, fd, Some(offset), call)
-    }
-    fn pwrite64(fd: c_int, data: *const c_void, bytes: size_t, offset: off64_t) -> ssize_t {
-        |call| observe::io(CallKind::Pwrite64, fd, Some(offset), call)
-    }
-    fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-        |call| observe::io(CallKind::Readv, fd, None, call)
-    }
-    fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-        |call| observe::io(CallKind::Writev, fd, None, call)
-    }
-    fn preadv(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t {
-        |call| observe::io(CallKind::Preadv, fd, Some(offset), call)
-    }
-    fn preadv64(fd: c_int, parts: *const iovec, count: c_int, offset: off64_t) -> ssize_t {
-        |call| observe::io(CallKind::Preadv, fd, Some(offset), call)
-    }
-    fn pwritev(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t {
-        |call| observe::io(CallKind::Pwritev, fd, Some(offset), call)
-    }
-    fn pwritev64(fd: c_int, parts: *const iovec, count: c_int, offset: off64_t) -> ssize_t {
-        |call| observe::io(CallKind::Pwritev, fd, Some(offset), call)
-    }
-    fn preadv2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
-        |call| observe::io(CallKind::Preadv2, fd, Some(offset), call)
-    }
-    fn preadv64v2(fd: c_int, parts: *const iovec, count: c_int, offset: off64_t, flags: c_int) -> ssize_t {
-        |call| observe::io(CallKind::Preadv2, fd, Some(offset), call)
-    }
-    fn pwritev2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
-        |call| observe::io(CallKind::Pwritev2, fd, Some(offset), call)
-    }
-    fn pwritev64v2(fd: c_int, parts: *const iovec, count: c_int, offset: off64_t, flags: c_int) -> ssize_t {
-        |call| observe::io(CallKind::Pwritev2, fd, Some(offset), call)
-    }
-    fn __read_chk(fd: c_int, data: *mut c_void, bytes: size_t, room: size_t) -> ssize_t {
-        |call| observe::io(CallKind::Read, fd, None, call)
-    }
-    fn __pread_chk(fd: c_int, data: *mut c_void, bytes: size_t, offset: off_t, room: size_t) -> ssize_t {
-        |call| observe::io(CallKind::Pread64, fd, Some(offset), call)
-    }
-    fn __pread64_chk(fd: c_int, data: *mut c_void, bytes: size_t, offset: off64_t, room: size_t) -> ssize_t {
-        |call| observe::io(CallKind::Pread64, fd, Some(offset), call)
-    }
+    fn read(fd: c_int, data: *mut c_void, bytes: size_t) -> ssize_t
+        => observe::io(CallKind::Read, fd, None);
+    fn write(fd: c_int, data: *const c_void, bytes: size_t) -> ssize_t
+        => observe::io(CallKind::Write, fd, None);
+    fn pread(fd: c_int, data: *mut c_void, bytes: size_t, offset: off_t) -> ssize_t
+        => observe::io(CallKind::Pread64, fd, Some(offset));
+    fn pread64(fd: c_int, data: *mut c_void, bytes: size_t, offset: off64_t) -> ssize_t
+        => observe::io(CallKind::Pread64, fd, Some(offset));
+    fn pwrite(fd: c_int, data: *const c_void, bytes: size_t, offset: off_t) -> ssize_t
+        => observe::io(CallKind::Pwrite64, fd, Some(offset));
+    fn pwrite64(fd: c_int, data: *const c_void, bytes: size_t, offset: off64_t) -> ssize_t
+        => observe::io(CallKind::Pwrite64, fd, Some(offset));
+    fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t
+        => observe::io(CallKind::Readv, fd, None);
+    fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t
+        => observe::io(CallKind::Writev, fd, None);
+    fn preadv(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t
+        => observe::io(CallKind::Preadv, fd, Some(offset));
+    fn preadv64(fd: c_int, parts: *const iovec, count: c_int, offset: off64_t) -> ssize_t
+        => observe::io(CallKind::Preadv, fd, Some(offset));
+    fn pwritev(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t
+        => observe::io(CallKind::Pwritev, fd, Some(offset));
+    fn pwritev64(fd: c_int, parts: *const iovec, count: c_int, offset: off64_t) -> ssize_t
+        => observe::io(CallKind::Pwritev, fd, Some(offset));
+    fn preadv2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t
+        => observe::io(CallKind::Preadv2, fd, Some(offset));
+    fn preadv64v2(fd: c_int, parts: *const iovec, count: c_int, offset: off64_t, flags: c_int) -> ssize_t
+        => observe::io(CallKind::Preadv2, fd, Some(offset));
+    fn pwritev2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t
+        => observe::io(CallKind::Pwritev2, fd, Some(offset));
+    fn pwritev64v2(fd: c_int, parts: *const iovec, count: c_int, offset: off64_t, flags: c_int) -> ssize_t
+        => observe::io(CallKind::Pwritev2, fd, Some(offset));
+    fn __read_chk(fd: c_int, data: *mut c_void, bytes: size_t, room: size_t) -> ssize_t
+        => observe::io(CallKind::Read, fd, None);
+    fn __pread_chk(fd: c_int, data: *mut c_void, bytes: size_t, offset: off_t, room: size_t) -> ssize_t
+        => observe::io(CallKind::Pread64, fd, Some(offset));
+    fn __pread64_chk(fd: c_int, data: *mut c_void, bytes: size_t, offset: off64_t, room: size_t) -> ssize_t
+        => observe::io(CallKind::Pread64, fd, Some(offset));
 
-    fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t {
-        |call| observe::seek(fd, call)
-    }
-    fn lseek64(fd: c_int, offset: off64_t, whence: c_int) -> off64_t {
-        |call| observe::seek(fd, call)
-    }
+    fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t
+        => observe::seek(fd);
+    fn lseek64(fd: c_int, offset: off64_t, whence: c_int) -> off64_t
+        => observe::seek(fd);
 
-    fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int as Open {
-        |call| observe::open(CallKind::Open, call)
-    }
-    fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int as Open {
-        |call| observe::open(CallKind::Open, call)
-    }
-    fn __open_2(path: *const c_char, flags: c_int) -> c_int {
-        |call| observe::open(CallKind::Open, call)
-    }
-    fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
-        |call| observe::open(CallKind::Open, call)
-    }
-    fn openat(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int as OpenAt {
-        |call| observe::open(CallKind::Openat, call)
-    }
-    fn openat64(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int as OpenAt {
-        |call| observe::open(CallKind::Openat, call)
-    }
-    fn __openat_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int {
-        |call| observe::open(CallKind::Openat, call)
-    }
-    fn __openat64_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int {
-        |call| observe::open(CallKind::Openat, call)
-    }
-    fn creat(path: *const c_char, mode: mode_t) -> c_int {
-        |call| observe::open(CallKind::Creat, call)
-    }
-    fn creat64(path: *const c_char, mode: mode_t) -> c_int {
-        |call| observe::open(CallKind::Creat, call)
-    }
+    fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int as Open
+        => observe::open(CallKind::Open);
+    fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int as Open
+        => observe::open(CallKind::Open);
+    fn __open_2(path: *const c_char, flags: c_int) -> c_int
+        => observe::open(CallKind::Open);
+    fn __open64_2(path: *const c_char, flags: c_int) -> c_int
+        => observe::open(CallKind::Open);
+    fn openat(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int as OpenAt
+        => observe::open(CallKind::Openat);
+    fn openat64(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int as OpenAt
+        => observe::open(CallKind::Openat);
+    fn __openat_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int
+        => observe::open(CallKind::Openat);
+    fn __openat64_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int
+        => observe::open(CallKind::Openat);
+    fn creat(path: *const c_char, mode: mode_t) -> c_int
+        => observe::open(CallKind::Creat);
+    fn creat64(path: *const c_char, mode: mode_t) -> c_int
+        => observe::open(CallKind::Creat);
 
-    fn close(fd: c_int) -> c_int {
-        |call| observe::close(fd, call)
-    }
-    fn fclose(stream: *mut libc::FILE) -> c_int {
+    fn close(fd: c_int) -> c_int
+        => observe::close(fd);
+    fn fclose(stream: *mut libc::FILE) -> c_int
         // SAFETY: the caller's stream, which is open until the call.
-        |call| observe::close(unsafe { libc::fileno(stream) }, call)
-    }
-    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-        |call| {
-            let number = |fd: c_uint| fd.min(c_int::MAX as c_uint) as c_int;
-            descriptors::forget_range(number(first), number(last));
-            call()
-        }
-    }
+        => observe::close(unsafe { libc::fileno(stream) });
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int
+        => observe::close_range(first, last);
 
-    fn dup(fd: c_int) -> c_int {
-        |call| observe::duplicate(CallKind::Dup, fd, call)
-    }
-    fn dup2(fd: c_int, duplicate: c_int) -> c_int {
-        |call| observe::duplicate(CallKind::Dup2, fd, call)
-    }
-    fn dup3(fd: c_int, duplicate: c_int, flags: c_int) -> c_int {
-        |call| observe::duplicate(CallKind::Dup3, fd, call)
-    }
+    fn dup(fd: c_int) -> c_int
+        => observe::duplicate(CallKind::Dup, fd);
+    fn dup2(fd: c_int, duplicate: c_int) -> c_int
+        => observe::duplicate(CallKind::Dup2, fd);
+    fn dup3(fd: c_int, duplicate: c_int, flags: c_int) -> c_int
+        => observe::duplicate(CallKind::Dup3, fd);
 }

@@ -1,6 +1,6 @@
 //! What happens around a call: time it, delay it, report it.
 
-use libc::{c_int, ssize_t};
+use libc::{c_int, c_uint, ssize_t};
 use spillcast_calls::{Call, CallKind};
 
 use crate::descriptors;
@@ -102,6 +102,13 @@ pub fn close(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
     // Reported before the call for the same reason: the ring must show the close before the open
     // of the next owner. Linux frees the descriptor whatever close returns.
     report(record(CallKind::Close, fd, (start_ns, start_ns), 0));
+    call()
+}
+
+/// A call after which no descriptor from `first` to `last` stands for anything.
+pub fn close_range(first: c_uint, last: c_uint, call: impl FnOnce() -> c_int) -> c_int {
+    let number = |fd: c_uint| fd.min(c_int::MAX as c_uint) as c_int;
+    descriptors::forget_range(number(first), number(last));
     call()
 }
 

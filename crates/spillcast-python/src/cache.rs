@@ -211,13 +211,8 @@ fn run_document<'py>(py: Python<'py>, run: &Run) -> PyResult<Bound<'py, PyDict>>
             let dict = PyDict::new(py);
             dict.set_item("object", object)?;
             dict.set_item("class", class.name())?;
-            dict.set_item("requests", account.requests)?;
-            dict.set_item("bytes", account.bytes)?;
-            dict.set_item("hits", account.hits)?;
-            dict.set_item("hit_bytes", account.hit_bytes)?;
-            dict.set_item("alone_hits", account.alone_hits)?;
-            dict.set_item("flash_write_bytes", account.flash_write_bytes)?;
-            dict.set_item("disk_write_bytes", account.disk_write_bytes)?;
+            fields! { dict, account => requests bytes hits hit_bytes alone_hits
+            flash_write_bytes disk_write_bytes }
             accounts.append(dict)?;
         }
     }

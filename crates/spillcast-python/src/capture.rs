@@ -71,21 +71,10 @@ impl Capture {
         let status = self.0.status();
         let dict = PyDict::new(py);
         dict.set_item("elapsed_ns", status.elapsed_ns)?;
-        dict.set_item("temp_reads", status.counts.temp_reads)?;
-        dict.set_item("temp_writes", status.counts.temp_writes)?;
-        dict.set_item("temp_bytes", status.counts.temp_bytes)?;
-        dict.set_item("temp_ns", status.counts.temp_ns)?;
-        dict.set_item("other_io", status.counts.other_io)?;
-        dict.set_item("other_io_ns", status.counts.other_io_ns)?;
-        dict.set_item("unknown_file", status.counts.unknown_file)?;
-        dict.set_item("lost", status.lost)?;
-        dict.set_item("dropped", status.dropped)?;
-        dict.set_item("tracer_cpu_ns", status.tracer_cpu_ns)?;
-        dict.set_item("cpu_ns", status.cpu_ns)?;
-        dict.set_item("run_queue_delay_ns", status.run_queue_delay_ns)?;
-        dict.set_item("io_uring", status.io_uring)?;
-        dict.set_item("mapped", status.mapped)?;
-        dict.set_item("connected", status.connected)?;
+        fields! { dict, status.counts => temp_reads temp_writes temp_bytes temp_ns other_io
+        other_io_ns unknown_file }
+        fields! { dict, status => lost dropped tracer_cpu_ns cpu_ns run_queue_delay_ns io_uring
+        mapped connected }
         Ok(dict)
     }
 

@@ -80,9 +80,7 @@ fn operations<'py>(py: Python<'py>, op: Op, stats: &OpStats) -> PyResult<Bound<'
     let dict = PyDict::new(py);
     dict.set_item("op", name(op))?;
     dict.set_item("count", histogram.count())?;
-    dict.set_item("bytes", stats.bytes)?;
-    dict.set_item("sequential", stats.sequential)?;
-    dict.set_item("late", stats.late)?;
+    fields! { dict, stats => bytes sequential late }
     dict.set_item("total_ns", histogram.total_ns())?;
     dict.set_item("latency_ns", latency_ns)?;
     dict.set_item("latency_count", latency_count)?;

@@ -50,16 +50,8 @@ fn facts<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>
     let engine = if outcome.io_uring_refusal.is_none() { "io_uring" } else { "psync" };
     dict.set_item("buffered_engine", "psync")?;
     dict.set_item("direct_engine", direct.then_some(engine))?;
-    dict.set_item("direct_refusal", &outcome.direct_refusal)?;
-    dict.set_item("io_uring_refusal", &outcome.io_uring_refusal)?;
-    dict.set_item("registered_buffers", outcome.registered_buffers)?;
-    dict.set_item("file_bytes", outcome.file_bytes)?;
-    dict.set_item("rounds", outcome.rounds)?;
-    dict.set_item("cells", outcome.cells)?;
-    dict.set_item("cells_without_time", outcome.cells_without_time)?;
-    dict.set_item("cells_without_room", outcome.cells_without_room)?;
-    dict.set_item("elapsed_ns", outcome.elapsed_ns)?;
-    dict.set_item("floor_ns", outcome.floor_ns)?;
+    fields! { dict, outcome => direct_refusal io_uring_refusal registered_buffers file_bytes
+    rounds cells cells_without_time cells_without_room elapsed_ns floor_ns }
     let sustained = outcome.sustained.as_ref().map(|sustained| written(py, sustained));
     dict.set_item("sustained", sustained.transpose()?)?;
     Ok(dict)
@@ -69,8 +61,6 @@ fn written<'py>(py: Python<'py>, sustained: &Sustained) -> PyResult<Bound<'py, P
     let dict = PyDict::new(py);
     dict.set_item("bytes", sustained.bytes)?;
     dict.set_item("reached", sustained.sustained_bytes_per_s.is_some())?;
-    dict.set_item("burst_bytes", sustained.burst_bytes)?;
-    dict.set_item("burst_bytes_per_s", sustained.burst_bytes_per_s)?;
-    dict.set_item("sustained_bytes_per_s", sustained.sustained_bytes_per_s)?;
+    fields! { dict, sustained => burst_bytes burst_bytes_per_s sustained_bytes_per_s }
     Ok(dict)
 }

@@ -1,5 +1,12 @@
 //! The thin Python binding: Arrow in, Arrow out, progress, Ctrl-C.
 
+/// Keeps fields of a row in a dictionary under their own names.
+macro_rules! fields {
+    ($dict:ident, $row:expr => $($field:ident)*) => {
+        $($dict.set_item(stringify!($field), &$row.$field)?;)*
+    };
+}
+
 mod arrow;
 mod behaviour;
 mod cache;

@@ -170,16 +170,8 @@ fn words(groups: &[Group], of: fn(&Group) -> &'static str) -> ArrayRef {
 
 fn facts<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    dict.set_item("elapsed_ns", outcome.elapsed_ns)?;
-    dict.set_item("steps_replayed", outcome.steps_replayed)?;
-    dict.set_item("steps_skipped", outcome.steps_skipped)?;
-    dict.set_item("prefilled_bytes", outcome.prefilled_bytes)?;
-    dict.set_item("think_scale", outcome.think_scale)?;
-    dict.set_item("threads", outcome.threads)?;
-    dict.set_item("in_flight", outcome.in_flight)?;
-    dict.set_item("working_set_bytes", outcome.working_set_bytes)?;
-    dict.set_item("byte_share", outcome.byte_share)?;
-    dict.set_item("floor_ns", outcome.floor_ns)?;
+    fields! { dict, outcome => elapsed_ns steps_replayed steps_skipped prefilled_bytes
+    think_scale threads in_flight working_set_bytes byte_share floor_ns }
     place(&dict, &outcome.filesystem)?;
     Ok(dict)
 }

@@ -36,11 +36,7 @@ pub fn simulate<'py>(
     let memory = Memory { ns: memory.0, ns_per_byte: memory.1 };
     let outcome = py.detach(|| run(&rows, cores, model, memory));
     let dict = PyDict::new(py);
-    dict.set_item("elapsed_ns", outcome.elapsed_ns)?;
-    dict.set_item("temp_ns", outcome.temp_ns)?;
-    dict.set_item("temp_busy_ns", outcome.temp_busy_ns)?;
-    dict.set_item("forced", outcome.forced)?;
-    dict.set_item("limited_ns", outcome.limited_ns)?;
+    fields! { dict, outcome => elapsed_ns temp_ns temp_busy_ns forced limited_ns }
     let io_ns = Float64Array::from(outcome.io_ns);
     let columns = RecordBatch::try_from_iter([("io_ns", Arc::new(io_ns) as ArrayRef)]);
     let table = columns.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;

@@ -175,10 +175,7 @@ fn groups<'py>(
             }
         }
         let (latency_ns, latency_count): (Vec<u64>, Vec<u64>) = group.histogram().buckets().unzip();
-        dict.set_item("count", group.count)?;
-        dict.set_item("total_us", group.total_us)?;
-        dict.set_item("min_us", group.min_us)?;
-        dict.set_item("max_us", group.max_us)?;
+        fields! { dict, group => count total_us min_us max_us }
         dict.set_item("max_file", group.max_at.file)?;
         dict.set_item("max_line", group.max_at.line)?;
         dict.set_item("latency_ns", latency_ns)?;
@@ -207,10 +204,7 @@ fn facts<'py>(py: Python<'py>, reading: &Reading) -> PyResult<Bound<'py, PyDict>
     let files = PyList::empty(py);
     for file in &reading.files {
         let dict = PyDict::new(py);
-        dict.set_item("lines", file.lines)?;
-        dict.set_item("waits", file.waits)?;
-        dict.set_item("calls", file.calls)?;
-        dict.set_item("statements", file.statements)?;
+        fields! { dict, file => lines waits calls statements }
         dict.set_item("damaged", file.damages.count)?;
         let first: Vec<(u64, &str)> =
             file.damages.first.iter().map(|damage| (damage.line, damage.what)).collect();
@@ -223,14 +217,9 @@ fn facts<'py>(py: Python<'py>, reading: &Reading) -> PyResult<Bound<'py, PyDict>
             let dict = PyDict::new(py);
             dict.set_item("sid", id.sid)?;
             dict.set_item("serial", id.serial)?;
-            dict.set_item("elapsed_us", times.elapsed_us)?;
-            dict.set_item("cpu_us", times.cpu_us)?;
-            dict.set_item("wait_us", times.wait_us)?;
-            dict.set_item("idle_us", times.idle_us)?;
+            fields! { dict, times => elapsed_us cpu_us wait_us idle_us }
             dict.set_item("unaccounted_us", times.unaccounted_us())?;
-            dict.set_item("first_tim_us", times.first_tim_us)?;
-            dict.set_item("last_tim_us", times.last_tim_us)?;
-            dict.set_item("steps_back", times.steps_back)?;
+            fields! { dict, times => first_tim_us last_tim_us steps_back }
             sessions.append(dict)?;
         }
         dict.set_item("sessions", sessions)?;

@@ -13,6 +13,7 @@ use std::io;
 
 use super::request::{Class, Flow, Source};
 use super::stack::Stack;
+use crate::random;
 
 /// Requests by stack distance.
 pub struct Curve {
@@ -288,10 +289,7 @@ impl Seen {
     }
 }
 
-/// A hash whose every bit depends on every bit of the key: the end of splitmix64.
+/// A hash whose every bit depends on every bit of the key.
 fn mixed(key: u64) -> u64 {
-    let key = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let key = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let key = (key ^ (key >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    key ^ (key >> 31)
+    random::mix(key.wrapping_add(random::STEP))
 }

@@ -172,26 +172,19 @@ impl Assembler {
             return;
         }
         let carried_ns = self.carried_cpu_ns.remove(&call.tid).unwrap_or(0);
+        let event = self.events.id(call.kind.name());
+        let op = if call.kind.reads() { Op::Read } else { Op::Write };
         let wait = Wait {
-            start_ns: call.start_ns as i64 - self.origin_ns as i64,
-            elapsed_ns: call.end_ns as i64 - call.start_ns as i64,
-            session: call.tid as i64,
-            event: self.events.id(call.kind.name()),
-            op: if call.kind.reads() { Op::Read } else { Op::Write },
             temp: file.is_some_and(|file| file.temp),
             file: file.map(|file| file.name),
             offset,
             bytes: Some(call.ret),
             blocked: call.blocked,
             cpu_before_ns: call.cpu_before_ns.map(|ns| (ns + carried_ns) as i64),
-            woken_by: None,
-            sql_id: None,
-            object: None,
-            line: None,
+            ..Wait::new(call.tid.into(), event, op, self.span(call.start_ns, call.end_ns))
         };
         self.count(&wait);
-        self.seconds.add(&wait);
-        self.waits.push(wait);
+        self.push(wait);
     }
 
     /// A call that moved no bytes of a file, as on a pipe: what it waited for are rows of their own.
@@ -208,23 +201,23 @@ impl Assembler {
         if block.start_ns < self.origin_ns {
             return;
         }
-        let wait = Wait {
-            start_ns: block.start_ns as i64 - self.origin_ns as i64,
-            elapsed_ns: block.end_ns as i64 - block.start_ns as i64,
-            session: tid as i64,
-            event: self.events.id(BLOCKED),
-            op: Op::Null,
-            temp: false,
-            file: None,
-            offset: None,
-            bytes: None,
+        let event = self.events.id(BLOCKED);
+        self.push(Wait {
             blocked: Some(true),
             cpu_before_ns: Some((block.cpu_before_ns + carried_ns) as i64),
             woken_by: block.woken_by.map(i64::from),
-            sql_id: None,
-            object: None,
-            line: None,
-        };
+            ..Wait::new(tid.into(), event, Op::Null, self.span(block.start_ns, block.end_ns))
+        });
+    }
+
+    /// When something began on the clock of the recording, and how long it took.
+    fn span(&self, start_ns: u64, end_ns: u64) -> (i64, i64) {
+        (start_ns as i64 - self.origin_ns as i64, end_ns as i64 - start_ns as i64)
+    }
+
+    fn push(&mut self, wait: Wait) {
+        debug_assert!(wait.start_ns >= 0, "before the recording began: {wait:?}");
+        wait.check();
         self.seconds.add(&wait);
         self.waits.push(wait);
     }

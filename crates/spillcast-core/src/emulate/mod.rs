@@ -16,7 +16,6 @@ mod filesystem;
 mod floor;
 mod guard;
 mod listings;
-mod mounts;
 mod nodes;
 mod pace;
 mod page_cache;
@@ -30,6 +29,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::mounts::{mounted_at, mounts};
 use crate::storage::Model;
 use crate::system::{raise_descriptor_limit, wake_in_time};
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
@@ -74,7 +74,7 @@ impl Emulation {
         })?;
         let emulation = Emulation { mountpoint, pace, mounted: Some((guard, session)) };
         let mountpoint = &emulation.mountpoint;
-        let Some(device) = mounts::device_at(mountpoint)? else {
+        let Some(device) = device_at(mountpoint)? else {
             return Err(at(mountpoint, "mounted, yet it is not a mount point"));
         };
         if page_cache {
@@ -97,7 +97,7 @@ impl Emulation {
 
     /// Whether it is still there: anyone who may can unmount it.
     pub fn is_mounted(&self) -> io::Result<bool> {
-        Ok(mounts::device_at(&self.mountpoint)?.is_some())
+        Ok(device_at(&self.mountpoint)?.is_some())
     }
 
     /// Unmounts; files that programs have open there keep working, as fast as they can, until they
@@ -123,6 +123,11 @@ impl Drop for Emulation {
     fn drop(&mut self) {
         self.detach();
     }
+}
+
+/// The device, such as `0:52`, of what is mounted at an absolute path.
+fn device_at(mountpoint: &Path) -> io::Result<Option<String>> {
+    Ok(mounted_at(&mounts()?, mountpoint).map(|mount| mount.device.clone()))
 }
 
 /// Mounts, and starts the threads that serve: they take after the one that starts them.
@@ -167,7 +172,7 @@ fn config() -> Config {
 
 /// The directories as absolute paths without links, if they can be used.
 fn check(backing: &Path, mountpoint: &Path) -> io::Result<(PathBuf, PathBuf)> {
-    let not_mounted = |path: &Path| match mounts::device_at(path)? {
+    let not_mounted = |path: &Path| match device_at(path)? {
         None => Ok(()),
         Some(_) => {
             Err(unusable(mountpoint, "already a mount point; name a directory in it, or umount it"))

@@ -113,14 +113,9 @@ impl Group {
     }
 }
 
-type EventFilter = Box<dyn Fn(&str) -> bool + Send>;
-
 /// Counts rows in groups, by the dimensions given.
 pub struct Profile {
     by: Vec<Dimension>,
-    filter: Option<EventFilter>,
-    /// Whether an event is wanted, where that was asked before.
-    wanted: Vec<Option<bool>>,
     groups: Vec<(Key, Group)>,
     position: FxHashMap<Key, usize>,
     /// The group of each event's, or call kind's, last row: most often that of its next one too.
@@ -129,19 +124,7 @@ pub struct Profile {
 
 impl Profile {
     pub fn new(by: Vec<Dimension>) -> Self {
-        Profile {
-            by,
-            filter: None,
-            wanted: Vec::new(),
-            groups: Vec::new(),
-            position: FxHashMap::default(),
-            last: Vec::new(),
-        }
-    }
-
-    /// Counts only waits for events whose names pass `filter`, and no CPU.
-    pub fn with_events(self, filter: impl Fn(&str) -> bool + Send + 'static) -> Self {
-        Profile { filter: Some(Box::new(filter)), ..self }
+        Profile { by, groups: Vec::new(), position: FxHashMap::default(), last: Vec::new() }
     }
 
     /// The groups, in the order of their first rows.
@@ -169,15 +152,6 @@ impl Profile {
     }
 
     #[inline(always)]
-    fn is_wanted(&mut self, names: &Dictionary, event: usize) -> bool {
-        let Some(filter) = &self.filter else { return true };
-        if event >= self.wanted.len() {
-            self.wanted.resize(event + 1, None);
-        }
-        *self.wanted[event].get_or_insert_with(|| filter(&names.events.list()[event]))
-    }
-
-    #[inline(always)]
     fn key(&self, value: impl Fn(Dimension) -> Option<i64>) -> Key {
         let mut key = Key([NONE; DIMENSIONS]);
         for &dimension in &self.by {
@@ -189,10 +163,7 @@ impl Profile {
 
 impl Sink for Profile {
     #[inline(always)]
-    fn wait(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait) {
-        if !self.is_wanted(names, wait.event as usize) {
-            return;
-        }
+    fn wait(&mut self, _names: &Dictionary, origin: Origin, wait: &TimedWait) {
         let class = wait.class;
         let key = self.key(|dimension| match dimension {
             Dimension::Event => Some(i64::from(wait.event)),
@@ -212,9 +183,6 @@ impl Sink for Profile {
     }
 
     fn call(&mut self, _names: &Dictionary, origin: Origin, call: &TimedCall) {
-        if self.filter.is_some() {
-            return;
-        }
         let kind = call.line.kind;
         let key = self.key(|dimension| match dimension {
             Dimension::Call => Some(kind as i64),

@@ -68,24 +68,19 @@ impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Rows<F> {
 
 impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Sink for Rows<F> {
     fn wait(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait) {
+        let session = names.sessions[origin.session].sid.unwrap_or(0);
+        let span_ns = (wait.start_us * 1_000, wait.elapsed_us * 1_000);
+        let row = Wait {
+            temp: wait.class.temp,
+            bytes: wait.bytes,
+            sql_id: origin.sql,
+            object: wait.object.map(i64::from),
+            line: i64::try_from(origin.line).ok(),
+            ..Wait::new(session, wait.event, wait.class.op, span_ns)
+        };
+        row.check();
         self.batch.waits.push(WaitRow {
-            wait: Wait {
-                start_ns: wait.start_us * 1_000,
-                elapsed_ns: wait.elapsed_us * 1_000,
-                session: names.sessions[origin.session].sid.unwrap_or(0),
-                event: wait.event,
-                op: wait.class.op,
-                temp: wait.class.temp,
-                file: None,
-                offset: None,
-                bytes: wait.bytes,
-                blocked: None,
-                cpu_before_ns: None,
-                woken_by: None,
-                sql_id: origin.sql,
-                object: wait.object.map(i64::from),
-                line: i64::try_from(origin.line).ok(),
-            },
+            wait: row,
             origin,
             cursor: wait.cursor,
             file_number: wait.file,

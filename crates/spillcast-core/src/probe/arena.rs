@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use super::mix;
+use crate::random;
 
 const PAGE_BYTES: usize = 4096;
 /// Large enough that a buffer has left the inner caches by the time it is used again, as an
@@ -25,7 +25,7 @@ impl Arena {
         let mut pages = vec![Page([0; PAGE_BYTES / 8]); pages(slices, largest_bytes)];
         let mut state = seed;
         for word in pages.iter_mut().flat_map(|page| &mut page.0) {
-            *word = mix::next(&mut state);
+            *word = random::next(&mut state);
         }
         Arena { pages }
     }

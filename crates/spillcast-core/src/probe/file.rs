@@ -18,11 +18,8 @@ pub(super) struct ReplayFile {
 
 impl ReplayFile {
     /// A new, empty file in `dir` that no directory entry leads to.
-    pub(super) fn create(dir: &Path, direct: bool, extent_bytes: u64) -> io::Result<ReplayFile> {
+    pub(super) fn create(dir: &Path, extent_bytes: u64) -> io::Result<ReplayFile> {
         let file = scratch::create(dir)?;
-        if direct {
-            scratch::set_direct(&file, true)?;
-        }
         Ok(ReplayFile { file, written: BlockSet::new(extent_bytes), size_bytes: AtomicU64::new(0) })
     }
 
@@ -78,7 +75,7 @@ mod tests {
     #[test]
     fn holes_are_filled_once_and_written_bytes_are_kept() {
         let dir = tempfile::tempdir().unwrap();
-        let file = ReplayFile::create(dir.path(), false, 1 << 20).unwrap();
+        let file = ReplayFile::create(dir.path(), 1 << 20).unwrap();
         file.write(&[1; 100], 8192).unwrap();
         file.mark_written(8192..8292);
         // Blocks 0 and 1 are holes, and of block 2 the read wants 50 bytes more than there are.

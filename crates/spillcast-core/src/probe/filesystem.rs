@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use crate::mounts::{holding, mounts};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filesystem {
@@ -16,9 +18,11 @@ pub struct Filesystem {
 impl Filesystem {
     pub(super) fn of(dir: &Path) -> io::Result<Filesystem> {
         let stat = rustix::fs::statfs(dir)?;
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let name = mounted_type(&mounts, &fs::canonicalize(dir)?)
-            .unwrap_or_else(|| format!("{:#x}", stat.f_type as u32));
+        let mounts = mounts().unwrap_or_default();
+        let name = match holding(&mounts, &fs::canonicalize(dir)?) {
+            Some(mount) => mount.filesystem.clone(),
+            None => format!("{:#x}", stat.f_type as u32),
+        };
         // Blocks are counted in fragments where the file system has them. One without limits
         // (a FUSE server that does not answer, tmpfs with size=0) reports no blocks at all.
         let unit = if stat.f_frsize != 0 { stat.f_frsize } else { stat.f_bsize };
@@ -28,70 +32,16 @@ impl Filesystem {
 
     /// Whether it lies behind a network; None for a FUSE server that nothing is known of.
     pub fn network(&self) -> Option<bool> {
-        const NETWORK: [&str; 19] = [
-            "9p",
-            "afs",
-            "beegfs",
-            "ceph",
-            "cifs",
-            "coda",
-            "gfs2",
-            "glusterfs",
-            "gpfs",
-            "lustre",
-            "nfs",
-            "nfs4",
-            "ocfs2",
-            "orangefs",
-            "panfs",
-            "pvfs2",
-            "smb3",
-            "smbfs",
-            "wekafs",
-        ];
-        const FUSE_NETWORK: [&str; 17] = [
-            "alluxio",
-            "ceph",
-            "ceph-fuse",
-            "cephfs",
-            "curlftpfs",
-            "davfs2",
-            "gcsfuse",
-            "glusterfs",
-            "goofys",
-            "gvfsd-fuse",
-            "juicefs",
-            "mount-s3",
-            "mountpoint-s3",
-            "rclone",
-            "s3fs",
-            "sshfs",
-            "JuiceFS",
-        ];
+        const NETWORK: &str = "9p afs beegfs ceph cifs coda gfs2 glusterfs gpfs lustre nfs nfs4 ocfs2 orangefs \
+            panfs pvfs2 smb3 smbfs wekafs";
+        const FUSE_NETWORK: &str = "alluxio ceph ceph-fuse cephfs curlftpfs davfs2 gcsfuse glusterfs goofys gvfsd-fuse \
+            juicefs mount-s3 mountpoint-s3 rclone s3fs sshfs JuiceFS";
+        let among = |names: &str, name| names.split(' ').any(|known| known == name);
         match self.name.strip_prefix("fuse").map(|rest| rest.trim_start_matches('.')) {
-            Some("blk" | "ctl") | None => Some(NETWORK.contains(&self.name.as_str())),
-            Some(server) => FUSE_NETWORK.contains(&server).then_some(true),
+            Some("blk" | "ctl") | None => Some(among(NETWORK, self.name.as_str())),
+            Some(server) => among(FUSE_NETWORK, server).then_some(true),
         }
     }
-}
-
-/// The type of the mount that holds a path: of the deepest mount points above it the last one,
-/// which hides the others.
-fn mounted_type(mountinfo: &str, path: &Path) -> Option<String> {
-    let mounts = mountinfo.lines().filter_map(|line| {
-        let (mount, filesystem) = line.split_once(" - ")?;
-        let point = PathBuf::from(unescape(mount.split(' ').nth(4)?));
-        path.starts_with(&point).then_some((point, filesystem))
-    });
-    let (_, filesystem) = mounts.max_by_key(|(point, _)| point.components().count())?;
-    filesystem.split(' ').next().map(str::to_owned)
-}
-
-/// mountinfo writes blanks and backslashes in octal.
-fn unescape(text: &str) -> String {
-    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
-        .iter()
-        .fold(text.to_owned(), |text, (code, byte)| text.replace(code, byte))
 }
 
 #[cfg(test)]
@@ -103,24 +53,6 @@ mod tests {
         assert_eq!(Filesystem::of(Path::new("/dev/shm")).unwrap().name, "tmpfs");
         assert_eq!(Filesystem::of(Path::new("/proc")).unwrap().name, "proc");
         assert!(Filesystem::of(Path::new("/no/such/place")).is_err());
-    }
-
-    #[test]
-    fn the_deepest_and_last_mount_counts() {
-        let mountinfo = "\
-            22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
-            30 22 0:40 / /mnt rw - nfs4 server:/export rw,vers=4.2\n\
-            31 30 0:41 / /mnt/a\\040b rw master:3 - fuse.sshfs host: rw\n\
-            32 22 8:2 / /home rw - xfs /dev/sdb rw\n\
-            33 22 0:42 / /home rw - cifs //host/home rw\n";
-        let of = |path| mounted_type(mountinfo, Path::new(path)).unwrap();
-        assert_eq!(of("/var/tmp"), "ext4");
-        assert_eq!(of("/mnt"), "nfs4");
-        assert_eq!(of("/mnt/a b/c"), "fuse.sshfs");
-        assert_eq!(of("/mnt/a"), "nfs4");
-        assert_eq!(of("/homeless"), "ext4");
-        assert_eq!(of("/home/me"), "cifs");
-        assert_eq!(mounted_type("", Path::new("/")), None);
     }
 
     #[test]

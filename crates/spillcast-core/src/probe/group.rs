@@ -105,6 +105,9 @@ impl Running {
         pattern: Pattern,
         access: Access,
     ) -> Group {
+        let blocks = self.block_means_ns.iter().map(|block| block.0).sum::<u64>();
+        debug_assert_eq!(blocks + self.block_count, self.histogram.count(), "a block is missing");
+        debug_assert!(self.bytes <= self.histogram.count() * size_class_bytes, "{op:?} too large");
         Group {
             op,
             size_class_bytes,

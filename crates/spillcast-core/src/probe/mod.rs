@@ -2,7 +2,8 @@
 //!
 //! A replay issues the same operations at the same offsets of as many files, from as many threads,
 //! in the order of the recording, and each thread works, pauses and waits for the others in between
-//! as it did. The files have no names, so nothing is left in the directory
+//! as it did, with pauses scaled down where they would take more than half of the budget. It goes
+//! through the page cache, as engines do. The files have no names, so nothing is left in the directory
 //! however the process ends.
 
 mod arena;
@@ -13,7 +14,6 @@ mod file;
 mod filesystem;
 pub mod grid;
 mod group;
-mod mix;
 mod outcome;
 mod pace;
 mod place;
@@ -50,18 +50,12 @@ pub struct Options {
     /// What the files may hold; None for all that is free but a reserve. Where it has no room for
     /// the whole plan, a share of the regions of its files is replayed.
     pub budget_bytes: Option<u64>,
-    /// Keep what a thread did between its operations, scaled down where its CPU time and pauses
-    /// would take more than half of the budget.
-    pub think: bool,
-    /// O_DIRECT, which wants offsets and sizes in whole sectors.
-    pub direct: bool,
 }
 
 impl Options {
-    /// One minute, all of the plan, with gaps, buffered.
+    /// One minute, all of the plan.
     pub fn new(dir: &Path) -> Options {
-        let budget = Duration::from_secs(60);
-        Options { dir: dir.to_owned(), budget, budget_bytes: None, think: true, direct: false }
+        Options { dir: dir.to_owned(), budget: Duration::from_secs(60), budget_bytes: None }
     }
 }
 
@@ -84,7 +78,7 @@ impl Probe {
     /// Checks the plan, the directory and its free space; writes nothing.
     pub fn new(plan: Plan, options: Options) -> Result<Probe, ProbeError> {
         let mut steps = plan.steps;
-        plan::check(&steps, options.direct)?;
+        plan::check(&steps)?;
         let place = Place::new(&options.dir)?;
         let files = plan::renumber(plan::io(&mut steps).map(|step| &mut step.file));
         let extents_bytes = plan::extents_bytes(&steps, files);

@@ -80,9 +80,10 @@ impl Tally {
         self.io_ns as f64 / self.busy_ns.max(1) as f64
     }
 
-    pub(super) fn into_groups(self, depth: u32, access: Access) -> Vec<Group> {
+    pub(super) fn into_groups(self, depth: u32) -> Vec<Group> {
         let group = |((op, size_class_bytes), running): ((Op, u64), Running)| {
-            running.into_group(op, size_class_bytes, depth, Pattern::Recorded, access)
+            let (pattern, access) = (Pattern::Recorded, Access::Buffered);
+            running.into_group(op, size_class_bytes, depth, pattern, access)
         };
         self.groups.into_iter().map(group).collect()
     }
@@ -128,7 +129,7 @@ mod tests {
         tally.overlap(&mut samples);
         assert_eq!(tally.steps, 5);
         assert!((tally.in_flight() - (300.0 + 110.0) / (250.0 + 100.0)).abs() < 1e-12);
-        let groups = tally.into_groups(2, Access::Buffered);
+        let groups = tally.into_groups(2);
         let [read, write] = &groups[..] else { panic!("{groups:?}") };
         assert_eq!(
             (read.op, read.size_class_bytes, read.count, read.bytes),

@@ -26,18 +26,14 @@ impl Pace {
     /// `steps` have their threads numbered from 0 to below `threads`. Gaps are kept where they
     /// take at most half of the budget, scaled down to half of it otherwise. A segment has the
     /// time its own gaps take and an equal share of the rest.
-    pub(super) fn new(steps: &[Step], threads: usize, budget: Duration, think: bool) -> Pace {
+    pub(super) fn new(steps: &[Step], threads: usize, budget: Duration) -> Pace {
         let budget_ns = budget.as_nanos() as f64;
         let count = steps.len().min(SEGMENTS);
         let ranges = (0..count).map(|i| steps.len() * i / count..steps.len() * (i + 1) / count);
         let think_ns: Vec<f64> =
             ranges.clone().map(|range| longest_think_ns(&steps[range], threads)).collect();
         let total_ns: f64 = think_ns.iter().sum();
-        let think_scale = match think {
-            true if total_ns > budget_ns / 2.0 => budget_ns / 2.0 / total_ns,
-            true => 1.0,
-            false => 0.0,
-        };
+        let think_scale = if total_ns > 0.0 { (budget_ns / 2.0 / total_ns).min(1.0) } else { 1.0 };
         let share_ns = (budget_ns - total_ns * think_scale) / count as f64;
         let mut deadline_ns = 0.0;
         let segments = ranges.zip(think_ns).map(|(steps, think_ns)| {
@@ -86,7 +82,7 @@ mod tests {
     #[test]
     fn segments_cover_every_step_once_and_end_with_the_budget() {
         for count in [1, 19, 20, 21, 399, 1000] {
-            let pace = Pace::new(&steps(count, |_| 7), 2, Duration::from_secs(60), true);
+            let pace = Pace::new(&steps(count, |_| 7), 2, Duration::from_secs(60));
             assert_eq!(pace.segments.len(), count.min(20));
             let mut next = 0;
             for segment in &pace.segments {
@@ -105,17 +101,16 @@ mod tests {
     fn gaps_are_kept_up_to_half_of_the_budget_and_scaled_above() {
         // Two threads with 100 gaps each, side by side: five a segment.
         let budget = Duration::from_nanos(1_000);
-        let scale = |think_ns| Pace::new(&steps(200, |_| think_ns), 2, budget, true).think_scale;
+        let scale = |think_ns| Pace::new(&steps(200, |_| think_ns), 2, budget).think_scale;
         assert_eq!(scale(5), 1.0);
         assert_eq!(scale(20), 0.25);
-        assert_eq!(Pace::new(&steps(200, |_| 40), 2, budget, false).think_scale, 0.0);
     }
 
     #[test]
     fn a_segment_has_the_time_of_its_gaps_and_a_share_of_the_rest() {
         // All 400 ns of gaps are in the first of 20 segments; 600 ns are left for 20 shares of 30.
         let all = steps(40, |i| if i == 0 { 400 } else { 0 });
-        let pace = Pace::new(&all, 2, Duration::from_nanos(1_000), true);
+        let pace = Pace::new(&all, 2, Duration::from_nanos(1_000));
         assert_eq!(pace.segments[0].deadline_ns, 430);
         assert_eq!(pace.segments[1].deadline_ns, 460);
     }

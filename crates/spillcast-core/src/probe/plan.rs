@@ -9,8 +9,6 @@ use crate::wait::Op;
 
 const STEP_BYTES_MAX: u32 = 64 << 20;
 const EXTENT_BYTES_MAX: u64 = 16 << 40;
-/// O_DIRECT never takes less than a sector; a file system that wants more says EINVAL.
-const SECTOR_BYTES: u64 = 512;
 
 /// What a thread did up to the end of one operation: it burned CPU, waited for another thread to
 /// have come so far, paused, and read or wrote.
@@ -35,6 +33,7 @@ pub struct Step {
 
 impl Step {
     pub(super) fn range(&self) -> Range<u64> {
+        debug_assert_eq!(self.bytes == 0, self.op == Op::Null, "bytes that nobody moves: {self:?}");
         self.offset..self.offset + u64::from(self.bytes)
     }
 }
@@ -47,16 +46,14 @@ pub struct Plan {
 }
 
 /// Finds the first step that cannot be replayed.
-pub(super) fn check(steps: &[Step], direct: bool) -> Result<(), ProbeError> {
+pub(super) fn check(steps: &[Step]) -> Result<(), ProbeError> {
     if steps.iter().all(|step| step.op == Op::Null) {
         return Err(ProbeError::Empty);
     }
     let what = |step: &Step| {
         let bytes = u64::from(step.bytes);
-        let sectors = step.offset.is_multiple_of(SECTOR_BYTES) && bytes % SECTOR_BYTES == 0;
-        let other = |after: u32| steps.get(after as usize).is_some_and(|s| s.thread != step.thread);
         match step {
-            Step { after: Some(after), .. } if !other(*after) => {
+            _ if !waits_for_another(steps, step) => {
                 Some("it waits for a step that no other thread does")
             }
             Step { op: Op::Null, bytes: 0, .. } => None,
@@ -66,9 +63,6 @@ pub(super) fn check(steps: &[Step], direct: bool) -> Result<(), ProbeError> {
             Step { offset, .. } if *offset > EXTENT_BYTES_MAX - bytes => {
                 Some("it ends beyond 16 TiB")
             }
-            _ if direct && !sectors => {
-                Some("O_DIRECT wants whole sectors of 512 bytes: replay it buffered")
-            }
             _ => None,
         }
     };
@@ -76,6 +70,12 @@ pub(super) fn check(steps: &[Step], direct: bool) -> Result<(), ProbeError> {
         Some((step, what)) => Err(ProbeError::BadStep { step, what }),
         None => Ok(()),
     }
+}
+
+/// Whether the step that this one waits for, if any, is there and of another thread.
+fn waits_for_another(steps: &[Step], step: &Step) -> bool {
+    let other = |after: u32| steps.get(after as usize).is_some_and(|s| s.thread != step.thread);
+    step.after.is_none_or(other)
 }
 
 /// Replaces each number by its position among the distinct ones, and returns how many there are.
@@ -120,6 +120,7 @@ pub(super) fn keep(steps: &mut Vec<Step>, wanted: impl Fn(&Step) -> bool) {
     }
     let mut kept = kept.into_iter();
     steps.retain(|_| kept.next().unwrap_or(false));
+    debug_assert!(steps.iter().all(|step| waits_for_another(steps, step)), "who waits for whom");
 }
 
 /// Of each file, the end of what is read or written of it. Files are numbered from 0.
@@ -183,13 +184,13 @@ mod tests {
     #[test]
     fn a_step_waits_for_a_step_of_another_thread() {
         let ok = [step(0, Op::Write, 0, None), step(1, Op::Null, 0, Some(0))];
-        assert!(check(&ok, false).is_ok());
+        assert!(check(&ok).is_ok());
         for after in [0, 2] {
             let bad = [step(0, Op::Write, 0, None), step(0, Op::Null, 0, Some(after))];
-            assert!(matches!(check(&bad, false), Err(ProbeError::BadStep { step: 1, .. })));
+            assert!(matches!(check(&bad), Err(ProbeError::BadStep { step: 1, .. })));
         }
-        assert!(matches!(check(&ok[..0], false), Err(ProbeError::Empty)));
+        assert!(matches!(check(&ok[..0]), Err(ProbeError::Empty)));
         let waits = [step(0, Op::Null, 0, None)];
-        assert!(matches!(check(&waits, false), Err(ProbeError::Empty)));
+        assert!(matches!(check(&waits), Err(ProbeError::Empty)));
     }
 }

@@ -7,7 +7,6 @@ use super::arena::{Arena, Slice};
 use super::clock;
 use super::error::ProbeError;
 use super::file::ReplayFile;
-use super::group::Access;
 use super::outcome::{Outcome, Sample, Tally};
 use super::pace::Pace;
 use super::scratch;
@@ -55,7 +54,7 @@ pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
     let replay = Replay {
         probe,
         files,
-        pace: Pace::new(steps, probe.threads, probe.options.budget, probe.options.think),
+        pace: Pace::new(steps, probe.threads, probe.options.budget),
         turns: Turns::new(steps, &queues),
         queues,
         burns: steps.iter().any(|step| step.cpu_ns > 0),
@@ -75,7 +74,6 @@ pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
     for samples in samples.chunk_by(|one, next| segment_of(one) == segment_of(next)) {
         tally.add_segment(steps, samples);
     }
-    let access = if probe.options.direct { Access::Direct } else { Access::Buffered };
     let does_io = |queue: &&Vec<usize>| queue.iter().any(|&at| steps[at].op != Op::Null);
     let io_threads = replay.queues.iter().filter(does_io).count() as u32;
     Ok(Outcome {
@@ -86,7 +84,7 @@ pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
         think_scale: replay.pace.think_scale,
         threads: io_threads,
         in_flight: tally.in_flight(),
-        groups: tally.into_groups(io_threads, access),
+        groups: tally.into_groups(io_threads),
         working_set_bytes: probe.working_set_bytes,
         byte_share: probe.byte_share,
         filesystem: probe.place.filesystem.clone(),
@@ -106,7 +104,7 @@ fn create_files(probe: &Probe) -> Result<Vec<ReplayFile>, ProbeError> {
     let count = probe.extents_bytes.len();
     let create = |(position, &extent_bytes): (usize, &u64)| {
         let dir = &probe.place.dir;
-        ReplayFile::create(dir, probe.options.direct, extent_bytes).map_err(|error| {
+        ReplayFile::create(dir, extent_bytes).map_err(|error| {
             let hint = match error.raw_os_error() {
                 Some(libc::EMFILE) => ": raise the limit of open files with `ulimit -n`",
                 _ => "",

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::Step;
 use super::plan;
+use crate::random;
 use crate::wait::Op;
 
 /// Small enough that a share is met closely, large enough that most runs of sequential I/O are
@@ -46,7 +47,7 @@ fn ranked_regions(steps: &[Step]) -> Vec<u64> {
 fn rank(step: &Step) -> u64 {
     // Extents end at 16 TiB, so a region has 20 bits and its file the others.
     let region = (u64::from(step.file) << 20) | (step.offset / REGION_BYTES);
-    super::mix::mix(region)
+    random::mix(region)
 }
 
 #[cfg(test)]

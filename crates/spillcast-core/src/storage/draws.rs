@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::model::Operation;
+use crate::random::{STEP, mix};
 use crate::wait::{Op, size_class_bytes};
 
 /// Quantiles from 0 up to but not including 1.
@@ -68,17 +69,14 @@ impl Strata {
     }
 }
 
-/// Uniform numbers for many threads, always the same ones: SplitMix64 (Steele, Lea, Flood 2014).
+/// Uniform numbers for many threads, always the same ones.
 #[derive(Default)]
 pub struct Random(AtomicU64);
 
 impl Random {
     fn next(&self) -> f64 {
-        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mut mixed = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+        let mixed = mix(self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP));
+        (mixed >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 

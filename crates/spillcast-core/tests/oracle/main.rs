@@ -2,6 +2,7 @@
 //! obvious reader on any, and figures of real traces that were counted by hand.
 
 mod compare;
+mod damaged;
 mod equal;
 mod real;
 mod slow;

@@ -246,18 +246,6 @@ fn the_profile_counts_by_what_is_asked_for() {
 }
 
 #[test]
-fn a_profile_of_some_events_leaves_out_the_rest() {
-    let text = "WAIT #1: nam='a temp' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=9\n\
-                WAIT #1: nam='b' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=9\n\
-                EXEC #1:c=1,e=1,dep=0,tim=9\n";
-    let mut profile =
-        Profile::new(vec![Dimension::Event]).with_events(|name| name.ends_with("temp"));
-    read(&[file(text.as_bytes()).path().into()], &Options::default(), &mut profile).unwrap();
-    assert_eq!(profile.groups().len(), 1);
-    assert_eq!(profile.groups()[0].1.count, 1);
-}
-
-#[test]
 fn several_files_are_read_in_their_order() {
     let files: Vec<_> =
         (0..40).map(|i| file(format!("EXEC #1:c={i},e=1,dep=0,tim=9\n").as_bytes())).collect();

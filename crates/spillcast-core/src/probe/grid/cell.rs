@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::probe::group::{Access, Pattern};
-use crate::probe::mix::Shuffle;
+use crate::random::Shuffle;
 use crate::wait::Op;
 
 pub(super) const DEPTH_MAX: usize = 32;

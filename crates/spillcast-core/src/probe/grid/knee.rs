@@ -50,7 +50,7 @@ fn mean(rates: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::mix::mix;
+    use crate::random::mix;
 
     /// Levels of so many windows each, off by up to `noise`.
     fn series(levels: &[(usize, f64)], noise: f64) -> Vec<f64> {

@@ -26,10 +26,10 @@ use super::clock;
 use super::error::ProbeError;
 use super::filesystem::Filesystem;
 use super::group::{Access, Group, Running};
-use super::mix;
 use super::place::Place;
 use super::progress::{Counters, Progress};
 use super::scratch;
+use crate::random;
 use crate::wait::{Op, size_class_bytes};
 use cell::{BYTES_MAX, Offsets, Slice};
 use engine::Engine;
@@ -247,7 +247,7 @@ impl<'a> Turns<'a> {
         let count = self.cells.len();
         let mut rounds = 0;
         for round in 0..ROUNDS {
-            let order = mix::Shuffle::new(count as u64, self.seed ^ round as u64);
+            let order = random::Shuffle::new(count as u64, self.seed ^ round as u64);
             for position in 0..count {
                 let left = (count * (ROUNDS - round) - position) as u64;
                 let left_ns = deadline_ns.saturating_sub(clock::now_ns());
@@ -268,7 +268,7 @@ impl<'a> Turns<'a> {
         let Prefilled { file, bytes: file_bytes, bytes_per_ns } = self.prefilled;
         let (cell, running) = &mut self.cells[at];
         let cell = *cell;
-        self.seed = mix::next(&mut self.seed);
+        self.seed = random::next(&mut self.seed);
         scratch::set_direct(file, cell.access == Access::Direct)
             .map_err(|e| place.io_error("setting O_DIRECT", e))?;
         // What an earlier turn left in the page cache is no storage.

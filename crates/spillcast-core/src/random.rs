@@ -1,35 +1,38 @@
 //! Numbers that look random and are the same in every run.
 
+/// What the state of SplitMix64 (Steele, Lea, Flood 2014) moves on by.
+pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// The finalizer of SplitMix64: a bijection, so that different numbers stay different.
-pub(super) fn mix(mut word: u64) -> u64 {
+pub fn mix(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)
 }
 
 /// SplitMix64: every word is new, and a gigabyte takes a fraction of a second.
-pub(super) fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+pub fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(STEP);
     mix(*state)
 }
 
 /// A random order of the numbers below `count`: each comes once, and none is remembered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shuffle {
+pub struct Shuffle {
     count: u64,
     bits: u32,
     keys: [u64; 4],
 }
 
 impl Shuffle {
-    pub(super) fn new(count: u64, mut key: u64) -> Shuffle {
+    pub fn new(count: u64, mut key: u64) -> Shuffle {
         // Both halves of a number of `bits` bits are as wide.
         let bits = (64 - (count.max(2) - 1).leading_zeros()).next_multiple_of(2);
         Shuffle { count, bits, keys: std::array::from_fn(|_| next(&mut key)) }
     }
 
     /// The number at a position; positions beyond the last begin anew.
-    pub(super) fn at(&self, position: u64) -> u64 {
+    pub fn at(&self, position: u64) -> u64 {
         // The network permutes a power of 4 that is at least `count`; walking on from numbers
         // outside permutes those inside.
         let mut number = position % self.count;

@@ -1,57 +1,40 @@
-//! Reads traces with bytes changed at random, for as long as asked, and compares the reader with
-//! the slow one of the tests. The same seed gives the same traces.
+//! Traces with bytes changed at random: the reader and the slow one read the same of them.
 //!
-//! `cargo run --release --example oracle_fuzz -- SECONDS [SEED]`
+//! For longer: `TRACES_S=60 TRACES_SEED=1 cargo test --release --test oracle damaged`
 
-#[path = "../tests/oracle/compare.rs"]
-#[allow(dead_code)]
-mod compare;
-#[path = "../tests/oracle/slow.rs"]
-mod slow;
-#[path = "../tests/oracle/slow_line.rs"]
-mod slow_line;
-#[path = "../tests/oracle/writer.rs"]
-mod writer;
-
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use compare::{fast, without_rows};
 use spillcast_core::oracle::KEPT_PER_FILE;
-use writer::{PIECES, Random, Writer};
 
-fn main() -> ExitCode {
-    let mut args = std::env::args().skip(1).map(|arg| arg.parse::<u64>());
-    let (Some(Ok(seconds)), Ok(seed)) = (args.next(), args.next().unwrap_or(Ok(1))) else {
-        eprintln!("usage: oracle_fuzz SECONDS [SEED]");
-        return ExitCode::from(2);
-    };
-    let end = Instant::now() + Duration::from_secs(seconds);
+use crate::compare::{fast, without_rows};
+use crate::slow;
+use crate::writer::{PIECES, Random, Writer};
+
+/// So many traces are read however short the time.
+const TRACES_MIN: u64 = 500;
+
+#[test]
+fn damaged_traces_are_read_alike() {
+    let given = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
+    let seed = given("TRACES_SEED").unwrap_or(1);
+    let end = Instant::now() + Duration::from_secs(given("TRACES_S").unwrap_or(0));
     let mut traces = 0;
-    while Instant::now() < end {
-        let case = seed.wrapping_add(traces);
-        if !agree(case) {
-            eprintln!("oracle_fuzz: the readers differ: oracle_fuzz 1 {case}");
-            return ExitCode::FAILURE;
-        }
+    while traces < TRACES_MIN || Instant::now() < end {
+        check(seed.wrapping_add(traces));
         traces += 1;
     }
     println!("{traces} traces");
-    ExitCode::SUCCESS
 }
 
-fn agree(case: u64) -> bool {
-    let random = &mut Random::new(case);
+fn check(seed: u64) {
+    let random = &mut Random::new(seed);
     let bytes = changed(trace(random), random);
     let lenient = random.below(2) == 0;
     let chunk_bytes = [1, 64, 4_096][random.below(3) as usize];
     let mut expected = without_rows(slow::read(&bytes, lenient));
     expected.damaged_lines.truncate(KEPT_PER_FILE);
-    let read = fast(&bytes, lenient, chunk_bytes);
-    if read != expected {
-        eprintln!("{}\nread {read:#?}\nnot {expected:#?}", String::from_utf8_lossy(&bytes));
-    }
-    read == expected
+    let text = String::from_utf8_lossy(&bytes);
+    assert_eq!(fast(&bytes, lenient, chunk_bytes), expected, "TRACES_SEED={seed}:\n{text}");
 }
 
 fn trace(random: &mut Random) -> Vec<u8> {
