@@ -11,6 +11,7 @@ import pytest
 
 from harness import only_line, spillcast
 from made_up import case, runs
+from spillcast.forecast.sum.interval import Uncertainty
 from spillcast.lab.case import Truth
 from spillcast.lab.truth_file import COLUMNS, read_truth, write_truth
 
@@ -67,6 +68,18 @@ def page(file, tmp_path):
 
 def test_what_is_read_is_what_was_written(file):
     assert read_truth(file) == made_up_truth()
+
+
+def test_a_file_may_lack_what_intervals_follow_from(file):
+    pq.write_table(pq.read_table(file).drop_columns(["uncertainty"]), file)
+    assert read_truth(file) == made_up_truth()
+
+
+def test_what_an_interval_follows_from_is_kept(tmp_path):
+    said = Uncertainty(10.0, "recording", "slow to fast", 0.4, 0.1, 0.2)
+    truth = Truth([case(uncertainty=said), case(refused="too wide", uncertainty=said)], ABOUT)
+    write_truth(tmp_path / "cases.parquet", truth)
+    assert read_truth(tmp_path / "cases.parquet") == truth
 
 
 def test_any_reader_of_parquet_has_the_cases(file):

@@ -1,4 +1,4 @@
-"""How far verified forecasts were off, made into intervals: split conformal, by kind of evidence.
+"""How far verified forecasts were off, made into intervals: conformal, by kind of evidence.
 
 A case's score is its residual |log(measured / forecast)| over the spread stated for it. That spread
 is made of shares of the forecast that are not and that are temp I/O, each as far off as it was in

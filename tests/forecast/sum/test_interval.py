@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evidence import recording, storage
 from spillcast.forecast import forecast
+from spillcast.forecast.sum.interval import DRAWS, Uncertainty
 from spillcast.storage import Storage
 from spillcast.storage.source import PROBE
 
@@ -58,3 +60,25 @@ def test_an_unsteady_storage_is_less_sure_than_a_steady_one(run):
 def test_the_same_evidence_gives_the_same_interval(run):
     first, second = (forecast(run, storage(THERE)).interval_s for _ in range(2))
     assert first == second
+
+
+def test_what_is_known_is_told_by_its_spread_below_and_above():
+    """Totals with a normal logarithm, twice as wide above the forecast as below."""
+    logs = np.random.default_rng(0).normal(0, 0.1, DRAWS)
+    drawn_s = 10 * np.exp(np.where(logs > 0, 2 * logs, logs))
+    said = Uncertainty.of(10.0, 4.0, drawn_s, "recording", "slow to fast")
+    assert said.rest_share == pytest.approx(0.4)
+    assert (said.below, said.above) == (pytest.approx(0.1, rel=0.1), pytest.approx(0.2, rel=0.1))
+
+
+@pytest.mark.parametrize(
+    ("target_ns", "direction"), [(300_000, "slow to slow"), (30_000, "slow to fast")]
+)
+def test_a_forecast_says_what_its_interval_follows_from(run, target_ns, direction):
+    """2 s of temp I/O in 4 s; 256 KiB in 30 us is what memory takes to copy them."""
+    said = forecast(run, storage({("read", BIG): target_ns}))
+    found = said.uncertainty
+    assert (found.kind, found.direction) == ("recording", direction)
+    assert found.forecast_s == said.forecast_s
+    assert found.rest_share == pytest.approx(2 / said.forecast_s)
+    assert found.bounds_s(said.confidence) == said.interval_s

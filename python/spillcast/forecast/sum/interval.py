@@ -71,7 +71,7 @@ class Uncertainty:
     ) -> tuple[float, float]:
         """Bounds that hold the elapsed time with probability ``confidence``.
 
-        Split conformal: so many spreads away as that share of verified forecasts was held by.
+        Conformal: so many spreads away as that share of verified forecasts was held by.
         """
         residuals = residuals or calibrated().residuals
         category = residuals.category(self.kind, self.direction)
