@@ -55,7 +55,7 @@ GRID = StorageSource(
 RECORDING = StorageSource("recording", "as an engine saw it in {like}", LATENCY_NOISE)
 ASSUMED = StorageSource(
     "asked",
-    "asked for: nothing was measured",
+    "assumed: nothing was measured",
     ASSUMED_NOISE,
     (("not-measured", "nothing was measured: the latency is a wish"),),
     measured=False,
