@@ -29,7 +29,7 @@ FAR = 3.0
 #: A peak whose bounds are no further apart than this factor is a place, not a range.
 NARROW = 1.25
 #: Below this no device answers, only memory.
-MEMORY_S = 20e-6
+
 
 
 @dataclass(frozen=True)

@@ -110,21 +110,23 @@ impl Curve {
         Curve::new(vec![(0, Distribution::new(&[(latency_ns as f64, 1)]))])
     }
 
-    /// Linear in bytes between the same quantiles of the two neighbouring sizes. Below the smallest
-    /// size as there; above the largest it grows as between the last two, and never falls.
+    /// Linear in bytes between the same quantiles of the two neighbouring sizes. Beyond the smallest
+    /// and the largest it goes on as there, but never falls with size and never grows faster.
     pub fn latency_ns(&self, bytes: u64, quantile: f64) -> f64 {
         let above = self.at.partition_point(|&(size, _)| size < bytes);
-        let (low, high) = match (above, self.at.len()) {
-            (_, 0) => return 0.0,
-            (0, _) | (_, 1) => return self.at[0].1.quantile_ns(quantile),
-            (above, sizes) => (&self.at[above.min(sizes - 1) - 1], &self.at[above.min(sizes - 1)]),
+        let (low, high) = match self.at.as_slice() {
+            [] => return 0.0,
+            [only] => return only.1.quantile_ns(quantile),
+            at => (&at[above.clamp(1, at.len() - 1) - 1], &at[above.clamp(1, at.len() - 1)]),
         };
         let (low_ns, high_ns) = (low.1.quantile_ns(quantile), high.1.quantile_ns(quantile));
         let slope = (high_ns - low_ns) / (high.0 - low.0) as f64;
-        match above == self.at.len() {
-            false => low_ns + slope * (bytes - low.0) as f64,
-            true => high_ns + slope.max(0.0) * (bytes - high.0) as f64,
-        }
+        let (size, ns) = if above == self.at.len() { (high.0, high_ns) } else { (low.0, low_ns) };
+        let slope = match above > 0 && above < self.at.len() {
+            true => slope,
+            false => slope.clamp(0.0, ns / (size as f64).max(1.0)),
+        };
+        ns + slope * (bytes as f64 - size as f64)
     }
 }
 
@@ -217,18 +219,21 @@ mod tests {
         let one = |ns| Distribution::new(&[(ns, 1)]);
         let line = |bytes: u64| 1000.0 + 0.5 * bytes as f64;
         let curve = Curve::new([1 << 20, 4096].map(|bytes| (bytes, one(line(bytes)))).to_vec());
-        for bytes in [4096, 4097, 70_000, 1 << 20, 4 << 20] {
+        for bytes in [512, 4096, 4097, 70_000, 1 << 20, 4 << 20] {
             assert!((curve.latency_ns(bytes, 0.3) - line(bytes)).abs() < 1e-6, "{bytes}");
         }
-        assert_eq!(curve.latency_ns(512, 0.3), line(4096));
     }
 
     #[test]
-    fn latency_never_falls_beyond_the_largest_size() {
+    fn beyond_what_is_known_latency_neither_falls_nor_outgrows_the_size() {
         let one = |ns| Distribution::new(&[(ns, 1)]);
         let curve = Curve::new(vec![(4096, one(300.0)), (8192, one(200.0))]);
         assert_eq!(curve.latency_ns(6144, 0.5), 250.0);
         assert_eq!(curve.latency_ns(1 << 20, 0.5), 200.0);
+        assert_eq!(curve.latency_ns(512, 0.5), 300.0);
+        let steep = Curve::new(vec![(4096, one(100.0)), (8192, one(1_000.0))]);
+        assert_eq!(steep.latency_ns(16_384, 0.5), 2_000.0);
+        assert_eq!(steep.latency_ns(1024, 0.5), 25.0);
         assert_eq!(Curve::default().latency_ns(4096, 0.5), 0.0);
         assert_eq!(Curve::fixed(9).latency_ns(1 << 30, 0.5), 9.0);
     }
