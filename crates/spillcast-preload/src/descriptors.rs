@@ -1,5 +1,6 @@
 //! Which descriptors of this process are regular files, and the reports that say what they are.
 
+use std::io::Write;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 
@@ -155,21 +156,9 @@ fn path_of(fd: c_int, buffer: &mut [u8; PATH_BYTES]) -> &[u8] {
     path.strip_suffix(DELETED).unwrap_or(path)
 }
 
-/// `/proc/self/fd/N` with a zero at its end, without the allocating formatter.
+/// `/proc/self/fd/N` with a zero at its end. Formatting into memory that is there allocates nothing.
 fn proc_link(fd: c_int) -> [u8; 32] {
     let mut link = [0u8; 32];
-    let mut digits = [0u8; 10];
-    let mut rest = fd.max(0);
-    let mut used = 0;
-    for digit in &mut digits {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        used += 1;
-        if rest == 0 {
-            break;
-        }
-    }
-    let text = b"/proc/self/fd/".iter().chain(digits.iter().take(used).rev());
-    link.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
+    let _ = write!(&mut link[..], "/proc/self/fd/{fd}");
     link
 }

@@ -46,16 +46,18 @@ impl TraceReader {
         py: Python<'py>,
         by: Vec<String>,
     ) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyDict>)> {
-        let mut dimensions = vec![Dimension::Event, Dimension::Call];
-        for name in &by {
-            let dimension = dimension(name)
-                .ok_or_else(|| PyValueError::new_err(format!("no dimension '{name}'")))?;
-            dimensions.push(dimension);
-        }
-        let mut sink = self.watched(Profile::new(dimensions.clone()));
+        let known = |name: &String| DIMENSIONS.into_iter().find(|(known, _)| known == name);
+        let unknown = |name| PyValueError::new_err(format!("no dimension '{name}'"));
+        let by: Vec<_> = by
+            .iter()
+            .map(|name| known(name).ok_or_else(|| unknown(name)))
+            .collect::<PyResult<_>>()?;
+        let told_apart = by.iter().map(|&(_, dimension)| dimension);
+        let dimensions = [Dimension::Event, Dimension::Call].into_iter().chain(told_apart);
+        let mut sink = self.watched(Profile::new(dimensions.collect()));
         let reading =
             py.detach(|| read(&self.paths, &self.options, &mut sink)).map_err(to_python)?;
-        let groups = groups(py, &sink.inner, &dimensions[2..], &reading.dictionary)?;
+        let groups = groups(py, &sink.inner, &by, &reading.dictionary)?;
         Ok((groups, facts(py, &reading)?))
     }
 
@@ -133,26 +135,24 @@ impl<S: Sink> Sink for Watched<S> {
     }
 }
 
-fn dimension(name: &str) -> Option<Dimension> {
-    Some(match name {
-        "op" => Dimension::Op,
-        "temp" => Dimension::Temp,
-        "idle" => Dimension::Idle,
-        "blocks" => Dimension::Blocks,
-        "file" => Dimension::File,
-        "object" => Dimension::Object,
-        "sql" => Dimension::Sql,
-        "session" => Dimension::Session,
-        "second" => Dimension::Second,
-        _ => return None,
-    })
-}
+/// What groups may be told apart by, beside event and call.
+const DIMENSIONS: [(&str, Dimension); 9] = [
+    ("op", Dimension::Op),
+    ("temp", Dimension::Temp),
+    ("idle", Dimension::Idle),
+    ("blocks", Dimension::Blocks),
+    ("file", Dimension::File),
+    ("object", Dimension::Object),
+    ("sql", Dimension::Sql),
+    ("session", Dimension::Session),
+    ("second", Dimension::Second),
+];
 
 /// One dictionary a group: there are few, and Python need not load Arrow for them.
 fn groups<'py>(
     py: Python<'py>,
     profile: &Profile,
-    by: &[Dimension],
+    by: &[(&str, Dimension)],
     names: &Dictionary,
 ) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::empty(py);
@@ -162,8 +162,7 @@ fn groups<'py>(
             |list: &'_ [String], dimension| key.get(dimension).map(|id| list[id as usize].clone());
         dict.set_item("event", named(names.events.list(), Dimension::Event))?;
         dict.set_item("call", key.call().map(|kind| kind.name()))?;
-        for &dimension in by {
-            let title = title(dimension);
+        for &(title, dimension) in by {
             match dimension {
                 Dimension::Op => dict.set_item(title, key.op().name())?,
                 Dimension::Sql => dict.set_item(title, named(names.sql.list(), dimension))?,
@@ -183,20 +182,6 @@ fn groups<'py>(
         list.append(dict)?;
     }
     Ok(list)
-}
-
-fn title(dimension: Dimension) -> &'static str {
-    match dimension {
-        Dimension::Op => "op",
-        Dimension::Sql => "sql",
-        Dimension::Session => "session",
-        Dimension::Temp => "temp",
-        Dimension::Idle => "idle",
-        Dimension::Blocks => "blocks",
-        Dimension::File => "file",
-        Dimension::Object => "object",
-        _ => "second",
-    }
 }
 
 /// What was read of each file: lines, rows, damage, sessions and their times in microseconds.

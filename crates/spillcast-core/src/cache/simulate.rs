@@ -132,13 +132,13 @@ impl<S: ?Sized> Work<'_, S> {
             return;
         }
         let passes = self.options.policy == "bypass" && request.class != Class::Read;
-        let admitted = cache.admitted();
+        let admitted = cache.store().admitted;
         let hit = if passes { cache.holds(request.key) } else { cache.access(request) };
         if hit {
             account.hits += 1;
             account.hit_bytes += bytes;
         } else {
-            account.flash_write_bytes += (cache.admitted() - admitted) * bytes;
+            account.flash_write_bytes += (cache.store().admitted - admitted) * bytes;
         }
     }
 

@@ -38,13 +38,15 @@ pub struct Store {
     used: usize,
     /// Lines that left while only the cache held what was written to them.
     written_back: u64,
+    /// Lines that a policy took into the cache so far.
+    pub admitted: u64,
 }
 
 impl Default for Store {
     fn default() -> Store {
         let places = vec![Place { tag: 0, slot: NONE }; 1 << BITS_MIN];
         let (nodes, free) = (Vec::new(), Vec::new());
-        Store { nodes, free, index: places, bits: BITS_MIN, used: 0, written_back: 0 }
+        Store { nodes, free, index: places, bits: BITS_MIN, used: 0, written_back: 0, admitted: 0 }
     }
 }
 

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
 use super::event::FileIdentity;
+use super::proc::{number, numbers_in};
 
 const DELETED: &str = " (deleted)";
 
@@ -32,15 +33,11 @@ pub fn identify(pid: i32, fd: i32) -> Option<FileIdentity> {
 
 fn position(pid: i32, fd: i32) -> Option<i64> {
     let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("pos:"))?.trim().parse().ok()
+    number(&text, "pos:")?.try_into().ok()
 }
 
 /// The open descriptors of a process with what they stand for.
 pub fn open_files(pid: i32) -> Vec<(i32, FileIdentity)> {
-    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter_map(|fd| Some((fd, identify(pid, fd)?)))
-        .collect()
+    let descriptors = numbers_in(&format!("/proc/{pid}/fd")).unwrap_or_default();
+    descriptors.into_iter().filter_map(|fd| Some((fd, identify(pid, fd)?))).collect()
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use super::proc::number;
 use crate::system::{boot_ns, now_ns};
 
 /// What the capture cannot know of a process, as /proc tells it at the moment of the attachment.
@@ -32,9 +33,7 @@ impl Joined {
 
 fn before(pid: i32) -> Option<Before> {
     let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
-    let value = |name: &str| -> Option<u64> {
-        text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
-    };
+    let value = |name| number(&text, name);
     let bytes = value("rchar:")? + value("wchar:")?;
     Some(Before { reads: value("syscr:")?, writes: value("syscw:")?, bytes })
 }

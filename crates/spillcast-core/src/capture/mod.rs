@@ -13,6 +13,7 @@ mod event;
 mod joined;
 mod perf;
 pub mod preload;
+mod proc;
 mod seconds;
 mod session;
 mod source;

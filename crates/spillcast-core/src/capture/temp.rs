@@ -9,6 +9,7 @@ use std::time::UNIX_EPOCH;
 
 use super::event::FileIdentity;
 use super::joined::{start_ticks, ticks_per_s};
+use super::proc::number;
 
 /// Decides for each file whether it is temporary.
 #[derive(Default)]
@@ -82,7 +83,7 @@ impl Process {
 /// Start of a process in whole seconds since the epoch, rounded down.
 fn started_s(pid: i32) -> Option<i64> {
     let boot = fs::read_to_string("/proc/stat").ok()?;
-    let boot_s: i64 = boot.lines().find_map(|line| line.strip_prefix("btime "))?.parse().ok()?;
+    let boot_s = number(&boot, "btime ")? as i64;
     Some(boot_s + start_ticks(pid)? / ticks_per_s() - 1)
 }
 

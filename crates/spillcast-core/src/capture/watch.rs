@@ -5,6 +5,7 @@ use std::fs;
 use std::time::Instant;
 
 use super::event::FileIdentity;
+use super::proc::numbers_in;
 use super::temp::TempRules;
 
 /// Looks at the observed processes now and then.
@@ -30,10 +31,7 @@ impl Watch {
     /// Reads the run-queue delay of every thread; cheap enough for every second.
     pub fn look_at_delay(&mut self) {
         for pid in &self.pids {
-            let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
-            for task in tasks.flatten() {
-                let name = task.file_name();
-                let Some(tid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+            for tid in numbers_in(&format!("/proc/{pid}/task")).unwrap_or_default() {
                 if let Some(delay_ns) = run_queue_delay_ns(*pid, tid) {
                     self.delay_ns.entry(tid).or_insert((delay_ns, delay_ns)).1 = delay_ns;
                 }

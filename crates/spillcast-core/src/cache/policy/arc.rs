@@ -17,13 +17,12 @@ pub struct Arc {
     lists: [List; 4],
     /// Lines that are to be those used once: p of the paper.
     once_target: f64,
-    admitted: u64,
 }
 
 impl Arc {
     pub fn new(lines: usize) -> Arc {
         let (store, lists) = (Store::default(), Default::default());
-        Arc { lines, store, lists, once_target: 0.0, admitted: 0 }
+        Arc { lines, store, lists, once_target: 0.0 }
     }
 
     fn len(&self, list: usize) -> usize {
@@ -85,7 +84,7 @@ impl Policy for Arc {
             self.make_room();
             let slot = self.store.insert(request.key, request.object, ONCE as u32);
             self.lists[ONCE].push(&mut self.store, slot);
-            self.admitted += 1;
+            self.store.admitted += 1;
             return false;
         };
         let list = self.store.state(slot) as usize;
@@ -103,7 +102,7 @@ impl Policy for Arc {
             self.replace(list == LEFT_AGAIN);
         }
         self.shift(slot, AGAIN);
-        self.admitted += 1;
+        self.store.admitted += 1;
         false
     }
 
@@ -127,9 +126,5 @@ impl Policy for Arc {
     fn each_cached(&self, each: &mut dyn FnMut(u32)) {
         self.lists[ONCE].each(&self.store, &mut *each);
         self.lists[AGAIN].each(&self.store, each);
-    }
-
-    fn admitted(&self) -> u64 {
-        self.admitted
     }
 }

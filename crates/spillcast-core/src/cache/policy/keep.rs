@@ -45,7 +45,6 @@ pub struct Keep {
     read_s: Vec<u32>,
     /// The temp lines of each query that runs.
     temp_of: FxHashMap<u32, Vec<u64>>,
-    admitted: u64,
 }
 
 impl Keep {
@@ -58,7 +57,6 @@ impl Keep {
             lists: Default::default(),
             read_s: Vec::new(),
             temp_of: FxHashMap::default(),
-            admitted: 0,
         }
     }
 
@@ -122,7 +120,7 @@ impl Keep {
         self.lists[list].push(&mut self.store, slot);
         self.read_s.resize(self.read_s.len().max(slot as usize + 1), 0);
         self.read_s[slot as usize] = request.time_s;
-        self.admitted += 1;
+        self.store.admitted += 1;
         if list == TEMP {
             self.temp_of.entry(request.query).or_default().push(request.key);
         }
@@ -170,9 +168,5 @@ impl Policy for Keep {
         for list in &self.lists {
             list.each(&self.store, &mut *each);
         }
-    }
-
-    fn admitted(&self) -> u64 {
-        self.admitted
     }
 }

@@ -43,9 +43,6 @@ pub trait Policy {
 
     /// Calls `each` with the slot of every line that is cached.
     fn each_cached(&self, each: &mut dyn FnMut(u32));
-
-    /// Lines that were taken in so far.
-    fn admitted(&self) -> u64;
 }
 
 /// Work that is done with whichever policy is asked for.

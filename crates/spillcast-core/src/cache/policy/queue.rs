@@ -9,12 +9,11 @@ pub struct Queue<const MOVES: bool> {
     lines: usize,
     store: Store,
     list: List,
-    admitted: u64,
 }
 
 impl<const MOVES: bool> Queue<MOVES> {
     pub fn new(lines: usize) -> Self {
-        Queue { lines, store: Store::default(), list: List::default(), admitted: 0 }
+        Queue { lines, store: Store::default(), list: List::default() }
     }
 }
 
@@ -34,7 +33,7 @@ impl<const MOVES: bool> Policy for Queue<MOVES> {
         }
         let slot = self.store.insert(request.key, request.object, 0);
         self.list.push(&mut self.store, slot);
-        self.admitted += 1;
+        self.store.admitted += 1;
         false
     }
 
@@ -53,9 +52,5 @@ impl<const MOVES: bool> Policy for Queue<MOVES> {
 
     fn each_cached(&self, each: &mut dyn FnMut(u32)) {
         self.list.each(&self.store, each);
-    }
-
-    fn admitted(&self) -> u64 {
-        self.admitted
     }
 }

@@ -26,7 +26,6 @@ pub struct S3Fifo {
     main: List,
     ghost: List,
     full_once: bool,
-    admitted: u64,
 }
 
 impl S3Fifo {
@@ -40,7 +39,6 @@ impl S3Fifo {
             main: List::default(),
             ghost: List::default(),
             full_once: false,
-            admitted: 0,
         }
     }
 
@@ -114,7 +112,7 @@ impl Policy for S3Fifo {
             MAIN => self.main.push(&mut self.store, slot),
             _ => self.small.push(&mut self.store, slot),
         }
-        self.admitted += 1;
+        self.store.admitted += 1;
         false
     }
 
@@ -143,9 +141,5 @@ impl Policy for S3Fifo {
     fn each_cached(&self, each: &mut dyn FnMut(u32)) {
         self.small.each(&self.store, &mut *each);
         self.main.each(&self.store, each);
-    }
-
-    fn admitted(&self) -> u64 {
-        self.admitted
     }
 }

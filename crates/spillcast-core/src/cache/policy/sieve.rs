@@ -13,13 +13,12 @@ pub struct Sieve {
     store: Store,
     list: List,
     hand: Option<u32>,
-    admitted: u64,
 }
 
 impl Sieve {
     pub fn new(lines: usize) -> Sieve {
         let (store, list) = (Store::default(), List::default());
-        Sieve { lines, store, list, hand: None, admitted: 0 }
+        Sieve { lines, store, list, hand: None }
     }
 
     fn evict(&mut self) {
@@ -54,7 +53,7 @@ impl Policy for Sieve {
         }
         let slot = self.store.insert(request.key, request.object, 0);
         self.list.push(&mut self.store, slot);
-        self.admitted += 1;
+        self.store.admitted += 1;
         false
     }
 
@@ -76,9 +75,5 @@ impl Policy for Sieve {
 
     fn each_cached(&self, each: &mut dyn FnMut(u32)) {
         self.list.each(&self.store, each);
-    }
-
-    fn admitted(&self) -> u64 {
-        self.admitted
     }
 }

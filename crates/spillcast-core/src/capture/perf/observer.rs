@@ -8,6 +8,7 @@ use std::sync::Mutex;
 
 use spillcast_calls::CallKind;
 
+use super::super::proc::numbers_in;
 use super::super::source::{self, Births};
 use super::births::Watch;
 use super::open::{self, Scope};
@@ -64,7 +65,10 @@ impl source::Observer for Observer {
         let mut seen = HashSet::new();
         // Threads that start while the list is read are missed by one look, not by two in a row.
         loop {
-            let new: Vec<i32> = tasks(pid)?.into_iter().filter(|tid| seen.insert(*tid)).collect();
+            let new: Vec<i32> = numbers_in(&format!("/proc/{pid}/task"))?
+                .into_iter()
+                .filter(|tid| seen.insert(*tid))
+                .collect();
             if new.is_empty() {
                 return if seen.is_empty() {
                     Err(io::Error::from_raw_os_error(libc::ESRCH))
@@ -87,16 +91,6 @@ impl source::Observer for Observer {
         let mut watch = Watch::new(parent, title)?;
         Ok(Box::new(move || watch.next()))
     }
-}
-
-/// The threads of a process; empty when it has ended.
-fn tasks(pid: i32) -> io::Result<Vec<i32>> {
-    let entries = match fs::read_dir(format!("/proc/{pid}/task")) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    Ok(entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect())
 }
 
 /// CPU numbers from a list such as `0-3,8`.

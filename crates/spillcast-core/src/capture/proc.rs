@@ -1,0 +1,20 @@
+//! What /proc says of processes, read in the ways that all of a capture need.
+
+use std::fs;
+use std::io;
+
+/// The numbers that name the entries of a directory: threads of `/proc/PID/task`, descriptors of
+/// `/proc/PID/fd`. Empty where the process has ended.
+pub fn numbers_in(directory: &str) -> io::Result<Vec<i32>> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// The number behind `name` at the start of a line, as in `pos: 4096` of a descriptor.
+pub fn number(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
+}
