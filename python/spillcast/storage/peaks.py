@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from spillcast.calibrated import calibrated
 from spillcast.units import format_duration
 
 Array = NDArray[np.float64]
@@ -28,8 +29,6 @@ SURE = 3.2
 FAR = 3.0
 #: A peak whose bounds are no further apart than this factor is a place, not a range.
 NARROW = 1.25
-#: Below this no device answers, only memory.
-
 
 
 @dataclass(frozen=True)
@@ -144,8 +143,8 @@ def plausible_cause(peaks: Sequence[Peak], access: str) -> str | None:
     """What the shape suggests, in one careful sentence; None where it suggests nothing."""
     largest = max(peaks, key=lambda peak: peak.share)
     memory = "the page cache" if access == "buffered" else "a cache of the device"
-    if peaks[0].mode_s < MEMORY_S:
-        if peaks[-1].mode_s < MEMORY_S:
+    if peaks[0].mode_s < calibrated().memory_s:
+        if peaks[-1].mode_s < calibrated().memory_s:
             return f"Below 20 us it is probably memory that answers, such as {memory}."
         return f"Below 20 us it is probably memory that answers, such as {memory}; above, a device."
     if peaks[-1].mode_s >= FAR * largest.mode_s:
