@@ -4,10 +4,9 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from spillcast.forecast.ask import ask
+from spillcast.forecast.ask import ask, forecast
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Forecasts, Term, Warned
-from spillcast.forecast.sum.estimate import forecast
 from spillcast.recording import Recording
 
 __all__ = ["Forecast", "Forecasts", "Term", "Warned", "forecast"]

@@ -1,13 +1,15 @@
 """Questions in the words of the command line: files and names of storages -> forecasts."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from spillcast.errors import InputError, Refusal
-from spillcast.forecast.question import Question
+from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.estimate import forecast_of, refused
+from spillcast.forecast.work_memory.advice import work_memory
 from spillcast.recording import Recording
 from spillcast.recording.evidence import Evidence, find_evidence
 from spillcast.storage import Storage
@@ -17,6 +19,24 @@ Answer = tuple[Forecast, Storage | None]
 #: A storage, or a word for one: a directory (probed now), a file, ``catalogue:NAME``,
 #: ``latency:150us`` and so on.
 Target = Storage | str | Path
+
+
+def forecast(
+    recording: Recording,
+    target: Storage,
+    *,
+    elapsed_s: float | None = None,
+    confidence: float = CONFIDENCE,
+) -> Forecast:
+    """Forecast the elapsed time of ``recording`` with its temp files on ``target``.
+
+    ``elapsed_s`` is the wall time of the whole query where the recording covers a part of it; the
+    recorded mix is then taken to hold for the rest. InputError when there was no temp I/O, Refusal
+    when none could be recorded.
+    """
+    question = Question(elapsed_s=elapsed_s, confidence=confidence)
+    [(found, _)] = _from_recording(recording, [target], question, elapsed_s)
+    return found
 
 
 def ask(
@@ -79,25 +99,29 @@ def _from_recording(
     recording: Recording, targets: Sequence[Target], question: Question, elapsed_s: float | None
 ) -> list[Answer]:
     recording.need_io()
-    baseline: Baseline | None = None
+    # What the recording says is worked out once for all targets, and before any is probed.
+    baseline = Baseline.of(recording, elapsed_s)
+    memory = work_memory(recording, baseline.whole_s, sum(baseline.io_s))
+    found = [_resolved(target, recording, question) for target in targets]
     answers: list[Answer] = []
-    for target in targets:
-        try:
-            storage = _resolved(target, recording, question)
-        except Refusal as refusal:
-            baseline = baseline or Baseline.of(recording, elapsed_s)
-            answers.append((refused(baseline, str(target), str(refusal)), None))
-            continue
-        # What the recording says is worked out once for all targets.
-        baseline = baseline or Baseline.of(recording, elapsed_s)
-        answers.append((forecast_of(baseline, storage, question.confidence), storage))
+    for target, storage in zip(targets, found, strict=True):
+        if isinstance(storage, Refusal):
+            said = refused(baseline, str(target), str(storage))
+            answers.append((replace(said, work_memory=memory), None))
+        else:
+            said = forecast_of(baseline, storage, question.confidence)
+            answers.append((replace(said, work_memory=memory), storage))
     return answers
 
 
-def _resolved(target: Target, recording: Recording, question: Question) -> Storage:
+def _resolved(target: Target, recording: Recording, question: Question) -> Storage | Refusal:
+    """The storage, probed now where it is a directory; or why no forecast for it is possible."""
     if isinstance(target, Storage):
         return target
     from spillcast.storage.target import resolve
 
-    with question.watch(str(target)) as show:
-        return resolve(str(target), recording, budget=question.probe_budget, on_progress=show)
+    try:
+        with question.watch(str(target)) as show:
+            return resolve(str(target), recording, budget=question.probe_budget, on_progress=show)
+    except Refusal as refusal:
+        return refusal

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spillcast.errors import InputError, SpillcastError
+from spillcast.forecast.ask import forecast
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import Forecast
-from spillcast.forecast.sum.estimate import forecast
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.target import FORMS, is_place, resolve, resolve_storage

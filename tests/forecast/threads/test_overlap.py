@@ -108,3 +108,23 @@ def test_the_terms_are_what_the_number_is_the_sum_of(tmp_path):
     said = forecast(run, storage({("read", 4096): 2 * MS}))
     assert sum(term.forecast_s for term in said.terms) == pytest.approx(said.forecast_s)
     assert sum(term.baseline_s for term in said.terms) == pytest.approx(said.baseline_s)
+
+
+@pytest.mark.parametrize(
+    ("cut", "elapsed_s"),
+    [({}, 4.0), ({"steps_skipped": 1}, 2.5), ({"think_scale": 0.5}, 2.5), ({"like": "x"}, 2.5)],
+)
+def test_a_whole_replay_on_the_target_decides(tmp_path, cut, elapsed_s):
+    """Two threads that the models let overlap, and that a lock on the target kept apart."""
+    path = tmp_path / "r.spill"
+    run = independent(
+        path, threads=2, cpu_ns=MS, latency_ns=9 * MS, elapsed_ns=TURNS * 10 * MS, cpus=2
+    )
+    facts = {
+        "closed_loop": True, "like": path.name, "steps_skipped": 0, "byte_share": 1.0,
+        "think_scale": 1.0, "prefilled_bytes": 0, "elapsed_ns": 4 * 10**9,
+    }  # fmt: skip
+    target = replace(storage({("read", 4096): 4 * MS}), facts={**facts, **cut})
+    said = forecast(run, target)
+    assert said.forecast_s == pytest.approx(elapsed_s, rel=0.01)
+    assert said.interval_s[0] <= elapsed_s <= said.interval_s[1]

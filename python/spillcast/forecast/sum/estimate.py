@@ -29,31 +29,13 @@ from spillcast.forecast.sum.interval import (
 )
 from spillcast.forecast.sum.projection import Projection, project
 from spillcast.forecast.sum.warnings import refusal, warn
-from spillcast.forecast.work_memory.advice import work_memory
-from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.source import ASSUMED
 from spillcast.units import format_duration
 
 
-def forecast(
-    recording: Recording,
-    target: Storage,
-    *,
-    elapsed_s: float | None = None,
-    confidence: float = CONFIDENCE,
-) -> Forecast:
-    """Forecast the elapsed time of ``recording`` with its temp files on ``target``.
-
-    ``elapsed_s`` is the wall time of the whole query where the recording covers a part of it; the
-    recorded mix is then taken to hold for the rest. InputError when there was no temp I/O, Refusal
-    when none could be recorded.
-    """
-    return forecast_of(Baseline.of(recording, elapsed_s), target, confidence)
-
-
 def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDENCE) -> Forecast:
-    """The same of a query that several targets are asked for."""
+    """The elapsed time of a query with its temp files on ``target``."""
     recording = baseline.recording
     unsaid = Forecast(
         target.name,
@@ -63,9 +45,6 @@ def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDE
         confidence,
         baseline.remainder_s,
         baseline.rest,
-        work_memory=work_memory(
-            recording, baseline.whole_s, baseline.whole_s - baseline.remainder_s
-        ),
     )
     try:
         reason = refusal(recording, baseline.whole_s)
@@ -112,8 +91,7 @@ def _uncertainty(
         noise=target.source.noise,
         factors=part_factors(recording, baseline.whole_s, DRAWS, draws),
     )
-    overlap = projection.overlap
-    apart = MODELS_APART * abs(log(overlap.moving_s / overlap.fixed_s))
+    apart = MODELS_APART * log(projection.overlap.apart)
     return Uncertainty.of(
         total_s,
         total_s - sum(projection.io_s),

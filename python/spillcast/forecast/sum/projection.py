@@ -46,7 +46,7 @@ def project(baseline: Baseline, target: Storage) -> Projection:
         )
     ]
     likely_s = cpu_drift_s(baseline.recording, loads, found)
-    overlap = threads.overlap(simulated, likely_s)
+    overlap = threads.overlap(simulated, likely_s, _replayed_s(baseline, target))
     compressed = baseline.compression.on_target(found) if baseline.compression else None
     done = compressed.loads if compressed else loads
     wait_s, cpu_s = scale * overlap.of_waits, scale * overlap.of_cpu
@@ -62,3 +62,19 @@ def project(baseline: Baseline, target: Storage) -> Projection:
         compressed.share if compressed else None,
         target.limits[most].name if most is not None and saturated else None,
     )
+
+
+def _replayed_s(baseline: Baseline, target: Storage) -> float | None:
+    """How long a replay of the whole recording took on the target, as long as nothing was cut."""
+    facts, recording = target.facts, baseline.recording
+    whole = (
+        target.source.replayed
+        and facts.get("closed_loop")
+        and facts.get("like") == recording.path.name
+        and recording.meta.raw.whole
+        and not facts.get("steps_skipped")
+        and not facts.get("prefilled_bytes")
+        and facts.get("byte_share") == 1
+        and facts.get("think_scale") == 1
+    )
+    return facts["elapsed_ns"] / 1e9 if whole else None

@@ -114,12 +114,14 @@ def _about_threads(recording: Recording, projection: Projection) -> list[Warned]
     if not wakings_seen(recording):
         text = "several threads do temp I/O, and it was not seen which of them wait for each other"
         return [Warned("threads", text)]
-    moving_s, fixed_s = projection.overlap.moving_s, projection.overlap.fixed_s
-    if abs(moving_s - fixed_s) > DEPENDENT * min(moving_s, fixed_s):
+    overlap = projection.overlap
+    if overlap.apart > 1 + DEPENDENT:
         text = (
             "threads wait for each other: it rests on whether work moves to a thread that is free "
-            f"({format_duration(moving_s)}) or cannot ({format_duration(fixed_s)})"
+            f"({format_duration(overlap.moving_s)}) or cannot ({format_duration(overlap.fixed_s)})"
         )
+        if overlap.replayed_s is not None:
+            text += f"; a replay of all threads there took {format_duration(overlap.replayed_s)}"
         return [Warned("dependent", text)]
     return []
 

@@ -3,14 +3,15 @@
 The recorded threads are simulated on a storage, whose schedule is asked for each operation. Two
 models say how long they take there. In one no work moves: each thread does what it did, and waits
 for the threads it waited for. In the other, in each stretch of the run as many threads go on to
-have work as had. Each holds a run to something that it is not held to, so the shorter time counts.
+have work as had. Each holds a run to something that it is not held to, so the shorter time counts,
+unless a replay of all threads on the storage itself says otherwise.
 
 The time without any latency taken off, what remains is what temp I/O adds; over the sum of
 latencies it is the overlap's share of a wait. One thread has 1.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.calibrated import calibrated
+from spillcast.forecast.assumptions import DEPENDENT
 from spillcast.forecast.load import Load, in_flight, sessions
 from spillcast.forecast.threads.counted import counted_trace
 from spillcast.forecast.threads.repairman import repairman_s
@@ -53,8 +55,24 @@ class Overlap:
     #: Elapsed time where work moves between threads, and where it does not.
     moving_s: float
     fixed_s: float
+    #: Elapsed time of a replay of all threads on the storage, where there was one.
+    replayed_s: float | None = None
     #: Seconds of elapsed time for a second of CPU that temp I/O makes.
     of_cpu: float = 1.0
+
+    @property
+    def elapsed_s(self) -> float:
+        """The shorter time of the two models; a replay that disagrees with it decides."""
+        shorter_s = min(self.moving_s, self.fixed_s)
+        if self.replayed_s is None or abs(self.replayed_s / shorter_s - 1) <= DEPENDENT:
+            return shorter_s
+        return self.replayed_s
+
+    @property
+    def apart(self) -> float:
+        """How many times as long the longest of them is as the shortest."""
+        said_s = [s for s in (self.moving_s, self.fixed_s, self.replayed_s) if s is not None]
+        return max(said_s) / min(said_s)
 
 
 class Threads:
@@ -84,8 +102,13 @@ class Threads:
         of_load = [waits_ns[self._load_of == number] for number in range(len(self._loads))]
         return [float(waits.mean()) / 1e9 if len(waits) else None for waits in of_load]
 
-    def overlap(self, simulated: Simulated, cpu_s: Seconds) -> Overlap:
-        """What the waits of a simulation add, where operations make more CPU time, by load."""
+    def overlap(
+        self, simulated: Simulated, cpu_s: Seconds, replayed_s: float | None = None
+    ) -> Overlap:
+        """What the waits of a simulation add, where operations make more CPU time, by load.
+
+        ``replayed_s`` is what a replay of all that the threads did took on the storage.
+        """
         if not self._several:
             return self._constant
         own, wait_ns = self.trace, simulated.wait_ns
@@ -97,17 +120,13 @@ class Threads:
         of_cpu = 1 / simulated.in_flight
         if abs(more_s) > moving_s / 1000:
             of_cpu = (self._moving_s(wait_ns, cpu_ns) - moving_s) / more_s
-        return Overlap(
-            max(min(fixed_s, moving_s) - self._without_s, 0.0) / sum_s,
-            moving_s,
-            fixed_s,
-            float(np.clip(of_cpu, 0.0, 1.0)),
-        )
+        found = Overlap(0.0, moving_s, fixed_s, replayed_s, float(np.clip(of_cpu, 0.0, 1.0)))
+        return replace(found, of_waits=max(found.elapsed_s - self._without_s, 0.0) / sum_s)
 
     @property
     def _constant(self) -> Overlap:
         at_once, elapsed_s = in_flight(self._recording), self._recording.elapsed_s
-        return Overlap(1 / at_once, elapsed_s, elapsed_s, 1 / at_once)
+        return Overlap(1 / at_once, elapsed_s, elapsed_s, of_cpu=1 / at_once)
 
     @cached_property
     def trace(self) -> ThreadTrace:

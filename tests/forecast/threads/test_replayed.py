@@ -1,0 +1,18 @@
+"""A replay of all threads on the target: where it disagrees with the models it decides."""
+
+import pytest
+
+from spillcast.forecast.threads.overlap import Overlap
+
+
+@pytest.mark.parametrize(
+    ("replayed_s", "elapsed_s"), [(None, 8.0), (8.5, 8.0), (11.0, 11.0), (4.0, 4.0)]
+)
+def test_a_replay_that_disagrees_decides(replayed_s, elapsed_s):
+    assert Overlap(1.0, 10.0, 8.0, replayed_s).elapsed_s == elapsed_s
+
+
+def test_the_interval_spans_all_of_them():
+    assert Overlap(1.0, 10.0, 8.0).apart == pytest.approx(1.25)
+    assert Overlap(1.0, 10.0, 8.0, 16.0).apart == pytest.approx(2.0)
+    assert Overlap(1.0, 10.0, 8.0, 5.0).apart == pytest.approx(2.0)
