@@ -146,5 +146,5 @@ def _need_offsets(where: str, rows: int, known: int, needed: str) -> None:
 
 
 def _left_out(count: int) -> list[str]:
-    words = f"{count:,} reads and writes without file and offset are left out"
+    words = f"{count:,} reads and writes without file and offset are skipped"
     return [words] if count else []

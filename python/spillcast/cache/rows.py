@@ -28,7 +28,7 @@ class Rows:
     cls: Integers
     #: Names by number in ``object``.
     objects: Sequence[str]
-    #: What was left out, or has to be known, in words.
+    #: What was skipped, or has to be known, in words.
     notes: Sequence[str] = field(default_factory=list)
 
     def ends_query(self) -> NDArray[np.bool_]:

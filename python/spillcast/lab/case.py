@@ -38,7 +38,7 @@ class Runs:
 
     @property
     def run_queue_delay_s(self) -> list[float]:
-        """Of each run, time ready without a CPU."""
+        """Of each run, time runnable without a CPU."""
         return [ran.run_queue_delay_s for ran in self.made]
 
     @property
@@ -48,7 +48,7 @@ class Runs:
 
     @property
     def delay_share(self) -> float:
-        """Share of the time of the calmest run that stood ready without a CPU."""
+        """Share of the time of the calmest run that it was runnable without a CPU."""
         return min(ran.run_queue_delay_s / ran.elapsed_s for ran in self.made)
 
 
@@ -62,7 +62,7 @@ class Evidence:
     name: str
     #: Time of the run that it covers.
     covers_s: float
-    #: Time that the recorded run stood ready without a CPU.
+    #: Time that the recorded run was runnable without a CPU.
     run_queue_delay_s: float
     probe_s: float
     #: Mean time of a temp operation, as recorded and as probed; None where it was not timed.

@@ -43,7 +43,7 @@ class Series(Generic[T]):
 def lost_shares(runs: Sequence[Ran], beside: Sequence[Ran] = ()) -> list[float]:
     """The share of each run that other work on the machine took; ``beside`` are more runs there.
 
-    That is time ready without a CPU, and CPU time beyond that of the run with the least: those who
+    That is time runnable without a CPU, and CPU time beyond that of the run with the least: those who
     share a core or a cache make the same work take longer. Of several threads it is their sum, and
     may be above 1.
     """

@@ -96,7 +96,7 @@ class PerfSource(CoreSource):
 
     name = "perf"
     title = "perf events"
-    blind_spots = "time ready for a CPU"
+    blind_spots = "time runnable without a CPU"
 
 
 @register
@@ -105,7 +105,7 @@ class PreloadSource(CoreSource):
 
     name = "preload"
     title = "the preload library"
-    blind_spots = "time ready for a CPU, and waits for other than files"
+    blind_spots = "time runnable without a CPU, and waits for other than files"
     attaches = False
     unconnected = "the preload library was never loaded: the command is static or drops LD_PRELOAD"
 

@@ -33,7 +33,7 @@ def spill_bytes(recording: Recording) -> int:
 def sequential_share(recording: Recording) -> dict[tuple[str, int], float]:
     """By op and size class (bytes), share of temp operations that follow the last on their file.
 
-    The last one of the same op. Operations without an offset are left out, and so is an op and size
+    The last one of the same op. Operations without an offset are skipped, and so is an op and size
     class that has no other.
     """
     waits = recording.temp_waits

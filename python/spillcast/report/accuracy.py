@@ -78,7 +78,7 @@ def accuracy_markdown(truth: Truth, charts: dict[str, str], reasons: str) -> str
         parts += ["## Calibration", calibration(cases)]
         parts += ["## The worst ten", _worst(worst(of_evidence(cases))), reasons or _no_reasons()]
         parts += ["## Refused", _refused(refusals(cases))]
-    parts += ["## What was drawn and what was left out", _drawn(truth)]
+    parts += ["## What was drawn and what was skipped", _drawn(truth)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -92,7 +92,7 @@ def _introduction(truth: Truth) -> str:
         "Each case is a forecast made with no run on the target, from evidence of a run elsewhere "
         f"and a probe of the target, beside the median of {about.get('repeat', 1)} measured runs "
         "there. Recorded and bare runs on all storages take turns. Those from which other work on "
-        "the machine took more than 5 % are repeated: time ready without a CPU, and CPU time "
+        "the machine took more than 5 % are repeated: time runnable without a CPU, and CPU time "
         "beyond that of the run with the least of the same query on the same storage. The calmest "
         "count: of the bare runs their median, of the recorded ones the one that is as calm. "
         f"Made by `spillcast verify`{limit}, begun "
@@ -193,7 +193,7 @@ def _worst(cases: Sequence[Case]) -> str:
     ]
     header = ("query", "storages", "forecast", "measured", "error", "terms, s", "delay")
     note = paragraph(
-        "Of whole recordings. *delay* is the share of the time ready without a CPU: of the "
+        "Of whole recordings. *delay* is the share of the time runnable without a CPU: of the "
         "recorded run, and of the calmest runs on source and target; of several threads it is "
         "their sum."
     )
@@ -253,11 +253,11 @@ def _drawn(truth: Truth) -> str:
     text = (
         f"Of {count * (count - 1)} directions between two storages {len(pairs)} were verified, "
         f"each with some of the queries: {done} of the {len(rows) * count * (count - 1)} that all "
-        "queries and all storages would make. The rest was left out for want of time. Which "
+        "queries and all storages would make. The rest was skipped for want of time. Which "
         "storages a query gets is drawn with a fixed seed, so that all pairs come about equally "
         "often. DuckDB's merge join is its ASOF join, which sorts both sides."
     )
-    header = ("engine", "query", "threads", "storages", "left out because")
+    header = ("engine", "query", "threads", "storages", "skipped because")
     tables = [markdown_table(("storage", "what it is"), names), markdown_table(header, rows)]
     return f"{tables[0]}\n\n{paragraph(text)}\n\n{tables[1]}"
 

@@ -60,7 +60,7 @@ def ingested_text(done: Ingested) -> str:
         [f"{one['file']}: {one['what']}" for one in done.unread],
     )
     lines += _listed(
-        f"{done.damaged_lines:,} damaged lines left out",
+        f"{done.damaged_lines:,} damaged lines skipped",
         [f"{one['file']}:{one['line']}: {one['what']}" for one in done.damaged],
     )
     return "\n".join(lines)

@@ -31,7 +31,7 @@ def trace_text(recording: Recording, where: str | None = None) -> Iterator[str]:
     """The document in pieces, of which each is small; ``where`` is an SQL condition on the waits.
 
     Threads are tracks. A wait is a slice with what it moved; before it stand the CPU time that the
-    thread burned since its last wait, and the time it was ready without a core. Arrows lead from
+    thread burned since its last wait, and the time it was runnable without a core. Arrows lead from
     the thread that ended a wait. InputError for a condition that cannot be asked, or that none
     meets.
     """

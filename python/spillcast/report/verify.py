@@ -152,7 +152,7 @@ def verify_page(truth: Truth) -> Page:
         parts.append(Table(_SUMMARY, [summary_row("all", summarise(cases))]))
     said = [f"  {len(found)} refused: {why}" for why, found in refusals(cases).items()]
     if left_out := truth.about.get("left_out"):
-        said.append(f"  {len(left_out)} left out, the last one because: {left_out[-1]['why']}")
+        said.append(f"  {len(left_out)} skipped, the last one because: {left_out[-1]['why']}")
     return Page([*parts, *([Words(said, "  ")] if said else [])], _data(cases))
 
 

@@ -69,7 +69,7 @@ class Baseline:
 
     @property
     def ready_s(self) -> float:
-        """Of the remainder, at most: the time that it stood ready without a CPU."""
+        """Of the remainder, at most: the time that it was runnable without a CPU."""
         delay_s = self.recording.meta.capture.run_queue_delay_s
         return min(self.scale * delay_s * self.threads.recorded.of_cpu, self.remainder_s)
 

@@ -74,7 +74,9 @@ def _about_recording(recording: Recording, rest_share: float) -> list[Warned]:
         )
     delay_s = capture.run_queue_delay_s
     if delay_s > 0.05 * recording.elapsed_s:
-        text = f"the query stood {format_duration(delay_s)} ready without a CPU: a busy machine"
+        text = (
+            f"the query was runnable without a CPU for {format_duration(delay_s)}: a busy machine"
+        )
         warnings.append(Warned("run-queue", text))
     if recording.meta.only_counts:
         text = (

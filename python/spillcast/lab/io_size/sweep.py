@@ -172,7 +172,7 @@ def _possible(
     if not refused:
         return possible, []
     names = ", ".join(setting_text(setting) for setting, _ in refused)
-    message = f"left out, for the memory holds no three buffers of such a size: {names}"
+    message = f"skipped, for the memory holds no three buffers of such a size: {names}"
     return possible, [{"code": "no_fan_in", "message": message}]
 
 

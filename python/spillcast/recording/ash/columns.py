@@ -39,7 +39,7 @@ class Columns:
         times = pa.array(parsed, pa.int64()).take(encoded.indices)
         self.has_clock = any(map(values.has_clock, texts))
         for row in pc.indices_nonzero(pc.is_null(times)).to_pylist():
-            self._damage(row, f"SAMPLE_TIME is {column[row].as_py()!r}: the row is left out")
+            self._damage(row, f"SAMPLE_TIME is {column[row].as_py()!r}: the row is skipped")
         return times
 
     def numbers(self, name: str) -> pa.Array:

@@ -77,7 +77,7 @@ def _loss_and_cost(capture: CaptureAccount) -> Iterator[tuple[str, str]]:
     yield "lost", f"{capture.lost:,} reports{dropped}"
     theirs, ours = map(format_duration, (capture.overhead_s, capture.tracer_cpu_s))
     yield "cost of recording", f"about {theirs} of CPU time of the query, {ours} of another CPU"
-    yield "ready without a CPU", format_duration(capture.run_queue_delay_s)
+    yield "runnable without a CPU", format_duration(capture.run_queue_delay_s)
 
 
 def _coverage(raw: KeptWaits) -> str | None:

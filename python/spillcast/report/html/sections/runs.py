@@ -59,7 +59,7 @@ def _where(run: Run, of: str) -> Section:
         for name, total_s in rows
     ]
     words = "; ".join(f"{name} {seconds(total_s)}" for name, total_s in rows)
-    note = "Of sessions that do no temp I/O, waits are left out: they may be idle."
+    note = "Of sessions that do no temp I/O, waits are skipped: they may be idle."
     chart = figure(
         f"Time by what sessions did, of {seconds(run['elapsed_s'])} elapsed",
         note if run["kind"] == "recording" else "",
