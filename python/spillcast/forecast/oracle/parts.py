@@ -169,4 +169,4 @@ def _described(storage: Storage, baseline: EventBaseline) -> Part | None:
     ):
         return None
     there = Model(storage).latency(baseline.op, round(blocks * BLOCK_BYTES))
-    return Part(baseline, None, baseline.latency_s / there.mean_s)
+    return Part(baseline, None, float(baseline.latency_s / there.mean_s))
