@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from spillcast import _core
 from spillcast.recording import Recording
+from spillcast.recording.clock import with_column, within
 from spillcast.recording.meta import KeptWaits, Meta, OtherIO, Temp
 from spillcast.recording.schema import SECONDS_SCHEMA
 
@@ -20,7 +21,7 @@ SLICES = 10
 SLICE_S = 0.3
 #: Share of a run that slices may cover; they would be no test of it beyond.
 COVERED_MAX = 0.5
-#: Windows as start and end, s since the recording began, in order and apart.
+#: Windows as start and end, s since the run began, in order and apart.
 Windows = Sequence[tuple[float, float]]
 
 
@@ -52,9 +53,9 @@ def cut(recording: Recording, windows: Windows, name: str) -> Recording:
     parts, edges_ns = [], [0]
     for window in windows:
         begin_ns, end_ns = (round(edge_s * 1e9) for edge_s in window)
-        for part in (_began(operations, begin_ns, end_ns), _within(blocked, begin_ns, end_ns)):
+        for part in (_began(operations, begin_ns, end_ns), within(blocked, begin_ns, end_ns)):
             moved = pa.compute.add(part["start_ns"], edges_ns[-1] - begin_ns)
-            parts.append(_with(part, "start_ns", moved))
+            parts.append(with_column(part, "start_ns", moved))
         edges_ns.append(edges_ns[-1] + end_ns - begin_ns)
     waits = pa.concat_tables(parts).unify_dictionaries().sort_by("start_ns")
     path = recording.path.with_name(f"{recording.path.stem}-{name}.spill")
@@ -69,26 +70,6 @@ def _began(waits: pa.Table, begin_ns: int, end_ns: int) -> pa.Table:
     start = waits["start_ns"]
     after = pa.compute.greater_equal(start, begin_ns)
     return waits.filter(pa.compute.and_(after, pa.compute.less(start, end_ns)))
-
-
-def _within(waits: pa.Table, begin_ns: int, end_ns: int) -> pa.Table:
-    """The parts of waits that lie in a window; who ended one later, or made it begin, is gone."""
-    start = waits["start_ns"].to_numpy()
-    end = start + waits["elapsed_ns"].to_numpy()
-    touched = (start < end_ns) & (end > begin_ns)
-    rows, start, end = waits.filter(pa.array(touched)), start[touched], end[touched]
-    earlier, later = pa.array(start < begin_ns), pa.array(end > end_ns)
-    start, end = np.maximum(start, begin_ns), np.minimum(end, end_ns)
-    rows = _with(rows, "start_ns", pa.array(start))
-    rows = _with(rows, "elapsed_ns", pa.array(end - start))
-    rows = _with(rows, "cpu_before_ns", pa.compute.if_else(earlier, 0, rows["cpu_before_ns"]))
-    nobody = pa.scalar(None, pa.int64())
-    return _with(rows, "woken_by", pa.compute.if_else(later, nobody, rows["woken_by"]))
-
-
-def _with(table: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
-    column = table.schema.get_field_index(name)
-    return table.set_column(column, table.schema.field(column), values)
 
 
 def _meta(recording: Recording, waits: pa.Table, edges_ns: Sequence[int]) -> Meta:

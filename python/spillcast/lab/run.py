@@ -1,5 +1,6 @@
 """Running a query somewhere: bare, or under observation."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ def run_recorded_if_spilled(
             recorder.observe(held)
             if held.helpers is not None and recorder.attaches:
                 recorder.attach_children(*held.helpers)
+            started_ns = time.monotonic_ns()
             held.start()
             while not recorder.poll():
                 if on_status is not None:
@@ -69,7 +71,7 @@ def run_recorded_if_spilled(
             if not recorder.saw_temp_io():
                 recorder.abandon()
                 return ran, None
-            return ran, recorder.finish(elapsed_s=ran.elapsed_s, extra=extra)
+            return ran, recorder.finish(elapsed_s=ran.elapsed_s, started_ns=started_ns, extra=extra)
         except BaseException:
             recorder.abandon()
             raise

@@ -93,7 +93,7 @@ def of_recording(recording: Recording) -> Timeline:
 
 
 def _whole_s(recording: Recording) -> float:
-    """Times count from when the recording began, which may be before the run did."""
+    """The recording may have gone on for longer than the run."""
     return max(recording.elapsed_s, recording.meta.recorded_s)
 
 

@@ -214,13 +214,13 @@ class Meta:
 
     spillcast: str = key("version that recorded", example="0.1.0", default="")
     started_at: str | None = key(
-        "when the recording began",
+        "when the run began, or the recording where that was later: times count from then",
         unit="ISO 8601",
         example="2026-11-21T02:38:45.333+00:00",
         default=None,
     )
     elapsed_s: float = key("wall time of the run", unit="s", example=27.9, default=0.0)
-    recorded_s: float = key("wall time of the recording", unit="s", example=28.1, default=0.0)
+    recorded_s: float = key("from then to its end", unit="s", example=28.1, default=0.0)
     clock: str = key("the clock of all times", example="CLOCK_MONOTONIC", default="CLOCK_MONOTONIC")
     engine: ObservedEngine = key("", default=NOBODY)
     machine: Machine = key("", default=Machine())

@@ -31,11 +31,11 @@ class Worker:
 
     pid: int = key("process id", example=4712)
     started_s: float | None = key(
-        "its start since the recording began, to within 10 ms; null where it is not known",
+        "its start since the run began, to within 10 ms; null where it is not known",
         unit="s",
         signed=True,
     )
-    attached_s: float = key("when it was attached", unit="s", signed=True)
+    attached_s: float = key("when it was attached, since then", unit="s", signed=True)
     missed: Missed | None = key(
         "what it had done before that, of any file; null where that may not be seen"
     )

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from spillcast.errors import InputError
 from spillcast.recording import machine
 from spillcast.recording.absent import AbsentCapture
 from spillcast.recording.captured import captured, nothing_seen, uncaptured
+from spillcast.recording.clock import FROM_ITS_START, Clock
 from spillcast.recording.memory import PeakMemory, cgroup_limit_bytes
 from spillcast.recording.meta import CpuCache, Machine, Memory, Meta, ObservedEngine
 from spillcast.recording.options import RecordOptions
@@ -31,7 +32,7 @@ TICK_S = 0.25
 
 @dataclass(frozen=True)
 class Joined:
-    """A process that was attached after the recording had begun; times count from its beginning.
+    """A process that was attached after the recording had begun.
 
     ``before`` are the calls that read, that wrote, and their bytes before the attachment, of any
     file and any kind, and None where the kernel does not tell.
@@ -147,14 +148,14 @@ class Recorder:
         """
         self._capture.attach_children(parent, title)
 
-    def joined(self) -> list[Joined]:
-        """The processes that were attached since ``observe``."""
-        origin_ns = self.origin_ns
+    def joined(self, started_ns: int | None = None) -> list[Joined]:
+        """The processes that were attached since ``observe``; ``started_ns`` as of ``finish``."""
+        zero_ns = self.origin_ns + Clock.of(self.origin_ns, started_ns).zero_ns
         return [
             Joined(
                 pid,
-                None if start_ns is None else (start_ns - origin_ns) / 1e9,
-                (attached_ns - origin_ns) / 1e9,
+                None if start_ns is None else (start_ns - zero_ns) / 1e9,
+                (attached_ns - zero_ns) / 1e9,
                 before,
             )
             for pid, start_ns, attached_ns, before in self._capture.joined()
@@ -218,14 +219,19 @@ class Recorder:
         return bool(status["temp_reads"] + status["temp_writes"] or unseen)
 
     def finish(
-        self, *, elapsed_s: float | None = None, extra: Mapping[str, Any] | None = None
+        self,
+        *,
+        elapsed_s: float | None = None,
+        started_ns: int | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> Recording:
         """End the capture, keep the recording.
 
-        ``elapsed_s`` is the wall time of the run where the caller knows it better than the
-        recorder, as when only a part of a process's life was the query; ``extra`` are the fields of
-        ``Meta`` that it knows better. InputError when nothing was seen on temp files and there are
-        no samples either.
+        ``elapsed_s`` is the wall time of the run and ``started_ns`` its start (CLOCK_MONOTONIC),
+        from which all times count, where the caller knows them better than the recorder, as when
+        only a part of a process's life was the query; ``extra`` are the fields of ``Meta`` that it
+        knows better. InputError when nothing was seen on temp files and there are no samples
+        either.
         """
         wall_s = time.monotonic() - self._started
         if self.target.exit_status is not None:
@@ -236,8 +242,10 @@ class Recorder:
             problem = nothing_seen(status, self.method, self.options.temp_dirs)
             if not self._samples and problem is not None:
                 raise problem
-            meta = self._meta(status, wall_s if elapsed_s is None else elapsed_s)
-            first, *_ = [sink.finish(replace(meta, **(extra or {}))) for sink in self._sinks]
+            clock = Clock.of(self.origin_ns, started_ns)
+            meta = self._meta(status, wall_s if elapsed_s is None else elapsed_s, clock)
+            meta = replace(meta, **(extra or {}))
+            first, *_ = [sink.finish(meta, clock) for sink in self._sinks]
             return first
         except BaseException:
             self._discard()
@@ -281,7 +289,9 @@ class Recorder:
         """Measured once, which takes 0.5 s."""
         return [CpuCache(*measured) for measured in _core.cold_caches()]
 
-    def _meta(self, status: Mapping[str, Any], elapsed_s: float) -> Meta:
+    def _meta(
+        self, status: Mapping[str, Any], elapsed_s: float, clock: Clock = FROM_ITS_START
+    ) -> Meta:
         if self._absent_because is None:
             seen = captured(status, self.method, only_calls=self._only_calls)
             about = replace(self._machine, caches=self._caches)
@@ -289,11 +299,12 @@ class Recorder:
             seen, about = uncaptured(self._absent_because), self._machine
         status_of = {"exit_status": self.target.exit_status}
         peak_bytes = None if self._memory is None else self._memory.peak_bytes
+        zero_at = self._started_at + timedelta(microseconds=clock.zero_ns // 1000)
         return Meta(
             spillcast=_core.__version__,
-            started_at=self._started_at.isoformat(timespec="milliseconds"),
+            started_at=zero_at.isoformat(timespec="milliseconds"),
             elapsed_s=elapsed_s,
-            recorded_s=status["elapsed_ns"] / 1e9,
+            recorded_s=(status["elapsed_ns"] - clock.zero_ns) / 1e9,
             clock="CLOCK_MONOTONIC",
             engine=ObservedEngine(
                 "process", None, None, self.target.pid, self._command, settings=status_of

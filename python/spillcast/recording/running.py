@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
+from spillcast.recording.clock import FROM_ITS_START, Clock
 from spillcast.recording.meta import KeptWaits, Meta
 from spillcast.recording.recording import Recording
 from spillcast.recording.schema import SAMPLES_SCHEMA, SECONDS_SCHEMA, WAITS_SCHEMA
@@ -146,7 +147,9 @@ class Running:
                 found.setdefault(op, Tally()).merge(tally)
         return found
 
-    def recording(self, meta: Meta, *, before_s: int | None = None) -> Recording:
+    def recording(
+        self, meta: Meta, clock: Clock = FROM_ITS_START, *, before_s: int | None = None
+    ) -> Recording:
         """What there is as a recording that is nowhere on disk; only rows that began before."""
         batches = [rows for _, kept in sorted(self._parts.items()) for rows in kept]
         waits = pa.Table.from_batches(batches, WAITS_SCHEMA).unify_dictionaries()
@@ -156,17 +159,19 @@ class Running:
             seconds = seconds.filter(pa.compute.less(seconds["second"], before_s))
         slices = None
         if self._stride > 1:
-            slices = [(float(part), part + 1.0) for part in sorted(self._parts)]
-        raw = KeptWaits(waits.num_rows, self._rows_seen, slices)
+            slices = clock.slices_s([(float(part), part + 1.0) for part in sorted(self._parts)])
+        of_run = clock.waits(waits)
+        seen = self._rows_seen - (waits.num_rows - of_run.num_rows)
+        raw = KeptWaits(of_run.num_rows, seen, slices)
         found = Recording(Path("so far"), replace(meta, raw=raw))
-        found.waits = waits.sort_by("start_ns")
-        found.seconds = seconds
+        found.waits = of_run.sort_by("start_ns")
+        found.seconds = clock.seconds(seconds)
         found.samples = SAMPLES_SCHEMA.empty_table()
         return found
 
-    def finish(self, meta: Meta) -> Recording:
+    def finish(self, meta: Meta, clock: Clock = FROM_ITS_START) -> Recording:
         """All of it as a recording in memory."""
-        return self.recording(meta)
+        return self.recording(meta, clock)
 
     def discard(self) -> None:
         """Nothing was written."""

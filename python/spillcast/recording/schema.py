@@ -20,7 +20,7 @@ _NAME = pa.dictionary(pa.int32(), pa.string())
 _COUNTS = pa.list_(pa.int64())
 
 WAITS = (
-    Column("start_ns", pa.int64(), False, "start, ns since the recording began", 1_204_518),
+    Column("start_ns", pa.int64(), False, "start, ns since the run began", 1_204_518),
     Column("elapsed_ns", pa.int64(), False, "duration, ns", 1_064_220),
     Column("session", pa.int64(), False, "thread id (Linux) or session id (Oracle)", 4711),
     Column("event", _NAME, False, "system call or wait event", "pread64"),
@@ -38,7 +38,7 @@ WAITS = (
 )
 
 SECONDS = (
-    Column("second", pa.int64(), False, "whole seconds since the recording began", 3),
+    Column("second", pa.int64(), False, "whole seconds since the run began", 3),
     Column("op", _NAME, True, "read, write, or null for neither", "write"),
     Column("temp", pa.bool_(), False, "whether the files are temp files", True),
     Column("size_class_bytes", pa.int64(), False, "size, up to 1/8 of its power of 2", 262_144),
@@ -50,7 +50,7 @@ SECONDS = (
 )
 
 SAMPLES = (
-    Column("time_ns", pa.int64(), False, "instant, ns since the recording began", 2_000_000_000),
+    Column("time_ns", pa.int64(), False, "instant, ns since the run began", 2_000_000_000),
     Column("session", pa.int64(), False, "session or backend", 815),
     Column("event", _NAME, True, "wait event; null on CPU", "BufFileRead"),
     Column("time_waited_us", pa.int64(), True, "length of the wait that was seen, us", 19_305),

@@ -4,6 +4,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from spillcast.recording.clock import Clock
 from spillcast.recording.meta import Meta
 from spillcast.recording.recording import Recording
 
@@ -23,8 +24,8 @@ class Sink(Protocol):
     def add_document(self, name: str, document: object) -> None:
         """Take a JSON document."""
 
-    def finish(self, meta: Meta) -> Recording:
-        """Make it whole; which waits were kept is not in ``meta`` yet."""
+    def finish(self, meta: Meta, clock: Clock) -> Recording:
+        """Make it whole, its times by ``clock``; which waits were kept is not in ``meta`` yet."""
 
     def discard(self) -> None:
         """Leave nothing."""

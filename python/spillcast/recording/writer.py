@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spillcast.errors import InputError
+from spillcast.recording.clock import FROM_ITS_START, Clock
 from spillcast.recording.meta import META_FILE, KeptWaits, Meta
 from spillcast.recording.recording import Recording, is_recording
 from spillcast.recording.schema import (
@@ -80,20 +81,27 @@ class RecordingWriter:
             json.dump(document, file, indent=2)
             file.write("\n")
 
-    def finish(self, meta: Meta) -> Recording:
+    def finish(self, meta: Meta, clock: Clock = FROM_ITS_START) -> Recording:
         """Write what is left and make the recording visible, whole or not at all."""
         self._close_parts(before=None)
         self._seconds.close()
         self._samples.close()
-        kept = self._kept_parts()
+        if clock.zero_ns:
+            for name, moved in (("seconds", clock.seconds), ("samples", clock.samples)):
+                path = self._folder / f"{name}.parquet"
+                pq.write_table(moved(pq.read_table(path)), path)
+        kept, dropped = self._kept_parts(), 0
         with pq.ParquetWriter(
             self._folder / "waits.parquet", WAITS_SCHEMA, compression="zstd"
         ) as writer:
             for index in kept:
                 for path in self._files[index]:
-                    writer.write_table(pq.read_table(path).cast(WAITS_SCHEMA))
+                    rows = pq.read_table(path).cast(WAITS_SCHEMA)
+                    of_run = clock.waits(rows)
+                    dropped += rows.num_rows - of_run.num_rows
+                    writer.write_table(of_run)
         shutil.rmtree(self._folder / "parts")
-        meta = replace(meta, raw=self._raw(kept))
+        meta = replace(meta, raw=self._raw(kept, dropped, clock))
         self.add_document(META_FILE, meta.to_json())
         shutil.rmtree(self.path, ignore_errors=True)
         os.rename(self._folder, self.path)
@@ -133,12 +141,12 @@ class RecordingWriter:
             kept = sorted({kept[round(i * step)] for i in range(self.slices)})
         return kept
 
-    def _raw(self, kept: list[int]) -> KeptWaits:
+    def _raw(self, kept: list[int], dropped: int, clock: Clock) -> KeptWaits:
         rows = sum(self._parts[index] for index in kept)
         whole = rows == self._rows_seen
         part_s = self._part_ns / 1e9
-        slices = [(index * part_s, (index + 1) * part_s) for index in kept]
-        return KeptWaits(rows, self._rows_seen, None if whole else slices)
+        slices = clock.slices_s([(index * part_s, (index + 1) * part_s) for index in kept])
+        return KeptWaits(rows - dropped, self._rows_seen - dropped, None if whole else slices)
 
 
 def check_output(path: Path) -> None:

@@ -220,13 +220,14 @@ class _Watch:
         run = self._run
         if run is not None and run.plan is not None:
             recorder.add_document(PLAN_FILE, run.plan)
-        workers = recorder.joined(), self._unattached
+        started_ns = sampled.started_ns if run is None else run.started_ns
+        workers = recorder.joined(started_ns), self._unattached
         extra = {
             "engine": engine_meta(self._connection, self.pid, self._settings, sampled.query, run),
             "postgres": query_meta(self.pid, life, self._attached_s, ended_by, sampled, *workers),
             "sampling": sampling_meta(sampled),
         }
-        return recorder.finish(elapsed_s=elapsed_s, extra=extra)
+        return recorder.finish(elapsed_s=elapsed_s, started_ns=started_ns, extra=extra)
 
 
 @contextlib.contextmanager

@@ -61,6 +61,8 @@ class Sampled:
     query: str = ""
     #: Why sampling ended before the query did; None where it did not.
     failure: str | None = None
+    #: When the query began (CLOCK_MONOTONIC), to within a round trip; None before it was seen.
+    started_ns: int | None = None
 
 
 class Sampler(threading.Thread):
@@ -140,12 +142,14 @@ class Sampler(threading.Thread):
         gap_s = (now_ns - last_ns) / 1e9
         pids = [int(row[0] or 0) for row in rows]
         sessions = [row for pid, row in zip(pids, rows, strict=True) if pid == self._pid]
-        phase = self.life.see(_seen(sessions[0]) if sessions else None)
+        seen = _seen(sessions[0]) if sessions else None
+        phase = self.life.see(seen)
         if phase != "running":
             if self.life.unseen_s > GAP_S:
                 self.sampled.gap_s += self.life.unseen_s
             return now_ns
-        if self.life.new:
+        if self.life.new and seen is not None and self.life.started_s is not None:
+            self.sampled.started_ns = now_ns - round((seen.now_s - self.life.started_s) * 1e9)
             self.sampled.query = str(self._ask(b"query", str(self._pid).encode())[0][0])
         self.sampled.ticks += 1
         for worker in set(pids) - self.sampled.pids:

@@ -1,0 +1,91 @@
+"""Whenever a recorder came, what it saw of a parallel query lies on the query's own clock."""
+
+import threading
+import time
+
+import pytest
+
+from harness import until
+from postgres_rig import PARALLEL
+from spillcast.engines.engine import Wanted
+from spillcast.engines.postgres.live.record import record_postgres
+from spillcast.forecast.threads.stretches import STRETCHES, Stretches
+from spillcast.recording import Recording
+from spillcast.recording.thread_trace import thread_trace
+
+#: Spills evenly, for some 3 s, in two processes.
+EVEN = "select max(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(4))
+TWO = {**PARALLEL, "max_parallel_workers_per_gather": 1}
+
+
+def recorded_before(served, client, output, ahead_s):
+    """Recorded from so long before the query on."""
+    partial = output.with_name(output.name + ".partial")
+
+    def query():
+        until(partial.exists, "the attachment")
+        time.sleep(ahead_s)
+        client.run(EVEN)
+
+    thread = threading.Thread(target=query)
+    thread.start()
+    try:
+        return record_postgres(served.dsn, output, Wanted(backend=client.pid))
+    finally:
+        thread.join()
+
+
+def recorded_late(served, client, output, late_s):
+    """Recorded from so long after the query's start on."""
+    client.run(EVEN)
+    served.until_running(client)
+    time.sleep(late_s)
+    return record_postgres(served.dsn, output, Wanted(backend=client.pid))
+
+
+def check(recording):
+    """Every operation is there once, within the run, and no stretch holds many of them."""
+    elapsed_s, waits = recording.elapsed_s, recording.temp_waits
+    starts_s = waits["start_ns"].to_numpy() / 1e9
+    ends_s = starts_s + waits["elapsed_ns"].to_numpy() / 1e9
+    assert starts_s.min() >= 0
+    assert 0.5 * elapsed_s < ends_s.max() < 1.1 * elapsed_s + 0.1
+    assert recording.waits["start_ns"][0].as_py() >= 0
+    trace = thread_trace(recording)
+    counts = Stretches(trace, elapsed_s).sums(trace.temp.astype(float))
+    assert counts.sum() == waits.num_rows == recording.meta.temp.operations
+    assert counts.max() < 2.5 / STRETCHES * counts.sum()
+    last = max(recording.seconds["second"].to_pylist())
+    assert last <= elapsed_s + 1
+    samples_s = recording.samples["time_ns"].to_numpy() / 1e9
+    assert 0 <= samples_s.min() <= samples_s.max() < 1.1 * elapsed_s + 0.1
+
+
+@pytest.mark.parametrize("ahead_s", [3, 0])
+def test_attached_before_the_query(newest, tmp_path, ahead_s):
+    output = tmp_path / "run.spill"
+    with newest.client(**TWO) as client:
+        recorded_before(newest, client, output, ahead_s)
+    recording = Recording.open(output)
+    check(recording)
+    query = recording.meta.postgres
+    assert query.before_recording_s == 0
+    [worker] = query.workers
+    assert 0 < worker.attached_s < 0.5 * recording.elapsed_s
+    assert recording.elapsed_s <= recording.meta.recorded_s < recording.elapsed_s + 2
+
+
+@pytest.mark.parametrize("late_s", [0.5, 1.5])
+def test_attached_late_it_counts_from_the_recording(newest, tmp_path, late_s):
+    output = tmp_path / "run.spill"
+    with newest.client(**TWO) as client:
+        recorded_late(newest, client, output, late_s)
+    recording = Recording.open(output)
+    check(recording)
+    query = recording.meta.postgres
+    assert query.before_recording_s >= late_s
+    assert query.query_elapsed_s == pytest.approx(
+        recording.elapsed_s + query.before_recording_s, abs=0.01
+    )
+    [worker] = query.workers
+    assert worker.started_s < 0 <= worker.attached_s

@@ -1,0 +1,101 @@
+"""Times count from the run's start, on disk and in memory, where the recording began before it."""
+
+from itertools import chain
+
+import pytest
+
+from evidence import known, seconds, table
+from spillcast.recording import Recording
+from spillcast.recording.clock import Clock
+from spillcast.recording.running import Running
+from spillcast.recording.schema import SAMPLES_SCHEMA, SECONDS_SCHEMA, WAITS_SCHEMA
+from spillcast.recording.writer import RecordingWriter
+
+S = 1_000_000_000
+#: The run began so long after the recording.
+ZERO_NS = 2_600_000_000
+#: Start and duration (s) and CPU time before (s), and the same by the run's clock.
+WAITS = [
+    ((0.5, 1.0, 0.1), None),
+    ((2.0, 0.6, 0.1), None),
+    ((2.5, 0.3, 0.1), (0.0, 0.2, 0.0)),
+    ((2.6, 0.0, 0.0), (0.0, 0.0, 0.0)),
+    ((2.9, 0.1, 0.05), (0.3, 0.1, 0.05)),
+    ((3.2, 0.5, 1.5), (0.6, 0.5, 0.6)),
+    ((4.0, 0.5, None), (1.4, 0.5, None)),
+]
+EXPECTED = [after for _, after in WAITS if after]
+
+
+def ns(seconds):
+    return None if seconds is None else round(seconds * S)
+
+
+def fed(sink):
+    rows = [
+        {
+            "start_ns": ns(start), "elapsed_ns": ns(elapsed), "session": 1, "event": "pread64",
+            "op": "read", "temp": True, "file": "/t/spill", "offset": 0, "bytes": 8192,
+            "cpu_before_ns": ns(cpu),
+        }
+        for (start, elapsed, cpu), _ in WAITS
+    ]  # fmt: skip
+    sink.add_waits(table(rows, WAITS_SCHEMA))
+    [row] = seconds([("read", 8192, 1, 100)], 1).to_pylist()
+    sink.add_seconds(table([row | {"second": second} for second in range(5)], SECONDS_SCHEMA))
+    samples = [
+        {"time_ns": ns(at), "session": 1, "weight_us": 20_000} for at in (0.0, 2.5, 2.6, 4.0)
+    ]
+    sink.add_samples(table(samples, SAMPLES_SCHEMA))
+    return sink
+
+
+def on_disk(folder, clock, **options):
+    finished = fed(RecordingWriter(folder / "run.spill", **options)).finish(known(2, 7, 0), clock)
+    return Recording.open(finished.path)
+
+
+def in_memory(_folder, clock):
+    return fed(Running()).finish(known(2, 7, 0), clock)
+
+
+def times_of(recording):
+    columns = [recording.waits[n].to_pylist() for n in ("start_ns", "elapsed_ns", "cpu_before_ns")]
+    return list(zip(*columns, strict=True))
+
+
+@pytest.mark.parametrize("made", [on_disk, in_memory])
+def test_waits_and_seconds_of_the_run_remain(tmp_path, made):
+    recording = made(tmp_path, Clock.of(10 * S, 10 * S + ZERO_NS))
+    assert times_of(recording) == [tuple(map(ns, row)) for row in EXPECTED]
+    # Zero lies within the third second.
+    assert recording.seconds["second"].to_pylist() == [0, 1, 2]
+    raw = recording.meta.raw
+    assert (raw.rows, raw.rows_seen, raw.whole) == (len(EXPECTED), len(EXPECTED), True)
+
+
+@pytest.mark.parametrize("made", [on_disk, in_memory])
+@pytest.mark.parametrize("started_ns", [None, 9 * S])
+def test_a_run_that_began_before_or_nobody_knows_when_counts_from_the_recording(
+    tmp_path, made, started_ns
+):
+    recording = made(tmp_path, Clock.of(10 * S, started_ns))
+    assert times_of(recording) == [tuple(map(ns, row)) for row, _ in WAITS]
+    assert recording.seconds["second"].to_pylist() == [0, 1, 2, 3, 4]
+
+
+def test_samples_before_the_run_are_dropped(tmp_path):
+    samples = on_disk(tmp_path, Clock(ZERO_NS)).samples
+    assert samples["time_ns"].to_pylist() == [0, ns(1.4)]
+    assert samples.schema.equals(SAMPLES_SCHEMA)
+
+
+def test_slices_are_on_the_same_clock(tmp_path):
+    recording = on_disk(tmp_path, Clock(ZERO_NS), slices=3)
+    raw, starts_ns = recording.meta.raw, recording.waits["start_ns"].to_pylist()
+    assert 0 < raw.rows < raw.rows_seen
+    ends = list(chain.from_iterable(raw.slices_s))
+    assert ends == sorted(ends)
+    assert ends[0] >= 0
+    for start_ns in starts_ns:
+        assert any(begin - 1e-9 <= start_ns / S < end for begin, end in raw.slices_s)
