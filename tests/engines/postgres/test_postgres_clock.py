@@ -9,9 +9,11 @@ from harness import until
 from postgres_rig import PARALLEL
 from spillcast.engines.engine import Wanted
 from spillcast.engines.postgres.live.record import record_postgres
+from spillcast.forecast import forecast
 from spillcast.forecast.threads.stretches import STRETCHES, Stretches
 from spillcast.recording import Recording
 from spillcast.recording.thread_trace import thread_trace
+from spillcast.storage.target import resolve
 
 #: Spills evenly, for some 3 s, in two processes.
 EVEN = "select max(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(4))
@@ -89,3 +91,7 @@ def test_attached_late_it_counts_from_the_recording(newest, tmp_path, late_s):
     )
     [worker] = query.workers
     assert worker.started_s < 0 <= worker.attached_s
+    # The whole query is known all the same.
+    said = forecast(recording, resolve("latency:100us", recording))
+    assert said.baseline_s == query.query_elapsed_s
+    assert said.part is None

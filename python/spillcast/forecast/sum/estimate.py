@@ -66,6 +66,7 @@ def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDE
         work_memory=work_memory(
             recording, baseline.whole_s, baseline.whole_s - baseline.remainder_s
         ),
+        part=baseline.part,
     )
     try:
         reason = refusal(recording, baseline.whole_s)
