@@ -48,6 +48,7 @@ def test_a_running_program_with_threads(places):
         account = account_of(stdout)
         files = {operation[5] for operation in account["account"]}
         assert rows(gated.output, files=files) == expected_rows(account, base=places.base)
+        assert gated.meta()["ended_by"] == "end"
 
 
 def test_interrupt_keeps_the_recording_and_leaves_the_program(places):
@@ -67,6 +68,7 @@ def test_interrupt_keeps_the_recording_and_leaves_the_program(places):
         everything = expected_rows(account, base=places.base)
         assert seen
         assert seen <= everything
+        assert gated.meta()["ended_by"] == "interrupt"
         assert sum(seen.values()) < sum(everything.values())
 
 
@@ -76,6 +78,7 @@ def test_duration_ends_a_recording(places):
         assert gated.recorder.returncode == 0, stderr
         assert gated.meta()["elapsed_s"] >= 0.5
         assert gated.meta()["asked"]["duration_s"] == 0.5
+        assert gated.meta()["ended_by"] == "duration"
 
 
 def test_slices_keep_few_waits_and_whole_seconds(places):

@@ -36,7 +36,7 @@ QUERY = {
     },
 }  # fmt: skip
 #: Parts that not every recording has.
-OPTIONAL = {"postgres", "sampling"} | {
+OPTIONAL = {"postgres", "sampling", "ended_by"} | {
     f"engine.{name}" for name in ("version", "server", "pid", "command", "query", "plan")
 }
 #: Settings, and what no reader looks at.

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from spillcast.recording.part import Part
 from spillcast.tabular import Tabular, html_paragraph, html_table
 from spillcast.units import format_bytes, format_duration, format_speedup
 
@@ -56,6 +57,8 @@ class Forecast(Tabular):
     work_memory: "WorkMemory | None" = None
     #: What its interval follows from; also where that was too wide for a number.
     uncertainty: "Uncertainty | None" = None
+    #: What the numbers are for, where that is not the whole query.
+    part: Part | None = None
 
     @property
     def speedup(self) -> float | None:
@@ -78,9 +81,13 @@ class Forecast(Tabular):
         if self.forecast_s is None or self.interval_s is None:
             return f"No forecast for {self.target}: {self.refused}."
         low, high = (format_duration(s) for s in self.interval_s)
+        there = format_duration(self.forecast_s)
+        if self.part is None:
+            said = f"On {self.target} this run would take about {there} instead of {here}"
+        else:
+            said = f"{self.part.words}: on {self.target} these would take about {there}"
         return (
-            f"On {self.target} this run would take about {format_duration(self.forecast_s)} "
-            f"instead of {here}, {self.confidence:.0%} sure between {low} and {high}; "
+            f"{said}, {self.confidence:.0%} sure between {low} and {high}; "
             f"storage without any latency would leave about {format_duration(self.ceiling_s)}."
         )
 
@@ -123,6 +130,7 @@ class Forecast(Tabular):
             "method": self.method,
             "warnings": [asdict(warning) for warning in self.warnings],
             "refused": self.refused,
+            "part": self.part and self.part.to_json(),
             "advice": list(self.advice),
             "work_memory": self.work_memory and self.work_memory.to_json(),
         }

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
+from random import Random
 
 from spillcast.engines.engine import Explains, Lab
 from spillcast.engines.held import Ran
@@ -26,6 +27,8 @@ from spillcast.workspace import workspace
 
 #: Time that a probe may take: with the I/O of a whole run, or of a part of one.
 PROBE_S, PART_PROBE_S = 4.0, 2.0
+#: A recorder comes at most so long before the query: forecasts must not depend on when.
+AHEAD_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,10 @@ class CellRun:
         def attempt(number: int) -> tuple[Ran, Recording]:
             self._step(f"{name}, recorded {number + 1}")
             output = folder / f"{place.directory.name}-{number}.spill"
-            return run_recorded(self._engine, self._workload, place, output, self._stage.status)
+            ahead_s = Random(f"{self._title} {name} {number}").uniform(0, AHEAD_S)
+            return run_recorded(
+                self._engine, self._workload, place, output, self._stage.status, ahead_s=ahead_s
+            )
 
         return attempt
 

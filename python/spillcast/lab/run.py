@@ -36,9 +36,16 @@ def run_recorded(
     place: Place,
     output: Path,
     on_status: Callable[[Status], None] | None = None,
+    *,
+    ahead_s: float = 0.0,
 ) -> tuple[Ran, Recording]:
-    """Run a query that spills and record it; the recording's elapsed time is the query's own."""
-    ran, recording = run_recorded_if_spilled(engine, workload, place, output, on_status)
+    """Run a query that spills and record it, from ``ahead_s`` before it begins on.
+
+    The recording's elapsed time is the query's own.
+    """
+    ran, recording = run_recorded_if_spilled(
+        engine, workload, place, output, on_status, ahead_s=ahead_s
+    )
     if recording is None:
         raise InputError(f"{workload.name}: no temp I/O was seen under {place.directory}")
     return ran, recording
@@ -50,6 +57,8 @@ def run_recorded_if_spilled(
     place: Place,
     output: Path,
     on_status: Callable[[Status], None] | None = None,
+    *,
+    ahead_s: float = 0.0,
 ) -> tuple[Ran, Recording | None]:
     """Run a query and record it; without a recording where it spilled nothing."""
     # A delay made by the preload library is seen from inside the process only.
@@ -61,6 +70,7 @@ def run_recorded_if_spilled(
             recorder.observe(held)
             if held.helpers is not None and recorder.attaches:
                 recorder.attach_children(*held.helpers)
+            time.sleep(ahead_s)
             started_ns = time.monotonic_ns()
             held.start()
             while not recorder.poll():

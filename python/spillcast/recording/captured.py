@@ -1,12 +1,13 @@
 """What a capture saw and cost, as meta.json has it; and why it may have seen nothing."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from spillcast.errors import InputError
 from spillcast.recording.meta import CaptureAccount, OtherIO, Temp
-from spillcast.recording.source import SOURCES, PerfSource, call_cost_s
+from spillcast.recording.source import SOURCES, Capture, PerfSource, call_cost_s
 
 
 def captured(status: Mapping[str, Any], method: str, *, only_calls: bool) -> dict[str, Any]:
@@ -63,3 +64,30 @@ def nothing_seen(
         f"no temp I/O was seen ({status['other_io']:,} calls on other files)",
         "if the query did spill, name the directory with --temp DIR",
     )
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A process that was attached after the recording had begun.
+
+    ``before`` are the calls that read, that wrote, and their bytes before the attachment, of any
+    file and any kind, and None where the kernel does not tell.
+    """
+
+    pid: int
+    started_s: float | None
+    attached_s: float
+    before: tuple[int, int, int] | None
+
+
+def joined(capture: Capture, zero_ns: int) -> list[Joined]:
+    """The processes that were attached meanwhile; times count from ``zero_ns``."""
+    return [
+        Joined(
+            pid,
+            None if start_ns is None else (start_ns - zero_ns) / 1e9,
+            (attached_ns - zero_ns) / 1e9,
+            before,
+        )
+        for pid, start_ns, attached_ns, before in capture.joined()
+    ]

@@ -4,7 +4,7 @@ import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from spillcast.document import key, read, written
 from spillcast.errors import InputError
@@ -14,6 +14,8 @@ from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Server
 META_FILE = "meta.json"
 RECORDING_SCHEMA = "spillcast.recording/1"
 _AGAIN = "record again"
+#: What ended a recording; all but the first while the run went on.
+EndedBy = Literal["end", "duration", "interrupt", "failure"]
 
 
 @dataclass(frozen=True)
@@ -222,6 +224,12 @@ class Meta:
     elapsed_s: float = key("wall time of the run", unit="s", example=27.9, default=0.0)
     recorded_s: float = key("from then to its end", unit="s", example=28.1, default=0.0)
     clock: str = key("the clock of all times", example="CLOCK_MONOTONIC", default="CLOCK_MONOTONIC")
+    ended_by: EndedBy | None = key(
+        "`end` of the run, or, while it went on, `duration`, `interrupt` or `failure` of our "
+        "connection to its server",
+        example="end",
+        optional=True,
+    )
     engine: ObservedEngine = key("", default=NOBODY)
     machine: Machine = key("", default=Machine())
     memory: Memory = key("", default=Memory())

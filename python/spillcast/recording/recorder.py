@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -14,10 +14,10 @@ from spillcast import _core
 from spillcast.errors import InputError
 from spillcast.recording import machine
 from spillcast.recording.absent import AbsentCapture
-from spillcast.recording.captured import captured, nothing_seen, uncaptured
+from spillcast.recording.captured import Joined, captured, joined, nothing_seen, uncaptured
 from spillcast.recording.clock import FROM_ITS_START, Clock
 from spillcast.recording.memory import PeakMemory, cgroup_limit_bytes
-from spillcast.recording.meta import CpuCache, Machine, Memory, Meta, ObservedEngine
+from spillcast.recording.meta import CpuCache, EndedBy, Machine, Memory, Meta, ObservedEngine
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.recording import Recording
 from spillcast.recording.refused import refused
@@ -28,20 +28,6 @@ from spillcast.recording.target import Target
 from spillcast.recording.writer import RecordingWriter, check_output
 
 TICK_S = 0.25
-
-
-@dataclass(frozen=True)
-class Joined:
-    """A process that was attached after the recording had begun.
-
-    ``before`` are the calls that read, that wrote, and their bytes before the attachment, of any
-    file and any kind, and None where the kernel does not tell.
-    """
-
-    pid: int
-    started_s: float | None
-    attached_s: float
-    before: tuple[int, int, int] | None
 
 
 class Recorder:
@@ -66,6 +52,7 @@ class Recorder:
         self._samples = 0
         self._only_calls = False
         self._whole_s = 0
+        self._ended_by: EndedBy = "interrupt"
 
     def check(self) -> None:
         """InputError where a directory that is asked for cannot be used."""
@@ -150,16 +137,8 @@ class Recorder:
 
     def joined(self, started_ns: int | None = None) -> list[Joined]:
         """The processes that were attached since ``observe``; ``started_ns`` as of ``finish``."""
-        zero_ns = self.origin_ns + Clock.of(self.origin_ns, started_ns).zero_ns
-        return [
-            Joined(
-                pid,
-                None if start_ns is None else (start_ns - zero_ns) / 1e9,
-                (attached_ns - zero_ns) / 1e9,
-                before,
-            )
-            for pid, start_ns, attached_ns, before in self._capture.joined()
-        ]
+        clock = Clock.of(self.origin_ns, started_ns)
+        return joined(self._capture, self.origin_ns + clock.zero_ns)
 
     def _begin(self, target: Target) -> None:
         self.target = target
@@ -176,7 +155,10 @@ class Recorder:
         self._elapsed_s = time.monotonic() - self._started
         self.collect()
         limit_s = self.options.duration_s
-        return ended or (limit_s is not None and self._elapsed_s >= limit_s)
+        over = limit_s is not None and self._elapsed_s >= limit_s
+        if ended or over:
+            self._ended_by = "end" if ended else "duration"
+        return ended or over
 
     def collect(self) -> None:
         """Write what came in since the last time."""
@@ -244,7 +226,7 @@ class Recorder:
                 raise problem
             clock = Clock.of(self.origin_ns, started_ns)
             meta = self._meta(status, wall_s if elapsed_s is None else elapsed_s, clock)
-            meta = replace(meta, **(extra or {}))
+            meta = replace(meta, **{"ended_by": self._ended_by, **(extra or {})})
             first, *_ = [sink.finish(meta, clock) for sink in self._sinks]
             return first
         except BaseException:

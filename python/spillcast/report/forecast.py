@@ -133,9 +133,9 @@ def _several(order: Sequence[Choice]) -> list[Part]:
         row: list[Any] = [one.target, one.forecast_s, one.interval_s, one.speedup]
         row.append(None if share is None or share < 0 else share)
         rows.append([*row, *([choice.cost] if priced else []), _remarks(choice, common)])
+    part = best.part.words if best.part else f"Now {format_duration(best.baseline_s)}"
     now = (
-        f"Now {format_duration(best.baseline_s)}; storage without any latency would leave about "
-        f"{format_duration(best.ceiling_s)}."
+        f"{part}; storage without any latency would leave about {format_duration(best.ceiling_s)}."
     )
     said = [f"  warning: {warning.message}" for warning in common]
     for choice in order:

@@ -9,9 +9,11 @@ from harness import until
 from postgres_rig import PARALLEL
 from spillcast.engines.engine import Wanted
 from spillcast.engines.postgres.live.record import record_postgres
+from spillcast.forecast import forecast
 from spillcast.forecast.threads.stretches import STRETCHES, Stretches
 from spillcast.recording import Recording
 from spillcast.recording.thread_trace import thread_trace
+from spillcast.storage.target import resolve
 
 #: Spills evenly, for some 3 s, in two processes.
 EVEN = "select max(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(4))
@@ -49,7 +51,7 @@ def check(recording):
     starts_s = waits["start_ns"].to_numpy() / 1e9
     ends_s = starts_s + waits["elapsed_ns"].to_numpy() / 1e9
     assert starts_s.min() >= 0
-    assert 0.5 * elapsed_s < ends_s.max() < 1.1 * elapsed_s + 0.1
+    assert 0.5 * elapsed_s < ends_s.max() < 1.1 * elapsed_s + 0.5
     assert recording.waits["start_ns"][0].as_py() >= 0
     trace = thread_trace(recording)
     counts = Stretches(trace, elapsed_s).sums(trace.temp.astype(float))
@@ -58,7 +60,7 @@ def check(recording):
     last = max(recording.seconds["second"].to_pylist())
     assert last <= elapsed_s + 1
     samples_s = recording.samples["time_ns"].to_numpy() / 1e9
-    assert 0 <= samples_s.min() <= samples_s.max() < 1.1 * elapsed_s + 0.1
+    assert 0 <= samples_s.min() <= samples_s.max() < 1.1 * elapsed_s + 0.5
 
 
 @pytest.mark.parametrize("ahead_s", [3, 0])
@@ -72,7 +74,9 @@ def test_attached_before_the_query(newest, tmp_path, ahead_s):
     assert query.before_recording_s == 0
     [worker] = query.workers
     assert 0 < worker.attached_s < 0.5 * recording.elapsed_s
-    assert recording.elapsed_s <= recording.meta.recorded_s < recording.elapsed_s + 2
+    recorded_s = recording.meta.recorded_s
+    assert recording.elapsed_s <= recorded_s
+    assert not ahead_s or recorded_s < recording.elapsed_s + ahead_s
 
 
 @pytest.mark.parametrize("late_s", [0.5, 1.5])
@@ -89,3 +93,7 @@ def test_attached_late_it_counts_from_the_recording(newest, tmp_path, late_s):
     )
     [worker] = query.workers
     assert worker.started_s < 0 <= worker.attached_s
+    # The whole query is known all the same.
+    said = forecast(recording, resolve("latency:100us", recording))
+    assert said.baseline_s == query.query_elapsed_s
+    assert said.part is None

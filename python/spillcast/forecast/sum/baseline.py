@@ -10,6 +10,7 @@ from spillcast.forecast.load import Load, sessions, temp_load
 from spillcast.forecast.result import Term
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.recording import Recording
+from spillcast.recording.part import Part, whole_s
 
 
 @dataclass(frozen=True)
@@ -19,10 +20,12 @@ class Baseline:
     recording: Recording
     loads: Sequence[Load]
     whole_s: float
+    #: What was recorded of a run whose whole time nobody knows; None where it is known.
+    part: Part | None = None
 
     @classmethod
     def of(cls, recording: Recording, elapsed_s: float | None) -> "Baseline":
-        """``elapsed_s`` is that of the whole query, by default the recorded time.
+        """``elapsed_s`` is that of the whole query, by default as the recording tells.
 
         InputError when there was no temp I/O, Refusal when none could be recorded.
         """
@@ -32,10 +35,12 @@ class Baseline:
             raise InputError(
                 f"{recording.path}: no temp I/O was recorded, so no storage changes it"
             )
-        whole_s = recording.elapsed_s if elapsed_s is None else elapsed_s
-        if min(whole_s, recording.elapsed_s) <= 0:
+        part = Part.of(recording.meta) if elapsed_s is None else None
+        if elapsed_s is None:
+            elapsed_s = whole_s(recording.meta) or recording.elapsed_s
+        if min(elapsed_s, recording.elapsed_s) <= 0:
             raise InputError(f"{recording.path}: an elapsed time of 0 leaves nothing to forecast")
-        return cls(recording, loads, whole_s)
+        return cls(recording, loads, elapsed_s, part)
 
     @property
     def scale(self) -> float:

@@ -45,6 +45,7 @@ def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDE
         confidence,
         baseline.remainder_s,
         baseline.rest,
+        part=baseline.part,
     )
     try:
         reason = refusal(recording, baseline.whole_s)

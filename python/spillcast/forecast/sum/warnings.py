@@ -43,7 +43,7 @@ def warn(baseline: Baseline, target: Storage, projection: Projection) -> list[Wa
     """Everything a reader of the number should know."""
     recording, loads, found = baseline.recording, baseline.loads, projection.latencies
     warnings = [
-        *_about_part(recording, baseline.whole_s),
+        *_about_part(baseline),
         *_about_recording(recording, baseline.remainder_s / baseline.whole_s),
         *_about_threads(recording, projection),
         *_about_compression(baseline, projection),
@@ -93,8 +93,12 @@ def _about_recording(recording: Recording, rest_share: float) -> list[Warned]:
     return warnings
 
 
-def _about_part(recording: Recording, whole_s: float) -> list[Warned]:
+def _about_part(baseline: Baseline) -> list[Warned]:
     """A recording that saw a part of the query, and what the rest may hold."""
+    recording, whole_s, part = baseline.recording, baseline.whole_s, baseline.part
+    if part is not None:
+        text = "this is for what was recorded alone: with the time that the whole run takes"
+        return [Warned("part-only", f"{text}, --elapsed gives a forecast of it")]
     if not is_part(recording, whole_s):
         return []
     share = recording.elapsed_s / whole_s

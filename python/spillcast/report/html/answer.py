@@ -5,6 +5,7 @@ from statistics import median
 from typing import Any
 
 from spillcast.profile.timeline import READ, WRITE
+from spillcast.recording.part import Part
 from spillcast.report.html.charts.storages import alone
 from spillcast.report.html.charts.sweeps import sizes_words
 from spillcast.report.html.material import Material
@@ -44,9 +45,11 @@ def sentence(forecast: Mapping[str, Any]) -> str:
     sure = f"{forecast['confidence']:.0%}".replace("%", " %")
     slower = bool(forecast["forecast_s"] >= forecast["baseline_s"])
     ceiling = format_duration(forecast["ceiling_s"])
+    said = f"On {target} this query would take about {there} instead of {here}"
+    if forecast.get("part"):
+        said = f"{Part(**forecast['part']).words}: on {target} these would take about {there}"
     return (
-        f"On {target} this query would take about {there} instead of {here}, {sure} sure between "
-        f"{low} and {high}; " + "it gets no faster, and " * slower
+        f"{said}, {sure} sure between {low} and {high}; " + "it gets no faster, and " * slower
         + f"no storage can bring it under {ceiling}."
     )  # fmt: skip
 

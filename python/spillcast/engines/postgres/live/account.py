@@ -8,6 +8,7 @@ from spillcast.engines.postgres.live.explain import Explained, plan_summary
 from spillcast.engines.postgres.live.query import QueryLife
 from spillcast.engines.postgres.live.sampler import GAP_S, RATE_HZ, Sampled
 from spillcast.engines.postgres.live.settings import FROM_OUTSIDE, OWN
+from spillcast.recording.captured import Joined
 from spillcast.recording.machine import redact_text
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import (
@@ -18,7 +19,6 @@ from spillcast.recording.postgres_meta import (
     TempFiles,
     Worker,
 )
-from spillcast.recording.recorder import Joined
 
 
 def engine_meta(

@@ -223,6 +223,7 @@ class _Watch:
         started_ns = sampled.started_ns if run is None else run.started_ns
         workers = recorder.joined(started_ns), self._unattached
         extra = {
+            "ended_by": "end" if ended_by == "query" else ended_by,
             "engine": engine_meta(self._connection, self.pid, self._settings, sampled.query, run),
             "postgres": query_meta(self.pid, life, self._attached_s, ended_by, sampled, *workers),
             "sampling": sampling_meta(sampled),

@@ -1,0 +1,103 @@
+"""A recording that is known to hold a part of a run: the forecast says so, or knows the whole."""
+
+import json
+
+import pytest
+
+from evidence import change, recording, storage
+from harness import spillcast
+from spillcast.forecast import forecast
+from spillcast.recording import Recording
+from spillcast.recording.postgres_meta import RecordedQuery
+from spillcast.report.html.answer import sentence
+
+MS = 1_000_000
+LOADS = [("write", 8192, 200, 2 * MS), ("read", 8192, 200, 2 * MS)]
+THERE = storage({("write", 8192): MS, ("read", 8192): MS})
+
+
+@pytest.fixture
+def run(tmp_path):
+    """1.6 s, of which 0.8 s are temp I/O."""
+    return recording(tmp_path / "run.spill", LOADS, elapsed_s=1.6)
+
+
+def query(ended_by="query", before_s=0.0, whole_s=1.6):
+    return RecordedQuery(4711, None, whole_s, before_s, ended_by, None, [], 0, [])
+
+
+def codes(said):
+    return [warning.code for warning in said.warnings]
+
+
+@pytest.mark.parametrize("because", ["duration", "interrupt", "failure"])
+@pytest.mark.parametrize("by_server", [False, True])
+def test_the_sentence_begins_with_the_part(run, because, by_server):
+    if by_server:
+        change(run, postgres=query(because, whole_s=15.5, before_s=2.0))
+    else:
+        change(run, ended_by=because)
+    said = forecast(run, THERE)
+    begins = "Of a run that went on, 1.60 s were recorded: on target these would take about "
+    assert said.sentence().startswith(begins)
+    document = json.loads(json.dumps(said.to_json()))
+    assert sentence(document).startswith(begins)
+    assert document["part"] == {"recorded_s": 1.6, "because": because}
+    assert said.baseline_s == 1.6
+    assert "part-only" in codes(said)
+
+
+def test_with_the_whole_time_it_is_for_the_whole(run):
+    change(run, ended_by="duration")
+    said = forecast(run, THERE, elapsed_s=15.5)
+    assert said.part is None
+    assert said.baseline_s == 15.5
+    assert said.sentence().startswith("On target this run would take about")
+    assert "part" in codes(said)
+    assert "part-only" not in codes(said)
+
+
+def test_of_a_query_that_was_attached_late_the_whole_is_known(run):
+    change(run, postgres=query(before_s=3.2, whole_s=4.8), ended_by="end")
+    said, asked = forecast(run, THERE), forecast(run, THERE, elapsed_s=4.8)
+    assert said.to_json() == asked.to_json()
+    assert (said.baseline_s, said.part) == (4.8, None)
+
+
+def test_late_and_nobody_knows_how_late(run):
+    change(run, postgres=query(before_s=3.2, whole_s=None))
+    said = forecast(run, THERE)
+    assert said.sentence().startswith("Of a run that had begun before, 1.60 s were recorded: on ")
+    assert said.to_json()["part"]["because"] == "late"
+
+
+@pytest.mark.parametrize("ended_by", [None, "end"])
+def test_of_any_other_recording_nothing_is_guessed(run, ended_by):
+    change(run, ended_by=ended_by, postgres=query())
+    said = forecast(run, THERE)
+    assert (said.baseline_s, said.part, said.to_json()["part"]) == (1.6, None, None)
+    assert said.sentence().startswith("On target this run would take about")
+
+
+def test_the_command_line_tells_it_of_one_target_and_of_several(spilled, tmp_path):
+    folder = tmp_path / "run.spill"
+    folder.mkdir()
+    for file in spilled.path.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    meta = json.loads((folder / "meta.json").read_text())
+    assert meta["ended_by"] == "end"
+    (folder / "meta.json").write_text(json.dumps(meta | {"ended_by": "duration"}))
+    for targets in (["latency:20us"], ["latency:20us", "latency:30us"]):
+        asked = ("forecast", folder, *(word for to in targets for word in ("--to", to)))
+        told = spillcast(*asked)
+        assert told.returncode == 0, told.stderr
+        assert told.stdout.startswith("Of a run that went on, ")
+        assert "--elapsed gives a forecast of it" in " ".join(told.stdout.split())
+        assert "Of a run that went on" not in spillcast(*asked, "--elapsed", "60").stdout
+
+
+def test_recordings_made_before_are_read_as_before(run):
+    path = run.path / "meta.json"
+    meta = json.loads(path.read_text())
+    assert "ended_by" not in meta
+    assert Recording.open(run.path).meta.ended_by is None
