@@ -10,6 +10,7 @@ from spillcast.forecast.load import Load, sessions, temp_load
 from spillcast.forecast.result import Term
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.recording import Recording
+from spillcast.recording.likely_temp import mend
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,7 @@ class Baseline:
         recording.need_io()
         loads = temp_load(recording)
         if not loads:
-            raise InputError(
-                f"{recording.path}: no temp I/O was recorded, so no storage changes it"
-            )
+            raise InputError(f"{recording.path}: no temp I/O was recorded", mend(recording))
         whole_s = recording.elapsed_s if elapsed_s is None else elapsed_s
         if min(whole_s, recording.elapsed_s) <= 0:
             raise InputError(f"{recording.path}: an elapsed time of 0 leaves nothing to forecast")
