@@ -37,10 +37,14 @@ def test_recognised_by_itself(places, capture, kind):
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_a_table_elsewhere_is_no_temp_file(places, capture):
     result, output = record(places, capture, places.data / "orders.db")
-    assert result.returncode == 2
-    assert result.stderr.startswith("spillcast: no temp I/O was seen (")
-    assert "--temp DIR" in result.stderr
-    assert not output.exists()
+    assert result.returncode == 0, result.stderr
+    assert "no temp I/O was seen (" in result.stdout
+    # The table is still there, so nothing proposes its directory.
+    assert f"spillcast forecast {output} --temp DIR" in result.stdout
+    account = account_of(result.stdout)
+    seen = rows(output, files={operation[5] for operation in account["account"]})
+    assert not any(row[-1] for row in seen)
+    assert sum(seen.values()) == len(account["account"])
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
@@ -60,8 +64,17 @@ def test_no_temp_io_under_the_named_directory(places):
     elsewhere = places.root / "elsewhere"
     elsewhere.mkdir()
     result, output = record(places, "auto", places.temp / "spill", asked=("--temp", elsewhere))
+    assert result.returncode == 0, result.stderr
+    assert f"no temp I/O was seen under {elsewhere}" in result.stdout
+    assert output.exists()
+
+
+def test_what_writes_nothing_cannot_spill(places):
+    output = places.root / "run.spill"
+    result = spillcast("record", "-o", output, "--", "wc", places.base, env=places.env)
     assert result.returncode == 2
-    assert f"no temp I/O was seen under {elsewhere}" in result.stderr
+    assert "spillcast: no temp I/O was seen (" in result.stderr
+    assert "--temp DIR" in result.stderr
     assert not output.exists()
 
 

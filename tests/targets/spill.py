@@ -89,6 +89,7 @@ def main():
     parser.add_argument("--file", type=Path, required=True, help="the temp file")
     parser.add_argument("--base", type=Path, required=True, help="a file that is only read")
     parser.add_argument("--unlink", action="store_true", help="unlink the temp file at once")
+    parser.add_argument("--remove", action="store_true", help="remove the temp file at the end")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--fork", action="store_true", help="a forked child does a share too")
     parser.add_argument("--gate", action="store_true", help="say ready, wait for a line, then work")
@@ -108,6 +109,8 @@ def main():
         workers[0].run()
     else:
         run_in_threads(workers, options.gate)
+    if options.remove:
+        os.unlink(options.file)
     account = [done for worker in workers for done in worker.account]
     results = [worker.digest.hexdigest() for worker in workers]
     if child is not None:

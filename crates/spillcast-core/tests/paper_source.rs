@@ -124,6 +124,7 @@ fn what_a_source_says_becomes_waits_seconds_and_counts() {
     let counts = status.counts;
     assert_eq!((counts.temp_writes, counts.temp_reads, counts.temp_bytes), (1, 1, 12_288));
     assert_eq!((counts.temp_ns, counts.other_io, counts.unknown_file), (3_000, 1, 1));
+    assert_eq!(counts.other_writes, 1);
     assert_eq!((status.lost, status.cpu_ns, status.connected), (3, Some(500), true));
     assert_eq!(*attached.0.lock().unwrap(), [PID]);
 }

@@ -13,6 +13,7 @@ from spillcast.cli.options import (
     Json,
     Lenient,
     Markdown,
+    RecordedTemp,
     SqlId,
 )
 
@@ -52,6 +53,7 @@ def forecast(
         str | None,
         typer.Option("--from", help="Storage that a plan was made on, where its I/O has no times."),
     ] = None,
+    temp: RecordedTemp = None,
     lenient: Lenient = False,
     cost: Annotated[
         list[str] | None,
@@ -99,6 +101,7 @@ def forecast(
         method=method,
         queryid=queryid,
         origin=origin,
+        temp_dirs=temp or (),
         lenient=lenient,
         confidence=confidence,
         budget=budget,

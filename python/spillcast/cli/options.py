@@ -47,6 +47,13 @@ Work = Annotated[
 Temp = Annotated[
     list[Path] | None, typer.Option(help="Only files under this directory are temp files.")
 ]
+RecordedTemp = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--temp",
+        help="Of a recording: only files under this directory are temp files. Repeatable.",
+    ),
+]
 Duration = Annotated[str | None, typer.Option(help="End after this time, such as 5m.")]
 Capture = Annotated[
     CaptureName,

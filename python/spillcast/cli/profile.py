@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from spillcast.cli.options import Csv, Json, Lenient, Markdown, Where
+from spillcast.cli.options import Csv, Json, Lenient, Markdown, RecordedTemp, Where
 
 
 def add_to(application: typer.Typer) -> None:
@@ -27,6 +27,7 @@ def profile(
     where: Where = None,
     top: Annotated[int | None, typer.Option(min=1, help="Only so many rows.")] = None,
     histogram: Annotated[bool, typer.Option(help="Show how latencies are spread.")] = False,
+    temp: RecordedTemp = None,
     lenient: Lenient = False,
     json: Json = False,
     csv: Csv = False,
@@ -48,6 +49,7 @@ def profile(
             by=[name.strip() for name in by.split(",")],
             event=event,
             where=where,
+            temp_dirs=temp or (),
             lenient=lenient,
             on_progress=read,
         )

@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.options import Boost, Budget, Confidence, Elapsed, Json, Lenient, SqlId
+from spillcast.cli.options import (
+    Boost,
+    Budget,
+    Confidence,
+    Elapsed,
+    Json,
+    Lenient,
+    RecordedTemp,
+    SqlId,
+)
 
 if TYPE_CHECKING:
     from spillcast.forecast.ask import Answer
@@ -34,6 +43,7 @@ def report(
     elapsed: Elapsed = None,
     boost: Boost = None,
     sql_id: SqlId = None,
+    temp: RecordedTemp = None,
     lenient: Lenient = False,
     redact: Annotated[
         bool,
@@ -77,7 +87,7 @@ def report(
     for document in material.storages:
         storage = Storage.from_json(document, document["name"])
         material.latencies.append(latencies_there(storage.name, storage))
-    add_runs(material, evidence, sql_id, lenient=lenient)
+    add_runs(material, evidence, sql_id, temp_dirs=temp or (), lenient=lenient)
     if to and not words:
         raise InputError("--to is for evidence", "a forecast's document has its target already")
     if to:
@@ -85,6 +95,7 @@ def report(
             elapsed_s=None if elapsed is None else parse_duration_s(elapsed),
             boost=boost,
             sql_id=sql_id,
+            temp_dirs=temp or (),
             lenient=lenient,
             confidence=confidence,
             budget=budget,

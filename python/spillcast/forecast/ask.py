@@ -51,8 +51,9 @@ def ask(
     """
     question = question or Question()
     if isinstance(baseline, Recording):
-        question.check(Evidence(), events=False)
-        return _from_recording(baseline, targets, question, question.elapsed_s)
+        question.check(Evidence(recordings=[baseline.path]), events=False)
+        recording = baseline.with_temp(question.temp_dirs)
+        return _from_recording(recording, targets, question, question.elapsed_s)
     evidence = find_evidence(baseline)
     counts = bool(evidence.plans or evidence.statements)
     question.check(evidence, events=not (evidence.recordings or counts))
@@ -80,7 +81,7 @@ def _recording(evidence: Evidence, question: Question) -> Recording:
     if len(paths := getattr(evidence, kind)) > 1:
         raise InputError(f"{len(paths)} files are given", "forecast one query at a time")
     if kind == "recordings":
-        return Recording.open(paths[0])
+        return Recording.open(paths[0]).with_temp(question.temp_dirs)
     elapsed_s, origin = question.elapsed_s, question.origin
     if kind == "plans":
         recording = read_plan(paths[0], elapsed_s=elapsed_s, timed=origin is None)

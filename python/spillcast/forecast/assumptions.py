@@ -25,6 +25,8 @@ TRACE_IO_SPREAD = 0.05
 # What is worth a warning: from there on a reader would decide otherwise.
 #: Share of the reports that were lost: as much as the forecast may be off for other reasons.
 LOST_SHARE_MAX = 0.02
+#: Share of the time outside temp I/O from which storage for temp files can help little.
+LITTLE = 0.9
 #: Share of the I/O that was not measured, or only with other sizes.
 SHARE_TOLD = 0.05
 #: Latency ratio from which a small error of the recording becomes a large one of the forecast.

@@ -33,7 +33,8 @@ class Question:
     ``elapsed_s`` is the wall time of the whole query where the evidence covers a part of it, or
     tells none. ``boost`` (events), ``sql_id`` and ``method`` (``counts`` or ``seed``) are for
     Oracle's evidence, ``lenient`` for damaged traces; ``queryid`` picks a row of
-    pg_stat_statements, ``origin`` is the storage that counts without times were made on. A
+    pg_stat_statements, ``origin`` is the storage that counts without times were made on. Of a
+    recording, the files under ``temp_dirs`` and no others are temp files, where any is given. A
     directory is probed within ``budget``.
     """
 
@@ -43,6 +44,7 @@ class Question:
     method: str = "counts"
     queryid: str | None = None
     origin: str | None = None
+    temp_dirs: Sequence[str | Path] = ()
     lenient: bool = False
     confidence: float = CONFIDENCE
     budget: str = "60s"
@@ -58,13 +60,14 @@ class Question:
         """InputError for an option of other evidence than this; Oracle's where ``events``."""
         counts = bool(evidence.plans or evidence.statements)
         _only_for("rows of pg_stat_statements", bool(evidence.statements), queryid=self.queryid)
+        _only_for("recordings", bool(evidence.recordings), temp=self.temp_dirs or None)
         _only_for("plans and rows of pg_stat_statements", counts, **{"from": self.origin})
         method = None if self.method == "counts" else self.method
         oracle = {"boost": self.boost, "sql_id": self.sql_id, "method": method}
         _only_for("traces and ASH exports", events, **oracle)
 
 
-def _only_for(kind: str, given: bool, **options: str | None) -> None:
+def _only_for(kind: str, given: bool, **options: object) -> None:
     for name, value in options.items():
         if value is not None and not given:
             raise InputError(f"--{name.replace('_', '-')} is for {kind}")

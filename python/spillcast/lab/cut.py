@@ -8,14 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-import numpy as np
 import pyarrow as pa
 
-from spillcast import _core
 from spillcast.recording import Recording
 from spillcast.recording.clock import with_column, within
-from spillcast.recording.meta import KeptWaits, Meta, OtherIO, Temp
-from spillcast.recording.schema import SECONDS_SCHEMA
+from spillcast.recording.counted import seconds_of, sum_of, totals
+from spillcast.recording.meta import KeptWaits, Meta
 
 SLICES = 10
 SLICE_S = 0.3
@@ -61,7 +59,7 @@ def cut(recording: Recording, windows: Windows, name: str) -> Recording:
     path = recording.path.with_name(f"{recording.path.stem}-{name}.spill")
     left = Recording(path, _meta(recording, waits, edges_ns))
     left.waits = waits
-    left.seconds = _seconds(waits)
+    left.seconds = seconds_of(waits)
     left.samples = recording.samples.slice(0, 0)
     return left
 
@@ -75,22 +73,15 @@ def _began(waits: pa.Table, begin_ns: int, end_ns: int) -> pa.Table:
 def _meta(recording: Recording, waits: pa.Table, edges_ns: Sequence[int]) -> Meta:
     meta, elapsed_s = recording.meta, edges_ns[-1] / 1e9
     capture, share = meta.capture, elapsed_s / recording.elapsed_s
-    temp = waits.filter(waits["temp"])
-    other = waits.filter(pa.compute.and_(pa.compute.invert(waits["temp"]), waits["op"].is_valid()))
-    ops = temp["op"].combine_chunks().cast(pa.string())
+    temp, other_io = totals(waits)
     slices_s = [(begin_ns / 1e9, end_ns / 1e9) for begin_ns, end_ns in pairwise(edges_ns)]
     return replace(
         meta,
         elapsed_s=elapsed_s,
         recorded_s=elapsed_s,
-        cpu_s=None if meta.cpu_s is None else _sum(waits["cpu_before_ns"]) / 1e9,
-        temp=Temp(
-            reads=_sum(pa.compute.equal(ops, "read")),
-            writes=_sum(pa.compute.equal(ops, "write")),
-            bytes=_sum(temp["bytes"]),
-            total_s=_sum(temp["elapsed_ns"]) / 1e9,
-        ),
-        other_io=OtherIO(other.num_rows, _sum(other["elapsed_ns"]) / 1e9),
+        cpu_s=None if meta.cpu_s is None else sum_of(waits["cpu_before_ns"]) / 1e9,
+        temp=temp,
+        other_io=other_io,
         capture=replace(
             capture,
             lost=round(capture.lost * share),
@@ -103,31 +94,3 @@ def _meta(recording: Recording, waits: pa.Table, edges_ns: Sequence[int]) -> Met
         # One window is a stretch; several are spread over the whole.
         raw=KeptWaits(waits.num_rows, waits.num_rows, slices_s, slices_of_all=len(slices_s) > 1),
     )
-
-
-def _seconds(waits: pa.Table) -> pa.Table:
-    """The per-second rows of some waits, as a recorder counts them."""
-    timed = waits.filter(waits["op"].is_valid())
-    size_bytes = timed["bytes"].fill_null(0).to_pylist()
-    classes = {size: _core.size_class_bytes(size) for size in set(size_bytes)}
-    keys = {
-        "second": pa.compute.divide(timed["start_ns"], 1_000_000_000),
-        "op": timed["op"].cast(pa.string()),
-        "temp": timed["temp"],
-        "size_class_bytes": pa.array([classes[size] for size in size_bytes], pa.int64()),
-    }
-    table = pa.table({**keys, "bytes": timed["bytes"].fill_null(0), "ns": timed["elapsed_ns"]})
-    groups = table.group_by(list(keys), use_threads=False).aggregate(
-        [("ns", "list"), ("bytes", "sum")]
-    )
-    rows = []
-    for row in groups.to_pylist():
-        latency_ns, count = np.unique(row.pop("ns_list"), return_counts=True)
-        row |= {"count": int(count.sum()), "bytes": row.pop("bytes_sum")}
-        row["total_ns"] = int((latency_ns * count).sum())
-        rows.append(row | {"latency_ns": latency_ns.tolist(), "latency_count": count.tolist()})
-    return pa.Table.from_pylist(rows, SECONDS_SCHEMA)
-
-
-def _sum(values: pa.ChunkedArray | pa.Array) -> int:
-    return int(pa.compute.sum(values).as_py() or 0)

@@ -23,19 +23,23 @@ def profile(
     by: Sequence[str] = ("event",),
     event: str | None = None,
     where: str | None = None,
+    temp_dirs: Sequence[str | Path] = (),
     lenient: bool = False,
     on_progress: "Progress | None" = None,
 ) -> Profile:
     """Profile traces, ASH exports or recordings.
 
     ``event`` is a pattern in which ``*`` stands for any text; ``where`` is an SQL condition on the
-    columns of the waits. InputError for evidence that cannot be read or holds nothing.
+    columns of the waits. Of a recording, the files under ``temp_dirs`` and no others are temp
+    files, where any is given. InputError for evidence that cannot be read or holds nothing.
     """
     for name in by:
         if name not in DIMENSIONS:
             raise InputError(f"--by {name}: unknown", f"it may be {', '.join(DIMENSIONS)}")
     found = find_evidence(evidence)
     kind = found.only_waits()
+    if temp_dirs and kind != "recordings":
+        raise InputError("--temp is for recordings")
     if kind == "ash":
         from spillcast.profile.ash import of_ash
 
@@ -45,7 +49,7 @@ def profile(
 
         result = of_statistics(found.statistics, by, where)
     elif kind == "recordings":
-        result = _of_recording(found, by, where)
+        result = _of_recording(found, by, where, temp_dirs)
     elif where is not None:
         from spillcast.profile.rows import of_trace_rows
 
@@ -55,14 +59,16 @@ def profile(
     return result if event is None else _only_event(result, event)
 
 
-def _of_recording(found: Evidence, by: Sequence[str], where: str | None) -> Profile:
+def _of_recording(
+    found: Evidence, by: Sequence[str], where: str | None, temp_dirs: Sequence[str | Path]
+) -> Profile:
     from spillcast.profile.rows import of_recording
     from spillcast.profile.samples import of_samples
     from spillcast.recording import Recording
 
     if len(found.recordings) != 1:
         raise InputError("several recordings are given", "profile one at a time")
-    recording = Recording.open(found.recordings[0])
+    recording = Recording.open(found.recordings[0]).with_temp(temp_dirs)
     if not recording.meta.captured:
         return of_samples(recording, by, where)
     return of_recording(recording, by, where)

@@ -63,7 +63,7 @@ def of_recording(recording: Recording) -> Timeline:
     whole_s = _whole_s(recording)
     length_s = stretch_s(whole_s)
     path = str(recording.path / "waits.parquet").replace("'", "''")
-    waits = f"read_parquet('{path}')"
+    waits = "recorded" if recording.waits_in_memory else f"read_parquet('{path}')"
     query = f"""
         with working as (select distinct session from {waits} where temp),
         pieces as (
@@ -86,6 +86,8 @@ def of_recording(recording: Recording) -> Timeline:
         group by all
     """
     with duckdb.connect() as connection:
+        if recording.waits_in_memory:
+            connection.register("recorded", recording.waits)
         connection.execute(f"set memory_limit = '{_MEMORY}'")
         connection.execute("set preserve_insertion_order = false")
         rows = connection.execute(query).fetchall()

@@ -8,8 +8,9 @@ import pyarrow as pa
 from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
 
 _NOTHING = (
-    *("temp_reads", "temp_writes", "temp_bytes", "temp_ns", "other_io", "other_io_ns"),
-    *("unknown_file", "lost", "dropped", "tracer_cpu_ns", "run_queue_delay_ns"),
+    *("temp_reads", "temp_writes", "temp_bytes", "temp_ns"),
+    *("other_io", "other_writes", "other_io_ns", "unknown_file"),
+    *("lost", "dropped", "tracer_cpu_ns", "run_queue_delay_ns"),
 )
 
 

@@ -42,9 +42,13 @@ def uncaptured(because: str) -> dict[str, Any]:
 
 
 def nothing_seen(
-    status: Mapping[str, Any], method: str, temp_dirs: Sequence[Path]
+    status: Mapping[str, Any], method: str, temp_dirs: Sequence[Path], *, began_with_it: bool
 ) -> InputError | None:
-    """Why a recording holds no temp I/O, as an error; None where it holds some."""
+    """Why a recording holds no temp I/O and cannot hold any, as an error; None where it may.
+
+    Temp files may be among the others where those were written; and where they were only read, if
+    the recording began later than the process.
+    """
     if status["temp_reads"] + status["temp_writes"]:
         return None
     if method == "none":
@@ -57,6 +61,8 @@ def nothing_seen(
     if spots:
         names = " and ".join(spots)
         return InputError(f"no temp I/O was seen; the process uses {names}, which no call shows")
+    if status["other_writes"] or (status["other_io"] and not began_with_it):
+        return None
     where = ", ".join(map(str, temp_dirs))
     if where:
         return InputError(f"no temp I/O was seen under {where}", "is --temp the right directory?")

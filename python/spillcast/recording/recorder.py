@@ -24,7 +24,7 @@ from spillcast.recording.refused import refused
 from spillcast.recording.running import Running
 from spillcast.recording.sink import Sink
 from spillcast.recording.source import Capture, Source, choose_source
-from spillcast.recording.target import Target
+from spillcast.recording.target import Command, Target
 from spillcast.recording.writer import RecordingWriter, check_output
 
 TICK_S = 0.25
@@ -212,8 +212,8 @@ class Recorder:
         ``elapsed_s`` is the wall time of the run and ``started_ns`` its start (CLOCK_MONOTONIC),
         from which all times count, where the caller knows them better than the recorder, as when
         only a part of a process's life was the query; ``extra`` are the fields of ``Meta`` that it
-        knows better. InputError when nothing was seen on temp files and there are no samples
-        either.
+        knows better. InputError when nothing was seen that may be temp I/O and there are no
+        samples either.
         """
         wall_s = time.monotonic() - self._started
         if self.target.exit_status is not None:
@@ -221,7 +221,12 @@ class Recorder:
         try:
             self.stop()
             status = self._capture.status()
-            problem = nothing_seen(status, self.method, self.options.temp_dirs)
+            problem = nothing_seen(
+                status,
+                self.method,
+                self.options.temp_dirs,
+                began_with_it=isinstance(self.target, Command),
+            )
             if not self._samples and problem is not None:
                 raise problem
             clock = Clock.of(self.origin_ns, started_ns)

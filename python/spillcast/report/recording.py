@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from spillcast.recording import Recording
+from spillcast.recording.likely_temp import unrecognised
 from spillcast.recording.meta import Meta, Temp
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling
 from spillcast.units import format_bytes, format_duration
@@ -50,11 +51,12 @@ def recording_text(recording: Recording) -> str:
         lines += _about_samples(recording.samples, meta.sampling)
     if meta.raw.slices_s is not None:
         lines.append(f"  kept       {meta.raw.rows:,} waits in {len(meta.raw.slices_s)} slices")
-    lines += [f"  warning    {text}" for text in recording_warnings(meta)]
+    lines += [f"  warning    {text}" for text in recording_warnings(recording)]
     if meta.temp.operations:
         lines.append(f"  next       spillcast forecast {recording.path} --to DIRECTORY")
     else:
-        lines.append(f"  next       spillcast profile {recording.path}")
+        by = " --by file" if meta.captured else ""
+        lines.append(f"  next       spillcast profile {recording.path}{by}")
     return "\n".join(lines)
 
 
@@ -106,8 +108,9 @@ def _about_samples(samples: "pa.Table", sampling: Sampling) -> list[str]:
     return lines
 
 
-def recording_warnings(meta: Meta) -> list[str]:
-    """What weakens a recording, as its meta.json tells it."""
+def recording_warnings(recording: Recording) -> list[str]:
+    """What weakens a recording."""
+    meta = recording.meta
     capture, texts = meta.capture, list[str]()
     if not meta.captured:
         return [*_about_evidence(meta), f"waits only, no I/O: {capture.absent_because}"]
@@ -122,7 +125,8 @@ def recording_warnings(meta: Meta) -> list[str]:
         texts.append(f"{capture.dropped:,} single waits were dropped; the seconds are whole")
     if capture.unknown_file:
         texts.append(f"{capture.unknown_file:,} calls were on files closed before they were seen")
-    return [*texts, *_about_evidence(meta)]
+    hidden = unrecognised(recording)
+    return [*texts, *([] if hidden is None else [hidden]), *_about_evidence(meta)]
 
 
 def _about_evidence(meta: Meta) -> list[str]:

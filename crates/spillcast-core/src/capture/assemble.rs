@@ -42,6 +42,8 @@ pub struct Counts {
     pub temp_bytes: u64,
     pub temp_ns: u64,
     pub other_io: u64,
+    /// Writes among them to files that are on some storage: a spill is written first.
+    pub other_writes: u64,
     pub other_io_ns: u64,
     /// Calls on a descriptor that was closed before it could be looked at.
     pub unknown_file: u64,
@@ -60,6 +62,7 @@ struct File {
     /// Device and inode.
     identity: (u64, u64),
     regular: bool,
+    in_memory: bool,
     temp: bool,
     /// The file was looked at again when it was first used: programs unlink right after opening.
     settled: bool,
@@ -120,6 +123,7 @@ impl Assembler {
             name: self.files.id(&identity.path),
             identity: (identity.dev, identity.ino),
             regular: identity.regular,
+            in_memory: identity.in_memory(),
             temp: self.rules.is_temp(pid, &identity),
             settled,
         };
@@ -183,7 +187,7 @@ impl Assembler {
             cpu_before_ns: call.cpu_before_ns.map(|ns| (ns + carried_ns) as i64),
             ..Wait::new(call.tid.into(), event, op, self.span(call.start_ns, call.end_ns))
         };
-        self.count(&wait);
+        self.count(&wait, file.is_some_and(|file| file.in_memory));
         self.push(wait);
     }
 
@@ -258,11 +262,12 @@ impl Assembler {
         Some(start)
     }
 
-    fn count(&mut self, wait: &Wait) {
+    fn count(&mut self, wait: &Wait, in_memory: bool) {
         let elapsed_ns = wait.elapsed_ns.max(0) as u64;
         let counts = &mut self.counts;
         if !wait.temp {
             counts.other_io += 1;
+            counts.other_writes += (wait.op == Op::Write && !in_memory) as u64;
             counts.other_io_ns += elapsed_ns;
             return;
         }

@@ -39,6 +39,13 @@ pub struct FileIdentity {
     pub position: Option<i64>,
 }
 
+impl FileIdentity {
+    /// A file of memfd_create has no name on any storage, nor any storage.
+    pub fn in_memory(&self) -> bool {
+        self.path.starts_with("/memfd:")
+    }
+}
+
 /// One report of a capture, in the order of time within a thread.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {

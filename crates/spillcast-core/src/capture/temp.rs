@@ -33,8 +33,7 @@ impl TempRules {
 
     pub fn is_temp(&mut self, pid: i32, file: &FileIdentity) -> bool {
         let path = Path::new(&file.path);
-        // A file of memfd_create has no name on any storage, nor any storage.
-        if !file.regular || file.path.starts_with("/memfd:") {
+        if !file.regular || file.in_memory() {
             return false;
         }
         if !self.named.is_empty() {

@@ -10,6 +10,7 @@ from spillcast.forecast.load import Load, sessions, temp_load
 from spillcast.forecast.result import Term
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.recording import Recording
+from spillcast.recording.likely_temp import mend
 from spillcast.recording.part import Part, whole_s
 
 
@@ -32,9 +33,7 @@ class Baseline:
         recording.need_io()
         loads = temp_load(recording)
         if not loads:
-            raise InputError(
-                f"{recording.path}: no temp I/O was recorded, so no storage changes it"
-            )
+            raise InputError(f"{recording.path}: no temp I/O was recorded", mend(recording))
         part = Part.of(recording.meta) if elapsed_s is None else None
         if elapsed_s is None:
             elapsed_s = whole_s(recording.meta) or recording.elapsed_s

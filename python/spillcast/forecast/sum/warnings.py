@@ -6,6 +6,7 @@ from spillcast.forecast.assumptions import (
     AMPLIFIED,
     COMPRESSED_ALIKE,
     DEPENDENT,
+    LITTLE,
     LOST_SHARE_MAX,
     SEEN_MIN,
     SHARE_TOLD,
@@ -17,6 +18,7 @@ from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.coverage import is_part, kind_of_evidence, unread_bytes
 from spillcast.forecast.sum.projection import Projection
 from spillcast.recording import Recording
+from spillcast.recording.likely_temp import large_other_io, unrecognised
 from spillcast.recording.thread_trace import wakings_seen
 from spillcast.storage import Storage
 from spillcast.units import format_bytes, format_duration
@@ -87,10 +89,21 @@ def _about_recording(recording: Recording, rest_share: float) -> list[Warned]:
     if (storage := recording.meta.temp.timed_on) is not None:
         text = f"temp I/O was not timed: it is taken to have the latency of {storage}"
         warnings.append(Warned("assumed", text))
-    if rest_share > 0.9:
-        text = f"temp I/O is only {1 - rest_share:.0%} of the time: no storage can help much"
-        warnings.append(Warned("little-io", text))
-    return warnings
+    return [*warnings, *_about_little_io(recording, rest_share)]
+
+
+def _about_little_io(recording: Recording, rest_share: float) -> list[Warned]:
+    """That temp I/O is a small part of all, or of what was seen on files."""
+    little = f"temp I/O is only {1 - rest_share:.0%} of the time"
+    if (text := unrecognised(recording)) is not None:
+        return [Warned("other-io", text)]
+    if rest_share <= LITTLE:
+        return []
+    if large_other_io(recording):
+        other = format_duration(recording.meta.other_io.total_s)
+        text = f"{little}, I/O on other files took {other}: that is taken to stay as it is"
+        return [Warned("other-io", text)]
+    return [Warned("little-io", f"{little}: no storage can help much")]
 
 
 def _about_part(baseline: Baseline) -> list[Warned]:

@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from spillcast.errors import InputError
 from spillcast.histogram import merged
 from spillcast.profile import Profile, profile, timeline
 from spillcast.profile.samples import of_samples
@@ -20,10 +21,22 @@ from spillcast.storage.observed import observed
 _SMALL = 0.01
 
 
-def add_runs(material: Material, evidence: Evidence, sql_id: str | None, *, lenient: bool) -> None:
-    """A run for each recording, one for all traces and one for all ASH exports."""
+def add_runs(
+    material: Material,
+    evidence: Evidence,
+    sql_id: str | None,
+    *,
+    temp_dirs: Sequence[Path] = (),
+    lenient: bool,
+) -> None:
+    """A run for each recording, one for all traces and one for all ASH exports.
+
+    Of recordings, the files under ``temp_dirs`` are temp files, where any is given.
+    """
+    if temp_dirs and not evidence.recordings:
+        raise InputError("--temp is for recordings")
     for path in evidence.recordings:
-        material.runs.append(_of_recording(material, Recording.open(path)))
+        material.runs.append(_of_recording(material, Recording.open(path).with_temp(temp_dirs)))
     # Samples cover the run; traces, where both are given, a minute of it.
     if evidence.ash:
         material.runs.append(_of_ash(evidence.ash, sql_id))
@@ -50,7 +63,7 @@ def _of_recording(material: Material, recording: Recording) -> Document:
         "events": _events(of_samples(recording, ["event"], None)) if samples else [],
         "statements": measured.statements_of(meta.engine),
         "about": measured.about_recording(recording),
-        "warnings": recording_warnings(meta),
+        "warnings": recording_warnings(recording),
     }
 
 

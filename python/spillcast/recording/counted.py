@@ -1,0 +1,54 @@
+"""Totals and per-second rows made anew from single waits, as a recorder counts them."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from spillcast import _core
+from spillcast.recording.meta import OtherIO, Temp
+from spillcast.recording.schema import SECONDS_SCHEMA
+
+
+def totals(waits: pa.Table) -> tuple[Temp, OtherIO]:
+    """What moved on temp files, and on others."""
+    temp = waits.filter(waits["temp"])
+    other = waits.filter(pa.compute.and_(pa.compute.invert(waits["temp"]), waits["op"].is_valid()))
+    ops = temp["op"].combine_chunks().cast(pa.string())
+    return (
+        Temp(
+            reads=sum_of(pa.compute.equal(ops, "read")),
+            writes=sum_of(pa.compute.equal(ops, "write")),
+            bytes=sum_of(temp["bytes"]),
+            total_s=sum_of(temp["elapsed_ns"]) / 1e9,
+        ),
+        OtherIO(other.num_rows, sum_of(other["elapsed_ns"]) / 1e9),
+    )
+
+
+def seconds_of(waits: pa.Table) -> pa.Table:
+    """The per-second rows of the reads and writes; latencies are kept to the nanosecond."""
+    timed = waits.filter(waits["op"].is_valid())
+    size_bytes = timed["bytes"].fill_null(0).to_pylist()
+    classes = {size: _core.size_class_bytes(size) for size in set(size_bytes)}
+    keys = {
+        "second": pa.compute.divide(timed["start_ns"], 1_000_000_000),
+        "op": timed["op"].cast(pa.string()),
+        "temp": timed["temp"],
+        "size_class_bytes": pa.array([classes[size] for size in size_bytes], pa.int64()),
+    }
+    table = pa.table({**keys, "bytes": timed["bytes"].fill_null(0), "ns": timed["elapsed_ns"]})
+    groups = table.group_by(list(keys), use_threads=False).aggregate(
+        [("ns", "list"), ("bytes", "sum")]
+    )
+    rows = []
+    for row in groups.to_pylist():
+        latency_ns, count = np.unique(row.pop("ns_list"), return_counts=True)
+        row |= {"count": int(count.sum()), "bytes": row.pop("bytes_sum")}
+        row["total_ns"] = int((latency_ns * count).sum())
+        rows.append(row | {"latency_ns": latency_ns.tolist(), "latency_count": count.tolist()})
+    return pa.Table.from_pylist(rows, SECONDS_SCHEMA)
+
+
+def sum_of(values: pa.ChunkedArray | pa.Array) -> int:
+    """The sum; 0 of nothing."""
+    return int(pa.compute.sum(values).as_py() or 0)

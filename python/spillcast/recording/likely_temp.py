@@ -1,0 +1,154 @@
+"""Temp files that were not recognised: told by what was written, read back and is gone."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute
+
+from spillcast.recording.recording import Recording, is_recording
+from spillcast.units import format_bytes, format_duration
+
+#: Share of the elapsed time from which I/O on other files is worth a word.
+NOTABLE = 0.05
+#: A directory with less than this share of what was read back is not named.
+SHARE_MIN = 0.01
+
+
+@dataclass(frozen=True)
+class LikelyTemp:
+    """A directory, which may be gone, and the files in it that came and went like a spill."""
+
+    directory: Path
+    files: int
+    written_bytes: int
+    read_bytes: int
+
+
+def likely_temp(recording: Recording) -> list[LikelyTemp]:
+    """Directories of files that were written, then read and are gone, most bytes first.
+
+    Of files that count as no temp files. None where the recording was made on another machine,
+    on which nobody can look now whether they are gone.
+    """
+    if not recording.meta.machine.is_this_one:
+        return []
+    waits = recording.waits
+    waits = waits.filter(pa.compute.and_(waits["op"].is_valid(), waits["file"].is_valid()))
+    others = waits.filter(pa.compute.invert(waits["temp"]))
+    others = others.set_column(
+        others.schema.get_field_index("file"), "file", others["file"].cast(pa.string())
+    )
+    written, read = _by_file(others, "write"), _by_file(others, "read")
+    spilled = {
+        file: (size, read[file][0])
+        for file, (size, first_ns, _) in written.items()
+        if file in read and read[file][2] > first_ns and not os.path.lexists(file)
+    }
+    stayed = (written.keys() | read.keys()) - spilled.keys()
+    found = [
+        LikelyTemp(
+            Path(directory),
+            len(files),
+            sum(spilled[file][0] for file in files),
+            sum(spilled[file][1] for file in files),
+        )
+        for directory, files in _directories(sorted(spilled), stayed).items()
+    ]
+    found.sort(key=_spilled_bytes, reverse=True)
+    least_bytes = SHARE_MIN * sum(map(_spilled_bytes, found))
+    return [one for one in found if _spilled_bytes(one) >= least_bytes]
+
+
+def may_hide_a_spill(recording: Recording) -> bool:
+    """Whether more was written and waited for on other files than on temp files.
+
+    Not where it was said which files are temp files, by the user or by a server.
+    """
+    meta = recording.meta
+    if meta.asked.temp_dirs or meta.server_query is not None or not large_other_io(recording):
+        return False
+    seconds = recording.seconds
+    writes = seconds.filter(pa.compute.equal(seconds["op"].cast(pa.string()), "write"))
+    sums = writes.group_by("temp").aggregate([("bytes", "sum")]).to_pylist()
+    written = {False: 0, True: 0} | {row["temp"]: row["bytes_sum"] for row in sums}
+    return bool(written[False] > written[True])
+
+
+def large_other_io(recording: Recording) -> bool:
+    """Whether I/O on other files takes a notable time, and more than temp I/O."""
+    other_s, temp_s = recording.meta.other_io.total_s, recording.meta.temp.total_s
+    return other_s > max(temp_s, NOTABLE * recording.elapsed_s)
+
+
+def unrecognised(recording: Recording) -> str | None:
+    """That a spill may not have been recognised, and what mends it; None where nothing says so."""
+    meta = recording.meta
+    if not meta.captured or meta.server_query is not None:
+        return None
+    if not meta.temp.operations:
+        under = "".join(f" under {path}" for path in meta.asked.temp_dirs)
+        seen = f"no temp I/O was seen{under} ({meta.other_io.count:,} calls on other files)"
+        return f"{seen}: {mend(recording)}"
+    if may_hide_a_spill(recording):
+        other, temp = map(format_duration, (meta.other_io.total_s, meta.temp.total_s))
+        return f"I/O on other files took {other}, temp I/O {temp}: {mend(recording)}"
+    return None
+
+
+def mend(recording: Recording) -> str:
+    """Which directory is likely that of temp files, and how to say so."""
+    found = likely_temp(recording)
+    command = forecast_command(recording, found)
+    if not found:
+        return f"if the query did spill, name the directory: {command}"
+    files, size = sum(one.files for one in found), sum(one.written_bytes for one in found)
+    where = ", ".join(str(one.directory) for one in found)
+    return (
+        f"files under {where} were written, read back and are gone, like temp files ({files:,} of "
+        f"them, {format_bytes(size)}): {command}"
+    )
+
+
+def forecast_command(recording: Recording, found: Sequence[LikelyTemp]) -> str:
+    """How a forecast is told what temp files are; the options alone of what is on no disk."""
+    options = " ".join(f"--temp {one.directory}" for one in found) or "--temp DIR"
+    there = is_recording(recording.path)
+    return f"spillcast forecast {recording.path} {options} --to TARGET" if there else options
+
+
+def _spilled_bytes(one: LikelyTemp) -> int:
+    """What was written and read back."""
+    return min(one.written_bytes, one.read_bytes)
+
+
+def _by_file(waits: pa.Table, op: str) -> Mapping[str, tuple[int, int, int]]:
+    """Bytes (more than 0), first and last start (ns) of one op by file."""
+    rows = waits.filter(pa.compute.equal(waits["op"].cast(pa.string()), op))
+    groups = rows.group_by("file").aggregate(
+        [("bytes", "sum"), ("start_ns", "min"), ("start_ns", "max")]
+    )
+    columns = (groups[name].to_pylist() for name in groups.column_names)
+    named = dict(zip(groups.column_names, columns, strict=True))
+    return {
+        file: (size, first_ns, last_ns)
+        for file, size, first_ns, last_ns in zip(
+            *(named[name] for name in ("file", "bytes_sum", "start_ns_min", "start_ns_max")),
+            strict=True,
+        )
+        if size
+    }
+
+
+def _directories(spilled: Sequence[str], stayed: set[str]) -> Mapping[str, Sequence[str]]:
+    """The files by the directory that all share, or by their own where other files lie there."""
+    by_folder: dict[str, list[str]] = {}
+    for file in spilled:
+        by_folder.setdefault(os.path.dirname(file), []).append(file)
+    if len(by_folder) < 2:
+        return by_folder
+    shared = os.path.commonpath(by_folder)
+    alone = shared != "/" and not any(file.startswith(f"{shared}/") for file in stayed)
+    return {shared: spilled} if alone else by_folder

@@ -1,0 +1,65 @@
+"""A recording in which temp files are told apart anew: by the directories they lie in."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute
+
+from spillcast.errors import InputError, Refusal
+from spillcast.recording.counted import seconds_of, totals
+from spillcast.recording.likely_temp import mend
+from spillcast.recording.recording import Recording
+
+
+def relabelled(recording: Recording, temp_dirs: Sequence[Path]) -> Recording:
+    """The recording in memory as if it had been made with ``--temp`` for each of ``temp_dirs``.
+
+    Refusal unless all single waits were kept, InputError where nothing lies under them.
+    """
+    recording.need_io()
+    meta = recording.meta
+    if not meta.raw.whole or meta.capture.dropped:
+        raise Refusal(
+            f"{recording.path}: single waits were kept of parts of the run only, so that --temp "
+            "cannot tell its temp files apart",
+            f"record again with --temp {temp_dirs[0]}",
+        )
+    folders = [str(path.resolve()) for path in temp_dirs]
+    waits = _labelled(recording.waits, folders)
+    temp, other_io = totals(waits)
+    if not temp.operations:
+        where = ", ".join(folders)
+        raise InputError(
+            f"{recording.path}: none of the recorded I/O was under {where}", mend(recording)
+        )
+    mapped = [file for file in meta.capture.mapped_temp_files if _is_under(file, folders)]
+    found = Recording(
+        recording.path,
+        replace(
+            meta,
+            temp=temp,
+            other_io=other_io,
+            capture=replace(meta.capture, mapped_temp_files=mapped),
+            asked=replace(meta.asked, temp_dirs=[Path(folder) for folder in folders]),
+        ),
+    )
+    neither = recording.seconds.filter(recording.seconds["op"].is_null())
+    found.waits = waits
+    found.seconds = pa.concat_tables([seconds_of(waits), neither]).unify_dictionaries()
+    found.samples = recording.samples
+    return found
+
+
+def _labelled(waits: pa.Table, folders: Sequence[str]) -> pa.Table:
+    """``temp`` of each row by where its file lies."""
+    file = waits.unify_dictionaries()["file"].combine_chunks()
+    lies_there = pa.array([_is_under(name, folders) for name in file.dictionary.to_pylist()])
+    temp = lies_there.cast(pa.bool_()).take(file.indices).fill_null(False)
+    column = waits.schema.get_field_index("temp")
+    return waits.set_column(column, waits.schema.field(column), temp)
+
+
+def _is_under(name: str, folders: Sequence[str]) -> bool:
+    return any(Path(name).is_relative_to(folder) for folder in folders)
