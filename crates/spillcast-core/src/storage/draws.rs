@@ -1,6 +1,6 @@
 //! Where in a distribution an operation's latency lies: by chance, or spread evenly.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +13,7 @@ pub enum Draws {
     /// As operations come, for ever.
     Random(Random),
     /// Of operations that are known before: each of n of an op and size class gets another n-th.
-    Even(Mutex<HashMap<Class, Strata>>),
+    Even(Mutex<BTreeMap<Class, Strata>>),
 }
 
 /// Operations that are told apart: op and size class.
@@ -26,7 +26,8 @@ impl Draws {
 
     /// For these operations, each coming once, in any order.
     pub fn even(operations: impl Iterator<Item = (Op, u64)>) -> Draws {
-        let mut counts: HashMap<Class, usize> = HashMap::new();
+        // In an order of its own, so that the same operations always get the same.
+        let mut counts: BTreeMap<Class, usize> = BTreeMap::new();
         for (op, bytes) in operations {
             *counts.entry((op, size_class_bytes(bytes))).or_default() += 1;
         }
@@ -83,6 +84,18 @@ impl Random {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_same_operations_get_the_same_quantiles() {
+        let sizes = [512, 4096, 8192, 65536, 1 << 20];
+        let operations: Vec<_> = (0..500).map(|at| (Op::Read, sizes[at % 5])).collect();
+        let drawn = || -> Vec<f64> {
+            let draws = Draws::even(operations.iter().copied());
+            let of = |&(op, bytes)| Operation { op, sequential: true, bytes };
+            operations.iter().map(|one| draws.next(of(one))).collect()
+        };
+        assert_eq!(drawn(), drawn());
+    }
 
     #[test]
     fn known_operations_get_every_part_once_and_in_no_order() {
