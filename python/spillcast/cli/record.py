@@ -76,6 +76,7 @@ def record(
     from spillcast.cli.live import OthersOutput, line_view, live_view
     from spillcast.cli.output import emit
     from spillcast.errors import InputError, SpillcastError
+    from spillcast.recording.likely_temp import unrecognised
     from spillcast.recording.options import RecordOptions
     from spillcast.recording.target import describe_exit
     from spillcast.report.recording import recording_text
@@ -116,6 +117,8 @@ def record(
             others.give_out()
     if json:
         emit({"path": str(result.path), **result.meta.to_json()})
+        if (warning := unrecognised(result)) is not None:
+            print(f"spillcast: {warning}", file=sys.stderr)
     else:
         print(recording_text(result))
     if status:

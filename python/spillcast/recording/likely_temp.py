@@ -36,10 +36,8 @@ def likely_temp(recording: Recording) -> list[LikelyTemp]:
     if not recording.meta.machine.is_this_one:
         return []
     waits = recording.waits
-    waits = waits.filter(pa.compute.and_(waits["op"].is_valid(), waits["file"].is_valid()))
-    others = waits.filter(pa.compute.invert(waits["temp"]))
-    others = others.set_column(
-        others.schema.get_field_index("file"), "file", others["file"].cast(pa.string())
+    others = waits.filter(
+        pa.compute.and_(waits["file"].is_valid(), pa.compute.invert(waits["temp"]))
     )
     written, read = _by_file(others, "write"), _by_file(others, "read")
     spilled = {
@@ -62,21 +60,6 @@ def likely_temp(recording: Recording) -> list[LikelyTemp]:
     return [one for one in found if _spilled_bytes(one) >= least_bytes]
 
 
-def may_hide_a_spill(recording: Recording) -> bool:
-    """Whether more was written and waited for on other files than on temp files.
-
-    Not where it was said which files are temp files, by the user or by a server.
-    """
-    meta = recording.meta
-    if meta.asked.temp_dirs or meta.server_query is not None or not large_other_io(recording):
-        return False
-    seconds = recording.seconds
-    writes = seconds.filter(pa.compute.equal(seconds["op"].cast(pa.string()), "write"))
-    sums = writes.group_by("temp").aggregate([("bytes", "sum")]).to_pylist()
-    written = {False: 0, True: 0} | {row["temp"]: row["bytes_sum"] for row in sums}
-    return bool(written[False] > written[True])
-
-
 def large_other_io(recording: Recording) -> bool:
     """Whether I/O on other files takes a notable time, and more than temp I/O."""
     other_s, temp_s = recording.meta.other_io.total_s, recording.meta.temp.total_s
@@ -84,7 +67,11 @@ def large_other_io(recording: Recording) -> bool:
 
 
 def unrecognised(recording: Recording) -> str | None:
-    """That a spill may not have been recognised, and what mends it; None where nothing says so."""
+    """That a spill may not have been recognised, and what mends it; None where nothing says so.
+
+    Where there is temp I/O, more must have been written to other files; and nobody, neither the
+    user nor a server, has said which files are temp files.
+    """
     meta = recording.meta
     if not meta.captured or meta.server_query is not None:
         return None
@@ -92,31 +79,44 @@ def unrecognised(recording: Recording) -> str | None:
         under = "".join(f" under {path}" for path in meta.asked.temp_dirs)
         seen = f"no temp I/O was seen{under} ({meta.other_io.count:,} calls on other files)"
         return f"{seen}: {mend(recording)}"
-    if may_hide_a_spill(recording):
-        other, temp = map(format_duration, (meta.other_io.total_s, meta.temp.total_s))
-        return f"I/O on other files took {other}, temp I/O {temp}: {mend(recording)}"
-    return None
+    temp_bytes, other_bytes = _written_bytes(recording)
+    if meta.asked.temp_dirs or other_bytes <= temp_bytes:
+        return None
+    # What takes no time where it is may take much on another storage.
+    found = likely_temp(recording)
+    if sum(one.written_bytes for one in found) <= temp_bytes and not large_other_io(recording):
+        return None
+    other, temp = map(format_duration, (meta.other_io.total_s, meta.temp.total_s))
+    return f"I/O on other files took {other}, temp I/O {temp}: {_mended_by(recording, found)}"
 
 
 def mend(recording: Recording) -> str:
     """Which directory is likely that of temp files, and how to say so."""
-    found = likely_temp(recording)
-    command = forecast_command(recording, found)
+    return _mended_by(recording, likely_temp(recording))
+
+
+def _mended_by(recording: Recording, found: Sequence[LikelyTemp]) -> str:
+    options = " ".join(f"--temp {one.directory}" for one in found) or "--temp DIR"
+    command = f"spillcast forecast {recording.path} {options} --to TARGET"
+    # Of a recording that is on no disk there is nothing to forecast later.
+    said = command if is_recording(recording.path) else options
     if not found:
-        return f"if the query did spill, name the directory: {command}"
+        return f"if the query did spill, name the directory: {said}"
     files, size = sum(one.files for one in found), sum(one.written_bytes for one in found)
     where = ", ".join(str(one.directory) for one in found)
     return (
         f"files under {where} were written, read back and are gone, like temp files ({files:,} of "
-        f"them, {format_bytes(size)}): {command}"
+        f"them, {format_bytes(size)}): {said}"
     )
 
 
-def forecast_command(recording: Recording, found: Sequence[LikelyTemp]) -> str:
-    """How a forecast is told what temp files are; the options alone of what is on no disk."""
-    options = " ".join(f"--temp {one.directory}" for one in found) or "--temp DIR"
-    there = is_recording(recording.path)
-    return f"spillcast forecast {recording.path} {options} --to TARGET" if there else options
+def _written_bytes(recording: Recording) -> tuple[int, int]:
+    """Written to temp files, and to others."""
+    seconds = recording.seconds
+    writes = seconds.filter(pa.compute.equal(seconds["op"].cast(pa.string()), "write"))
+    sums = writes.group_by("temp").aggregate([("bytes", "sum")]).to_pylist()
+    written = {False: 0, True: 0} | {row["temp"]: row["bytes_sum"] for row in sums}
+    return written[True], written[False]
 
 
 def _spilled_bytes(one: LikelyTemp) -> int:
@@ -127,7 +127,7 @@ def _spilled_bytes(one: LikelyTemp) -> int:
 def _by_file(waits: pa.Table, op: str) -> Mapping[str, tuple[int, int, int]]:
     """Bytes (more than 0), first and last start (ns) of one op by file."""
     rows = waits.filter(pa.compute.equal(waits["op"].cast(pa.string()), op))
-    groups = rows.group_by("file").aggregate(
+    groups = rows.group_by("file", use_threads=False).aggregate(
         [("bytes", "sum"), ("start_ns", "min"), ("start_ns", "max")]
     )
     columns = (groups[name].to_pylist() for name in groups.column_names)

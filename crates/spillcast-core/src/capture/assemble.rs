@@ -113,7 +113,10 @@ impl Assembler {
             Event::File { pid, fd, file } => self.identified(pid, fd, file, false),
             Event::Fork { parent, child } => self.fork(parent, child),
             // Descriptors marked close-on-exec are closed now; which, a fresh look tells.
-            Event::Exec { pid } => self.descriptors.retain(|key, _| key.0 != pid),
+            Event::Exec { pid } => {
+                self.descriptors.retain(|key, _| key.0 != pid);
+                self.rules.forget(pid);
+            }
             Event::ProcessExit { pid } => self.descriptors.retain(|key, _| key.0 != pid),
         }
     }

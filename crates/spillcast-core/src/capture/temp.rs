@@ -42,6 +42,11 @@ impl TempRules {
         file.unlinked || named_by_engine(path) || self.made_in_tmpdir(pid, path)
     }
 
+    /// The process runs another program, whose TMPDIR may be another.
+    pub fn forget(&mut self, pid: i32) {
+        self.processes.remove(&pid);
+    }
+
     /// Under TMPDIR and younger than the process: a database that merely lies there is older, or is
     /// told apart by `--temp`.
     fn made_in_tmpdir(&mut self, pid: i32, path: &Path) -> bool {
