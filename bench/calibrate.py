@@ -20,7 +20,7 @@ from spillcast.recording.machine import describe_machine
 from spillcast.report.calibration import judged
 from spillcast.units import format_bytes
 
-CASES = Path(__file__).parents[1] / "docs" / "accuracy" / "cases.parquet"
+CASES = Path(__file__).parents[1] / "docs" / "accuracy" / "calibration.parquet"
 
 
 def cold() -> dict[str, dict[str, Any]]:
@@ -78,7 +78,7 @@ def residuals() -> dict[str, dict[str, Any]]:
         "residuals": {
             "date": truth.about.get("started_at", "")[:10],
             "machine": _machine(truth.about.get("machine", {})),
-            "rests_on": f"{len(found)} cases of {queries} queries in docs/accuracy/cases.parquet",
+            "rests_on": f"{len(found)} cases of {queries} queries in docs/accuracy/calibration.parquet",
             **asdict(calibrate(found)),
         }
     }
