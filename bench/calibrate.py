@@ -78,7 +78,7 @@ def residuals() -> dict[str, dict[str, Any]]:
         "residuals": {
             "date": truth.about.get("started_at", "")[:10],
             "machine": _machine(truth.about.get("machine", {})),
-            "rests_on": f"{len(found)} cases of {queries} queries in docs/accuracy/calibration.parquet",
+            "rests_on": f"{len(found)} cases of {queries} queries in docs/accuracy/{CASES.name}",
             **asdict(calibrate(found)),
         }
     }
