@@ -4,7 +4,7 @@ The recorded threads are simulated on a storage, whose schedule is asked for eac
 models say how long they take there. In one no work moves: each thread does what it did, and waits
 for the threads it waited for. In the other, in each stretch of the run as many threads go on to
 have work as had. Each holds a run to something that it is not held to, so the shorter time counts,
-unless a replay of all threads on the storage itself says otherwise.
+unless a replay of all threads on the storage itself says how far the longer is right.
 
 The time without any latency taken off, what remains is what temp I/O adds; over the sum of
 latencies it is the overlap's share of a wait. One thread has 1.
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.calibrated import calibrated
-from spillcast.forecast.assumptions import DEPENDENT
 from spillcast.forecast.load import Load, in_flight, sessions
 from spillcast.forecast.threads.counted import counted_trace
 from spillcast.forecast.threads.repairman import repairman_s
@@ -62,11 +61,13 @@ class Overlap:
 
     @property
     def elapsed_s(self) -> float:
-        """The shorter time of the two models; a replay that disagrees with it decides."""
-        shorter_s = min(self.moving_s, self.fixed_s)
-        if self.replayed_s is None or abs(self.replayed_s / shorter_s - 1) <= DEPENDENT:
-            return shorter_s
-        return self.replayed_s
+        """The shorter time of the two models, unless a replay says how far the longer is right.
+
+        What it takes beyond both may be other work on the machine.
+        """
+        shorter_s, longer_s = sorted((self.moving_s, self.fixed_s))
+        replayed_s = shorter_s if self.replayed_s is None else self.replayed_s
+        return min(max(replayed_s, shorter_s), longer_s)
 
     @property
     def apart(self) -> float:
