@@ -22,6 +22,7 @@ from spillcast.recording.counted import seconds_of
 from spillcast.recording.likely_temp import LikelyTemp, likely_temp
 from spillcast.recording.meta import CaptureAccount, Machine, Meta, OtherIO, Temp
 from spillcast.recording.options import RecordOptions
+from spillcast.recording.relabelled import with_temp
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.target import resolve
@@ -75,7 +76,7 @@ def test_gnu_sort_is_kept_and_its_directory_is_proposed(sorted_elsewhere):
 def test_a_forecast_is_that_of_a_recording_that_was_told(sorted_elsewhere):
     root = sorted_elsewhere
     told = Recording.open(root / "told.spill")
-    again = told.with_temp([root / "scratch"])
+    again = with_temp(told, [root / "scratch"])
     assert again.meta.temp == told.meta.temp
     assert again.meta.other_io == told.meta.other_io
     assert again.waits["temp"].to_pylist() == told.waits["temp"].to_pylist()
@@ -101,7 +102,7 @@ def test_profile_and_report_tell_temp_apart(sorted_elsewhere, tmp_path):
     result = spillcast(*words, "--by", "op", *temp)
     assert result.returncode == 0, result.stderr
     counts = {row["op"]: row["count"] for row in json.loads(result.stdout)["rows"]}
-    meta = Recording.open(root / "unknown.spill").with_temp([root / "scratch"]).meta
+    meta = with_temp(Recording.open(root / "unknown.spill"), [root / "scratch"]).meta
     assert counts == {"read": meta.temp.reads, "write": meta.temp.writes}
     pytest.importorskip("altair")
     result = spillcast("report", root / "unknown.spill", *temp, "-o", tmp_path / "page.html")
@@ -127,7 +128,7 @@ def test_an_unknown_engine(places, capture):
     assert not any(row[-1] for row in unlabelled)
     recording = Recording.open(output)
     assert [one.directory for one in likely_temp(recording)] == [scratch]
-    temp = recording.with_temp([scratch]).temp_waits
+    temp = with_temp(recording, [scratch]).temp_waits
     names = ("session", "event", "op", "bytes", "offset", "file", "temp")
     found = sorted(zip(*(temp[name].to_pylist() for name in names), strict=True))
     assert found == sorted(row for row in expected.elements() if row[-1])
@@ -147,7 +148,7 @@ def test_slices_cannot_be_told_apart(sorted_elsewhere):
     whole = Recording.open(sorted_elsewhere / "unknown.spill")
     raw = replace(whole.meta.raw, slices_s=[(0.0, 0.3)])
     with pytest.raises(Refusal, match="parts of the run only"):
-        Recording(whole.path, replace(whole.meta, raw=raw)).with_temp([sorted_elsewhere])
+        with_temp(Recording(whole.path, replace(whole.meta, raw=raw)), [sorted_elsewhere])
 
 
 def test_only_recordings_are_told_apart(tmp_path):
@@ -209,7 +210,7 @@ def test_a_stray_write_is_not_all_temp_io(tmp_path, count):
     assert "little-io" not in found
     assert f"spillcast forecast {recording.path} --temp {SCRATCH} --to TARGET" in found["other-io"]
     assert f"I/O on other files took {count * 20} ms" in found["other-io"].replace("2 s", "2000 ms")
-    told = recording.with_temp([SCRATCH])
+    told = with_temp(recording, [SCRATCH])
     assert told.meta.temp == Temp(count, count, count << 21, pytest.approx(count * 0.02))
     assert told.meta.other_io.count == 1
     assert "other-io" not in warned(told)

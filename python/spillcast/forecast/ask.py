@@ -12,6 +12,7 @@ from spillcast.forecast.sum.estimate import forecast_of, refused
 from spillcast.forecast.work_memory.advice import work_memory
 from spillcast.recording import Recording
 from spillcast.recording.evidence import Evidence, find_evidence
+from spillcast.recording.relabelled import with_temp
 from spillcast.storage import Storage
 
 #: A forecast, and the storage that it is for where it was not refused nor taken from traces.
@@ -52,7 +53,7 @@ def ask(
     question = question or Question()
     if isinstance(baseline, Recording):
         question.check(Evidence(recordings=[baseline.path]), events=False)
-        recording = baseline.with_temp(question.temp_dirs)
+        recording = with_temp(baseline, question.temp_dirs)
         return _from_recording(recording, targets, question, question.elapsed_s)
     evidence = find_evidence(baseline)
     counts = bool(evidence.plans or evidence.statements)
@@ -81,7 +82,7 @@ def _recording(evidence: Evidence, question: Question) -> Recording:
     if len(paths := getattr(evidence, kind)) > 1:
         raise InputError(f"{len(paths)} files are given", "forecast one query at a time")
     if kind == "recordings":
-        return Recording.open(paths[0]).with_temp(question.temp_dirs)
+        return with_temp(Recording.open(paths[0]), question.temp_dirs)
     elapsed_s, origin = question.elapsed_s, question.origin
     if kind == "plans":
         recording = read_plan(paths[0], elapsed_s=elapsed_s, timed=origin is None)

@@ -13,6 +13,7 @@ from spillcast.errors import InputError
 from spillcast.profile.result import DIMENSIONS, Profile
 from spillcast.recording.event_names import is_like
 from spillcast.recording.evidence import Evidence, find_evidence
+from spillcast.recording.relabelled import with_temp
 
 if TYPE_CHECKING:
     from spillcast.recording.trace import Progress
@@ -68,7 +69,7 @@ def _of_recording(
 
     if len(found.recordings) != 1:
         raise InputError("several recordings are given", "profile one at a time")
-    recording = Recording.open(found.recordings[0]).with_temp(temp_dirs)
+    recording = with_temp(Recording.open(found.recordings[0]), temp_dirs)
     if not recording.meta.captured:
         return of_samples(recording, by, where)
     return of_recording(recording, by, where)

@@ -1,6 +1,5 @@
 """A recording on disk: a folder of meta.json and Parquet files that any reader opens."""
 
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -50,18 +49,6 @@ class Recording:
                 f"{self.path} holds samples of waits and no I/O: {because}",
                 "record on the server's own machine, as root or as its user",
             )
-
-    def with_temp(self, temp_dirs: Sequence[str | Path]) -> "Recording":
-        """The same run in memory with the files under ``temp_dirs``, and no others, as temp files.
-
-        The recording itself where none is given. Refusal unless all single waits were kept,
-        InputError where none of them was there.
-        """
-        if not temp_dirs:
-            return self
-        from spillcast.recording.relabelled import relabelled
-
-        return relabelled(self, [Path(path) for path in temp_dirs])
 
     @property
     def waits_in_memory(self) -> bool:

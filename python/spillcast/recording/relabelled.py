@@ -13,11 +13,14 @@ from spillcast.recording.likely_temp import mend
 from spillcast.recording.recording import Recording
 
 
-def relabelled(recording: Recording, temp_dirs: Sequence[Path]) -> Recording:
-    """The recording in memory as if it had been made with ``--temp`` for each of ``temp_dirs``.
+def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recording:
+    """The same run in memory with the files under ``temp_dirs``, and no others, as temp files.
 
-    Refusal unless all single waits were kept, InputError where nothing lies under them.
+    The recording itself where none is given. Refusal unless all single waits were kept, InputError
+    where nothing lies under them.
     """
+    if not temp_dirs:
+        return recording
     recording.need_io()
     meta = recording.meta
     if not meta.raw.whole or meta.capture.dropped:
@@ -26,7 +29,7 @@ def relabelled(recording: Recording, temp_dirs: Sequence[Path]) -> Recording:
             "cannot tell its temp files apart",
             f"record again with --temp {temp_dirs[0]}",
         )
-    folders = [str(path.resolve()) for path in temp_dirs]
+    folders = [str(Path(path).resolve()) for path in temp_dirs]
     waits = _labelled(recording.waits, folders)
     temp, other_io = totals(waits)
     if not temp.operations:

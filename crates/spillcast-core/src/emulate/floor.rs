@@ -64,9 +64,12 @@ impl Floor {
         &self.points
     }
 
+    /// By a straight line between the points; below the smallest it is as there, for what is added
+    /// is hardly the copying.
     pub fn added_ns(&self, op: Op, bytes: u64) -> f64 {
+        let smallest = self.points.iter().map(|point| point.bytes).min().unwrap_or(0);
         let curve = if op == Op::Write { &self.write } else { &self.read };
-        curve.latency_ns(bytes, 0.5)
+        curve.latency_ns(bytes.max(smallest), 0.5)
     }
 
     /// Times operations on [`FILE_NAME`] at `mountpoint`, each of which takes [`SLEEP_NS`].

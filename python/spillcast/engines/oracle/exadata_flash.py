@@ -6,7 +6,7 @@ Source: the commands of "Temp tablespace on Flash: boost your SQL query without 
 from dataclasses import dataclass
 
 from spillcast.engines.move import Move, Step
-from spillcast.engines.oracle.move import SYSDBA, check_name, oracle_move
+from spillcast.engines.oracle.temp_tablespace import SYSDBA, check_name, oracle_move
 from spillcast.errors import InputError
 from spillcast.units import format_bytes, parse_bytes
 

@@ -11,6 +11,7 @@ from spillcast.profile import Profile, profile, timeline
 from spillcast.profile.samples import of_samples
 from spillcast.recording import Recording
 from spillcast.recording.evidence import Evidence
+from spillcast.recording.relabelled import with_temp
 from spillcast.report.html import measured
 from spillcast.report.html.material import Document, Material
 from spillcast.report.recording import recording_warnings
@@ -36,7 +37,7 @@ def add_runs(
     if temp_dirs and not evidence.recordings:
         raise InputError("--temp is for recordings")
     for path in evidence.recordings:
-        material.runs.append(_of_recording(material, Recording.open(path).with_temp(temp_dirs)))
+        material.runs.append(_of_recording(material, with_temp(Recording.open(path), temp_dirs)))
     # Samples cover the run; traces, where both are given, a minute of it.
     if evidence.ash:
         material.runs.append(_of_ash(evidence.ash, sql_id))
