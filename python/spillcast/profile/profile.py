@@ -13,7 +13,6 @@ from spillcast.errors import InputError
 from spillcast.profile.result import DIMENSIONS, Profile
 from spillcast.recording.event_names import is_like
 from spillcast.recording.evidence import Evidence, find_evidence
-from spillcast.recording.relabelled import with_temp
 
 if TYPE_CHECKING:
     from spillcast.recording.trace import Progress
@@ -66,6 +65,7 @@ def _of_recording(
     from spillcast.profile.rows import of_recording
     from spillcast.profile.samples import of_samples
     from spillcast.recording import Recording
+    from spillcast.recording.relabelled import with_temp
 
     if len(found.recordings) != 1:
         raise InputError("several recordings are given", "profile one at a time")
