@@ -35,6 +35,8 @@ AMPLIFIED = 20.0
 COMPRESSED_ALIKE = 0.05
 #: Share by which waits weigh more or less where no work moves from thread to thread.
 DEPENDENT = 0.1
+#: Share of its time that temp I/O waits for a limit of the storage.
+LIMITED = 0.5
 #: Temp latency below which Oracle's baseline is likely served by flash already.
 FLASH_S = 1e-3
 #: Share of the target's waits from which an event that the baseline has not is named.

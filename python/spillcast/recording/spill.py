@@ -42,7 +42,7 @@ def sequential_share(recording: Recording) -> dict[tuple[str, int], float]:
         return {}
     op = waits["op"].combine_chunks().cast(pa.string())
     size = waits["bytes"].to_numpy()
-    file = _codes(waits["file"].combine_chunks().cast(pa.string()))
+    file = codes(waits["file"])
     stream = file * 2 + (op.to_numpy(zero_copy_only=False) == "read")
     follows = _follows(stream, waits["offset"].to_numpy(), size)
     sizes, which = np.unique(size, return_inverse=True)
@@ -52,8 +52,9 @@ def sequential_share(recording: Recording) -> dict[tuple[str, int], float]:
     return {(row["op"], row["size"]): row["follows_mean"] for row in shares.to_pylist()}
 
 
-def _codes(names: pa.Array) -> Array:
-    encoded = names.dictionary_encode()
+def codes(names: pa.ChunkedArray) -> Array:
+    """A number for each name; one more for none."""
+    encoded = names.combine_chunks().cast(pa.string()).dictionary_encode()
     return np.asarray(encoded.indices.fill_null(len(encoded.dictionary)), dtype=np.int64)
 
 

@@ -9,6 +9,7 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from spillcast.recording.recording import Recording
+from spillcast.recording.spill import codes
 
 Array = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -129,11 +130,9 @@ def _operations(waits: pa.Table, temp: Flags, source: Array) -> tuple[Array, Arr
         whole[temp] = values
         return whole
 
-    encoded = rows["file"].combine_chunks().cast(pa.string()).dictionary_encode()
-    file = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy().astype(np.int64)
     write = pa.compute.equal(rows["op"].cast(pa.string()), "write").to_numpy()
     return (
-        spread(file),
+        spread(codes(rows["file"])),
         spread(rows["offset"].fill_null(NONE).to_numpy()),
         spread(rows["bytes"].fill_null(0).to_numpy()),
         spread(write),

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 
 from spillcast.errors import InputError
 from spillcast.recording import Recording
+from spillcast.recording.spill import codes
 from spillcast.storage.plan_of_counts import plan_of_counts
 
 Array = NDArray[np.int64]
@@ -42,12 +43,6 @@ def plan(recording: Recording) -> pa.RecordBatch:
             "delay_ns": pa.array(_pauses(start, end, thread, len(threads)), pa.uint64()),
         }
     )
-
-
-def codes(names: pa.ChunkedArray) -> Array:
-    """A number for each name."""
-    encoded = names.combine_chunks().cast(pa.string()).dictionary_encode()
-    return np.asarray(encoded.indices.fill_null(len(encoded.dictionary)), dtype=np.int64)
 
 
 def offsets(offset: Array, known: NDArray[np.bool_], file: Array, size: Array) -> Array:

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillcast.errors import Refusal
+from spillcast.forecast.assumptions import LIMITED
 from spillcast.forecast.latency import Latency, latencies
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.drift import cpu_drift_s
 from spillcast.forecast.threads.overlap import Overlap
 from spillcast.storage import Storage
 from spillcast.storage.behaviour import behaviour_of
-
-#: A limit is worth a word where operations wait for it for such a share of their time.
-LIMITED = 0.5
 
 
 @dataclass(frozen=True)
