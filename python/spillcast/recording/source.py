@@ -91,6 +91,16 @@ class CoreSource(Source):
 
 
 @register
+class BpfSource(CoreSource):
+    """Programs in the kernel, which report finished calls."""
+
+    name = "bpf"
+    title = "eBPF"
+    call_cost_s = 1e-6
+    blind_spots = "time runnable without a CPU"
+
+
+@register
 class PerfSource(CoreSource):
     """Tracepoints of system calls, context switches and wakings, in the kernel."""
 

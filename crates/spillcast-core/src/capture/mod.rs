@@ -8,6 +8,8 @@ use std::io;
 pub use spillcast_calls::{Call, CallKind};
 
 mod assemble;
+mod born;
+mod bpf;
 mod descriptor;
 mod event;
 mod joined;
@@ -34,4 +36,5 @@ pub use temp::TempRules;
 pub type Open = fn(&[CallKind]) -> io::Result<Box<dyn Source>>;
 
 /// Every source by its name.
-pub const SOURCES: &[(&str, Open)] = &[("perf", perf::open), ("preload", preload::open)];
+pub const SOURCES: &[(&str, Open)] =
+    &[("bpf", bpf::open), ("perf", perf::open), ("preload", preload::open)];

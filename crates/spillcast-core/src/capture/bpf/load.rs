@@ -1,0 +1,140 @@
+//! The programs in the kernel: fitted to it, loaded, attached; gone when this process ends.
+
+use std::io;
+use std::path::Path;
+
+use aya::maps::{HashMap, MapData, PerCpuArray, RingBuf};
+use aya::programs::RawTracePoint;
+use aya::{Btf, Ebpf, EbpfLoader, Pod};
+use spillcast_calls::CallKind;
+
+/// Empty where it was built without a compiler.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture.bpf.o"));
+
+/// The programs, each with the tracepoint it is attached to.
+const PROGRAMS: [(&str, &str); 7] = [
+    ("thread_starts", "sched_process_fork"),
+    ("program_starts", "sched_process_exec"),
+    ("thread_ends", "sched_process_exit"),
+    ("thread_wakes", "sched_waking"),
+    ("thread_switches", "sched_switch"),
+    ("call_ends", "sys_exit"),
+    ("call_begins", "sys_enter"),
+];
+
+/// As many system calls as the programs have room for.
+const CALLS_MAX: usize = 512;
+
+/// See `enum role` of programs/records.h.
+pub const OBSERVED: u32 = 1;
+pub const WATCHED: u32 = 2;
+
+/// What the kernel keeps of a thread: `struct thread` of programs/records.h.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub struct Thread {
+    pub role: u32,
+    call: [u16; 2],
+    pub on_cpu_since_ns: u64,
+    pub cpu_ns: u64,
+    rest: [u64; 11],
+}
+
+impl Thread {
+    /// The same with more of it observed.
+    pub fn with(self, role: u32) -> Thread {
+        Thread { role: self.role | role, ..self }
+    }
+}
+
+// SAFETY: it is repr(C), holds integers alone, and has no padding.
+unsafe impl Pod for Thread {}
+
+pub type Threads = HashMap<MapData, i32, Thread>;
+
+/// The programs at work, and what they share with this process.
+pub struct Programs {
+    /// Holds them: they go with it.
+    pub loaded: Ebpf,
+    pub threads: Threads,
+    pub ring: RingBuf<MapData>,
+    pub counts: PerCpuArray<MapData, u64>,
+}
+
+/// Loads and attaches the programs, which observe nothing yet.
+///
+/// Errors: EPERM without the rights; ENOENT where the kernel does not describe itself (BTF) or
+/// lacks a tracepoint; ENOSYS where this was built without the programs; EINVAL where it refuses.
+pub fn load(calls: &[CallKind]) -> io::Result<Programs> {
+    if OBJECT.is_empty() {
+        return Err(io::Error::from_raw_os_error(libc::ENOSYS));
+    }
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Err(io::Error::from_raw_os_error(libc::ENOENT));
+    }
+    let btf = Btf::from_sys_fs().map_err(refused)?;
+    let (kinds, flags) = rules(calls);
+    let mut loaded = EbpfLoader::new()
+        .btf(Some(&btf))
+        .override_global("kind_of_call", &kinds[..], true)
+        .override_global("flags_of_call", &flags[..], true)
+        .load(OBJECT)
+        .map_err(refused)?;
+    for (name, tracepoint) in PROGRAMS {
+        let program = loaded.program_mut(name).expect("it was compiled in");
+        let program: &mut RawTracePoint = program.try_into().expect("all are of this kind");
+        program.load().and_then(|()| program.attach(tracepoint)).map_err(refused)?;
+    }
+    let mut map = |name| loaded.take_map(name).expect("it was compiled in");
+    let (threads, ring, counts) = (map("threads"), map("ring"), map("counts"));
+    Ok(Programs {
+        threads: threads.try_into().map_err(refused)?,
+        ring: ring.try_into().map_err(refused)?,
+        counts: counts.try_into().map_err(refused)?,
+        loaded,
+    })
+}
+
+/// For each system call by its number: its kind + 1, and what is to be done with it.
+fn rules(calls: &[CallKind]) -> ([u16; CALLS_MAX], [u16; CALLS_MAX]) {
+    let (mut kinds, mut flags) = ([0; CALLS_MAX], [0; CALLS_MAX]);
+    for &kind in calls {
+        let number = kind.number() as usize;
+        kinds[number] = kind as u16 + 1;
+        flags[number] = call_flags(kind);
+    }
+    (kinds, flags)
+}
+
+/// See `enum call_flags` of programs/records.h.
+fn call_flags(kind: CallKind) -> u16 {
+    const TIMED: u16 = 1;
+    const POSITIONED: u16 = 2;
+    const PATH_FIRST: u16 = 4;
+    const PATH_SECOND: u16 = 8;
+    const OPENS: u16 = 16;
+    const AT_ENTRY: u16 = 32;
+    const FCNTL: u16 = 64;
+    use CallKind::*;
+    let more = match kind {
+        Pread64 | Pwrite64 | Preadv | Pwritev | Preadv2 | Pwritev2 => POSITIONED,
+        Open | Creat => OPENS | PATH_FIRST,
+        Openat | Openat2 => OPENS | PATH_SECOND,
+        Close => AT_ENTRY,
+        Fcntl => FCNTL,
+        _ => 0,
+    };
+    if kind.is_io() { more | TIMED } else { more }
+}
+
+/// The kernel's own error number, wherever in a chain of reasons it stands.
+fn refused(error: impl std::error::Error + 'static) -> io::Error {
+    let mut reason: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    while let Some(error) = reason {
+        if let Some(code) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            return io::Error::from_raw_os_error(code);
+        }
+        reason = error.source();
+    }
+    io::Error::other(error.to_string())
+}

@@ -1,0 +1,230 @@
+//! Capture with eBPF: programs in the kernel pair what begins and ends, and report what is finished.
+//!
+//! Works as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, where the kernel has BTF.
+
+mod load;
+mod observer;
+mod paths;
+mod record;
+
+use std::collections::HashMap;
+use std::io;
+use std::mem;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use aya::maps::{MapData, PerCpuArray, RingBuf};
+use spillcast_calls::{Call, CallKind};
+
+use super::event::{Block, Event, FileIdentity, Inside};
+use super::source::{self, Source};
+use crate::system::now_ns;
+use load::Programs;
+use observer::Observer;
+use paths::Paths;
+use record::{Named, Record};
+
+/// The ring wakes no one, so it is looked at this often; a tenth of what it holds at the most.
+const NAP: Duration = Duration::from_millis(10);
+/// The same while a server's new child has not said yet what it is.
+const NAMELESS_NAP: Duration = Duration::from_millis(1);
+
+/// What the programs' counters count, by their places.
+const LOST: u32 = 0;
+
+/// Programs in the kernel, and the ring they report through.
+struct BpfSource {
+    ring: RingBuf<MapData>,
+    counts: PerCpuArray<MapData, u64>,
+    observer: Arc<Observer>,
+    paths: Paths,
+    /// Of each thread, its waits in the call that it is in, but the last one.
+    inside: HashMap<i32, Vec<Block>>,
+    /// What was reported of children that are not known to be wanted.
+    undecided: HashMap<i32, Vec<Event>>,
+    cpu_ns: u64,
+    damaged: u64,
+}
+
+/// Loads the programs. Errors are those of [`load::load`], and EOPNOTSUPP within a container that
+/// has process ids of its own.
+pub fn open(calls: &[CallKind]) -> io::Result<Box<dyn Source>> {
+    observer::check_namespace()?;
+    let Programs { loaded, threads, ring, counts } = load::load(calls)?;
+    Ok(Box::new(BpfSource {
+        ring,
+        counts,
+        observer: Arc::new(Observer {
+            threads: Mutex::new(threads),
+            born: Mutex::default(),
+            _loaded: loaded,
+        }),
+        paths: Paths::default(),
+        inside: HashMap::new(),
+        undecided: HashMap::new(),
+        cpu_ns: 0,
+        damaged: 0,
+    }))
+}
+
+impl Source for BpfSource {
+    fn wait(&self) {
+        thread::sleep(if self.undecided.is_empty() { NAP } else { NAMELESS_NAP });
+    }
+
+    fn drain(&mut self, out: &mut Vec<Event>, last: bool) {
+        // What is reported from now on can wait: busy programs must not keep the reader here.
+        let until_ns = now_ns();
+        loop {
+            let Some(item) = self.ring.next() else { break };
+            let record = record::parse(&item);
+            drop(item);
+            match record {
+                Some(record) => {
+                    let time_ns = self.take(record, out);
+                    if time_ns > until_ns && !last {
+                        break;
+                    }
+                }
+                None => self.damaged += 1,
+            }
+        }
+        self.decide(out);
+        if last {
+            self.cpu_ns += self.observer.unreported_cpu_ns();
+        }
+    }
+
+    fn lost(&self) -> u64 {
+        let counted = self.counts.get(&LOST, 0).map(|of_cpus| of_cpus.iter().sum::<u64>());
+        self.damaged + counted.unwrap_or(0)
+    }
+
+    fn cpu_ns(&self) -> Option<u64> {
+        Some(self.cpu_ns)
+    }
+
+    fn observer(&self) -> Option<Arc<dyn source::Observer>> {
+        Some(self.observer.clone())
+    }
+}
+
+impl BpfSource {
+    /// Turns a report into events; returns when it was made, on the clock of the calls.
+    fn take(&mut self, record: Record, out: &mut Vec<Event>) -> u64 {
+        match record {
+            Record::Call(call, block) => {
+                let (finished, inside) = self.finished(&call, block);
+                self.push(call.header.pid, Event::Call(finished, inside), out);
+                call.end_ns
+            }
+            Record::Named(named) => {
+                let (call, inside) = self.finished(&named.call, None);
+                self.push(call.pid, Event::Call(call, inside), out);
+                call.end_ns
+            }
+            Record::Opened(named) => {
+                let (call, inside) = self.finished(&named.call, None);
+                let (pid, fd) = (call.pid, call.ret as i32);
+                self.push(pid, Event::Call(call, inside), out);
+                if let Some(file) = self.file_of(&named) {
+                    self.push(pid, Event::File { pid, fd, file }, out);
+                }
+                call.end_ns
+            }
+            Record::Blocked(header, block) => {
+                let inside = block.inside != 0;
+                let block = waited(block);
+                if inside {
+                    self.inside.entry(header.tid).or_default().push(block);
+                } else {
+                    self.cpu_ns += block.cpu_before_ns;
+                    self.push(header.pid, Event::Blocked { tid: header.tid, block }, out);
+                }
+                block.end_ns
+            }
+            Record::Fork(life) => {
+                let (parent, child) = (life.header.pid, life.child);
+                if life.role & load::OBSERVED == 0 {
+                    self.observer.add_born(parent, child);
+                    self.undecided.insert(child, Vec::new());
+                } else if self.undecided.contains_key(&parent) {
+                    self.undecided.insert(child, Vec::new());
+                }
+                self.push(parent, Event::Fork { parent, child }, out);
+                0
+            }
+            Record::Exec(life) => {
+                let pid = life.header.pid;
+                self.push(pid, Event::Exec { pid }, out);
+                0
+            }
+            Record::ThreadExit(life) => {
+                let (pid, tid) = (life.header.pid, life.header.tid);
+                self.cpu_ns += life.cpu_ns;
+                self.inside.remove(&tid);
+                if pid == tid && life.role & load::OBSERVED != 0 {
+                    self.push(pid, Event::ProcessExit { pid }, out);
+                }
+                0
+            }
+        }
+    }
+
+    fn push(&mut self, pid: i32, event: Event, out: &mut Vec<Event>) {
+        match self.undecided.get_mut(&pid) {
+            Some(held) => held.push(event),
+            None => out.push(event),
+        }
+    }
+
+    fn finished(&mut self, call: &record::Call, block: Option<record::Block>) -> (Call, Inside) {
+        let kind = CallKind::from_u8(call.kind as u8).expect("the programs were told of no other");
+        let (pid, tid) = (call.header.pid, call.header.tid);
+        let timed = kind.is_io();
+        if timed {
+            self.cpu_ns += call.cpu_before_ns;
+        }
+        let mut blocks = self.inside.get_mut(&tid).map(mem::take).unwrap_or_default();
+        blocks.extend(block.map(waited));
+        let cpu_ns = call.inside_cpu_ns;
+        let finished = Call {
+            offset: (call.offset >= 0).then_some(call.offset),
+            cpu_before_ns: timed.then_some(call.cpu_before_ns),
+            blocked: timed.then_some(call.blocked != 0),
+            ..Call::of((pid, tid), kind, call.fd, (call.start_ns, call.end_ns), call.ret)
+        };
+        (finished, if timed { Inside { blocks, cpu_ns } } else { Inside::default() })
+    }
+
+    /// What an opened descriptor stands for, as the kernel had it when it returned.
+    fn file_of(&mut self, named: &Named) -> Option<FileIdentity> {
+        let call = &named.call;
+        let (major, minor) = (named.device >> 20, named.device & 0xfffff);
+        let file = FileIdentity {
+            path: self.paths.absolute(call.header.pid, call.fd, &named.path()?)?,
+            dev: libc::makedev(major, minor),
+            ino: named.ino,
+            regular: named.mode & libc::S_IFMT == libc::S_IFREG,
+            unlinked: named.links == 0,
+            position: None,
+        };
+        Some(file)
+    }
+
+    /// Lets go of what was held of children that have said what they are.
+    fn decide(&mut self, out: &mut Vec<Event>) {
+        for (pid, wanted) in self.observer.decide() {
+            let held = self.undecided.remove(&pid).unwrap_or_default();
+            if wanted {
+                out.extend(held);
+            }
+        }
+    }
+}
+
+fn waited(block: record::Block) -> Block {
+    let record::Block { start_ns, end_ns, cpu_before_ns, woken_by, .. } = block;
+    Block { start_ns, end_ns, cpu_before_ns, woken_by: (woken_by != 0).then_some(woken_by) }
+}

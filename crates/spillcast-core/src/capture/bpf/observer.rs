@@ -1,0 +1,131 @@
+//! Which threads the programs observe: the kernel's map of them, filled by any thread of ours.
+
+use std::fs;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use aya::Ebpf;
+
+use super::super::born::Born;
+use super::super::proc::numbers_in;
+use super::super::source::{self, Births};
+use super::load::{OBSERVED, Threads, WATCHED};
+use crate::system::now_ns;
+
+/// The inode of the first process id namespace, the same on every machine.
+const FIRST_NAMESPACE: &str = "pid:[4026531836]";
+/// How long one who waits for children sleeps when none is born.
+const NAP: Duration = Duration::from_millis(100);
+
+/// Puts threads into the kernel's map, and takes them out.
+pub struct Observer {
+    pub threads: Mutex<Threads>,
+    /// The servers whose children are waited for.
+    pub born: Mutex<Vec<(Born, Arc<Wanted>)>>,
+    /// The programs go with it.
+    pub _loaded: Ebpf,
+}
+
+/// Children that are wanted, until they are asked for.
+#[derive(Default)]
+pub struct Wanted {
+    pids: Mutex<Vec<i32>>,
+    any: Condvar,
+}
+
+/// EOPNOTSUPP where process ids are not those of the kernel: the programs would name other ones.
+pub fn check_namespace() -> io::Result<()> {
+    match fs::read_link("/proc/self/ns/pid") {
+        Ok(namespace) if namespace.as_os_str() == FIRST_NAMESPACE => Ok(()),
+        _ => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
+    }
+}
+
+impl Observer {
+    /// Adds to what is observed of a process, with all its threads.
+    fn observe(&self, pid: i32, role: u32) -> io::Result<()> {
+        let mut threads = self.threads.lock().expect("no holder panics");
+        let mut known = 0;
+        // Threads that start while the list is read are in the map already if who starts them is;
+        // those that are missed by one look are not missed by two in a row.
+        loop {
+            let tids = numbers_in(&format!("/proc/{pid}/task"))?;
+            for &tid in &tids {
+                let thread = threads.get(&tid, 0).unwrap_or_default();
+                if thread.role & role == 0 {
+                    threads.insert(tid, thread.with(role), 0).map_err(|_| full())?;
+                }
+            }
+            if tids.is_empty() {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
+            if tids.len() == known {
+                return Ok(());
+            }
+            known = tids.len();
+        }
+    }
+
+    /// CPU time that threads have used since they were last reported.
+    pub fn unreported_cpu_ns(&self) -> u64 {
+        let threads = self.threads.lock().expect("no holder panics");
+        let now_ns = now_ns();
+        let observed = threads.iter().flatten().map(|(_, thread)| thread);
+        observed
+            .map(|thread| match thread.on_cpu_since_ns {
+                0 => thread.cpu_ns,
+                since_ns => thread.cpu_ns + now_ns.saturating_sub(since_ns),
+            })
+            .sum()
+    }
+
+    /// A child of a server was born.
+    pub fn add_born(&self, parent: i32, child: i32) {
+        let mut servers = self.born.lock().expect("no holder panics");
+        servers.iter_mut().filter(|(born, _)| born.parent == parent).for_each(|(born, _)| {
+            born.add(child);
+        });
+    }
+
+    /// Children that have said what they are; those that nobody wants are observed no longer.
+    pub fn decide(&self) -> Vec<(i32, bool)> {
+        let mut decided = Vec::new();
+        for (born, wanted) in self.born.lock().expect("no holder panics").iter_mut() {
+            for (pid, is_wanted) in born.decide() {
+                if is_wanted {
+                    wanted.pids.lock().expect("no holder panics").push(pid);
+                    wanted.any.notify_one();
+                } else {
+                    // It may have ended.
+                    drop(self.threads.lock().expect("no holder panics").remove(&pid));
+                }
+                decided.push((pid, is_wanted));
+            }
+        }
+        decided
+    }
+}
+
+impl source::Observer for Observer {
+    fn attach(&self, pid: i32) -> io::Result<()> {
+        self.observe(pid, OBSERVED)
+    }
+
+    fn births(&self, parent: i32, title: &str) -> io::Result<Births> {
+        let wanted = Arc::<Wanted>::default();
+        let born = Born::of(parent, title);
+        self.born.lock().expect("no holder panics").push((born, wanted.clone()));
+        self.observe(parent, WATCHED)?;
+        Ok(Box::new(move || {
+            let pids = wanted.pids.lock().expect("no holder panics");
+            let (mut pids, _) = wanted.any.wait_timeout(pids, NAP).expect("no holder panics");
+            std::mem::take(&mut *pids)
+        }))
+    }
+}
+
+/// The map has room for so many threads and no more.
+fn full() -> io::Error {
+    io::Error::from_raw_os_error(libc::E2BIG)
+}

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* What a capture sees of the observed threads: finished calls on files, and what they waited for. */
+
+#include "records.h"
+
+#define THREADS_MAX 32768
+#define CALLS_MAX 512
+
+/* The observed threads by their number, with what each of them does. */
+struct {
+    COUNT(type, MAP_HASH);
+    COUNT(max_entries, THREADS_MAX);
+    u32 *key;
+    struct thread *value;
+} threads SECTION(".maps");
+
+struct {
+    COUNT(type, MAP_RINGBUF);
+    COUNT(max_entries, 8 << 20);
+} ring SECTION(".maps");
+
+enum { LOST, CALLS, SWITCHES, COUNTS };
+
+struct {
+    COUNT(type, MAP_PERCPU_ARRAY);
+    COUNT(max_entries, COUNTS);
+    u32 *key;
+    u64 *value;
+} counts SECTION(".maps");
+
+/* By the number of a system call: its kind + 1, 0 for one that is not observed; and call_flags. */
+const volatile u16 kind_of_call[CALLS_MAX];
+const volatile u16 flags_of_call[CALLS_MAX];
+/* Size of a thread's kernel stack. */
+const volatile u64 stack_bytes = 16384;
+
+INLINE void count(u32 what)
+{
+    u64 *value = map_lookup(&counts, &what);
+    if (value)
+        *value += 1;
+}
+
+INLINE void *reserve(u32 type, u64 ids, u64 bytes)
+{
+    struct header *header = ring_reserve(&ring, bytes, 0);
+    if (!header) {
+        count(LOST);
+        return 0;
+    }
+    header->type = type;
+    header->pid = ids >> 32;
+    header->tid = (u32)ids;
+    return header;
+}
+
+INLINE struct thread *observed(u64 ids)
+{
+    u32 tid = (u32)ids;
+    struct thread *thread = map_lookup(&threads, &tid);
+    return thread && thread->role & OBSERVED ? thread : 0;
+}
+
+/* Moves the CPU time up to now into the sums. */
+INLINE void settle(struct thread *thread, u64 now_ns)
+{
+    if (thread->on_cpu_since_ns) {
+        u64 ran_ns = now_ns - thread->on_cpu_since_ns;
+        if (thread->flags & TIMED)
+            thread->inside_cpu_ns += ran_ns;
+        else
+            thread->cpu_ns += ran_ns;
+    }
+    thread->on_cpu_since_ns = now_ns;
+}
+
+INLINE void fill_call(struct call *record, struct thread *thread, u64 now_ns, s64 ret)
+{
+    u16 timed = thread->flags & TIMED;
+    record->kind = thread->kind - 1;
+    record->blocked = thread->call_blocked;
+    record->start_ns = timed ? thread->call_start_ns : now_ns;
+    record->end_ns = now_ns;
+    record->offset = thread->flags & POSITIONED ? (s64)thread->argument : -1;
+    record->ret = ret;
+    record->cpu_before_ns = thread->call_cpu_before_ns;
+    record->inside_cpu_ns = thread->inside_cpu_ns;
+    record->fd = thread->fd;
+    record->unused = 0;
+}
+
+INLINE void fill_block(struct block *record, struct thread *thread)
+{
+    record->start_ns = thread->block_start_ns;
+    record->end_ns = thread->block_end_ns;
+    record->cpu_before_ns = thread->block_cpu_before_ns;
+    record->woken_by = thread->block_woken_by;
+    record->inside = !!(thread->flags & TIMED);
+}
+
+INLINE void report_block(struct thread *thread, u64 ids)
+{
+    struct blocked *record = reserve(BLOCKED, ids, sizeof(*record));
+    if (record) {
+        record->unused = 0;
+        fill_block(&record->block, thread);
+        ring_submit(record, NO_WAKEUP);
+    }
+}
+
+/* What a descriptor stands for that was just returned. */
+INLINE void identify(struct named *record, s64 fd)
+{
+    struct files_struct *files = READ(current_task(), files);
+    struct fdtable *table = READ(files, fdt);
+    struct file **open = READ(table, fd);
+    struct file *file = 0;
+    read_kernel(&file, sizeof(file), &open[fd]);
+    struct inode *inode = READ(file, f_inode);
+    struct super_block *super = READ(inode, i_sb);
+    record->inode = READ(inode, i_ino);
+    record->device = READ(super, s_dev);
+    record->links = READ(inode, i_nlink);
+    record->mode = READ(inode, i_mode);
+}
+
+static __attribute__((noinline)) int report_named(struct thread *thread, u64 ids, u64 now_ns, s64 ret)
+{
+    if (!thread)
+        return 0;
+    u16 opened = thread->flags & OPENS && ret >= 0;
+    struct named *record =
+        reserve(opened ? CALL_OPENED : CALL_NAMED, ids, sizeof(*record));
+    if (!record)
+        return 0;
+    fill_call(&record->call, thread, now_ns, ret);
+    record->inode = record->device = record->links = record->mode = 0;
+    if (opened)
+        identify(record, ret);
+    record->path_bytes =
+        read_user_string(record->path, sizeof(record->path), (void *)thread->argument);
+    ring_submit(record, NO_WAKEUP);
+    return 0;
+}
+
+INLINE void report_call(struct thread *thread, u64 ids, u64 now_ns, s64 ret)
+{
+    count(CALLS);
+    if (thread->flags & (PATH_FIRST | PATH_SECOND)) {
+        report_named(thread, ids, now_ns, ret);
+    } else if (thread->block_start_ns) {
+        struct call_blocked *record = reserve(CALL_BLOCKED, ids, sizeof(*record));
+        if (record) {
+            fill_call(&record->call, thread, now_ns, ret);
+            fill_block(&record->block, thread);
+            ring_submit(record, NO_WAKEUP);
+        }
+    } else {
+        struct call *record = reserve(CALL, ids, sizeof(*record));
+        if (record) {
+            fill_call(record, thread, now_ns, ret);
+            ring_submit(record, NO_WAKEUP);
+        }
+    }
+}
+
+/* Whether fcntl duplicates the descriptor: F_DUPFD, F_DUPFD_CLOEXEC. */
+INLINE int duplicates(u64 command)
+{
+    return command == 0 || command == 1030;
+}
+
+SECTION("raw_tp/sys_enter") int call_begins(u64 *context)
+{
+    u64 number = context[1];
+    if (number >= CALLS_MAX || !kind_of_call[number])
+        return 0;
+    u64 ids = current_ids();
+    struct thread *thread = observed(ids);
+    if (!thread)
+        return 0;
+    struct registers registers;
+    read_kernel(&registers, sizeof(registers), (void *)(context[0] + REGISTERS_AT));
+    if (OF_32_BITS(registers))
+        return 0;
+    u16 flags = flags_of_call[number];
+    if (flags & FCNTL && !duplicates((u32)ARGUMENT_1(registers)))
+        return 0;
+    u64 now_ns = monotonic_ns();
+    if (flags & TIMED) {
+        settle(thread, now_ns);
+        thread->call_start_ns = now_ns;
+        thread->call_cpu_before_ns = thread->cpu_ns;
+        thread->inside_cpu_ns = 0;
+    }
+    thread->call_blocked = 0;
+    thread->block_start_ns = 0;
+    thread->fd = flags & PATH_FIRST ? -1 : (s32)ARGUMENT_0(registers);
+    if (flags & PATH_FIRST)
+        thread->argument = ARGUMENT_0(registers);
+    else
+        thread->argument = flags & PATH_SECOND ? ARGUMENT_1(registers) : ARGUMENT_3(registers);
+    thread->flags = flags;
+    thread->kind = kind_of_call[number];
+    if (flags & AT_ENTRY) {
+        report_call(thread, ids, now_ns, 0);
+        thread->kind = thread->flags = 0;
+    }
+    return 0;
+}
+
+SECTION("raw_tp/sys_exit") int call_ends(u64 *context)
+{
+    u64 ids = current_ids();
+    struct thread *thread = observed(ids);
+    if (!thread || !thread->kind)
+        return 0;
+    u64 now_ns = monotonic_ns();
+    if (thread->flags & TIMED)
+        settle(thread, now_ns);
+    report_call(thread, ids, now_ns, (s64)context[1]);
+    if (thread->flags & TIMED)
+        thread->cpu_ns = 0;
+    thread->kind = thread->flags = 0;
+    return 0;
+}
+
+/* Whether a thread that leaves the CPU does so by itself. */
+INLINE int waits(struct task_struct *task)
+{
+    struct task_struct___before *before = (void *)task;
+    if (EXISTS(task->__state))
+        return READ(task, __state) != 0;
+    return READ(before, state) != 0;
+}
+
+INLINE void leave(u64 ids, u64 preempted, struct task_struct *task, u64 now_ns)
+{
+    struct thread *thread = observed(ids);
+    if (!thread)
+        return;
+    count(SWITCHES);
+    settle(thread, now_ns);
+    thread->on_cpu_since_ns = 0;
+    thread->left_ns = 0;
+    if (!preempted && waits(task)) {
+        thread->left_ns = now_ns;
+        thread->call_blocked = 1;
+    }
+}
+
+INLINE void come(struct task_struct *task, u64 now_ns)
+{
+    u64 ids = (u64)(u32)READ(task, tgid) << 32 | (u32)READ(task, pid);
+    struct thread *thread = observed(ids);
+    if (!thread)
+        return;
+    thread->on_cpu_since_ns = now_ns;
+    u64 start_ns = thread->left_ns, waking_ns = thread->waking_ns;
+    thread->left_ns = thread->waking_ns = 0;
+    if (!start_ns)
+        return;
+    if (thread->flags & TIMED && thread->block_start_ns)
+        report_block(thread, ids);
+    thread->block_start_ns = start_ns;
+    thread->block_end_ns = now_ns;
+    thread->block_woken_by = waking_ns ? thread->waking_tid : 0;
+    if (waking_ns && waking_ns < now_ns)
+        thread->block_end_ns = waking_ns < start_ns ? start_ns : waking_ns;
+    if (thread->flags & TIMED) {
+        thread->block_cpu_before_ns = thread->inside_cpu_ns;
+        thread->inside_cpu_ns = 0;
+        return;
+    }
+    thread->block_cpu_before_ns = thread->cpu_ns;
+    thread->cpu_ns = 0;
+    report_block(thread, ids);
+    thread->block_start_ns = 0;
+}
+
+SECTION("raw_tp/sched_switch") int thread_switches(u64 *context)
+{
+    u64 now_ns = monotonic_ns();
+    leave(current_ids(), context[0], (void *)context[1], now_ns);
+    come((void *)context[2], now_ns);
+    return 0;
+}
+
+/* Whether this runs in an interrupt: then it is not on the stack of the current thread. */
+INLINE int in_interrupt(u64 *context)
+{
+    u64 *on_stack = context;
+    u64 address = 0;
+    read_kernel(&address, sizeof(address), &on_stack);
+    return address - (u64)READ(current_task(), stack) >= stack_bytes;
+}
+
+SECTION("raw_tp/sched_waking") int thread_wakes(u64 *context)
+{
+    struct task_struct *task = (void *)context[0];
+    u32 tid = READ(task, pid);
+    struct thread *woken = map_lookup(&threads, &tid);
+    if (!woken || !(woken->role & OBSERVED))
+        return 0;
+    /* Of several the first counts; one before the thread has left the CPU counts where no other
+     * follows: it was on its way. */
+    if (woken->waking_ns && woken->left_ns && woken->waking_ns >= woken->left_ns)
+        return 0;
+    u64 ids = current_ids();
+    woken->waking_tid = observed(ids) && !in_interrupt(context) ? (s32)ids : 0;
+    woken->waking_ns = monotonic_ns();
+    return 0;
+}
+
+INLINE void report_life(u32 type, u64 ids, u32 child, u32 role, u64 cpu_ns)
+{
+    struct life *record = reserve(type, ids, sizeof(*record));
+    if (record) {
+        record->child = child;
+        record->role = role;
+        record->unused = 0;
+        record->cpu_ns = cpu_ns;
+        ring_submit(record, NO_WAKEUP);
+    }
+}
+
+SECTION("raw_tp/sched_process_fork") int thread_starts(u64 *context)
+{
+    u64 ids = current_ids();
+    u32 tid = (u32)ids, pid = ids >> 32;
+    struct thread *parent = map_lookup(&threads, &tid);
+    if (!parent)
+        return 0;
+    struct task_struct *task = (void *)context[1];
+    u32 child = READ(task, pid), child_pid = READ(task, tgid);
+    struct thread started = {};
+    u32 role = parent->role;
+    started.role = child_pid == pid ? role : OBSERVED;
+    if (map_update(&threads, &child, &started, UPDATE_ANY))
+        count(LOST);
+    if (child_pid != pid)
+        report_life(FORK, ids, child_pid, role, 0);
+    return 0;
+}
+
+SECTION("raw_tp/sched_process_exec") int program_starts(u64 *context)
+{
+    u64 ids = current_ids();
+    u32 tid = (u32)ids, before = (u32)context[1];
+    /* Another thread than the first takes over the number of the process. */
+    struct thread *thread = map_lookup(&threads, &before);
+    if (!thread)
+        return 0;
+    if (before != tid) {
+        struct thread same = *thread;
+        map_update(&threads, &tid, &same, UPDATE_ANY);
+        map_delete(&threads, &before);
+    }
+    if (thread->role & OBSERVED)
+        report_life(EXEC, ids, 0, 0, 0);
+    return 0;
+}
+
+SECTION("raw_tp/sched_process_exit") int thread_ends(u64 *context)
+{
+    (void)context;
+    u64 ids = current_ids();
+    u32 tid = (u32)ids;
+    struct thread *thread = map_lookup(&threads, &tid);
+    if (!thread)
+        return 0;
+    settle(thread, monotonic_ns());
+    report_life(THREAD_EXIT, ids, 0, thread->role, thread->cpu_ns);
+    map_delete(&threads, &tid);
+    return 0;
+}
+
+char license_of_programs[] SECTION("license") = "GPL";

@@ -1,0 +1,123 @@
+/* What the programs take from the kernel: its helpers, and the few fields of its structures that they read. */
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef int s32;
+typedef unsigned long long u64;
+typedef long long s64;
+
+#define SECTION(name) __attribute__((section(name), used))
+#define INLINE static inline __attribute__((always_inline))
+#define COUNT(name, number) int (*name)[number]
+
+enum { MAP_HASH = 1, MAP_PERCPU_ARRAY = 6, MAP_RINGBUF = 27 };
+enum { UPDATE_ANY = 0, UPDATE_NEW = 1 };
+/* The reader looks at the ring by the clock: a wake-up would cost the observed thread a microsecond. */
+enum { NO_WAKEUP = 1 };
+
+/* The numbers are the kernel's: see enum bpf_func_id of linux/bpf.h. */
+static void *(*map_lookup)(void *map, const void *key) = (void *)1;
+static long (*map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+static long (*map_delete)(void *map, const void *key) = (void *)3;
+static u64 (*monotonic_ns)(void) = (void *)5;
+static u64 (*current_ids)(void) = (void *)14;
+static struct task_struct *(*current_task)(void) = (void *)35;
+static long (*read_kernel)(void *to, u32 bytes, const void *from) = (void *)113;
+static long (*read_user_string)(void *to, u32 bytes, const void *from) = (void *)114;
+static void *(*ring_reserve)(void *ring, u64 bytes, u64 flags) = (void *)131;
+static void (*ring_submit)(void *record, u64 flags) = (void *)132;
+
+/* A field of a structure of the running kernel, wherever it has it. */
+#define READ(from, field)                                                                          \
+    ({                                                                                             \
+        __typeof__((from)->field) value = 0;                                                       \
+        read_kernel(&value, sizeof(value), &(from)->field);                                        \
+        value;                                                                                     \
+    })
+#define EXISTS(field) __builtin_preserve_field_info(field, 2)
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct super_block {
+    u32 s_dev;
+};
+
+struct inode {
+    u16 i_mode;
+    u32 i_nlink;
+    unsigned long i_ino;
+    struct super_block *i_sb;
+};
+
+struct address_space {
+    struct inode *host;
+};
+
+struct file {
+    struct inode *f_inode;
+};
+
+struct fdtable {
+    struct file **fd;
+};
+
+struct files_struct {
+    struct fdtable *fdt;
+};
+
+struct task_struct {
+    s32 pid;
+    s32 tgid;
+    unsigned int __state;
+    void *stack;
+    struct files_struct *files;
+};
+
+/* As the field was called before Linux 5.14. */
+struct task_struct___before {
+    long state;
+};
+
+struct kiocb {
+    s64 ki_pos;
+};
+
+struct io_cqe {
+    s32 res;
+};
+
+struct io_cqe_flags {
+    s32 fd;
+};
+
+struct io_kiocb {
+    struct file *file;
+    u8 opcode;
+};
+
+#pragma clang attribute pop
+
+#if defined(__TARGET_ARCH_x86)
+/* struct pt_regs, from r10 on to the code segment: the same for user space since 2003. */
+struct registers {
+    u64 r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs;
+};
+enum { REGISTERS_AT = 7 * 8, CS_OF_32_BITS = 0x23 };
+#define ARGUMENT_0(registers) ((registers).di)
+#define ARGUMENT_1(registers) ((registers).si)
+#define ARGUMENT_3(registers) ((registers).r10)
+#define OF_32_BITS(registers) ((registers).cs == CS_OF_32_BITS)
+#elif defined(__TARGET_ARCH_arm64)
+struct registers {
+    u64 x[31], sp, pc, pstate;
+};
+enum { REGISTERS_AT = 0, PSTATE_OF_32_BITS = 0x10 };
+#define ARGUMENT_0(registers) ((registers).x[0])
+#define ARGUMENT_1(registers) ((registers).x[1])
+#define ARGUMENT_3(registers) ((registers).x[3])
+#define OF_32_BITS(registers) ((registers).pstate & PSTATE_OF_32_BITS)
+#else
+#error "where this processor keeps the arguments of a system call is not known"
+#endif

@@ -1,0 +1,120 @@
+/* What the programs report through the ring; record.rs reads the same layouts. */
+#pragma once
+
+#include "kernel.h"
+
+enum record_type { CALL, CALL_BLOCKED, CALL_NAMED, CALL_OPENED, BLOCKED, FORK, EXEC, THREAD_EXIT };
+
+/* What one thread does, and what it has done since it was last reported. */
+struct thread {
+    /* Of a whole process: whether it is observed, or only what it forks. */
+    u32 role;
+    /* A call that has begun: its kind + 1; 0 outside of calls. */
+    u16 kind;
+    u16 flags;
+    /* 0 while it is off the CPU. */
+    u64 on_cpu_since_ns;
+    /* CPU time since the last timed call, up to on_cpu_since_ns. */
+    u64 cpu_ns;
+    /* Since when it waits, having left the CPU by itself; 0 while it does not. */
+    u64 left_ns;
+    /* The last waking since it was put on a CPU, and the observed thread it came from. */
+    u64 waking_ns;
+    s32 waking_tid;
+    s32 fd;
+    u64 call_start_ns;
+    u64 call_cpu_before_ns;
+    /* CPU time in the call since it began, or since the last wait in it. */
+    u64 inside_cpu_ns;
+    /* The file offset, or where the path is. */
+    u64 argument;
+    /* The last wait in the call. */
+    u64 block_start_ns;
+    u64 block_end_ns;
+    u64 block_cpu_before_ns;
+    s32 block_woken_by;
+    u32 call_blocked;
+};
+
+enum role { OBSERVED = 1, WATCHED = 2 };
+
+/* What to do with a system call, by its number; bpf/load.rs fills it in. */
+enum call_flags {
+    /* An operation on a file, whose time counts. */
+    TIMED = 1,
+    /* The fourth argument is a file offset. */
+    POSITIONED = 2,
+    /* The first argument is a path, or the second one is. */
+    PATH_FIRST = 4,
+    PATH_SECOND = 8,
+    /* Returns a descriptor of what the path leads to. */
+    OPENS = 16,
+    /* Reported when it begins: a descriptor that is closed may soon stand for something else. */
+    AT_ENTRY = 32,
+    /* Matters only where it duplicates a descriptor. */
+    FCNTL = 64,
+};
+
+struct header {
+    u32 type;
+    u32 pid;
+    u32 tid;
+};
+
+struct call {
+    struct header header;
+    u16 kind;
+    u16 blocked;
+    u64 start_ns;
+    u64 end_ns;
+    s64 offset;
+    s64 ret;
+    u64 cpu_before_ns;
+    u64 inside_cpu_ns;
+    s32 fd;
+    u32 unused;
+};
+
+struct block {
+    u64 start_ns;
+    u64 end_ns;
+    u64 cpu_before_ns;
+    s32 woken_by;
+    /* Whether it was in a timed call. */
+    u32 inside;
+};
+
+struct call_blocked {
+    struct call call;
+    struct block block;
+};
+
+struct blocked {
+    struct header header;
+    u32 unused;
+    struct block block;
+};
+
+#define PATH_BYTES 256
+
+struct named {
+    struct call call;
+    u64 inode;
+    u32 device;
+    u32 links;
+    u32 mode;
+    /* With its NUL; 0 where it could not be read. */
+    s32 path_bytes;
+    char path[PATH_BYTES];
+};
+
+/* A process was forked, ran another program, or a thread ended. */
+struct life {
+    struct header header;
+    /* Of a fork: the child, and the role of the parent. */
+    u32 child;
+    u32 role;
+    u32 unused;
+    /* Of a thread: CPU time since its last call. */
+    u64 cpu_ns;
+};

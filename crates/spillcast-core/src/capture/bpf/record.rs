@@ -1,0 +1,151 @@
+//! The bytes of the ring -> what happened; programs/records.h has the same layouts.
+
+use std::ffi::CStr;
+use std::mem;
+use std::ptr;
+
+/// A structure that the programs fill, of which every pattern of bytes is a value.
+///
+/// # Safety
+/// It is `repr(C)`, holds integers alone, and has no padding.
+unsafe trait Layout: Copy {}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Header {
+    type_: u32,
+    pub pid: i32,
+    pub tid: i32,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Call {
+    pub header: Header,
+    pub kind: u16,
+    pub blocked: u16,
+    pub start_ns: u64,
+    pub end_ns: u64,
+    /// -1 where the call has none.
+    pub offset: i64,
+    pub ret: i64,
+    pub cpu_before_ns: u64,
+    /// CPU time in the call since its last wait.
+    pub inside_cpu_ns: u64,
+    pub fd: i32,
+    unused: u32,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Block {
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub cpu_before_ns: u64,
+    /// 0 for nobody who is observed.
+    pub woken_by: i32,
+    /// Whether it was in a timed call, of which it is not the last one.
+    pub inside: u32,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct CallBlocked {
+    call: Call,
+    block: Block,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Blocked {
+    header: Header,
+    unused: u32,
+    block: Block,
+}
+
+const PATH_BYTES: usize = 256;
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Named {
+    pub call: Call,
+    pub ino: u64,
+    /// As the kernel has it: major << 20 | minor.
+    pub device: u32,
+    pub links: u32,
+    pub mode: u32,
+    path_bytes: i32,
+    path: [u8; PATH_BYTES],
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Life {
+    pub header: Header,
+    pub child: i32,
+    /// Of a fork: what is observed of the parent.
+    pub role: u32,
+    unused: u32,
+    pub cpu_ns: u64,
+}
+
+// SAFETY: of each of them, what the trait asks for.
+unsafe impl Layout for Call {}
+// SAFETY: as above.
+unsafe impl Layout for CallBlocked {}
+// SAFETY: as above.
+unsafe impl Layout for Blocked {}
+// SAFETY: as above.
+unsafe impl Layout for Named {}
+// SAFETY: as above.
+unsafe impl Layout for Life {}
+
+impl Named {
+    /// The path that the call was given; None where it is too long, or could not be read.
+    pub fn path(&self) -> Option<String> {
+        let whole = self.path_bytes > 0 && (self.path_bytes as usize) < PATH_BYTES;
+        let path = CStr::from_bytes_until_nul(&self.path).ok().filter(|_| whole)?;
+        Some(path.to_string_lossy().into_owned())
+    }
+}
+
+/// One report.
+pub enum Record {
+    Call(Call, Option<Block>),
+    /// A call that was given a path.
+    Named(Box<Named>),
+    /// One that returned a descriptor of it.
+    Opened(Box<Named>),
+    Blocked(Header, Block),
+    Fork(Life),
+    Exec(Life),
+    ThreadExit(Life),
+}
+
+/// Reads one report; None where it is damaged.
+pub fn parse(bytes: &[u8]) -> Option<Record> {
+    let type_ = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
+    Some(match type_ {
+        0 => Record::Call(read(bytes)?, None),
+        1 => {
+            let CallBlocked { call, block } = read(bytes)?;
+            Record::Call(call, Some(block))
+        }
+        2 => Record::Named(Box::new(read(bytes)?)),
+        3 => Record::Opened(Box::new(read(bytes)?)),
+        4 => {
+            let Blocked { header, block, .. } = read(bytes)?;
+            Record::Blocked(header, block)
+        }
+        5 => Record::Fork(read(bytes)?),
+        6 => Record::Exec(read(bytes)?),
+        7 => Record::ThreadExit(read(bytes)?),
+        _ => return None,
+    })
+}
+
+fn read<T: Layout>(bytes: &[u8]) -> Option<T> {
+    // SAFETY: there are as many bytes, wherever they begin, and any of them make a T.
+    (bytes.len() >= mem::size_of::<T>())
+        .then(|| unsafe { ptr::read_unaligned(bytes.as_ptr().cast()) })
+}
