@@ -41,6 +41,16 @@ def refuse_perf():
     return target("refuse", "perf_event_open")
 
 
+def refuse_bpf():
+    """A command that runs others where eBPF is refused."""
+    return target("refuse", "bpf")
+
+
+def refuse_tracing():
+    """A command that runs others where the kernel lets nothing be observed."""
+    return [*refuse_bpf(), *refuse_perf()]
+
+
 def refuse_io_uring():
     """A command that runs others where io_uring is refused."""
     return target("refuse", "io_uring_setup")

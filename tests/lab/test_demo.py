@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from harness import only_line, ordinary_user, refuse_perf, spillcast, until
+from harness import only_line, ordinary_user, refuse_tracing, spillcast, until
 from spillcast.lab import storages
 
 LOOP = """
@@ -115,7 +115,7 @@ def test_loop_with_all_that_the_machine_offers(engine, open_places, memory):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_loop_for_an_ordinary_user_without_fuse_and_perf_events(engine, open_places, memory):
-    under = [*ordinary_user(), *refuse_perf()]
+    under = [*ordinary_user(), *refuse_tracing()]
     document, _ = run_loop(open_places.temp, engine, memory, under)
     assert document["means"] == "preload"
     check(document)
@@ -124,7 +124,7 @@ def test_loop_for_an_ordinary_user_without_fuse_and_perf_events(engine, open_pla
 
 def test_loop_on_postgres_without_perf_events(open_places, memory):
     """Root's server is another user's, who is to report to memory of root's all the same."""
-    document, _ = run_loop(open_places.temp, "postgres", memory, refuse_perf())
+    document, _ = run_loop(open_places.temp, "postgres", memory, refuse_tracing())
     check(document)
     assert os.listdir(open_places.temp) == []
 

@@ -7,7 +7,7 @@ import pytest
 from harness import account_of, expected_rows, rows, spillcast, target
 
 READS, WRITES = 60, 40
-CAPTURES = ["perf", "preload"]
+CAPTURES = ["bpf", "perf", "preload"]
 
 
 def observe(places, capture, name, *options):

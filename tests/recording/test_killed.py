@@ -21,7 +21,7 @@ def result_of(places):
     return account_of(done.stdout)["result"]
 
 
-@pytest.mark.parametrize("capture", ["perf", "preload"])
+@pytest.mark.parametrize("capture", ["bpf", "perf", "preload"])
 def test_a_command_survives_its_recorder(places, capture):
     expected = result_of(places)
     rng = random.Random(capture)

@@ -4,7 +4,7 @@ import pytest
 
 from harness import account_of, expected_rows, only_line, rows, spillcast, target
 
-CAPTURES = ["perf", "preload"]
+CAPTURES = ["bpf", "perf", "preload"]
 RECOGNISED = {
     "TMPDIR": ("temp/spill", ()),
     "unlinked": ("data/spill", ("--unlink",)),

@@ -12,7 +12,8 @@ from harness import (
     expected_rows,
     only_line,
     ordinary_user,
-    refuse_perf,
+    refuse_bpf,
+    refuse_tracing,
     rows,
     spillcast,
     target,
@@ -49,17 +50,21 @@ def test_without_privilege_by_preload(open_places):
 
 
 def test_auto_falls_back_to_preload(places):
-    assert record(places, "auto", refuse_perf())["capture"]["method"] == "preload"
+    assert record(places, "auto", refuse_tracing())["capture"]["method"] == "preload"
 
 
-def test_auto_prefers_perf(places):
-    assert record(places, "auto", ())["capture"]["method"] == "perf"
+def test_auto_falls_back_to_perf(places):
+    assert record(places, "auto", refuse_bpf())["capture"]["method"] == "perf"
+
+
+def test_auto_prefers_bpf(places):
+    assert record(places, "auto", ())["capture"]["method"] == "bpf"
 
 
 def test_perf_that_was_asked_for_is_not_replaced(places):
     result = spillcast(
         "record", "--capture", "perf", "-o", places.root / "x.spill", "--", "true",
-        under=refuse_perf(),
+        under=refuse_tracing(),
     )  # fmt: skip
     assert "--capture preload" in only_line(result, 2)
     assert not (places.root / "x.spill").exists()
@@ -70,7 +75,7 @@ def test_a_running_process_where_perf_is_refused(places):
         try:
             result = spillcast(
                 "record", "--pid", process.pid, "-o", places.root / "x.spill",
-                under=refuse_perf(),
+                under=refuse_tracing(),
             )  # fmt: skip
             assert process.poll() is None
         finally:

@@ -124,8 +124,8 @@ def test_a_page_names_it_and_what_it_does_not_see(recording, tmp_path):
 
 def test_the_command_line_offers_it(paper):
     with_paper = runpy.run_path(options.__file__)
-    assert typing.get_args(with_paper["CaptureName"]) == ("auto", "perf", "preload", "paper")
-    assert typing.get_args(options.CaptureName) == ("auto", "perf", "preload")
+    assert typing.get_args(with_paper["CaptureName"]) == ("auto", "bpf", "perf", "preload", "paper")
+    assert typing.get_args(options.CaptureName) == ("auto", "bpf", "perf", "preload")
 
 
 def test_auto_takes_the_best_that_works(monkeypatch):
@@ -152,4 +152,4 @@ def test_a_source_that_joins_nothing_is_refused_for_what_runs(paper, monkeypatch
 def test_a_name_that_is_none_is_refused():
     with pytest.raises(InputError, match="--capture magic: there is no such source") as refused:
         choose_source("magic", None, None, None)
-    assert refused.value.hint == "give one of auto, perf, preload"
+    assert refused.value.hint == "give one of auto, bpf, perf, preload"

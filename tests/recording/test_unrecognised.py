@@ -27,7 +27,7 @@ from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.target import resolve
 
-CAPTURES = ["perf", "preload"]
+CAPTURES = ["bpf", "perf", "preload"]
 #: Two threads, and work memory for a tenth of the lines.
 SORT = ("sort", "-S", "1M", "--parallel=2")
 LINES = 200_000

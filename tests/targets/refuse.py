@@ -8,6 +8,7 @@ import struct
 import sys
 
 NUMBERS = {
+    "bpf": {"x86_64": 321, "aarch64": 280},
     "perf_event_open": {"x86_64": 298, "aarch64": 241},
     "io_uring_setup": {"x86_64": 425, "aarch64": 425},
 }

@@ -84,7 +84,10 @@ fn events(begin_ns: u64) -> Vec<Event> {
         Event::Blocked { tid: PID, block },
         Event::File { pid: PID, fd: 6, file: FileIdentity { path: "/data/base/1".into(), ..file } },
         call(CallKind::Write, 6, at(70_000, 300), 512),
+        // Nobody says what was opened, or that 8 was.
+        call(CallKind::Openat, -1, at(79_000, 300), 7),
         call(CallKind::Write, 7, at(80_000, 300), 512),
+        call(CallKind::Write, 8, at(81_000, 300), 512),
         Event::ProcessExit { pid: PID },
     ]
 }

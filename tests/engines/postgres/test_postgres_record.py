@@ -65,7 +65,7 @@ def test_an_explained_statement(served, tmp_path):
     result, plan, meta = explained(served, output, "max_parallel_workers_per_gather=0")
     check_counts(output, plan)
     assert result.stderr == ""
-    assert meta["capture"]["method"] == "perf"
+    assert meta["capture"]["method"] == "bpf"
     assert meta["capture"]["lost"] == 0
     engine = meta["engine"]
     assert engine["name"] == "postgres"

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness import environment, only_line, ordinary_user, refuse_perf, spillcast, target
+from harness import environment, only_line, ordinary_user, refuse_tracing, spillcast, target
 from postgres_rig import JOIN, PARALLEL, everything_in, meta_of, recorder, until_attached
 
 PASSWORD = "Sesame-4711"
@@ -200,7 +200,7 @@ def test_without_perf_events_waits_alone_are_recorded(newest, tmp_path):
         client.run(JOIN)
         newest.until_running(client)
         asked = ("--backend", client.pid, "-o", output)
-        result = record(newest.dsn, *asked, under=refuse_perf())
+        result = record(newest.dsn, *asked, under=refuse_tracing())
     assert result.returncode == 0, result.stderr
     assert "its waits alone: cannot observe the server's processes" in result.stderr
     check_samples_only(output)
@@ -238,7 +238,7 @@ def test_a_server_whose_processes_are_not_here(newest, tmp_path):
 
 def test_perf_that_is_asked_for_by_name_and_refused(newest, tmp_path):
     asked = ("--explain", "select 1", "--capture", "perf")
-    result = record(newest.dsn, *asked, under=refuse_perf(), cwd=tmp_path)
+    result = record(newest.dsn, *asked, under=refuse_tracing(), cwd=tmp_path)
     assert "cannot observe the server's processes" in only_line(result, 2)
 
 

@@ -169,9 +169,11 @@ impl Assembler {
     }
 
     fn io(&mut self, call: Call, inside: Inside) {
+        // What nobody opened is a pipe or a socket.
+        let opened = self.descriptors.contains_key(&(call.pid, call.fd));
         let file = self.file_of(&call);
         if call.ret < 0 || !file.is_some_and(|file| file.regular) {
-            self.counts.unknown_file += (call.ret >= 0 && file.is_none()) as u64;
+            self.counts.unknown_file += (call.ret >= 0 && file.is_none() && opened) as u64;
             return self.no_row(call, inside);
         }
         let offset = self.offset_of(&call);
