@@ -2,13 +2,15 @@
 
 import json
 import os
+import random
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from harness import ordinary_user, refuse_perf, spillcast, target
+from harness import TIMEOUT_S, ordinary_user, refuse_perf, spillcast, target
 from spillcast.errors import InputError
 from spillcast.recording.capture_cost import cost_of, kept_cost
 from spillcast.recording.recording import Recording
@@ -122,6 +124,22 @@ def test_what_cannot_be_measured_is_not_known(cache, monkeypatch):
     monkeypatch.setattr("sys.executable", "/nonexistent")
     assert cost_of(source) is None
     assert not cache.exists()
+
+
+def test_a_measurement_that_is_killed_leaves_nothing(cache):
+    code = (
+        "from spillcast.recording.source import choose_source as choose\n"
+        "source = choose('preload', None, None, None)\n"
+        "while True: print(source.measure_cost().call_s, flush=True)"
+    )
+    rng = random.Random(1)
+    for _ in range(5):
+        measuring = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        measuring.stdout.readline()
+        time.sleep(rng.uniform(0, 0.1))
+        measuring.kill()
+        # The end of the output says that no process holds it any more.
+        measuring.communicate(timeout=TIMEOUT_S)
 
 
 @pytest.mark.parametrize("name", SOURCES)

@@ -3,7 +3,8 @@
 //!
 //! CPU time is compared, not time, so that neighbours on the machine disturb little. All children run
 //! on one CPU, burst after burst by turns. A context switch is told by two processes that hand that
-//! CPU to each other, of which one is observed at most. What a source costs also those that it does
+//! CPU to each other, of which one is observed at most: so it is with I/O, and threads of one observed
+//! process that hand it to each other may lose less. What a source costs also those that it does
 //! not observe (a look at every call of the machine) is in the unobserved bursts: it is what the
 //! shortest of them takes more than the shortest before the source was made.
 
