@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import capture, cold_caches, compression, memory_answers
+from bench import cold_caches, compression, memory_answers
 from spillcast.calibrated import CALIBRATED, document
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.lab.calibrate import calibrate, residuals_of
@@ -46,18 +46,6 @@ def levels() -> dict[str, dict[str, Any]]:
     }
 
 
-def calls() -> dict[str, dict[str, Any]]:
-    """A minute."""
-    return {
-        f"{method}_call_s": {
-            "value": capture.call_cost_s(method),
-            "unit": "s",
-            "rests_on": f"{capture.READS:,} cached reads of 8 KiB by one process",
-        }
-        for method in ("perf", "preload")
-    }
-
-
 def memory() -> dict[str, dict[str, Any]]:
     """Seconds."""
     latency_s, bytes_per_s = memory_answers.line()
@@ -88,7 +76,6 @@ GROUPS: Mapping[str, Callable[[], dict[str, dict[str, Any]]]] = {
     "memory": memory,
     "compression": levels,
     "residuals": residuals,
-    "capture": calls,
     "cold_caches": cold,
 }
 

@@ -19,16 +19,6 @@ OUTPUT = "bench.spill"
 TARGET = Path(__file__).with_name("reads.py")
 
 
-def call_cost_s(method: str) -> float:
-    """What a recorded call costs the one process that makes it."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as room:
-        bare, recorded = (
-            max(_rate(prefix, room, READS, processes=1) for _ in range(3))
-            for prefix in ([], _record(room, method))
-        )
-    return max(1 / recorded - 1 / bare, 0.0)
-
-
 def run() -> Iterator[Result]:
     """Cached 8 KiB preads from two processes: bare, recorded, under strace."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as room:

@@ -1,5 +1,6 @@
 """Fixtures for all tests: places for temp files and base tables, and a recording to work with."""
 
+import os
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,6 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from harness import account_of, environment, spillcast, target
+
+#: What observing costs is measured once for all tests, and kept apart from the user's own.
+CACHE = tempfile.TemporaryDirectory(prefix="spillcast-cache-")
+os.environ["XDG_CACHE_HOME"] = CACHE.name
+Path(CACHE.name).chmod(0o777)
 
 BASE_BYTES = 512 * 101
 

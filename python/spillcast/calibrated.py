@@ -76,16 +76,9 @@ class Calibrated:
     touched: float
     touched_spread: float
     compression_levels: Sequence[float]
-    perf_call_s: float
-    preload_call_s: float
     memory_s: float
     memory_bytes_per_s: float
     residuals: Residuals
-
-    @property
-    def call_s(self) -> Mapping[str, float]:
-        """By capture source, what a recorded call costs the observed thread."""
-        return {"perf": self.perf_call_s, "preload": self.preload_call_s}
 
     def memory_answers(self, mean_s: float, mean_bytes: float) -> bool:
         """Whether operations of a latency and size are as fast as memory."""

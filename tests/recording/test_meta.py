@@ -39,6 +39,11 @@ QUERY = {
 OPTIONAL = {"postgres", "sampling", "ended_by"} | {
     f"engine.{name}" for name in ("version", "server", "pid", "command", "query", "plan")
 }
+#: What recordings of earlier versions do not tell of their cost.
+OPTIONAL |= {
+    f"capture.{name}"
+    for name in ("calls", "switches", "recorder_memory_bytes", "overhead_low_s", "overhead_high_s")
+} | {"capture.call_cost_s", "capture.switch_cost_s"}
 #: Settings, and what no reader looks at.
 FREE = {"engine.exit_status", "engine.work_mem", "engine.plan.file", "engine.plan.execution_s"}
 MAY_BE_NEGATIVE = {"postgres.workers.started_s", "postgres.workers.attached_s"}

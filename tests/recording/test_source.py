@@ -2,6 +2,7 @@
 
 import runpy
 import typing
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -12,13 +13,20 @@ from spillcast.forecast import forecast
 from spillcast.profile import profile
 from spillcast.recording.absent import AbsentCapture
 from spillcast.recording.begin import record_command, record_pid
+from spillcast.recording.capture_cost import CaptureCost
+from spillcast.recording.meta import CaptureAccount
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
 from spillcast.recording.source import AUTO, SOURCES, Source, choose_source
+from spillcast.report.capture_cost import cost_sentence
+from spillcast.report.recording import recording_text
 from spillcast.storage.target import resolve
 
 US = 1_000
 READS, READ_NS, BYTES = 500, 100 * US, 8192
+#: Calls and switches that were observed, and what one costs: about, and quartiles.
+CALLS, SWITCHES = 700, 30
+COST = CaptureCost(2e-6, 1e-6, 3e-6, 4e-6, 3e-6, 6e-6)
 #: What a paper call does not say.
 NOTHING = {field.name: None for field in WAITS_SCHEMA if field.nullable}
 
@@ -52,7 +60,13 @@ class PaperCapture(AbsentCapture):
         )
 
     def status(self):
-        seen = {"temp_reads": READS, "temp_bytes": READS * BYTES, "temp_ns": READS * READ_NS}
+        seen = {
+            "calls": CALLS,
+            "switches": SWITCHES,
+            "temp_reads": READS,
+            "temp_bytes": READS * BYTES,
+            "temp_ns": READS * READ_NS,
+        }
         return super().status() | seen | {"cpu_ns": READS * READ_NS}
 
 
@@ -61,7 +75,6 @@ class Paper(Source):
 
     name = "paper"
     title = "what was written on paper"
-    call_cost_s = 2e-6
     blind_spots = "all that really happened"
     refusal = None
 
@@ -74,6 +87,9 @@ class Paper(Source):
 
     def environment(self):
         return {"PAPER": "1"}
+
+    def measure_cost(self):
+        return COST
 
 
 @pytest.fixture
@@ -95,7 +111,11 @@ def recording(paper, tmp_path):
 def test_a_recording_says_what_it_was_made_by(recording):
     capture = recording.meta.capture
     assert capture.method == "paper"
-    assert capture.overhead_s == pytest.approx(READS * 2e-6)
+    assert (capture.calls, capture.switches) == (CALLS, SWITCHES)
+    assert (capture.call_cost_s, capture.switch_cost_s) == (2e-6, 4e-6)
+    assert capture.overhead_s == pytest.approx(1400e-6 + 120e-6)
+    assert capture.overhead_low_s == pytest.approx(700e-6 + 90e-6)
+    assert capture.overhead_high_s == pytest.approx(2100e-6 + 180e-6)
     assert recording.meta.temp.reads == READS
     assert recording.waits.num_rows == READS
 
@@ -105,6 +125,27 @@ def test_it_is_profiled_and_forecast(recording):
     assert (read["count"], read["total_us"]) == (READS, READS * READ_NS / US)
     slower = forecast(recording, resolve("latency:1ms", recording))
     assert slower.forecast_s > recording.elapsed_s
+
+
+def test_what_it_cost_is_said_in_a_sentence(recording):
+    capture = replace(recording.meta.capture, tracer_cpu_s=0.41, recorder_memory_bytes=58 << 20)
+    assert cost_sentence(capture) == (
+        "Recording took 410 ms of CPU and 58 MiB of its own; it lengthened the observed threads by "
+        "about 1.52 ms (790 us to 2.28 ms)."
+    )
+    assert cost_sentence(capture) in recording_text(replace_capture(recording, capture))
+    unmeasured = cost_sentence(replace(capture, overhead_s=None))
+    assert unmeasured.endswith("; what the observed threads lost by it was not measured.")
+    earlier = CaptureAccount("perf", tracer_cpu_s=0.014, overhead_s=0.001)
+    assert cost_sentence(earlier) == (
+        "Reading what was captured took 14 ms of CPU; it lengthened the observed threads by "
+        "about 1 ms."
+    )
+
+
+def replace_capture(recording, capture):
+    recording.meta = replace(recording.meta, capture=capture)
+    return recording
 
 
 def test_a_page_names_it_and_what_it_does_not_see(recording, tmp_path):

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use spillcast_core::capture::{
-    Births, Block, Call, CallKind, Capture, Event, FileIdentity, Inside, Observer, Source,
-    TempRules,
+    Births, Block, Call, CallKind, Capture, Event, FileIdentity, Inside, Observed, Observer,
+    Source, TempRules,
 };
 use spillcast_core::wait::Op;
 
@@ -33,6 +33,10 @@ impl Source for Paper {
 
     fn lost(&self) -> u64 {
         3
+    }
+
+    fn observed(&self) -> Observed {
+        Observed { calls: 7, switches: Some(11) }
     }
 
     fn cpu_ns(&self) -> Option<u64> {
@@ -129,6 +133,7 @@ fn what_a_source_says_becomes_waits_seconds_and_counts() {
     assert_eq!((counts.temp_ns, counts.other_io, counts.unknown_file), (3_000, 1, 1));
     assert_eq!(counts.other_writes, 1);
     assert_eq!((status.lost, status.cpu_ns, status.connected), (3, Some(500), true));
+    assert_eq!(status.observed, Observed { calls: 7, switches: Some(11) });
     assert_eq!(*attached.0.lock().unwrap(), [PID]);
 }
 

@@ -73,6 +73,7 @@ impl Capture {
         dict.set_item("elapsed_ns", status.elapsed_ns)?;
         fields! { dict, status.counts => temp_reads temp_writes temp_bytes temp_ns other_io
         other_writes other_io_ns unknown_file }
+        fields! { dict, status.observed => calls switches }
         fields! { dict, status => lost dropped tracer_cpu_ns cpu_ns run_queue_delay_ns io_uring
         mapped connected }
         Ok(dict)
@@ -96,16 +97,7 @@ impl Source {
     #[new]
     #[pyo3(signature = (name, calls = None))]
     fn new(py: Python<'_>, name: &str, calls: Option<Vec<String>>) -> PyResult<Source> {
-        let unknown = |what: &str| PyValueError::new_err(format!("{what} is not observed"));
-        let known = core::SOURCES.iter().find(|(known, _)| *known == name);
-        let (_, open) = known.ok_or_else(|| PyValueError::new_err("no such source"))?;
-        let calls = match calls {
-            Some(names) => {
-                let named = |name: &String| CallKind::named(name).ok_or_else(|| unknown(name));
-                names.iter().map(named).collect::<PyResult<Vec<_>>>()?
-            }
-            None => CallKind::ALL.to_vec(),
-        };
+        let (open, calls) = source_of(name, calls)?;
         Ok(Source(Some(py.detach(|| open(&calls)).map_err(os_error)?)))
     }
 
@@ -115,8 +107,27 @@ impl Source {
     }
 }
 
+/// What makes a source ready, and the calls that it is to observe.
+pub fn source_of(name: &str, calls: Option<Vec<String>>) -> PyResult<(core::Open, Vec<CallKind>)> {
+    let unknown = |what: &str| PyValueError::new_err(format!("{what} is not observed"));
+    let known = core::SOURCES.iter().find(|(known, _)| *known == name);
+    let (_, open) = known.ok_or_else(|| PyValueError::new_err("no such source"))?;
+    let calls = match calls {
+        Some(names) => {
+            let named = |name: &String| CallKind::named(name).ok_or_else(|| unknown(name));
+            names.iter().map(named).collect::<PyResult<Vec<_>>>()?
+        }
+        None => CallKind::ALL.to_vec(),
+    };
+    Ok((*open, calls))
+}
+
 fn in_use() -> PyErr {
     PyValueError::new_err("a source serves one capture only")
+}
+
+pub fn strings(list: Vec<String>) -> PyResult<Vec<CString>> {
+    list.into_iter().map(|text| Ok(CString::new(text)?)).collect()
 }
 
 /// A command that is started but does nothing until it is released.
@@ -128,9 +139,6 @@ impl HeldCommand {
     /// `arguments[0]` is the path of the program, `environment` holds NAME=value.
     #[new]
     fn new(arguments: Vec<String>, environment: Vec<String>) -> PyResult<HeldCommand> {
-        let strings = |list: Vec<String>| -> PyResult<Vec<CString>> {
-            list.into_iter().map(|text| Ok(CString::new(text)?)).collect()
-        };
         let held = core::HeldCommand::start(&strings(arguments)?, &strings(environment)?);
         let held = held.map_err(os_error)?;
         let pid = held.pid;

@@ -12,6 +12,7 @@ mod behaviour;
 mod cache;
 mod capture;
 mod columns;
+mod cost;
 mod emulate;
 mod grid;
 mod probe;
@@ -68,6 +69,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<grid::Grid>()?;
     module.add_class::<probe::Probe>()?;
     module.add_class::<trace::TraceReader>()?;
+    module.add_function(wrap_pyfunction!(cost::capture_cost, module)?)?;
+    module.add_function(wrap_pyfunction!(cost::capture_cost_child, module)?)?;
     module.add_function(wrap_pyfunction!(cold_caches, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(size_class_bytes, module)?)?;

@@ -108,7 +108,7 @@ class LiveView:
             self._title,
             recorder.running,
             status,
-            recorder.method,
+            recorder.cost,
             time.process_time() - self._cpu_s,
             None if said is None else said.latest,
             None if said is None else said.because,

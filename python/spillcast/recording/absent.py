@@ -10,7 +10,7 @@ from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
 _NOTHING = (
     *("temp_reads", "temp_writes", "temp_bytes", "temp_ns"),
     *("other_io", "other_writes", "other_io_ns", "unknown_file"),
-    *("lost", "dropped", "tracer_cpu_ns", "run_queue_delay_ns"),
+    *("calls", "lost", "dropped", "tracer_cpu_ns", "run_queue_delay_ns"),
 )
 
 
@@ -29,6 +29,7 @@ class AbsentCapture:
         return {
             **dict.fromkeys(_NOTHING, 0),
             "elapsed_ns": time.monotonic_ns() - self.origin_ns,
+            "switches": None,
             "cpu_ns": None,
             "io_uring": False,
             "mapped": [],

@@ -6,13 +6,26 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import InputError
+from spillcast.recording.capture_cost import CaptureCost
 from spillcast.recording.meta import CaptureAccount, OtherIO, Temp
-from spillcast.recording.source import SOURCES, Capture, PerfSource, call_cost_s
+from spillcast.recording.source import SOURCES, Capture, PerfSource
 
 
-def captured(status: Mapping[str, Any], method: str, *, only_calls: bool) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Own:
+    """What the recording process took itself, and what its capture costs those it observes."""
+
+    cpu_s: float
+    memory_bytes: int | None
+    cost: CaptureCost | None
+
+
+def captured(
+    status: Mapping[str, Any], method: str, own: Own, *, only_calls: bool
+) -> dict[str, Any]:
     """The parts of ``Meta`` that a capture fills."""
-    calls = status["temp_reads"] + status["temp_writes"] + status["other_io"]
+    calls, switches, cost = status["calls"], status["switches"], own.cost
+    overhead_s = (None, None, None) if cost is None else cost.overhead_s(calls, switches)
     return {
         "cpu_s": None if status["cpu_ns"] is None else status["cpu_ns"] / 1e9,
         "temp": Temp(
@@ -27,8 +40,15 @@ def captured(status: Mapping[str, Any], method: str, *, only_calls: bool) -> dic
             lost=status["lost"],
             dropped=status["dropped"],
             unknown_file=status["unknown_file"],
-            tracer_cpu_s=status["tracer_cpu_ns"] / 1e9,
-            overhead_s=calls * call_cost_s(method),
+            calls=calls,
+            switches=switches,
+            tracer_cpu_s=own.cpu_s,
+            recorder_memory_bytes=own.memory_bytes,
+            overhead_s=overhead_s[0],
+            overhead_low_s=overhead_s[1],
+            overhead_high_s=overhead_s[2],
+            call_cost_s=None if cost is None else cost.call_s,
+            switch_cost_s=None if cost is None else cost.switch_s,
             run_queue_delay_s=status["run_queue_delay_ns"] / 1e9,
             io_uring=status["io_uring"] and not only_calls,
             mapped_temp_files=status["mapped"],

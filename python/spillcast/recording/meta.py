@@ -158,9 +158,65 @@ class CaptureAccount:
     unknown_file: int = key(
         "calls on files closed before they could be looked at", unit="calls", example=0, default=0
     )
-    tracer_cpu_s: float = key("CPU time of the reader", unit="s", example=0.014, default=0.0)
-    overhead_s: float = key(
-        "estimated CPU time added to the observed threads", unit="s", example=0.001, default=0.0
+    calls: int | None = key(
+        "calls of the observed threads that the source was told of, on whatever they were",
+        unit="calls",
+        example=4211,
+        default=None,
+        later=True,
+    )
+    switches: int | None = key(
+        "how often an observed thread left the CPU; null with preload, which does nothing then",
+        unit="switches",
+        example=3904,
+        default=None,
+        later=True,
+    )
+    tracer_cpu_s: float = key(
+        "CPU time of the recording process, all its threads, from its preparing on; of the reading "
+        "thread alone where `calls` lacks",
+        unit="s",
+        example=0.41,
+        default=0.0,
+    )
+    recorder_memory_bytes: int | None = key(
+        "the most that the recording process held resident",
+        unit="bytes",
+        example=60817408,
+        default=None,
+        later=True,
+    )
+    overhead_s: float | None = key(
+        "about what the observed threads lost: `calls` times `call_cost_s` and `switches` times "
+        "`switch_cost_s`; null where these could not be measured",
+        unit="s",
+        example=0.028,
+        default=None,
+    )
+    overhead_low_s: float | None = key(
+        "the same by the lower quartiles of both costs",
+        unit="s",
+        example=0.027,
+        default=None,
+        later=True,
+    )
+    overhead_high_s: float | None = key(
+        "and by the upper ones", unit="s", example=0.029, default=None, later=True
+    )
+    call_cost_s: float | None = key(
+        "what a call cost more for being observed: the median of bursts in pairs, measured on the "
+        "same machine within a day; null where it could not be",
+        unit="s",
+        example=3.6e-07,
+        default=None,
+        later=True,
+    )
+    switch_cost_s: float | None = key(
+        "the same of leaving the CPU and coming back; null with preload as well",
+        unit="s",
+        example=6.8e-06,
+        default=None,
+        later=True,
     )
     run_queue_delay_s: float = key(
         "time the observed threads were runnable without a CPU", unit="s", example=0.02, default=0.0

@@ -1,5 +1,6 @@
 """Recording a live process: capture, write, and say what it cost."""
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,9 +15,10 @@ from spillcast import _core
 from spillcast.errors import InputError
 from spillcast.recording import machine
 from spillcast.recording.absent import AbsentCapture
-from spillcast.recording.captured import Joined, captured, joined, nothing_seen, uncaptured
+from spillcast.recording.capture_cost import CaptureCost, cost_of, kept_cost
+from spillcast.recording.captured import Joined, Own, captured, joined, nothing_seen, uncaptured
 from spillcast.recording.clock import FROM_ITS_START, Clock
-from spillcast.recording.memory import PeakMemory, cgroup_limit_bytes
+from spillcast.recording.memory import PeakMemory, cgroup_limit_bytes, high_water_bytes
 from spillcast.recording.meta import CpuCache, EndedBy, Machine, Memory, Meta, ObservedEngine
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.recording import Recording
@@ -53,6 +55,9 @@ class Recorder:
         self._only_calls = False
         self._whole_s = 0
         self._ended_by: EndedBy = "interrupt"
+        self._cpu_before_s = time.process_time()
+        #: What the capture costs those it observes; None while that is not known.
+        self.cost: CaptureCost | None = None
 
     def check(self) -> None:
         """InputError where a directory that is asked for cannot be used."""
@@ -77,6 +82,7 @@ class Recorder:
         """
         self.check()
         self._source = choose_source(self.options.capture, pid, what, calls)
+        self.cost = kept_cost(self._source)
         return self._source.environment()
 
     @property
@@ -118,7 +124,7 @@ class Recorder:
 
     def observe_from_afar(self, target: Target, because: str) -> None:
         """Begin without a capture, for the reason given: the recording holds samples alone."""
-        self._source, self._absent_because = None, because
+        self._source, self._absent_because, self.cost = None, because, None
         self._capture = AbsentCapture()
         self._command, self._machine = None, Machine()
         self._memory = self._memory_limit_bytes = None
@@ -229,8 +235,13 @@ class Recorder:
             )
             if not self._samples and problem is not None:
                 raise problem
+            own = self._own()
+            if self._source is not None:
+                # Only now, when nobody that was observed is disturbed by it.
+                self.cost = cost_of(self._source)
+                own = replace(own, cost=self.cost)
             clock = Clock.of(self.origin_ns, started_ns)
-            meta = self._meta(status, wall_s if elapsed_s is None else elapsed_s, clock)
+            meta = self._meta(status, wall_s if elapsed_s is None else elapsed_s, own, clock)
             meta = replace(meta, **{"ended_by": self._ended_by, **(extra or {})})
             first, *_ = [sink.finish(meta, clock) for sink in self._sinks]
             return first
@@ -265,7 +276,7 @@ class Recorder:
         share = whole_s * 1e9 / max(status["elapsed_ns"], 1)
         if whole_s < 1:
             return None
-        meta = self._meta(status, float(whole_s))
+        meta = self._meta(status, float(whole_s), self._own())
         capture = replace(meta.capture, run_queue_delay_s=share * meta.capture.run_queue_delay_s)
         cpu_s = None if meta.cpu_s is None else share * meta.cpu_s
         meta = replace(meta, capture=capture, cpu_s=cpu_s)
@@ -276,11 +287,15 @@ class Recorder:
         """Measured once, which takes 0.5 s."""
         return [CpuCache(*measured) for measured in _core.cold_caches()]
 
+    def _own(self) -> Own:
+        cpu_s = time.process_time() - self._cpu_before_s
+        return Own(cpu_s, high_water_bytes(os.getpid()), self.cost)
+
     def _meta(
-        self, status: Mapping[str, Any], elapsed_s: float, clock: Clock = FROM_ITS_START
+        self, status: Mapping[str, Any], elapsed_s: float, own: Own, clock: Clock = FROM_ITS_START
     ) -> Meta:
         if self._absent_because is None:
-            seen = captured(status, self.method, only_calls=self._only_calls)
+            seen = captured(status, self.method, own, only_calls=self._only_calls)
             about = replace(self._machine, caches=self._caches)
         else:
             seen, about = uncaptured(self._absent_because), self._machine

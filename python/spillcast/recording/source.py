@@ -1,11 +1,12 @@
 """Capture sources: by what a process can be observed, and which of them is to be had here."""
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
-from spillcast.calibrated import calibrated
 from spillcast.errors import InputError
+from spillcast.recording.capture_cost import CaptureCost, child_program
 
 #: Asks for the best source that works.
 AUTO = "auto"
@@ -43,14 +44,14 @@ class Source(ABC):
     #: As ``--capture`` and meta.json have it, and in words.
     name: ClassVar[str]
     title: ClassVar[str]
-    #: What a recorded call costs the observed thread; None where it is as calibrated.
-    call_cost_s: ClassVar[float | None] = None
     #: What a time line of its recordings does not show.
     blind_spots: ClassVar[str]
     #: Whether it can observe a process that runs already.
     attaches: ClassVar[bool] = True
     #: Why it may have reached no process at all.
     unconnected: ClassVar[str] = "no process was observed"
+    #: The system calls that it observes; None for all that matter.
+    calls: Sequence[str] | None = None
 
     @abstractmethod
     def __init__(self, calls: Sequence[str] | None) -> None:
@@ -63,6 +64,10 @@ class Source(ABC):
     def environment(self) -> dict[str, str]:
         """What a command must find in its environment."""
         return {}
+
+    def measure_cost(self) -> CaptureCost | None:
+        """What it costs those it observes, measured now; None where that cannot be."""
+        return None
 
 
 #: By name, the best first.
@@ -82,12 +87,39 @@ class CoreSource(Source):
         from spillcast import _core
 
         self._source: _core.Source = _core.Source(self.name, calls)
+        self.calls = calls
 
     def start(self, pid: int, temp_dirs: Sequence[str]) -> Capture:
         """Observe a process and all it starts. OSError says what is refused."""
         from spillcast import _core
 
         return _core.Capture(self._source, [pid], temp_dirs)
+
+    def environment(self) -> dict[str, str]:
+        """What a command must find to be observed."""
+        found = self._source.environment()
+        return self._loaded() | dict([found] if found is not None else [])
+
+    def _loaded(self) -> dict[str, str]:
+        """The part of it that is the same for every recording."""
+        return {}
+
+    def measure_cost(self) -> CaptureCost | None:
+        """What it costs those it observes, by a process of its own that does nothing else."""
+        from spillcast import _core
+
+        def pairs(environment: dict[str, str]) -> list[str]:
+            return [f"{name}={value}" for name, value in environment.items()]
+
+        bare = dict(os.environ)
+        try:
+            observed = pairs(bare | self._loaded())
+            found = _core.capture_cost(
+                self.name, self.calls, child_program(), pairs(bare), observed
+            )
+        except (OSError, ValueError, InputError):
+            return None
+        return CaptureCost(**found)
 
 
 @register
@@ -96,7 +128,6 @@ class BpfSource(CoreSource):
 
     name = "bpf"
     title = "eBPF"
-    call_cost_s = 1e-6
     blind_spots = "time runnable without a CPU"
 
 
@@ -119,18 +150,10 @@ class PreloadSource(CoreSource):
     attaches = False
     unconnected = "the preload library was never loaded: the command is static or drops LD_PRELOAD"
 
-    def environment(self) -> dict[str, str]:
-        """What a command must find to load the library, and the library to find its ring."""
+    def _loaded(self) -> dict[str, str]:
         from spillcast.recording.target import preload_variable
 
-        ring = self._source.environment()
-        return dict([preload_variable(), *([ring] if ring is not None else [])])
-
-
-def call_cost_s(method: str) -> float:
-    """What a recorded call costs the observed thread; 0 where there was no capture."""
-    stated_s = SOURCES[method].call_cost_s if method in SOURCES else 0.0
-    return calibrated().call_s[method] if stated_s is None else stated_s
+        return dict([preload_variable()])
 
 
 def check_attaches(capture: str, what: str, hint: str) -> None:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from spillcast.forecast import Forecast
+from spillcast.recording.capture_cost import CaptureCost
 from spillcast.recording.running import Running, Tally
-from spillcast.recording.source import call_cost_s
 from spillcast.report.histogram import bar, sparkline
 from spillcast.report.table import Column, Table, paragraph, shortened
 from spillcast.units import format_bytes, format_duration
@@ -38,7 +38,8 @@ class Glimpse:
     title: str
     running: Running
     status: Mapping[str, Any]
-    method: str
+    #: What the capture costs those it observes; None where that is not known yet.
+    cost: CaptureCost | None
     own_cpu_s: float
     #: Of the forecast, where one is asked for: what there is, and else why there is none.
     forecast: Forecast | None = None
@@ -51,10 +52,11 @@ class Glimpse:
         return max(float(self.status["elapsed_ns"]) / 1e9, 1e-3)
 
     @property
-    def overhead_s(self) -> float:
-        """What the recorded calls cost the observed threads."""
-        calls = sum(self.status[key] for key in ("temp_reads", "temp_writes", "other_io"))
-        return float(calls * call_cost_s(self.method))
+    def overhead_s(self) -> float | None:
+        """About what the observed threads lost so far; None where that is not known."""
+        if self.cost is None:
+            return None
+        return self.cost.overhead_s(self.status["calls"], self.status["switches"])[0]
 
     def rows(self) -> list[dict[str, Any]]:
         """Time by event, the largest total first: of calls and waits, or of samples alone."""
@@ -187,7 +189,8 @@ def _cost(glimpse: Glimpse) -> str:
     own = glimpse.own_cpu_s / elapsed_s
     capture = status["tracer_cpu_ns"] / 1e9 / elapsed_s
     samples = f", {status['samples']:,} samples" if "samples" in status else ""
+    overhead_s = glimpse.overhead_s
+    theirs = "" if overhead_s is None else f"{format_duration(overhead_s)} of the process; "
     return (
-        f"{lost:,} lost{samples}; cost: {format_duration(glimpse.overhead_s)} of the process; "
-        f"{own:.1%} of a CPU, of it {capture:.1%} to record"
+        f"{lost:,} lost{samples}; cost: {theirs}{own:.1%} of a CPU, of it {capture:.1%} to record"
     )

@@ -7,6 +7,7 @@ from spillcast.recording import Recording
 from spillcast.recording.likely_temp import unrecognised
 from spillcast.recording.meta import Meta, Temp
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling
+from spillcast.report.capture_cost import cost_sentence
 from spillcast.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
@@ -43,9 +44,8 @@ def recording_text(recording: Recording) -> str:
     if meta.captured:
         lines += [
             f"  temp I/O   {_temp(meta.temp)}",
-            f"  capture    {capture.method}: {capture.lost:,} lost, cost about "
-            f"{format_duration(capture.overhead_s)} of the process and "
-            f"{format_duration(capture.tracer_cpu_s)} of another CPU",
+            f"  capture    {capture.method}: {capture.lost:,} lost",
+            f"  cost       {cost_sentence(capture)}",
         ]
     if meta.sampling is not None:
         lines += _about_samples(recording.samples, meta.sampling)

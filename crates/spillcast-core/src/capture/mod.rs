@@ -10,6 +10,7 @@ pub use spillcast_calls::{Call, CallKind};
 mod assemble;
 mod born;
 mod bpf;
+pub mod cost;
 mod descriptor;
 mod event;
 mod joined;
@@ -28,7 +29,7 @@ pub use event::{Block, Event, FileIdentity, Inside};
 pub use joined::Joined;
 pub use seconds::SecondRow;
 pub use session::{Batch, Capture, Status};
-pub use source::{Births, Observer, Source};
+pub use source::{Births, Observed, Observer, Source};
 pub use spawn::HeldCommand;
 pub use temp::TempRules;
 

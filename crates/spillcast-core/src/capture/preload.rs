@@ -10,7 +10,7 @@ use spillcast_calls::CallKind;
 use spillcast_calls::ring::{FileRecord, RING_VARIABLE, Record, Ring, Words, path_of_words};
 
 use super::event::{Event, FileIdentity, Inside};
-use super::source::Source;
+use super::source::{Observed, Source};
 
 const RING_BYTES: usize = 16 << 20;
 /// The ring wakes no one, so it is looked at this often.
@@ -29,6 +29,7 @@ pub struct PreloadSource {
     memory: File,
     tail: u64,
     stall: Option<Stall>,
+    calls: u64,
 }
 
 /// A ring that takes what the library reports, which is all calls.
@@ -52,7 +53,7 @@ impl PreloadSource {
         let ring = Ring::create(&memory, capacity_bytes)?;
         // A memory file that cannot shrink can never make an access of a program fail.
         fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        Ok(PreloadSource { ring, memory, tail: 0, stall: None })
+        Ok(PreloadSource { ring, memory, tail: 0, stall: None, calls: 0 })
     }
 
     /// The record at the tail and its slots; None while any of them is not committed.
@@ -108,6 +109,7 @@ impl Source for PreloadSource {
         while self.tail < head {
             match self.next_record() {
                 Some((event, slots)) => {
+                    self.calls += u64::from(matches!(event, Some(Event::Call(..))));
                     out.extend(event);
                     self.tail += slots;
                     self.stall = None;
@@ -124,6 +126,10 @@ impl Source for PreloadSource {
 
     fn lost(&self) -> u64 {
         self.ring.lost()
+    }
+
+    fn observed(&self) -> Observed {
+        Observed { calls: self.calls, switches: None }
     }
 
     fn connected(&self) -> bool {

@@ -10,7 +10,7 @@ use super::assemble::{Assembler, Counts};
 use super::event::Event;
 use super::joined::Joined;
 use super::seconds::SecondRow;
-use super::source::{Births, Observer, Source};
+use super::source::{Births, Observed, Observer, Source};
 use super::temp::TempRules;
 use super::watch::{Due, Looks, Watch};
 use crate::system::{now_ns, run_soon, thread_cpu_ns};
@@ -35,6 +35,7 @@ pub struct Status {
     pub counts: Counts,
     /// Reports the source had no room for.
     pub lost: u64,
+    pub observed: Observed,
     /// Raw waits dropped because they were not taken in time.
     pub dropped: u64,
     pub tracer_cpu_ns: u64,
@@ -256,6 +257,7 @@ impl Reader {
 
     fn report(&mut self, status: &mut Status) {
         (status.lost, status.cpu_ns) = (self.source.lost(), self.source.cpu_ns());
+        status.observed = self.source.observed();
         status.connected = self.source.connected();
         status.elapsed_ns = now_ns() - self.origin_ns;
         status.tracer_cpu_ns = thread_cpu_ns();

@@ -16,6 +16,9 @@ pub trait Source: Send + Sync {
     /// How many reports found no room, or were damaged.
     fn lost(&self) -> u64;
 
+    /// What it saw of the observed threads that costs them time.
+    fn observed(&self) -> Observed;
+
     /// CPU time of all observed threads outside their I/O calls; None where it cannot be told.
     fn cpu_ns(&self) -> Option<u64> {
         None
@@ -35,6 +38,15 @@ pub trait Source: Send + Sync {
     fn observer(&self) -> Option<Arc<dyn Observer>> {
         None
     }
+}
+
+/// How often observed threads paid for being observed; the capture's cost is measured by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// Calls that the source was told of, on whatever they were.
+    pub calls: u64,
+    /// How often a thread left the CPU; None where the source does nothing then.
+    pub switches: Option<u64>,
 }
 
 /// Attaches processes to a source, while another thread drains it.

@@ -20,6 +20,7 @@ from spillcast.recording.meta import (
 from spillcast.recording.postgres_meta import Sampling
 from spillcast.recording.source import SOURCES
 from spillcast.recording.trace import ReadFailures, Traces, open_reader
+from spillcast.report.capture_cost import cost_sentence
 from spillcast.units import format_bytes, format_duration
 
 About = list[dict[str, str]]
@@ -75,8 +76,7 @@ def _capture(capture: CaptureAccount) -> str:
 def _loss_and_cost(capture: CaptureAccount) -> Iterator[tuple[str, str]]:
     dropped = f", {capture.dropped:,} single waits" if capture.dropped else ""
     yield "lost", f"{capture.lost:,} reports{dropped}"
-    theirs, ours = map(format_duration, (capture.overhead_s, capture.tracer_cpu_s))
-    yield "cost of recording", f"about {theirs} of CPU time of the query, {ours} of another CPU"
+    yield "cost of recording", cost_sentence(capture)
     yield "runnable without a CPU", format_duration(capture.run_queue_delay_s)
 
 

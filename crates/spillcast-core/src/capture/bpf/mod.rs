@@ -18,7 +18,7 @@ use aya::maps::{MapData, PerCpuArray, RingBuf};
 use spillcast_calls::{Call, CallKind};
 
 use super::event::{Block, Event, FileIdentity, Inside};
-use super::source::{self, Source};
+use super::source::{self, Observed, Source};
 use crate::system::now_ns;
 use load::Programs;
 use observer::Observer;
@@ -32,6 +32,8 @@ const NAMELESS_NAP: Duration = Duration::from_millis(1);
 
 /// What the programs' counters count, by their places.
 const LOST: u32 = 0;
+const CALLS: u32 = 1;
+const SWITCHES: u32 = 2;
 
 /// Programs in the kernel, and the ring they report through.
 struct BpfSource {
@@ -97,8 +99,11 @@ impl Source for BpfSource {
     }
 
     fn lost(&self) -> u64 {
-        let counted = self.counts.get(&LOST, 0).map(|of_cpus| of_cpus.iter().sum::<u64>());
-        self.damaged + counted.unwrap_or(0)
+        self.damaged + self.counted(LOST)
+    }
+
+    fn observed(&self) -> Observed {
+        Observed { calls: self.counted(CALLS), switches: Some(self.counted(SWITCHES)) }
     }
 
     fn cpu_ns(&self) -> Option<u64> {
@@ -111,6 +116,10 @@ impl Source for BpfSource {
 }
 
 impl BpfSource {
+    fn counted(&self, what: u32) -> u64 {
+        self.counts.get(&what, 0).map_or(0, |of_cpus| of_cpus.iter().sum())
+    }
+
     /// Turns a report into events; returns when it was made, on the clock of the calls.
     fn take(&mut self, record: Record, out: &mut Vec<Event>) -> u64 {
         match record {

@@ -22,7 +22,7 @@ use spillcast_calls::CallKind;
 
 use super::descriptor;
 use super::event::{Event, FileIdentity};
-use super::source::{self, Source};
+use super::source::{self, Observed, Source};
 use crate::system::now_ns;
 use observer::Observer;
 use record::{Record, What};
@@ -95,6 +95,10 @@ impl Source for PerfSource {
 
     fn lost(&self) -> u64 {
         self.lost
+    }
+
+    fn observed(&self) -> Observed {
+        Observed { calls: self.threads.calls, switches: Some(self.threads.switches) }
     }
 
     fn cpu_ns(&self) -> Option<u64> {

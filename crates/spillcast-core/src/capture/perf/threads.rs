@@ -13,6 +13,9 @@ use super::record::{Record, What};
 pub struct Threads {
     by_tid: HashMap<i32, Thread>,
     ended_cpu_ns: u64,
+    /// Calls and context switches that were told.
+    pub calls: u64,
+    pub switches: u64,
 }
 
 #[derive(Default)]
@@ -128,6 +131,7 @@ impl Threads {
                 out.extend(thread.switch_in(time_ns).map(|block| Event::Blocked { tid, block }));
             }
             What::SwitchOut { preempted } => {
+                self.switches += 1;
                 thread.on_cpu_since_ns = None;
                 thread.left_ns = (!preempted).then_some(time_ns);
                 if let Some(call) = &mut thread.call {
@@ -136,12 +140,14 @@ impl Threads {
             }
             // Of a close only this side is observed.
             What::Enter { kind: CallKind::Close, fd, .. } => {
+                self.calls += 1;
                 thread.on_cpu_since_ns = Some(time_ns);
                 let call = Call::of((pid, tid), CallKind::Close, fd, (time_ns, time_ns), 0);
                 out.push(Event::Call(call, Inside::default()));
             }
             // Of an open only that side.
             What::Exit { kind, ret } if kind.opens() => {
+                self.calls += 1;
                 thread.on_cpu_since_ns = Some(time_ns);
                 let call = Call::of((pid, tid), kind, -1, (time_ns, time_ns), ret);
                 out.push(Event::Call(call, Inside::default()));
@@ -154,6 +160,7 @@ impl Threads {
                     Some(Open { kind, start_ns, fd, offset, blocked, cpu_before_ns, inside });
             }
             What::Exit { kind, ret } => {
+                self.calls += 1;
                 thread.on_cpu_since_ns = Some(time_ns);
                 // An exit without its entry: the capture began inside the call.
                 let Some(call) = thread.call.take().filter(|call| call.kind == kind) else {
@@ -222,6 +229,7 @@ mod tests {
         assert_eq!(calls[0], (210, 300, Some(10), Some(true), 512));
         assert_eq!(calls[1], (340, 360, Some(40), Some(false), 512));
         assert_eq!(threads.cpu_ns(), 30 + 10 + 40);
+        assert_eq!((threads.calls, threads.switches), (2, 3));
         assert_eq!(blocks(&events), [block(130, 200, 30, None)]);
     }
 

@@ -1,0 +1,141 @@
+//! The memory that a measurement and its children share: who has what to do.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use spillcast_calls::Mapping;
+
+/// Children of a measurement: one is observed, one is not, and each hands the CPU to the third.
+pub const SEATS: usize = 3;
+pub const OBSERVED: usize = 0;
+pub const BARE: usize = 1;
+pub const PARTNER: usize = 2;
+
+/// What a child does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Task {
+    /// Nothing: it sleeps until it is given something.
+    None,
+    /// It starts; nothing is given to it yet.
+    Start,
+    /// A burst of calls.
+    Calls,
+    /// A burst of context switches, with whoever is given `Follow`.
+    Lead,
+    Follow,
+}
+
+#[repr(C)]
+struct Words {
+    tasks: [AtomicU32; SEATS],
+    /// 1 while it is the turn of who follows.
+    turn: AtomicU32,
+    /// The CPU that all children run on.
+    cpu: AtomicU32,
+}
+
+pub struct Board(Mapping);
+
+impl Board {
+    /// Lays one out in an empty memory file; children map it with [`Board::map`].
+    pub fn create(memory: &File, cpu: u32) -> io::Result<Board> {
+        memory.set_len(size_of::<Words>() as u64)?;
+        let board = Board::map(memory)?;
+        board.words().cpu.store(cpu, Ordering::Relaxed);
+        for task in &board.words().tasks {
+            task.store(Task::Start as u32, Ordering::Release);
+        }
+        Ok(board)
+    }
+
+    pub fn map(memory: &File) -> io::Result<Board> {
+        Ok(Board(Mapping::new(Some(memory.as_fd()), size_of::<Words>())?))
+    }
+
+    pub fn cpu(&self) -> u32 {
+        self.words().cpu.load(Ordering::Relaxed)
+    }
+
+    /// Gives a child its task, or with `Task::None` says that it is done.
+    pub fn give(&self, seat: usize, task: Task) {
+        self.words().tasks[seat].store(task as u32, Ordering::Release);
+        wake(&self.words().tasks[seat]);
+    }
+
+    /// Sleeps until a child has done what it was given. TimedOut where it takes longer than `limit`.
+    pub fn wait_done(&self, seat: usize, limit: Duration) -> io::Result<()> {
+        let (word, end) = (&self.words().tasks[seat], Instant::now() + limit);
+        loop {
+            let task = word.load(Ordering::Acquire);
+            let left = end.saturating_duration_since(Instant::now());
+            if task == Task::None as u32 {
+                return Ok(());
+            }
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            sleep_while(word, task, Some(left));
+        }
+    }
+
+    /// For a child: sleeps until it has something to do.
+    pub fn next(&self, seat: usize) -> Task {
+        let word = &self.words().tasks[seat];
+        loop {
+            match word.load(Ordering::Acquire) {
+                0 => sleep_while(word, 0, None),
+                task if task == Task::Calls as u32 => return Task::Calls,
+                task if task == Task::Lead as u32 => return Task::Lead,
+                _ => return Task::Follow,
+            }
+        }
+    }
+
+    /// Hands the CPU to the other side of a pair and sleeps until it is handed back.
+    pub fn hand_over(&self) {
+        self.pass(1);
+        self.await_turn(0);
+    }
+
+    /// The other side: sleeps until the CPU is handed over, and hands it back.
+    pub fn hand_back(&self) {
+        self.await_turn(1);
+        self.pass(0);
+    }
+
+    fn pass(&self, turn: u32) {
+        self.words().turn.store(turn, Ordering::Release);
+        wake(&self.words().turn);
+    }
+
+    fn await_turn(&self, turn: u32) {
+        while self.words().turn.load(Ordering::Acquire) != turn {
+            sleep_while(&self.words().turn, 1 - turn, None);
+        }
+    }
+
+    fn words(&self) -> &Words {
+        // SAFETY: the mapping has the size of the words and is aligned to a page; any bits are valid.
+        unsafe { self.0.start().cast().as_ref() }
+    }
+}
+
+/// Sleeps while the word holds `value`, or for no reason less; ends early where a signal comes.
+fn sleep_while(word: &AtomicU32, value: u32, limit: Option<Duration>) {
+    let limit = limit.map(|limit| libc::timespec {
+        tv_sec: limit.as_secs() as libc::time_t,
+        tv_nsec: limit.subsec_nanos().into(),
+    });
+    let limit = limit.as_ref().map_or(std::ptr::null(), |limit| limit as *const libc::timespec);
+    // SAFETY: the word and the time live until the call has ended.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, limit) };
+}
+
+fn wake(word: &AtomicU32) {
+    // SAFETY: the word lives until the call has ended.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
+}

@@ -1,0 +1,166 @@
+"""What a capture costs those it observes: measured here, and kept in the user's cache."""
+
+import hashlib
+import json
+import os
+import platform
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spillcast.document import key, read, written
+from spillcast.errors import InputError
+
+if TYPE_CHECKING:
+    from spillcast.recording.source import Source
+
+COST_SCHEMA = "spillcast.capture-cost/1"
+#: How long a measurement holds, unless the machine is started anew.
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class CaptureCost:
+    """What an observed thread loses. Low and high are the quartiles of the measurement."""
+
+    call_s: float = key("by a call", unit="s", example=3.6e-07)
+    call_low_s: float = key("lower quartile", unit="s", example=3.4e-07)
+    call_high_s: float = key("upper quartile", unit="s", example=3.8e-07)
+    switch_s: float | None = key(
+        "by a context switch; null where the source does nothing then", unit="s", example=6.8e-06
+    )
+    switch_low_s: float | None = key("lower quartile", unit="s", example=6.7e-06)
+    switch_high_s: float | None = key("upper quartile", unit="s", example=7.0e-06)
+
+    def overhead_s(self, calls: int, switches: int | None) -> tuple[float, float, float]:
+        """What all observed threads lost by so much, and by the quartiles' word: low, high."""
+        calls_s = (self.call_s, self.call_low_s, self.call_high_s)
+        switches_s = (self.switch_s, self.switch_low_s, self.switch_high_s)
+        about_s, low_s, high_s = (
+            calls * call_s + (switches or 0) * (switch_s or 0.0)
+            for call_s, switch_s in zip(calls_s, switches_s, strict=True)
+        )
+        return about_s, low_s, high_s
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a cost holds for."""
+
+    source: str = key("`--capture`", example="perf")
+    calls: Sequence[str] | None = key("system calls observed; null for all that matter")
+    spillcast: str = key("version that measured", example="0.1.0")
+    kernel: str = key("its release", example="6.12.0-amd64")
+    cpu: str = key("the CPU's model", example="AMD EPYC 9354")
+    cpus: int | None = key("CPUs of the machine", example=64)
+    boot: str = key("the kernel's id of the boot", example="0b5a2b5e-8b5c-4f6e-9f6e-4c1d2a7e3b10")
+
+
+@dataclass(frozen=True)
+class KeptCost:
+    """The file of a measurement."""
+
+    schema: str = key("the form", example=COST_SCHEMA)
+    measured_at_s: float = key("when, by the clock of the day", unit="s since 1970", example=1.8e9)
+    setting: Setting = key("")
+    cost: CaptureCost = key("")
+
+
+def cost_of(source: "Source") -> CaptureCost | None:
+    """What ``source`` costs: kept from the last day and this boot, or else measured now, and kept.
+
+    None where it cannot be measured.
+    """
+    found = kept_cost(source)
+    if found is None:
+        found = source.measure_cost()
+        if found is not None:
+            _keep(_path(source), KeptCost(COST_SCHEMA, time.time(), _setting(source), found))
+    return found
+
+
+def kept_cost(source: "Source") -> CaptureCost | None:
+    """What is known already; None where it is not, is too old, or is of another machine."""
+    path = _path(source)
+    if path is None:
+        return None
+    try:
+        kept = read(KeptCost, json.loads(path.read_text()), str(path), "")
+    except (OSError, ValueError, RecursionError, InputError):
+        return None
+    young = 0 <= time.time() - kept.measured_at_s <= DAY_S
+    same = kept.schema == COST_SCHEMA and kept.setting == _setting(source)
+    return kept.cost if young and same else None
+
+
+def child_program() -> list[str]:
+    """The command line of the process that a measurement observes; the core adds two arguments."""
+    from spillcast import _core
+
+    work = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "try: import _core; _core.capture_cost_child(sys.argv[2], int(sys.argv[3]))\n"
+        "except BaseException: sys.exit(1)"
+    )
+    return [sys.executable, "-I", "-S", "-c", work, str(Path(_core.__file__).parent)]
+
+
+def _keep(path: Path | None, kept: KeptCost) -> None:
+    """Write it whole or not at all; a folder that cannot be written keeps nothing."""
+    if path is None:
+        return
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.stem}-")
+        try:
+            with os.fdopen(descriptor, "w") as file:
+                json.dump(written(kept), file, indent=1)
+            os.replace(name, path)
+        except OSError:
+            os.unlink(name)
+            raise
+
+
+def _path(source: "Source") -> Path | None:
+    """The file of a source and its calls; None for a user without a home."""
+    folder = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        root = Path(folder) if os.path.isabs(folder) else Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    name = f"capture-cost-{source.name}"
+    if source.calls is not None:
+        name += "-" + hashlib.sha256(" ".join(source.calls).encode()).hexdigest()[:12]
+    return root / "spillcast" / f"{name}.json"
+
+
+def _setting(source: "Source") -> Setting:
+    from spillcast import _core
+
+    return Setting(
+        source=source.name,
+        calls=None if source.calls is None else list(source.calls),
+        spillcast=_core.__version__,
+        kernel=platform.release(),
+        cpu=_cpu_model(),
+        cpus=os.cpu_count(),
+        boot=_text("/proc/sys/kernel/random/boot_id"),
+    )
+
+
+def _cpu_model() -> str:
+    found = re.search(r"^model name\s*:\s*(.+)$", _text("/proc/cpuinfo"), re.MULTILINE)
+    return found[1] if found else platform.machine()
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""

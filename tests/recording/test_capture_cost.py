@@ -1,0 +1,201 @@
+"""What observing costs: measured on this machine, kept for a day, told in the recording."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import TIMEOUT_S, ordinary_user, refuse_perf, spillcast, target
+from spillcast.errors import InputError
+from spillcast.recording.capture_cost import cost_of, kept_cost
+from spillcast.recording.recording import Recording
+from spillcast.recording.source import AUTO, SOURCES, choose_source
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A cache of its own, in which nothing is kept yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "spillcast"
+
+
+def source_named(name):
+    try:
+        return choose_source(name, None, None, None)
+    except InputError as refused:
+        pytest.skip(str(refused))
+
+
+@pytest.fixture(params=SOURCES)
+def source(request, cache):
+    """Each source that can be used here."""
+    return source_named(request.param)
+
+
+def record(places, *options, under=(), name="run.spill"):
+    """Record the spill program; the recording's account of its capture."""
+    output = places.root / name
+    command = target("spill", "--file", places.temp / "spill", "--base", places.base)
+    done = spillcast(
+        "record", *options, "-o", output, "--", *command,
+        under=under, env=places.env | {"XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"]},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return Recording.open(output).meta.capture, done
+
+
+def children():
+    """Processes that this one has started and that are still there."""
+    return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+
+
+def test_a_call_and_a_switch_cost_some_time(source, cache):
+    before = children()
+    found = cost_of(source)
+    assert 0 < found.call_low_s <= found.call_s <= found.call_high_s < 1e-3
+    switch = (found.switch_low_s, found.switch_s, found.switch_high_s)
+    if source.name == "preload":
+        assert switch == (None, None, None)
+    else:
+        assert 0 < switch[0] <= switch[1] <= switch[2] < 1e-3
+    assert children() == before
+    assert [path.name for path in cache.iterdir()] == [f"capture-cost-{source.name}.json"]
+
+
+def test_it_is_measured_once_a_day(source, cache, monkeypatch):
+    assert kept_cost(source) is None
+    found = cost_of(source)
+    monkeypatch.setattr(type(source), "measure_cost", lambda _: pytest.fail("measured again"))
+    assert cost_of(source) == kept_cost(source) == found
+    (path,) = cache.iterdir()
+    kept = json.loads(path.read_text())
+    for changed in (
+        {"measured_at_s": time.time() - 86_401},
+        {"measured_at_s": time.time() + 3_600},
+        {"setting": kept["setting"] | {"boot": "another"}},
+        {"setting": kept["setting"] | {"kernel": "2.6.32"}},
+        {"setting": kept["setting"] | {"cpu": "another"}},
+        {"setting": kept["setting"] | {"spillcast": "0.0.1"}},
+    ):
+        path.write_text(json.dumps(kept | changed))
+        assert kept_cost(source) is None
+    path.write_text(json.dumps(kept))
+    assert kept_cost(source) == found
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"{", b"[]", b"\xff\xfe", b'{"schema": 1}', b"[" * 100_000]
+)
+def test_a_damaged_file_is_measured_anew(cache, damage):
+    source = source_named("preload")
+    cache.mkdir(parents=True)
+    path = cache / "capture-cost-preload.json"
+    path.write_bytes(damage)
+    assert kept_cost(source) is None
+    found = cost_of(source)
+    assert found is not None
+    assert kept_cost(source) == found
+    assert list(cache.iterdir()) == [path]
+
+
+def test_a_folder_that_cannot_be_made_keeps_nothing(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    source = source_named("preload")
+    assert cost_of(source) is not None
+    assert kept_cost(source) is None
+
+
+def test_other_calls_have_a_cost_of_their_own(cache):
+    cost_of(source_named("preload"))
+    few = choose_source("preload", None, None, ["pread64", "pwrite64"])
+    assert kept_cost(few) is None
+    cost_of(few)
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_what_cannot_be_measured_is_not_known(cache, monkeypatch):
+    source = source_named("preload")
+    monkeypatch.setattr("sys.executable", "/nonexistent")
+    assert cost_of(source) is None
+    assert not cache.exists()
+
+
+def test_a_measurement_that_is_killed_leaves_nothing(cache):
+    code = (
+        "from spillcast.recording.source import choose_source as choose\n"
+        "source = choose('preload', None, None, None)\n"
+        "while True: print(source.measure_cost().call_s, flush=True)"
+    )
+    rng = random.Random(1)
+    for _ in range(5):
+        measuring = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        measuring.stdout.readline()
+        time.sleep(rng.uniform(0, 0.1))
+        measuring.kill()
+        # The end of the output says that no process holds it any more.
+        measuring.communicate(timeout=TIMEOUT_S)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_recording_says_what_it_cost(places, cache, name):
+    source_named(name)
+    capture, done = record(places, "--capture", name)
+    switches_s = 0.0 if capture.switches is None else capture.switches * capture.switch_cost_s
+    lost_s = capture.calls * capture.call_cost_s + switches_s
+    assert capture.overhead_s == pytest.approx(lost_s)
+    assert 0 < capture.overhead_low_s <= capture.overhead_s <= capture.overhead_high_s
+    # What Python and Arrow need at the least.
+    assert capture.tracer_cpu_s > 0
+    assert 10 << 20 < capture.recorder_memory_bytes < 1 << 30
+    assert "  cost       Recording took " in done.stdout
+    (path,) = cache.iterdir()
+    kept, at_ns = path.read_text(), path.stat().st_mtime_ns
+    again, _ = record(places, "--capture", name, name="again.spill")
+    assert again.call_cost_s == capture.call_cost_s
+    assert (path.read_text(), path.stat().st_mtime_ns) == (kept, at_ns)
+
+
+#: Calls on a file, on a device and on a pipe, sleeps, and how often the kernel switched.
+BUSY = """
+import os, resource, sys, tempfile, time
+file, zero, pipe = tempfile.TemporaryFile(), os.open("/dev/zero", os.O_RDONLY), os.pipe()
+for _ in range(1000):
+    os.pwrite(file.fileno(), b"x" * 512, 0)
+    os.read(zero, 512)
+    os.write(pipe[1], b"x")
+    os.read(pipe[0], 1)
+for _ in range(300):
+    time.sleep(1e-4)
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(used.ru_nvcsw + used.ru_nivcsw)
+"""
+
+
+@pytest.mark.parametrize(("name", "calls"), [("perf", 4_000), ("preload", 1_000)])
+def test_calls_and_switches_are_counted_on_whatever_they_are(places, name, calls):
+    source_named(name)
+    output = places.root / "busy.spill"
+    command = [sys.executable, "-I", "-S", "-c", BUSY]
+    done = spillcast("record", "--capture", name, "-o", output, "--", *command, env=places.env)
+    assert done.returncode == 0, done.stderr
+    capture = Recording.open(output).meta.capture
+    # The interpreter's own start is some hundred calls.
+    assert calls <= capture.calls < calls + 1_000
+    if name == "preload":
+        assert capture.switches is None
+    else:
+        switches = int(done.stdout.splitlines()[0])
+        assert 300 <= switches - 10 <= capture.switches <= switches + 50
+
+
+def test_an_ordinary_user_without_a_home_records(open_places, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    capture, _ = record(open_places, "--capture", AUTO, under=[*ordinary_user(), *refuse_perf()])
+    assert capture.method == "preload"
+    assert capture.overhead_s > 0
