@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import capture, cold_caches, compression, memory_answers
+from bench import cold_caches, compression, memory_answers
+from bench.capture import cost
 from spillcast.calibrated import CALIBRATED, document
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.lab.calibrate import calibrate, residuals_of
@@ -50,9 +51,9 @@ def calls() -> dict[str, dict[str, Any]]:
     """A minute."""
     return {
         f"{method}_call_s": {
-            "value": capture.call_cost_s(method),
+            "value": cost.call_cost_s(method),
             "unit": "s",
-            "rests_on": f"{capture.READS:,} cached reads of 8 KiB by one process",
+            "rests_on": f"{cost.CALLS:,} cached reads of 8 KiB by one thread, {cost.PAIRS} pairs",
         }
         for method in ("perf", "preload")
     }

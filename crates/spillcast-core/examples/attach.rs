@@ -41,7 +41,7 @@ fn observed(arguments: &[String]) -> Result<String, Failure> {
     let known = SOURCES.iter().find(|(known, _)| known == name);
     let (_, open) = known.ok_or_else(|| format!("{name}: there is no such source"))?;
     let begin = Instant::now();
-    let source = open(&CallKind::ALL)?;
+    let source = open(CallKind::ALL)?;
     let open_s = begin.elapsed().as_secs_f64();
     let target = match (how.as_str(), rest) {
         ("--pid", [pid]) => Target::Running(pid.parse()?),

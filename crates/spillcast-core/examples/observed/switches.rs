@@ -7,10 +7,13 @@ use std::time::Instant;
 
 use crate::Said;
 use crate::account::{self, Account};
+use crate::io::{a_few, create};
 use crate::options::Options;
 
-/// `count` rounds, which are twice as many switches, by futexes, which are no file I/O.
-pub fn switches(options: &Options, _account: &Account) -> io::Result<Said> {
+/// `count` rounds, which are twice as many switches, by futexes, which are no file I/O; a little of
+/// that comes first, for nobody keeps a recording without any.
+pub fn switches(options: &Options, account: &Account) -> io::Result<Said> {
+    a_few(&create(&options.dir.join("switches.dat"))?, 0, account)?;
     stay_on_one_cpu()?;
     let (token, count) = (AtomicU32::new(0), options.count);
     let before = account::switches();
