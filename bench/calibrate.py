@@ -18,6 +18,7 @@ from spillcast.forecast.question import CONFIDENCE
 from spillcast.lab.calibrate import calibrate, residuals_of
 from spillcast.lab.truth_file import read_truth
 from spillcast.recording.machine import describe_machine
+from spillcast.recording.source import SOURCES
 from spillcast.report.calibration import judged
 from spillcast.units import format_bytes
 
@@ -55,7 +56,8 @@ def calls() -> dict[str, dict[str, Any]]:
             "unit": "s",
             "rests_on": f"{cost.CALLS:,} cached reads of 8 KiB by one thread, {cost.PAIRS} pairs",
         }
-        for method in ("perf", "preload")
+        for method, source in SOURCES.items()
+        if source.call_cost_s is None
     }
 
 

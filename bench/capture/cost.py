@@ -37,7 +37,7 @@ def run() -> Iterator[Result]:
                     f"capture: {source.name}, added to {TITLES[kind]}, {PAIRS} pairs",
                     _told(ours),
                     words or "none is installed",
-                    median(ours) / best,
+                    median(ours) / best if best > 0 else float("nan"),
                     f"at most {AIM_NS[kind]:,} ns",
                     median(ours) <= AIM_NS[kind],
                 )
@@ -56,8 +56,8 @@ def added_ns(observer: Observer, kind: str, room: Path) -> list[float]:
 
 
 def _each_ns(told: dict[str, Any]) -> float:
-    """What one took, of the switches or calls that the program counted itself."""
-    number = told.get("switches") or told["calls"]["pread64"]["count"]
+    """What one took, of the hand-overs or calls that the program counted itself."""
+    number = told.get("handed_over") or told["calls"]["pread64"]["count"]
     return float(told["loop_s"]) * 1e9 / number
 
 

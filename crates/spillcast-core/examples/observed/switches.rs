@@ -1,4 +1,4 @@
-//! Two threads on one CPU that hand a token over: each hand-over is a context switch.
+//! Two threads on one CPU that hand a token over, which is a context switch each time.
 
 use std::io;
 use std::ptr;
@@ -10,8 +10,8 @@ use crate::account::{self, Account};
 use crate::io::{a_few, create};
 use crate::options::Options;
 
-/// `count` rounds, which are twice as many switches, by futexes, which are no file I/O; a little of
-/// that comes first, for nobody keeps a recording without any.
+/// `count` rounds of two hand-overs by futexes, which are no file I/O; a little of that comes first,
+/// for nobody keeps a recording without any. An observer may add switches to those counted.
 pub fn switches(options: &Options, account: &Account) -> io::Result<Said> {
     a_few(&create(&options.dir.join("switches.dat"))?, 0, account)?;
     stay_on_one_cpu()?;
@@ -25,6 +25,7 @@ pub fn switches(options: &Options, account: &Account) -> io::Result<Said> {
     let loop_s = begin.elapsed().as_secs_f64();
     Ok(vec![
         ("loop_s", format!("{loop_s:.9}")),
+        ("handed_over", (2 * count).to_string()),
         ("switches", (account::switches() - before).to_string()),
     ])
 }
