@@ -29,7 +29,7 @@ def test_figures_stand_beside_their_aims():
     cells = [[cell.strip() for cell in line if cell.strip()] for line in
              (attach, descriptors, counts, start)]  # fmt: skip
     assert cells == [
-        ["attach to 1 threads", "0.75 s", "Too many open files", "under 1 s"],
+        ["attach to 1 threads", "0.75 s (0.25 to open)", "Too many open files", "under 1 s"],
         ["descriptors a CPU", "2.0", "-", "under 4"],
         ["counts, bytes, offsets", "exact", "not the same, 7 lost MISSED", "exact"],
         ["thread start, times unobserved", "1.4 (3 us)", "4.0 (8 us) MISSED", "at most 2"],

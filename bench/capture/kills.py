@@ -17,7 +17,7 @@ from bench.result import SPILLCAST, Result
 #: Of the best source; the others are killed at a tenth as many.
 MOMENTS = 200
 #: From before the recorder begins until after the program has ended.
-WITHIN_S = 1.2
+WITHIN_S = 1.0
 WRITES = 300
 #: The kernel takes programs and maps away a moment after their last holder has ended.
 GRACE_S = 5
