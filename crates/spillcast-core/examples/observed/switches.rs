@@ -13,7 +13,9 @@ use crate::options::Options;
 /// `count` rounds of two hand-overs by futexes, which are no file I/O; a little of that comes first,
 /// for nobody keeps a recording without any. An observer may add switches to those counted.
 pub fn switches(options: &Options, account: &Account) -> io::Result<Said> {
-    a_few(&create(&options.dir.join("switches.dat"))?, 0, account)?;
+    // Open to the end, so that any observer learns its name.
+    let file = create(&options.dir.join("switches.dat"))?;
+    a_few(&file, 0, account)?;
     stay_on_one_cpu()?;
     let (token, count) = (AtomicU32::new(0), options.count);
     let before = account::switches();
