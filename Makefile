@@ -11,7 +11,7 @@ TIMED := $(addprefix tests/,forecast/duckdb/test_compression.py lab/test_demo.py
 	storage/test_emulation.py storage/test_grid.py)
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help build demo docs test check bench calibrate truth truth-quick requirements clean
+.PHONY: help build demo docs test check bench bench-wide calibrate truth truth-quick requirements clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -53,6 +53,9 @@ docs: build ## the docs as a site and a man page, in build/docs
 
 bench: build ## timings, each with its peer in the same run
 	$(BIN)/python -m bench
+
+bench-wide: build ## captures on 64 emulated CPUs, ten minutes; wants QEMU
+	$(BIN)/python -m bench.wide
 
 calibrate: build ## measure the constants of forecasts, half an hour; NAMES="memory residuals" for some
 	$(BIN)/python -m bench calibrate $(NAMES)

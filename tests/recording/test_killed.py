@@ -7,6 +7,7 @@ import time
 import pytest
 
 from harness import account_of, spillcast_command, target, until
+from spillcast.recording.source import SOURCES
 
 MOMENTS = 6
 
@@ -21,10 +22,19 @@ def result_of(places):
     return account_of(done.stdout)["result"]
 
 
-@pytest.mark.parametrize("capture", ["bpf", "perf", "preload"])
+def available(capture):
+    """The source, or a skip that names it."""
+    try:
+        SOURCES[capture](None)
+    except OSError as error:
+        pytest.skip(f"{capture} is not to be had here: {error.strerror}")
+    return capture
+
+
+@pytest.mark.parametrize("capture", SOURCES)
 def test_a_command_survives_its_recorder(places, capture):
     expected = result_of(places)
-    rng = random.Random(capture)
+    rng = random.Random(available(capture))
     ran = 0
     for moment in range(MOMENTS):
         output = places.root / f"{moment}.spill"
@@ -51,9 +61,10 @@ def test_a_command_survives_its_recorder(places, capture):
     assert ran
 
 
-def test_a_running_process_survives_its_recorder(places):
+@pytest.mark.parametrize("capture", [name for name in SOURCES if SOURCES[name].attaches])
+def test_a_running_process_survives_its_recorder(places, capture):
     expected = result_of(places)
-    rng = random.Random(1)
+    rng = random.Random(available(capture))
     for moment in range(3):
         program = subprocess.Popen(
             [*command(places), "--gate"],
@@ -61,7 +72,8 @@ def test_a_running_process_survives_its_recorder(places):
         )  # fmt: skip
         assert program.stdout.readline() == "ready\n"
         output = places.root / f"{moment}.spill"
-        recorder = subprocess.Popen(spillcast_command("record", "--pid", program.pid, "-o", output))
+        how = ("--capture", capture, "--pid", program.pid)
+        recorder = subprocess.Popen(spillcast_command("record", *how, "-o", output))
         until(output.with_name(output.name + ".partial").exists, "the attachment")
         program.stdin.write("go\n")
         program.stdin.flush()

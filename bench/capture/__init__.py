@@ -1,0 +1,14 @@
+"""Every capture source beside its peers: attach, exactness, rate, cost, the recorder, kills."""
+
+from collections.abc import Iterator
+from importlib import import_module
+
+from bench.result import Result
+
+NAMES = ("attach", "exactness", "rate", "cost", "recorder", "kills")
+
+
+def run() -> Iterator[Result]:
+    """All of them; ``python -m bench capture.rate`` is one."""
+    for name in NAMES:
+        yield from import_module(f"bench.capture.{name}").run()

@@ -1,0 +1,64 @@
+"""The two programs that benchmarks of captures run: the observed one, and one that attaches.
+
+They are examples of the core: ``crates/spillcast-core/examples/observed`` and ``attach.rs``.
+"""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from bench.result import SPILLCAST
+
+ROOT = Path(__file__).parents[1]
+BUILD = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "spillcast-core"]
+EXAMPLES = ["--example", "observed", "--example", "attach"]
+#: Where a recording goes, in the directory that a benchmark has.
+OUTPUT = "bench.spill"
+
+
+@cache
+def built() -> Path:
+    """The directory of the two programs."""
+    subprocess.run([*BUILD, *EXAMPLES], check=True, cwd=ROOT)
+    return ROOT / "target" / "release" / "examples"
+
+
+def observed(kind: str, room: Path, count: int, *gate: str, **options: int) -> list[str]:
+    """The command line of the observed program, with its files in ``room``."""
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    program = str(built() / "observed")
+    return [program, kind, "--dir", str(room), "--count", str(count), *words, *gate]
+
+
+def recording(room: Path, method: str) -> list[str]:
+    """The beginning of a command line that records, with all files of ``room`` as temp files."""
+    output = str(room.with_name(OUTPUT))
+    return [*SPILLCAST, "record", "-o", output, "--temp", str(room), "--capture", method, "--"]
+
+
+def told(stdout: str) -> dict[str, Any]:
+    """What the observed program says it did, whatever else was printed."""
+    line = next(line for line in stdout.splitlines() if line.startswith('{"kind"'))
+    document: dict[str, Any] = json.loads(line)
+    return document
+
+
+def run(command: Sequence[str]) -> dict[str, Any]:
+    """What the observed program says after a run, bare or under an observer."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()}")
+    return told(done.stdout)
+
+
+def attached(source: str, room: Path, pid: int) -> dict[str, Any]:
+    """What attaching to a process takes; ``refused`` says why it cannot be."""
+    command = [str(built() / "attach"), source, str(room), "--pid", str(pid)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        return {"refused": done.stderr.strip().removeprefix("attach: ")}
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document

@@ -1,0 +1,102 @@
+"""What the guest printed, as a table: a column for each source, aims beside."""
+
+import json
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+AIM_ATTACH_S = 1.0
+AIM_DESCRIPTORS = 4
+AIM_START = 2.0
+NOTHING = "-"
+
+#: What was measured, by source and name: documents, and words where something was refused.
+Rows = dict[tuple[str, str], list[Any]]
+
+
+def rows_of(console: str) -> Rows:
+    """The lines of the guest that are results."""
+    rows: Rows = {}
+    for line in console.replace("\r", "").splitlines():
+        if not line.startswith("row "):
+            continue
+        _, source, what, told = line.split(" ", 3)
+        value = json.loads(told) if told.startswith("{") else told.removeprefix("attach: ")
+        rows.setdefault((source, what), []).append(value)
+    return rows
+
+
+def table(console: str, sources: Sequence[str], threads: Sequence[int]) -> str:
+    """Lines of a table, the guest itself above them."""
+    rows = rows_of(console)
+    if ("guest", "about") not in rows:
+        return f"the guest did not come up: {console[-400:].strip()}"
+    [about] = rows["guest", "about"]
+    starts = rows.get(("bare", "start"), [])
+    # Before and after each source, for the guest is not always equally fast.
+    bare_ns = median([one["start_median_ns"] for one in starts if isinstance(one, dict)] or [0])
+    lines = [["", *sources, "aim"]]
+    for count in threads:
+        each = [_attached(rows, source, count) for source in sources]
+        lines.append([f"attach to {count} threads", *each, f"under {AIM_ATTACH_S:g} s"])
+        each = [_descriptors(rows, source, count, about["cpus"]) for source in sources]
+        lines.append(["  descriptors a CPU", *each, f"under {AIM_DESCRIPTORS}"])
+    each = [_exact(rows, source) for source in sources]
+    lines.append(["counts, bytes, offsets", *each, "exact"])
+    each = [_start(rows, source, bare_ns) for source in sources]
+    lines.append(["thread start, times unobserved", *each, f"at most {AIM_START:g}"])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    laid_out = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+    told = f"{bare_ns / 1e3:,.0f} us" if bare_ns else NOTHING
+    head = (
+        f"Linux {about['kernel']}, {about['cpus']} emulated CPUs, BTF {about['btf']}, "
+        f"a thread starts in {told} unobserved"
+    )
+    return "\n".join([head, *laid_out])
+
+
+def _attached(rows: Rows, source: str, threads: int) -> str:
+    [told, *_] = rows.get((source, f"attach-{threads}"), [NOTHING])
+    if isinstance(told, str):
+        return told
+    took_s = told["open_s"] + told["attach_s"]
+    return _judged(f"{took_s:.2f} s ({told['open_s']:.2f} to open)", took_s < AIM_ATTACH_S)
+
+
+def _descriptors(rows: Rows, source: str, threads: int, cpus: int) -> str:
+    number = _of(rows, (source, f"attach-{threads}"), "descriptors")
+    if number is None:
+        return NOTHING
+    return _judged(f"{number / cpus:,.1f}", number / cpus < AIM_DESCRIPTORS)
+
+
+def _exact(rows: Rows, source: str) -> str:
+    """The program's own account against what the source saw of it."""
+    told = rows.get((source, "counts"), [])
+    accounts = [one for one in told if isinstance(one, dict)]
+    if len(accounts) < 2:
+        return " ".join(one for one in told if isinstance(one, str)) or NOTHING
+    done, seen = sorted(accounts, key=lambda one: "kind" not in one)
+    exact = done["calls"] == seen["calls"]
+    return _judged("exact" if exact else f"not the same, {seen['lost']:,} lost", exact)
+
+
+def _start(rows: Rows, source: str, bare_ns: float) -> str:
+    observed_ns = _of(rows, (source, "start"), "start_median_ns")
+    if observed_ns is None or not bare_ns:
+        return NOTHING
+    times = observed_ns / bare_ns
+    return _judged(f"{times:.1f} ({observed_ns / 1e3:,.0f} us)", times <= AIM_START)
+
+
+def _of(rows: Rows, key: tuple[str, str], name: str) -> float | None:
+    """A number of the first document that has it."""
+    found = [one[name] for one in rows.get(key, []) if isinstance(one, dict) and name in one]
+    return found[0] if found else None
+
+
+def _judged(figure: str, met: bool) -> str:
+    return figure if met else f"{figure} MISSED"

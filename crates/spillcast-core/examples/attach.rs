@@ -1,0 +1,121 @@
+//! Observes a process or a command by one source and says what that took and what was seen.
+//!
+//! `attach SOURCE DIR --pid PID` attaches, and detaches at once; `attach SOURCE DIR -- COMMAND`
+//! observes the command to its end. Prints one line of JSON, with the calls on files under DIR.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use spillcast_core::capture::{Batch, CallKind, Capture, HeldCommand, SOURCES, Source, TempRules};
+
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match observed(&arguments) {
+        Ok(line) => {
+            println!("{line}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("attach: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// What a capture is to observe.
+enum Target {
+    Running(i32),
+    Held(HeldCommand),
+}
+
+fn observed(arguments: &[String]) -> Result<String, Failure> {
+    let [name, dir, how, rest @ ..] = arguments else {
+        return Err("wants SOURCE DIR --pid PID, or SOURCE DIR -- COMMAND".into());
+    };
+    let known = SOURCES.iter().find(|(known, _)| known == name);
+    let (_, open) = known.ok_or_else(|| format!("{name}: there is no such source"))?;
+    let begin = Instant::now();
+    let source = open(CallKind::ALL)?;
+    let open_s = begin.elapsed().as_secs_f64();
+    let target = match (how.as_str(), rest) {
+        ("--pid", [pid]) => Target::Running(pid.parse()?),
+        ("--", [_, ..]) => Target::Held(hold(rest, source.as_ref())?),
+        _ => return Err("wants --pid PID or -- COMMAND".into()),
+    };
+    let (pid, begin) = (target.pid(), Instant::now());
+    let mut capture = Capture::start(source, &[pid], TempRules::new(vec![PathBuf::from(dir)]))?;
+    let attach_s = begin.elapsed().as_secs_f64();
+    let descriptors = std::fs::read_dir("/proc/self/fd")?.count();
+    if let Target::Held(held) = target {
+        held.release()?;
+        wait(pid)?;
+    }
+    capture.stop();
+    let status = capture.status();
+    Ok(format!(
+        "{{\"source\": \"{name}\", \"open_s\": {open_s:.6}, \"attach_s\": {attach_s:.6}, \
+         \"descriptors\": {descriptors}, \"lost\": {}, \"dropped\": {}, \"tracer_cpu_s\": {:.6}, {}}}",
+        status.lost,
+        status.dropped,
+        Duration::from_nanos(status.tracer_cpu_ns).as_secs_f64(),
+        seen(&capture.take(), dir),
+    ))
+}
+
+impl Target {
+    fn pid(&self) -> i32 {
+        match self {
+            Target::Running(pid) => *pid,
+            Target::Held(held) => held.pid,
+        }
+    }
+}
+
+fn hold(command: &[String], source: &dyn Source) -> Result<HeldCommand, Failure> {
+    let arguments: Result<Vec<CString>, _> =
+        command.iter().map(|word| CString::new(word.as_str())).collect();
+    let mut environment = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        environment.push(CString::new([name.into_vec(), value.into_vec()].join(&b'='))?);
+    }
+    if let Some((name, value)) = source.environment() {
+        environment.push(CString::new(format!("{name}={value}"))?);
+    }
+    Ok(HeldCommand::start(&arguments?, &environment)?)
+}
+
+fn wait(pid: i32) -> Result<(), Failure> {
+    let mut status = 0;
+    // SAFETY: fills the number that it is given.
+    if unsafe { libc::waitpid(pid, &mut status, 0) } < 0 {
+        return Err(std::io::Error::last_os_error().into());
+    }
+    if status == 0 { Ok(()) } else { Err(format!("the command ended with {status}").into()) }
+}
+
+/// Calls by their names with the sums of their bytes and offsets, and how many files there were.
+fn seen(batch: &Batch, dir: &str) -> String {
+    let mut calls = BTreeMap::<&str, [i64; 3]>::new();
+    let mut files = BTreeSet::new();
+    for wait in &batch.waits {
+        let Some(file) = wait.file.filter(|&id| batch.file_names[id as usize].starts_with(dir))
+        else {
+            continue;
+        };
+        files.insert(file);
+        let totals = calls.entry(&batch.event_names[wait.event as usize]).or_default();
+        let moved = [1, wait.bytes.unwrap_or(0), wait.offset.unwrap_or(0)];
+        totals.iter_mut().zip(moved).for_each(|(total, number)| *total += number);
+    }
+    let each = calls.iter().map(|(name, [count, bytes, offsets])| {
+        format!("\"{name}\": {{\"count\": {count}, \"bytes\": {bytes}, \"offsets\": {offsets}}}")
+    });
+    let each = each.collect::<Vec<_>>().join(", ");
+    format!("\"files\": {}, \"calls\": {{{each}}}", files.len())
+}

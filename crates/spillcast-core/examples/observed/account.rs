@@ -1,0 +1,92 @@
+//! What was done, counted by the program itself, in memory that forked children share.
+
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Calls by the kernel's names, as recordings name them.
+#[derive(Clone, Copy)]
+pub enum Call {
+    Pread,
+    Pwrite,
+    Read,
+    Write,
+}
+
+const NAMES: [&str; 4] = ["pread64", "pwrite64", "read", "write"];
+
+/// Of each call: how many, and the sums of their bytes and offsets.
+type Totals = [[AtomicU64; 3]; NAMES.len()];
+
+/// The totals of all processes.
+#[derive(Clone, Copy)]
+pub struct Account(&'static Totals);
+
+impl Account {
+    pub fn shared() -> io::Result<Account> {
+        // SAFETY: a new mapping, zeroed, large enough and aligned to a page; it is never unmapped.
+        unsafe {
+            let memory = libc::mmap(
+                ptr::null_mut(),
+                size_of::<Totals>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            if memory == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(Account(&*memory.cast()))
+        }
+    }
+
+    /// One call that moved all its bytes.
+    pub fn did(&self, call: Call, bytes: u64, offset: u64) {
+        self.did_all(call, [1, bytes, offset]);
+    }
+
+    pub fn did_all(&self, call: Call, totals: [u64; 3]) {
+        for (total, number) in self.0[call as usize].iter().zip(totals) {
+            total.fetch_add(number, Ordering::Relaxed);
+        }
+    }
+
+    pub fn json(&self) -> String {
+        let each = NAMES.iter().zip(self.0).filter_map(|(name, totals)| {
+            let [count, bytes, offsets] = totals.each_ref().map(|one| one.load(Ordering::Relaxed));
+            let told = format!(
+                "\"{name}\": {{\"count\": {count}, \"bytes\": {bytes}, \"offsets\": {offsets}}}"
+            );
+            (count > 0).then_some(told)
+        });
+        format!("{{{}}}", each.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// CPU time of this process and the children that it has waited for, in s.
+pub fn cpu_s() -> f64 {
+    usage(libc::RUSAGE_SELF).0 + usage(libc::RUSAGE_CHILDREN).0
+}
+
+/// How often threads of this process left the CPU, by themselves or not.
+pub fn switches() -> i64 {
+    usage(libc::RUSAGE_SELF).1
+}
+
+fn usage(who: i32) -> (f64, i64) {
+    // SAFETY: a plain structure that the call fills.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(who, &mut usage);
+        usage
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    (seconds(usage.ru_utime) + seconds(usage.ru_stime), usage.ru_nvcsw + usage.ru_nivcsw)
+}
+
+/// The median of what was measured, in ns; 0 of nothing.
+pub fn median_ns(times_ns: &mut [u64]) -> u64 {
+    times_ns.sort_unstable();
+    times_ns.get(times_ns.len() / 2).copied().unwrap_or(0)
+}

@@ -1,0 +1,189 @@
+//! Reads and writes of known sizes and offsets, by several threads of several processes.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::Said;
+use crate::account::{Account, Call};
+use crate::options::Options;
+
+pub const BLOCK_BYTES: usize = 8192;
+const BLOCKS: u64 = 128;
+const SIZES: [usize; 6] = [1000, 4096, 8192, 49_152, 229_376, 262_144];
+/// What one worker of `mixed` may write of the shared file.
+const REGION_BYTES: u64 = 64 << 20;
+/// Long enough open for an observer that looks at descriptors from outside.
+const LINGER: Duration = Duration::from_millis(300);
+
+/// Cached reads of 8 KiB at random offsets: `count` by each thread.
+pub fn reads(options: &Options, account: &Account) -> io::Result<Said> {
+    let file = create(&options.dir.join("reads.dat"))?;
+    file.set_len(BLOCKS * BLOCK_BYTES as u64)?;
+    let begin = Instant::now();
+    in_all(options, |worker| {
+        let mut random = Random::new(options.seed, worker);
+        let mut pace = Pace::new(options);
+        let (mut block, mut offsets) = ([0u8; BLOCK_BYTES], 0);
+        for _ in 0..options.count {
+            pace.wait();
+            let offset = random.below(BLOCKS) * BLOCK_BYTES as u64;
+            file.read_exact_at(&mut block, offset)?;
+            offsets += offset;
+        }
+        let bytes = options.count * BLOCK_BYTES as u64;
+        account.did_all(Call::Pread, [options.count, bytes, offsets]);
+        Ok(())
+    })?;
+    Ok(vec![("loop_s", format!("{:.9}", begin.elapsed().as_secs_f64()))])
+}
+
+/// Positioned writes and reads on a shared file, then plain ones on a file of each thread's own:
+/// `count` of each.
+pub fn mixed(options: &Options, account: &Account) -> io::Result<Said> {
+    let shared = create(&options.dir.join("mixed.dat"))?;
+    in_all(options, |worker| {
+        let mut random = Random::new(options.seed, worker);
+        positioned(options.count, &shared, worker, &mut random, account)?;
+        let mut own = create(&options.dir.join(format!("own-{worker}.dat")))?;
+        plain(options.count, &mut own, &mut random, account)?;
+        std::thread::sleep(LINGER);
+        Ok(())
+    })?;
+    Ok(Said::new())
+}
+
+fn positioned(
+    count: u64,
+    file: &File,
+    worker: u64,
+    random: &mut Random,
+    account: &Account,
+) -> io::Result<()> {
+    let mut block = vec![worker as u8; SIZES[SIZES.len() - 1]];
+    for _ in 0..count {
+        let size = random.size();
+        let offset = worker * REGION_BYTES + random.below(REGION_BYTES - size as u64);
+        file.write_all_at(&block[..size], offset)?;
+        account.did(Call::Pwrite, size as u64, offset);
+        file.read_exact_at(&mut block[..size], offset)?;
+        account.did(Call::Pread, size as u64, offset);
+    }
+    Ok(())
+}
+
+fn plain(count: u64, file: &mut File, random: &mut Random, account: &Account) -> io::Result<()> {
+    let mut block = vec![1; SIZES[SIZES.len() - 1]];
+    let sizes: Vec<usize> = (0..count).map(|_| random.size()).collect();
+    let mut offset = 0;
+    for &size in &sizes {
+        file.write_all(&block[..size])?;
+        account.did(Call::Write, size as u64, offset);
+        offset += size as u64;
+    }
+    file.rewind()?;
+    offset = 0;
+    for &size in &sizes {
+        file.read_exact(&mut block[..size])?;
+        account.did(Call::Read, size as u64, offset);
+        offset += size as u64;
+    }
+    Ok(())
+}
+
+/// Two writes and two reads of one block each, at a place of the worker's own.
+pub fn a_few(file: &File, worker: u64, account: &Account) -> io::Result<()> {
+    let mut block = [1u8; BLOCK_BYTES];
+    for number in 0..2 {
+        let offset = (worker % BLOCKS * 2 + number) * BLOCK_BYTES as u64;
+        file.write_all_at(&block, offset)?;
+        account.did(Call::Pwrite, BLOCK_BYTES as u64, offset);
+        file.read_exact_at(&mut block, offset)?;
+        account.did(Call::Pread, BLOCK_BYTES as u64, offset);
+    }
+    Ok(())
+}
+
+/// A new file, or an emptied one.
+pub fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)
+}
+
+/// Runs `work` in every thread of every process, each with a number of its own; this process and
+/// this thread are the first.
+fn in_all(options: &Options, work: impl Fn(u64) -> io::Result<()> + Sync) -> io::Result<()> {
+    let mut children = Vec::new();
+    for process in 1..options.processes {
+        children.push(crate::births::fork(|| in_threads(options, process, &work))?);
+    }
+    in_threads(options, 0, &work)?;
+    children.into_iter().try_for_each(crate::births::wait)
+}
+
+fn in_threads(
+    options: &Options,
+    process: u64,
+    work: &(impl Fn(u64) -> io::Result<()> + Sync),
+) -> io::Result<()> {
+    let first = process * options.threads;
+    std::thread::scope(|scope| {
+        let others = first + 1..first + options.threads;
+        let handles: Vec<_> = others.map(|worker| scope.spawn(move || work(worker))).collect();
+        work(first)?;
+        handles.into_iter().try_for_each(|handle| handle.join().expect("no worker panics"))
+    })
+}
+
+/// Numbers that look random, by splitmix64; the same for the same seed and worker.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64, worker: u64) -> Random {
+        Random(
+            seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ worker.wrapping_mul(0xd134_2543_de82_ef95),
+        )
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit
+    }
+
+    fn size(&mut self) -> usize {
+        SIZES[self.below(SIZES.len() as u64) as usize]
+    }
+}
+
+/// Holds back a thread that is ahead of its rate.
+pub struct Pace {
+    begin: Instant,
+    each: Duration,
+    due: Duration,
+}
+
+impl Pace {
+    /// A thread's share of the rate of all.
+    pub fn new(options: &Options) -> Pace {
+        let share = (options.threads * options.processes) as f64;
+        let each_s = options.rate_per_s.map_or(0.0, |rate_per_s| share / rate_per_s);
+        Pace { begin: Instant::now(), each: Duration::from_secs_f64(each_s), due: Duration::ZERO }
+    }
+
+    /// Sleeps until the next call is due; free where there is no rate.
+    pub fn wait(&mut self) {
+        if self.each.is_zero() {
+            return;
+        }
+        let ahead = self.due.saturating_sub(self.begin.elapsed());
+        self.due += self.each;
+        // Shorter sleeps would take longer than they should.
+        if ahead > Duration::from_micros(200) {
+            std::thread::sleep(ahead);
+        }
+    }
+}

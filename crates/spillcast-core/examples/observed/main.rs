@@ -1,0 +1,75 @@
+//! A program that does exactly so much and says what: the observed one of benchmarks and tests.
+//!
+//! `observed KIND --dir DIR --count N [--threads T] [--processes P] [--rate CALLS_PER_S] [--seed S]
+//! [--gate]` prints one line of JSON. With a gate it prints `ready` first and begins at a line on
+//! stdin. The kinds are those of [`KINDS`].
+
+mod account;
+mod births;
+mod files;
+mod io;
+mod options;
+mod switches;
+
+use std::io::BufRead;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use account::Account;
+use options::Options;
+
+/// What a kind says besides its account: members of the JSON document.
+type Said = Vec<(&'static str, String)>;
+type Kind = fn(&Options, &Account) -> std::io::Result<Said>;
+
+const KINDS: &[(&str, Kind)] = &[
+    ("reads", io::reads),
+    ("mixed", io::mixed),
+    ("threads", births::threads),
+    ("forked", births::forked),
+    ("idle", births::idle),
+    ("files", files::files),
+    ("switches", switches::switches),
+];
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(line) => {
+            println!("{line}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("observed: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run() -> Result<String, Box<dyn std::error::Error>> {
+    let options = Options::parse(std::env::args().skip(1))?;
+    let known = KINDS.iter().find(|(name, _)| *name == options.kind);
+    let (name, kind) = known.ok_or_else(|| {
+        let names: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
+        format!("{}: the kinds are {}", options.kind, names.join(", "))
+    })?;
+    let account = Account::shared()?;
+    if options.gate {
+        at_gate()?;
+    }
+    let begin = Instant::now();
+    let said = kind(&options, &account)?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let members: String = said.iter().map(|(key, value)| format!(", \"{key}\": {value}")).collect();
+    Ok(format!(
+        "{{\"kind\": \"{name}\", \"seconds\": {seconds:.9}, \"cpu_s\": {:.6}, \"calls\": {}{members}}}",
+        account::cpu_s(),
+        account.json(),
+    ))
+}
+
+/// Says that all is ready, and waits for a line or the end of stdin.
+pub fn at_gate() -> std::io::Result<()> {
+    println!("ready");
+    std::io::stdin().lock().read_line(&mut String::new())?;
+    Ok(())
+}
