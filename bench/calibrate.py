@@ -17,7 +17,6 @@ from spillcast.forecast.question import CONFIDENCE
 from spillcast.lab.calibrate import calibrate, residuals_of
 from spillcast.lab.truth_file import read_truth
 from spillcast.recording.machine import describe_machine
-from spillcast.recording.source import SOURCES
 from spillcast.report.calibration import judged
 from spillcast.units import format_bytes
 

@@ -17,13 +17,6 @@ AIM_NS = {"reads": 1300, "switches": 1000}
 TITLES = {"reads": "a cached 8 KiB pread", "switches": "a context switch"}
 
 
-def call_cost_s(method: str) -> float:
-    """What a recorded call costs the one thread that makes it."""
-    source = next(one for one in usable() if one.name == method)
-    with workroom() as room:
-        return max(median(added_ns(recorder(source, CALLS), "reads", room)), 0.0) / 1e9
-
-
 def run() -> Iterator[Result]:
     """Bare and observed bursts by turns, for each source and each peer."""
     for kind, count in (("reads", CALLS), ("switches", SWITCHES)):
