@@ -27,14 +27,9 @@ def local_process(connection: Connection) -> tuple[int, None] | tuple[None, str]
     )
     if host is not None and not _is_ours(host):
         return None, f"the server runs on another host ({host})"
-    try:
-        name, _, fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
-        age_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-        age_s -= int(fields.split()[19]) / os.sysconf("SC_CLK_TCK")
-        if "postgres" in name and abs(time.time() - age_s - started_s) < START_TOLERANCE_S:
-            return int(pid), None
-    except OSError:
-        pass
+    age_s = _age_s(pid, "postgres")
+    if age_s is not None and abs(time.time() - age_s - started_s) < START_TOLERANCE_S:
+        return int(pid), None
     return None, "the server's processes are not among those of this machine"
 
 
@@ -46,6 +41,40 @@ def postmaster(pid: int) -> int | None:
         return None
     found = re.search(r"^PPid:\s+(\d+)", status, re.MULTILINE)
     return int(found[1]) if found else None
+
+
+def children(pid: int) -> set[int]:
+    """The processes that a server has started and that are there; empty once it is gone."""
+    try:
+        return {
+            int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        }
+    except OSError:
+        return set()
+
+
+def served_by(pid: int) -> int | None:
+    """The session that a parallel worker serves, as it calls itself; None for any other process."""
+    try:
+        title = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+    except OSError:
+        return None
+    found = re.search(WORKER_TITLE.format(pid=r"(\d+)"), title)
+    return int(found[1]) if found else None
+
+
+def started_ns(pid: int) -> int | None:
+    """CLOCK_MONOTONIC at the start of a process, to within 10 ms; None where it is gone."""
+    age_s = _age_s(pid)
+    return None if age_s is None else time.monotonic_ns() - round(age_s * 1e9)
+
+
+def run_queue_delay_s(pid: int) -> float | None:
+    """How long a process of one thread was runnable without a CPU so far; None: it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def temp_directories(pid: int) -> list[Path]:
@@ -69,6 +98,17 @@ def cpu_s(pid: int) -> float | None:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
     except (OSError, ValueError, IndexError):
         return None
+
+
+def _age_s(pid: int, called: str = "") -> float | None:
+    """How long ago a process was started whose name holds ``called``; None where there is none."""
+    try:
+        name, _, fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+    except OSError:
+        return None
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+    age_s -= int(fields.split()[19]) / os.sysconf("SC_CLK_TCK")
+    return age_s if called in name else None
 
 
 def _is_ours(host: str) -> bool:
