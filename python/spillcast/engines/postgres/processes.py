@@ -14,6 +14,8 @@ START_TOLERANCE_S = 10.0
 #: By these PostgreSQL reads and writes temp files, and opens and closes files. It reads several
 #: buffers of a table at once by others, which would only make each wait dearer.
 CALLS = ("pread64", "pwrite64", "openat", "open", "close")
+#: What all titles begin with.
+TITLES = "postgres: "
 #: What a parallel worker calls itself, with its leader's process id after it.
 WORKER_TITLE = "parallel worker for PID {pid}"
 
@@ -53,12 +55,17 @@ def children(pid: int) -> set[int]:
         return set()
 
 
-def served_by(pid: int) -> int | None:
-    """The session that a parallel worker serves, as it calls itself; None for any other process."""
+def title(pid: int) -> str:
+    """What a process of a server calls itself: nothing but its program at first, and when gone."""
     try:
-        title = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+        said = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     except OSError:
-        return None
+        return ""
+    return said if said.startswith(TITLES) else ""
+
+
+def served_by(title: str) -> int | None:
+    """The session that a parallel worker serves, by its title; None for any other process."""
     found = re.search(WORKER_TITLE.format(pid=r"(\d+)"), title)
     return int(found[1]) if found else None
 

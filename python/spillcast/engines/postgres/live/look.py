@@ -96,13 +96,16 @@ class Look:
         rows = self._ask(b"queries", _array(pids))
         return [
             Statement(
-                int(pid or 0),
-                int(text_hash or 0),
-                *(text or "" for text in texts),
-                user_id=int(user_id or 0),
-                database_id=int(database_id or 0),
+                pid=int(row[0] or 0),
+                text_hash=int(row[1] or 0),
+                text=row[2] or "",
+                application=row[3] or "",
+                user=row[4] or "",
+                database=row[5] or "",
+                user_id=int(row[6] or 0),
+                database_id=int(row[7] or 0),
             )
-            for pid, text_hash, *texts, user_id, database_id in rows
+            for row in rows
         ]
 
     def temp_held(self, pids: Iterable[int]) -> list[TempHeld]:

@@ -1,0 +1,73 @@
+"""The recordings of a whole server as a table, one line a query."""
+
+from spillcast.recording.server_recording import ServerRecording
+from spillcast.report.page import Page, Part, Words
+from spillcast.report.table import Column, Table
+from spillcast.units import format_duration
+
+_COLUMNS = (
+    Column("recording", "path"),
+    Column("whose", "whose"),
+    Column("query", "query", spare=1),
+    Column("elapsed", "elapsed_s", "s"),
+    Column("read", "read_bytes", "bytes"),
+    Column("written", "written_bytes", "bytes"),
+    Column("temp I/O", "temp_share", "percent"),
+)
+#: Of a query in a table.
+QUERY_MAX = 40
+
+
+def server_recording_page(found: ServerRecording) -> Page:
+    """What was recorded, of which queries nothing was kept, and what to do next."""
+    records = [
+        {
+            "path": str(one.path),
+            "whose": f"{one.user}@{one.database}" if one.user or one.database else None,
+            "query": _short(one.query),
+            "elapsed_s": one.elapsed_s,
+            "read_bytes": one.read_bytes,
+            "written_bytes": one.written_bytes,
+            "temp_share": one.temp_share,
+        }
+        for one in found.recordings
+    ]
+    table = Table.of(_COLUMNS, records)
+    count = len(records)
+    recordings = "1 recording" if count == 1 else f"{count:,} recordings"
+    said = (
+        f"{found.path}: {recordings} of queries that spilled in {format_duration(found.recorded_s)}"
+    )
+    if not records:
+        said = f"no query did temp I/O in {format_duration(found.recorded_s)}: nothing was written"
+    parts: list[Part] = [Words([said])]
+    if records:
+        parts.append(table)
+    notes = _notes(found)
+    if records:
+        largest = max(found.recordings, key=lambda one: one.temp_s)
+        notes.append(f"next       spillcast forecast {largest.path} --to DIRECTORY")
+    if notes:
+        parts.append(Words([f"  {note}" for note in notes], " " * 13))
+    return Page(parts, table)
+
+
+def _notes(found: ServerRecording) -> list[str]:
+    notes = [
+        f"warning    of process {one.pid} nothing was kept, {one.because}: {_short(one.query)}"
+        for one in found.unkept
+    ]
+    if found.unassigned:
+        notes.append(
+            f"warning    {found.unassigned:,} reads and writes of temp files are in none of them"
+        )
+    if found.lost:
+        notes.append(f"warning    {found.method} lost {found.lost:,} reports of all sessions")
+    if found.failure is not None:
+        notes.append(f"warning    {found.failure}")
+    return notes
+
+
+def _short(query: str) -> str:
+    text = " ".join(query.split())
+    return text if len(text) <= QUERY_MAX else f"{text[:QUERY_MAX]}..."
