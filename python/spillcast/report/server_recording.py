@@ -6,7 +6,7 @@ from spillcast.report.table import Column, Table
 from spillcast.units import format_duration
 
 _COLUMNS = (
-    Column("recording", "path"),
+    Column("recording", "recording"),
     Column("whose", "whose"),
     Column("query", "query", spare=1),
     Column("elapsed", "elapsed_s", "s"),
@@ -22,7 +22,7 @@ def server_recording_page(found: ServerRecording) -> Page:
     """What was recorded, of which queries nothing was kept, and what to do next."""
     records = [
         {
-            "path": str(one.path),
+            "recording": one.path.name,
             "whose": f"{one.user}@{one.database}" if one.user or one.database else None,
             "query": _short(one.query),
             "elapsed_s": one.elapsed_s,
