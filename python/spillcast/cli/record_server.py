@@ -61,8 +61,8 @@ def record_all(
 ) -> None:
     """Record every query of a server that spills, and print what was recorded."""
     from spillcast.cli.live import line_view
-    from spillcast.cli.output import show
-    from spillcast.report.server_recording import server_recording_page
+    from spillcast.cli.output import emit, print_coloured, terminal_columns
+    from spillcast.report.server_recording import server_recording_text
 
     name, dsn = server
     live_all = engine_of(name).live_all
@@ -71,7 +71,10 @@ def record_all(
         found = live_all()(
             dsn, output or ALL_OUTPUT, options=options, say=view.say, on_status=view.look
         )
-    show(found.to_json, lambda: server_recording_page(found), json=json)
+    if json:
+        emit(found.to_json())
+    else:
+        print_coloured(server_recording_text(found, terminal_columns()))
 
 
 def record_server(

@@ -93,7 +93,7 @@ class SessionRows:
         seconds = pa.compute.divide(temp["start_ns"], PART_NS)
         self._temp.update(zip(temp["session"].to_pylist(), seconds.to_pylist(), strict=True))
         while self._waits.rows > ROWS_MAX:
-            self.forget((self._waits.oldest + 2) * PART_NS)
+            self._drop(self._waits.oldest + 2)
 
     def add_seconds(self, batch: pa.RecordBatch) -> None:
         """Nothing: they do not tell sessions apart and are counted from the waits."""
@@ -146,13 +146,16 @@ class SessionRows:
             yield rows.filter(pa.compute.is_in(rows["session"], wanted))
 
     def forget(self, before_ns: int) -> None:
-        """Drop what began before; no query that began before can be taken whole any more."""
+        """Drop what began before, of which no query will be asked."""
         second = before_ns // PART_NS
+        self._drop(second)
+        self._temp = {(one, at) for one, at in self._temp if at >= second}
+
+    def _drop(self, second: int) -> None:
+        """Drop the rows before a second, but one for waits that reach over."""
         self.lack(second * PART_NS)
-        # One second more, for a wait that reaches over.
         self._waits.forget(second - 1)
         self._samples.forget(second - 1)
-        self._temp = {(one, at) for one, at in self._temp if at >= second}
 
     def lack(self, at_ns: int) -> None:
         """Say that waits up to an instant are not all here."""

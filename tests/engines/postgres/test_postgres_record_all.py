@@ -1,4 +1,4 @@
-"""Recordings of all queries of a real server at once: each holds what EXPLAIN says of that query."""
+"""Recordings of all queries of a real server at once: each is what EXPLAIN says of its query."""
 
 import json
 import os
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import psycopg
 import pytest
+from test_postgres_record import EXPLAIN, LONG, temp_blocks
 
 from harness import only_line, refuse_perf, spillcast, until
 from postgres_rig import (
@@ -25,7 +26,6 @@ from spillcast.recording import Recording, session_rows
 from spillcast.recording.counted import totals
 from spillcast.recording.options import RecordOptions
 from spillcast.workspace import workspace
-from test_postgres_record import EXPLAIN, LONG, temp_blocks
 
 SORT = "select count(*) from (select f, id from t order by id, f offset 0) s"
 IN_MEMORY = "select count(*) from t"
@@ -195,8 +195,12 @@ def test_a_server_that_goes_away(tmp_path):
         with server.connect() as connection:
             connection.execute("create table t as select hashint8(i) as id, repeat('x', 40) as f "
                                "from generate_series(1, 150000) i")  # fmt: skip
-        with all_recorded(server, output, "--json") as process:
-            done, cut = (Client(server.connect()) for _ in range(2))
+        with (
+            server.connect() as first,
+            server.connect() as second,
+            all_recorded(server, output, "--json") as process,
+        ):
+            done, cut = Client(first), Client(second)
             for client in (done, cut):
                 client.connection.execute("set work_mem = '128kB'")
             done.run(JOIN)
@@ -206,9 +210,9 @@ def test_a_server_that_goes_away(tmp_path):
             # As a crash does.
             os.kill(server.pid, signal.SIGQUIT)
             stdout, stderr = process.communicate()
-        assert process.returncode == 0, stderr
-        with pytest.raises(psycopg.Error):
-            cut.result()
+            assert process.returncode == 0, stderr
+            with pytest.raises(psycopg.Error):
+                cut.result()
     metas, said = recordings(output), json.loads(stdout)
     assert said["ended_by"] == "end"
     assert metas[f"{done.pid}-1"]["ended_by"] == "end"

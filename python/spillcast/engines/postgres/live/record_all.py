@@ -80,7 +80,9 @@ def record_all_of_postgres(
             recorder = Recorder(None, options, sink=rows)
             recorder.prepare(server, "the server's processes", CALLS)
             every = _AllSessions(recorder, rows, connection, server, folder)
-            say(f"all processes of the server are observed from process {server} on; Ctrl-C ends it")
+            say(
+                f"all processes of the server are observed from process {server} on; Ctrl-C ends it"
+            )
             return every.until_the_end(on_status)
         except psycopg.Error as error:
             raise SpillcastError(f"PostgreSQL: {what_it_says(error)}") from None

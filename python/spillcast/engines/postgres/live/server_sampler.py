@@ -205,8 +205,11 @@ class ServerSampler(threading.Thread):
         # What a session did that is gone now, it did before it went.
         query.ended_ns, query.sure_until_ns = now_ns, self.last_ns
         if session is not None and ended_s is not None:
-            query.ended_ns = now_ns - round((session.seen.now_s - ended_s) * 1e9)
-            query.sure_until_ns = query.ended_ns
+            seen = session.seen
+            query.sure_until_ns = now_ns - round((seen.now_s - ended_s) * 1e9)
+            # Where it runs, or has run, another query by now, that is the end at the latest.
+            next_s = max(seen.query_start_s, ended_s)
+            query.ended_ns = now_ns - round((seen.now_s - next_s) * 1e9)
         if query.life.unseen_s > GAP_S:
             query.sampled.gap_s += query.life.unseen_s
         self._ended.append(query)
