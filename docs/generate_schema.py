@@ -13,8 +13,8 @@ import pyarrow as pa
 from spillcast.document import UNSHOWN, table
 from spillcast.lab.truth_file import COLUMNS
 from spillcast.recording.meta import Meta
-from spillcast.recording.server_recording import ServerRecording
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS, Column
+from spillcast.recording.server_recording import ServerRecording
 from spillcast.storage.storage import StorageDocument
 
 PAGE = Path(__file__).with_name("schema.md")
