@@ -109,7 +109,8 @@ def test_sessions_that_spill_at_once(served, tmp_path):
         assert meta["engine"]["query"].startswith(EXPLAIN)
         assert meta["cpu_s"] > 0
         assert meta["memory"]["peak_rss_bytes"] > 0
-        forecast = spillcast("forecast", path, "--to", "latency:50us", "--json")
+        # About what it was recorded on: else a busy machine alone could make it too unsure.
+        forecast = spillcast("forecast", path, "--to", "latency:500us", "--json")
         assert forecast.returncode == 0, forecast.stderr
     workers = metas[f"{parallel.pid}-1"]["postgres"]["workers"]
     assert len(workers) == 2
