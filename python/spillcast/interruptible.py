@@ -1,4 +1,4 @@
-"""Ctrl-C: at once in long work in Rust, which Python watches; not while something is kept."""
+"""Ctrl-C: at once in long work in Rust, which Python watches; later while something is kept."""
 
 import signal
 import threading
@@ -47,5 +47,19 @@ def no_interrupts() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def interrupts_told() -> Iterator[threading.Event]:
+    """Ctrl-C sets the event and interrupts nothing; only the main thread is told of any."""
+    told = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield told
+        return
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: told.set())
+    try:
+        yield told
     finally:
         signal.signal(signal.SIGINT, before)

@@ -187,7 +187,7 @@ class RecordServer(Protocol):
 
         ``output`` is new, or holds recordings alone, which stay. A recording is there some seconds
         after its query's end. Returns when the server has ended or our connection to it, after
-        ``options.duration_s``, or upon KeyboardInterrupt: queries that run then are kept as far as
+        ``options.duration_s``, or upon Ctrl-C: queries that run then are kept as far as
         they were seen. ``on_status`` gets the capture's counts with ``active`` and ``spilling``
         queries and ``recordings`` made, a few times a second.
 

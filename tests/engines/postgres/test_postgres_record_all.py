@@ -56,7 +56,7 @@ def recordings(output):
 
 
 def until_kept(output, count):
-    until(lambda: len(list(output.glob("*/meta.json"))) == count, "the recordings")
+    until(lambda: len(list(output.glob("*.spill/meta.json"))) == count, "the recordings")
 
 
 def check_is_of(path, plan):

@@ -4,6 +4,7 @@ import os
 import re
 import socket
 import time
+from functools import lru_cache
 from pathlib import Path
 
 from spillcast.engines.postgres.connection import Connection, row
@@ -45,14 +46,18 @@ def postmaster(pid: int) -> int | None:
     return int(found[1]) if found else None
 
 
-def children(pid: int) -> set[int]:
+def children(pid: int) -> frozenset[int]:
     """The processes that a server has started and that are there; empty once it is gone."""
     try:
-        return {
-            int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        }
+        return _numbers(Path(f"/proc/{pid}/task/{pid}/children").read_text())
     except OSError:
-        return set()
+        return frozenset()
+
+
+@lru_cache(maxsize=1)
+def _numbers(text: str) -> frozenset[int]:
+    # Asked many times a second, mostly for the same.
+    return frozenset(map(int, text.split()))
 
 
 def title(pid: int) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from spillcast.engines.engine import OnStatus, Say
@@ -28,7 +29,7 @@ from spillcast.engines.postgres.processes import (
     temp_directories,
 )
 from spillcast.errors import InputError, SpillcastError
-from spillcast.interruptible import no_interrupts
+from spillcast.interruptible import interrupts_told
 from spillcast.recording.captured import Joined
 from spillcast.recording.machine import redact_text
 from spillcast.recording.meta import EndedBy
@@ -131,6 +132,7 @@ class _AllSessions:
         self._kept: list[QueryRecording] = []
         self._unkept: list[UnkeptQuery] = []
         self._dropped = 0
+        # What they and the server start follows by itself.
         there = children(server)
         recorder.observe(
             Process(server),
@@ -154,18 +156,14 @@ class _AllSessions:
     def until_the_end(self, on_status: OnStatus) -> ServerRecording:
         """Record until the server ends, the time is over, or Ctrl-C; keep what there is."""
         try:
-            try:
+            with interrupts_told() as interrupted:
                 self._sampler.start()
-                ended_by = self._follow(on_status)
-            except KeyboardInterrupt:
-                ended_by = "interrupt"
-            with no_interrupts():
-                return self._finish(ended_by)
+                return self._finish(self._follow(interrupted, on_status))
         finally:
             self._sampler.stop()
             self._recorder.abandon()
 
-    def _follow(self, on_status: OnStatus) -> EndedBy:
+    def _follow(self, interrupted: Event, on_status: OnStatus) -> EndedBy:
         """Take what comes in, keep the queries that have ended; how it ended."""
         recorder, sampler, limit_s = (
             self._recorder,
@@ -178,6 +176,8 @@ class _AllSessions:
             self._keep_settled()
             self._forget()
             on_status(recorder, {**recorder.status(), **self._counts()})
+            if interrupted.is_set():
+                return "interrupt"
             if limit_s is not None and time.monotonic() - self._began_s >= limit_s:
                 return "duration"
             if sampler.done.is_set():

@@ -32,7 +32,9 @@ GAP_S = 5 * INTERVAL_S
 #: A session is still shown so long after it did anything: longer than any gap that matters.
 SHOWN_S = 10.0
 #: How often the server's new children are looked at: some workers live no longer.
-CHILDREN_S = 0.01
+CHILDREN_S = 0.02
+#: How many looks apart it is asked how long a query that has not spilled was runnable.
+DELAY_TICKS = 5
 #: To within which the start of a process is known, twice.
 TICKS_NS = 20_000_000
 #: How long a child may take to say what it is, and the session it serves to be seen at work.
@@ -239,7 +241,8 @@ class ServerSampler(threading.Thread):
                 working.append(one)
         for query in self._running.values():
             query.sampled.ticks += 1
-            query.look_at_delay()
+            if query.memory is not None or query.sampled.ticks % DELAY_TICKS == 1:
+                query.look_at_delay()
             if gap_ns > GAP_S * 1e9:
                 query.sampled.gap_s += gap_ns / 1e9
         self.samples += len(working)
@@ -257,6 +260,8 @@ class ServerSampler(threading.Thread):
     def _look_at_children(self) -> None:
         """Place parallel workers that no sample may ever show."""
         now, now_s = children(self._postmaster), time.monotonic()
+        if now is self._children and not self._unplaced:
+            return
         self._unplaced |= dict.fromkeys(now - self._children, now_s)
         self._children = now
         for pid, since_s in list(self._unplaced.items()):
