@@ -15,10 +15,11 @@ from spillcast.lab.truth_file import COLUMNS
 from spillcast.recording.capture_cost import KeptCost
 from spillcast.recording.meta import Meta
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS, Column
+from spillcast.recording.server_recording import ServerRecording
 from spillcast.storage.storage import StorageDocument
 
 PAGE = Path(__file__).with_name("schema.md")
-_MARKED = re.compile(r"(<!-- types: ([\w.]+) -->\n).*?(<!-- end of types -->)", re.DOTALL)
+_MARKED = re.compile(r"(<!-- types: ([\w.-]+) -->\n).*?(<!-- end of types -->)", re.DOTALL)
 
 
 def key_lines(kind: type) -> list[str]:
@@ -61,6 +62,7 @@ def tables() -> dict[str, list[str]]:
         "meta": [head, *(row for row in rows if row not in of_a_query)],
         "query": [head, rows[0], *of_a_query],
         "capture_cost": key_lines(KeptCost),
+        "server-recording": key_lines(ServerRecording),
         "storage": key_lines(StorageDocument),
         "cases": column_lines(COLUMNS),
     }

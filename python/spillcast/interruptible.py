@@ -1,7 +1,9 @@
-"""Long work in Rust, watched and ended from Python: progress now and then, Ctrl-C at once."""
+"""Ctrl-C: at once in long work in Rust, which Python watches; later while something is kept."""
 
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -34,3 +36,30 @@ def run_interruptibly(
     if failures:
         raise failures[0]
     return results[0]
+
+
+@contextmanager
+def no_interrupts() -> Iterator[None]:
+    """A second Ctrl-C would lose what is being kept; only the main thread is told of any."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def interrupts_told() -> Iterator[threading.Event]:
+    """Ctrl-C sets the event and interrupts nothing; only the main thread is told of any."""
+    told = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield told
+        return
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: told.set())
+    try:
+        yield told
+    finally:
+        signal.signal(signal.SIGINT, before)

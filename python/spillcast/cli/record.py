@@ -42,6 +42,9 @@ def record(
     wait_for_spill: Annotated[
         bool, typer.Option("--wait-for-spill", help="The session that spills first.")
     ] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Every query that spills, of all sessions at once.")
+    ] = False,
     explain: Annotated[
         str | None,
         typer.Option(metavar="SQL", help="Run this under EXPLAIN (ANALYZE, BUFFERS), and undo it."),
@@ -51,8 +54,14 @@ def record(
         typer.Option("--set", metavar="NAME=VALUE", help="Setting for --explain. Repeatable."),
     ] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder to write; an old recording is replaced.")
-    ] = Path("run.spill"),
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Folder to write; an old recording is replaced. Usually run.spill, of --all "
+            "server.spills, to which recordings are added.",
+        ),
+    ] = None,
     temp: Temp = None,
     duration: Duration = None,
     slices: Annotated[
@@ -72,10 +81,14 @@ def record(
     Example: spillcast record -o run.spill -- duckdb warehouse.db -c "select ..."
 
     Example: spillcast record --postgres service=dwh --query 'from sales' -o run.spill
+
+    Example: spillcast record --postgres service=dwh --all --duration 10m
     """
     from spillcast.cli.live import OthersOutput, line_view, live_view
     from spillcast.cli.output import emit
-    from spillcast.errors import InputError, SpillcastError
+    from spillcast.cli.record_server import check_options, record_all, record_server
+    from spillcast.engines.engine import Wanted
+    from spillcast.errors import SpillcastError
     from spillcast.recording.likely_temp import unrecognised
     from spillcast.recording.options import RecordOptions
     from spillcast.recording.target import describe_exit
@@ -83,11 +96,14 @@ def record(
     from spillcast.units import parse_duration_s
 
     need_one("record", command, pid, server)
-    if server is None and (set_ or wait_for_spill or {backend, query, explain} != {None}):
-        given = "--backend, --query, --wait-for-spill, --explain and --set"
-        raise InputError(f"{given} need {DSN_OPTIONS}")
+    wanted = Wanted(backend, query, wait_for_spill)
+    check_options(server, wanted, explain, set_ or [], every=all_, live=live)
     duration_s = None if duration is None else parse_duration_s(duration)
     options = RecordOptions(tuple(temp or ()), capture, duration_s, slices)
+    if server is not None and all_:
+        record_all(server, output, options, json=json)
+        return
+    output = output or Path("run.spill")
     status = None
     running = _running(live)
     others = OthersOutput(json=False) if live and command is not None else None
@@ -96,15 +112,12 @@ def record(
     view = live_view(title, keyboard=command is None) if live else line_view(show=not json)
     try:
         if server is not None:
-            from spillcast.cli.record_server import record_server
-            from spillcast.engines.engine import Wanted
-
             with view as shown:
                 result = record_server(
                     server,
                     output,
                     options,
-                    Wanted(backend, query, wait_for_spill),
+                    wanted,
                     shown,
                     running,
                     explain=explain,

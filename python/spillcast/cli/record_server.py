@@ -1,9 +1,10 @@
-"""A query of a server that runs already: what the options of record and watch ask for."""
+"""Queries of a server that runs already: what the options of record and watch ask for."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spillcast.cli.engines import DSN_OPTIONS
 from spillcast.engines.engine import Wanted
 from spillcast.engines.registry import engine_of
 from spillcast.errors import InputError
@@ -14,6 +15,66 @@ if TYPE_CHECKING:
     from spillcast.recording import Recording
     from spillcast.recording.options import RecordOptions
     from spillcast.recording.running import Running
+
+
+#: Where the recordings of all sessions go if nobody says.
+ALL_OUTPUT = Path("server.spills")
+#: What finds one query.
+_ONE = "leave it out: every query that spills gets a recording of its own"
+
+
+def check_options(
+    server: "Server | None",
+    wanted: Wanted,
+    explain: str | None,
+    settings: Sequence[str],
+    *,
+    every: bool,
+    live: bool,
+) -> None:
+    """InputError for options that go with no server, or not with ``--all``."""
+    asks = explain is not None or bool(settings) or wanted != Wanted()
+    if server is None:
+        if asks or every:
+            given = "--backend, --query, --wait-for-spill, --all, --explain and --set"
+            raise InputError(f"{given} need {DSN_OPTIONS}")
+        return
+    if not every:
+        return
+    refused = {
+        "--backend": (wanted.backend is not None, _ONE),
+        "--query": (wanted.query is not None, _ONE),
+        "--wait-for-spill": (wanted.spilling, _ONE),
+        "--explain": (explain is not None, "record it by itself, without --all"),
+        "--set": (bool(settings), "settings are for a statement that --explain runs"),
+        "--live": (live, "a line tells how many sessions spill; --live shows one of them"),
+    }
+    for option, (is_given, instead) in refused.items():
+        if is_given:
+            raise InputError(f"{option} does not go with --all", instead)
+    if engine_of(server[0]).live_all is None:
+        raise InputError(f"--all: sessions of {engine_of(server[0]).label} are recorded singly")
+
+
+def record_all(
+    server: "Server", output: Path | None, options: "RecordOptions", *, json: bool
+) -> None:
+    """Record every query of a server that spills, and print what was recorded."""
+    from spillcast.cli.live import line_view
+    from spillcast.cli.output import emit, print_coloured, terminal_columns
+    from spillcast.report.server_recording import server_recording_text
+
+    name, dsn = server
+    live_all = engine_of(name).live_all
+    assert live_all is not None
+    with line_view(show=not json) as view:
+        found = live_all()(
+            dsn, output or ALL_OUTPUT, options=options, say=view.say, on_status=view.look
+        )
+    if json:
+        emit(found.to_json())
+    else:
+        print_coloured(server_recording_text(found, terminal_columns()))
 
 
 def record_server(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from spillcast.recording.options import RecordOptions
     from spillcast.recording.recorder import Recorder
     from spillcast.recording.running import Running
+    from spillcast.recording.server_recording import ServerRecording
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Engine:
     lab: "Callable[[], type[Lab]] | None" = None
     #: Recording a query of a server that runs already.
     live: "Callable[[], RecordQuery] | None" = None
+    #: Recording every query of such a server that spills.
+    live_all: "Callable[[], RecordServer] | None" = None
     #: The command that moves temp files elsewhere: its parameters are options of the command line.
     move: "Callable[[], Callable[..., Move]] | None" = None
     #: The command whose script a DBA runs to collect the evidence; its parameters as those of move.
@@ -165,4 +168,29 @@ class RecordQuery(Protocol):
 
         InputError for a server, a session or a right that is not there, and where the query ended
         before anything was seen of it; SpillcastError where the server goes away.
+        """
+
+
+class RecordServer(Protocol):
+    """Records every query of a server that spills, each by itself."""
+
+    def __call__(
+        self,
+        dsn: str,
+        output: Path,
+        *,
+        options: "RecordOptions | None" = None,
+        say: Say = ...,
+        on_status: OnStatus = ...,
+    ) -> "ServerRecording":
+        """Observe all processes of the server at once; a recording in ``output`` for each query.
+
+        ``output`` is new, or holds recordings alone, which stay. A recording is there some seconds
+        after its query's end. Returns when the server has ended or our connection to it, after
+        ``options.duration_s``, or upon Ctrl-C: queries that run then are kept as far as
+        they were seen. ``on_status`` gets the capture's counts with ``active`` and ``spilling``
+        queries and ``recordings`` made, a few times a second.
+
+        InputError for a server or a right that is not there, for one that runs elsewhere, and for
+        a folder that holds something else.
         """

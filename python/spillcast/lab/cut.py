@@ -59,7 +59,7 @@ def cut(recording: Recording, windows: Windows, name: str) -> Recording:
     path = recording.path.with_name(f"{recording.path.stem}-{name}.spill")
     left = Recording(path, _meta(recording, waits, edges_ns))
     left.waits = waits
-    left.seconds = seconds_of(waits)
+    left.seconds = seconds_of(waits.filter(waits["op"].is_valid()))
     left.samples = recording.samples.slice(0, 0)
     return left
 

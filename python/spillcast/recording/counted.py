@@ -8,6 +8,8 @@ from spillcast import _core
 from spillcast.recording.meta import OtherIO, Temp
 from spillcast.recording.schema import SECONDS_SCHEMA
 
+_OPS = pa.array(["read", "write"])
+
 
 def totals(waits: pa.Table) -> tuple[Temp, OtherIO]:
     """What moved on temp files, and on others."""
@@ -26,17 +28,16 @@ def totals(waits: pa.Table) -> tuple[Temp, OtherIO]:
 
 
 def seconds_of(waits: pa.Table) -> pa.Table:
-    """The per-second rows of the reads and writes; latencies are kept to the nanosecond."""
-    timed = waits.filter(waits["op"].is_valid())
-    size_bytes = timed["bytes"].fill_null(0).to_pylist()
+    """The per-second rows of single waits; latencies are kept to the nanosecond."""
+    size_bytes = waits["bytes"].fill_null(0).to_pylist()
     classes = {size: _core.size_class_bytes(size) for size in set(size_bytes)}
     keys = {
-        "second": pa.compute.divide(timed["start_ns"], 1_000_000_000),
-        "op": timed["op"].cast(pa.string()),
-        "temp": timed["temp"],
+        "second": pa.compute.divide(waits["start_ns"], 1_000_000_000),
+        "op": waits["op"].cast(pa.string()),
+        "temp": waits["temp"],
         "size_class_bytes": pa.array([classes[size] for size in size_bytes], pa.int64()),
     }
-    table = pa.table({**keys, "bytes": timed["bytes"].fill_null(0), "ns": timed["elapsed_ns"]})
+    table = pa.table({**keys, "bytes": waits["bytes"].fill_null(0), "ns": waits["elapsed_ns"]})
     groups = table.group_by(list(keys), use_threads=False).aggregate(
         [("ns", "list"), ("bytes", "sum")]
     )
@@ -46,7 +47,13 @@ def seconds_of(waits: pa.Table) -> pa.Table:
         row |= {"count": int(count.sum()), "bytes": row.pop("bytes_sum")}
         row["total_ns"] = int((latency_ns * count).sum())
         rows.append(row | {"latency_ns": latency_ns.tolist(), "latency_count": count.tolist()})
-    return pa.Table.from_pylist(rows, SECONDS_SCHEMA)
+    table = pa.Table.from_pylist(rows, SECONDS_SCHEMA)
+    # The same values in all of them, as of a recorder: then files of several such can be grouped.
+    ops = pa.compute.index_in(table["op"].cast(pa.string()), _OPS).combine_chunks()
+    column = pa.DictionaryArray.from_arrays(ops, _OPS)
+    return table.set_column(
+        SECONDS_SCHEMA.get_field_index("op"), SECONDS_SCHEMA.field("op"), column
+    )
 
 
 def sum_of(values: pa.ChunkedArray | pa.Array) -> int:

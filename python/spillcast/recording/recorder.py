@@ -36,7 +36,8 @@ class Recorder:
     """One recording under way: ``prepare``, ``observe``, ``poll`` until done, ``finish``.
 
     ``spillcast.recording.begin`` has the usual ways to begin one. Without an ``output``
-    nothing is written; ``running`` can be asked meanwhile what there is so far.
+    nothing is written; ``running`` can be asked meanwhile what there is so far. With a ``sink``
+    rows go there alone, who makes recordings of them by what ``account`` says.
     """
 
     def __init__(
@@ -44,13 +45,14 @@ class Recorder:
         output: Path | None,
         options: RecordOptions | None = None,
         running: Running | None = None,
+        sink: Sink | None = None,
     ) -> None:
         self.output = output
-        self.running = running or (Running() if output is None else None)
+        self.running = running or (Running() if output is None and sink is None else None)
         self.options = options or RecordOptions()
         self._absent_because: str | None = None
         self._source: Source | None = None
-        self._sinks: list[Sink] = []
+        self._given, self._sinks = sink, list[Sink]()
         self._samples = 0
         self._only_calls = False
         self._whole_s = 0
@@ -102,11 +104,13 @@ class Recorder:
         *,
         temp_dirs: Sequence[Path] = (),
         only_calls: bool = False,
+        watch_memory: bool = True,
     ) -> None:
         """Begin. Nothing of the target's work before this call is in the recording.
 
         ``temp_dirs`` is where the engine says its temp files are; the user's own word goes before.
-        ``only_calls`` is said of an engine that may use io_uring, but never for temp files.
+        ``only_calls`` is said of an engine that may use io_uring, but never for temp files. Without
+        ``watch_memory`` nobody looks what the processes hold, which takes a look at each.
         """
         self._only_calls = only_calls
         dirs = [str(path.resolve()) for path in self.options.temp_dirs or temp_dirs]
@@ -118,7 +122,7 @@ class Recorder:
         arguments = machine.command_of(target.pid) if command is None else list(command)
         self._command = arguments and machine.redact(arguments)
         self._machine = machine.describe_machine()
-        self._memory: PeakMemory | None = PeakMemory(target.pid)
+        self._memory: PeakMemory | None = PeakMemory(target.pid) if watch_memory else None
         self._memory_limit_bytes = cgroup_limit_bytes(target.pid)
         self._begin(target)
 
@@ -150,8 +154,7 @@ class Recorder:
         self.target = target
         if self.output is not None:
             self._sinks.append(RecordingWriter(self.output, self.options.slices))
-        if self.running is not None:
-            self._sinks.append(self.running)
+        self._sinks += [one for one in (self.running, self._given) if one is not None]
         self._started_at = datetime.now(UTC)
         self._started = time.monotonic()
 
@@ -248,6 +251,14 @@ class Recorder:
         except BaseException:
             self._discard()
             raise
+
+    def account(self, elapsed_s: float, started_ns: int) -> Meta:
+        """What is known by now of all that is observed, as of a run of a part of it.
+
+        ``started_ns`` is as of ``finish``. What was seen and cost is of all processes and times.
+        """
+        clock = Clock.of(self.origin_ns, started_ns)
+        return replace(self._meta(self.status(), elapsed_s, clock), recorded_s=elapsed_s)
 
     def stop(self) -> None:
         """End the capture; all that it saw has been taken then."""

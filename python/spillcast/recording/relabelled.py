@@ -48,9 +48,8 @@ def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recordin
             asked=replace(meta.asked, temp_dirs=[Path(folder) for folder in folders]),
         ),
     )
-    neither = recording.seconds.filter(recording.seconds["op"].is_null())
     found.waits = waits
-    found.seconds = pa.concat_tables([seconds_of(waits), neither]).unify_dictionaries()
+    found.seconds = seconds_of(waits)
     found.samples = recording.samples
     return found
 

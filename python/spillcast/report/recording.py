@@ -24,8 +24,14 @@ def status_line(status: Mapping[str, Any]) -> str:
     temp_s = status["temp_ns"] / 1e9
     if status.get("waiting"):
         return f"attached for {format_duration(elapsed_s)}, waiting for the query"
-    latency = format_duration(temp_s / count) if count else "-"
     size = format_bytes(status["temp_bytes"])
+    if "active" in status:
+        line = (
+            f"recording {format_duration(elapsed_s)}  {status['active']} sessions active, "
+            f"{status['spilling']} spilling  temp I/O {size}  {status['recordings']} recordings"
+        )
+        return line + (f"  lost {status['lost']:,}" if status["lost"] else "")
+    latency = format_duration(temp_s / count) if count else "-"
     line = (
         f"recording {format_duration(elapsed_s)}  temp I/O {count / elapsed_s:,.0f}/s  "
         f"{temp_s / elapsed_s:.0%} of the time  mean {latency}  {size}"

@@ -20,5 +20,6 @@ ENGINE = Engine(
     memory=WorkMemory("work_mem", "256K..32M", "kB", (64 << 10, ((1 << 31) - 1) << 10)),
     lab=late(f"{__name__}.lab", "PostgresLab"),
     live=late(f"{__name__}.live.record", "record_postgres"),
+    live_all=late(f"{__name__}.live.record_all", "record_all_of_postgres"),
     move=late(f"{__name__}.move.command", "move"),
 )

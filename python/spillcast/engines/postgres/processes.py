@@ -4,6 +4,7 @@ import os
 import re
 import socket
 import time
+from functools import lru_cache
 from pathlib import Path
 
 from spillcast.engines.postgres.connection import Connection, row
@@ -14,6 +15,8 @@ START_TOLERANCE_S = 10.0
 #: By these PostgreSQL reads and writes temp files, and opens and closes files. It reads several
 #: buffers of a table at once by others, which would only make each wait dearer.
 CALLS = ("pread64", "pwrite64", "openat", "open", "close")
+#: What all titles begin with.
+TITLES = "postgres: "
 #: What a parallel worker calls itself, with its leader's process id after it.
 WORKER_TITLE = "parallel worker for PID {pid}"
 
@@ -27,14 +30,9 @@ def local_process(connection: Connection) -> tuple[int, None] | tuple[None, str]
     )
     if host is not None and not _is_ours(host):
         return None, f"the server runs on another host ({host})"
-    try:
-        name, _, fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
-        age_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-        age_s -= int(fields.split()[19]) / os.sysconf("SC_CLK_TCK")
-        if "postgres" in name and abs(time.time() - age_s - started_s) < START_TOLERANCE_S:
-            return int(pid), None
-    except OSError:
-        pass
+    age_s = _age_s(pid, "postgres")
+    if age_s is not None and abs(time.time() - age_s - started_s) < START_TOLERANCE_S:
+        return int(pid), None
     return None, "the server's processes are not among those of this machine"
 
 
@@ -46,6 +44,49 @@ def postmaster(pid: int) -> int | None:
         return None
     found = re.search(r"^PPid:\s+(\d+)", status, re.MULTILINE)
     return int(found[1]) if found else None
+
+
+def children(pid: int) -> frozenset[int]:
+    """The processes that a server has started and that are there; empty once it is gone."""
+    try:
+        return _numbers(Path(f"/proc/{pid}/task/{pid}/children").read_text())
+    except OSError:
+        return frozenset()
+
+
+@lru_cache(maxsize=1)
+def _numbers(text: str) -> frozenset[int]:
+    # Asked many times a second, mostly for the same.
+    return frozenset(map(int, text.split()))
+
+
+def title(pid: int) -> str:
+    """What a process of a server calls itself: nothing but its program at first, and when gone."""
+    try:
+        said = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+    except OSError:
+        return ""
+    return said if said.startswith(TITLES) else ""
+
+
+def served_by(title: str) -> int | None:
+    """The session that a parallel worker serves, by its title; None for any other process."""
+    found = re.search(WORKER_TITLE.format(pid=r"(\d+)"), title)
+    return int(found[1]) if found else None
+
+
+def started_ns(pid: int) -> int | None:
+    """CLOCK_MONOTONIC at the start of a process, to within 10 ms; None where it is gone."""
+    age_s = _age_s(pid)
+    return None if age_s is None else time.monotonic_ns() - round(age_s * 1e9)
+
+
+def run_queue_delay_s(pid: int) -> float | None:
+    """How long a process of one thread was runnable without a CPU so far; None: it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def temp_directories(pid: int) -> list[Path]:
@@ -69,6 +110,17 @@ def cpu_s(pid: int) -> float | None:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
     except (OSError, ValueError, IndexError):
         return None
+
+
+def _age_s(pid: int, called: str = "") -> float | None:
+    """How long ago a process was started whose name holds ``called``; None where there is none."""
+    try:
+        name, _, fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+    except OSError:
+        return None
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+    age_s -= int(fields.split()[19]) / os.sysconf("SC_CLK_TCK")
+    return age_s if called in name else None
 
 
 def _is_ours(host: str) -> bool:

@@ -84,15 +84,15 @@ def query_meta(
     )
 
 
-def sampling_meta(sampled: Sampled) -> Sampling:
-    """What sampling gave and what it cost."""
+def sampling_meta(sampled: Sampled, rate_hz: int = RATE_HZ, gap_s: float = GAP_S) -> Sampling:
+    """What sampling gave and what it cost; ``gap_s`` is the length from which on it is a gap."""
     return Sampling(
-        rate_hz=RATE_HZ,
+        rate_hz=rate_hz,
         samples=sampled.samples,
         ticks=sampled.ticks,
         discarded=sampled.discarded,
         gap_s=sampled.gap_s,
-        gap_from_s=GAP_S,
+        gap_from_s=gap_s,
         client_cpu_s=sampled.client_cpu_s,
         server_cpu_s=sampled.server_cpu_s,
     )

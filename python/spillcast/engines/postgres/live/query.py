@@ -63,6 +63,11 @@ class QueryLife:
             return 0.0
         return max(0.0, self.ended_s - self._last.now_s)
 
+    @property
+    def text(self) -> int | None:
+        """The hash of its text; None before it began."""
+        return None if self._last is None else self._last.text
+
     def see(self, session: Seen | None) -> Phase:
         """Take the next look; None when the session is gone."""
         self.new = False

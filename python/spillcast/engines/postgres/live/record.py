@@ -1,10 +1,8 @@
 """Recording a query of a PostgreSQL server: its waits by samples, its I/O where it runs here."""
 
 import contextlib
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -33,6 +31,7 @@ from spillcast.engines.postgres.processes import (
     temp_directories,
 )
 from spillcast.errors import InputError, SpillcastError
+from spillcast.interruptible import no_interrupts
 from spillcast.recording import Recording
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.recorder import Recorder
@@ -177,7 +176,7 @@ class _Watch:
                 if self._sampler.life.phase == "waiting" and self._run is None:
                     raise
                 ended_by = "interrupt"
-            with _no_interrupts():
+            with no_interrupts():
                 return self._finish(ended_by)
         except BaseException:
             self._sampler.stop()
@@ -229,16 +228,3 @@ class _Watch:
             "sampling": sampling_meta(sampled),
         }
         return recorder.finish(elapsed_s=elapsed_s, started_ns=started_ns, extra=extra)
-
-
-@contextlib.contextmanager
-def _no_interrupts() -> Iterator[None]:
-    """A second Ctrl-C would lose what is being kept; only the main thread is told of any."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

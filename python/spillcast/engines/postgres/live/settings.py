@@ -1,6 +1,7 @@
 """The settings under which a session's queries spill, as far as they can be seen from outside."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from spillcast.engines.postgres.connection import Connection, row
 
@@ -28,11 +29,10 @@ _FILE = "select name, setting from pg_file_settings where applied"
 _MAY_READ_FILE = "select has_function_privilege('pg_show_all_file_settings()', 'execute')"
 # From the widest to the narrowest, as they go one over the other.
 _GIVEN = """
-select s.setconfig
-  from pg_db_role_setting s, pg_stat_get_activity(%s) a
- where s.setdatabase in (0, a.datid) and s.setrole in (0, a.usesysid)
+select s.setdatabase, s.setrole, s.setconfig from pg_db_role_setting s
  order by s.setrole <> 0, s.setdatabase <> 0
 """
+_WHOSE = "select a.datid, a.usesysid from pg_stat_get_activity(%s) a"
 _OWN = "select name, current_setting(name) from pg_settings where name = any (%s)"
 
 
@@ -41,19 +41,40 @@ def own_settings(connection: Connection) -> dict[str, str]:
     return dict(connection.execute(_OWN, [list(NAMES)]).fetchall())
 
 
+@dataclass(frozen=True)
+class ServerSettings:
+    """What sessions begin with: the server's own settings, and those given beside."""
+
+    servers: Mapping[str, str]
+    #: Database, role (0 for any) and NAME=VALUE pairs, from the widest to the narrowest.
+    given: Sequence[tuple[int, int, Sequence[str]]]
+
+    @classmethod
+    def of(cls, connection: Connection) -> "ServerSettings":
+        """As the server has them now."""
+        rows = connection.execute(_SERVER, [list(NAMES)]).fetchall()
+        file: dict[str, str] = {}
+        if row(connection, _MAY_READ_FILE)[0]:
+            file = dict(connection.execute(_FILE).fetchall())
+        servers = {
+            str(name): str(current if is_servers else file.get(name, built_in))
+            for name, is_servers, current, built_in in rows
+        }
+        return cls(servers, connection.execute(_GIVEN).fetchall())
+
+    def for_session(self, database_id: int, user_id: int) -> dict[str, str]:
+        """What a session begins with; what it sets itself is not visible."""
+        settings = dict(self.servers)
+        for database, role, pairs in self.given:
+            if database in (0, database_id) and role in (0, user_id):
+                settings.update(_pairs(pairs))
+        return settings
+
+
 def settings_of(connection: Connection, pid: int) -> dict[str, str]:
     """The settings that another session began with; those it made itself are not visible."""
-    rows = connection.execute(_SERVER, [list(NAMES)]).fetchall()
-    file: dict[str, str] = {}
-    if row(connection, _MAY_READ_FILE)[0]:
-        file = dict(connection.execute(_FILE).fetchall())
-    settings = {
-        str(name): str(current if servers else file.get(name, built_in))
-        for name, servers, current, built_in in rows
-    }
-    for (given,) in connection.execute(_GIVEN, [pid]).fetchall():
-        settings.update(_pairs(given))
-    return settings
+    whose = connection.execute(_WHOSE, [pid]).fetchone() or (0, 0)
+    return ServerSettings.of(connection).for_session(*whose)
 
 
 def _pairs(given: Sequence[str]) -> dict[str, str]:

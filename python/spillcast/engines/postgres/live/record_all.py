@@ -1,0 +1,305 @@
+"""Recording every query of a server that spills: one capture of all its processes, then split."""
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from spillcast.engines.engine import OnStatus, Say
+from spillcast.engines.postgres.connection import (
+    SAMPLER,
+    Connection,
+    open_session,
+    row,
+    what_it_says,
+)
+from spillcast.engines.postgres.live.account import engine_meta
+from spillcast.engines.postgres.live.backend import may_list_temp
+from spillcast.engines.postgres.live.server_sampler import ServerSampler, SessionQuery
+from spillcast.engines.postgres.live.settings import ServerSettings
+from spillcast.engines.postgres.live.split import Window, finish, in_short, write
+from spillcast.engines.postgres.processes import (
+    CALLS,
+    children,
+    local_process,
+    postmaster,
+    temp_directories,
+)
+from spillcast.errors import InputError, SpillcastError
+from spillcast.interruptible import interrupts_told
+from spillcast.recording.captured import Joined
+from spillcast.recording.machine import redact_text
+from spillcast.recording.meta import EndedBy
+from spillcast.recording.options import RecordOptions
+from spillcast.recording.recorder import Recorder
+from spillcast.recording.server_recording import (
+    QueryRecording,
+    RecordingsFolder,
+    ServerRecording,
+    UnkeptQuery,
+)
+from spillcast.recording.session_rows import SessionRows
+from spillcast.recording.source import check_attaches
+from spillcast.recording.target import Process
+
+TICK_S = 0.25
+#: What a query did is here so long after its end, at the latest.
+SETTLED_NS = 2_000_000_000
+#: Rows are kept so long for queries that have not been seen yet.
+UNSEEN_NS = 5_000_000_000
+#: A query that did temp I/O within this time spills now.
+NOW_NS = 2_000_000_000
+
+
+def record_all_of_postgres(
+    dsn: str,
+    output: Path,
+    *,
+    options: RecordOptions | None = None,
+    say: Say = lambda _text: None,
+    on_status: OnStatus = lambda _recorder, _status: None,
+) -> ServerRecording:
+    """As ``RecordServer`` tells."""
+    import psycopg
+
+    folder = RecordingsFolder(output)
+    folder.check()
+    options = options or RecordOptions()
+    check_attaches(options.capture, "a server", "leave it out: perf events are used")
+    with ExitStack() as stack:
+        try:
+            connection = stack.enter_context(closing(open_session(dsn, SAMPLER)))
+            server = _server_process(connection)
+            _may_see_all(connection)
+            folder.make()
+            stack.callback(folder.leave)
+            rows = SessionRows(folder.rows)
+            stack.callback(rows.discard)
+            recorder = Recorder(None, options, sink=rows)
+            recorder.prepare(server, "the server's processes", CALLS)
+            every = _AllSessions(recorder, rows, connection, server, folder)
+            say(
+                f"all processes of the server are observed from process {server} on; Ctrl-C ends it"
+            )
+            return every.until_the_end(on_status)
+        except psycopg.Error as error:
+            raise SpillcastError(f"PostgreSQL: {what_it_says(error)}") from None
+
+
+def _server_process(connection: Connection) -> int:
+    """The process that starts all others of the server. InputError where it is not here."""
+    pid, reason = local_process(connection)
+    server = None if pid is None else postmaster(pid)
+    if server is None:
+        raise InputError(
+            f"--all observes the server's processes: {reason or 'they cannot be seen'}",
+            "run it on the server's machine; from here --backend PID samples one session's waits",
+        )
+    return server
+
+
+def _may_see_all(connection: Connection) -> None:
+    """InputError where our role does not see what other sessions do."""
+    (may,) = row(connection, "select pg_has_role(current_user, 'pg_read_all_stats', 'usage')")
+    if not may:
+        user = connection.info.user
+        raise InputError(
+            f"role {user} may not see sessions of other roles",
+            f"as a superuser: grant pg_monitor to {user} (or pg_read_all_stats)",
+        )
+
+
+class _AllSessions:
+    """The recording of a whole server."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        rows: SessionRows,
+        connection: Connection,
+        server: int,
+        folder: RecordingsFolder,
+    ) -> None:
+        self._recorder, self._rows, self._folder = recorder, rows, folder
+        self._engine = engine_meta(connection, server, {}, "", None)
+        self._settings = ServerSettings.of(connection)
+        list_temp = may_list_temp(connection)
+        #: Queries that have ended and whose rows may not all be here yet.
+        self._ended: list[SessionQuery] = []
+        self._kept: list[QueryRecording] = []
+        self._unkept: list[UnkeptQuery] = []
+        self._dropped = 0
+        # What they and the server start follows by itself.
+        there = children(server)
+        recorder.observe(
+            Process(server),
+            temp_dirs=temp_directories(server),
+            only_calls=True,
+            watch_memory=False,
+        )
+        try:
+            for pid in there:
+                with suppress(ProcessLookupError):
+                    recorder.attach(pid)
+            (self._attached_s,) = row(connection, "select date_part('epoch', clock_timestamp())")
+            self._sampler = ServerSampler(
+                connection, server, recorder.origin_ns, list_temp=list_temp
+            )
+        except BaseException:
+            recorder.abandon()
+            raise
+        self._began_s = time.monotonic()
+
+    def until_the_end(self, on_status: OnStatus) -> ServerRecording:
+        """Record until the server ends, the time is over, or Ctrl-C; keep what there is."""
+        try:
+            with interrupts_told() as interrupted:
+                self._sampler.start()
+                return self._finish(self._follow(interrupted, on_status))
+        finally:
+            self._sampler.stop()
+            self._recorder.abandon()
+
+    def _follow(self, interrupted: Event, on_status: OnStatus) -> EndedBy:
+        """Take what comes in, keep the queries that have ended; how it ended."""
+        recorder, sampler, limit_s = (
+            self._recorder,
+            self._sampler,
+            self._recorder.options.duration_s,
+        )
+        while not recorder.target.wait(TICK_S):
+            self._collect()
+            self._ended += sampler.take_ended()
+            self._keep_settled()
+            self._forget()
+            on_status(recorder, {**recorder.status(), **self._counts()})
+            if interrupted.is_set():
+                return "interrupt"
+            if limit_s is not None and time.monotonic() - self._began_s >= limit_s:
+                return "duration"
+            if sampler.done.is_set():
+                # It lost its connection: because the server ends, or for another reason.
+                return "end" if recorder.target.wait(1.0) else "failure"
+        return "end"
+
+    def _collect(self) -> None:
+        recorder = self._recorder
+        recorder.collect()
+        recorder.add_samples(self._sampler.take_samples())
+        dropped = recorder.status()["dropped"]
+        if dropped > self._dropped:
+            self._dropped = dropped
+            self._rows.lack(time.monotonic_ns() - recorder.origin_ns)
+
+    def _counts(self) -> dict[str, Any]:
+        """What the status line says of sessions; the memory of those that spill is looked at."""
+        now_ns = time.monotonic_ns() - self._recorder.origin_ns
+        running = self._sampler.running()
+        spilling = [
+            query
+            for query in running
+            if self._rows.spilled(query.sampled.pids, now_ns - NOW_NS, now_ns)
+        ]
+        for query in spilling:
+            query.look_at_memory()
+        return {
+            "active": len(running),
+            "spilling": len(spilling),
+            "recordings": len(self._kept),
+        }
+
+    def _forget(self) -> None:
+        """Drop rows that no query can ask for any more."""
+        origin_ns = self._recorder.origin_ns
+        wanted = [query.started_ns for query in (*self._sampler.running(), *self._ended)]
+        self._rows.forget(min([time.monotonic_ns() - UNSEEN_NS, *wanted]) - origin_ns)
+
+    def _keep_settled(self) -> None:
+        """Keep the queries that ended a while ago."""
+        until_ns = time.monotonic_ns() - SETTLED_NS
+        ended, self._ended = self._ended, []
+        for query in ended:
+            if query.ended_ns is not None and query.ended_ns < until_ns:
+                self._keep(query, "end")
+            else:
+                self._ended.append(query)
+
+    def _keep(self, query: SessionQuery, ended_by: EndedBy) -> None:
+        """Write the recording of a query, if it spilled."""
+        recorder, rows = self._recorder, self._rows
+        window = Window.of(query, recorder.origin_ns, self._sampler.last_ns)
+        if not rows.spilled(query.sampled.pids, window.begin_ns, window.end_ns):
+            return
+        text = redact_text(query.sampled.query)
+        if window.begin_ns < rows.whole_from_ns:
+            because = (
+                "the server did more I/O than could be kept while it ran: record it alone with "
+                "--backend PID"
+            )
+            self._unkept.append(UnkeptQuery(query.pid, text, because))
+            return
+        path = self._folder.next(query.pid)
+        writer, sums = write(query, window, rows, path, recorder.options.slices)
+        if not sums.temp.operations or window.elapsed_s(sums) <= 0:
+            writer.discard()
+            return
+        recording = finish(
+            query,
+            writer,
+            sums,
+            recorder.account(window.elapsed_s(sums), query.started_ns),
+            replace(self._engine, pid=query.pid, query=text, settings=self._settings_of(query)),
+            ended_by=ended_by,
+            attached_s=self._attached_s,
+            workers=_workers(query, window, recorder.origin_ns),
+            sampler=self._sampler,
+        )
+        self._kept.append(in_short(recording, query, sums))
+
+    def _settings_of(self, query: SessionQuery) -> dict[str, Any]:
+        statement = query.statement
+        whose = (0, 0) if statement is None else (statement.database_id, statement.user_id)
+        return {**self._engine.settings, **self._settings.for_session(*whose)}
+
+    def _finish(self, ended_by: EndedBy) -> ServerRecording:
+        recorder, sampler = self._recorder, self._sampler
+        sampler.stop()
+        recorder.stop()
+        self._collect()
+        recorded_s = time.monotonic() - self._began_s
+        for query in (*self._ended, *sampler.take_ended()):
+            self._keep(query, "end")
+        for query in sampler.running():
+            self._keep(query, "failure" if ended_by == "end" else ended_by)
+        status, server = recorder.status(), self._engine.server
+        assert server is not None
+        assigned = sum(kept.reads + kept.writes for kept in self._kept)
+        return ServerRecording(
+            path=self._folder.path,
+            server=server,
+            recorded_s=recorded_s,
+            ended_by=ended_by,
+            failure=sampler.failure,
+            method=recorder.method,
+            lost=status["lost"],
+            recordings=self._kept,
+            unkept=self._unkept,
+            unassigned=max(status["temp_reads"] + status["temp_writes"] - assigned, 0),
+        )
+
+
+def _workers(query: SessionQuery, window: Window, origin_ns: int) -> Sequence[Joined]:
+    """Its parallel workers: those born meanwhile were observed from their start on."""
+    zero_ns = origin_ns + window.begin_ns
+    found = []
+    for pid, started_ns in query.workers.items():
+        whole = started_ns is not None and started_ns >= origin_ns
+        started_s = None if started_ns is None else (started_ns - zero_ns) / 1e9
+        attached_ns = started_ns if started_ns is not None and whole else origin_ns
+        found.append(
+            Joined(pid, started_s, (attached_ns - zero_ns) / 1e9, (0, 0, 0) if whole else None)
+        )
+    return found

@@ -1,0 +1,190 @@
+"""One query's rows out of those of all sessions: a recording like that of a single session."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from spillcast.engines.postgres.live.account import query_meta, sampling_meta
+from spillcast.engines.postgres.live.server_sampler import (
+    GAP_S,
+    RATE_HZ,
+    ServerSampler,
+    SessionQuery,
+)
+from spillcast.recording import Recording
+from spillcast.recording.captured import Joined
+from spillcast.recording.counted import seconds_of, sum_of
+from spillcast.recording.meta import EndedBy, Memory, Meta, ObservedEngine, OtherIO, Temp
+from spillcast.recording.server_recording import QueryRecording
+from spillcast.recording.session_rows import SessionRows
+from spillcast.recording.writer import RecordingWriter
+
+
+@dataclass(frozen=True)
+class Window:
+    """When a query ran, as far as it was recorded: ns since the capture's start."""
+
+    begin_ns: int
+    end_ns: int
+    #: Until when it was sure to run.
+    sure_until_ns: int
+
+    @classmethod
+    def of(cls, query: SessionQuery, origin_ns: int, until_ns: int) -> "Window":
+        """Up to its end, or to ``until_ns`` (CLOCK_MONOTONIC) where it still ran then."""
+        end_ns = query.ended_ns or until_ns
+        sure_ns = query.sure_until_ns or until_ns
+        return cls(max(query.started_ns - origin_ns, 0), end_ns - origin_ns, sure_ns - origin_ns)
+
+    def elapsed_s(self, sums: "Sums") -> float:
+        """Wall time of the query: its last temp I/O was of it, too."""
+        return max(self.sure_until_ns - self.begin_ns, sums.temp_until_ns) / 1e9
+
+
+@dataclass
+class Sums:
+    """What the rows of a query add up to."""
+
+    temp: Temp
+    other_io: OtherIO
+    read_bytes: int
+    #: Outside of calls; None where the capture cannot tell.
+    cpu_s: float | None
+    #: When the last temp I/O ended, ns since the query's start.
+    temp_until_ns: int
+
+
+def write(
+    query: SessionQuery, window: Window, rows: SessionRows, path: Path, slices: int | None
+) -> tuple[RecordingWriter, Sums]:
+    """Write the rows of a query into a recording that is still to be finished."""
+    writer = RecordingWriter(path, slices)
+    where = query.sampled.pids, window.begin_ns, window.end_ns
+    counted, cpu_ns, until_ns = Counter[tuple[str | None, bool, str]](), list[int](), 0
+    try:
+        for part in rows.waits(*where):
+            for batch in part.to_batches():
+                writer.add_waits(batch)
+            seconds = seconds_of(part)
+            for batch in seconds.to_batches():
+                writer.add_seconds(batch)
+            counted += _counted(seconds)
+            if part["cpu_before_ns"].null_count < part.num_rows:
+                cpu_ns.append(sum_of(part["cpu_before_ns"]))
+            ends = pa.compute.add(part["start_ns"], part["elapsed_ns"]).filter(part["temp"])
+            until_ns = max(until_ns, pa.compute.max(ends).as_py() or 0)
+        for samples in rows.samples(*where):
+            for batch in samples.to_batches():
+                writer.add_samples(batch)
+    except BaseException:
+        writer.discard()
+        raise
+    return writer, _sums(counted, sum(cpu_ns) / 1e9 if cpu_ns else None, until_ns)
+
+
+def finish(
+    query: SessionQuery,
+    writer: RecordingWriter,
+    sums: Sums,
+    about: Meta,
+    engine: ObservedEngine,
+    *,
+    ended_by: EndedBy,
+    attached_s: float,
+    workers: Sequence[Joined],
+    sampler: ServerSampler,
+) -> Recording:
+    """Make a recording whole; ``about`` is the account of the whole server."""
+    capture, temp, other = about.capture, sums.temp, sums.other_io
+    calls = about.temp.operations + about.other_io.count
+    share = min((temp.operations + other.count) / max(calls, 1), 1.0)
+    peak_bytes = None if query.memory is None else query.memory.peak_bytes
+    sampled, of_samples = query.sampled, query.sampled.samples / max(sampler.samples, 1)
+    sampled.client_cpu_s = of_samples * sampler.client_cpu_s
+    if sampler.server_cpu_s is not None:
+        sampled.server_cpu_s = of_samples * sampler.server_cpu_s
+    sampled.failure = sampler.failure if ended_by == "failure" else None
+    told_by = "query" if ended_by == "end" else ended_by
+    meta = replace(
+        about,
+        ended_by=ended_by,
+        engine=engine,
+        memory=Memory(about.memory.limit_bytes, peak_bytes),
+        cpu_s=None if about.cpu_s is None else sums.cpu_s,
+        temp=temp,
+        other_io=other,
+        capture=replace(
+            capture,
+            dropped=0,
+            tracer_cpu_s=share * capture.tracer_cpu_s,
+            overhead_s=share * capture.overhead_s,
+            run_queue_delay_s=query.run_queue_delay_s,
+        ),
+        postgres=query_meta(query.pid, query.life, attached_s, told_by, sampled, workers, 0),
+        sampling=sampling_meta(sampled, RATE_HZ, GAP_S),
+    )
+    return writer.finish(meta)
+
+
+def in_short(recording: Recording, query: SessionQuery, sums: Sums) -> QueryRecording:
+    """A recording as the list of all has it."""
+    meta, statement, temp = recording.meta, query.statement, sums.temp
+    told = meta.server_query
+    assert told is not None
+    workers = len(query.workers)
+    processes_s = recording.elapsed_s * (1 + workers)
+    return QueryRecording(
+        path=recording.path,
+        pid=query.pid,
+        user="" if statement is None else statement.user,
+        database="" if statement is None else statement.database,
+        application="" if statement is None else statement.application,
+        query=meta.engine.query or "",
+        started_at=meta.started_at,
+        elapsed_s=recording.elapsed_s,
+        before_recording_s=told.before_recording_s,
+        ended_by=told.ended_by,
+        workers=workers,
+        reads=temp.reads,
+        read_bytes=sums.read_bytes,
+        writes=temp.writes,
+        written_bytes=temp.bytes - sums.read_bytes,
+        temp_s=temp.total_s,
+        temp_share=temp.total_s / processes_s,
+    )
+
+
+def _counted(seconds: pa.Table) -> Counter[tuple[str | None, bool, str]]:
+    """Counts, bytes and time by op and whether on temp files."""
+    names = ("count", "bytes", "total_ns")
+    groups = seconds.group_by(["op", "temp"]).aggregate([(name, "sum") for name in names])
+    return Counter(
+        {
+            (row["op"], row["temp"], name): row[f"{name}_sum"]
+            for row in groups.to_pylist()
+            for name in names
+        }
+    )
+
+
+def _sums(
+    counted: Counter[tuple[str | None, bool, str]], cpu_s: float | None, until_ns: int
+) -> Sums:
+    def both(temp: bool, name: str) -> int:
+        return counted["read", temp, name] + counted["write", temp, name]
+
+    return Sums(
+        Temp(
+            reads=counted["read", True, "count"],
+            writes=counted["write", True, "count"],
+            bytes=both(True, "bytes"),
+            total_s=both(True, "total_ns") / 1e9,
+        ),
+        OtherIO(both(False, "count"), both(False, "total_ns") / 1e9),
+        counted["read", True, "bytes"],
+        cpu_s,
+        until_ns,
+    )

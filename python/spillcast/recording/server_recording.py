@@ -1,0 +1,133 @@
+"""The recordings of a server's queries made at once: their folder, the document that lists them."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spillcast.document import key, written
+from spillcast.errors import InputError
+from spillcast.recording.meta import EndedBy
+from spillcast.recording.postgres_meta import Server
+from spillcast.recording.recording import is_recording
+
+SERVER_RECORDING_SCHEMA = "spillcast.server-recording/1"
+
+
+@dataclass(frozen=True)
+class QueryRecording:
+    """The recording of one query, in short."""
+
+    path: Path = key("its folder, a recording like any other", example="server.spills/4711-1.spill")
+    pid: int = key("process id of the session", example=4711)
+    user: str = key("whose session it is; empty where that is not known", example="etl")
+    database: str = key("its database", example="dw")
+    application: str = key("its `application_name`", example="nightly")
+    query: str = key("text of the query, as in the recording")
+    started_at: str | None = key(
+        "when the query began, or the recording where that was later",
+        unit="ISO 8601",
+        example="2026-11-21T14:17:11.975+00:00",
+    )
+    elapsed_s: float = key("since then", unit="s", example=27.9)
+    before_recording_s: float = key(
+        "how long it had run when the recording began", unit="s", example=0.0
+    )
+    ended_by: str = key("as `postgres.ended_by` of the recording", example="query")
+    workers: int = key("its parallel workers", example=2)
+    reads: int = key("reads of temp files", example=1757)
+    read_bytes: int = key("bytes read of temp files", unit="bytes", example=14393344)
+    writes: int = key("writes", example=1758)
+    written_bytes: int = key("bytes written", unit="bytes", example=14401536)
+    temp_s: float = key("sum of their durations over all processes", unit="s", example=3.9)
+    temp_share: float = key(
+        "of the elapsed time, `temp_s` shared equally by the session and its workers", example=0.14
+    )
+
+
+@dataclass(frozen=True)
+class UnkeptQuery:
+    """A query that spilled, of which there is no recording."""
+
+    pid: int = key("process id of the session", example=4711)
+    query: str = key("text of the query, secrets struck out")
+    because: str = key("why there is none")
+
+
+@dataclass(frozen=True)
+class ServerRecording:
+    """What was recorded of a whole server."""
+
+    path: Path = key("the folder of the recordings", example="server.spills")
+    server: Server = key("")
+    recorded_s: float = key("how long all sessions were observed", unit="s", example=300.0)
+    ended_by: EndedBy = key(
+        "`end` of the server, `duration`, `interrupt` or `failure` of our connection",
+        example="interrupt",
+    )
+    failure: str | None = key("what failed; null for nothing", example=None)
+    method: str = key("the capture source", example="perf")
+    lost: int = key("what the capture had no room for", unit="reports", example=0)
+    recordings: Sequence[QueryRecording] = key("queries with temp I/O, in the order of their ends")
+    unkept: Sequence[UnkeptQuery] = key("queries with temp I/O of which there is no recording")
+    unassigned: int = key(
+        "reads and writes of temp files by processes of no query that was seen",
+        unit="calls",
+        example=0,
+    )
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of docs/schema.md."""
+        return {"schema": SERVER_RECORDING_SCHEMA, **written(self)}
+
+
+class RecordingsFolder:
+    """A folder of recordings ``PID-N.spill``: new, or one that holds nothing but recordings."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        #: Where rows stand until they are those of a query.
+        self.rows = path / f"rows{_PARTIAL}"
+        self._is_ours = False
+
+    def check(self) -> None:
+        """InputError where recordings cannot be put there."""
+        path, parent = self.path, self.path.absolute().parent
+        if not parent.is_dir():
+            raise InputError(f"{path}: there is no directory {parent}")
+        if not path.exists():
+            if not os.access(parent, os.W_OK):
+                raise InputError(f"{path}: its directory is not writable", _OTHER)
+            return
+        if not path.is_dir() or is_recording(path):
+            raise InputError(f"{path}: exists and is no folder of recordings", _OTHER)
+        if not os.access(path, os.W_OK):
+            raise InputError(f"{path}: is not writable", _OTHER)
+        for inner in path.iterdir():
+            if not is_recording(inner) and not inner.name.endswith(_PARTIAL):
+                raise InputError(f"{path}: holds {inner.name}, which is no recording", _OTHER)
+
+    def make(self) -> None:
+        """Make it, without what a recorder that was killed has left there."""
+        self._is_ours = not self.path.exists()
+        self.path.mkdir(exist_ok=True)
+        for left in self.path.glob(f"*{_PARTIAL}"):
+            shutil.rmtree(left, ignore_errors=True)
+
+    def next(self, pid: int) -> Path:
+        """Where the next recording of a session goes."""
+        number = 1
+        while (path := self.path / f"{pid}-{number}.spill").exists():
+            number += 1
+        return path
+
+    def leave(self) -> None:
+        """Take it away again where it was made for nothing."""
+        if self._is_ours and not any(self.path.iterdir()):
+            self.path.rmdir()
+
+
+_PARTIAL = ".partial"
+_OTHER = "name another with -o"

@@ -1,0 +1,320 @@
+"""Recordings of all queries of a real server at once: each is what EXPLAIN says of its query."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+from test_postgres_record import EXPLAIN, LONG, temp_blocks
+
+from harness import only_line, refuse_perf, spillcast, until
+from postgres_rig import (
+    JOIN,
+    PARALLEL,
+    Client,
+    everything_in,
+    meta_of,
+    private_server,
+    recorder,
+)
+from spillcast.engines.postgres.live.record_all import record_all_of_postgres
+from spillcast.recording import Recording, session_rows
+from spillcast.recording.counted import totals
+from spillcast.recording.options import RecordOptions
+from spillcast.workspace import workspace
+
+SORT = "select count(*) from (select f, id from t order by id, f offset 0) s"
+IN_MEMORY = "select count(*) from t"
+
+
+@contextmanager
+def all_recorded(server, output, *arguments):
+    """``record --all`` in the background, once it observes the server."""
+    with recorder(output, "--postgres", server.dsn, "--all", *arguments) as process:
+        said = process.stderr.readline()
+        assert "are observed" in said, said + process.stderr.read()
+        yield process
+
+
+def ended(process):
+    """What the recorder printed, ended as a user ends it."""
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate()
+    assert process.returncode == 0, stderr
+    return stdout
+
+
+def recordings(output):
+    """The metas by process id and number."""
+    metas = {path.stem: meta_of(path) for path in output.iterdir()}
+    assert all(name.partition("-")[0] == str(m["engine"]["pid"]) for name, m in metas.items())
+    return metas
+
+
+def until_kept(output, count):
+    until(lambda: len(list(output.glob("*.spill/meta.json"))) == count, "the recordings")
+
+
+def check_is_of(path, plan):
+    """Blocks and time of the recording are those of the plan."""
+    counts = plan["Temp Read Blocks"], plan["Temp Written Blocks"]
+    assert temp_blocks(path) == counts
+    recording = Recording.open(path)
+    whole_s = plan["Actual Total Time"] / 1e3
+    assert recording.elapsed_s == pytest.approx(whole_s, rel=0.2, abs=0.4)
+    # Seconds, waits and the sums in meta.json are three accounts of the same calls.
+    temp, other = totals(recording.waits)
+    assert recording.meta.temp == temp
+    assert recording.meta.other_io == other
+    rows = recording.seconds.filter(recording.seconds["temp"]).to_pylist()
+    assert sum(row["count"] for row in rows) == temp.operations
+    assert sum(row["bytes"] for row in rows) == temp.bytes <= 8192 * sum(counts)
+    ends_s = [(wait["start_ns"] + wait["elapsed_ns"]) / 1e9 for wait in recording.waits.to_pylist()]
+    assert max(ends_s) <= recording.elapsed_s + 0.1
+
+
+def test_sessions_that_spill_at_once(served, tmp_path):
+    output = tmp_path / "server.spills"
+    with (
+        served.client() as joins,
+        served.client() as sorts,
+        served.client(**PARALLEL) as parallel,
+        served.client() as counts,
+        all_recorded(served, output, "--json") as process,
+    ):
+        # A session that comes later, beside those that are there already.
+        with served.client() as late:
+            joins.run(EXPLAIN + JOIN)
+            sorts.run(EXPLAIN + SORT)
+            parallel.run(EXPLAIN + JOIN)
+            counts.run(IN_MEMORY)
+            late.run(EXPLAIN + JOIN)
+            spilling = (joins, sorts, parallel, late)
+            plans = {client.pid: client.plan() for client in spilling}
+        # Nobody is connected any more of the last, and its recording is there all the same.
+        until_kept(output, len(spilling))
+        said = json.loads(ended(process))
+    metas = recordings(output)
+    assert metas.keys() == {f"{client.pid}-1" for client in spilling}
+    for client in spilling:
+        path = output / f"{client.pid}-1.spill"
+        check_is_of(path, plans[client.pid])
+        meta = metas[path.stem]
+        assert meta["capture"]["lost"] == 0
+        assert meta["ended_by"] == "end"
+        assert meta["engine"]["query"].startswith(EXPLAIN)
+        assert meta["cpu_s"] > 0
+        assert meta["memory"]["peak_rss_bytes"] > 0
+        # About what it was recorded on: else a busy machine alone could make it too unsure.
+        forecast = spillcast("forecast", path, "--to", "latency:500us", "--json")
+        assert forecast.returncode == 0, forecast.stderr
+    workers = metas[f"{parallel.pid}-1"]["postgres"]["workers"]
+    assert len(workers) == 2
+    waits = Recording.open(output / f"{parallel.pid}-1.spill").temp_waits
+    assert set(waits["session"].to_pylist()) == {parallel.pid, *(one["pid"] for one in workers)}
+    check_document(said, metas, output)
+
+
+def check_document(said, metas, output):
+    """The list tells of each recording what is in it."""
+    assert said["schema"] == "spillcast.server-recording/1"
+    assert said["ended_by"] == "interrupt"
+    assert said["unkept"] == []
+    assert said["unassigned"] == 0
+    listed = {str(one["path"]): one for one in said["recordings"]}
+    assert listed.keys() == {str(output / f"{name}.spill") for name in metas}
+    for path, one in listed.items():
+        meta = metas[path.rpartition("/")[2].removesuffix(".spill")]
+        assert (one["reads"], one["writes"]) == (meta["temp"]["reads"], meta["temp"]["writes"])
+        assert one["read_bytes"] + one["written_bytes"] == meta["temp"]["bytes"]
+        assert one["workers"] == len(meta["postgres"]["workers"])
+        assert (one["user"], one["database"]) == ("postgres", "postgres")
+        assert one["application"] == "client"
+        assert 0 < one["temp_share"] < 1
+
+
+def test_queries_of_one_session_one_after_the_other(newest, tmp_path):
+    output = tmp_path / "server.spills"
+    with newest.client() as client, all_recorded(newest, output) as process:
+        plans = []
+        for statement in (JOIN, SORT):
+            client.run(EXPLAIN + statement)
+            plans.append(client.plan())
+            client.connection.execute(IN_MEMORY)
+        until_kept(output, 2)
+        stdout = ended(process)
+    assert recordings(output).keys() == {f"{client.pid}-1", f"{client.pid}-2"}
+    for number, plan in enumerate(plans, 1):
+        check_is_of(output / f"{client.pid}-{number}.spill", plan)
+    assert f"{output}: 2 recordings of queries that spilled" in stdout
+    assert f"{client.pid}-2.spill" in stdout
+
+
+def test_what_still_runs_at_the_end_is_kept_as_far_as_it_came(newest, tmp_path):
+    output = tmp_path / "server.spills"
+    with newest.client() as client:
+        client.run(LONG)
+        newest.until_running(client)
+        with all_recorded(newest, output, "--duration", "2s") as process:
+            _, stderr = process.communicate()
+        assert process.returncode == 0, stderr
+        assert client.thread.is_alive()
+        assert client.result() == [("x" * 40,)]
+    meta = recordings(output)[f"{client.pid}-1"]
+    assert meta["ended_by"] == meta["postgres"]["ended_by"] == "duration"
+    assert meta["postgres"]["before_recording_s"] > 0
+    assert meta["temp"]["reads"] + meta["temp"]["writes"] > 0
+
+
+def test_nothing_is_left_where_nobody_spilled(newest, tmp_path):
+    output = tmp_path / "server.spills"
+    with newest.client() as client, all_recorded(newest, output) as process:
+        client.connection.execute(IN_MEMORY)
+        assert "no query did temp I/O" in ended(process)
+    assert not output.exists()
+
+
+def test_recordings_are_added_to_those_that_are_there(newest, tmp_path):
+    output = tmp_path / "server.spills"
+    with newest.client() as client:
+        for count in (1, 2):
+            with all_recorded(newest, output) as process:
+                client.run(JOIN)
+                client.result()
+                until_kept(output, count)
+                ended(process)
+    assert recordings(output).keys() == {f"{client.pid}-1", f"{client.pid}-2"}
+
+
+def test_a_server_that_goes_away(tmp_path):
+    output = tmp_path / "server.spills"
+    with workspace() as room, private_server(room) as server:
+        with server.connect() as connection:
+            connection.execute("create table t as select hashint8(i) as id, repeat('x', 40) as f "
+                               "from generate_series(1, 150000) i")  # fmt: skip
+        with (
+            server.connect() as first,
+            server.connect() as second,
+            all_recorded(server, output, "--json") as process,
+        ):
+            done, cut = Client(first), Client(second)
+            for client in (done, cut):
+                client.connection.execute("set work_mem = '128kB'")
+            done.run(JOIN)
+            done.result()
+            cut.run(LONG.replace("(4)", "(60)"))
+            until(lambda: sleeps(server, cut), "its spill")
+            # As a crash does.
+            os.kill(server.pid, signal.SIGQUIT)
+            stdout, stderr = process.communicate()
+            assert process.returncode == 0, stderr
+            with pytest.raises(psycopg.Error):
+                cut.result()
+    metas, said = recordings(output), json.loads(stdout)
+    assert said["ended_by"] == "end"
+    assert metas[f"{done.pid}-1"]["ended_by"] == "end"
+    assert metas[f"{cut.pid}-1"]["ended_by"] == "failure"
+    assert {str(path) for path in output.iterdir()} == {one["path"] for one in said["recordings"]}
+
+
+def sleeps(server, client):
+    """Whether a client's query has got to its pg_sleep, after its spill."""
+    query = "select wait_event = 'PgSleep' from pg_stat_activity where pid = %s"
+    with server.connect() as connection:
+        return connection.execute(query, [client.pid]).fetchone() == (True,)
+
+
+def test_a_query_whose_waits_were_not_all_kept_is_told(newest, tmp_path, monkeypatch):
+    monkeypatch.setattr(session_rows, "ROWS_MAX", 500)
+    output = tmp_path / "server.spills"
+    found = []
+
+    def watch():
+        found.append(record_all_of_postgres(
+            newest.dsn, output, options=RecordOptions(duration_s=6.0), say=lambda _: said.set()
+        ))  # fmt: skip
+
+    said = threading.Event()
+    thread = threading.Thread(target=watch)
+    with newest.client() as client:
+        thread.start()
+        assert said.wait(60)
+        client.run(SORT)
+        client.result()
+        thread.join()
+    (recording,) = found
+    assert recording.recordings == []
+    (unkept,) = recording.unkept
+    assert (unkept.pid, unkept.query) == (client.pid, SORT)
+    assert "--backend" in unkept.because
+    assert recording.unassigned > 0
+
+
+def test_a_secret_of_a_query_is_in_no_recording(newest, tmp_path):
+    output = tmp_path / "server.spills"
+    with newest.client() as client, all_recorded(newest, output, "--json") as process:
+        client.run(JOIN.replace("x.f", "x.f || 'password=Sesame-4711'"))
+        client.result()
+        until_kept(output, 1)
+        assert "Sesame-4711" not in ended(process)
+    assert b"Sesame-4711" not in everything_in(output)
+
+
+ONE = [
+    ("--backend", "1"),
+    ("--query", "sales"),
+    ("--wait-for-spill",),
+    ("--explain", "select 1"),
+    ("--set", "work_mem=1MB"),
+    ("--live",),
+]
+
+
+@pytest.mark.parametrize("option", ONE, ids=lambda option: option[0])
+def test_options_of_one_session(tmp_path, option):
+    dsn = f"host={tmp_path}"
+    result = spillcast("record", "--postgres", dsn, "--all", *option, cwd=tmp_path)
+    assert f"{option[0]} does not go with --all" in only_line(result, 2)
+
+
+def test_it_needs_a_server(tmp_path):
+    result = spillcast("record", "--all", "--", "true", cwd=tmp_path)
+    assert "need --postgres" in only_line(result, 2)
+
+
+def test_a_folder_that_holds_something_else(newest, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    result = spillcast("record", "--postgres", newest.dsn, "--all", "-o", tmp_path)
+    assert "notes.txt" in only_line(result, 2)
+
+
+def test_a_role_that_may_not_see_the_others(newest, tmp_path):
+    with newest.connect() as connection:
+        connection.execute("drop role if exists blind")
+        connection.execute("create role blind login")
+    result = spillcast("record", "--postgres", f"{newest.dsn} user=blind", "--all", cwd=tmp_path)
+    assert "grant pg_monitor to blind" in only_line(result, 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_its_processes_cannot_be_observed(newest, tmp_path):
+    asked = ("record", "--postgres", newest.dsn, "--all", "--capture", "perf")
+    result = spillcast(*asked, cwd=tmp_path, under=refuse_perf())
+    assert "cannot observe the server's processes" in only_line(result, 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_whose_processes_are_not_here(newest, tmp_path):
+    apart = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*apart, "true"], capture_output=True).returncode:
+        pytest.skip("process ids of one's own (unshare --pid) want root")
+    asked = ("record", "--postgres", newest.tcp, "--all")
+    result = spillcast(*asked, cwd=tmp_path, under=apart)
+    told = only_line(result, 2)
+    assert "are not among those of this machine" in told
+    assert "--backend" in told
+    assert list(tmp_path.iterdir()) == []

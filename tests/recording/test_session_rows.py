@@ -1,0 +1,131 @@
+"""Rows of all sessions are kept by second until those of a query are taken."""
+
+import pyarrow as pa
+import pytest
+
+from evidence import table
+from spillcast.errors import InputError
+from spillcast.recording import session_rows
+from spillcast.recording.schema import SAMPLES_SCHEMA, WAITS_SCHEMA
+from spillcast.recording.server_recording import RecordingsFolder
+from spillcast.recording.session_rows import SessionRows
+
+MS = 1_000_000
+#: Session, start and duration in ms, whether on a temp file.
+WAITS = [
+    (1, 500, 10, True),
+    (2, 900, 10, False),
+    (1, 1990, 20, True),
+    (2, 2500, 10, False),
+    (1, 3000, 10, False),
+    (3, 7000, 10, True),
+]
+
+
+def batch(waits):
+    rows = [
+        {
+            "session": session,
+            "start_ns": start * MS,
+            "elapsed_ns": elapsed * MS,
+            "event": "pread64",
+            "op": "read",
+            "temp": temp,
+            "bytes": 8192,
+        }
+        for session, start, elapsed, temp in waits
+    ]
+    return table(rows, WAITS_SCHEMA)
+
+
+@pytest.fixture
+def rows(tmp_path):
+    made = SessionRows(tmp_path / "rows")
+    # As they come: in portions that end anywhere.
+    for portion in (WAITS[:3], WAITS[3:4], WAITS[4:]):
+        made.add_waits(batch(portion))
+    return made
+
+
+def starts(tables):
+    return [start // MS for rows in tables for start in rows["start_ns"].to_pylist()]
+
+
+def test_a_window_of_some_sessions_counts_from_its_begin(rows):
+    assert starts(rows.waits([1], 0, 10_000 * MS)) == [500, 1990, 3000]
+    assert starts(rows.waits({1, 2}, 900 * MS, 2600 * MS)) == [0, 1090, 1600]
+    assert starts(rows.waits([2], 0, 2500 * MS)) == [900]
+
+
+def test_a_wait_that_reaches_over_an_edge_is_cut_there(rows):
+    (late,) = [one for one in rows.waits([1], 2000 * MS, 2500 * MS) if one.num_rows]
+    assert late["start_ns"].to_pylist() == [0]
+    assert late["elapsed_ns"].to_pylist() == [10 * MS]
+    (early,) = [one for one in rows.waits([1], 1000 * MS, 2000 * MS) if one.num_rows]
+    assert early["elapsed_ns"].to_pylist() == [10 * MS]
+
+
+def test_who_spilled_when(rows):
+    assert rows.spilled([1, 2], 0, 400 * MS)
+    assert not rows.spilled([2], 0, 9000 * MS)
+    assert not rows.spilled([1], 2000 * MS, 9000 * MS)
+    assert rows.spilled([2, 3], 7000 * MS, 7100 * MS)
+
+
+def test_what_nobody_needs_is_gone(rows, tmp_path):
+    rows.forget(4_500 * MS)
+    assert rows.whole_from_ns == 4_000 * MS
+    assert starts(rows.waits([1, 2, 3], 0, 10_000 * MS)) == [3000, 7000]
+    assert not rows.spilled([1], 0, 3000 * MS)
+    rows.forget(20_000 * MS)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_samples_are_split_alike(rows):
+    samples = [
+        {"time_ns": time * MS, "session": session, "event": "BufFileRead", "weight_us": 50_000}
+        for time, session in ((100, 1), (1200, 1), (1200, 2), (1300, 1))
+    ]
+    rows.add_samples(pa.RecordBatch.from_pylist(samples, SAMPLES_SCHEMA))
+    found = [one for part in rows.samples([1], 1000 * MS, 1250 * MS) for one in part.to_pylist()]
+    assert [one["time_ns"] for one in found] == [200 * MS]
+
+
+def test_too_many_rows_make_the_oldest_go_and_say_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(session_rows, "ROWS_MAX", 10)
+    rows = SessionRows(tmp_path / "rows")
+    for second in range(30):
+        rows.add_waits(batch([(1, 1000 * second, 1, True)]))
+    assert starts(rows.waits([1], 0, 100_000 * MS)) == [1000 * s for s in range(20, 30)]
+    assert rows.whole_from_ns == 21_000 * MS
+    assert rows.spilled([1], 0, 1000 * MS)
+    rows.discard()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_recordings_go_to_a_folder_of_their_own(tmp_path):
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "run.spill").mkdir()
+    (tmp_path / "run.spill" / "meta.json").touch()
+    for path, why in (
+        (tmp_path, "holds notes.txt"),
+        (tmp_path / "notes.txt", "is no folder of recordings"),
+        (tmp_path / "run.spill", "is no folder of recordings"),
+        (tmp_path / "nowhere" / "server.spills", "no directory"),
+    ):
+        with pytest.raises(InputError, match=why):
+            RecordingsFolder(path).check()
+
+
+def test_what_a_killed_recorder_left_is_taken_away(tmp_path):
+    path = tmp_path / "server.spills"
+    (path / "rows.partial" / "waits").mkdir(parents=True)
+    (path / "7-1.spill").mkdir()
+    (path / "7-1.spill" / "meta.json").touch()
+    folder = RecordingsFolder(path)
+    folder.check()
+    folder.make()
+    assert [inner.name for inner in path.iterdir()] == ["7-1.spill"]
+    assert folder.next(7).name == "7-2.spill"
+    folder.leave()
+    assert path.exists()

@@ -1,0 +1,29 @@
+"""What Ctrl-C does where something is kept."""
+
+import os
+import signal
+
+import pytest
+
+from spillcast.interruptible import interrupts_told, no_interrupts
+
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_it_is_told_and_interrupts_nothing():
+    with interrupts_told() as told:
+        assert not told.is_set()
+        interrupt()
+        interrupt()
+        assert told.is_set()
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+
+
+def test_it_does_nothing_while_something_is_kept():
+    with no_interrupts():
+        interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
