@@ -74,7 +74,7 @@ impl Capture {
         fields! { dict, status.counts => temp_reads temp_writes temp_bytes temp_ns other_io
         other_writes other_io_ns unknown_file }
         fields! { dict, status => lost dropped tracer_cpu_ns cpu_ns run_queue_delay_ns io_uring
-        mapped connected }
+        mapped connected sampled }
         Ok(dict)
     }
 
