@@ -12,9 +12,10 @@ from spillcast.forecast import forecast
 from spillcast.profile import profile
 from spillcast.recording.absent import AbsentCapture
 from spillcast.recording.begin import record_command, record_pid
+from spillcast.recording.choice import Choice
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
-from spillcast.recording.source import AUTO, SOURCES, Source, choose_source
+from spillcast.recording.source import AUTO, SOURCES, Source
 from spillcast.storage.target import resolve
 
 US = 1_000
@@ -136,11 +137,11 @@ def test_auto_takes_the_best_that_works(monkeypatch):
     known = {"unable": Unable}
     monkeypatch.setattr("spillcast.recording.source.SOURCES", known)
     with pytest.raises(InputError, match="cannot observe a command: Function not implemented"):
-        choose_source(AUTO, None, None, None)
+        Choice(AUTO).take()
     known["paper"] = Paper
-    assert type(choose_source(AUTO, None, None, None)) is Paper
+    assert type(Choice(AUTO).take()) is Paper
     with pytest.raises(InputError, match="cannot observe a command"):
-        choose_source("unable", None, None, None)
+        Choice("unable").take()
 
 
 def test_a_source_that_joins_nothing_is_refused_for_what_runs(paper, monkeypatch, tmp_path):
@@ -151,5 +152,5 @@ def test_a_source_that_joins_nothing_is_refused_for_what_runs(paper, monkeypatch
 
 def test_a_name_that_is_none_is_refused():
     with pytest.raises(InputError, match="--capture magic: there is no such source") as refused:
-        choose_source("magic", None, None, None)
+        Choice("magic")
     assert refused.value.hint == "give one of auto, perf, preload"

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 from pathlib import Path
 
 from spillcast.errors import InputError
@@ -12,7 +13,10 @@ def refused(error: OSError, what: str, pid: int | None = None) -> InputError:
     if error.errno == errno.ESRCH:
         return InputError(f"{what} has ended")
     if error.errno == errno.EMFILE:
-        return InputError(f"too many threads to observe in {what}", "raise ulimit -n")
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return InputError(
+            f"too few file descriptors to observe {what}", f"raise ulimit -n, which is {limit:,}"
+        )
     if error.errno not in (errno.EACCES, errno.EPERM, errno.ENOSYS, errno.ENOENT):
         return InputError(f"cannot observe {what}: {error.strerror}")
     try:

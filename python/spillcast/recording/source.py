@@ -129,31 +129,9 @@ def check_attaches(capture: str, what: str, hint: str) -> None:
         raise InputError(f"--capture {capture} cannot observe {what}, which runs already", hint)
 
 
-def choose_source(
-    capture: str, pid: int | None, what: str | None, calls: Sequence[str] | None
-) -> Source:
-    """The source that is asked for, or the best that works.
-
-    It is for a command, or for process ``pid`` that runs already, which ``what`` calls by a name.
-    InputError says what is refused and what mends it.
-    """
-    what = what or ("a command" if pid is None else f"process {pid}")
-    hint = f"start it under: spillcast record --capture {capture} -- COMMAND"
-    if pid is not None:
-        check_attaches(capture, what, hint)
-    wanted = list(SOURCES.values()) if capture == AUTO else [_named(capture)]
-    refusal: OSError | None = None
-    for source in wanted:
-        if pid is not None and not source.attaches:
-            continue
-        try:
-            return source(calls)
-        except OSError as error:
-            refusal = refusal or error
-    assert refusal is not None
-    from spillcast.recording.refused import refused
-
-    raise refused(refusal, what, pid) from refusal
+def named(capture: str) -> list[type[Source]]:
+    """The sources that ``--capture`` asks for, the best first."""
+    return list(SOURCES.values()) if capture == AUTO else [_named(capture)]
 
 
 def _named(capture: str) -> type[Source]:

@@ -88,9 +88,10 @@ impl Capture {
             assembler.snapshot(pid);
             watch.add(pid);
         }
+        let status = Status { sampled: source.sampled(), ..Status::default() };
         let shared = Arc::new(Shared {
             assembler: Mutex::new(assembler),
-            status: Mutex::default(),
+            status: Mutex::new(status),
             watch: Mutex::new(watch),
             observer: Mutex::new(observer),
             joined: Mutex::default(),

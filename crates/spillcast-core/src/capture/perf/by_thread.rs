@@ -52,8 +52,9 @@ impl ByThread {
     fn attach_thread(&self, state: &mut State, tid: i32) -> io::Result<()> {
         let Sample { seen, of } = state.sample;
         state.sample.of += 1;
+        // Evenly spread, the first among them.
         if let Some((room, all)) = state.room
-            && (of + 1) * room / all == of * room / all
+            && of * room % all >= room
         {
             return Ok(());
         }
