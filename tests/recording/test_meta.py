@@ -36,7 +36,7 @@ QUERY = {
     },
 }  # fmt: skip
 #: Parts that not every recording has.
-OPTIONAL = {"postgres", "sampling", "ended_by"} | {
+OPTIONAL = {"postgres", "sampling", "ended_by", "capture.threads_sampled"} | {
     f"engine.{name}" for name in ("version", "server", "pid", "command", "query", "plan")
 }
 #: Settings, and what no reader looks at.

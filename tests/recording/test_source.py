@@ -1,5 +1,6 @@
 """A capture source made of paper goes from the recorder to a profile, a forecast and a page."""
 
+import os
 import runpy
 import typing
 
@@ -142,6 +143,51 @@ def test_auto_takes_the_best_that_works(monkeypatch):
     assert type(Choice(AUTO).take()) is Paper
     with pytest.raises(InputError, match="cannot observe a command"):
         Choice("unable").take()
+
+
+class Failing(Paper):
+    """A source that is ready, and then may not observe."""
+
+    name = "failing"
+    title = "what fails"
+    started = ()
+
+    def start(self, pid, _temp_dirs):
+        type(self).started += (pid,)
+        raise OSError(24, "Too many open files")
+
+    def environment(self):
+        return {}
+
+
+def test_a_command_is_started_anew_for_the_source_that_comes_next(monkeypatch, tmp_path):
+    monkeypatch.setattr("spillcast.recording.source.SOURCES", {"failing": Failing, "paper": Paper})
+    mark = tmp_path / "ran"
+    command = ["sh", "-c", f"echo $PAPER >> {mark}"]
+    recorder, target = record_command(command, None)
+    while not recorder.poll():
+        pass
+    recorder.abandon()
+    assert target.exit_status == 0
+    assert mark.read_text() == "1\n"
+    assert recorder.notices == [
+        f"what fails cannot be used (Too many open files): {Paper.title} observes instead"
+    ]
+    (tried,) = Failing.started
+    assert tried != target.pid
+    with pytest.raises(ChildProcessError):
+        os.waitpid(tried, os.WNOHANG)
+
+
+def test_what_is_asked_for_by_name_is_not_replaced(monkeypatch):
+    known = {"failing": Failing, "paper": Paper}
+    monkeypatch.setattr("spillcast.recording.source.SOURCES", known)
+    with pytest.raises(InputError, match="too few file descriptors") as refused:
+        record_command(["true"], None, RecordOptions(capture="failing"))
+    assert refused.value.hint.startswith("raise ulimit -n")
+    del known["paper"]
+    with pytest.raises(InputError, match="too few file descriptors"):
+        record_command(["true"], None)
 
 
 def test_a_source_that_joins_nothing_is_refused_for_what_runs(paper, monkeypatch, tmp_path):

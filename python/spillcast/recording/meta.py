@@ -171,7 +171,7 @@ class CaptureAccount:
     mapped_temp_files: Sequence[str] = key(
         "temp files mapped shared and writable", example=[], default=()
     )
-    threads_sampled: Sequence[int] | None = key(
+    threads_sampled: tuple[int, int] | None = key(
         "threads observed, of how many there were, where not all could be; null for all",
         unit="threads",
         example=None,
