@@ -138,11 +138,11 @@ def test_auto_takes_the_best_that_works(monkeypatch):
     known = {"unable": Unable}
     monkeypatch.setattr("spillcast.recording.source.SOURCES", known)
     with pytest.raises(InputError, match="cannot observe a command: Function not implemented"):
-        Choice(AUTO).take()
+        Choice(AUTO)
     known["paper"] = Paper
-    assert type(Choice(AUTO).take()) is Paper
+    assert type(Choice(AUTO).source) is Paper
     with pytest.raises(InputError, match="cannot observe a command"):
-        Choice("unable").take()
+        Choice("unable")
 
 
 class Failing(Paper):

@@ -12,8 +12,9 @@ from spillcast.engines.workload import Workload
 from spillcast.errors import InputError
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
+from spillcast.recording.choice import StartAgain
 from spillcast.recording.options import RecordOptions
-from spillcast.recording.recorder import Recorder, StartAgain
+from spillcast.recording.recorder import Recorder
 from spillcast.recording.source import AUTO, PreloadSource
 
 Status = dict[str, Any]

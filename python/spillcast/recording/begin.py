@@ -4,8 +4,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from spillcast.recording.choice import StartAgain
 from spillcast.recording.options import RecordOptions
-from spillcast.recording.recorder import Recorder, StartAgain
+from spillcast.recording.recorder import Recorder
 from spillcast.recording.running import Running
 from spillcast.recording.target import Command, Process
 

@@ -3,14 +3,22 @@
 from collections.abc import Sequence
 
 from spillcast.recording.refused import refused
-from spillcast.recording.source import Source, check_attaches, named
+from spillcast.recording.source import Capture, Source, check_attaches, named
+
+
+class StartAgain(Exception):
+    """A held command must be started anew, as the next source wants it: with ``environment``."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        super().__init__("the command wants another environment")
+        self.environment = environment
 
 
 class Choice:
     """The sources that are asked for, tried one after the other until one works.
 
-    They are for a command, or for process ``pid`` that runs already, which ``what`` gives a name.
-    InputError where ``capture`` names a source that cannot serve.
+    They are for a command, or for process ``pid`` that runs already, which ``what`` gives a name;
+    ``source`` is the best that is ready. InputError says what is refused and what mends it.
     """
 
     def __init__(
@@ -28,9 +36,9 @@ class Choice:
         self._left = [source for source in named(capture) if pid is None or source.attaches]
         #: Sources that did not work, each with what the kernel said.
         self._refusals: list[tuple[type[Source], OSError]] = []
+        self.source = self._take()
 
-    def take(self) -> Source:
-        """Make the best one ready that is left. InputError says why there is none."""
+    def _take(self) -> Source:
         while self._left:
             source = self._left.pop(0)
             try:
@@ -40,16 +48,25 @@ class Choice:
         first = self._refusals[0][1]
         raise refused(first, self._what, self._pid) from first
 
-    def after(self, source: Source, error: OSError, pid: int) -> Source:
-        """The next one, as ``source`` could not begin with process ``pid``; InputError as above."""
-        self._refusals.append((type(source), error))
-        if isinstance(error, ProcessLookupError) or not self._left:
-            raise refused(error, f"process {pid}", pid) from error
-        return self.take()
+    def begin(self, pid: int, temp_dirs: Sequence[str]) -> Capture:
+        """Observe a process by the best source that can.
 
-    def notice(self, source: Source) -> str | None:
+        InputError says why none can, StartAgain that the next one must be there from its start.
+        """
+        while True:
+            try:
+                return self.source.start(pid, temp_dirs)
+            except OSError as error:
+                self._refusals.append((type(self.source), error))
+                if isinstance(error, ProcessLookupError) or not self._left:
+                    raise refused(error, f"process {pid}", pid) from error
+            self.source = self._take()
+            if environment := self.source.environment():
+                raise StartAgain(environment)
+
+    def notice(self) -> str | None:
         """Which sources were not taken for this one, and why, in a line; None: it is the best."""
         if not self._refusals:
             return None
         reasons = [f"{one.title} cannot be used ({why.strerror})" for one, why in self._refusals]
-        return f"{', '.join(reasons)}: {source.title} observes instead"
+        return f"{', '.join(reasons)}: {self.source.title} observes instead"

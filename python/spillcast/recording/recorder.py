@@ -37,14 +37,6 @@ from spillcast.recording.writer import RecordingWriter, check_output
 TICK_S = 0.25
 
 
-class StartAgain(Exception):
-    """A held command must be started anew, as the next source wants it: with ``environment``."""
-
-    def __init__(self, environment: dict[str, str]) -> None:
-        super().__init__("the command wants another environment")
-        self.environment = environment
-
-
 class Recorder:
     """One recording under way: ``prepare``, ``observe``, ``poll`` until done, ``finish``.
 
@@ -92,7 +84,7 @@ class Recorder:
         """
         self.check()
         self._choice = Choice(self.options.capture, pid, what, calls)
-        self._source = self._choice.take()
+        self._source = self._choice.source
         return self._source.environment()
 
     @property
@@ -122,7 +114,8 @@ class Recorder:
         """
         self._only_calls = only_calls
         dirs = [str(path.resolve()) for path in self.options.temp_dirs or temp_dirs]
-        self._capture: Capture = self._start(target.pid, dirs)
+        self._capture: Capture = self._choice.begin(target.pid, dirs)
+        self._source = self._choice.source
         arguments = machine.command_of(target.pid) if command is None else list(command)
         self._command = arguments and machine.redact(arguments)
         self._machine = machine.describe_machine()
@@ -130,24 +123,13 @@ class Recorder:
         self._memory_limit_bytes = cgroup_limit_bytes(target.pid)
         self._begin(target)
 
-    def _start(self, pid: int, temp_dirs: Sequence[str]) -> Capture:
-        """Begin with the best source that can."""
-        while True:
-            assert self._source is not None
-            try:
-                return self._source.start(pid, temp_dirs)
-            except OSError as error:
-                self._source = self._choice.after(self._source, error, pid)
-            if environment := self._source.environment():
-                raise StartAgain(environment)
-
     @property
     def notices(self) -> list[str]:
         """What whoever asked for the recording should know from its start on, a line each."""
         if self._source is None:
             return []
         sampled = sampled_threads(self.status()["sampled"])
-        return [one for one in (self._choice.notice(self._source), sampled) if one is not None]
+        return [one for one in (self._choice.notice(), sampled) if one is not None]
 
     def observe_from_afar(self, target: Target, because: str) -> None:
         """Begin without a capture, for the reason given: the recording holds samples alone."""
