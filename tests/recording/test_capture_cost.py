@@ -14,7 +14,8 @@ from harness import TIMEOUT_S, ordinary_user, refuse_perf, spillcast, target
 from spillcast.errors import InputError
 from spillcast.recording.capture_cost import cost_of, kept_cost
 from spillcast.recording.recording import Recording
-from spillcast.recording.source import AUTO, SOURCES, choose_source
+from spillcast.recording.choice import Choice
+from spillcast.recording.source import AUTO, SOURCES
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def cache(tmp_path, monkeypatch):
 
 def source_named(name):
     try:
-        return choose_source(name, None, None, None)
+        return Choice(name).source
     except InputError as refused:
         pytest.skip(str(refused))
 
@@ -113,7 +114,7 @@ def test_a_folder_that_cannot_be_made_keeps_nothing(tmp_path, monkeypatch):
 
 def test_other_calls_have_a_cost_of_their_own(cache):
     cost_of(source_named("preload"))
-    few = choose_source("preload", None, None, ["pread64", "pwrite64"])
+    few = Choice("preload", calls=["pread64", "pwrite64"]).source
     assert kept_cost(few) is None
     cost_of(few)
     assert len(list(cache.iterdir())) == 2
@@ -128,8 +129,8 @@ def test_what_cannot_be_measured_is_not_known(cache, monkeypatch):
 
 def test_a_measurement_that_is_killed_leaves_nothing(cache):
     code = (
-        "from spillcast.recording.source import choose_source as choose\n"
-        "source = choose('preload', None, None, None)\n"
+        "from spillcast.recording.choice import Choice\n"
+        "source = Choice('preload').source\n"
         "while True: print(source.measure_cost().call_s, flush=True)"
     )
     rng = random.Random(1)

@@ -36,7 +36,7 @@ QUERY = {
     },
 }  # fmt: skip
 #: Parts that not every recording has.
-OPTIONAL = {"postgres", "sampling", "ended_by"} | {
+OPTIONAL = {"postgres", "sampling", "ended_by", "capture.threads_sampled"} | {
     f"engine.{name}" for name in ("version", "server", "pid", "command", "query", "plan")
 }
 #: What recordings of earlier versions do not tell of their cost.

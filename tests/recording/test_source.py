@@ -1,5 +1,6 @@
 """A capture source made of paper goes from the recorder to a profile, a forecast and a page."""
 
+import os
 import runpy
 import typing
 from dataclasses import replace
@@ -14,10 +15,11 @@ from spillcast.profile import profile
 from spillcast.recording.absent import AbsentCapture
 from spillcast.recording.begin import record_command, record_pid
 from spillcast.recording.capture_cost import CaptureCost
+from spillcast.recording.choice import Choice
 from spillcast.recording.meta import CaptureAccount
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
-from spillcast.recording.source import AUTO, SOURCES, Source, choose_source
+from spillcast.recording.source import AUTO, SOURCES, Source
 from spillcast.report.capture_cost import cost_sentence
 from spillcast.report.recording import recording_text
 from spillcast.storage.target import resolve
@@ -177,11 +179,56 @@ def test_auto_takes_the_best_that_works(monkeypatch):
     known = {"unable": Unable}
     monkeypatch.setattr("spillcast.recording.source.SOURCES", known)
     with pytest.raises(InputError, match="cannot observe a command: Function not implemented"):
-        choose_source(AUTO, None, None, None)
+        Choice(AUTO)
     known["paper"] = Paper
-    assert type(choose_source(AUTO, None, None, None)) is Paper
+    assert type(Choice(AUTO).source) is Paper
     with pytest.raises(InputError, match="cannot observe a command"):
-        choose_source("unable", None, None, None)
+        Choice("unable")
+
+
+class Failing(Paper):
+    """A source that is ready, and then may not observe."""
+
+    name = "failing"
+    title = "what fails"
+    started = ()
+
+    def start(self, pid, _temp_dirs):
+        type(self).started += (pid,)
+        raise OSError(24, "Too many open files")
+
+    def environment(self):
+        return {}
+
+
+def test_a_command_is_started_anew_for_the_source_that_comes_next(monkeypatch, tmp_path):
+    monkeypatch.setattr("spillcast.recording.source.SOURCES", {"failing": Failing, "paper": Paper})
+    mark = tmp_path / "ran"
+    command = ["sh", "-c", f"echo $PAPER >> {mark}"]
+    recorder, target = record_command(command, None)
+    while not recorder.poll():
+        pass
+    recorder.abandon()
+    assert target.exit_status == 0
+    assert mark.read_text() == "1\n"
+    assert recorder.notices == [
+        f"what fails cannot be used (Too many open files): {Paper.title} observes instead"
+    ]
+    (tried,) = Failing.started
+    assert tried != target.pid
+    with pytest.raises(ChildProcessError):
+        os.waitpid(tried, os.WNOHANG)
+
+
+def test_what_is_asked_for_by_name_is_not_replaced(monkeypatch):
+    known = {"failing": Failing, "paper": Paper}
+    monkeypatch.setattr("spillcast.recording.source.SOURCES", known)
+    with pytest.raises(InputError, match="too few file descriptors") as refused:
+        record_command(["true"], None, RecordOptions(capture="failing"))
+    assert refused.value.hint.startswith("raise ulimit -n")
+    del known["paper"]
+    with pytest.raises(InputError, match="too few file descriptors"):
+        record_command(["true"], None)
 
 
 def test_a_source_that_joins_nothing_is_refused_for_what_runs(paper, monkeypatch, tmp_path):
@@ -192,5 +239,5 @@ def test_a_source_that_joins_nothing_is_refused_for_what_runs(paper, monkeypatch
 
 def test_a_name_that_is_none_is_refused():
     with pytest.raises(InputError, match="--capture magic: there is no such source") as refused:
-        choose_source("magic", None, None, None)
+        Choice("magic")
     assert refused.value.hint == "give one of auto, bpf, perf, preload"

@@ -19,8 +19,11 @@ struct Paper {
 #[derive(Default)]
 struct Attached(Mutex<Vec<i32>>);
 
-const REFUSED: i32 = 13;
-const BORN: i32 = 4;
+/// Processes that are not there, so that nothing but the paper tells of them.
+const PID: i32 = i32::MAX;
+const JOINING: i32 = PID - 1;
+const REFUSED: i32 = PID - 2;
+const BORN: i32 = PID - 3;
 
 impl Source for Paper {
     fn wait(&self) {
@@ -62,9 +65,6 @@ impl Observer for Attached {
         Ok(Box::new(move || std::mem::take(&mut born)))
     }
 }
-
-/// A process that is not there, so that nothing but the paper tells of it.
-const PID: i32 = i32::MAX;
 
 fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -141,20 +141,20 @@ fn what_a_source_says_becomes_waits_seconds_and_counts() {
 fn processes_join_through_the_source_and_may_be_refused() {
     let attached = Arc::<Attached>::default();
     let paper = Paper { events: Vec::new(), attached: attached.clone() };
-    let mut capture = Capture::start(Box::new(paper), &[2], TempRules::default()).unwrap();
-    capture.attach(3).unwrap();
-    capture.attach(3).unwrap();
+    let mut capture = Capture::start(Box::new(paper), &[PID], TempRules::default()).unwrap();
+    capture.attach(JOINING).unwrap();
+    capture.attach(JOINING).unwrap();
     assert_eq!(capture.attach(REFUSED).unwrap_err().raw_os_error(), Some(libc::EPERM));
-    capture.attach_children(2, "worker").unwrap();
+    capture.attach_children(PID, "worker").unwrap();
     let begin = Instant::now();
     while attached.0.lock().unwrap().len() < 3 && begin.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(1));
     }
     capture.stop();
-    assert_eq!(*attached.0.lock().unwrap(), [2, 3, BORN]);
+    assert_eq!(*attached.0.lock().unwrap(), [PID, JOINING, BORN]);
     let joined: Vec<i32> = capture.joined().iter().map(|process| process.pid).collect();
-    assert_eq!(joined, [3, BORN]);
-    assert_eq!(capture.attach(5).unwrap_err().raw_os_error(), Some(libc::ENOTSUP));
+    assert_eq!(joined, [JOINING, BORN]);
+    assert_eq!(capture.attach(PID - 4).unwrap_err().raw_os_error(), Some(libc::ENOTSUP));
 
     let refused = Paper { events: Vec::new(), attached: Arc::default() };
     let refused = Capture::start(Box::new(refused), &[REFUSED], TempRules::default());

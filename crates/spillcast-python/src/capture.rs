@@ -75,7 +75,7 @@ impl Capture {
         other_writes other_io_ns unknown_file }
         fields! { dict, status.observed => calls switches }
         fields! { dict, status => lost dropped tracer_cpu_ns cpu_ns run_queue_delay_ns io_uring
-        mapped connected }
+        mapped connected sampled }
         Ok(dict)
     }
 

@@ -195,10 +195,14 @@ def begin(
 
     if command is not None:
         with others.starting() if others is not None else nullcontext():
-            return record_command(command, output, options, running)[0]
-    assert pid is not None
-    with progress_bar(f"attaching to process {pid}"):
-        return record_pid(pid, output, options, running)
+            recorder, _ = record_command(command, output, options, running)
+    else:
+        assert pid is not None
+        with progress_bar(f"attaching to process {pid}"):
+            recorder = record_pid(pid, output, options, running)
+    for notice in recorder.notices:
+        print(f"spillcast: {notice}", file=sys.stderr)
+    return recorder
 
 
 def described(command: list[str] | None, pid: int | None, server: Server | None) -> str:

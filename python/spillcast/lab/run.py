@@ -1,16 +1,18 @@
 """Running a query somewhere: bare, or under observation."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from spillcast.engines.engine import Lab
-from spillcast.engines.held import Ran
+from spillcast.engines.held import HeldQuery, Ran
 from spillcast.engines.workload import Workload
 from spillcast.errors import InputError
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
+from spillcast.recording.choice import StartAgain
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.recorder import Recorder
 from spillcast.recording.source import AUTO, PreloadSource
@@ -64,10 +66,8 @@ def run_recorded_if_spilled(
     # A delay made by the preload library is seen from inside the process only.
     capture = PreloadSource.name if place.means == PreloadSource.name else AUTO
     recorder = Recorder(output, RecordOptions(temp_dirs=[place.directory], capture=capture))
-    environment = {**recorder.prepare(), **place.environment}
-    with engine.hold(workload, place.directory, environment) as held:
+    with _observed(engine, workload, place, recorder) as held:
         try:
-            recorder.observe(held)
             if held.helpers is not None and recorder.attaches:
                 recorder.attach_children(*held.helpers)
             time.sleep(ahead_s)
@@ -85,3 +85,20 @@ def run_recorded_if_spilled(
         except BaseException:
             recorder.abandon()
             raise
+
+
+@contextmanager
+def _observed(
+    engine: Lab, workload: Workload, place: Place, recorder: Recorder
+) -> Iterator[HeldQuery]:
+    """A query that is held at its gate, observed by the best source that works."""
+    environment = recorder.prepare()
+    while True:
+        with engine.hold(workload, place.directory, {**environment, **place.environment}) as held:
+            try:
+                recorder.observe(held)
+            except StartAgain as again:
+                environment = again.environment
+                continue
+            yield held
+            return

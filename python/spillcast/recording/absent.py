@@ -34,6 +34,7 @@ class AbsentCapture:
             "io_uring": False,
             "mapped": [],
             "connected": True,
+            "sampled": None,
         }
 
     def attach(self, pid: int) -> None:

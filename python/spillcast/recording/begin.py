@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from spillcast.recording.choice import StartAgain
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.recorder import Recorder
 from spillcast.recording.running import Running
@@ -18,11 +19,17 @@ def record_command(
 ) -> tuple[Recorder, Command]:
     """Start a command under observation."""
     recorder = Recorder(output, options, running)
-    environment = dict(os.environ) | recorder.prepare()
-    command = Command(arguments, environment)
-    recorder.observe(command, arguments)
-    command.release()
-    return recorder, command
+    environment = recorder.prepare()
+    while True:
+        command = Command(arguments, dict(os.environ) | environment)
+        try:
+            recorder.observe(command, arguments)
+        except StartAgain as again:
+            command.abandon()
+            environment = again.environment
+            continue
+        command.release()
+        return recorder, command
 
 
 def record_pid(

@@ -1,5 +1,6 @@
 """What a capture saw and cost, as meta.json has it; and why it may have seen nothing."""
 
+import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,8 +53,19 @@ def captured(
             run_queue_delay_s=status["run_queue_delay_ns"] / 1e9,
             io_uring=status["io_uring"] and not only_calls,
             mapped_temp_files=status["mapped"],
+            threads_sampled=status["sampled"],
         ),
     }
+
+
+def sampled_threads(sampled: tuple[int, int] | None) -> str | None:
+    """How many of how many threads are observed, in a line with what mends it; None: all."""
+    if sampled is None:
+        return None
+    seen, of = sampled
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    room = f"more need more descriptors than ulimit -n {limit:,} allows"
+    return f"{seen:,} of {of:,} threads are observed: {room}; raise it, or run as root"
 
 
 def uncaptured(because: str) -> dict[str, Any]:

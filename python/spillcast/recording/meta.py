@@ -227,6 +227,13 @@ class CaptureAccount:
     mapped_temp_files: Sequence[str] = key(
         "temp files mapped shared and writable", example=[], default=()
     )
+    threads_sampled: tuple[int, int] | None = key(
+        "threads observed, of how many there were, where not all could be; null for all",
+        unit="threads",
+        example=None,
+        default=None,
+        later=True,
+    )
 
 
 @dataclass(frozen=True)

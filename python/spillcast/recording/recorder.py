@@ -16,16 +16,24 @@ from spillcast.errors import InputError
 from spillcast.recording import machine
 from spillcast.recording.absent import AbsentCapture
 from spillcast.recording.capture_cost import CaptureCost, cost_of, kept_cost
-from spillcast.recording.captured import Joined, Own, captured, joined, nothing_seen, uncaptured
+from spillcast.recording.captured import (
+    Joined,
+    Own,
+    captured,
+    joined,
+    nothing_seen,
+    sampled_threads,
+    uncaptured,
+)
+from spillcast.recording.choice import Choice
 from spillcast.recording.clock import FROM_ITS_START, Clock
 from spillcast.recording.memory import PeakMemory, cgroup_limit_bytes, high_water_bytes
 from spillcast.recording.meta import CpuCache, EndedBy, Machine, Memory, Meta, ObservedEngine
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.recording import Recording
-from spillcast.recording.refused import refused
 from spillcast.recording.running import Running
 from spillcast.recording.sink import Sink
-from spillcast.recording.source import Capture, Source, choose_source
+from spillcast.recording.source import Capture, Source
 from spillcast.recording.target import Command, Target
 from spillcast.recording.writer import RecordingWriter, check_output
 
@@ -83,8 +91,8 @@ class Recorder:
         mends it.
         """
         self.check()
-        self._source = choose_source(self.options.capture, pid, what, calls)
-        self.cost = kept_cost(self._source)
+        self._choice = Choice(self.options.capture, pid, what, calls)
+        self._source = self._choice.source
         return self._source.environment()
 
     @property
@@ -111,20 +119,28 @@ class Recorder:
         ``temp_dirs`` is where the engine says its temp files are; the user's own word goes before.
         ``only_calls`` is said of an engine that may use io_uring, but never for temp files. Without
         ``watch_memory`` nobody looks what the processes hold, which takes a look at each.
+        InputError says what is refused and what mends it; StartAgain that the source which comes
+        next needs the command to be started for it.
         """
         self._only_calls = only_calls
         dirs = [str(path.resolve()) for path in self.options.temp_dirs or temp_dirs]
-        assert self._source is not None
-        try:
-            self._capture: Capture = self._source.start(target.pid, dirs)
-        except OSError as error:
-            raise refused(error, f"process {target.pid}", target.pid) from error
+        self._capture: Capture = self._choice.begin(target.pid, dirs)
+        self._source = self._choice.source
+        self.cost = kept_cost(self._source)
         arguments = machine.command_of(target.pid) if command is None else list(command)
         self._command = arguments and machine.redact(arguments)
         self._machine = machine.describe_machine()
         self._memory: PeakMemory | None = PeakMemory(target.pid) if watch_memory else None
         self._memory_limit_bytes = cgroup_limit_bytes(target.pid)
         self._begin(target)
+
+    @property
+    def notices(self) -> list[str]:
+        """What whoever asked for the recording should know from its start on, a line each."""
+        if self._source is None:
+            return []
+        sampled = sampled_threads(self.status()["sampled"])
+        return [one for one in (self._choice.notice(), sampled) if one is not None]
 
     def observe_from_afar(self, target: Target, because: str) -> None:
         """Begin without a capture, for the reason given: the recording holds samples alone."""

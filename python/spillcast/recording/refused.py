@@ -2,17 +2,27 @@
 
 import errno
 import os
+import resource
 from pathlib import Path
 
 from spillcast.errors import InputError
+from spillcast.recording.source import Source
 
 
-def refused(error: OSError, what: str, pid: int | None = None) -> InputError:
+def refused(
+    error: OSError, what: str, pid: int | None = None, source: type[Source] | None = None
+) -> InputError:
     """The error of an attempt to observe ``what``, which may run already as ``pid``, in words."""
     if error.errno == errno.ESRCH:
         return InputError(f"{what} has ended")
+    if source is not None and error.errno in source.refusals:
+        wrong, mend = source.refusals[error.errno]
+        return InputError(f"cannot observe {what}: {wrong}", mend)
     if error.errno == errno.EMFILE:
-        return InputError(f"too many threads to observe in {what}", "raise ulimit -n")
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return InputError(
+            f"too few file descriptors to observe {what}", f"raise ulimit -n, which is {limit:,}"
+        )
     if error.errno not in (errno.EACCES, errno.EPERM, errno.ENOSYS, errno.ENOENT):
         return InputError(f"cannot observe {what}: {error.strerror}")
     try:

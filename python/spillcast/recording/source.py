@@ -1,8 +1,9 @@
 """Capture sources: by what a process can be observed, and which of them is to be had here."""
 
+import errno
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from spillcast.errors import InputError
@@ -50,6 +51,8 @@ class Source(ABC):
     attaches: ClassVar[bool] = True
     #: Why it may have reached no process at all.
     unconnected: ClassVar[str] = "no process was observed"
+    #: By error number, what is wrong where the source refuses, and what mends it.
+    refusals: ClassVar[Mapping[int, tuple[str, str]]] = {}
     #: The system calls that it observes; None for all that matter.
     calls: Sequence[str] | None = None
 
@@ -64,6 +67,12 @@ class Source(ABC):
     def environment(self) -> dict[str, str]:
         """What a command must find in its environment."""
         return {}
+
+    @classmethod
+    def reason(cls, error: OSError) -> str:
+        """Why the source refuses, in a few words."""
+        known = cls.refusals.get(error.errno or 0)
+        return str(error.strerror or error) if known is None else known[0]
 
     def measure_cost(self) -> CaptureCost | None:
         """What it costs those it observes, measured now; None where that cannot be."""
@@ -129,6 +138,30 @@ class BpfSource(CoreSource):
     name = "bpf"
     title = "eBPF"
     blind_spots = "time runnable without a CPU"
+    refusals: ClassVar[Mapping[int, tuple[str, str]]] = {
+        **dict.fromkeys(
+            (errno.EPERM, errno.EACCES),
+            (
+                "eBPF is refused",
+                "run spillcast as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, and in a "
+                "container with a seccomp profile that allows bpf",
+            ),
+        ),
+        errno.ENOENT: (
+            "the kernel does not describe itself: there is no /sys/kernel/btf/vmlinux",
+            "use a kernel with CONFIG_DEBUG_INFO_BTF, or --capture perf",
+        ),
+        errno.ENOSYS: (
+            "spillcast was built without the eBPF programs",
+            "build it where there is a clang, or use --capture perf",
+        ),
+        errno.EOPNOTSUPP: (
+            "process ids are a container's own here",
+            "share those of the host (docker run --pid=host), or use --capture perf",
+        ),
+        errno.EINVAL: ("the kernel is too old for the eBPF programs", "use --capture perf"),
+        errno.E2BIG: ("it has more threads than eBPF is given room for", "use --capture perf"),
+    }
 
 
 @register
@@ -162,31 +195,9 @@ def check_attaches(capture: str, what: str, hint: str) -> None:
         raise InputError(f"--capture {capture} cannot observe {what}, which runs already", hint)
 
 
-def choose_source(
-    capture: str, pid: int | None, what: str | None, calls: Sequence[str] | None
-) -> Source:
-    """The source that is asked for, or the best that works.
-
-    It is for a command, or for process ``pid`` that runs already, which ``what`` calls by a name.
-    InputError says what is refused and what mends it.
-    """
-    what = what or ("a command" if pid is None else f"process {pid}")
-    hint = f"start it under: spillcast record --capture {capture} -- COMMAND"
-    if pid is not None:
-        check_attaches(capture, what, hint)
-    wanted = list(SOURCES.values()) if capture == AUTO else [_named(capture)]
-    refusal: OSError | None = None
-    for source in wanted:
-        if pid is not None and not source.attaches:
-            continue
-        try:
-            return source(calls)
-        except OSError as error:
-            refusal = refusal or error
-    assert refusal is not None
-    from spillcast.recording.refused import refused
-
-    raise refused(refusal, what, pid) from refusal
+def named(capture: str) -> list[type[Source]]:
+    """The sources that ``--capture`` asks for, the best first."""
+    return list(SOURCES.values()) if capture == AUTO else [_named(capture)]
 
 
 def _named(capture: str) -> type[Source]:

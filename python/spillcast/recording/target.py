@@ -45,6 +45,12 @@ class Command:
         except OSError as error:
             raise InputError(f"cannot run the command: {error.strerror}") from error
 
+    def abandon(self) -> None:
+        """End it before it has done anything."""
+        del self._held
+        os.close(self._pidfd)
+        os.waitpid(self.pid, 0)
+
     def wait(self, timeout_s: float) -> bool:
         """Sleep until it has ended or the time is over; True when it has ended."""
         if self.exit_status is None and readable(self._pidfd, timeout_s):

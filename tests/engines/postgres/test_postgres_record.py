@@ -317,3 +317,23 @@ def test_settings_are_those_that_the_session_began_with(newest, tmp_path):
         "track_io_timing": "off",
         "io_method": "worker",
     }
+
+
+def test_a_whole_server_with_a_session_from_before(newest, tmp_path):
+    output = tmp_path / "run.spill"
+    with newest.client() as before, recorder(output, "--pid", newest.server.pid) as process:
+        until_attached(output, process)
+        before.run(EXPLAIN + JOIN)
+        before.result()
+        with newest.client() as later:
+            later.run(EXPLAIN + JOIN)
+            plans = {client.pid: client.plan() for client in (before, later)}
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate()
+    assert process.returncode == 0, stderr
+    waits = pq.read_table(output / "waits.parquet")
+    for pid, plan in plans.items():
+        own = waits.filter(pc.and_(waits["temp"], pc.equal(waits["session"], pid)))
+        ops = own.filter(pc.greater(own["bytes"], 0))["op"].cast("string").to_pylist()
+        assert ops.count("read") == pytest.approx(plan["Temp Read Blocks"], rel=0.02)
+        assert ops.count("write") == pytest.approx(plan["Temp Written Blocks"], rel=0.02)

@@ -22,6 +22,7 @@ mod session;
 mod source;
 mod spawn;
 mod temp;
+mod tree;
 mod watch;
 
 pub use assemble::Counts;

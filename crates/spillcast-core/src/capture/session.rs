@@ -12,6 +12,7 @@ use super::joined::Joined;
 use super::seconds::SecondRow;
 use super::source::{Births, Observed, Observer, Source};
 use super::temp::TempRules;
+use super::tree;
 use super::watch::{Due, Looks, Watch};
 use crate::system::{now_ns, run_soon, thread_cpu_ns};
 use crate::wait::Wait;
@@ -46,6 +47,8 @@ pub struct Status {
     pub mapped: Vec<String>,
     /// Whether the source has reached any process.
     pub connected: bool,
+    /// How many threads are observed, of how many there were; None where all are.
+    pub sampled: Option<(u64, u64)>,
 }
 
 struct Shared {
@@ -68,24 +71,28 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Starts reading; `pids` are the processes that are observed from the start.
+    /// Starts reading; `pids` are the processes that are observed from the start, each with all that
+    /// it has started.
     ///
     /// Errors: those of [`Observer::attach`].
     pub fn start(source: Box<dyn Source>, pids: &[i32], rules: TempRules) -> io::Result<Capture> {
         let observer = source.observer();
+        let mut pids = pids.to_vec();
         if let Some(observer) = &observer {
-            pids.iter().try_for_each(|&pid| observer.attach(pid))?;
+            let trees = pids.iter().map(|&pid| tree::attach(&**observer, pid));
+            pids = trees.collect::<io::Result<Vec<_>>>()?.concat();
         }
         let origin_ns = now_ns();
         let mut assembler = Assembler::new(origin_ns, rules);
         let mut watch = Watch::default();
-        for &pid in pids {
+        for pid in pids {
             assembler.snapshot(pid);
             watch.add(pid);
         }
+        let status = Status { sampled: source.sampled(), ..Status::default() };
         let shared = Arc::new(Shared {
             assembler: Mutex::new(assembler),
-            status: Mutex::default(),
+            status: Mutex::new(status),
             watch: Mutex::new(watch),
             observer: Mutex::new(observer),
             joined: Mutex::default(),
@@ -98,7 +105,7 @@ impl Capture {
         Ok(Capture { origin_ns, shared, threads: vec![thread] })
     }
 
-    /// Observes one more process, with all that it starts from now on; once is enough.
+    /// Observes one more process, with all that it has started or starts from now on; once is enough.
     ///
     /// Errors: those of [`Observer::attach`], and ENOTSUP where the source finds processes by itself
     /// or the capture has ended.
@@ -170,10 +177,13 @@ impl Shared {
         if joined.iter().any(|other| other.pid == pid) {
             return Ok(());
         }
-        self.observer()?.attach(pid)?;
-        joined.push(Joined::look(pid));
-        self.assembler.lock().expect("no holder panics").snapshot(pid);
-        self.watch.lock().expect("no holder panics").add(pid);
+        for pid in tree::attach(&*self.observer()?, pid)? {
+            if !joined.iter().any(|other| other.pid == pid) {
+                joined.push(Joined::look(pid));
+            }
+            self.assembler.lock().expect("no holder panics").snapshot(pid);
+            self.watch.lock().expect("no holder panics").add(pid);
+        }
         Ok(())
     }
 
@@ -258,7 +268,7 @@ impl Reader {
     fn report(&mut self, status: &mut Status) {
         (status.lost, status.cpu_ns) = (self.source.lost(), self.source.cpu_ns());
         status.observed = self.source.observed();
-        status.connected = self.source.connected();
+        (status.connected, status.sampled) = (self.source.connected(), self.source.sampled());
         status.elapsed_ns = now_ns() - self.origin_ns;
         status.tracer_cpu_ns = thread_cpu_ns();
         let watch = self.shared.watch.lock().expect("no holder panics");

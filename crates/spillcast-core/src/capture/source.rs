@@ -29,6 +29,11 @@ pub trait Source: Send + Sync {
         true
     }
 
+    /// How many threads are observed, of how many there were; None where all are.
+    fn sampled(&self) -> Option<(u64, u64)> {
+        None
+    }
+
     /// The variable that a program must find in its environment: name and value.
     fn environment(&self) -> Option<(&'static str, String)> {
         None
@@ -51,7 +56,14 @@ pub struct Observed {
 
 /// Attaches processes to a source, while another thread drains it.
 pub trait Observer: Send + Sync {
-    /// Observes a process with all its threads, and all that it starts from now on.
+    /// Tells that a process and its descendants are about to be attached, one by one.
+    ///
+    /// Errors: EMFILE when there is no room for any.
+    fn expect(&self, _pid: i32) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Observes a process with all its threads, and all that it starts from now on; once is enough.
     ///
     /// Errors: ESRCH when there is no such process, EACCES or EPERM when it may not be observed.
     fn attach(&self, pid: i32) -> io::Result<()>;

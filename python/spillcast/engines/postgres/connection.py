@@ -95,7 +95,7 @@ def _check(connection: Connection) -> None:
         version = connection.info.parameter_status("server_version")
         raise InputError(
             f"PostgreSQL: version {version} does not tell whom a parallel worker serves",
-            f"watched are versions from {VERSION_MIN} on; record --pid observes one process",
+            f"watched are versions from {VERSION_MIN} on; record --pid takes any process",
         )
 
 

@@ -69,6 +69,10 @@ def _about_recording(recording: Recording, rest_share: float) -> list[Warned]:
     capture, warnings = recording.meta.capture, []
     if capture.lost:
         warnings.append(Warned("lost", f"{capture.lost:,} reports of the capture were lost"))
+    if capture.threads_sampled is not None:
+        seen, of = capture.threads_sampled
+        text = f"only {seen:,} of {of:,} threads were observed: temp I/O of the others is missing"
+        warnings.append(Warned("threads-sampled", text))
     if capture.unknown_file > 0.01 * recording.meta.temp.operations:
         count = f"{capture.unknown_file:,}"
         warnings.append(

@@ -3,10 +3,13 @@
 //! Works as root, and without privilege for one's own processes at perf_event_paranoid <= 2.
 
 mod births;
-mod observer;
+mod by_thread;
+mod events;
+mod names;
 mod open;
 mod record;
 mod ring;
+mod system_wide;
 mod threads;
 mod tracepoints;
 
@@ -24,27 +27,38 @@ use super::descriptor;
 use super::event::{Event, FileIdentity};
 use super::source::{self, Observed, Source};
 use crate::system::now_ns;
-use observer::Observer;
+use by_thread::ByThread;
+use events::Events;
 use record::{Record, What};
 use ring::{Ring, page_bytes};
+use system_wide::SystemWide;
 use threads::Threads;
 
 /// Ring sizes to try, largest first; an ordinary user is granted about 512 KiB a CPU.
-const RING_BYTES: [usize; 4] = [8 << 20, 2 << 20, 512 << 10, 128 << 10];
+const RING_BYTES: [usize; 5] = [8 << 20, 2 << 20, 1 << 20, 512 << 10, 128 << 10];
+/// What all rings together may take where there are many CPUs; a ring has 512 KiB at least.
+const RINGS_BYTES: usize = 64 << 20;
 /// Records younger than this wait for the next drain: another CPU may still be writing older ones.
 const SETTLE_NS: u64 = 50_000;
 /// How long the reader sleeps when no ring wakes it.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Perf events on a set of processes, and the rings they write to.
+/// Perf events, and the rings they write to.
 struct PerfSource {
-    observer: Arc<Observer>,
+    events: Arc<Events>,
+    way: Way,
     rings: Vec<Ring>,
     pending: Vec<Record>,
     /// For each pending record of an open, by thread and time: None where the look came too late.
     looks: HashMap<(i32, u64), Option<Look>>,
     threads: Threads,
     lost: u64,
+}
+
+/// By what processes are observed: one way for who may observe them all, one for anybody.
+enum Way {
+    SystemWide(Arc<SystemWide>),
+    ByThread(Arc<ByThread>),
 }
 
 /// What an opened descriptor stood for just afterwards.
@@ -55,10 +69,15 @@ struct Look {
 
 /// Finds the tracepoints and maps the rings. Errors say why perf events cannot be used here.
 pub fn open(calls: &[CallKind]) -> io::Result<Box<dyn Source>> {
-    let observer = Observer::new(calls)?;
+    let events = Arc::new(Events::new(calls)?);
+    let way = match events.may_observe_everyone() {
+        true => Way::SystemWide(Arc::new(SystemWide::new(events.clone()))),
+        false => Way::ByThread(Arc::new(ByThread::new(events.clone()))),
+    };
     Ok(Box::new(PerfSource {
-        rings: map_rings(&observer.holders)?,
-        observer: Arc::new(observer),
+        rings: map_rings(&events.holders)?,
+        events,
+        way,
         pending: Vec::new(),
         looks: HashMap::new(),
         threads: Threads::default(),
@@ -69,7 +88,7 @@ pub fn open(calls: &[CallKind]) -> io::Result<Box<dyn Source>> {
 impl Source for PerfSource {
     fn wait(&self) {
         let readable = |holder| PollFd::new(holder, PollFlags::IN);
-        let mut holders: Vec<PollFd> = self.observer.holders.iter().map(readable).collect();
+        let mut holders: Vec<PollFd> = self.events.holders.iter().map(readable).collect();
         // A signal ends it early, which does no harm.
         let _ = poll(&mut holders, Some(&NAP));
     }
@@ -80,9 +99,18 @@ impl Source for PerfSource {
         self.look_at_opened();
         self.pending.sort_by_key(|record| record.time_ns);
         let ready = self.pending.partition_point(|record| record.time_ns <= until_ns);
-        for record in self.pending.drain(..ready) {
-            if let What::Lost { count } = record.what {
-                self.lost += count;
+        let mut ready: Vec<Record> = self.pending.drain(..ready).collect();
+        if let Way::SystemWide(everyone) = &self.way {
+            everyone.keep(&mut ready);
+        }
+        for record in ready {
+            match (record.what, &self.way) {
+                (What::Lost { count }, _) => self.lost += count,
+                // What it calls by that name is not seen where there is no room for more events.
+                (What::Renaming { name }, Way::SystemWide(everyone)) => {
+                    self.lost += everyone.rename(&name).is_err() as u64;
+                }
+                _ => (),
             }
             self.threads.take(&record, out);
             if let Some(fd) = opened(&record)
@@ -105,14 +133,24 @@ impl Source for PerfSource {
         Some(self.threads.cpu_ns())
     }
 
+    fn sampled(&self) -> Option<(u64, u64)> {
+        match &self.way {
+            Way::SystemWide(_) => None,
+            Way::ByThread(threads) => threads.sampled(),
+        }
+    }
+
     fn observer(&self) -> Option<Arc<dyn source::Observer>> {
-        Some(self.observer.clone())
+        Some(match &self.way {
+            Way::SystemWide(everyone) => everyone.clone(),
+            Way::ByThread(threads) => threads.clone(),
+        })
     }
 }
 
 impl PerfSource {
     fn read_rings(&mut self) {
-        let (tracepoints, pending) = (&self.observer.tracepoints, &mut self.pending);
+        let (tracepoints, pending) = (&self.events.tracepoints, &mut self.pending);
         for ring in &mut self.rings {
             ring.drain(|bytes| pending.extend(record::parse(bytes, tracepoints)));
         }
@@ -125,7 +163,7 @@ impl PerfSource {
             let changed = self.last_changes();
             let mut looked = false;
             for record in &self.pending {
-                let Some(fd) = opened(record) else { continue };
+                let Some(fd) = opened(record).filter(|_| self.observes(record)) else { continue };
                 let Entry::Vacant(place) = self.looks.entry((record.tid, record.time_ns)) else {
                     continue;
                 };
@@ -153,6 +191,14 @@ impl PerfSource {
                     *look = None;
                 }
             }
+        }
+    }
+
+    /// Whether a record may be of an observed process, as far as that is known before its time.
+    fn observes(&self, record: &Record) -> bool {
+        match &self.way {
+            Way::SystemWide(everyone) => everyone.observes(record.pid),
+            Way::ByThread(_) => true,
         }
     }
 
@@ -184,7 +230,9 @@ fn opened(record: &Record) -> Option<i32> {
 
 fn map_rings(holders: &[OwnedFd]) -> io::Result<Vec<Ring>> {
     let mut refused = io::Error::from_raw_os_error(libc::EPERM);
-    for bytes in RING_BYTES.into_iter().filter(|bytes| bytes.is_multiple_of(page_bytes())) {
+    let most = (RINGS_BYTES / holders.len()).max(512 << 10);
+    let fits = |bytes: &usize| *bytes <= most && bytes.is_multiple_of(page_bytes());
+    for bytes in RING_BYTES.into_iter().filter(fits) {
         match holders.iter().map(|holder| Ring::map(holder.as_fd(), bytes)).collect() {
             Ok(rings) => return Ok(rings),
             Err(error) => refused = error,

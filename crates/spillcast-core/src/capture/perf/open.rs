@@ -1,5 +1,6 @@
 //! Opening perf events: a syscall tracepoint, or the dummy that carries context switches and forks.
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -8,6 +9,11 @@ use perf_event_open_sys::bindings as sys;
 /// The fields every record carries, in this order: see perf_event_open(2).
 const SAMPLE_TYPE: u64 =
     (sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME | sys::PERF_SAMPLE_RAW) as u64;
+
+/// In place of a thread: every thread there is, with one CPU.
+pub const EVERYONE: i32 = -1;
+/// And this very thread.
+pub const THIS_THREAD: i32 = 0;
 
 /// Whom an event observes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,30 +40,33 @@ fn attributes(scope: Scope) -> sys::perf_event_attr {
 
 /// A tracepoint of number `id`: one sample, with its raw data, each time it is passed. Where it is
 /// `urgent` it wakes the reader at once, for calls whose descriptor must be looked at now.
-pub fn tracepoint(id: u16, tid: i32, cpu: i32, scope: Scope, urgent: bool) -> io::Result<OwnedFd> {
-    let mut attr = sampled(id, scope);
-    if urgent {
-        attr.set_watermark(0);
-        attr.wakeup_events = 1;
-    }
-    open(&mut attr, tid, cpu)
+pub fn tracepoint(id: u16, tid: i32, cpu: i32, urgent: bool) -> io::Result<OwnedFd> {
+    open(&mut sampled(id, tid, urgent), tid, cpu)
 }
 
-/// Wakings of any thread by this one, or by an interrupt while it runs. They happen in the kernel,
-/// so an ordinary user is refused.
-pub fn wakings(id: u16, tid: i32, cpu: i32) -> io::Result<OwnedFd> {
-    let mut attr = sampled(id, Scope::Descendants);
+/// The same of a tracepoint that is passed in the kernel, which an ordinary user is refused. What
+/// an interrupt does belongs to the thread that runs meanwhile.
+pub fn kernel_tracepoint(id: u16, tid: i32, cpu: i32, urgent: bool) -> io::Result<OwnedFd> {
+    let mut attr = sampled(id, tid, urgent);
     attr.set_exclude_kernel(0);
     open(&mut attr, tid, cpu)
 }
 
-fn sampled(id: u16, scope: Scope) -> sys::perf_event_attr {
-    let mut attr = attributes(scope);
+fn sampled(id: u16, tid: i32, urgent: bool) -> sys::perf_event_attr {
+    let mut attr = attributes(scope_of(tid));
     attr.type_ = sys::PERF_TYPE_TRACEPOINT;
     attr.config = id as u64;
     attr.sample_period = 1;
-    wake_at(&mut attr, u32::MAX);
+    match urgent {
+        true => attr.wakeup_events = 1,
+        false => wake_at(&mut attr, u32::MAX),
+    }
     attr
+}
+
+/// What a thread starts is followed, but for our own, which tries things out.
+fn scope_of(tid: i32) -> Scope {
+    if tid > 0 { Scope::Descendants } else { Scope::ThisThread }
 }
 
 /// An event that counts nothing.
@@ -68,9 +77,9 @@ fn software(scope: Scope) -> sys::perf_event_attr {
     attr
 }
 
-/// Context switches, forks, exits and program starts of a thread.
+/// Context switches, forks, exits and program starts.
 pub fn switches(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
-    let mut attr = software(Scope::Descendants);
+    let mut attr = software(scope_of(tid));
     attr.set_context_switch(1);
     attr.set_task(1);
     attr.set_comm(1);
@@ -88,11 +97,21 @@ pub fn births(pid: i32) -> io::Result<OwnedFd> {
 }
 
 /// An event that never fires: it holds a ring others write to.
-pub fn dummy(tid: i32, cpu: i32, scope: Scope) -> io::Result<OwnedFd> {
-    let mut attr = software(scope);
+pub fn dummy(cpu: i32) -> io::Result<OwnedFd> {
+    let mut attr = software(Scope::ThisThread);
     // The ring takes its watermark from the event that maps it; the kernel caps it at half.
     wake_at(&mut attr, 128 << 10);
-    open(&mut attr, tid, cpu)
+    open(&mut attr, THIS_THREAD, cpu)
+}
+
+/// Lets only those records of a tracepoint through that pass `text`, in the kernel's words.
+pub fn filter(event: &OwnedFd, text: &CStr) -> io::Result<()> {
+    let text = text.as_ptr().cast_mut();
+    // SAFETY: the kernel copies the string, which ends in NUL.
+    match unsafe { perf_event_open_sys::ioctls::SET_FILTER(event.as_raw_fd(), text) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Sends the records of `event` to the ring of `holder`.

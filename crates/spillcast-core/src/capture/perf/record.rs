@@ -40,19 +40,24 @@ pub enum What {
         parent: i32,
     },
     Exec,
+    /// The thread calls itself by another name.
+    Renaming {
+        name: [u8; NAME_BYTES],
+    },
     ThreadExit,
     Lost {
         count: u64,
     },
 }
 
+/// The kernel's size of a thread's name, with the NUL that ends it.
+pub const NAME_BYTES: usize = 16;
 const HEADER: usize = 8;
 /// Size of pid, tid and time at the end of a record that is no sample.
 const TRAILER: usize = 16;
-/// Where every tracepoint's raw data holds its flags and the running thread, and the flags of a
-/// hard or soft interrupt: see struct trace_entry and enum trace_flag_type of the kernel.
+/// Where every tracepoint's raw data holds its flags, and the flags of a hard or soft interrupt:
+/// see struct trace_entry and enum trace_flag_type of the kernel.
 const RAW_FLAGS: usize = 2;
-const RAW_PID: usize = 4;
 const INTERRUPT: u8 = 0x08 | 0x10;
 /// Where a syscall tracepoint's raw data holds its first argument, or its return value.
 const RAW_ARGS: usize = 16;
@@ -63,14 +68,16 @@ pub fn parse(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
     let misc = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?) as u32;
     match kind {
         sys::PERF_RECORD_SAMPLE => sample(bytes, tracepoints),
-        sys::PERF_RECORD_SWITCH => {
+        // Of all threads, a record says in its trailer too who leaves, or has come.
+        sys::PERF_RECORD_SWITCH | sys::PERF_RECORD_SWITCH_CPU_WIDE => {
             let what = if misc & sys::PERF_RECORD_MISC_SWITCH_OUT == 0 {
                 What::SwitchIn
             } else {
                 let preempted = misc & sys::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT != 0;
                 What::SwitchOut { preempted }
             };
-            trailed(bytes, what)
+            // Number 0 is a CPU that has nothing to do.
+            trailed(bytes, what).filter(|record| record.pid > 0)
         }
         sys::PERF_RECORD_COMM if misc & sys::PERF_RECORD_MISC_COMM_EXEC != 0 => {
             trailed(bytes, What::Exec)
@@ -87,15 +94,13 @@ fn sample(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
     let raw = bytes.get(HEADER + 20..)?;
     let id = u16::from_ne_bytes(raw.get(..2)?.try_into().ok()?);
     if let Some(waking) = tracepoints.waking.filter(|waking| waking.id == id) {
-        let (woken, waker) = (u32_at(raw, waking.pid_at)? as i32, u32_at(raw, RAW_PID)? as i32);
-        let interrupt = raw[RAW_FLAGS] & INTERRUPT != 0;
-        // Raw data has the numbers of the first PID namespace: in another they name nobody.
-        return (waker == tid).then_some(Record {
-            time_ns,
-            pid,
-            tid,
-            what: What::Waking { woken, interrupt },
-        });
+        let woken = u32_at(raw, waking.at)? as i32;
+        let what = What::Waking { woken, interrupt: raw[RAW_FLAGS] & INTERRUPT != 0 };
+        return Some(Record { time_ns, pid, tid, what });
+    }
+    if let Some(renaming) = tracepoints.renaming.filter(|renaming| renaming.id == id) {
+        let name = raw.get(renaming.at..renaming.at + NAME_BYTES)?.try_into().ok()?;
+        return Some(Record { time_ns, pid, tid, what: What::Renaming { name } });
     }
     let (kind, edge) = tracepoints.of(id)?;
     let what = match edge {

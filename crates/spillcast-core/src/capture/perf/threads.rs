@@ -99,7 +99,7 @@ impl Threads {
     pub fn take(&mut self, record: &Record, out: &mut Vec<Event>) {
         let &Record { time_ns, pid, tid, what } = record;
         match what {
-            What::Lost { .. } => return,
+            What::Lost { .. } | What::Renaming { .. } => return,
             What::Fork { parent } if parent != pid => {
                 return out.push(Event::Fork { parent, child: pid });
             }

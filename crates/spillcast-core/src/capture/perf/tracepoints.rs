@@ -7,13 +7,14 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use perf_event_open_sys::bindings as sys;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use spillcast_calls::CallKind;
 
-use super::open::{self, Scope};
+use super::open::{self, THIS_THREAD};
 use super::ring::{Ring, page_bytes};
 
 /// Which side of a system call a tracepoint stands on.
@@ -28,16 +29,19 @@ pub enum Edge {
 pub struct Tracepoints {
     list: Vec<(u16, CallKind, Edge)>,
     by_id: Vec<Option<(CallKind, Edge)>>,
-    /// None where tracefs cannot be read.
-    pub waking: Option<Waking>,
+    /// `sched:sched_waking` and the thread that is woken. None, as below, where tracefs cannot be
+    /// read, and in a PID namespace: it has the numbers of the first, which name nobody here.
+    pub waking: Option<Field>,
+    /// `task:task_rename` and the new name.
+    pub renaming: Option<Field>,
 }
 
-/// The tracepoint `sched:sched_waking`.
+/// A tracepoint of which one field is read.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Waking {
+pub struct Field {
     pub id: u16,
-    /// Where its raw data holds the thread that is woken.
-    pub pid_at: usize,
+    /// Where its raw data holds the field.
+    pub at: usize,
 }
 
 impl Tracepoints {
@@ -97,20 +101,27 @@ fn from_directory(tracefs: &Path) -> Option<Tracepoints> {
             }
         }
     }
-    found.waking = waking(tracefs);
+    found.waking = field(tracefs, "sched/sched_waking", "pid").filter(|_| first_namespace());
+    found.renaming = field(tracefs, "task/task_rename", "newcomm");
     (!found.list.is_empty()).then_some(found)
 }
 
-fn waking(tracefs: &Path) -> Option<Waking> {
-    let read = |name| fs::read_to_string(tracefs.join("events/sched/sched_waking").join(name)).ok();
-    let pid_at = offset(&read("format")?, "pid")?;
-    Some(Waking { id: read("id")?.trim().parse().ok()?, pid_at })
+fn field(tracefs: &Path, tracepoint: &str, name: &str) -> Option<Field> {
+    let read = |file| fs::read_to_string(tracefs.join("events").join(tracepoint).join(file)).ok();
+    let at = offset(&read("format")?, name)?;
+    Some(Field { id: read("id")?.trim().parse().ok()?, at })
+}
+
+/// Whether processes have here the numbers that the kernel itself uses: PID_NS_INIT_INO.
+fn first_namespace() -> bool {
+    fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == 0xEFFF_FFFC)
 }
 
 /// Where raw data holds a field, from lines such as `field:pid_t pid; offset:24; size:4; signed:1;`.
 fn offset(format: &str, field: &str) -> Option<usize> {
     let ending = format!(" {field}");
-    let declared = |line: &&str| line.split(';').next().is_some_and(|d| d.ends_with(&ending));
+    let name = |line: &str| Some(line.split(';').next()?.split('[').next()?.ends_with(&ending));
+    let declared = |line: &&str| name(line) == Some(true);
     let line = format.lines().find(declared)?;
     line.split(';').find_map(|part| part.trim().strip_prefix("offset:"))?.parse().ok()
 }
@@ -147,7 +158,7 @@ struct Search {
 ///
 /// Calls that duplicate descriptors are elsewhere and may not be found; those that are needed are.
 fn by_trying() -> io::Result<Tracepoints> {
-    let holder = open::dummy(0, -1, Scope::ThisThread)?;
+    let holder = open::dummy(-1)?;
     let ring = Ring::map(holder.as_fd(), 64 * page_bytes())?;
     let tried = vec![false; ID_MAX as usize + 1];
     let mut search =
@@ -173,7 +184,7 @@ impl Search {
     /// numbers are refused, which costs little.
     fn open(&mut self, id: u16) -> io::Result<bool> {
         if !std::mem::replace(&mut self.tried[id as usize], true)
-            && let Ok(event) = open::tracepoint(id, 0, -1, Scope::ThisThread, false)
+            && let Ok(event) = open::tracepoint(id, THIS_THREAD, -1, false)
         {
             open::redirect(&event, &self.holder)?;
             self.events.push(event);
@@ -255,6 +266,7 @@ mod tests {
             \tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n\n\
             print fmt: \"comm=%s pid=%d\", REC->comm, REC->pid\n";
         assert_eq!(offset(format, "pid"), Some(24));
+        assert_eq!(offset(format, "comm"), Some(8));
         assert_eq!(offset(format, "common_pid"), Some(4));
         assert_eq!(offset(format, "prio"), None);
     }
@@ -275,7 +287,7 @@ mod tests {
         let mut found = found.join().unwrap().unwrap();
         eprintln!("{} of {} numbers", found.list.len(), known.list.len());
         assert!(found.complete());
-        assert_eq!(found.waking, None);
+        assert_eq!((found.waking, found.renaming), (None, None));
         known.list.sort_by_key(|entry| entry.0);
         found.list.sort_by_key(|entry| entry.0);
         assert!(found.list.iter().all(|entry| known.list.contains(entry)), "{found:?} {known:?}");

@@ -1,0 +1,129 @@
+//! Events of each thread by itself, as an ordinary user may open them: a descriptor a call and CPU.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use rustix::process::{Resource, getrlimit};
+
+use super::super::proc::numbers_in;
+use super::super::source::{self, Births};
+use super::super::tree::{self, children, parent};
+use super::births::Watch;
+use super::events::Events;
+use crate::system::raise_descriptor_limit;
+
+/// Descriptors that are left for all else that a recorder opens.
+const SPARED: usize = 48;
+
+/// Observes threads one by one; the threads and processes that they start are followed.
+pub struct ByThread {
+    events: Arc<Events>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Processes that were attached, each with the children that it had before.
+    attached: HashMap<i32, HashSet<i32>>,
+    /// For how many threads there is room, of how many that are there.
+    room: Option<(usize, usize)>,
+    sample: Sample,
+}
+
+/// How many threads were met, and how many of them are observed.
+#[derive(Clone, Copy, Default)]
+struct Sample {
+    seen: usize,
+    of: usize,
+}
+
+impl ByThread {
+    pub fn new(events: Arc<Events>) -> ByThread {
+        ByThread { events, state: Mutex::default() }
+    }
+
+    /// Observed threads, and all there were to observe; None where none was skipped.
+    pub fn sampled(&self) -> Option<(u64, u64)> {
+        let Sample { seen, of } = self.state.lock().expect("no holder panics").sample;
+        (seen < of).then_some((seen as u64, of as u64))
+    }
+
+    fn attach_thread(&self, state: &mut State, tid: i32) -> io::Result<()> {
+        let Sample { seen, of } = state.sample;
+        state.sample.of += 1;
+        // Evenly spread, the first among them.
+        if let Some((room, all)) = state.room
+            && of * room % all >= room
+        {
+            return Ok(());
+        }
+        match self.events.open_on(tid) {
+            // The thread ended in between.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => state.sample.of -= 1,
+            // Threads were started since they were counted.
+            Err(error) if error.raw_os_error() == Some(libc::EMFILE) && seen > 0 => (),
+            Err(error) => return Err(error),
+            Ok(()) => state.sample.seen += 1,
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// Whether a process is followed already, having been started by one that was observed.
+    fn follows(&self, pid: i32) -> bool {
+        let starter = parent(pid).and_then(|parent| self.attached.get(&parent));
+        self.attached.contains_key(&pid) || starter.is_some_and(|older| !older.contains(&pid))
+    }
+}
+
+impl source::Observer for ByThread {
+    fn expect(&self, pid: i32) -> io::Result<()> {
+        raise_descriptor_limit();
+        let processes = tree::of(pid);
+        let threads = |&pid: &i32| Ok(numbers_in(&format!("/proc/{pid}/task"))?.len());
+        let threads: usize = processes.iter().map(threads).sum::<io::Result<usize>>()?;
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) as usize;
+        let used = numbers_in("/proc/self/fd")?.len() + SPARED;
+        let room = limit.saturating_sub(used) / self.events.descriptors();
+        if room == 0 {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        let state = &mut self.state.lock().expect("no holder panics");
+        state.room = (room < threads).then_some((room, threads));
+        Ok(())
+    }
+
+    fn attach(&self, pid: i32) -> io::Result<()> {
+        let state = &mut self.state.lock().expect("no holder panics");
+        if state.follows(pid) {
+            return Ok(());
+        }
+        let mut seen = HashSet::new();
+        state.attached.insert(pid, children(pid).into_iter().collect());
+        // Threads that start while the list is read are missed by one look, not by two in a row.
+        loop {
+            let new: Vec<i32> = numbers_in(&format!("/proc/{pid}/task"))?
+                .into_iter()
+                .filter(|tid| seen.insert(*tid))
+                .collect();
+            if new.is_empty() {
+                break;
+            }
+            for tid in new {
+                self.attach_thread(state, tid)?;
+            }
+        }
+        if seen.is_empty() {
+            state.attached.remove(&pid);
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        Ok(())
+    }
+
+    fn births(&self, parent: i32, title: &str) -> io::Result<Births> {
+        let mut watch = Watch::new(parent, title)?;
+        Ok(Box::new(move || watch.next()))
+    }
+}

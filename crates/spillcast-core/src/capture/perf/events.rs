@@ -1,0 +1,119 @@
+//! What is opened on a thread, or on the whole machine: events on each CPU that share one ring.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+
+use spillcast_calls::CallKind;
+
+use super::open::{self, EVERYONE};
+use super::tracepoints::Tracepoints;
+
+/// The tracepoints of a capture, a ring holder on each CPU, and all that writes to them.
+pub struct Events {
+    pub tracepoints: Tracepoints,
+    /// Numbers of the calls' tracepoints.
+    calls: Vec<(u16, CallKind)>,
+    cpus: Vec<i32>,
+    /// One a CPU: the events that carry the rings.
+    pub holders: Vec<OwnedFd>,
+    opened: Mutex<Vec<OwnedFd>>,
+}
+
+impl Events {
+    /// Finds the tracepoints. Errors say why perf events cannot be used here.
+    pub fn new(calls: &[CallKind]) -> io::Result<Events> {
+        let tracepoints = Tracepoints::find()?;
+        let calls = tracepoints.of_calls(calls);
+        let cpus = online_cpus()?;
+        let holders: io::Result<_> = cpus.iter().map(|&cpu| open::dummy(cpu)).collect();
+        Ok(Events { tracepoints, calls, cpus, holders: holders?, opened: Mutex::default() })
+    }
+
+    /// Whether this process may observe all others at once. A kernel filter by name needs tracefs,
+    /// where the tracepoint of renamings is found.
+    pub fn may_observe_everyone(&self) -> bool {
+        let event = || open::tracepoint(self.calls.first()?.0, EVERYONE, self.cpus[0], false).ok();
+        self.tracepoints.renaming.is_some() && event().is_some()
+    }
+
+    /// Descriptors that [`Events::open_on`] takes for one thread.
+    pub fn descriptors(&self) -> usize {
+        let waking = usize::from(self.tracepoints.waking.is_some());
+        self.cpus.len() * (1 + waking + self.calls.len())
+    }
+
+    /// Opens all events of one thread and of what it starts.
+    pub fn open_on(&self, tid: i32) -> io::Result<()> {
+        self.open_each(|cpu, add| {
+            add(open::switches(tid, cpu)?)?;
+            // Where they are refused, switches alone tell how long a thread waited.
+            if let Some(waking) = self.tracepoints.waking
+                && let Ok(wakings) = open::kernel_tracepoint(waking.id, tid, cpu, false)
+            {
+                add(wakings)?;
+            }
+            self.calls
+                .iter()
+                .try_for_each(|&(id, kind)| add(open::tracepoint(id, tid, cpu, kind.opens())?))
+        })
+    }
+
+    /// Opens the context switches, forks and exits of all threads of the machine.
+    pub fn open_switches(&self) -> io::Result<()> {
+        self.open_each(|cpu, add| add(open::switches(EVERYONE, cpu)?))
+    }
+
+    /// Opens the calls, wakings and renamings of those threads of the machine whose name passes
+    /// `filter`, which is told what the name is called; None lets all through.
+    pub fn open_calls(&self, filter: impl Fn(&str) -> Option<CString>) -> io::Result<()> {
+        let filtered = |event: OwnedFd, field| {
+            filter(field).map_or(Ok(()), |text| open::filter(&event, &text))?;
+            Ok::<_, io::Error>(event)
+        };
+        self.open_each(|cpu, add| {
+            // Of a waking `comm` is a field of its own: the name of who is woken.
+            if let Some(waking) = self.tracepoints.waking {
+                let wakings = open::kernel_tracepoint(waking.id, EVERYONE, cpu, false)?;
+                add(filtered(wakings, "comm")?)?;
+            }
+            if let Some(renaming) = self.tracepoints.renaming {
+                let renamings = open::kernel_tracepoint(renaming.id, EVERYONE, cpu, true)?;
+                add(filtered(renamings, "oldcomm")?)?;
+            }
+            self.calls.iter().try_for_each(|&(id, kind)| {
+                let event = open::tracepoint(id, EVERYONE, cpu, kind.opens())?;
+                add(filtered(event, "comm")?)
+            })
+        })
+    }
+
+    /// Lets `open` add events on each CPU to its ring; keeps all of them, or none on an error.
+    fn open_each(
+        &self,
+        open: impl Fn(i32, &mut dyn FnMut(OwnedFd) -> io::Result<()>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut opened = Vec::new();
+        for (&cpu, holder) in self.cpus.iter().zip(&self.holders) {
+            open(cpu, &mut |event| {
+                open::redirect(&event, holder)?;
+                opened.push(event);
+                Ok(())
+            })?;
+        }
+        self.opened.lock().expect("no holder panics").append(&mut opened);
+        Ok(())
+    }
+}
+
+/// CPU numbers from a list such as `0-3,8`.
+fn online_cpus() -> io::Result<Vec<i32>> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/online")?;
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse::<i32>().ok()?..=last.parse::<i32>().ok()?)
+    };
+    Ok(text.trim().split(',').filter_map(range).flatten().collect())
+}

@@ -1,0 +1,164 @@
+//! Events on the whole machine, as root may open them: filtered by name in the kernel, by process
+//! here. What they take does not grow with the threads that are observed.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use super::super::proc::numbers_in;
+use super::super::source::{self, Births};
+use super::super::tree::parent;
+use super::births::Watch;
+use super::events::Events;
+use super::names::{Name, Names, Pass};
+use super::record::{Record, What};
+use crate::system::{now_ns, raise_descriptor_limit};
+
+/// Observes processes by their numbers.
+pub struct SystemWide {
+    events: Arc<Events>,
+    /// Since when each is observed (CLOCK_MONOTONIC).
+    observed: Mutex<HashMap<i32, u64>>,
+    /// None until the first process is attached: before it there is nothing to read.
+    names: Mutex<Option<Names>>,
+}
+
+impl SystemWide {
+    pub fn new(events: Arc<Events>) -> SystemWide {
+        SystemWide { events, observed: Mutex::default(), names: Mutex::default() }
+    }
+
+    /// Takes the records of observed processes; the others are dropped. They come in the order of
+    /// time, so that a process is known before its first own record.
+    pub fn keep(&self, records: &mut Vec<Record>) {
+        let mut observed = self.observed.lock().expect("no holder panics");
+        records.retain(|record| match record.what {
+            // A thread is woken by anybody; whether it is observed is told by its own records.
+            What::Lost { .. } | What::Waking { .. } => true,
+            What::Fork { parent } if parent != record.pid => {
+                let followed = observed.contains_key(&parent);
+                // Numbers are used again: it is another process from now on.
+                match followed {
+                    true => observed.insert(record.pid, record.time_ns),
+                    false => observed.remove(&record.pid),
+                };
+                followed
+            }
+            _ => observed.get(&record.pid).is_some_and(|&since_ns| since_ns <= record.time_ns),
+        });
+    }
+
+    /// Whether the process is known to be observed by now.
+    pub fn observes(&self, pid: i32) -> bool {
+        self.observed.lock().expect("no holder panics").contains_key(&pid)
+    }
+
+    /// Lets threads pass the filter that have called themselves by a new name.
+    pub fn rename(&self, name: &[u8]) -> io::Result<()> {
+        let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+        self.open(|names| names.widen([name.to_vec()]))
+    }
+
+    fn open_for(&self, pid: i32) -> io::Result<()> {
+        let names = names_of(pid)?;
+        if names.is_empty() {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        // A command that we have started becomes another program, and its helpers others again, all
+        // of which would pass only a moment after they have begun.
+        match parent(pid) == Some(std::process::id() as i32) {
+            true => self.open(Names::widen_to_all),
+            false => self.open(|known| known.widen(names)),
+        }
+    }
+
+    fn open(&self, widen: impl FnOnce(&mut Names) -> Option<Pass>) -> io::Result<()> {
+        let mut names = self.names.lock().expect("no holder panics");
+        if names.is_none() {
+            raise_descriptor_limit();
+            self.events.open_switches()?;
+        }
+        match widen(names.get_or_insert_default()) {
+            Some(pass) => self.events.open_calls(|field| pass.filter(field)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl source::Observer for SystemWide {
+    fn attach(&self, pid: i32) -> io::Result<()> {
+        // Before its children are listed, so that later ones are known by their forks.
+        self.observed.lock().expect("no holder panics").entry(pid).or_insert_with(now_ns);
+        let opened = self.open_for(pid);
+        if opened.is_err() {
+            self.observed.lock().expect("no holder panics").remove(&pid);
+        }
+        opened
+    }
+
+    fn births(&self, parent: i32, title: &str) -> io::Result<Births> {
+        let mut watch = Watch::new(parent, title)?;
+        Ok(Box::new(move || watch.next()))
+    }
+}
+
+/// What the threads of a process are called; none where it has ended.
+fn names_of(pid: i32) -> io::Result<Vec<Name>> {
+    let name = |tid| {
+        let mut name = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
+        name.pop_if(|last| *last == b'\n');
+        Some(name)
+    };
+    Ok(numbers_in(&format!("/proc/{pid}/task"))?.into_iter().filter_map(name).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AWAY: What = What::SwitchOut { preempted: false };
+
+    fn record(time_ns: u64, pid: i32, what: What) -> Record {
+        Record { time_ns, pid, tid: pid, what }
+    }
+
+    fn kept(everyone: &SystemWide, records: &[Record]) -> Vec<u64> {
+        let mut records = records.to_vec();
+        everyone.keep(&mut records);
+        records.iter().map(|record| record.time_ns).collect()
+    }
+
+    #[test]
+    fn what_observed_processes_start_is_kept_and_nothing_else() {
+        let Ok(events) = Events::new(&[]) else {
+            eprintln!("SKIP what_observed_processes_start_is_kept: perf events are refused");
+            return;
+        };
+        let everyone = SystemWide::new(Arc::new(events));
+        everyone.observed.lock().unwrap().insert(7, 100);
+        let fork = |parent| What::Fork { parent };
+        let records = [
+            record(90, 7, AWAY),
+            record(110, 7, AWAY),
+            record(120, 8, AWAY),
+            record(130, 8, fork(7)),
+            record(140, 8, AWAY),
+            // A thread of its own, a grandchild, another's child; a number that is used again.
+            record(150, 8, fork(8)),
+            record(160, 9, fork(8)),
+            record(170, 9, AWAY),
+            record(180, 10, fork(3)),
+            record(190, 10, AWAY),
+            record(200, 9, fork(3)),
+            record(210, 9, AWAY),
+        ];
+        assert_eq!(kept(&everyone, &records), [110, 130, 140, 150, 160, 170]);
+        assert!(everyone.observes(8) && !everyone.observes(9));
+        let others = [
+            record(220, 3, What::Waking { woken: 7, interrupt: false }),
+            record(230, 0, What::Lost { count: 1 }),
+        ];
+        assert_eq!(kept(&everyone, &others), [220, 230]);
+    }
+}

@@ -1,0 +1,73 @@
+"""Which source observes: the best that works, as it turns out when it is to begin."""
+
+from collections.abc import Sequence
+
+from spillcast.recording.refused import refused
+from spillcast.recording.source import Capture, Source, check_attaches, named
+
+
+class StartAgain(Exception):
+    """A held command must be started anew, as the next source wants it: with ``environment``."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        super().__init__("the command wants another environment")
+        self.environment = environment
+
+
+class Choice:
+    """The sources that are asked for, tried one after the other until one works.
+
+    They are for a command, or for process ``pid`` that runs already, which ``what`` gives a name;
+    ``source`` is the best that is ready. InputError says what is refused and what mends it.
+    """
+
+    def __init__(
+        self,
+        capture: str,
+        pid: int | None = None,
+        what: str | None = None,
+        calls: Sequence[str] | None = None,
+    ) -> None:
+        self._what = what or ("a command" if pid is None else f"process {pid}")
+        self._pid, self._calls = pid, calls
+        if pid is not None:
+            hint = f"start it under: spillcast record --capture {capture} -- COMMAND"
+            check_attaches(capture, self._what, hint)
+        self._left = [source for source in named(capture) if pid is None or source.attaches]
+        #: Sources that did not work, each with what the kernel said.
+        self._refusals: list[tuple[type[Source], OSError]] = []
+        self.source = self._take()
+
+    def _take(self) -> Source:
+        while self._left:
+            source = self._left.pop(0)
+            try:
+                return source(self._calls)
+            except OSError as error:
+                self._refusals.append((source, error))
+        # The last one wants the least rights.
+        source, error = self._refusals[-1]
+        raise refused(error, self._what, self._pid, source) from error
+
+    def begin(self, pid: int, temp_dirs: Sequence[str]) -> Capture:
+        """Observe a process by the best source that can.
+
+        InputError says why none can, StartAgain that the next one must be there from its start.
+        """
+        while True:
+            try:
+                return self.source.start(pid, temp_dirs)
+            except OSError as error:
+                self._refusals.append((type(self.source), error))
+                if isinstance(error, ProcessLookupError) or not self._left:
+                    raise refused(error, f"process {pid}", pid, type(self.source)) from error
+            self.source = self._take()
+            if environment := self.source.environment():
+                raise StartAgain(environment)
+
+    def notice(self) -> str | None:
+        """Which sources were not taken for this one, and why, in a line; None: it is the best."""
+        if not self._refusals:
+            return None
+        reasons = [f"{one.title} ({one.reason(why)})" for one, why in self._refusals]
+        return f"cannot use {', '.join(reasons)}: {self.source.title} observes instead"

@@ -1,0 +1,158 @@
+"""Processes with children and many threads before anybody looks: all are seen, or it is said."""
+
+import json
+import os
+import re
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from harness import only_line, ordinary_user, spillcast, spillcast_command, target, until
+
+BLOCKS = 50
+PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+
+
+def limited(descriptors):
+    """A command that runs others with so few descriptors."""
+    return ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"]
+
+
+class Crowd:
+    """The program of tests/targets/crowd.py, and a recorder of it."""
+
+    def __init__(self, places, *options, under=()):
+        self.file, self.output = places.temp / "spill", places.root / "run.spill"
+        command = [*under, *target("crowd", *options, self.file)]
+        self.program = subprocess.Popen(command, text=True, env=places.env, **PIPES)
+        self.pids = [int(pid) for pid in self.program.stdout.readline().split()]
+        self.env = places.env | {"HOME": str(places.root)}
+
+    def tell(self):
+        self.program.stdin.write("go\n")
+        self.program.stdin.flush()
+
+    @contextmanager
+    def recorded(self, under=(), asked=()):
+        """Attached; to its end."""
+        asked = spillcast_command("record", "--pid", self.pids[0], *asked, "-o", self.output)
+        recorder = subprocess.Popen([*under, *asked], text=True, env=self.env, **PIPES)
+        partial = self.output.with_name("run.spill.partial")
+        until(lambda: partial.exists() or recorder.poll() is not None, "the attachment")
+        try:
+            yield recorder
+            until(lambda: all(self.written(pid) for pid in self.pids), "the spill")
+            self.program.stdin.close()
+            _, self.said = recorder.communicate()
+            assert recorder.returncode == 0, self.said
+        finally:
+            recorder.kill()
+            recorder.communicate()
+            # Its children end with it.
+            with self.program:
+                self.program.kill()
+
+    def written(self, pid):
+        file = Path(f"{self.file}.{pid}")
+        return file.exists() and file.stat().st_size == 8192 * BLOCKS
+
+    def writes(self):
+        """Blocks written, by process."""
+        rows = pq.read_table(self.output / "waits.parquet", columns=["file", "op"]).to_pylist()
+        files = [row["file"] for row in rows if row["op"] == "write"]
+        return {pid: files.count(f"{self.file}.{pid}") for pid in self.pids}
+
+    def capture(self):
+        return json.loads((self.output / "meta.json").read_text())["capture"]
+
+
+@pytest.mark.parametrize("as_user", [False, True])
+def test_children_that_exist_already_are_observed(open_places, as_user):
+    under = ordinary_user() if as_user else ()
+    open_places.root.chmod(0o777)
+    crowd = Crowd(open_places, "--children", 3, under=under)
+    with crowd.recorded(under=under):
+        crowd.tell()
+    assert crowd.writes() == dict.fromkeys(crowd.pids, BLOCKS)
+    assert crowd.capture()["lost"] == 0
+    assert crowd.capture()["threads_sampled"] is None
+
+
+@pytest.mark.skipif(not ordinary_user(), reason="only root observes the whole machine")
+def test_descriptors_do_not_grow_with_threads(places):
+    def descriptors(threads):
+        crowd = Crowd(places, "--threads", threads, "--children", 1)
+        with crowd.recorded() as recorder:
+            links = [os.readlink(link) for link in Path(f"/proc/{recorder.pid}/fd").iterdir()]
+            crowd.tell()
+        assert crowd.writes() == dict.fromkeys(crowd.pids, BLOCKS)
+        return sum("perf_event" in link for link in links)
+
+    few = descriptors(1)
+    assert 0 < few <= 45 * os.cpu_count()
+    assert descriptors(600) == few
+
+
+@pytest.mark.skipif(not ordinary_user(), reason="only root filters by name")
+@pytest.mark.parametrize("name", ["another name", 'a"quoted" one'])
+def test_a_thread_that_takes_another_name_is_still_observed(places, name):
+    crowd = Crowd(places, "--name", name)
+    with crowd.recorded():
+        crowd.tell()
+        task = Path(f"/proc/{crowd.pids[0]}/task")
+        until(lambda: name + "\n" in {(one / "comm").read_text() for one in task.iterdir()}, name)
+        # Longer than it takes to open what lets the name pass.
+        subprocess.run(["sleep", "1"], check=True)
+        crowd.tell()
+    assert crowd.writes() == {crowd.pids[0]: BLOCKS}
+
+
+def test_a_sample_of_the_threads_where_descriptors_are_few(open_places):
+    open_places.root.chmod(0o777)
+    under = ordinary_user()
+    crowd = Crowd(open_places, "--threads", 40, "--children", 2, under=under)
+    with crowd.recorded(under=[*limited(2500), *under]):
+        crowd.tell()
+    seen, of = crowd.capture()["threads_sampled"]
+    assert of == 3 * 40 + 1
+    assert 2 < seen < of
+    [line] = [line for line in crowd.said.splitlines() if "threads" in line]
+    said = rf"spillcast: {seen} of {of} threads are observed: .*ulimit -n 2,500.*root"
+    assert re.fullmatch(said, line)
+    assert set(crowd.writes().values()) <= {0, BLOCKS}
+    said = spillcast("forecast", crowd.output, "--to", "latency:1ms", "--json")
+    codes = [warning["code"] for warning in json.loads(said.stdout)["warnings"]]
+    assert codes.count("threads-sampled") == 1
+
+
+def test_too_few_descriptors_for_any_thread(places):
+    few = limited(64)
+    with subprocess.Popen(["sleep", "60"]) as process:
+        try:
+            asked = ("record", "--pid", process.pid, "-o", places.root / "x.spill")
+            refused = [
+                spillcast(*asked, under=few),
+                spillcast(*asked, "--capture", "perf", under=few),
+            ]
+        finally:
+            process.kill()
+    for result in refused:
+        assert "raise ulimit -n, which is 64" in only_line(result, 2)
+
+
+def test_a_command_gets_the_next_source_where_the_first_cannot_begin(places):
+    output, few = places.root / "run.spill", limited(64)
+    command = target("spill", "--file", places.temp / "spill", "--base", places.base)
+    asked = ("record", "-o", output, "--", *command)
+    result = spillcast(*asked, under=few, env=places.env)
+    assert result.returncode == 0, result.stderr
+    assert json.loads((output / "meta.json").read_text())["capture"]["method"] == "preload"
+    assert result.stderr == (
+        "spillcast: perf events cannot be used (Too many open files): "
+        "the preload library observes instead\n"
+    )
+    refused = spillcast("record", "--capture", "perf", *asked[1:], under=few, env=places.env)
+    assert "raise ulimit -n, which is 64" in only_line(refused, 2)

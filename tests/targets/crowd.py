@@ -1,0 +1,64 @@
+"""Processes and threads that are there before anybody looks, and spill when they are told to.
+
+Prints its number and those of its children; each writes a file of BLOCKS blocks, FILE.PID, once a
+line comes in, and ends when the next one does. With --name it calls itself so before it writes.
+"""
+
+import argparse
+import os
+import sys
+import threading
+from pathlib import Path
+
+BLOCKS = 50
+
+
+def spill(path):
+    """Every block in a call of its own."""
+    with open(path, "wb", buffering=0) as file:
+        for _ in range(BLOCKS):
+            file.write(b"x" * 8192)
+        yield
+
+
+def member(gate, options):
+    threading.stack_size(65536)
+    for _ in range(options.threads - 1):
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+    os.read(gate, 1)
+    if options.name:
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(options.name)
+        os.read(gate, 1)
+    for _ in spill(f"{options.file}.{os.getpid()}"):
+        os.read(gate, 1)
+    os._exit(0)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--children", type=int, default=0)
+    parser.add_argument("--name")
+    parser.add_argument("file")
+    options = parser.parse_args()
+    pids, gates = [], []
+    for _ in range(options.children):
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            member(read, options)
+        pids.append(pid)
+        gates.append(write)
+    own, write = os.pipe()
+    gates.append(write)
+    main_thread = threading.Thread(target=member, args=[own, options])
+    main_thread.start()
+    print(os.getpid(), *pids, flush=True)
+    for _ in sys.stdin:
+        for gate in gates:
+            os.write(gate, b"x")
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
