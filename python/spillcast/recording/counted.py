@@ -11,7 +11,7 @@ from spillcast.recording.schema import SECONDS_SCHEMA
 
 def totals(waits: pa.Table) -> tuple[Temp, OtherIO]:
     """What moved on temp files, and on others."""
-    temp = waits.filter(waits["temp"])
+    temp = waits.filter(pa.compute.and_(waits["temp"], waits["op"].is_valid()))
     other = waits.filter(pa.compute.and_(pa.compute.invert(waits["temp"]), waits["op"].is_valid()))
     ops = temp["op"].combine_chunks().cast(pa.string())
     return (
@@ -26,8 +26,8 @@ def totals(waits: pa.Table) -> tuple[Temp, OtherIO]:
 
 
 def seconds_of(waits: pa.Table) -> pa.Table:
-    """The per-second rows of the reads and writes; latencies are kept to the nanosecond."""
-    timed = waits.filter(waits["op"].is_valid())
+    """The per-second rows of all calls on files; latencies are kept to the nanosecond."""
+    timed = waits.filter(pa.compute.or_(waits["op"].is_valid(), waits["file"].is_valid()))
     size_bytes = timed["bytes"].fill_null(0).to_pylist()
     classes = {size: _core.size_class_bytes(size) for size in set(size_bytes)}
     keys = {

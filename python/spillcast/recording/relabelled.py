@@ -48,7 +48,8 @@ def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recordin
             asked=replace(meta.asked, temp_dirs=[Path(folder) for folder in folders]),
         ),
     )
-    neither = recording.seconds.filter(recording.seconds["op"].is_null())
+    op, temp = recording.seconds["op"], recording.seconds["temp"]
+    neither = recording.seconds.filter(pa.compute.and_(op.is_null(), pa.compute.invert(temp)))
     found.waits = waits
     found.seconds = pa.concat_tables([seconds_of(waits), neither]).unify_dictionaries()
     found.samples = recording.samples

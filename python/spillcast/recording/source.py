@@ -96,7 +96,7 @@ class PerfSource(CoreSource):
 
     name = "perf"
     title = "perf events"
-    blind_spots = "time runnable without a CPU"
+    blind_spots = "time runnable without a CPU, and the removing of files"
 
 
 @register

@@ -1,5 +1,7 @@
 //! Reports of a capture -> waits: what each descriptor stood for, where in the file, temp or not.
 
+mod changes;
+
 use std::collections::HashMap;
 
 use spillcast_calls::{Call, CallKind};
@@ -27,6 +29,10 @@ pub struct Assembler {
     at: usize,
     /// CPU time of calls that made no row, per thread: it belongs before the next row.
     carried_cpu_ns: HashMap<i32, u64>,
+    /// CPU time in calls that change files other than temp files: the source counts it as inside.
+    pub other_changes_cpu_ns: u64,
+    /// The last call of each thread, where it opened a file of which nothing is known yet.
+    just_opened: HashMap<i32, (Call, Inside)>,
     pub events: Names,
     pub files: Names,
     pub waits: Vec<Wait>,
@@ -79,6 +85,8 @@ impl Assembler {
             changes: HashMap::new(),
             at: 0,
             carried_cpu_ns: HashMap::new(),
+            other_changes_cpu_ns: 0,
+            just_opened: HashMap::new(),
             events: Names::default(),
             files: Names::default(),
             waits: Vec::new(),
@@ -106,18 +114,31 @@ impl Assembler {
     }
 
     fn take_one(&mut self, event: Event) {
+        self.open_was_of_no_temp_file(&event);
         match event {
             Event::Call(call, inside) if call.kind.is_io() => self.io(call, inside),
+            Event::Call(call, inside) if call.kind.opens() => {
+                self.descriptor_call(call);
+                self.opens(call, inside);
+            }
+            Event::Call(call, inside) if call.kind.changes_file() => self.changes(call, inside),
             Event::Call(call, _) => self.descriptor_call(call),
+            Event::Named { call, inside, path } => self.changes_named(call, inside, path),
             Event::Blocked { tid, block } => self.blocked(tid, block),
-            Event::File { pid, fd, file } => self.identified(pid, fd, file, false),
+            Event::File { pid, fd, file } => {
+                self.identified(pid, fd, file, false);
+                self.opened(pid, fd);
+            }
             Event::Fork { parent, child } => self.fork(parent, child),
             // Descriptors marked close-on-exec are closed now; which, a fresh look tells.
             Event::Exec { pid } => {
                 self.descriptors.retain(|key, _| key.0 != pid);
                 self.rules.forget(pid);
             }
-            Event::ProcessExit { pid } => self.descriptors.retain(|key, _| key.0 != pid),
+            Event::ProcessExit { pid } => {
+                self.descriptors.retain(|key, _| key.0 != pid);
+                self.just_opened.retain(|_, (call, _)| call.pid != pid);
+            }
         }
     }
 
@@ -178,20 +199,27 @@ impl Assembler {
         if call.start_ns < self.origin_ns {
             return;
         }
-        let carried_ns = self.carried_cpu_ns.remove(&call.tid).unwrap_or(0);
-        let event = self.events.id(call.kind.name());
         let op = if call.kind.reads() { Op::Read } else { Op::Write };
         let wait = Wait {
             temp: file.is_some_and(|file| file.temp),
             file: file.map(|file| file.name),
             offset,
             bytes: Some(call.ret),
-            blocked: call.blocked,
-            cpu_before_ns: call.cpu_before_ns.map(|ns| (ns + carried_ns) as i64),
-            ..Wait::new(call.tid.into(), event, op, self.span(call.start_ns, call.end_ns))
+            ..self.row(&call, op)
         };
         self.count(&wait, file.is_some_and(|file| file.in_memory));
         self.push(wait);
+    }
+
+    /// What every row of a call has, with the CPU time before it.
+    fn row(&mut self, call: &Call, op: Op) -> Wait {
+        let carried_ns = self.carried_cpu_ns.remove(&call.tid).unwrap_or(0);
+        let event = self.events.id(call.kind.name());
+        Wait {
+            blocked: call.blocked,
+            cpu_before_ns: call.cpu_before_ns.map(|ns| (ns + carried_ns) as i64),
+            ..Wait::new(call.tid.into(), event, op, self.span(call.start_ns, call.end_ns))
+        }
     }
 
     /// A call that moved no bytes of a file, as on a pipe: what it waited for are rows of their own.

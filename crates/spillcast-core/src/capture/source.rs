@@ -16,7 +16,7 @@ pub trait Source: Send + Sync {
     /// How many reports found no room, or were damaged.
     fn lost(&self) -> u64;
 
-    /// CPU time of all observed threads outside their I/O calls; None where it cannot be told.
+    /// CPU time of all observed threads outside their timed calls; None where it cannot be told.
     fn cpu_ns(&self) -> Option<u64> {
         None
     }

@@ -18,8 +18,8 @@ use crate::system::raise_descriptor_limit;
 /// Opens perf events on processes.
 pub struct Observer {
     pub tracepoints: Tracepoints,
-    /// Numbers of what is opened on each thread.
-    opened: Vec<(u16, CallKind)>,
+    /// Numbers of what is opened on each thread, and whether it wakes the reader.
+    opened: Vec<(u16, bool)>,
     /// One a CPU: the events that carry the rings.
     pub holders: Vec<OwnedFd>,
     events: Mutex<Vec<OwnedFd>>,
@@ -47,8 +47,8 @@ impl Observer {
                 open::redirect(&wakings, holder)?;
                 opened.push(wakings);
             }
-            for &(id, kind) in &self.opened {
-                let event = open::tracepoint(id, tid, cpu, Scope::Descendants, kind.opens())?;
+            for &(id, urgent) in &self.opened {
+                let event = open::tracepoint(id, tid, cpu, Scope::Descendants, urgent)?;
                 open::redirect(&event, holder)?;
                 opened.push(event);
             }
