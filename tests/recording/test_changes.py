@@ -2,11 +2,15 @@
 
 import json
 import shutil
+import signal
 import subprocess
+import sys
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from emulator import Emulator, skip_without_fuse
 from harness import TARGETS, ordinary_user, spillcast
 from spillcast.recording import Recording
 from spillcast.recording.relabelled import with_temp
@@ -112,3 +116,36 @@ def test_paths_lead_to_the_same_file(places, changes):
     waits = Recording.open(output).temp_changes.to_pylist()
     of_file = [row["event"] for row in waits if row["file"] == f"{places.temp}/file1"]
     assert of_file.count("truncate") == of_file.count("unlink") == of_file.count("openat") == 1
+
+
+SPILLING = """
+import sys, duckdb
+connection = duckdb.connect()
+connection.execute(f"set temp_directory='{sys.argv[1]}'")
+connection.execute("set memory_limit='80MB'")
+connection.execute("set threads=1")
+print(connection.execute(
+    "select sum(h) from (select row_number() over (order by b) h"
+    " from (select hash(range) b from range(5000000)))"
+).fetchall())
+"""
+
+
+def test_duckdb_cuts_and_removes_its_temp_files(tmp_path):
+    """On an emulated storage, where it is told by the library alone when they go."""
+    skip_without_fuse()
+    output = tmp_path / "run.spill"
+    with Emulator(tmp_path, "--read", "200us", "--write", "200us").ready() as emulator:
+        command = (sys.executable, "-c", SPILLING, emulator.mountpoint)
+        result = spillcast("record", "--capture", "preload", "-o", output, "--", *command)
+        assert result.returncode == 0, result.stderr
+        emulator.end(signal.SIGTERM)
+    files = {}
+    for row in Recording.open(output).temp_changes.to_pylist():
+        assert Path(row["file"]).name.startswith("duckdb_temp_")
+        files.setdefault(row["file"], []).append(row["event"])
+    storage = [made for file, made in files.items() if "storage" in file]
+    assert storage
+    for made in storage:
+        assert (made[0], made[-1]) == ("openat", "unlink")
+    assert any("ftruncate" in made for made in storage)
