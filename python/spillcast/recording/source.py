@@ -96,7 +96,9 @@ class PerfSource(CoreSource):
 
     name = "perf"
     title = "perf events"
-    blind_spots = "time runnable without a CPU, and the removing of files"
+    blind_spots = (
+        "time runnable without a CPU, the removing of files and, to ordinary users, their syncing"
+    )
 
 
 @register

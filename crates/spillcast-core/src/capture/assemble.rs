@@ -1,9 +1,11 @@
 //! Reports of a capture -> waits: what each descriptor stood for, where in the file, temp or not.
 
 mod changes;
+mod counts;
 
 use std::collections::HashMap;
 
+pub use counts::Counts;
 use spillcast_calls::{Call, CallKind};
 
 use super::descriptor;
@@ -38,21 +40,6 @@ pub struct Assembler {
     pub waits: Vec<Wait>,
     pub seconds: Seconds,
     pub counts: Counts,
-}
-
-/// What was seen, in numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Counts {
-    pub temp_reads: u64,
-    pub temp_writes: u64,
-    pub temp_bytes: u64,
-    pub temp_ns: u64,
-    pub other_io: u64,
-    /// Writes among them to files that are on some storage: a spill is written first.
-    pub other_writes: u64,
-    pub other_io_ns: u64,
-    /// Calls on a descriptor that was closed before it could be looked at.
-    pub unknown_file: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -119,11 +106,13 @@ impl Assembler {
             Event::Call(call, inside) if call.kind.is_io() => self.io(call, inside),
             Event::Call(call, inside) if call.kind.opens() => {
                 self.descriptor_call(call);
-                self.opens(call, inside);
+                self.open_ended(call, inside);
             }
-            Event::Call(call, inside) if call.kind.changes_file() => self.changes(call, inside),
+            Event::Call(call, inside) if call.kind.changes_file() => {
+                self.change_by_descriptor(call, inside)
+            }
             Event::Call(call, _) => self.descriptor_call(call),
-            Event::Named { call, inside, path } => self.changes_named(call, inside, path),
+            Event::Named { call, inside, path } => self.change_by_path(call, inside, path),
             Event::Blocked { tid, block } => self.blocked(tid, block),
             Event::File { pid, fd, file } => {
                 self.identified(pid, fd, file, false);
@@ -207,7 +196,7 @@ impl Assembler {
             bytes: Some(call.ret),
             ..self.row(&call, op)
         };
-        self.count(&wait, file.is_some_and(|file| file.in_memory));
+        self.counts.add(&wait, file.is_some_and(|file| file.in_memory));
         self.push(wait);
     }
 
@@ -291,22 +280,5 @@ impl Assembler {
         let start = descriptor.position?;
         descriptor.position = Some(start + call.ret);
         Some(start)
-    }
-
-    fn count(&mut self, wait: &Wait, in_memory: bool) {
-        let elapsed_ns = wait.elapsed_ns.max(0) as u64;
-        let counts = &mut self.counts;
-        if !wait.temp {
-            counts.other_io += 1;
-            counts.other_writes += (wait.op == Op::Write && !in_memory) as u64;
-            counts.other_io_ns += elapsed_ns;
-            return;
-        }
-        counts.temp_ns += elapsed_ns;
-        counts.temp_bytes += wait.bytes.unwrap_or(0) as u64;
-        match wait.op {
-            Op::Write => counts.temp_writes += 1,
-            _ => counts.temp_reads += 1,
-        }
     }
 }

@@ -11,14 +11,14 @@ use crate::wait::{NameId, Op, Wait};
 
 impl Assembler {
     /// A call on a descriptor.
-    pub(super) fn changes(&mut self, call: Call, inside: Inside) {
+    pub(super) fn change_by_descriptor(&mut self, call: Call, inside: Inside) {
         let file = if call.ret < 0 { None } else { self.file_of(&call) };
         let temp = file.filter(|file| file.regular && file.temp);
         self.change(call, inside, temp.map(|file| file.name));
     }
 
     /// A call that was given a path.
-    pub(super) fn changes_named(&mut self, call: Call, inside: Inside, path: String) {
+    pub(super) fn change_by_path(&mut self, call: Call, inside: Inside, path: String) {
         let path = without_links(path);
         let identity =
             FileIdentity { path, dev: 0, ino: 0, regular: true, unlinked: false, position: None };
@@ -28,7 +28,7 @@ impl Assembler {
     }
 
     /// A call that opened a file, which a source looks at next.
-    pub(super) fn opens(&mut self, call: Call, inside: Inside) {
+    pub(super) fn open_ended(&mut self, call: Call, inside: Inside) {
         match call.ret >= 0 {
             true => drop(self.just_opened.insert(call.tid, (call, inside))),
             false => self.change(call, inside, None),
