@@ -91,11 +91,11 @@ def account_of(stdout):
 
 
 def rows(recording, *, files):
-    """The waits on ``files``, each as in the account of the spill program, and whether temp."""
+    """Reads and writes of ``files``, each as in the spill program's account, and whether temp."""
     names = ["session", "event", "op", "bytes", "offset", "file", "temp"]
     table = pq.read_table(Path(recording) / "waits.parquet", columns=names)
     picked = zip(*(table[name].to_pylist() for name in names), strict=True)
-    return Counter(row for row in picked if row[5] in files)
+    return Counter(row for row in picked if row[2] and row[5] in files)
 
 
 def expected_rows(account, *, base):

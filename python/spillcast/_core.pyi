@@ -229,8 +229,8 @@ class Probe:
     @property
     def memory_bytes(self) -> int:
         """Memory that a run takes for itself."""
-    def run(self) -> tuple[Table, dict[str, Any]]:
-        """Replay; returns the groups and what else was measured."""
+    def run(self) -> tuple[Table, Table, dict[str, Any]]:
+        """Replay; returns the groups, the calls that change files, and what else was measured."""
     def progress(self) -> tuple[int, int, int]:
         """Steps done (or skipped), steps in all, bytes so far."""
     def cancel(self) -> None:

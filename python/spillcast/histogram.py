@@ -12,6 +12,11 @@ def quantile(middles: Sequence[float], counts: Iterable[float], share: float) ->
     return middles[min(bisect_left(sums, share * sums[-1]), len(sums) - 1)]
 
 
+def rounded(values: Iterable[int]) -> tuple[list[int], list[int]]:
+    """A histogram of single values: each to within 1 %."""
+    return merged(([int(float(f"{value:.2e}"))], [1]) for value in values)
+
+
 def merged(
     histograms: Iterable[tuple[Sequence[int], Sequence[int]]],
 ) -> tuple[list[int], list[int]]:

@@ -54,6 +54,14 @@ calls! {
     Dup2 "dup2" SYS_dup2,
     Dup3 "dup3" SYS_dup3,
     Fcntl "fcntl" SYS_fcntl,
+    Ftruncate "ftruncate" SYS_ftruncate,
+    Fallocate "fallocate" SYS_fallocate,
+    Fsync "fsync" SYS_fsync,
+    Fdatasync "fdatasync" SYS_fdatasync,
+    SyncFileRange "sync_file_range" SYS_sync_file_range,
+    Truncate "truncate" SYS_truncate,
+    Unlink "unlink" SYS_unlink,
+    Unlinkat "unlinkat" SYS_unlinkat,
 }
 
 impl CallKind {
@@ -82,6 +90,35 @@ impl CallKind {
         matches!(self, CallKind::Open | CallKind::Openat | CallKind::Openat2 | CallKind::Creat)
     }
 
+    /// Acts on a file that it is given the path of, and returns no descriptor.
+    pub fn names_file(self) -> bool {
+        matches!(self, CallKind::Truncate | CallKind::Unlink | CallKind::Unlinkat)
+    }
+
+    /// Moves no bytes of a file but makes, resizes, removes or syncs it, which may take storage time.
+    pub fn changes_file(self) -> bool {
+        use CallKind::*;
+        let by_descriptor =
+            matches!(self, Ftruncate | Fallocate | Fsync | Fdatasync | SyncFileRange);
+        by_descriptor || self.names_file() || self.opens()
+    }
+
+    /// Whether it may be a row: of what it burns and waits for, the source tells apart what is inside.
+    pub fn is_timed(self) -> bool {
+        self.is_io() || self.changes_file()
+    }
+
+    /// Which argument, from 0, says where in its file, or how long that is to be.
+    pub fn offset_argument(self) -> Option<usize> {
+        use CallKind::*;
+        match self {
+            Pread64 | Pwrite64 | Preadv | Pwritev | Preadv2 | Pwritev2 => Some(3),
+            Fallocate => Some(2),
+            Ftruncate | Truncate => Some(1),
+            _ => None,
+        }
+    }
+
     /// Returns another descriptor for the one it was given.
     pub fn duplicates(self) -> bool {
         matches!(self, CallKind::Dup | CallKind::Dup2 | CallKind::Dup3 | CallKind::Fcntl)
@@ -97,13 +134,14 @@ pub struct Call {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub start_ns: u64,
     pub end_ns: u64,
-    /// The descriptor the call was given (-1 for opens, which return theirs).
+    /// The descriptor the call was given (-1 for opens, which return theirs, and for paths).
     pub fd: i32,
-    /// The offset given to the positioned calls; None for the others.
+    /// The offset given to the positioned calls and to fallocate, the new length of a file that is
+    /// truncated; None for the others.
     pub offset: Option<i64>,
     /// What the kernel returned: bytes, a descriptor, a position, or a negative errno.
     pub ret: i64,
-    /// CPU time of the thread from its previous reported I/O call to the start of this one.
+    /// CPU time of the thread from its previous timed call to the start of this one.
     pub cpu_before_ns: Option<u64>,
     /// Whether the thread left the CPU during the call.
     pub blocked: Option<bool>,

@@ -3,6 +3,7 @@
 
 mod call;
 mod mapping;
+pub mod record;
 pub mod ring;
 
 pub use call::{Call, CallKind};

@@ -9,19 +9,16 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::call::{Call, CallKind};
+use crate::call::Call;
 use crate::mapping::Mapping;
+use crate::record::{FileRecord, WORDS_BYTES, Words, words_of_call, words_of_named, words_of_path};
 
 /// Names the memory file whose ring a preloaded program reports to: `/proc/PID/fd/N`.
 pub const RING_VARIABLE: &str = "SPILLCAST_RING";
 
 /// "spillrng" and the version of the layout below.
 const MAGIC: u64 = 0x676e_726c_6c69_7073;
-const LAYOUT_VERSION: u64 = 1;
-
-/// What a slot carries beside its sequence number.
-pub type Words = [u64; 7];
-const WORDS_BYTES: usize = size_of::<Words>();
+const LAYOUT_VERSION: u64 = 2;
 
 /// The fields that different sides write stand on cache lines of their own.
 #[repr(C, align(64))]
@@ -103,11 +100,20 @@ impl Ring {
 
     /// Appends a file and its path, of which at most 64 KiB are kept.
     pub fn push_file(&self, file: &FileRecord, path: &[u8]) {
+        self.push_with_path(path, |path_bytes| file.words(path_bytes));
+    }
+
+    /// Appends a call that was given a path, with that path as far as [`Ring::push_file`] keeps it.
+    pub fn push_named(&self, call: &Call, path: &[u8]) {
+        self.push_with_path(path, |path_bytes| words_of_named(call, path_bytes));
+    }
+
+    fn push_with_path(&self, path: &[u8], words: impl FnOnce(u16) -> Words) {
         let path_bytes = path.len().min(u16::MAX as usize);
         let Some(position) = self.reserve(1 + path_bytes.div_ceil(WORDS_BYTES) as u64) else {
             return self.count_lost(1);
         };
-        self.commit(position, &file.words(path_bytes as u16));
+        self.commit(position, &words(path_bytes as u16));
         for (chunk, at) in path.chunks(WORDS_BYTES).zip(position + 1..) {
             self.commit(at, &words_of_path(chunk));
         }
@@ -211,146 +217,5 @@ impl Ring {
     fn map(memory: &File, capacity_slots: u64) -> io::Result<Ring> {
         let mapping = Mapping::new(Some(memory.as_fd()), Ring::file_bytes(capacity_slots))?;
         Ok(Ring { mapping, capacity_slots })
-    }
-}
-
-/// A file behind a descriptor, without its path, and whose descriptor it is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FileRecord {
-    pub pid: i32,
-    pub fd: i32,
-    pub dev: u64,
-    pub ino: u64,
-    pub regular: bool,
-    pub unlinked: bool,
-    pub position: Option<i64>,
-}
-
-/// The first slot of a record.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Record {
-    Call(Call),
-    /// The path follows in the next slots.
-    File {
-        file: FileRecord,
-        path_bytes: u16,
-    },
-}
-
-// The first word: tag, a byte of its own meaning, flags or a length, descriptor.
-// No path in UTF-8 holds a byte of these values, so a slot of a path never looks like a record.
-const TAG_CALL: u8 = 0xfe;
-const TAG_FILE: u8 = 0xff;
-
-const HAS_OFFSET: u16 = 1;
-const HAS_CPU: u16 = 2;
-const HAS_BLOCKED: u16 = 4;
-const BLOCKED: u16 = 8;
-
-const REGULAR: u16 = 1;
-const UNLINKED: u16 = 2;
-const HAS_POSITION: u16 = 4;
-
-fn first_word(tag: u8, byte: u8, half: u16, fd: i32) -> u64 {
-    u64::from(tag) | u64::from(byte) << 8 | u64::from(half) << 16 | u64::from(fd as u32) << 32
-}
-
-fn flag(on: bool, bit: u16) -> u16 {
-    u16::from(on) * bit
-}
-
-/// At most as many bytes of a path as a slot holds; zeros where there are fewer.
-fn words_of_path(path: &[u8]) -> Words {
-    let mut words = Words::default();
-    for (word, part) in words.iter_mut().zip(path.chunks(size_of::<u64>())) {
-        let mut bytes = [0; size_of::<u64>()];
-        bytes.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
-        *word = u64::from_ne_bytes(bytes);
-    }
-    words
-}
-
-/// The part of a path that a slot holds; zeros after its end.
-pub fn path_of_words(words: Words) -> impl Iterator<Item = u8> {
-    words.into_iter().flat_map(u64::to_ne_bytes)
-}
-
-fn words_of_call(call: &Call) -> Words {
-    let flags = flag(call.offset.is_some(), HAS_OFFSET)
-        | flag(call.cpu_before_ns.is_some(), HAS_CPU)
-        | flag(call.blocked.is_some(), HAS_BLOCKED)
-        | flag(call.blocked == Some(true), BLOCKED);
-    [
-        first_word(TAG_CALL, call.kind as u8, flags, call.fd),
-        u64::from(call.pid as u32) | u64::from(call.tid as u32) << 32,
-        call.start_ns,
-        call.end_ns,
-        call.offset.unwrap_or(0) as u64,
-        call.ret as u64,
-        call.cpu_before_ns.unwrap_or(0),
-    ]
-}
-
-impl FileRecord {
-    fn words(&self, path_bytes: u16) -> Words {
-        let flags = flag(self.regular, REGULAR)
-            | flag(self.unlinked, UNLINKED)
-            | flag(self.position.is_some(), HAS_POSITION);
-        [
-            first_word(TAG_FILE, flags as u8, path_bytes, self.fd),
-            u64::from(self.pid as u32),
-            self.dev,
-            self.ino,
-            self.position.unwrap_or(0) as u64,
-            0,
-            0,
-        ]
-    }
-}
-
-impl Record {
-    /// None for a slot that continues a path, or was damaged.
-    pub fn from_words(words: &Words) -> Option<Record> {
-        let [first, ids, third, fourth, fifth, sixth, seventh] = *words;
-        let (tag, byte, half, fd) =
-            (first as u8, (first >> 8) as u8, (first >> 16) as u16, (first >> 32) as i32);
-        match tag {
-            TAG_CALL => Some(Record::Call(Call {
-                pid: ids as i32,
-                tid: (ids >> 32) as i32,
-                kind: CallKind::from_u8(byte)?,
-                start_ns: third,
-                end_ns: fourth,
-                fd,
-                offset: (half & HAS_OFFSET != 0).then_some(fifth as i64),
-                ret: sixth as i64,
-                cpu_before_ns: (half & HAS_CPU != 0).then_some(seventh),
-                blocked: (half & HAS_BLOCKED != 0).then_some(half & BLOCKED != 0),
-            })),
-            TAG_FILE => {
-                let flags = u16::from(byte);
-                let file = FileRecord {
-                    pid: ids as i32,
-                    fd,
-                    dev: third,
-                    ino: fourth,
-                    regular: flags & REGULAR != 0,
-                    unlinked: flags & UNLINKED != 0,
-                    position: (flags & HAS_POSITION != 0).then_some(fifth as i64),
-                };
-                Some(Record::File { file, path_bytes: half })
-            }
-            _ => None,
-        }
-    }
-
-    /// How many slots the record takes.
-    pub fn slots(&self) -> u64 {
-        match self {
-            Record::Call(_) => 1,
-            Record::File { path_bytes, .. } => {
-                1 + u64::from(*path_bytes).div_ceil(WORDS_BYTES as u64)
-            }
-        }
     }
 }

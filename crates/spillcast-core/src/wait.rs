@@ -7,7 +7,7 @@ use std::collections::HashMap;
 pub enum Op {
     Read,
     Write,
-    /// Neither: a lock, a network round trip, a timer.
+    /// Neither: a lock, a network round trip, a timer; or a call that changes a temp file.
     Null,
 }
 
@@ -38,7 +38,7 @@ pub struct Wait {
     pub op: Op,
     pub temp: bool,
     pub file: Option<NameId>,
-    /// Byte offset in the file.
+    /// Byte offset in the file; of a call that truncates it, where it ends from then on.
     pub offset: Option<i64>,
     /// Bytes moved.
     pub bytes: Option<i64>,
@@ -80,9 +80,10 @@ impl Wait {
     pub fn check(&self) {
         let not_negative = |number: Option<i64>| number.is_none_or(|number| number >= 0);
         debug_assert!(self.elapsed_ns >= 0, "{self:?}");
+        let changes = self.file.is_some() && self.bytes.is_none();
         debug_assert!(
-            self.op != Op::Null || !self.temp,
-            "what moves no bytes is not temp: {self:?}"
+            self.op != Op::Null || !self.temp || changes,
+            "what is temp and moves no bytes changes a file: {self:?}"
         );
         debug_assert!(not_negative(self.bytes) && not_negative(self.cpu_before_ns), "{self:?}");
         debug_assert!(self.line.is_none_or(|line| line > 0), "{self:?}");

@@ -106,6 +106,7 @@ fn calls_on(events: &[Event], path: &str) -> Vec<(Call, FileIdentity)> {
                     calls.push((*call, file));
                 }
             }
+            Event::Named { .. } => (),
             other => panic!("{other:?}"),
         }
     }
@@ -267,9 +268,15 @@ os.write(fd, b'spill')
 ";
     let mut source = PreloadSource::create(RING_BYTES).unwrap();
     finish(observed(&mut python(program, &[&path]), &source));
-    let calls = calls_on(&drained(&mut source), &path);
+    let events = drained(&mut source);
+    let calls = calls_on(&events, &path);
     assert_eq!(calls.len(), 1);
     assert!(calls[0].1.unlinked);
+    let removed = |event: &&Event| match event {
+        Event::Named { call, path: named, .. } => (call.kind, named) == (CallKind::Unlink, &path),
+        _ => false,
+    };
+    assert_eq!(events.iter().filter(removed).count(), 1);
 }
 
 /// Twice 1,000 writes and then reads of all so far, with a line on stdin between; prints digests.

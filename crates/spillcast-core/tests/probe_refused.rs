@@ -14,7 +14,8 @@ use spillcast_core::probe::{Options, Plan, Probe, ProbeError, Step};
 use spillcast_core::wait::Op;
 
 fn step(thread: u32, op: Op, file: u32, offset: u64, bytes: u32) -> Step {
-    Step { thread, op, file, offset, bytes, delay_ns: 0, cpu_ns: 0, after: None, after_cpu_ns: 0 }
+    let (change, delay_ns, cpu_ns, after, after_cpu_ns) = (None, 0, 0, None, 0);
+    Step { thread, op, change, file, offset, bytes, delay_ns, cpu_ns, after, after_cpu_ns }
 }
 
 /// A budget that no test comes near.

@@ -2,7 +2,9 @@
 //!
 //! Programs built with `_FORTIFY_SOURCE` call the `__*_chk` and `__open*_2` forms.
 
-use libc::{c_char, c_int, c_uint, c_void, iovec, mode_t, off_t, off64_t, size_t, ssize_t};
+use libc::{
+    AT_FDCWD, c_char, c_int, c_uint, c_void, iovec, mode_t, off_t, off64_t, size_t, ssize_t,
+};
 use spillcast_calls::CallKind;
 
 use crate::next::Next;
@@ -87,13 +89,13 @@ interpose! {
         => observe::seek(fd);
 
     fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int as Open
-        => observe::open(CallKind::Open);
+        => observe::open(CallKind::Openat);
     fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int as Open
-        => observe::open(CallKind::Open);
+        => observe::open(CallKind::Openat);
     fn __open_2(path: *const c_char, flags: c_int) -> c_int
-        => observe::open(CallKind::Open);
+        => observe::open(CallKind::Openat);
     fn __open64_2(path: *const c_char, flags: c_int) -> c_int
-        => observe::open(CallKind::Open);
+        => observe::open(CallKind::Openat);
     fn openat(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int as OpenAt
         => observe::open(CallKind::Openat);
     fn openat64(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int as OpenAt
@@ -106,6 +108,37 @@ interpose! {
         => observe::open(CallKind::Creat);
     fn creat64(path: *const c_char, mode: mode_t) -> c_int
         => observe::open(CallKind::Creat);
+
+    fn ftruncate(fd: c_int, bytes: off_t) -> c_int
+        => observe::change(CallKind::Ftruncate, fd, Some(bytes));
+    fn ftruncate64(fd: c_int, bytes: off64_t) -> c_int
+        => observe::change(CallKind::Ftruncate, fd, Some(bytes));
+    fn fallocate(fd: c_int, mode: c_int, offset: off_t, bytes: off_t) -> c_int
+        => observe::change(CallKind::Fallocate, fd, Some(offset));
+    fn fallocate64(fd: c_int, mode: c_int, offset: off64_t, bytes: off64_t) -> c_int
+        => observe::change(CallKind::Fallocate, fd, Some(offset));
+    fn posix_fallocate(fd: c_int, offset: off_t, bytes: off_t) -> c_int
+        => observe::change_or_error(CallKind::Fallocate, fd, Some(offset));
+    fn posix_fallocate64(fd: c_int, offset: off64_t, bytes: off64_t) -> c_int
+        => observe::change_or_error(CallKind::Fallocate, fd, Some(offset));
+    fn fsync(fd: c_int) -> c_int
+        => observe::change(CallKind::Fsync, fd, None);
+    fn fdatasync(fd: c_int) -> c_int
+        => observe::change(CallKind::Fdatasync, fd, None);
+    fn sync_file_range(fd: c_int, offset: off64_t, bytes: off64_t, flags: c_uint) -> c_int
+        => observe::change(CallKind::SyncFileRange, fd, None);
+
+    fn truncate(path: *const c_char, bytes: off_t) -> c_int
+        => observe::change_named(CallKind::Truncate, (AT_FDCWD, path), Some(bytes));
+    fn truncate64(path: *const c_char, bytes: off64_t) -> c_int
+        => observe::change_named(CallKind::Truncate, (AT_FDCWD, path), Some(bytes));
+    fn unlink(path: *const c_char) -> c_int
+        => observe::change_named(CallKind::Unlink, (AT_FDCWD, path), None);
+    fn unlinkat(directory: c_int, path: *const c_char, flags: c_int) -> c_int
+        => observe::unlink_at(directory, path, flags);
+    // It makes its own system call, in the C library.
+    fn remove(path: *const c_char) -> c_int
+        => observe::change_named(CallKind::Unlink, (AT_FDCWD, path), None);
 
     fn close(fd: c_int) -> c_int
         => observe::close(fd);

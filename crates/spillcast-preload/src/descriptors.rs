@@ -5,14 +5,14 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 
 use libc::c_int;
-use spillcast_calls::ring::FileRecord;
+use spillcast_calls::record::FileRecord;
 
 use crate::next::{errno, set_errno};
 use crate::{setup, thread};
 
 /// Descriptors from here on are not observed.
 pub const LIMIT: usize = 1 << 16;
-const PATH_BYTES: usize = libc::PATH_MAX as usize;
+pub const PATH_BYTES: usize = libc::PATH_MAX as usize;
 const DELETED: &[u8] = b" (deleted)";
 
 /// What is known of a descriptor: bits, 0 for nothing.
@@ -154,6 +154,25 @@ fn path_of(fd: c_int, buffer: &mut [u8; PATH_BYTES]) -> &[u8] {
         unsafe { libc::readlink(link.as_ptr().cast(), buffer.as_mut_ptr().cast(), buffer.len()) };
     let path = buffer.get(..bytes.max(0) as usize).unwrap_or_default();
     path.strip_suffix(DELETED).unwrap_or(path)
+}
+
+/// A path that is relative to a directory's descriptor, or AT_FDCWD, as far as there is room for it.
+pub fn absolute<'a>(directory: c_int, path: &[u8], buffer: &'a mut [u8; PATH_BYTES]) -> &'a [u8] {
+    let mut length = 0;
+    if path.first() != Some(&b'/') {
+        let here = b"/proc/self/cwd\0";
+        let (link, to) = (proc_link(directory), buffer.as_mut_ptr().cast());
+        let link = if directory == libc::AT_FDCWD { here.as_ptr() } else { link.as_ptr() };
+        // SAFETY: the link ends in NUL, and the buffer is ours and as long as said.
+        length = unsafe { libc::readlink(link.cast(), to, PATH_BYTES - 1) }.max(0) as usize;
+        buffer[length] = b'/';
+        length += 1;
+    }
+    let room = PATH_BYTES - length;
+    for (to, from) in buffer[length..].iter_mut().zip(path) {
+        *to = *from;
+    }
+    &buffer[..length + path.len().min(room)]
 }
 
 /// `/proc/self/fd/N` with a zero at its end. Formatting into memory that is there allocates nothing.

@@ -1,6 +1,6 @@
 //! What happens around a call: time it, delay it, report it.
 
-use libc::{c_int, c_uint, ssize_t};
+use libc::{c_char, c_int, c_uint, ssize_t};
 use spillcast_calls::{Call, CallKind};
 
 use crate::descriptors;
@@ -10,6 +10,47 @@ use crate::thread;
 
 /// A call that took this much longer than its CPU time left the CPU.
 const BLOCKED_MIN_NS: u64 = 2_000;
+
+/// When a call was made, and what the thread burned in it.
+struct Timed {
+    start_ns: u64,
+    end_ns: u64,
+    cpu_start_ns: u64,
+    cpu_ns: u64,
+}
+
+/// Makes a call and times it. Keeps the errno that the call has set.
+#[inline]
+fn timed<R>(call: impl FnOnce() -> R) -> (R, Timed) {
+    let cpu_start_ns = thread::cpu_ns();
+    let start_ns = thread::monotonic_ns();
+    let ret = call();
+    let end_ns = thread::monotonic_ns();
+    let elapsed_ns = end_ns.saturating_sub(start_ns);
+    // A call as short as this did not leave the CPU: the clock of CPU time, a system call of its
+    // own, need not be asked again.
+    let cpu_ns = match elapsed_ns {
+        0..=BLOCKED_MIN_NS => elapsed_ns,
+        _ => thread::cpu_ns().saturating_sub(cpu_start_ns),
+    };
+    (ret, Timed { start_ns, end_ns, cpu_start_ns, cpu_ns })
+}
+
+impl Timed {
+    fn call(&self, kind: CallKind, fd: c_int, ret: i64) -> Call {
+        let elapsed_ns = self.end_ns.saturating_sub(self.start_ns);
+        Call {
+            cpu_before_ns: thread::last_cpu_ns().map(|last| self.cpu_start_ns.saturating_sub(last)),
+            blocked: Some(elapsed_ns.saturating_sub(self.cpu_ns) > BLOCKED_MIN_NS),
+            ..record(kind, fd, (self.start_ns, self.end_ns), ret)
+        }
+    }
+
+    /// The next call's CPU time counts from here.
+    fn end(&self) {
+        thread::set_last_cpu_ns(self.cpu_start_ns.saturating_add(self.cpu_ns));
+    }
+}
 
 /// A read or a write.
 #[inline]
@@ -32,27 +73,87 @@ pub fn io(
         delay_until(ret, delay_ns);
         return ret;
     }
-    let cpu_start_ns = thread::cpu_ns();
-    let start_ns = thread::monotonic_ns();
-    let ret = call();
-    let end_errno = errno();
-    delay_until(ret, delay_ns);
-    let end_ns = thread::monotonic_ns();
-    let elapsed_ns = end_ns.saturating_sub(start_ns);
-    // A call as short as this did not leave the CPU: the clock of CPU time, a system call of its
-    // own, need not be asked again.
-    let cpu_ns = match elapsed_ns {
-        0..=BLOCKED_MIN_NS => elapsed_ns,
-        _ => thread::cpu_ns().saturating_sub(cpu_start_ns),
-    };
-    report(Call {
-        offset,
-        cpu_before_ns: thread::last_cpu_ns().map(|last| cpu_start_ns.saturating_sub(last)),
-        blocked: Some(elapsed_ns.saturating_sub(cpu_ns) > BLOCKED_MIN_NS),
-        ..record(kind, fd, (start_ns, end_ns), returned(ret as i64, end_errno))
+    let (ret, timed) = timed(|| {
+        let ret = call();
+        delay_until(ret, delay_ns);
+        ret
     });
-    thread::set_last_cpu_ns(cpu_start_ns.saturating_add(cpu_ns));
+    report(Call { offset, ..timed.call(kind, fd, returned(ret as i64, errno())) });
+    timed.end();
     ret
+}
+
+/// A call that resizes or syncs the file behind `fd`; `offset` as in [`Call`].
+#[inline]
+pub fn change(
+    kind: CallKind,
+    fd: c_int,
+    offset: Option<i64>,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
+    if setup::ring().is_none() || descriptors::regular(fd).is_none() {
+        return call();
+    }
+    let (ret, timed) = timed(call);
+    report(Call { offset, ..timed.call(kind, fd, returned(i64::from(ret), errno())) });
+    timed.end();
+    ret
+}
+
+/// As [`change`], of a call that returns its error, as posix_fallocate does.
+#[inline]
+pub fn change_or_error(
+    kind: CallKind,
+    fd: c_int,
+    offset: Option<i64>,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
+    if setup::ring().is_none() || descriptors::regular(fd).is_none() {
+        return call();
+    }
+    let (error, timed) = timed(call);
+    report(Call { offset, ..timed.call(kind, fd, -i64::from(error)) });
+    timed.end();
+    error
+}
+
+/// A call that changes or removes the file of a path, which is relative to `directory`.
+#[inline]
+pub fn change_named(
+    kind: CallKind,
+    (directory, path): (c_int, *const c_char),
+    offset: Option<i64>,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
+    let Some(ring) = setup::ring().filter(|_| setup::active()) else {
+        return call();
+    };
+    let (ret, timed) = timed(call);
+    let end_errno = errno();
+    // What failed may have been given any address.
+    if ret == 0 {
+        let mut buffer = [0; descriptors::PATH_BYTES];
+        // SAFETY: the kernel has read it, to its end.
+        let given = unsafe { std::ffi::CStr::from_ptr(path) }.to_bytes();
+        let absolute = descriptors::absolute(directory, given, &mut buffer);
+        ring.push_named(&Call { offset, ..timed.call(kind, -1, 0) }, absolute);
+        timed.end();
+    }
+    set_errno(end_errno);
+    ret
+}
+
+/// A call that removes the file of a path, or a directory, which is told nobody.
+pub fn unlink_at(
+    directory: c_int,
+    path: *const c_char,
+    flags: c_int,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
+    match flags & libc::AT_REMOVEDIR {
+        0 => change_named(CallKind::Unlinkat, (directory, path), None, call),
+        _ => call(),
+    }
 }
 
 /// A call that gives a new descriptor to a file named by its path.
@@ -61,14 +162,13 @@ pub fn open(kind: CallKind, call: impl FnOnce() -> c_int) -> c_int {
     if !setup::active() {
         return call();
     }
-    let start_ns = thread::monotonic_ns();
-    let fd = call();
+    let (fd, timed) = timed(call);
     if fd >= 0 {
-        let end_ns = thread::monotonic_ns();
         let saved_errno = errno();
         // The call before the file: an open tells the reader to forget what the number stood for.
         if descriptors::is_regular(fd) {
-            report(record(kind, -1, (start_ns, end_ns), i64::from(fd)));
+            report(timed.call(kind, -1, i64::from(fd)));
+            timed.end();
         }
         descriptors::opened(fd);
         set_errno(saved_errno);

@@ -1,5 +1,6 @@
 //! The probe: a plan of I/O as Arrow columns in, measured groups out.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,8 @@ use arrow_schema::ArrowError;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use spillcast_core::capture::CallKind;
+use spillcast_core::histogram::Histogram;
 use spillcast_core::probe::{
     self as core, Filesystem, Group, Options, Outcome, Plan, ProbeError, Step,
 };
@@ -27,7 +30,8 @@ pub struct Probe(core::Probe);
 impl Probe {
     /// `plan` has the columns thread, file, bytes (uint32), write (bool, null for a wait alone), offset
     /// and delay_ns (uint64), and where it is known what threads did in between: cpu_ns,
-    /// after_cpu_ns (uint64) and after (uint32, null for none), which is a row of another thread.
+    /// after_cpu_ns (uint64) and after (uint32, null for none), which is a row of another thread. A row
+    /// may name, as `change`, a call that changes the file; then it neither reads nor writes.
     ///
     /// Work and pauses are kept, the I/O goes through the page cache. ValueError for a plan or directory that
     /// cannot be used or that is too small.
@@ -68,10 +72,12 @@ impl Probe {
         self.0.memory_bytes()
     }
 
-    /// Replay; blocks, other threads of Python go on. Returns the groups and what else was measured.
-    fn run<'py>(&self, py: Python<'py>) -> PyResult<(Table, Bound<'py, PyDict>)> {
+    /// Replay; blocks, other threads of Python go on. Returns the groups, the calls that change files,
+    /// and what else was measured.
+    fn run<'py>(&self, py: Python<'py>) -> PyResult<(Table, Table, Bound<'py, PyDict>)> {
         let outcome = py.detach(|| self.0.run()).map_err(to_python)?;
-        Ok((groups(&outcome.groups)?, facts(py, &outcome)?))
+        let changes = change_columns(&outcome.changes).map_err(arrow_error)?;
+        Ok((groups(&outcome.groups)?, Table(changes), facts(py, &outcome)?))
     }
 
     /// Steps done (or skipped), steps in all, bytes so far.
@@ -108,6 +114,7 @@ fn parse(plan: &RecordBatch) -> Option<Vec<Step>> {
         Some(column) => Some(column.as_primitive_opt::<UInt32Type>()?),
         None => None,
     };
+    let changes = changes(plan)?;
     let step = |row: usize| Step {
         thread: thread.value(row),
         op: match write.is_valid(row).then(|| write.value(row)) {
@@ -115,6 +122,7 @@ fn parse(plan: &RecordBatch) -> Option<Vec<Step>> {
             Some(false) => Op::Read,
             None => Op::Null,
         },
+        change: changes[row],
         file: file.value(row),
         offset: offset.value(row),
         bytes: bytes.value(row),
@@ -126,15 +134,42 @@ fn parse(plan: &RecordBatch) -> Option<Vec<Step>> {
     Some((0..plan.num_rows()).map(step).collect())
 }
 
+/// By row, the call that changes the file; None where one is named that is not known.
+fn changes(plan: &RecordBatch) -> Option<Vec<Option<CallKind>>> {
+    let Some(column) = plan.column_by_name("change") else {
+        return Some(vec![None; plan.num_rows()]);
+    };
+    let known = |name: Option<&str>| match name {
+        Some(name) => CallKind::named(name).map(Some),
+        None => Some(None),
+    };
+    column.as_string_opt::<i32>()?.iter().map(known).collect()
+}
+
 pub fn duration(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 pub fn groups(groups: &[Group]) -> PyResult<Table> {
-    match group_columns(groups) {
-        Ok(columns) => Ok(Table(columns)),
-        Err(error) => Err(PyRuntimeError::new_err(error.to_string())),
-    }
+    group_columns(groups).map(Table).map_err(arrow_error)
+}
+
+fn arrow_error(error: ArrowError) -> PyErr {
+    PyRuntimeError::new_err(error.to_string())
+}
+
+fn change_columns(changes: &BTreeMap<&str, Histogram>) -> Result<RecordBatch, ArrowError> {
+    let column = |of: fn(&Histogram) -> u64| -> ArrayRef {
+        Arc::new(changes.values().map(|one| of(one) as i64).collect::<Int64Array>())
+    };
+    let (latency_ns, latency_count) = columns::histograms(changes.values());
+    RecordBatch::try_from_iter([
+        ("event", Arc::new(changes.keys().map(Some).collect::<StringArray>()) as ArrayRef),
+        ("count", column(Histogram::count)),
+        ("total_ns", column(Histogram::total_ns)),
+        ("latency_ns", latency_ns),
+        ("latency_count", latency_count),
+    ])
 }
 
 fn group_columns(groups: &[Group]) -> Result<RecordBatch, ArrowError> {

@@ -29,6 +29,8 @@ LOST_SHARE_MAX = 0.02
 LITTLE = 0.9
 #: Share of the I/O that was not measured, or only with other sizes.
 SHARE_TOLD = 0.05
+#: Share of the elapsed time in calls of which the target tells nothing.
+CHANGES_TOLD = 0.01
 #: Latency ratio from which a small error of the recording becomes a large one of the forecast.
 AMPLIFIED = 20.0
 #: Shares of compressed blocks nearer than this are one.

@@ -39,9 +39,8 @@ def temp_load(recording: Recording) -> list[Load]:
     Calls that moved no byte, such as reads at the end of a file, reach no storage and are no load.
     Where no offset is known, I/O is taken to be sequential, as the probe does.
     """
-    seconds = recording.seconds
-    moved = pa.compute.greater(seconds["size_class_bytes"], 0)
-    seconds = seconds.filter(pa.compute.and_(seconds["temp"], moved))
+    seconds = recording.temp_seconds
+    seconds = seconds.filter(pa.compute.greater(seconds["size_class_bytes"], 0))
     sums = seconds.group_by(["op", "size_class_bytes"], use_threads=False).aggregate(
         [("count", "sum"), ("bytes", "sum"), ("total_ns", "sum")]
     )

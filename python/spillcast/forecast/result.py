@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from spillcast.forecast.work_memory.advice import WorkMemory
 
 FORECAST_SCHEMA = "spillcast.forecast/1"
+#: The term of the calls that make, resize, sync or remove temp files.
+CHANGES = "other calls on temp files"
 
 
 @dataclass(frozen=True)

@@ -46,8 +46,8 @@ def cut(recording: Recording, windows: Windows, name: str) -> Recording:
     CPU, is taken as the windows' share of the run. Nothing is written to disk.
     """
     whole = recording.waits
-    operations = whole.filter(whole["op"].is_valid())
-    blocked = whole.filter(whole["op"].is_null())
+    on_file = pa.compute.or_(whole["op"].is_valid(), whole["file"].is_valid())
+    operations, blocked = whole.filter(on_file), whole.filter(pa.compute.invert(on_file))
     parts, edges_ns = [], [0]
     for window in windows:
         begin_ns, end_ns = (round(edge_s * 1e9) for edge_s in window)

@@ -26,7 +26,7 @@ _LENGTHS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300
 _TEMP = {"BufFileRead": READ, "BufFileWrite": WRITE}
 _STATE_OF_WAIT = (
     f"case when temp and op = 'read' then '{READ}' when temp and op = 'write' then '{WRITE}' "
-    f"when op is not null then '{OTHER_IO}' else '{WAITS}' end"
+    f"when op is not null or temp then '{OTHER_IO}' else '{WAITS}' end"
 )
 #: Enough for groups of some 100 stretches; what does not fit goes to disk.
 _MEMORY = "400MB"

@@ -13,7 +13,7 @@ _OPS = pa.array(["read", "write"])
 
 def totals(waits: pa.Table) -> tuple[Temp, OtherIO]:
     """What moved on temp files, and on others."""
-    temp = waits.filter(waits["temp"])
+    temp = waits.filter(pa.compute.and_(waits["temp"], waits["op"].is_valid()))
     other = waits.filter(pa.compute.and_(pa.compute.invert(waits["temp"]), waits["op"].is_valid()))
     ops = temp["op"].combine_chunks().cast(pa.string())
     return (

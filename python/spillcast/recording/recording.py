@@ -77,9 +77,18 @@ class Recording:
 
     @cached_property
     def temp_waits(self) -> "pa.Table":
-        """Waits on temp files, by start."""
-        waits = self.waits
-        return waits.filter(waits["temp"])
+        """Reads and writes of temp files, by start."""
+        return _temp(self.waits, moved=True)
+
+    @cached_property
+    def temp_changes(self) -> "pa.Table":
+        """Calls that make, resize, sync or remove temp files, by start."""
+        return _temp(self.waits, moved=False)
+
+    @cached_property
+    def temp_seconds(self) -> "pa.Table":
+        """The per-second rows of reads and writes of temp files."""
+        return _temp(self.seconds, moved=True)
 
     def to_arrow(self, table: Table = "waits") -> "pa.Table":
         """One of its tables; docs/schema.md has the columns."""
@@ -96,7 +105,7 @@ class Recording:
         shown = html_paragraph(f"{self.path}: {ran}")
         if not self.meta.captured:
             return shown + html_paragraph("Samples of waits, no I/O.")
-        groups = self.seconds.filter(self.seconds["temp"]).group_by("op")
+        groups = self.temp_seconds.group_by("op")
         sums = groups.aggregate([(name, "sum") for name in ("count", "bytes", "total_ns")])
         rows = [
             [
@@ -120,6 +129,14 @@ class Recording:
             what = first_line(error)
             message = f"{self.path / name}: cut or damaged: {what}"
             raise InputError(message, "record again") from error
+
+
+def _temp(rows: "pa.Table", *, moved: bool) -> "pa.Table":
+    """The rows of temp files, of those with an op or of those without."""
+    import pyarrow.compute as pc
+
+    op = rows["op"]
+    return rows.filter(pc.and_(rows["temp"], op.is_valid() if moved else op.is_null()))
 
 
 def is_recording(path: Path) -> bool:

@@ -170,7 +170,9 @@ class PerfSource(CoreSource):
 
     name = "perf"
     title = "perf events"
-    blind_spots = "time runnable without a CPU"
+    blind_spots = (
+        "time runnable without a CPU, the removing of files and, to ordinary users, their syncing"
+    )
 
 
 @register

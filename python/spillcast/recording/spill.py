@@ -25,8 +25,8 @@ def spill_bytes(recording: Recording) -> int:
     held: int = pa.compute.sum(files["end_max"]).as_py() or 0
     if known.num_rows == waits.num_rows:
         return held
-    written = pa.compute.equal(recording.seconds["op"].cast(pa.string()), "write")
-    rows = recording.seconds.filter(pa.compute.and_(recording.seconds["temp"], written))
+    seconds = recording.temp_seconds
+    rows = seconds.filter(pa.compute.equal(seconds["op"].cast(pa.string()), "write"))
     return max(held, pa.compute.sum(rows["bytes"]).as_py() or 0)
 
 

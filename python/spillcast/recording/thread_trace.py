@@ -25,6 +25,7 @@ class ThreadTrace:
     ``on_core``, or, where ``after`` is not NONE, until the thread of row ``after`` has ended that
     row and then burned ``after_cpu_ns``. ``temp`` are the operations on temp files, as recorded;
     of those ``file``, ``offset`` (NONE where it is not known), ``bytes`` and ``write`` are known.
+    Of them ``change`` are those that move no bytes but make, resize, sync or remove a file.
     """
 
     thread: Array
@@ -37,7 +38,8 @@ class ThreadTrace:
     after: Array
     after_cpu_ns: Array
     temp: Flags
-    #: Calls that read or write, of temp files and others.
+    change: Flags
+    #: Calls on files, temp files and others.
     io: Flags
     #: Rows of ``Recording.waits``; NONE for the beginning of a thread.
     source: Array
@@ -114,6 +116,7 @@ def thread_trace(recording: Recording) -> ThreadTrace:
         edges.after,
         edges.after_cpu_ns,
         rows.temp,
+        rows.change,
         ~rows.blocked_outside & (rows.source != NONE),
         rows.source,
         *_operations(recording.waits, rows.temp, rows.source),
@@ -130,7 +133,7 @@ def _operations(waits: pa.Table, temp: Flags, source: Array) -> tuple[Array, Arr
         whole[temp] = values
         return whole
 
-    write = pa.compute.equal(rows["op"].cast(pa.string()), "write").to_numpy()
+    write = pa.compute.equal(rows["op"].cast(pa.string()), "write").fill_null(False).to_numpy()
     return (
         spread(codes(rows["file"])),
         spread(rows["offset"].fill_null(NONE).to_numpy()),
@@ -156,6 +159,7 @@ class _Rows:
     cpu_ns: Array
     on_core: Flags
     temp: Flags
+    change: Flags
     blocked_outside: Flags
     woken_by: Array
     source: Array
@@ -170,7 +174,9 @@ class _Rows:
         sessions, thread = np.unique(waits["session"].to_numpy(), return_inverse=True)
         start = waits["start_ns"].to_numpy()
         end = start + waits["elapsed_ns"].to_numpy()
-        op_known = waits["op"].is_valid().to_numpy()
+        temp, op_known = waits["temp"].to_numpy(), waits["op"].is_valid().to_numpy()
+        # What is neither is a thread that waits, and not for a file.
+        on_file = op_known | waits["file"].is_valid().to_numpy()
         blocked = pa.compute.fill_null(waits["blocked"], True).to_numpy()
         waker = waits["woken_by"].fill_null(NONE).to_numpy()
         at = np.clip(np.searchsorted(sessions, waker), 0, len(sessions) - 1)
@@ -184,9 +190,10 @@ class _Rows:
             end,
             gaps,
             np.minimum(cpu.fill_null(0).to_numpy(), gaps) if cpu_known else gaps,
-            ~blocked & op_known,
-            waits["temp"].to_numpy() & op_known,
-            ~op_known,
+            ~blocked & on_file,
+            temp & on_file,
+            temp & on_file & ~op_known,
+            ~on_file,
             np.where(ours, at, NONE),
             np.arange(len(start)),
             cpu_known,
@@ -215,6 +222,7 @@ class _Rows:
             self.cpu_ns[kept],
             self.on_core[kept],
             self.temp[kept],
+            self.change[kept],
             self.blocked_outside[kept],
             # NONE is the last place, which holds NONE.
             number[self.woken_by[kept]],
@@ -242,6 +250,7 @@ class _Rows:
             joined(nothing, self.cpu_ns),
             joined(no, self.on_core),
             joined(no, self.temp),
+            joined(no, self.change),
             joined(no, self.blocked_outside),
             joined(none, self.woken_by),
             joined(none, self.source),

@@ -6,6 +6,7 @@ from typing import Any
 
 from spillcast.forecast import Forecast, Term, Warned
 from spillcast.forecast.choices import Choice, ranked
+from spillcast.forecast.result import CHANGES
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.report.work_memory import work_memory_said
@@ -13,6 +14,8 @@ from spillcast.units import format_duration, format_speedup
 
 #: Share of the elapsed time below which the term of a size is shown with others.
 SMALL = 0.005
+#: Times have three digits.
+ROUNDED = 0.0005
 
 
 def forecast_page(found: Sequence[Choice]) -> Page:
@@ -90,13 +93,18 @@ def _terms(forecast: Forecast) -> Table:
 
 
 def _merged(forecast: Forecast) -> list[Term]:
-    """The terms, sizes that take next to nothing on either storage together."""
+    """The terms, sizes that take next to nothing on either storage together.
+
+    Of calls that change files such a term is nobody's concern.
+    """
     kept: list[Term] = []
     small: dict[str, list[Term]] = {}
     for term in forecast.terms:
         here = term.baseline_s < SMALL * forecast.baseline_s
         if term.op and here and term.forecast_s < SMALL * (forecast.forecast_s or 0):
             small.setdefault(term.op, []).append(term)
+        elif term.name == CHANGES and _unseen(forecast, term):
+            continue
         else:
             kept.append(term)
     for op, terms in small.items():
@@ -110,6 +118,12 @@ def _merged(forecast: Forecast) -> list[Term]:
         )
         kept.append(one)
     return kept
+
+
+def _unseen(forecast: Forecast, term: Term) -> bool:
+    """Whether it takes less on both storages than the elapsed times are rounded to."""
+    here = term.baseline_s < ROUNDED * forecast.baseline_s
+    return here and term.forecast_s < ROUNDED * (forecast.forecast_s or 0)
 
 
 def _several(order: Sequence[Choice]) -> list[Part]:

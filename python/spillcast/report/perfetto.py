@@ -148,7 +148,7 @@ class _Tracks:
         for key, text in (("file", file), ("sql_id", sql_id)):
             args += "" if text is None else f',"{key}":{_quoted(text)}'
         name = event if op is None else f"temp {op}" if temp else op
-        category = "wait" if op is None else "temp" if temp else "other"
+        category = "temp" if temp else "wait" if op is None else "other"
         yield _slice(self.pid, thread, name, category, start_ns, end_ns, args)
         if woken_by is not None and end_ns > start_ns:
             yield from self._arrow(woken_by, thread, end_ns)

@@ -23,7 +23,8 @@ from spillcast.recording import Recording
 from spillcast.storage.memory_group import NoMemoryGroup, memory_group
 from spillcast.storage.page_cache import cache_bound_bytes, engine_cache_bytes
 
-Measured = tuple[list[dict[str, Any]], dict[str, Any]]
+#: Groups, calls that change files, facts.
+Measured = tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, Any]]
 Progress = Callable[[int, int, int], None]
 #: What the kernel and Python take besides what the replay says it takes.
 SLACK_BYTES = 16 << 20
@@ -50,14 +51,16 @@ def bounded_run(
         options = {**limits, "directory": str(directory)}
         try:
             with memory_group(bound + replay.memory_bytes + SLACK_BYTES) as group:
-                rows, found = _in_a_process(steps, {**options, "group": str(group)}, on_progress)
-            return rows, {**found, **facts, "memory_bound": bound, "memory_bound_reason": None}
+                *rows, found = _in_a_process(steps, {**options, "group": str(group)}, on_progress)
+            facts |= {"memory_bound": bound, "memory_bound_reason": None}
+            return rows[0], rows[1], {**found, **facts}
         except NoMemoryGroup as error:
             reason = str(error)
     watch = None if on_progress is None else lambda: on_progress(*replay.progress())
-    groups, found = run_interruptibly(replay.run, replay.cancel, watch)
+    groups, changes, found = run_interruptibly(replay.run, replay.cancel, watch)
     facts |= {"memory_bound": None, "memory_bound_reason": reason}
-    return pa.record_batch(groups).to_pylist(), {**found, **facts}
+    groups, changes = (pa.record_batch(table).to_pylist() for table in (groups, changes))
+    return groups, changes, {**found, **facts}
 
 
 def _in_a_process(
@@ -107,7 +110,7 @@ def _hear(plan: IO[bytes], lines: IO[bytes], steps: pa.RecordBatch, said: _Said)
 def _result(last: Mapping[str, Any], status: int) -> Measured:
     """What the process found; raises what it raised."""
     if "rows" in last:
-        return last["rows"], last["facts"]
+        return last["rows"], last["changes"], last["facts"]
     if "no_group" in last:
         raise NoMemoryGroup(last["no_group"])
     if "value_error" in last:

@@ -4,24 +4,36 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from spillcast.histogram import merged
+import pyarrow as pa
+
+from spillcast.histogram import merged, rounded
 from spillcast.recording import Recording
 from spillcast.storage.source import ASSUMED, RECORDING
-from spillcast.storage.storage import Group, Storage
+from spillcast.storage.storage import Changes, Group, Storage
 
 
 def observed(recording: Recording) -> Storage:
     """The storage a recording was made on, from the whole run's per-second histograms."""
-    seconds = recording.seconds
-    seconds = seconds.filter(seconds["temp"])
 
     def key(row: dict[str, Any]) -> tuple[str, int]:
         return row["op"], row["size_class_bytes"]
 
     # Rows come by second and stay so within a group, for the sort is stable.
-    rows = groupby(sorted(seconds.to_pylist(), key=key), key)
+    rows = groupby(sorted(recording.temp_seconds.to_pylist(), key=key), key)
     groups = [_group(op, size, list(group)) for (op, size), group in rows if size]
-    return Storage(recording.path.stem, RECORDING, groups, {"like": recording.path.name})
+    changes = [
+        Changes(event, len(ns), sum(ns), *rounded(ns)) for event, ns in _changes_ns(recording)
+    ]
+    facts = {"like": recording.path.name}
+    return Storage(recording.path.stem, RECORDING, groups, facts, changes=changes)
+
+
+def _changes_ns(recording: Recording) -> list[tuple[str, list[int]]]:
+    """The calls that change temp files, and how long each took, as far as single waits tell."""
+    waits = recording.temp_changes.select(["event", "elapsed_ns"])
+    waits = waits.set_column(0, "event", waits["event"].cast(pa.string()))
+    groups = waits.group_by("event").aggregate([("elapsed_ns", "list")]).sort_by("event")
+    return list(zip(*(column.to_pylist() for column in groups.columns), strict=True))
 
 
 def _group(op: str, size_class_bytes: int, rows: list[dict[str, Any]]) -> Group:

@@ -21,15 +21,36 @@ def moved_waits(recording: Recording) -> pa.Table:
     return waits
 
 
-def plan(recording: Recording) -> pa.RecordBatch:
-    """The temp I/O of a recording as steps: who, which file, where, how much, after what pause."""
+def _acting_waits(recording: Recording) -> pa.Table:
+    """The temp waits that moved bytes or changed a file, by start."""
+    waits = recording.waits
+    acting = pa.compute.or_(
+        pa.compute.fill_null(pa.compute.greater(waits["bytes"], 0), False), waits["op"].is_null()
+    )
+    return waits.filter(pa.compute.and_(waits["temp"], acting))
+
+
+def changes(waits: pa.Table) -> pa.Array:
+    """By row, the call where it changes a file; null where it reads or writes."""
+    event = waits["event"].combine_chunks().cast(pa.string())
+    none = pa.scalar(None, pa.string())
+    return pa.compute.if_else(waits["op"].combine_chunks().is_null(), event, none)
+
+
+def plan(recording: Recording, *, with_changes: bool = False) -> pa.RecordBatch:
+    """The temp I/O of a recording as steps: who, which file, where, how much, after what pause.
+
+    With the calls that change files where they are asked for; counts tell of none.
+    """
     if recording.meta.only_counts:
         return plan_of_counts(recording)
     waits = moved_waits(recording)
+    if with_changes:
+        waits = _acting_waits(recording)
     start = waits["start_ns"].to_numpy()
     end = start + waits["elapsed_ns"].to_numpy()
     session = waits["session"].to_numpy()
-    size = waits["bytes"].to_numpy()
+    size = waits["bytes"].fill_null(0).to_numpy()
     threads, thread = np.unique(session, return_inverse=True)
     file = codes(waits["file"])
     offset, known = waits["offset"].fill_null(0).to_numpy(), waits["offset"].is_valid().to_numpy()
@@ -41,6 +62,7 @@ def plan(recording: Recording) -> pa.RecordBatch:
             "offset": pa.array(offsets(offset, known, file, size), pa.uint64()),
             "bytes": pa.array(size, pa.uint32()),
             "delay_ns": pa.array(_pauses(start, end, thread, len(threads)), pa.uint64()),
+            "change": changes(waits),
         }
     )
 

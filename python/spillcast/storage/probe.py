@@ -11,7 +11,7 @@ from spillcast.storage.failures import failures_said
 from spillcast.storage.plan import moved_waits, plan
 from spillcast.storage.plan_of_trace import plan_of_trace, waits_known
 from spillcast.storage.source import PROBE
-from spillcast.storage.storage import Group, Storage, name_of
+from spillcast.storage.storage import Changes, Group, Storage, name_of
 
 Progress = Callable[[int, int, int], None]
 
@@ -31,11 +31,12 @@ def probe(
     with failures_said(directory):
         limits = (budget or Budget()).limits(directory)
         closed_loop = not like.meta.only_counts and bool(moved_waits(like)) and waits_known(like)
-        steps = plan_of_trace(like) if closed_loop else plan(like)
+        steps = plan_of_trace(like) if closed_loop else plan(like, with_changes=True)
         replay = _core.Probe(steps, str(directory), **limits)
-        rows, facts = bounded_run(like, steps, replay, directory, limits, on_progress)
+        rows, changes, facts = bounded_run(like, steps, replay, directory, limits, on_progress)
     facts |= {**limits, "directory": str(directory), "like": like.path.name}
     facts["closed_loop"] = closed_loop
     if like.meta.only_counts:
         facts["steps_from"] = "counts"
-    return Storage(name_of(directory), PROBE, [Group(**row) for row in rows], facts)
+    groups, calls = [Group(**row) for row in rows], [Changes(**row) for row in changes]
+    return Storage(name_of(directory), PROBE, groups, facts, changes=calls)

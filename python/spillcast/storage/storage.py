@@ -65,6 +65,24 @@ class Group:
         return histogram.quantile(self.latency_ns, self.latency_count, quantile) / 1e9
 
 
+@dataclass(frozen=True)
+class Changes:
+    """Calls of one kind that make, resize, sync or remove files."""
+
+    event: str = key("system call", example="ftruncate")
+    count: int = key("calls", example=212)
+    total_ns: int = key("sum of latencies", unit="ns", example=8127364)
+    latency_ns: Sequence[int] = key(
+        "histogram: middle of each bucket, to within 1 %", unit="ns", example=[38144]
+    )
+    latency_count: Sequence[int] = key("histogram: calls in each bucket", example=[212])
+
+    @property
+    def mean_s(self) -> float:
+        """Mean latency."""
+        return self.total_ns / self.count / 1e9 if self.count else float("nan")
+
+
 @dataclass(frozen=True, kw_only=True)
 class StorageDocument:
     """storage.json."""
@@ -76,6 +94,9 @@ class StorageDocument:
         example="probe",
     )
     groups: Sequence[Group] = key("operations of one op, size, depth, pattern and access")
+    changes: Sequence[Changes] = key(
+        "calls of one kind that make, resize, sync or remove files", default=(), later=True
+    )
     limits: Sequence[Limit] = key(
         "buckets of device time, one second a second, that operations draw from",
         default=(), later=True,
@@ -103,6 +124,7 @@ class Storage(Tabular):
     facts: Mapping[str, Any] = field(default_factory=dict)
     limits: Sequence[Limit] = ()
     servers: int | None = None
+    changes: Sequence[Changes] = ()
 
     def of(self, op: str) -> list[Group]:
         """The groups of an op, smallest size first."""
@@ -141,6 +163,7 @@ class Storage(Tabular):
             name=self.name,
             source=self.source.word,
             groups=self.groups,
+            changes=self.changes,
             limits=self.limits,
             servers=self.servers,
             facts=dict(self.facts),
@@ -176,10 +199,15 @@ class Storage(Tabular):
         try:
             for group in found.groups:
                 _check(group)
+            for one in found.changes:
+                _check_counts(one.event, one.count, one.latency_ns, one.latency_count)
             source = source_of(found.source, found.facts)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{where}: damaged: {error}", "probe again") from error
-        return cls(found.name, source, found.groups, found.facts, found.limits, found.servers)
+        return cls(
+            found.name, source, found.groups, found.facts, found.limits, found.servers,
+            found.changes,
+        )  # fmt: skip
 
     def scaled(self, factor: float, name: str) -> "Storage":
         """The same storage with every latency multiplied by ``factor``."""
@@ -198,14 +226,16 @@ class Storage(Tabular):
 
 def _check(group: Group) -> None:
     """ValueError where the figures of a group do not go together."""
-    for middles, counts in (
-        (group.latency_ns, group.latency_count),
-        (group.block_mean_ns, group.block_count),
-    ):
-        if len(middles) != len(counts) or sum(counts) != group.count:
-            raise ValueError(f"a group of {group.op}s does not add up to its count")
+    what = f"a group of {group.op}s"
+    _check_counts(what, group.count, group.latency_ns, group.latency_count)
+    _check_counts(what, group.count, group.block_mean_ns, group.block_count)
     if group.op not in ("read", "write") or min(group.size_class_bytes, group.depth) < 1:
         raise ValueError("a group of no op, size or depth")
+
+
+def _check_counts(what: str, count: int, middles: Sequence[int], counts: Sequence[int]) -> None:
+    if len(middles) != len(counts) or sum(counts) != count:
+        raise ValueError(f"{what} does not add up to its count")
 
 
 def name_of(directory: Path) -> str:

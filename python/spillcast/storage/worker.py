@@ -24,7 +24,7 @@ def main() -> None:
         replay = _core.Probe(steps, directory, **options)
         join(group)
         watch = lambda: _say(progress=replay.progress())  # noqa: E731
-        groups, facts = run_interruptibly(replay.run, replay.cancel, watch)
+        groups, changes, facts = run_interruptibly(replay.run, replay.cancel, watch)
     except NoMemoryGroup as error:
         _say(no_group=str(error))
     except ValueError as error:
@@ -32,7 +32,8 @@ def main() -> None:
     except OSError as error:
         _say(os_error=[error.errno, error.strerror])
     else:
-        _say(rows=pa.record_batch(groups).to_pylist(), facts=facts)
+        rows, calls = (pa.record_batch(table).to_pylist() for table in (groups, changes))
+        _say(rows=rows, changes=calls, facts=facts)
 
 
 def _say(**what: Any) -> None:

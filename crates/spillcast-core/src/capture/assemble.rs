@@ -1,7 +1,11 @@
 //! Reports of a capture -> waits: what each descriptor stood for, where in the file, temp or not.
 
+mod changes;
+mod counts;
+
 use std::collections::HashMap;
 
+pub use counts::Counts;
 use spillcast_calls::{Call, CallKind};
 
 use super::descriptor;
@@ -27,26 +31,15 @@ pub struct Assembler {
     at: usize,
     /// CPU time of calls that made no row, per thread: it belongs before the next row.
     carried_cpu_ns: HashMap<i32, u64>,
+    /// CPU time in calls that change files other than temp files: the source counts it as inside.
+    pub other_changes_cpu_ns: u64,
+    /// The last call of each thread, where it opened a file of which nothing is known yet.
+    just_opened: HashMap<i32, (Call, Inside)>,
     pub events: Names,
     pub files: Names,
     pub waits: Vec<Wait>,
     pub seconds: Seconds,
     pub counts: Counts,
-}
-
-/// What was seen, in numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Counts {
-    pub temp_reads: u64,
-    pub temp_writes: u64,
-    pub temp_bytes: u64,
-    pub temp_ns: u64,
-    pub other_io: u64,
-    /// Writes among them to files that are on some storage: a spill is written first.
-    pub other_writes: u64,
-    pub other_io_ns: u64,
-    /// Calls on a descriptor that was closed before it could be looked at.
-    pub unknown_file: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -79,6 +72,8 @@ impl Assembler {
             changes: HashMap::new(),
             at: 0,
             carried_cpu_ns: HashMap::new(),
+            other_changes_cpu_ns: 0,
+            just_opened: HashMap::new(),
             events: Names::default(),
             files: Names::default(),
             waits: Vec::new(),
@@ -106,18 +101,33 @@ impl Assembler {
     }
 
     fn take_one(&mut self, event: Event) {
+        self.open_was_of_no_temp_file(&event);
         match event {
             Event::Call(call, inside) if call.kind.is_io() => self.io(call, inside),
+            Event::Call(call, inside) if call.kind.opens() => {
+                self.descriptor_call(call);
+                self.open_ended(call, inside);
+            }
+            Event::Call(call, inside) if call.kind.changes_file() => {
+                self.change_by_descriptor(call, inside)
+            }
             Event::Call(call, _) => self.descriptor_call(call),
+            Event::Named { call, inside, path } => self.change_by_path(call, inside, path),
             Event::Blocked { tid, block } => self.blocked(tid, block),
-            Event::File { pid, fd, file } => self.identified(pid, fd, file, false),
+            Event::File { pid, fd, file } => {
+                self.identified(pid, fd, file, false);
+                self.opened(pid, fd);
+            }
             Event::Fork { parent, child } => self.fork(parent, child),
             // Descriptors marked close-on-exec are closed now; which, a fresh look tells.
             Event::Exec { pid } => {
                 self.descriptors.retain(|key, _| key.0 != pid);
                 self.rules.forget(pid);
             }
-            Event::ProcessExit { pid } => self.descriptors.retain(|key, _| key.0 != pid),
+            Event::ProcessExit { pid } => {
+                self.descriptors.retain(|key, _| key.0 != pid);
+                self.just_opened.retain(|_, (call, _)| call.pid != pid);
+            }
         }
     }
 
@@ -180,20 +190,27 @@ impl Assembler {
         if call.start_ns < self.origin_ns {
             return;
         }
-        let carried_ns = self.carried_cpu_ns.remove(&call.tid).unwrap_or(0);
-        let event = self.events.id(call.kind.name());
         let op = if call.kind.reads() { Op::Read } else { Op::Write };
         let wait = Wait {
             temp: file.is_some_and(|file| file.temp),
             file: file.map(|file| file.name),
             offset,
             bytes: Some(call.ret),
+            ..self.row(&call, op)
+        };
+        self.counts.add(&wait, file.is_some_and(|file| file.in_memory));
+        self.push(wait);
+    }
+
+    /// What every row of a call has, with the CPU time before it.
+    fn row(&mut self, call: &Call, op: Op) -> Wait {
+        let carried_ns = self.carried_cpu_ns.remove(&call.tid).unwrap_or(0);
+        let event = self.events.id(call.kind.name());
+        Wait {
             blocked: call.blocked,
             cpu_before_ns: call.cpu_before_ns.map(|ns| (ns + carried_ns) as i64),
             ..Wait::new(call.tid.into(), event, op, self.span(call.start_ns, call.end_ns))
-        };
-        self.count(&wait, file.is_some_and(|file| file.in_memory));
-        self.push(wait);
+        }
     }
 
     /// A call that moved no bytes of a file, as on a pipe: what it waited for are rows of their own.
@@ -265,22 +282,5 @@ impl Assembler {
         let start = descriptor.position?;
         descriptor.position = Some(start + call.ret);
         Some(start)
-    }
-
-    fn count(&mut self, wait: &Wait, in_memory: bool) {
-        let elapsed_ns = wait.elapsed_ns.max(0) as u64;
-        let counts = &mut self.counts;
-        if !wait.temp {
-            counts.other_io += 1;
-            counts.other_writes += (wait.op == Op::Write && !in_memory) as u64;
-            counts.other_io_ns += elapsed_ns;
-            return;
-        }
-        counts.temp_ns += elapsed_ns;
-        counts.temp_bytes += wait.bytes.unwrap_or(0) as u64;
-        match wait.op {
-            Op::Write => counts.temp_writes += 1,
-            _ => counts.temp_reads += 1,
-        }
     }
 }

@@ -18,7 +18,7 @@ pub struct Block {
     pub start_ns: u64,
     /// When it was woken; where that is not known, when it was on a CPU again.
     pub end_ns: u64,
-    /// CPU time since the block or the I/O call before; of a block in a call, since the call began.
+    /// CPU time since the block or the timed call before; of a block in a call, since the call began.
     pub cpu_before_ns: u64,
     /// The observed thread that woke it; None for an interrupt, any other process, a thread that
     /// ended, or nobody known.
@@ -50,7 +50,13 @@ impl FileIdentity {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     Call(Call, Inside),
-    /// A thread waited outside of the I/O calls.
+    /// A call that was given the path of a file: absolute, links in its folder may be unresolved.
+    Named {
+        call: Call,
+        inside: Inside,
+        path: String,
+    },
+    /// A thread waited outside of the timed calls.
     Blocked {
         tid: i32,
         block: Block,

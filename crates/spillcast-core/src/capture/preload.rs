@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use spillcast_calls::CallKind;
-use spillcast_calls::ring::{FileRecord, RING_VARIABLE, Record, Ring, Words, path_of_words};
+use spillcast_calls::record::{FileRecord, Record, Words, path_of_words};
+use spillcast_calls::ring::{RING_VARIABLE, Ring};
 
 use super::event::{Event, FileIdentity, Inside};
 use super::source::{Observed, Source};
@@ -67,12 +68,23 @@ impl PreloadSource {
         let event = match record {
             Record::Call(call) => Some(Event::Call(call, Inside::default())),
             Record::File { file, path_bytes } => {
-                let path: Option<Vec<Words>> =
-                    (self.tail + 1..self.tail + slots).map(|at| self.ring.get(at)).collect();
-                Some(file_of(file, &path?, path_bytes as usize))
+                Some(file_of(file, self.path_at_tail(slots, path_bytes)?))
+            }
+            Record::Named { call, path_bytes } => {
+                let path = self.path_at_tail(slots, path_bytes)?;
+                Some(Event::Named { call, inside: Inside::default(), path })
             }
         };
         Some((event, slots))
+    }
+
+    /// The path of the record at the tail; None while any of its slots is not committed.
+    fn path_at_tail(&self, slots: u64, path_bytes: u16) -> Option<String> {
+        let words: Option<Vec<Words>> =
+            (self.tail + 1..self.tail + slots).map(|at| self.ring.get(at)).collect();
+        let mut bytes: Vec<u8> = words?.into_iter().flat_map(path_of_words).collect();
+        bytes.truncate(path_bytes as usize);
+        Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Steps over the uncommitted slots at the tail once they are too old; says whether it did.
@@ -148,11 +160,9 @@ impl Drop for PreloadSource {
     }
 }
 
-fn file_of(record: FileRecord, path: &[Words], path_bytes: usize) -> Event {
-    let mut bytes: Vec<u8> = path.iter().copied().flat_map(path_of_words).collect();
-    bytes.truncate(path_bytes);
+fn file_of(record: FileRecord, path: String) -> Event {
     let file = FileIdentity {
-        path: String::from_utf8_lossy(&bytes).into_owned(),
+        path,
         dev: record.dev,
         ino: record.ino,
         regular: record.regular,
@@ -214,10 +224,14 @@ mod tests {
             let (record, identity) = file(&path);
             producer.push_file(&record, path.as_bytes());
             producer.push_call(&call(round));
+            let named = Call { kind: CallKind::Truncate, ..call(round) };
+            producer.push_named(&named, path.as_bytes());
             let mut events = Vec::new();
             source.drain(&mut events, false);
             let file = Event::File { pid: 7, fd: 1 << 20, file: identity };
-            assert_eq!(events, [file, Event::Call(call(round), Inside::default())]);
+            let call = Event::Call(call(round), Inside::default());
+            let named = Event::Named { call: named, inside: Inside::default(), path };
+            assert_eq!(events, [file, call, named]);
         }
         assert_eq!(source.lost(), 0);
     }

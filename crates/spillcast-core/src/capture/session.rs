@@ -40,7 +40,7 @@ pub struct Status {
     /// Raw waits dropped because they were not taken in time.
     pub dropped: u64,
     pub tracer_cpu_ns: u64,
-    /// CPU time of the observed threads outside their I/O calls; None where the source cannot tell.
+    /// CPU time of the observed threads outside the rows of their calls; None where the source cannot tell.
     pub cpu_ns: Option<u64>,
     pub run_queue_delay_ns: u64,
     pub io_uring: bool,
@@ -266,8 +266,10 @@ impl Reader {
     }
 
     fn report(&mut self, status: &mut Status) {
-        (status.lost, status.cpu_ns) = (self.source.lost(), self.source.cpu_ns());
-        status.observed = self.source.observed();
+        let other_changes_ns =
+            self.shared.assembler.lock().expect("no holder panics").other_changes_cpu_ns;
+        status.cpu_ns = self.source.cpu_ns().map(|ns| ns + other_changes_ns);
+        (status.lost, status.observed) = (self.source.lost(), self.source.observed());
         (status.connected, status.sampled) = (self.source.connected(), self.source.sampled());
         status.elapsed_ns = now_ns() - self.origin_ns;
         status.tracer_cpu_ns = thread_cpu_ns();

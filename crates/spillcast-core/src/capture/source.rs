@@ -19,7 +19,7 @@ pub trait Source: Send + Sync {
     /// What it saw of the observed threads that costs them time.
     fn observed(&self) -> Observed;
 
-    /// CPU time of all observed threads outside their I/O calls; None where it cannot be told.
+    /// CPU time of all observed threads outside their timed calls; None where it cannot be told.
     fn cpu_ns(&self) -> Option<u64> {
         None
     }

@@ -37,6 +37,19 @@ impl BlockSet {
         added
     }
 
+    /// Takes out the blocks from `start` on, a whole one where it begins in the middle.
+    pub(super) fn remove_from(&self, start: u64) {
+        let extent_bytes = self.chunks.len() as u64 * CHUNK_BYTES;
+        if start >= extent_bytes {
+            return;
+        }
+        for (word, mask) in words(start..extent_bytes) {
+            if let Some(chunk) = self.chunks[(word / CHUNK_WORDS) as usize].get() {
+                chunk[(word % CHUNK_WORDS) as usize].fetch_and(!mask, Ordering::AcqRel);
+            }
+        }
+    }
+
     /// Whether every block that `bytes` touches is there.
     pub(super) fn contains(&self, bytes: Range<u64>) -> bool {
         words(bytes).all(|(word, mask)| self.word(word) & mask == mask)
@@ -117,6 +130,10 @@ mod tests {
         assert_eq!(set.insert(edge - 1..edge + 1), 2);
         assert!(set.contains(edge - 4096..edge + 4096));
         assert_eq!(set.missing(edge - 8192..edge + 1), vec![edge - 8192..edge - 4096]);
+        assert_eq!(set.insert((1 << 44) - 1..1 << 44), 1);
+        set.remove_from(edge);
+        assert!(set.contains(edge - 4096..edge));
+        assert_eq!(set.missing(edge - 1..edge + 1), vec![edge..edge + 4096]);
         assert_eq!(set.insert((1 << 44) - 1..1 << 44), 1);
     }
 }

@@ -6,12 +6,15 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::blocks::BlockSet;
 use super::scratch;
 
 pub(super) struct ReplayFile {
-    file: File,
+    /// Held while it is read and written, and alone by what changes it: who reads must find what it
+    /// takes for written.
+    file: RwLock<File>,
     written: BlockSet,
     size_bytes: AtomicU64,
 }
@@ -20,9 +23,36 @@ impl ReplayFile {
     /// A new, empty file in `dir` that no directory entry leads to.
     pub(super) fn create(dir: &Path, extent_bytes: u64) -> io::Result<ReplayFile> {
         let file = scratch::create(dir)?;
+        let file = RwLock::new(file);
         Ok(ReplayFile { file, written: BlockSet::new(extent_bytes), size_bytes: AtomicU64::new(0) })
     }
 
+    /// For reading and writing it, while nobody changes it.
+    pub(super) fn open(&self) -> OpenFile<'_> {
+        let file = self.file.read().expect("no holder panics");
+        OpenFile { file, written: &self.written, size_bytes: &self.size_bytes }
+    }
+
+    /// For changing it, while nobody reads or writes it.
+    pub(super) fn alone(&self) -> RwLockWriteGuard<'_, File> {
+        self.file.write().expect("no holder panics")
+    }
+
+    /// It was made so long: what was written beyond is gone.
+    pub(super) fn cut(&self, size_bytes: u64) {
+        self.size_bytes.store(size_bytes, Ordering::Release);
+        self.written.remove_from(size_bytes);
+    }
+}
+
+/// A file of the replay that nobody changes meanwhile.
+pub(super) struct OpenFile<'a> {
+    file: RwLockReadGuard<'a, File>,
+    written: &'a BlockSet,
+    size_bytes: &'a AtomicU64,
+}
+
+impl OpenFile<'_> {
     /// One pread, or as many as it takes where the storage gives less than asked.
     pub(super) fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_exact_at(buffer, offset)
@@ -75,7 +105,8 @@ mod tests {
     #[test]
     fn holes_are_filled_once_and_written_bytes_are_kept() {
         let dir = tempfile::tempdir().unwrap();
-        let file = ReplayFile::create(dir.path(), 1 << 20).unwrap();
+        let whole = ReplayFile::create(dir.path(), 1 << 20).unwrap();
+        let file = whole.open();
         file.write(&[1; 100], 8192).unwrap();
         file.mark_written(8192..8292);
         // Blocks 0 and 1 are holes, and of block 2 the read wants 50 bytes more than there are.
@@ -86,5 +117,17 @@ mod tests {
         assert!(back[..8192].iter().all(|&byte| byte == 2));
         assert!(back[8192..8292].iter().all(|&byte| byte == 1));
         assert!(back[8292..].iter().all(|&byte| byte == 2));
+    }
+    #[test]
+    fn what_was_cut_off_is_filled_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = ReplayFile::create(dir.path(), 1 << 20).unwrap();
+        file.open().write(&[1; 20_000], 0).unwrap();
+        file.open().mark_written(0..20_000);
+        file.alone().set_len(5_000).unwrap();
+        file.cut(5_000);
+        // Of block 1 its first 904 bytes are left, which are as good as none.
+        assert_eq!(file.open().fill_holes(0..20_000, &[2; 30_000]).unwrap(), 16_384);
+        assert_eq!(file.open().fill_holes(0..20_000, &[2; 30_000]).unwrap(), 0);
     }
 }

@@ -8,6 +8,7 @@
 
 mod arena;
 mod blocks;
+mod change;
 mod clock;
 mod error;
 mod file;
@@ -80,7 +81,7 @@ impl Probe {
         let mut steps = plan.steps;
         plan::check(&steps)?;
         let place = Place::new(&options.dir)?;
-        let files = plan::renumber(plan::io(&mut steps).map(|step| &mut step.file));
+        let files = plan::renumber(plan::on_files(&mut steps).map(|step| &mut step.file));
         let extents_bytes = plan::extents_bytes(&steps, files);
         let working_set_bytes = plan::working_set_bytes(steps.iter(), &extents_bytes);
         let budget_bytes = options.budget_bytes.unwrap_or(u64::MAX);
@@ -93,7 +94,7 @@ impl Probe {
         place.check_room(kept_bytes)?;
         // Of what is left of the plan, for some threads and files may have gone.
         let threads = plan::renumber(steps.iter_mut().map(|step| &mut step.thread));
-        let files = plan::renumber(plan::io(&mut steps).map(|step| &mut step.file));
+        let files = plan::renumber(plan::on_files(&mut steps).map(|step| &mut step.file));
         let extents_bytes = plan::extents_bytes(&steps, files);
         Ok(Probe {
             steps,

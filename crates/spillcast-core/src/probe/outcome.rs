@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use super::Step;
 use super::filesystem::Filesystem;
 use super::group::{Access, Group, Pattern, Running};
+use crate::histogram::Histogram;
 use crate::wait::{Op, size_class_bytes};
 
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Ascending by operation and size class.
     pub groups: Vec<Group>,
+    /// Latencies of the calls that change files, by name.
+    pub changes: BTreeMap<&'static str, Histogram>,
     /// From the first step to the last, without the preparation.
     pub elapsed_ns: u64,
     pub steps_replayed: u64,
@@ -97,6 +100,7 @@ mod tests {
         Step {
             thread: 0,
             op,
+            change: None,
             file: 0,
             offset: 0,
             bytes,

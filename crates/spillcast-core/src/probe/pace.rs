@@ -68,6 +68,7 @@ mod tests {
             .map(|i| Step {
                 thread: (i % 2) as u32,
                 op: Op::Write,
+                change: None,
                 file: 0,
                 offset: 0,
                 bytes: 1,

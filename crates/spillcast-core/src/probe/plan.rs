@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use spillcast_calls::CallKind;
+
 use super::blocks::{BLOCK_BYTES, BlockSet};
 use super::error::ProbeError;
 use crate::wait::Op;
@@ -11,13 +13,16 @@ const STEP_BYTES_MAX: u32 = 64 << 20;
 const EXTENT_BYTES_MAX: u64 = 16 << 40;
 
 /// What a thread did up to the end of one operation: it burned CPU, waited for another thread to
-/// have come so far, paused, and read or wrote.
+/// have come so far, paused, and read, wrote or changed a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub thread: u32,
-    /// Null for no operation: a wait alone. It moves no bytes.
+    /// Null for a wait alone, or for a change. Neither moves bytes.
     pub op: Op,
+    /// A call that makes, resizes, syncs or removes the file.
+    pub change: Option<CallKind>,
     pub file: u32,
+    /// Of a change, the new length, or where it begins.
     pub offset: u64,
     /// From 1 to 64 MiB of a read or write.
     pub bytes: u32,
@@ -32,6 +37,11 @@ pub struct Step {
 }
 
 impl Step {
+    /// Whether it does anything to a file.
+    pub(super) fn acts(&self) -> bool {
+        self.op != Op::Null || self.change.is_some()
+    }
+
     pub(super) fn range(&self) -> Range<u64> {
         debug_assert_eq!(self.bytes == 0, self.op == Op::Null, "bytes that nobody moves: {self:?}");
         self.offset..self.offset + u64::from(self.bytes)
@@ -56,13 +66,16 @@ pub(super) fn check(steps: &[Step]) -> Result<(), ProbeError> {
             _ if !waits_for_another(steps, step) => {
                 Some("it waits for a step that no other thread does")
             }
-            Step { op: Op::Null, bytes: 0, .. } => None,
-            Step { op: Op::Null, .. } => Some("it neither reads nor writes"),
-            Step { bytes: 0, .. } => Some("it moves no bytes"),
-            Step { bytes, .. } if *bytes > STEP_BYTES_MAX => Some("it moves more than 64 MiB"),
+            Step { op: Op::Null, bytes: 1.., .. } => Some("it neither reads nor writes"),
+            Step { change: Some(kind), .. } if !kind.changes_file() || step.op != Op::Null => {
+                Some("it is no call that changes a file")
+            }
             Step { offset, .. } if *offset > EXTENT_BYTES_MAX - bytes => {
                 Some("it ends beyond 16 TiB")
             }
+            Step { op: Op::Null, .. } => None,
+            Step { bytes: 0, .. } => Some("it moves no bytes"),
+            Step { bytes, .. } if *bytes > STEP_BYTES_MAX => Some("it moves more than 64 MiB"),
             _ => None,
         }
     };
@@ -88,9 +101,9 @@ pub(super) fn renumber<'a>(numbers: impl Iterator<Item = &'a mut u32>) -> usize 
     positions.len()
 }
 
-/// The steps that read or write.
-pub(super) fn io(steps: &mut [Step]) -> impl Iterator<Item = &mut Step> {
-    steps.iter_mut().filter(|step| step.op != Op::Null)
+/// The steps that read, write or change a file.
+pub(super) fn on_files(steps: &mut [Step]) -> impl Iterator<Item = &mut Step> {
+    steps.iter_mut().filter(|step| step.acts())
 }
 
 /// Keeps the operations that are `wanted`, and of what else a thread does what comes before them.
@@ -152,7 +165,8 @@ mod tests {
     fn step(thread: u32, op: Op, offset: u64, after: Option<u32>) -> Step {
         let (file, bytes, cpu_ns, after_cpu_ns, delay_ns) =
             (0, u32::from(op != Op::Null), 0, 9 * u64::from(after.is_some()), 0);
-        Step { thread, op, file, offset, bytes, cpu_ns, after, after_cpu_ns, delay_ns }
+        let change = None;
+        Step { thread, op, change, file, offset, bytes, cpu_ns, after, after_cpu_ns, delay_ns }
     }
 
     #[test]

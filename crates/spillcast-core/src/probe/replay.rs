@@ -1,9 +1,13 @@
 //! The replay itself: one thread for each recorded one, which does what that one did.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
+use spillcast_calls::CallKind;
+
 use super::arena::{Arena, Slice};
+use super::change;
 use super::clock;
 use super::error::ProbeError;
 use super::file::ReplayFile;
@@ -12,6 +16,7 @@ use super::pace::Pace;
 use super::scratch;
 use super::turns::{Teller, Turns};
 use super::{Probe, Step};
+use crate::histogram::Histogram;
 use crate::wait::Op;
 
 struct Replay<'a> {
@@ -40,7 +45,11 @@ struct Lane<'a> {
     /// The last segment of which it issued an operation.
     segment: Option<usize>,
     samples: Vec<Sample>,
+    changes: Vec<Change>,
 }
+
+/// A call that changed a file, and how long it took, in ns.
+type Change = (CallKind, u64);
 
 pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
     let steps = &probe.steps;
@@ -62,7 +71,7 @@ pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
         prefilled_bytes: AtomicU64::new(0),
         started_ns: probe.counters.start(),
     };
-    let mut samples = replay.lanes(arena.slices(probe.threads))?;
+    let (mut samples, changes) = replay.lanes(arena.slices(probe.threads))?;
     let elapsed_ns = probe.counters.stop();
     if probe.is_cancelled() {
         return Err(ProbeError::Cancelled);
@@ -85,6 +94,7 @@ pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
         threads: io_threads,
         in_flight: tally.in_flight(),
         groups: tally.into_groups(io_threads),
+        changes: by_name(&changes),
         working_set_bytes: probe.working_set_bytes,
         byte_share: probe.byte_share,
         filesystem: probe.place.filesystem.clone(),
@@ -98,6 +108,14 @@ fn queues(steps: &[Step], threads: usize) -> Vec<Vec<usize>> {
         queues[step.thread as usize].push(position);
     }
     queues
+}
+
+fn by_name(changes: &[Change]) -> BTreeMap<&'static str, Histogram> {
+    let mut found: BTreeMap<&'static str, Histogram> = BTreeMap::new();
+    for &(kind, elapsed_ns) in changes {
+        found.entry(kind.name()).or_default().record(elapsed_ns);
+    }
+    found
 }
 
 fn create_files(probe: &Probe) -> Result<Vec<ReplayFile>, ProbeError> {
@@ -120,7 +138,7 @@ impl Replay<'_> {
     fn lanes<'m>(
         &self,
         memory: impl Iterator<Item = Slice<'m>>,
-    ) -> Result<Vec<Sample>, ProbeError> {
+    ) -> Result<(Vec<Sample>, Vec<Change>), ProbeError> {
         thread::scope(|scope| {
             let mut threads = Vec::new();
             for (number, memory) in memory.enumerate() {
@@ -132,22 +150,25 @@ impl Replay<'_> {
                     self.probe.place.io_error("starting a replay thread", error)
                 })?);
             }
-            let mut samples = Vec::new();
+            let (mut samples, mut changes) = (Vec::new(), Vec::new());
             let mut outcome = Ok(());
             for thread in threads {
                 match thread.join().expect("a replay thread does not panic") {
-                    Ok(part) => samples.extend(part),
+                    Ok(lane) => {
+                        samples.extend(lane.samples);
+                        changes.extend(lane.changes);
+                    }
                     Err(error) => outcome = outcome.and(Err(error)),
                 }
             }
-            outcome.map(|()| samples)
+            outcome.map(|()| (samples, changes))
         })
     }
 
     /// One thread's steps, one after the other. Of each segment it issues the first operation
     /// whatever the time, so that every phase of the plan is seen, and the others until the
     /// deadline. Nobody waits for what it leaves out.
-    fn lane(&self, number: usize, memory: Slice) -> Result<Vec<Sample>, ProbeError> {
+    fn lane<'m>(&'m self, number: usize, memory: Slice<'m>) -> Result<Lane<'m>, ProbeError> {
         clock::wake_in_time();
         let mut lane = Lane {
             memory,
@@ -156,6 +177,7 @@ impl Replay<'_> {
             ended_cpu_ns: clock::thread_cpu_ns(),
             segment: None,
             samples: Vec::with_capacity(self.queues[number].len()),
+            changes: Vec::new(),
         };
         for &position in &self.queues[number] {
             if self.stopped() {
@@ -165,7 +187,7 @@ impl Replay<'_> {
             lane.teller.end(position);
             outcome?;
         }
-        Ok(lane.samples)
+        Ok(lane)
     }
 
     fn act(&self, position: usize, lane: &mut Lane) -> Result<(), ProbeError> {
@@ -174,17 +196,20 @@ impl Replay<'_> {
         let deadline_ns = self.started_ns + self.pace.segments[segment].deadline_ns;
         self.prepare(position, lane, deadline_ns);
         let in_time = lane.segment != Some(segment) || clock::now_ns() < deadline_ns;
-        if step.op == Op::Null || !in_time || self.stopped() {
+        if !step.acts() || !in_time || self.stopped() {
             self.probe.counters.skip(u64::from(step.op != Op::Null));
             lane.ended_ns = clock::now_ns();
+        } else if let Some(kind) = step.change {
+            let (file, dir) = (&self.files[step.file as usize], &self.probe.place.dir);
+            let extent_bytes = self.probe.extents_bytes[step.file as usize];
+            let elapsed_ns = change::make(kind, file, dir, (step.offset, extent_bytes))
+                .map_err(|error| self.step_error(position, error))?;
+            lane.ended_ns = clock::now_ns();
+            lane.changes.push((kind, elapsed_ns));
         } else {
-            let sample = self.step(position, step, &mut lane.memory).map_err(|error| {
-                self.failed.store(true, Ordering::Relaxed);
-                let op = step.op.name().unwrap_or("wait");
-                let (bytes, offset) = (step.bytes, step.offset);
-                let doing = format!("step {position} ({op} of {bytes} bytes at offset {offset})");
-                self.probe.place.io_error(doing, error)
-            })?;
+            let sample = self
+                .step(position, step, &mut lane.memory)
+                .map_err(|error| self.step_error(position, error))?;
             lane.segment = Some(segment);
             lane.ended_ns = sample.start_ns + sample.elapsed_ns;
             self.probe.counters.add(u64::from(step.bytes));
@@ -194,6 +219,15 @@ impl Replay<'_> {
             lane.ended_cpu_ns = clock::thread_cpu_ns();
         }
         Ok(())
+    }
+
+    /// Ends the replay.
+    fn step_error(&self, position: usize, error: std::io::Error) -> ProbeError {
+        self.failed.store(true, Ordering::Relaxed);
+        let Step { op, change, bytes, offset, .. } = self.probe.steps[position];
+        let what = op.name().or(change.map(CallKind::name)).unwrap_or("wait");
+        let doing = format!("step {position} ({what} of {bytes} bytes at offset {offset})");
+        self.probe.place.io_error(doing, error)
     }
 
     /// What comes before the operation of a step: work, the wait for another thread, a pause.
@@ -227,7 +261,7 @@ impl Replay<'_> {
 
     /// Between the two readings of the clock there is the system call and nothing else.
     fn step(&self, position: usize, step: &Step, memory: &mut Slice) -> std::io::Result<Sample> {
-        let file = &self.files[step.file as usize];
+        let file = self.files[step.file as usize].open();
         let range = step.range();
         if step.op == Op::Read {
             let filled_bytes = file.fill_holes(range.clone(), memory.all())?;

@@ -59,6 +59,7 @@ mod tests {
         Step {
             thread: 0,
             op,
+            change: None,
             file,
             offset,
             bytes,

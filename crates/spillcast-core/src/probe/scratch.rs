@@ -3,18 +3,18 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, OFlags};
 
-/// O_TMPFILE never gives the file a name. Where the file system does not know it (FUSE, NFS), a
+/// O_TMPFILE gives the file no name. Where the file system does not know it (FUSE, NFS), a
 /// name nobody can guess lives until the next system call.
 pub(super) fn create(dir: &Path) -> io::Result<File> {
     let nameless = OpenOptions::new()
         .read(true)
         .write(true)
         .mode(0o600)
-        .custom_flags(libc::O_TMPFILE | libc::O_EXCL)
+        .custom_flags(libc::O_TMPFILE)
         .open(dir);
     match nameless {
         Err(error) if lacks_tmpfile(&error) => create_and_unlink(dir),
@@ -28,11 +28,20 @@ fn lacks_tmpfile(error: &io::Error) -> bool {
 }
 
 fn create_and_unlink(dir: &Path) -> io::Result<File> {
-    let path = dir.join(format!(".spillcast-{:032x}", random()?));
-    let file =
-        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    let path = name_in(dir)?;
+    let file = create_named(&path)?;
     fs::remove_file(&path)?;
     Ok(file)
+}
+
+/// A path that nobody can guess.
+pub(super) fn name_in(dir: &Path) -> io::Result<PathBuf> {
+    Ok(dir.join(format!(".spillcast-{:032x}", random()?)))
+}
+
+/// A new file that has a name until its owner removes it.
+pub(super) fn create_named(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Turns O_DIRECT on or off for an open file; EINVAL where the file system does not know it.

@@ -107,7 +107,8 @@ mod tests {
 
     fn step(thread: u32, cpu_ns: u64, after: Option<u32>, after_cpu_ns: u64) -> Step {
         let op = Op::Null;
-        Step { thread, op, file: 0, offset: 0, bytes: 0, delay_ns: 0, cpu_ns, after, after_cpu_ns }
+        let (change, file, offset, bytes, delay_ns) = (None, 0, 0, 0, 0);
+        Step { thread, op, change, file, offset, bytes, delay_ns, cpu_ns, after, after_cpu_ns }
     }
 
     #[test]

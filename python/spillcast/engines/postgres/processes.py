@@ -12,9 +12,9 @@ from spillcast.engines.postgres.connection import Connection, row
 #: A server process found by its number started when its session did, or it is another's.
 START_TOLERANCE_S = 10.0
 
-#: By these PostgreSQL reads and writes temp files, and opens and closes files. It reads several
-#: buffers of a table at once by others, which would only make each wait dearer.
-CALLS = ("pread64", "pwrite64", "openat", "open", "close")
+#: By these PostgreSQL reads, writes and shortens temp files, and opens, closes and removes files.
+#: It reads several buffers of a table at once by others, which would only make each wait dearer.
+CALLS = ("pread64", "pwrite64", "openat", "open", "close", "ftruncate", "unlink")
 #: What all titles begin with.
 TITLES = "postgres: "
 #: What a parallel worker calls itself, with its leader's process id after it.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from spillcast.errors import InputError
+from spillcast.forecast.changes import TempChanges, temp_changes
 from spillcast.forecast.duckdb.compression import Compression, compression
 from spillcast.forecast.load import Load, sessions, temp_load
 from spillcast.forecast.result import Term
@@ -62,9 +63,20 @@ class Baseline:
         return [self.scale * self.threads.recorded.of_waits * load.total_s for load in self.loads]
 
     @cached_property
+    def changes(self) -> Sequence[TempChanges]:
+        """The calls that make, resize, sync or remove its temp files."""
+        return temp_changes(self.recording)
+
+    @cached_property
+    def changes_s(self) -> float:
+        """Elapsed time that they take."""
+        total_s = sum(one.total_s for one in self.changes)
+        return self.scale * self.threads.recorded.of_waits * total_s
+
+    @cached_property
     def remainder_s(self) -> float:
-        """The elapsed time outside temp I/O."""
-        return max(self.whole_s - sum(self.io_s), 0.0)
+        """The elapsed time outside of all calls on temp files."""
+        return max(self.whole_s - sum(self.io_s) - self.changes_s, 0.0)
 
     @property
     def least_drift_s(self) -> float:

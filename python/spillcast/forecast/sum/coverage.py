@@ -93,7 +93,7 @@ def _by_slice(recording: Recording) -> Array:
 
 
 def _sums(recording: Recording, keys: list[str], column: str) -> list[dict[str, Any]]:
-    seconds = recording.seconds.filter(recording.seconds["temp"])
+    seconds = recording.temp_seconds
     seconds = seconds.set_column(
         seconds.schema.get_field_index("op"), "op", seconds["op"].cast(pa.string())
     )

@@ -2,6 +2,7 @@
 
     T_B = T_A - w_A * IO_A + D + w_B * sum over (op, size) of N * L_B(op, size)
 
+Calls that make, resize, sync or remove temp files are operations too, with a kind for a size.
 N, T_A and IO_A come from one recording, L_B from its replay on the target. w is the weight of a
 wait, 1 for one thread and less where several overlap; D is the CPU time that colder or warmer
 caches make. docs/method.md derives it and says what breaks it.
@@ -17,7 +18,7 @@ from spillcast.calibrated import calibrated
 from spillcast.errors import Refusal
 from spillcast.forecast.assumptions import MODELS_APART, USELESS
 from spillcast.forecast.question import CONFIDENCE
-from spillcast.forecast.result import Forecast, Term
+from spillcast.forecast.result import CHANGES, Forecast, Term
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.coverage import kind_of_evidence, part_factors
 from spillcast.forecast.sum.interval import (
@@ -54,7 +55,8 @@ def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDE
         projection = project(baseline, target)
     except Refusal as because:
         return replace(unsaid, refused=str(because))
-    total_s = baseline.remainder_s + projection.drift_s + sum(projection.io_s)
+    there_s = projection.changes_s + sum(projection.io_s)
+    total_s = baseline.remainder_s + projection.drift_s + there_s
     uncertainty = _uncertainty(baseline, projection, target, total_s)
     low_s, high_s = uncertainty.bounds_s(confidence)
     if high_s > USELESS * low_s:
@@ -67,7 +69,11 @@ def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDE
         uncertainty=uncertainty,
         interval_s=(low_s, high_s),
         ceiling_s=baseline.remainder_s + min(projection.drift_s, 0.0),
-        terms=[*_moved(baseline.rest, projection.drift_s), *_io_terms(baseline, projection.io_s)],
+        terms=[
+            *_moved(baseline.rest, projection.drift_s),
+            *_io_terms(baseline, projection.io_s),
+            *_changes_term(baseline, projection.changes_s),
+        ],
         warnings=warn(baseline, target, projection),
         advice=target.facts.get("advice", ()),
     )
@@ -81,6 +87,9 @@ def _uncertainty(
     drift_s = projection.drift_s * draws.normal(1.0, calibrated().touched_spread, DRAWS)
     rest_s = baseline.remainder_s + np.maximum(drift_s, baseline.least_drift_s)
     rest_s -= baseline.ready_s * draws.uniform(0, 1, DRAWS)
+    if baseline.changes:
+        off = np.exp(draws.normal(0, target.source.noise, DRAWS))
+        rest_s += projection.changes_s * off
     terms = zip(baseline.loads, baseline.io_s, projection.io_s, projection.latencies, strict=True)
     drawn_s = drawn_totals(
         rest_s,
@@ -121,6 +130,12 @@ def _moved(rest: Sequence[Term], drift_s: float) -> list[Term]:
     """The first term, which holds the CPU time, as it is on the target."""
     cpu, *others = rest
     return [replace(cpu, forecast_s=cpu.forecast_s + drift_s), *others]
+
+
+def _changes_term(baseline: Baseline, target_s: float) -> list[Term]:
+    if not (count := sum(one.count for one in baseline.changes)):
+        return []
+    return [Term(CHANGES, None, None, count, baseline.changes_s, target_s)]
 
 
 def _io_terms(baseline: Baseline, target_s: Sequence[float]) -> list[Term]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from spillcast.errors import Refusal
 from spillcast.forecast.assumptions import LIMITED
+from spillcast.forecast.changes import changes_on
 from spillcast.forecast.latency import Latency, latencies
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.drift import cpu_drift_s
@@ -21,6 +22,9 @@ class Projection:
 
     latencies: Sequence[Latency]
     io_s: Sequence[float]
+    #: Of the calls that change temp files; and of those of which the target tells nothing.
+    changes_s: float
+    changes_kept_s: float
     overlap: Overlap
     #: CPU time that caches and compression likely make more.
     drift_s: float
@@ -36,7 +40,8 @@ def project(baseline: Baseline, target: Storage) -> Projection:
     for op in sorted({load.op for load in loads}):
         if not any(group.count for group in target.of(op)):
             raise Refusal(f"{target.name} has no figures for {op}s, and the query does some")
-    simulated = threads.on(behaviour_of(target, access="buffered"), scale)
+    changes = changes_on(target, baseline.changes)
+    simulated = threads.on(behaviour_of(target, access="buffered"), scale, changes.times)
     found = [
         latency if mean_s is None else latency.at(mean_s)
         for latency, mean_s in zip(
@@ -55,6 +60,8 @@ def project(baseline: Baseline, target: Storage) -> Projection:
     return Projection(
         found,
         [wait_s * load.count * lat.mean_s for load, lat in zip(done, found, strict=True)],
+        wait_s * changes.total_s,
+        wait_s * changes.kept_s,
         overlap,
         max(cpu_s * drift_s, baseline.least_drift_s),
         compressed.share if compressed else None,

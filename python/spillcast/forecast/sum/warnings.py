@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from spillcast.forecast.assumptions import (
     AMPLIFIED,
+    CHANGES_TOLD,
     COMPRESSED_ALIKE,
     DEPENDENT,
     LITTLE,
@@ -57,6 +58,12 @@ def warn(baseline: Baseline, target: Storage, projection: Projection) -> list[Wa
     if projection.saturated:
         text = f"the query would wait for the limit of {target.name}: {projection.saturated}"
         warnings.append(Warned("limit", text))
+    if projection.changes_kept_s > CHANGES_TOLD * baseline.whole_s:
+        text = (
+            "how long making, resizing and removing temp files takes there is not known: it is "
+            f"taken to be {format_duration(projection.changes_kept_s)}, as here"
+        )
+        warnings.append(Warned("changes-kept", text))
     recorded_s = sum(load.total_s for load in loads)
     target_s = sum(load.count * lat.mean_s for load, lat in zip(loads, found, strict=True))
     if target_s > AMPLIFIED * recorded_s:

@@ -39,6 +39,7 @@ def counted_trace(loads: Sequence[Load], threads: int, think_s: float) -> Thread
         after=np.full(each * threads, NONE),
         after_cpu_ns=nothing,
         temp=yes,
+        change=no,
         io=yes,
         source=nothing,
         file=thread,

@@ -10,7 +10,7 @@ The time without any latency taken off, what remains is what temp I/O adds; over
 latencies it is the overlap's share of a wait. One thread has 1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -91,11 +91,24 @@ class Threads:
             return self._constant
         return self.overlap(self._recorded, np.zeros(len(self._loads)))
 
-    def on(self, behaviour: Behaviour, scale: float) -> Simulated:
-        """On a storage; the whole query does ``scale`` times what was recorded."""
-        whole = scale * sum(load.count for load in self._loads)
-        share = min(1.0, int(self.trace.temp.sum()) / whole)
-        return self._simulated(np.where(self.trace.temp, 0, self.trace.wait_ns), behaviour, share)
+    def on(self, behaviour: Behaviour, scale: float, changes: Mapping[str, float]) -> Simulated:
+        """On a storage; the whole query does ``scale`` times what was recorded.
+
+        Of calls that change files, ``changes`` has by event how many times as long they take there.
+        """
+        own, whole = self.trace, scale * sum(load.count for load in self._loads)
+        share = min(1.0, int((own.temp & ~own.change).sum()) / whole)
+        wait_ns = np.where(own.temp, 0, own.wait_ns)
+        wait_ns[own.change] = own.wait_ns[own.change] * self._times_as_long(changes)
+        return self._simulated(wait_ns, behaviour, share)
+
+    def _times_as_long(self, changes: Mapping[str, float]) -> Seconds:
+        """Of each call that changes a file; 1 where nothing is known."""
+        own = self.trace
+        if not own.change.any():
+            return np.ones(0)
+        events = self._recording.waits["event"].take(pa.array(own.source[own.change]))
+        return np.array([changes.get(event, 1.0) for event in events.to_pylist()])
 
     def mean_s(self, simulated: Simulated) -> list[float | None]:
         """Mean wait of each load's operations; None of a load of which the trace has none."""

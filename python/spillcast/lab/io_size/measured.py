@@ -80,7 +80,7 @@ class _Replay:
 def _replay(directory: Path, plan: pa.RecordBatch, like: Recording, budget: Budget) -> _Replay:
     limits = budget.limits(directory)
     probe = _core.Probe(plan, str(directory), **limits)
-    groups, facts = bounded_run(like, plan, probe, directory, limits, None)
+    groups, _, facts = bounded_run(like, plan, probe, directory, limits, None)
     write = plan["write"].to_numpy(zero_copy_only=False)
     size = plan["bytes"].to_numpy()
     reads, writes = (

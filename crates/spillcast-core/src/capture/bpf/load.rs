@@ -37,7 +37,7 @@ pub struct Thread {
     call: [u16; 2],
     pub on_cpu_since_ns: u64,
     pub cpu_ns: u64,
-    rest: [u64; 11],
+    rest: [u64; 12],
 }
 
 impl Thread {
@@ -109,22 +109,25 @@ fn rules(calls: &[CallKind]) -> ([u16; CALLS_MAX], [u16; CALLS_MAX]) {
 /// See `enum call_flags` of programs/records.h.
 fn call_flags(kind: CallKind) -> u16 {
     const TIMED: u16 = 1;
-    const POSITIONED: u16 = 2;
-    const PATH_FIRST: u16 = 4;
-    const PATH_SECOND: u16 = 8;
-    const OPENS: u16 = 16;
-    const AT_ENTRY: u16 = 32;
-    const FCNTL: u16 = 64;
+    const PATH_FIRST: u16 = 2;
+    const PATH_SECOND: u16 = 4;
+    const OPENS: u16 = 8;
+    const AT_ENTRY: u16 = 16;
+    const FCNTL: u16 = 32;
+    const UNLINKAT: u16 = 64;
+    const OFFSET_SHIFT: u32 = 8;
     use CallKind::*;
-    let more = match kind {
-        Pread64 | Pwrite64 | Preadv | Pwritev | Preadv2 | Pwritev2 => POSITIONED,
+    let of_kind = match kind {
         Open | Creat => OPENS | PATH_FIRST,
         Openat | Openat2 => OPENS | PATH_SECOND,
+        Unlink | Truncate => PATH_FIRST,
+        Unlinkat => PATH_SECOND | UNLINKAT,
         Close => AT_ENTRY,
         Fcntl => FCNTL,
         _ => 0,
     };
-    if kind.is_io() { more | TIMED } else { more }
+    let timed = if kind.is_timed() { TIMED } else { 0 };
+    of_kind | timed | (kind.offset_argument().unwrap_or(0) as u16) << OFFSET_SHIFT
 }
 
 /// The kernel's own error number, wherever in a chain of reasons it stands.

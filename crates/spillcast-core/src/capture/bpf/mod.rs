@@ -130,7 +130,14 @@ impl BpfSource {
             }
             Record::Named(named) => {
                 let (call, inside) = self.finished(&named.call, None);
-                self.push(call.pid, Event::Call(call, inside), out);
+                let path = named
+                    .path()
+                    .and_then(|path| self.paths.absolute(call.pid, named.call.fd, &path));
+                let event = match path {
+                    Some(path) => Event::Named { call, inside, path },
+                    None => Event::Call(call, inside),
+                };
+                self.push(call.pid, event, out);
                 call.end_ns
             }
             Record::Opened(named) => {
@@ -191,18 +198,20 @@ impl BpfSource {
     fn finished(&mut self, call: &record::Call, block: Option<record::Block>) -> (Call, Inside) {
         let kind = CallKind::from_u8(call.kind as u8).expect("the programs were told of no other");
         let (pid, tid) = (call.header.pid, call.header.tid);
-        let timed = kind.is_io();
+        let timed = kind.is_timed();
         if timed {
             self.cpu_ns += call.cpu_before_ns;
         }
         let mut blocks = self.inside.get_mut(&tid).map(mem::take).unwrap_or_default();
         blocks.extend(block.map(waited));
         let cpu_ns = call.inside_cpu_ns;
+        // Of a call with a path it is the folder that the path begins in.
+        let fd = if kind.opens() || kind.names_file() { -1 } else { call.fd };
         let finished = Call {
             offset: (call.offset >= 0).then_some(call.offset),
             cpu_before_ns: timed.then_some(call.cpu_before_ns),
             blocked: timed.then_some(call.blocked != 0),
-            ..Call::of((pid, tid), kind, call.fd, (call.start_ns, call.end_ns), call.ret)
+            ..Call::of((pid, tid), kind, fd, (call.start_ns, call.end_ns), call.ret)
         };
         (finished, if timed { Inside { blocks, cpu_ns } } else { Inside::default() })
     }

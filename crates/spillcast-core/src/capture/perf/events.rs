@@ -14,8 +14,8 @@ use super::tracepoints::Tracepoints;
 /// The tracepoints of a capture, a ring holder on each CPU, and all that writes to them.
 pub struct Events {
     pub tracepoints: Tracepoints,
-    /// Numbers of the calls' tracepoints.
-    calls: Vec<(u16, CallKind)>,
+    /// Numbers of the calls' tracepoints, and whether they wake the reader.
+    calls: Vec<(u16, bool)>,
     cpus: Vec<i32>,
     /// One a CPU: the events that carry the rings.
     pub holders: Vec<OwnedFd>,
@@ -57,7 +57,7 @@ impl Events {
             }
             self.calls
                 .iter()
-                .try_for_each(|&(id, kind)| add(open::tracepoint(id, tid, cpu, kind.opens())?))
+                .try_for_each(|&(id, urgent)| add(open::tracepoint(id, tid, cpu, urgent)?))
         })
     }
 
@@ -83,8 +83,8 @@ impl Events {
                 let renamings = open::kernel_tracepoint(renaming.id, EVERYONE, cpu, true)?;
                 add(filtered(renamings, "oldcomm")?)?;
             }
-            self.calls.iter().try_for_each(|&(id, kind)| {
-                let event = open::tracepoint(id, EVERYONE, cpu, kind.opens())?;
+            self.calls.iter().try_for_each(|&(id, urgent)| {
+                let event = open::tracepoint(id, EVERYONE, cpu, urgent)?;
                 add(filtered(event, "comm")?)
             })
         })

@@ -112,21 +112,16 @@ fn sample(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
             if kind == CallKind::Fcntl && !duplicates {
                 return None;
             }
-            let offset = if positioned(kind) {
+            let offset = match kind.offset_argument() {
                 // preadv2 and pwritev2 take -1 for "at the file position".
-                Some(u64_at(raw, RAW_ARGS + 24)? as i64).filter(|&offset| offset >= 0)
-            } else {
-                None
+                Some(number) => Some(u64_at(raw, RAW_ARGS + 8 * number)? as i64),
+                None => None,
             };
+            let offset = offset.filter(|&offset| offset >= 0);
             What::Enter { kind, fd, offset }
         }
     };
     Some(Record { time_ns, pid, tid, what })
-}
-
-fn positioned(kind: CallKind) -> bool {
-    use CallKind::*;
-    matches!(kind, Pread64 | Pwrite64 | Preadv | Pwritev | Preadv2 | Pwritev2)
 }
 
 fn task(bytes: &[u8], kind: u32) -> Option<Record> {

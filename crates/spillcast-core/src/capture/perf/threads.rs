@@ -22,9 +22,9 @@ pub struct Threads {
 struct Thread {
     /// Since when the thread has been on a CPU; None while it is off.
     on_cpu_since_ns: Option<u64>,
-    /// CPU time since the last I/O call, up to `on_cpu_since_ns`.
+    /// CPU time since the last timed call, up to `on_cpu_since_ns`.
     cpu_ns: u64,
-    /// CPU time outside I/O calls, up to `on_cpu_since_ns`.
+    /// CPU time outside timed calls, up to `on_cpu_since_ns`.
     total_cpu_ns: u64,
     call: Option<Open>,
     /// Since when the thread waits, having left the CPU by itself.
@@ -56,7 +56,7 @@ impl Thread {
         if let Some(since_ns) = self.on_cpu_since_ns {
             let ran_ns = now_ns.saturating_sub(since_ns);
             match &mut self.call {
-                Some(call) if call.kind.is_io() => call.inside.cpu_ns += ran_ns,
+                Some(call) if call.kind.is_timed() => call.inside.cpu_ns += ran_ns,
                 _ => {
                     self.cpu_ns += ran_ns;
                     self.total_cpu_ns += ran_ns;
@@ -75,7 +75,7 @@ impl Thread {
         }
     }
 
-    /// Puts the thread on a CPU; returns what it waited for outside of an I/O call.
+    /// Puts the thread on a CPU; returns what it waited for outside of a timed call.
     fn switch_in(&mut self, now_ns: u64) -> Option<Block> {
         self.on_cpu_since_ns = Some(now_ns);
         let waking = self.waking.take();
@@ -84,7 +84,7 @@ impl Thread {
         let woken_by = waking.and_then(|waking| waking.by);
         let block = |cpu_before_ns| Block { start_ns, end_ns, cpu_before_ns, woken_by };
         match &mut self.call {
-            Some(call) if call.kind.is_io() => {
+            Some(call) if call.kind.is_timed() => {
                 let cpu_ns = mem::take(&mut call.inside.cpu_ns);
                 call.inside.blocks.push(block(cpu_ns));
                 None
@@ -145,13 +145,6 @@ impl Threads {
                 let call = Call::of((pid, tid), CallKind::Close, fd, (time_ns, time_ns), 0);
                 out.push(Event::Call(call, Inside::default()));
             }
-            // Of an open only that side.
-            What::Exit { kind, ret } if kind.opens() => {
-                self.calls += 1;
-                thread.on_cpu_since_ns = Some(time_ns);
-                let call = Call::of((pid, tid), kind, -1, (time_ns, time_ns), ret);
-                out.push(Event::Call(call, Inside::default()));
-            }
             What::Enter { kind, fd, offset } => {
                 thread.on_cpu_since_ns = Some(time_ns);
                 let cpu_before_ns = thread.cpu_ns;
@@ -162,11 +155,14 @@ impl Threads {
             What::Exit { kind, ret } => {
                 self.calls += 1;
                 thread.on_cpu_since_ns = Some(time_ns);
-                // An exit without its entry: the capture began inside the call.
+                // An exit without its entry: the capture began inside the call. What an open
+                // returned stands for something else all the same.
                 let Some(call) = thread.call.take().filter(|call| call.kind == kind) else {
+                    let call = Call::of((pid, tid), kind, -1, (time_ns, time_ns), ret);
+                    out.extend(kind.opens().then(|| Event::Call(call, Inside::default())));
                     return;
                 };
-                if kind.is_io() {
+                if kind.is_timed() {
                     thread.cpu_ns = 0;
                 }
                 let finished = Call {
@@ -181,7 +177,7 @@ impl Threads {
         }
     }
 
-    /// CPU time of all threads outside their I/O calls, up to their last record.
+    /// CPU time of all threads outside their timed calls, up to their last record.
     pub fn cpu_ns(&self) -> u64 {
         self.ended_cpu_ns + self.by_tid.values().map(|thread| thread.total_cpu_ns).sum::<u64>()
     }
@@ -300,5 +296,25 @@ mod tests {
         let [Event::Call(call, inside)] = &events[..] else { panic!("{events:?}") };
         assert_eq!((call.cpu_before_ns, inside.cpu_ns), (Some(10), 5));
         assert_eq!(inside.blocks, [block(15, 20, 5, None)]);
+    }
+    #[test]
+    fn an_open_is_timed_and_told_even_if_it_began_before() {
+        let (enter, exit) = (
+            What::Enter { kind: CallKind::Openat, fd: -1, offset: None },
+            What::Exit { kind: CallKind::Openat, ret: 5 },
+        );
+        let (events, threads) =
+            run(&[(10, exit), (20, enter), (25, LEFT), (80, What::SwitchIn), (90, exit)]);
+        let calls: Vec<_> = events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Call(call, inside) => {
+                    Some((call.start_ns, call.end_ns, call.ret, call.blocked, inside.cpu_ns))
+                }
+                _ => None,
+            })
+            .collect();
+        assert_eq!(calls, [(10, 10, 5, None, 0), (20, 90, 5, Some(true), 10)]);
+        assert_eq!(threads.cpu_ns(), 10);
     }
 }

@@ -81,7 +81,7 @@ INLINE void fill_call(struct call *record, struct thread *thread, u64 now_ns, s6
     record->blocked = thread->call_blocked;
     record->start_ns = timed ? thread->call_start_ns : now_ns;
     record->end_ns = now_ns;
-    record->offset = thread->flags & POSITIONED ? (s64)thread->argument : -1;
+    record->offset = thread->flags >> OFFSET_SHIFT ? (s64)thread->offset : -1;
     record->ret = ret;
     record->cpu_before_ns = thread->call_cpu_before_ns;
     record->inside_cpu_ns = thread->inside_cpu_ns;
@@ -138,7 +138,7 @@ static __attribute__((noinline)) int report_named(struct thread *thread, u64 ids
     if (opened)
         identify(record, ret);
     record->path_bytes =
-        read_user_string(record->path, sizeof(record->path), (void *)thread->argument);
+        read_user_string(record->path, sizeof(record->path), (void *)thread->path);
     ring_submit(record, NO_WAKEUP);
     return 0;
 }
@@ -164,6 +164,9 @@ INLINE void report_call(struct thread *thread, u64 ids, u64 now_ns, s64 ret)
     }
 }
 
+/* A flag of unlinkat. */
+#define REMOVES_FOLDER 0x200
+
 /* Whether fcntl duplicates the descriptor: F_DUPFD, F_DUPFD_CLOEXEC. */
 INLINE int duplicates(u64 command)
 {
@@ -186,6 +189,8 @@ SECTION("raw_tp/sys_enter") int call_begins(u64 *context)
     u16 flags = flags_of_call[number];
     if (flags & FCNTL && !duplicates((u32)ARGUMENT_1(registers)))
         return 0;
+    if (flags & UNLINKAT && ARGUMENT_2(registers) & REMOVES_FOLDER)
+        return 0;
     u64 now_ns = monotonic_ns();
     if (flags & TIMED) {
         settle(thread, now_ns);
@@ -196,10 +201,10 @@ SECTION("raw_tp/sys_enter") int call_begins(u64 *context)
     thread->call_blocked = 0;
     thread->block_start_ns = 0;
     thread->fd = flags & PATH_FIRST ? -1 : (s32)ARGUMENT_0(registers);
-    if (flags & PATH_FIRST)
-        thread->argument = ARGUMENT_0(registers);
-    else
-        thread->argument = flags & PATH_SECOND ? ARGUMENT_1(registers) : ARGUMENT_3(registers);
+    thread->path = flags & PATH_FIRST ? ARGUMENT_0(registers) : ARGUMENT_1(registers);
+    thread->offset = flags >> OFFSET_SHIFT == 3   ? ARGUMENT_3(registers)
+                     : flags >> OFFSET_SHIFT == 2 ? ARGUMENT_2(registers)
+                                                  : ARGUMENT_1(registers);
     thread->flags = flags;
     thread->kind = kind_of_call[number];
     if (flags & AT_ENTRY) {

@@ -107,6 +107,7 @@ struct registers {
 enum { REGISTERS_AT = 7 * 8, CS_OF_32_BITS = 0x23 };
 #define ARGUMENT_0(registers) ((registers).di)
 #define ARGUMENT_1(registers) ((registers).si)
+#define ARGUMENT_2(registers) ((registers).dx)
 #define ARGUMENT_3(registers) ((registers).r10)
 #define OF_32_BITS(registers) ((registers).cs == CS_OF_32_BITS)
 #elif defined(__TARGET_ARCH_arm64)
@@ -116,6 +117,7 @@ struct registers {
 enum { REGISTERS_AT = 0, PSTATE_OF_32_BITS = 0x10 };
 #define ARGUMENT_0(registers) ((registers).x[0])
 #define ARGUMENT_1(registers) ((registers).x[1])
+#define ARGUMENT_2(registers) ((registers).x[2])
 #define ARGUMENT_3(registers) ((registers).x[3])
 #define OF_32_BITS(registers) ((registers).pstate & PSTATE_OF_32_BITS)
 #else

@@ -26,8 +26,9 @@ struct thread {
     u64 call_cpu_before_ns;
     /* CPU time in the call since it began, or since the last wait in it. */
     u64 inside_cpu_ns;
-    /* The file offset, or where the path is. */
-    u64 argument;
+    /* The file offset or new length, and where the path is. */
+    u64 offset;
+    u64 path;
     /* The last wait in the call. */
     u64 block_start_ns;
     u64 block_end_ns;
@@ -42,17 +43,20 @@ enum role { OBSERVED = 1, WATCHED = 2 };
 enum call_flags {
     /* An operation on a file, whose time counts. */
     TIMED = 1,
-    /* The fourth argument is a file offset. */
-    POSITIONED = 2,
     /* The first argument is a path, or the second one is. */
-    PATH_FIRST = 4,
-    PATH_SECOND = 8,
+    PATH_FIRST = 2,
+    PATH_SECOND = 4,
     /* Returns a descriptor of what the path leads to. */
-    OPENS = 16,
+    OPENS = 8,
     /* Reported when it begins: a descriptor that is closed may soon stand for something else. */
-    AT_ENTRY = 32,
+    AT_ENTRY = 16,
     /* Matters only where it duplicates a descriptor. */
-    FCNTL = 64,
+    FCNTL = 32,
+    /* Matters only where it removes no folder. */
+    UNLINKAT = 64,
+    /* From here on, which argument is a file offset or a length: 1 to 3 for the second to the
+     * fourth, 0 for none. */
+    OFFSET_SHIFT = 8,
 };
 
 struct header {

@@ -1,0 +1,87 @@
+//! Calls of the replay that make, resize, sync or remove the file that stands for a temp file.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, FallocateFlags, fallocate, linkat};
+use spillcast_calls::CallKind;
+
+use super::clock::now_ns;
+use super::file::ReplayFile;
+use super::scratch;
+
+/// Makes one call as `kind` does, while nobody reads or writes the file; how long it took, in ns.
+///
+/// `offset` is the new length of what is truncated; an allocation goes from there to `extent_bytes`.
+pub(super) fn make(
+    kind: CallKind,
+    replayed: &ReplayFile,
+    dir: &Path,
+    (offset, extent_bytes): (u64, u64),
+) -> io::Result<u64> {
+    use CallKind::*;
+    let mut file = replayed.alone();
+    match kind {
+        Ftruncate | Truncate => {
+            let elapsed_ns = timed(|| file.set_len(offset))?;
+            replayed.cut(offset);
+            Ok(elapsed_ns)
+        }
+        Fallocate => timed(|| allocate(&file, offset, extent_bytes)),
+        Fsync => timed(|| file.sync_all()),
+        Fdatasync => timed(|| file.sync_data()),
+        SyncFileRange => timed(|| begin_writing(&file)),
+        Unlink | Unlinkat => {
+            let elapsed_ns = remove(&mut file, dir)?;
+            replayed.cut(0);
+            Ok(elapsed_ns)
+        }
+        _ => {
+            let path = scratch::name_in(dir)?;
+            let elapsed_ns = timed(|| scratch::create_named(&path).map(drop))?;
+            fs::remove_file(&path)?;
+            Ok(elapsed_ns)
+        }
+    }
+}
+
+fn timed(call: impl FnOnce() -> io::Result<()>) -> io::Result<u64> {
+    let start_ns = now_ns();
+    call()?;
+    Ok(now_ns() - start_ns)
+}
+
+/// Without a change of its length. A file system that cannot says so as fast as it would do it.
+fn allocate(file: &File, offset: u64, extent_bytes: u64) -> io::Result<()> {
+    let bytes = extent_bytes.saturating_sub(offset).max(4096);
+    match fallocate(file, FallocateFlags::KEEP_SIZE, offset, bytes) {
+        Err(rustix::io::Errno::OPNOTSUPP) | Ok(()) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Hands what is dirty to the storage without waiting for it, which is how it is mostly called.
+fn begin_writing(file: &File) -> io::Result<()> {
+    // SAFETY: no pointer is passed.
+    match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Removes the file with all that it holds, and puts a new one in its place.
+///
+/// It is given a name just before. Where the file system does not give a nameless file one (FUSE, NFS),
+/// an empty file is removed instead.
+fn remove(file: &mut File, dir: &Path) -> io::Result<u64> {
+    let (path, new) = (scratch::name_in(dir)?, scratch::create(dir)?);
+    let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
+    if linkat(CWD, nameless, CWD, &path, AtFlags::SYMLINK_FOLLOW).is_err() {
+        scratch::create_named(&path)?;
+    }
+    // Its last descriptor: the blocks go with the name.
+    drop(std::mem::replace(file, new));
+    timed(|| fs::remove_file(&path))
+}

@@ -1,0 +1,111 @@
+//! Replays that make, resize, sync and remove files: each call is made, and reads still meet data.
+
+mod places;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use places::{directories, entries};
+use proptest::prelude::*;
+use spillcast_core::capture::CallKind;
+use spillcast_core::probe::{Options, Outcome, Plan, Probe, ProbeError, Step};
+use spillcast_core::wait::Op;
+
+const MIB: u32 = 1 << 20;
+
+fn step(thread: u32, op: Op, file: u32, offset: u64, bytes: u32) -> Step {
+    let (change, delay_ns, cpu_ns, after, after_cpu_ns) = (None, 0, 0, None, 0);
+    Step { thread, op, change, file, offset, bytes, delay_ns, cpu_ns, after, after_cpu_ns }
+}
+
+fn change(thread: u32, kind: CallKind, file: u32, offset: u64) -> Step {
+    Step { change: Some(kind), ..step(thread, Op::Null, file, offset, 0) }
+}
+
+fn run(steps: &[Step], dir: &std::path::Path) -> Outcome {
+    let options = Options { budget: Duration::from_secs(600), ..Options::new(dir) };
+    Probe::new(Plan { steps: steps.to_vec() }, options).unwrap().run().unwrap()
+}
+
+#[test]
+fn each_call_is_made_and_what_it_took_away_is_written_before_it_is_read() {
+    use CallKind::*;
+    let steps = [
+        change(0, Openat, 7, 0),
+        step(0, Op::Write, 7, 0, MIB),
+        change(0, Ftruncate, 7, 8192),
+        // All but two blocks are gone.
+        step(0, Op::Read, 7, 0, MIB),
+        change(0, Fallocate, 7, u64::from(MIB)),
+        change(0, Fsync, 7, 0),
+        change(0, Fdatasync, 7, 0),
+        change(0, SyncFileRange, 7, 0),
+        change(0, Unlink, 7, 0),
+        // All of it is.
+        step(0, Op::Read, 7, 0, MIB),
+        change(0, Unlinkat, 9, 0),
+        change(0, Ftruncate, 9, 0),
+    ];
+    for dir in directories() {
+        let outcome = run(&steps, dir.path());
+        let counts: BTreeMap<&str, u64> =
+            outcome.changes.iter().map(|(&name, one)| (name, one.count())).collect();
+        let mut expected: BTreeMap<&str, u64> = BTreeMap::new();
+        for kind in steps.iter().filter_map(|step| step.change) {
+            *expected.entry(kind.name()).or_default() += 1;
+        }
+        assert_eq!(counts, expected);
+        assert_eq!(outcome.prefilled_bytes, 2 * u64::from(MIB) - 8192);
+        // Reads and writes are counted as without them.
+        assert_eq!((outcome.steps_replayed, outcome.steps_skipped), (3, 0));
+        assert_eq!(entries(dir.path()), 0);
+    }
+}
+
+#[test]
+fn what_is_no_call_on_a_file_is_refused() {
+    let [dir, _] = directories();
+    let refused = |bad: Step| {
+        let steps = vec![step(0, Op::Write, 0, 0, 1), bad];
+        let error = Probe::new(Plan { steps }, Options::new(dir.path())).err().unwrap();
+        assert!(matches!(error, ProbeError::BadStep { step: 1, .. }), "{error}");
+    };
+    refused(change(0, CallKind::Close, 0, 0));
+    refused(Step { change: Some(CallKind::Unlink), ..step(0, Op::Write, 0, 0, 1) });
+    refused(change(0, CallKind::Ftruncate, 0, 1 << 60));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 12,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// Whatever threads do to the files of each other, no read finds less than it asks for.
+    #[test]
+    fn threads_may_cut_and_remove_what_others_read(
+        places in prop::collection::vec(
+            (0u32..4, 0u8..6, 0u32..2, 0u64..100, 1u32..70_000), 1..300,
+        )
+    ) {
+        let steps: Vec<Step> = places
+            .iter()
+            .map(|&(thread, what, file, block, bytes)| match what {
+                0 => change(thread, CallKind::Ftruncate, file, block * 8192),
+                1 => change(thread, CallKind::Unlink, file, 0),
+                2 | 3 => step(thread, Op::Read, file, block * 8192, bytes),
+                _ => step(thread, Op::Write, file, block * 8192, bytes),
+            })
+            .chain([step(0, Op::Write, 0, 0, 1)])
+            .collect();
+        for dir in directories() {
+            let outcome = run(&steps, dir.path());
+            let changes: u64 = outcome.changes.values().map(|one| one.count()).sum();
+            let moved = steps.iter().filter(|step| step.op != Op::Null).count() as u64;
+            prop_assert_eq!(outcome.steps_replayed, moved);
+            prop_assert_eq!(changes, steps.len() as u64 - moved);
+            prop_assert_eq!(entries(dir.path()), 0);
+        }
+    }
+}

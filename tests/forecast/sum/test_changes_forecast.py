@@ -1,0 +1,126 @@
+"""Calls that make, resize and remove temp files in a forecast equal arithmetic done by hand."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from evidence import recording, storage
+from spillcast.forecast import forecast
+from spillcast.forecast.result import CHANGES
+from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
+from spillcast.storage.observed import observed
+from spillcast.storage.storage import Changes, Storage
+from spillcast.storage.target import resolve
+
+KIB = 1024
+#: 1 s of writes in a run of 10 s.
+LOADS = [("write", 256 * KIB, 200, 5_000_000)]
+THERE = {("write", 256 * KIB): 1_000_000}
+#: 0.4 s of truncating and 0.1 s of removing.
+CALLS = [("ftruncate", 100, 4_000_000), ("unlink", 50, 2_000_000)]
+
+
+def changed(run, calls=CALLS):
+    """The recording with such calls besides, after all of its I/O."""
+    at_ns, rows, seconds = 1_001_000_000, [], []
+    for event, count, elapsed_ns in calls:
+        for _ in range(count):
+            rows.append(
+                {"start_ns": at_ns, "elapsed_ns": elapsed_ns, "session": 0, "event": event,
+                 "op": None, "temp": True, "file": "/t/spill", "blocked": True}
+            )  # fmt: skip
+            at_ns += elapsed_ns + 1000
+        seconds.append(
+            {"second": 1, "op": None, "temp": True, "size_class_bytes": 0, "count": count,
+             "bytes": 0, "total_ns": count * elapsed_ns, "latency_ns": [elapsed_ns],
+             "latency_count": [count]}
+        )  # fmt: skip
+    run.waits = pa.concat_tables([run.waits, pa.Table.from_pylist(rows, WAITS_SCHEMA)])
+    run.seconds = pa.concat_tables([run.seconds, pa.Table.from_pylist(seconds, SECONDS_SCHEMA)])
+    return run
+
+
+@pytest.fixture
+def run(tmp_path):
+    return changed(recording(tmp_path / "run.spill", LOADS, elapsed_s=10.0, cpu_s=7.0))
+
+
+def there(*calls, groups=None):
+    groups = groups or storage(THERE)
+    known = [Changes(event, 10, 10 * ns, [ns], [10]) for event, ns in calls]
+    return replace(groups, changes=known)
+
+
+def term(said):
+    [found] = [term for term in said.terms if term.name == CHANGES]
+    return found
+
+
+def test_they_take_there_what_they_take_there(run):
+    said = forecast(run, there(("ftruncate", 1_000_000), ("unlink", 4_000_000)))
+    assert (term(said).count, term(said).baseline_s) == (150, pytest.approx(0.5))
+    assert term(said).forecast_s == pytest.approx(0.1 + 0.2)
+    assert said.ceiling_s == pytest.approx(8.5)
+    assert said.forecast_s == pytest.approx(8.5 + 0.2 + 0.3)
+    assert sum(term.forecast_s for term in said.terms) == pytest.approx(said.forecast_s)
+    assert sum(term.baseline_s for term in said.terms) == pytest.approx(10.0)
+    assert "changes-kept" not in {warning.code for warning in said.warnings}
+
+
+def test_what_is_not_known_there_is_kept_and_said(run):
+    said = forecast(run, there(("ftruncate", 1_000_000)))
+    assert term(said).forecast_s == pytest.approx(0.1 + 0.1)
+    assert "changes-kept" not in {warning.code for warning in said.warnings}
+    for target in (there(), resolve("latency:1ms", run), resolve("factor:5", run)):
+        said = forecast(run, target)
+        assert term(said).forecast_s == pytest.approx(0.5)
+        assert said.forecast_s == pytest.approx(8.5 + 0.2 + 0.5)
+        [text] = [warning.message for warning in said.warnings if warning.code == "changes-kept"]
+        assert "500 ms" in text
+
+
+def test_of_a_part_they_are_scaled_to_the_whole(run):
+    said = forecast(run, there(("ftruncate", 1_000_000)), elapsed_s=30.0)
+    assert term(said).baseline_s == pytest.approx(1.5)
+    assert term(said).forecast_s == pytest.approx(0.6)
+
+
+def test_counts_are_those_of_the_whole_run(run):
+    """Where single waits were thinned out, they only tell the calls apart."""
+    changes = run.temp_changes
+    thinned = changes.take(list(range(0, changes.num_rows, 5)))
+    run.waits = pa.concat_tables([run.temp_waits, thinned])
+    del run.temp_changes
+    said = forecast(run, there(("ftruncate", 1_000_000), ("unlink", 4_000_000)))
+    assert term(said).count == 150
+    assert term(said).forecast_s == pytest.approx(0.1 + 0.2)
+
+
+def test_several_threads_share_them(tmp_path):
+    """Four threads that make the same calls at the same time add what one does."""
+    run = recording(tmp_path / "four.spill", LOADS, elapsed_s=10.0, sessions=4)
+    rows = changed(recording(tmp_path / "one.spill", LOADS, elapsed_s=10.0)).temp_changes
+    at = rows.schema.get_field_index("session")
+    each = [
+        rows.set_column(at, rows.schema.field(at), pa.array([session] * rows.num_rows))
+        for session in range(4)
+    ]
+    changed(run, [(event, 4 * count, ns) for event, count, ns in CALLS])
+    run.waits = pa.concat_tables([run.temp_waits, *each])
+    assert term(forecast(run, there())).baseline_s == pytest.approx(0.5, rel=0.02)
+    fast = there(("ftruncate", 0), ("unlink", 0))
+    assert term(forecast(run, fast)).forecast_s == 0
+    slow = there(("ftruncate", 8_000_000), ("unlink", 4_000_000))
+    assert term(forecast(run, slow)).forecast_s == pytest.approx(1.0, rel=0.02)
+
+
+def test_the_storage_of_a_recording_has_them(run, tmp_path):
+    seen = observed(run)
+    assert [(one.event, one.count, one.mean_s) for one in seen.changes] == [
+        ("ftruncate", 100, 0.004), ("unlink", 50, 0.002)
+    ]  # fmt: skip
+    seen.save(tmp_path / "storage.json")
+    again = Storage.load(tmp_path / "storage.json")
+    assert again.changes == seen.changes
+    assert forecast(run, again).forecast_s == pytest.approx(10.0)

@@ -1,0 +1,151 @@
+"""Calls that make, resize, sync and remove temp files are rows, exactly as many as were made."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from emulator import Emulator, skip_without_fuse
+from harness import TARGETS, ordinary_user, spillcast
+from spillcast.recording import Recording
+from spillcast.recording.relabelled import with_temp
+
+COUNT = 30
+BY_PATH = {"truncate", "unlink", "unlinkat"}
+#: Where in the file, as tests/targets/changes.c does it to its first.
+OFFSETS = {"ftruncate": 4096, "fallocate": 8192, "truncate": 100}
+
+
+@pytest.fixture(scope="module")
+def changes(tmp_path_factory):
+    """The program of tests/targets/changes.c."""
+    if shutil.which("cc") is None:
+        pytest.skip("needs a C compiler (cc)")
+    program = tmp_path_factory.mktemp("changes") / "changes"
+    subprocess.run(["cc", "-O1", "-o", program, TARGETS / "changes.c"], check=True)
+    return program
+
+
+def record(places, program, *options, temp=None, under=()):
+    """What the program says (count and ns by call), and the recording."""
+    output = places.root / "run.spill"
+    asked = ("record", "--temp", temp or places.temp, *options, "-o", output)
+    env = places.env | {"HOME": str(places.root)}
+    result = spillcast(*asked, "--", program, places.temp, COUNT, under=under, env=env)
+    assert result.returncode == 0, result.stderr
+    said = next(line for line in result.stdout.splitlines() if line.startswith('{"openat"'))
+    return json.loads(said), output
+
+
+def check(said, output, blind=frozenset()):
+    waits = pq.read_table(output / "waits.parquet").to_pylist()
+    on_temp = [row for row in waits if row["temp"] and row["op"] is None]
+    for call, (count, total_ns) in said.items():
+        rows = [row for row in on_temp if row["event"] == call]
+        assert len(rows) == (0 if call in blind else count), call
+        assert sum(row["elapsed_ns"] for row in rows) <= total_ns
+        first = [row["offset"] for row in rows if row["file"].endswith("/file0")]
+        assert first in ([], [OFFSETS.get(call)])
+    assert {row["event"] for row in on_temp} <= set(said)
+    assert all(row["elapsed_ns"] > 0 and row["bytes"] is None for row in on_temp)
+    meta = json.loads((output / "meta.json").read_text())
+    assert (meta["temp"]["reads"], meta["temp"]["writes"]) == (0, COUNT)
+    seconds = pq.read_table(output / "seconds.parquet").to_pylist()
+    of_changes = [row for row in seconds if row["temp"] and row["op"] is None]
+    assert sum(row["count"] for row in of_changes) == len(on_temp)
+    assert sum(row["total_ns"] for row in of_changes) == sum(r["elapsed_ns"] for r in on_temp)
+    return on_temp
+
+
+def test_the_preload_library_tells_all(places, changes):
+    said, output = record(places, changes, "--capture", "preload")
+    rows = check(said, output)
+    assert {row["file"] for row in rows} == {f"{places.temp}/file{i}" for i in range(COUNT)}
+
+
+def test_perf_events_tell_those_on_descriptors(places, changes):
+    said, output = record(places, changes, "--capture", "perf")
+    # Of a file that is opened and closed at once, perf may miss what it was.
+    waits = pq.read_table(output / "waits.parquet").to_pylist()
+    seen = {row["file"] for row in waits if row["temp"] and row["event"] == "pwrite64"}
+    assert len(seen) == COUNT
+    check(said, output, blind=BY_PATH)
+
+
+def test_an_ordinary_user_sees_truncating(open_places, changes):
+    open_places.root.chmod(0o777)
+    program = shutil.copy(changes, open_places.root)
+    said, output = record(open_places, program, "--capture", "perf", under=ordinary_user())
+    events = pq.read_table(output / "waits.parquet")["event"].to_pylist()
+    assert events.count("ftruncate") == said["ftruncate"][0]
+    assert events.count("openat") == said["openat"][0]
+
+
+@pytest.mark.parametrize("capture", ["perf", "preload"])
+def test_of_other_files_they_are_no_rows(places, changes, capture):
+    elsewhere = places.root / "elsewhere"
+    elsewhere.mkdir()
+    _, output = record(places, changes, "--capture", capture, temp=elsewhere)
+    waits = pq.read_table(output / "waits.parquet").to_pylist()
+    assert all(row["op"] for row in waits if row["file"])
+    assert sum(row["event"] == "pwrite64" for row in waits) == COUNT
+
+
+def test_labels_move_with_the_files(places, changes):
+    _, output = record(places, changes, "--capture", "preload")
+    recording = Recording.open(output)
+    again = with_temp(recording, [places.temp])
+    assert again.waits["temp"].to_pylist() == recording.waits["temp"].to_pylist()
+    assert again.meta.temp == recording.meta.temp
+    count = sum(again.seconds["count"].to_pylist())
+    assert count == sum(recording.seconds["count"].to_pylist())
+
+
+def test_paths_lead_to_the_same_file(places, changes):
+    link = places.root / "link"
+    link.symlink_to(places.temp)
+    output = places.root / "linked.spill"
+    asked = ("record", "--capture", "preload", "--temp", places.temp, "-o", output)
+    result = spillcast(*asked, "--", changes, link, 3, env=places.env)
+    assert result.returncode == 0, result.stderr
+    waits = Recording.open(output).temp_changes.to_pylist()
+    of_file = [row["event"] for row in waits if row["file"] == f"{places.temp}/file1"]
+    assert of_file.count("truncate") == of_file.count("unlink") == of_file.count("openat") == 1
+
+
+SPILLING = """
+import sys, duckdb
+connection = duckdb.connect()
+connection.execute(f"set temp_directory='{sys.argv[1]}'")
+connection.execute("set memory_limit='80MB'")
+connection.execute("set threads=1")
+print(connection.execute(
+    "select sum(h) from (select row_number() over (order by b) h"
+    " from (select hash(range) b from range(5000000)))"
+).fetchall())
+"""
+
+
+def test_duckdb_cuts_and_removes_its_temp_files(tmp_path):
+    """On an emulated storage, where it is told by the library alone when they go."""
+    skip_without_fuse()
+    output = tmp_path / "run.spill"
+    with Emulator(tmp_path, "--read", "200us", "--write", "200us").ready() as emulator:
+        command = (sys.executable, "-c", SPILLING, emulator.mountpoint)
+        result = spillcast("record", "--capture", "preload", "-o", output, "--", *command)
+        assert result.returncode == 0, result.stderr
+        emulator.end(signal.SIGTERM)
+    files = {}
+    for row in Recording.open(output).temp_changes.to_pylist():
+        assert Path(row["file"]).name.startswith("duckdb_temp_")
+        files.setdefault(row["file"], []).append(row["event"])
+    storage = [made for file, made in files.items() if "storage" in file]
+    assert storage
+    for made in storage:
+        assert (made[0], made[-1]) == ("openat", "unlink")
+    assert any("ftruncate" in made for made in storage)
