@@ -17,7 +17,6 @@ use spillcast_core::probe::{
 use spillcast_core::wait::Op;
 
 use crate::arrow::{self, Table};
-use crate::columns;
 
 /// A replay of recorded temp I/O on a directory.
 #[pyclass(frozen, module = "spillcast._core")]
@@ -141,14 +140,15 @@ fn group_columns(groups: &[Group]) -> Result<RecordBatch, ArrowError> {
     let column = |of: fn(&Group) -> i64| -> ArrayRef {
         Arc::new(groups.iter().map(of).collect::<Int64Array>())
     };
-    let (latency_ns, latency_count) = columns::histograms(groups.iter().map(|g| &g.histogram));
+    let (latency_ns, latency_count) =
+        spillcast_recording::histograms(groups.iter().map(|g| &g.histogram));
     let blocks = |of: fn(&(u64, f64)) -> i64| -> ArrayRef {
         let lists = groups.iter().map(|g| Some(g.block_means_ns.iter().map(move |b| Some(of(b)))));
         Arc::new(arrow_array::ListArray::from_iter_primitive::<Int64Type, _, _>(lists))
     };
     let elapsed_ns: Int64Array = groups.iter().map(|g| g.elapsed_ns.map(|ns| ns as i64)).collect();
     RecordBatch::try_from_iter([
-        ("op", columns::ops(groups.iter().map(|g| g.op))?),
+        ("op", spillcast_recording::ops(groups.iter().map(|g| g.op))?),
         ("size_class_bytes", column(|g| g.size_class_bytes as i64)),
         ("depth", column(|g| g.depth as i64)),
         ("count", column(|g| g.count as i64)),

@@ -11,9 +11,9 @@ from itertools import pairwise
 import pyarrow as pa
 
 from spillcast.recording import Recording
-from spillcast.recording.clock import with_column, within
 from spillcast.recording.counted import seconds_of, sum_of, totals
 from spillcast.recording.meta import KeptWaits, Meta
+from spillcast.recording.window import with_column, within
 
 SLICES = 10
 SLICE_S = 0.3

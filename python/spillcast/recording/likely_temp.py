@@ -4,12 +4,13 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.compute
+from typing import TYPE_CHECKING
 
 from spillcast.recording.recording import Recording, is_recording
 from spillcast.units import format_bytes, format_duration
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Share of the elapsed time from which I/O on other files is worth a word.
 NOTABLE = 0.05
@@ -35,6 +36,9 @@ def likely_temp(recording: Recording) -> list[LikelyTemp]:
     """
     if not recording.meta.machine.is_this_one:
         return []
+    import pyarrow as pa
+    import pyarrow.compute
+
     waits = recording.waits
     others = waits.filter(
         pa.compute.and_(waits["file"].is_valid(), pa.compute.invert(waits["temp"]))
@@ -79,7 +83,7 @@ def unrecognised(recording: Recording) -> str | None:
         under = "".join(f" under {path}" for path in meta.asked.temp_dirs)
         seen = f"no temp I/O was seen{under} ({meta.other_io.count:,} calls on other files)"
         return f"{seen}: {mend(recording)}"
-    temp_bytes, other_bytes = _written_bytes(recording)
+    temp_bytes, other_bytes = recording.written_bytes
     if meta.asked.temp_dirs or other_bytes <= temp_bytes:
         return None
     # What takes no time where it is may take much on another storage.
@@ -110,22 +114,16 @@ def _mended_by(recording: Recording, found: Sequence[LikelyTemp]) -> str:
     )
 
 
-def _written_bytes(recording: Recording) -> tuple[int, int]:
-    """Written to temp files, and to others."""
-    seconds = recording.seconds
-    writes = seconds.filter(pa.compute.equal(seconds["op"].cast(pa.string()), "write"))
-    sums = writes.group_by("temp").aggregate([("bytes", "sum")]).to_pylist()
-    written = {False: 0, True: 0} | {row["temp"]: row["bytes_sum"] for row in sums}
-    return written[True], written[False]
-
-
 def _spilled_bytes(one: LikelyTemp) -> int:
     """What was written and read back."""
     return min(one.written_bytes, one.read_bytes)
 
 
-def _by_file(waits: pa.Table, op: str) -> Mapping[str, tuple[int, int, int]]:
+def _by_file(waits: "pa.Table", op: str) -> Mapping[str, tuple[int, int, int]]:
     """Bytes (more than 0), first and last start (ns) of one op by file."""
+    import pyarrow as pa
+    import pyarrow.compute
+
     rows = waits.filter(pa.compute.equal(waits["op"].cast(pa.string()), op))
     groups = rows.group_by("file", use_threads=False).aggregate(
         [("bytes", "sum"), ("start_ns", "min"), ("start_ns", "max")]

@@ -2,7 +2,7 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from spillcast.errors import InputError, Refusal, first_line
 from spillcast.recording.meta import META_FILE, Meta
@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Table = Literal["waits", "seconds", "samples"]
+
+
+class WrittenBytes(NamedTuple):
+    """Bytes written to temp files, and to others."""
+
+    temp: int
+    other: int
 
 
 class Recording:
@@ -80,6 +87,17 @@ class Recording:
         """Waits on temp files, by start."""
         waits = self.waits
         return waits.filter(waits["temp"])
+
+    @cached_property
+    def written_bytes(self) -> WrittenBytes:
+        """What was written to temp files, and to others; its writer knows it already."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        writes = self.seconds.filter(pc.equal(self.seconds["op"].cast(pa.string()), "write"))
+        sums = writes.group_by("temp").aggregate([("bytes", "sum")]).to_pylist()
+        written = {row["temp"]: row["bytes_sum"] for row in sums}
+        return WrittenBytes(written.get(True, 0), written.get(False, 0))
 
     def to_arrow(self, table: Table = "waits") -> "pa.Table":
         """One of its tables; docs/schema.md has the columns."""
