@@ -177,7 +177,8 @@ class RecordingWriter:
         """Write the Parquet files; times count from ``zero_ns``, ns since the recording's start.
 
         waits, those written, of waits_seen; slices_ns, start and end of the parts kept, None for
-        all; written_bytes, to temp files and to others.
+        all; written_bytes, to temp files and to others; other_files by name, each as the
+        FileSums of recording/sums.py.
         """
 
 @final

@@ -111,6 +111,12 @@ impl RecordingWriter {
         let kept = py.detach(|| writer.finish(zero_ns)).map_err(os_error)?;
         let dict = PyDict::new(py);
         fields! { dict, kept => waits waits_seen slices_ns written_bytes }
+        let files = PyDict::new(py);
+        for (name, sums) in kept.other_files {
+            let (written, read) = (sums.written_bytes, sums.read_bytes);
+            files.set_item(name, (written, sums.first_write_ns, read, sums.last_read_ns))?;
+        }
+        dict.set_item("other_files", files)?;
         Ok(dict)
     }
 }

@@ -5,6 +5,7 @@
 
 mod clock;
 mod columns;
+mod files;
 mod parquet_file;
 mod parts;
 mod rows;
@@ -12,6 +13,7 @@ mod seconds;
 mod writer;
 
 pub use columns::{Dictionaries, histograms, ops, second_columns, wait_columns};
+pub use files::FileSums;
 pub use parts::Bounds;
 pub use rows::{seconds_of, waits_of};
 pub use seconds::Second;

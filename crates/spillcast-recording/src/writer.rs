@@ -10,6 +10,7 @@ use spillcast_core::wait::{NameId, Names, Op, RowNames, Wait};
 
 use crate::clock::{moved, moved_second};
 use crate::columns::{Dictionaries, sample_schema, second_columns, wait_columns};
+use crate::files::{FileSums, OtherFiles};
 use crate::parquet_file::{ParquetFile, write_empty};
 use crate::parts::{Bounds, Parts};
 use crate::seconds::Second;
@@ -40,6 +41,8 @@ pub struct Kept {
     pub slices_ns: Option<Vec<(i64, i64)>>,
     /// Bytes written to temp files, and to others.
     pub written_bytes: (i64, i64),
+    /// Files that are no temp files, as the waits that are kept tell.
+    pub other_files: Vec<(String, FileSums)>,
 }
 
 impl Writer {
@@ -88,7 +91,8 @@ impl Writer {
     pub fn finish(mut self, zero_ns: i64) -> io::Result<Kept> {
         let kept = self.parts.kept()?;
         let rows = kept.iter().map(|part| part.1).sum::<u64>();
-        let written = self.finish_waits(&kept, zero_ns)?;
+        let mut files = OtherFiles::default();
+        let written = self.finish_waits(&kept, zero_ns, &mut files)?;
         let dropped = rows - written;
         let slices_ns = || kept.iter().map(|part| self.parts.span_ns(part.0)).collect();
         let slices_ns = (rows != self.waits_count).then(slices_ns);
@@ -101,10 +105,16 @@ impl Writer {
             waits_seen: self.waits_count - dropped,
             slices_ns,
             written_bytes,
+            other_files: files.named(&self.names),
         })
     }
 
-    fn finish_waits(&self, kept: &[(i64, u64)], zero_ns: i64) -> io::Result<u64> {
+    fn finish_waits(
+        &self,
+        kept: &[(i64, u64)],
+        zero_ns: i64,
+        files: &mut OtherFiles,
+    ) -> io::Result<u64> {
         let names = Dictionaries::new(&self.names);
         let columns = |rows: &[Wait]| wait_columns(rows, &names);
         let mut file = ParquetFile::new(&self.folder.join("waits.parquet"), columns)?;
@@ -113,6 +123,7 @@ impl Writer {
             self.parts.read(index, |wait| match moved(wait, zero_ns) {
                 Some(wait) => {
                     written += 1;
+                    files.add(&wait);
                     file.add(wait)
                 }
                 None => Ok(()),

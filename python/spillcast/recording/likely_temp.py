@@ -4,13 +4,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from spillcast.recording.recording import Recording, is_recording
+from spillcast.recording.sums import FileSums
 from spillcast.units import format_bytes, format_duration
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: Share of the elapsed time from which I/O on other files is worth a word.
 NOTABLE = 0.05
@@ -36,20 +33,13 @@ def likely_temp(recording: Recording) -> list[LikelyTemp]:
     """
     if not recording.meta.machine.is_this_one:
         return []
-    import pyarrow as pa
-    import pyarrow.compute
-
-    waits = recording.waits
-    others = waits.filter(
-        pa.compute.and_(waits["file"].is_valid(), pa.compute.invert(waits["temp"]))
-    )
-    written, read = _by_file(others, "write"), _by_file(others, "read")
+    files = recording.other_files
     spilled = {
-        file: (size, read[file][0])
-        for file, (size, first_ns, _) in written.items()
-        if file in read and read[file][2] > first_ns and not os.path.lexists(file)
+        file: (sums.written_bytes, sums.read_bytes)
+        for file, sums in files.items()
+        if _came_back(sums) and not os.path.lexists(file)
     }
-    stayed = (written.keys() | read.keys()) - spilled.keys()
+    used = {file for file, sums in files.items() if sums.written_bytes or sums.read_bytes}
     found = [
         LikelyTemp(
             Path(directory),
@@ -57,7 +47,7 @@ def likely_temp(recording: Recording) -> list[LikelyTemp]:
             sum(spilled[file][0] for file in files),
             sum(spilled[file][1] for file in files),
         )
-        for directory, files in _directories(sorted(spilled), stayed).items()
+        for directory, files in _directories(sorted(spilled), used - spilled.keys()).items()
     ]
     found.sort(key=_spilled_bytes, reverse=True)
     least_bytes = SHARE_MIN * sum(map(_spilled_bytes, found))
@@ -119,25 +109,12 @@ def _spilled_bytes(one: LikelyTemp) -> int:
     return min(one.written_bytes, one.read_bytes)
 
 
-def _by_file(waits: "pa.Table", op: str) -> Mapping[str, tuple[int, int, int]]:
-    """Bytes (more than 0), first and last start (ns) of one op by file."""
-    import pyarrow as pa
-    import pyarrow.compute
-
-    rows = waits.filter(pa.compute.equal(waits["op"].cast(pa.string()), op))
-    groups = rows.group_by("file", use_threads=False).aggregate(
-        [("bytes", "sum"), ("start_ns", "min"), ("start_ns", "max")]
-    )
-    columns = (groups[name].to_pylist() for name in groups.column_names)
-    named = dict(zip(groups.column_names, columns, strict=True))
-    return {
-        file: (size, first_ns, last_ns)
-        for file, size, first_ns, last_ns in zip(
-            *(named[name] for name in ("file", "bytes_sum", "start_ns_min", "start_ns_max")),
-            strict=True,
-        )
-        if size
-    }
+def _came_back(sums: FileSums) -> bool:
+    """Whether something was written and then something read."""
+    if sums.first_write_ns is None or sums.last_read_ns is None:
+        return False
+    moved = bool(sums.written_bytes and sums.read_bytes)
+    return moved and sums.last_read_ns > sums.first_write_ns
 
 
 def _directories(spilled: Sequence[str], stayed: set[str]) -> Mapping[str, Sequence[str]]:

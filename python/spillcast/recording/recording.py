@@ -2,9 +2,10 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from spillcast.errors import InputError, Refusal, first_line
+from spillcast.recording import sums
 from spillcast.recording.meta import META_FILE, Meta
 from spillcast.tabular import html_paragraph, html_table, polars_of
 from spillcast.units import format_bytes, format_duration
@@ -14,13 +15,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Table = Literal["waits", "seconds", "samples"]
-
-
-class WrittenBytes(NamedTuple):
-    """Bytes written to temp files, and to others."""
-
-    temp: int
-    other: int
 
 
 class Recording:
@@ -89,15 +83,14 @@ class Recording:
         return waits.filter(waits["temp"])
 
     @cached_property
-    def written_bytes(self) -> WrittenBytes:
+    def written_bytes(self) -> sums.WrittenBytes:
         """What was written to temp files, and to others; its writer knows it already."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
+        return sums.written_bytes(self.seconds)
 
-        writes = self.seconds.filter(pc.equal(self.seconds["op"].cast(pa.string()), "write"))
-        sums = writes.group_by("temp").aggregate([("bytes", "sum")]).to_pylist()
-        written = {row["temp"]: row["bytes_sum"] for row in sums}
-        return WrittenBytes(written.get(True, 0), written.get(False, 0))
+    @cached_property
+    def other_files(self) -> dict[str, sums.FileSums]:
+        """Files that count as no temp files, by name; its writer knows them already."""
+        return sums.other_files(self.waits)
 
     def to_arrow(self, table: Table = "waits") -> "pa.Table":
         """One of its tables; docs/schema.md has the columns."""

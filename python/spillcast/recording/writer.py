@@ -11,7 +11,8 @@ from spillcast import _core
 from spillcast.errors import InputError
 from spillcast.recording.clock import FROM_ITS_START, Clock
 from spillcast.recording.meta import META_FILE, KeptWaits, Meta
-from spillcast.recording.recording import Recording, WrittenBytes, is_recording
+from spillcast.recording.recording import Recording, is_recording
+from spillcast.recording.sums import FileSums, WrittenBytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,6 +83,7 @@ class RecordingWriter:
         os.rename(self._folder, self.path)
         finished = Recording(self.path, meta)
         finished.written_bytes = WrittenBytes(*kept["written_bytes"])
+        finished.other_files = {name: FileSums(*sums) for name, sums in kept["other_files"].items()}
         return finished
 
     def discard(self) -> None:
