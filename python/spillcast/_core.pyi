@@ -11,9 +11,12 @@ __all__ = [
     "Grid",
     "HeldCommand",
     "Probe",
+    "RecordingWriter",
+    "Seconds",
     "Source",
     "Table",
     "TraceReader",
+    "Waits",
     "__version__",
     "capture_cost",
     "capture_cost_child",
@@ -148,12 +151,57 @@ class Capture:
     @property
     def origin_ns(self) -> int:
         """CLOCK_MONOTONIC at the start of the recording."""
-    def take(self) -> tuple[Table, Table]:
+    def take(self) -> tuple[Waits, Seconds]:
         """What was gathered since the last call: waits, seconds."""
     def status(self) -> dict[str, Any]:
         """Counts and costs so far."""
     def stop(self) -> None:
         """Read what is left and end; the observed processes go on."""
+
+@final
+class Waits:
+    """Raw waits of a capture; any Arrow reader takes them."""
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]: ...
+    def __len__(self) -> int: ...
+
+@final
+class Seconds:
+    """Per-second rows of a capture; any Arrow reader takes them."""
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]: ...
+    def __len__(self) -> int: ...
+
+@final
+class RecordingWriter:
+    """Writes the waits and seconds of one recording into a folder.
+
+    Raw waits go to parts of equal time. Whenever too many rows or parts are held, every second
+    part is dropped and from then on only every second one is kept: what remains is spread evenly
+    over the run, however long it gets. The per-second rows are never thinned.
+    """
+
+    def __new__(
+        cls,
+        folder: Any,
+        slices: int | None = None,
+        *,
+        rows_max: int = ...,
+        parts_max: int = ...,
+    ) -> RecordingWriter:
+        """``slices`` are the parts of which single waits are kept, the others the most that are
+        kept without."""
+    def add_waits(self, waits: Any) -> None:
+        """Take raw waits: of a capture, or columns of any other origin. ValueError for others."""
+    def add_seconds(self, seconds: Any) -> None:
+        """Take per-second rows: of a capture, or columns of any other origin."""
+    def finish(self, zero_ns: int) -> dict[str, Any]:
+        """Write the Parquet files; times count from ``zero_ns``, ns since the recording's start.
+
+        waits, those written, of waits_seen; slices_ns, start and end of the parts kept, None for
+        all; written_bytes, to temp files and to others; other_files by name, each as the
+        FileSums of recording/sums.py.
+        """
 
 @final
 class HeldCommand:

@@ -13,8 +13,8 @@ import pytest
 from harness import TIMEOUT_S, ordinary_user, refuse_perf, spillcast, target
 from spillcast.errors import InputError
 from spillcast.recording.capture_cost import cost_of, kept_cost
-from spillcast.recording.recording import Recording
 from spillcast.recording.choice import Choice
+from spillcast.recording.recording import Recording
 from spillcast.recording.source import AUTO, SOURCES
 
 

@@ -95,6 +95,11 @@ impl CallKind {
         matches!(self, CallKind::Truncate | CallKind::Unlink | CallKind::Unlinkat)
     }
 
+    /// Takes a name from a file.
+    pub fn removes_name(self) -> bool {
+        matches!(self, CallKind::Unlink | CallKind::Unlinkat)
+    }
+
     /// Moves no bytes of a file but makes, resizes, removes or syncs it, which may take storage time.
     pub fn changes_file(self) -> bool {
         use CallKind::*;

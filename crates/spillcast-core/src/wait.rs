@@ -1,6 +1,6 @@
 //! The row that everything shares: one timed operation, and the names its columns point to.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// What an operation did to storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -94,7 +94,7 @@ impl Wait {
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     list: Vec<String>,
-    position: HashMap<String, NameId>,
+    position: FxHashMap<String, NameId>,
 }
 
 impl Names {
@@ -112,6 +112,14 @@ impl Names {
     pub fn list(&self) -> &[String] {
         &self.list
     }
+}
+
+/// The names that the rows of a recording point to.
+#[derive(Clone, Debug, Default)]
+pub struct RowNames {
+    pub events: Names,
+    pub files: Names,
+    pub sql: Names,
 }
 
 /// The size class of an operation: `bytes` rounded up to an eighth of its power of two.

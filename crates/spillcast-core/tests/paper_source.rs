@@ -106,13 +106,13 @@ fn what_a_source_says_becomes_waits_seconds_and_counts() {
     capture.stop();
     let (batch, status) = (capture.take(), capture.status());
 
-    let name = |list: &[String], id: u32| list[id as usize].clone();
-    let told: Vec<_> = batch
-        .waits
+    let names = batch.waits.names.lock().unwrap().clone();
+    let rows: Vec<_> = batch.waits.rows.iter().collect();
+    let told: Vec<_> = rows
         .iter()
         .map(|wait| {
             let since_ns = wait.start_ns + capture.origin_ns() as i64 - begin_ns as i64;
-            let event = name(&batch.event_names, wait.event);
+            let event = names.events.list()[wait.event as usize].clone();
             (event, wait.op, wait.temp, since_ns, wait.elapsed_ns, wait.offset, wait.bytes)
         })
         .collect();
@@ -126,7 +126,7 @@ fn what_a_source_says_becomes_waits_seconds_and_counts() {
             (event("write"), Op::Write, false, 70_000, 300, Some(100), Some(512)),
         ]
     );
-    assert_eq!(batch.waits[2].woken_by, Some(9));
+    assert_eq!(rows[2].woken_by, Some(9));
     assert_eq!(batch.seconds.iter().map(|row| row.histogram.count()).sum::<u64>(), 4);
     let counts = status.counts;
     assert_eq!((counts.temp_writes, counts.temp_reads, counts.temp_bytes), (1, 1, 12_288));

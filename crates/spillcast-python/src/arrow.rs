@@ -12,15 +12,18 @@ use pyo3::types::PyCapsule;
 #[pyclass(frozen, module = "spillcast._core")]
 pub struct Table(pub RecordBatch);
 
+/// Schema and array.
+pub type Capsules<'py> = (Bound<'py, PyCapsule>, Bound<'py, PyCapsule>);
+
 #[pymethods]
 impl Table {
     /// The rows as a pair of capsules: schema and array.
     #[pyo3(signature = (requested_schema=None))]
-    fn __arrow_c_array__<'py>(
+    pub fn __arrow_c_array__<'py>(
         &self,
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+    ) -> PyResult<Capsules<'py>> {
         // The interface allows a producer to leave a cast to its consumer.
         let _ = requested_schema;
         let rows = StructArray::from(self.0.clone());

@@ -3,13 +3,13 @@
 use std::ffi::CString;
 use std::path::PathBuf;
 
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use spillcast_core::capture::{self as core, CallKind, TempRules};
 
-use crate::arrow::Table;
-use crate::{columns, os_error};
+use crate::os_error;
+use crate::recording::{Seconds, Waits};
 
 type JoinedProcess = (i32, Option<u64>, u64, Option<(u64, u64, u64)>);
 
@@ -58,12 +58,9 @@ impl Capture {
     }
 
     /// What was gathered since the last call: waits, seconds.
-    fn take(&self, py: Python<'_>) -> PyResult<(Table, Table)> {
-        let tables = py.detach(|| {
-            let batch = self.0.take();
-            Ok((Table(columns::waits(&batch)?), Table(columns::seconds(&batch.seconds)?)))
-        });
-        tables.map_err(|error: arrow_schema::ArrowError| PyRuntimeError::new_err(error.to_string()))
+    fn take(&self, py: Python<'_>) -> (Waits, Seconds) {
+        let batch = py.detach(|| self.0.take());
+        (Waits(batch.waits), Seconds(batch.seconds))
     }
 
     /// Counts and costs so far.

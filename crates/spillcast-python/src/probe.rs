@@ -20,7 +20,6 @@ use spillcast_core::probe::{
 use spillcast_core::wait::Op;
 
 use crate::arrow::{self, Table};
-use crate::columns;
 
 /// A replay of recorded temp I/O on a directory.
 #[pyclass(frozen, module = "spillcast._core")]
@@ -162,7 +161,7 @@ fn change_columns(changes: &BTreeMap<&str, Histogram>) -> Result<RecordBatch, Ar
     let column = |of: fn(&Histogram) -> u64| -> ArrayRef {
         Arc::new(changes.values().map(|one| of(one) as i64).collect::<Int64Array>())
     };
-    let (latency_ns, latency_count) = columns::histograms(changes.values());
+    let (latency_ns, latency_count) = spillcast_recording::histograms(changes.values());
     RecordBatch::try_from_iter([
         ("event", Arc::new(changes.keys().map(Some).collect::<StringArray>()) as ArrayRef),
         ("count", column(Histogram::count)),
@@ -176,14 +175,15 @@ fn group_columns(groups: &[Group]) -> Result<RecordBatch, ArrowError> {
     let column = |of: fn(&Group) -> i64| -> ArrayRef {
         Arc::new(groups.iter().map(of).collect::<Int64Array>())
     };
-    let (latency_ns, latency_count) = columns::histograms(groups.iter().map(|g| &g.histogram));
+    let (latency_ns, latency_count) =
+        spillcast_recording::histograms(groups.iter().map(|g| &g.histogram));
     let blocks = |of: fn(&(u64, f64)) -> i64| -> ArrayRef {
         let lists = groups.iter().map(|g| Some(g.block_means_ns.iter().map(move |b| Some(of(b)))));
         Arc::new(arrow_array::ListArray::from_iter_primitive::<Int64Type, _, _>(lists))
     };
     let elapsed_ns: Int64Array = groups.iter().map(|g| g.elapsed_ns.map(|ns| ns as i64)).collect();
     RecordBatch::try_from_iter([
-        ("op", columns::ops(groups.iter().map(|g| g.op))?),
+        ("op", spillcast_recording::ops(groups.iter().map(|g| g.op))?),
         ("size_class_bytes", column(|g| g.size_class_bytes as i64)),
         ("depth", column(|g| g.depth as i64)),
         ("count", column(|g| g.count as i64)),

@@ -6,8 +6,6 @@ use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray};
 use arrow_schema::ArrowError;
 use spillcast_core::oracle::{Batch, CallRow, Dictionary, Origin, StatementRow, WaitRow};
 
-use crate::columns;
-
 /// The three tables of a batch.
 pub fn tables(names: &Dictionary, batch: &Batch) -> Result<[RecordBatch; 3], ArrowError> {
     Ok([waits(names, &batch.waits)?, calls(names, &batch.calls)?, statements(&batch.statements)?])
@@ -40,7 +38,7 @@ fn waits(names: &Dictionary, rows: &[WaitRow]) -> Result<RecordBatch, ArrowError
         ("elapsed_ns", int(rows, |r| Some(r.wait.elapsed_ns)), false),
         ("session", int(rows, |r| Some(r.wait.session)), false),
         ("event", text(rows, |r| Some(&events[r.wait.event as usize])), false),
-        ("op", columns::ops(rows.iter().map(|r| r.wait.op))?, true),
+        ("op", spillcast_recording::ops(rows.iter().map(|r| r.wait.op))?, true),
         ("temp", flag(rows, |r| r.wait.temp), false),
         ("file", file, true),
         ("offset", int(rows, |r| r.wait.offset), true),

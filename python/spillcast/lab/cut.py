@@ -11,9 +11,10 @@ from itertools import pairwise
 import pyarrow as pa
 
 from spillcast.recording import Recording
-from spillcast.recording.clock import with_column, within
+from spillcast.recording.captured import share_of
 from spillcast.recording.counted import seconds_of, sum_of, totals
 from spillcast.recording.meta import KeptWaits, Meta
+from spillcast.recording.window import with_column, within
 
 SLICES = 10
 SLICE_S = 0.3
@@ -82,27 +83,7 @@ def _meta(recording: Recording, waits: pa.Table, edges_ns: Sequence[int]) -> Met
         cpu_s=None if meta.cpu_s is None else sum_of(waits["cpu_before_ns"]) / 1e9,
         temp=temp,
         other_io=other_io,
-        capture=replace(
-            capture,
-            lost=round(capture.lost * share),
-            dropped=round(capture.dropped * share),
-            unknown_file=round(capture.unknown_file * share),
-            calls=_whole_share(capture.calls, share),
-            switches=_whole_share(capture.switches, share),
-            tracer_cpu_s=capture.tracer_cpu_s * share,
-            overhead_s=_share(capture.overhead_s, share),
-            overhead_low_s=_share(capture.overhead_low_s, share),
-            overhead_high_s=_share(capture.overhead_high_s, share),
-            run_queue_delay_s=capture.run_queue_delay_s * share,
-        ),
+        capture=share_of(capture, share),
         # One window is a stretch; several are spread over the whole.
         raw=KeptWaits(waits.num_rows, waits.num_rows, slices_s, slices_of_all=len(slices_s) > 1),
     )
-
-
-def _share(value: float | None, share: float) -> float | None:
-    return None if value is None else value * share
-
-
-def _whole_share(count: int | None, share: float) -> int | None:
-    return None if count is None else round(count * share)

@@ -1,11 +1,10 @@
 """What stands in a capture's place where none can be: samples alone are recorded."""
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _NOTHING = (
     *("temp_reads", "temp_writes", "temp_bytes", "temp_ns"),
@@ -20,8 +19,10 @@ class AbsentCapture:
     def __init__(self) -> None:
         self.origin_ns = time.monotonic_ns()
 
-    def take(self) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    def take(self) -> "tuple[pa.RecordBatch, pa.RecordBatch]":
         """No waits, no seconds."""
+        from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
+
         return _empty(WAITS_SCHEMA), _empty(SECONDS_SCHEMA)
 
     def status(self) -> dict[str, Any]:
@@ -51,5 +52,7 @@ class AbsentCapture:
         """Nothing to end."""
 
 
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
+def _empty(schema: "pa.Schema") -> "pa.RecordBatch":
+    import pyarrow as pa
+
     return pa.RecordBatch.from_pylist([], schema)

@@ -3,19 +3,22 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from spillcast.recording.choice import StartAgain
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.recorder import Recorder
-from spillcast.recording.running import Running
 from spillcast.recording.target import Command, Process
+
+if TYPE_CHECKING:
+    from spillcast.recording.running import Running
 
 
 def record_command(
     arguments: Sequence[str],
     output: Path | None,
     options: RecordOptions | None = None,
-    running: Running | None = None,
+    running: "Running | None" = None,
 ) -> tuple[Recorder, Command]:
     """Start a command under observation."""
     recorder = Recorder(output, options, running)
@@ -36,7 +39,7 @@ def record_pid(
     pid: int,
     output: Path | None,
     options: RecordOptions | None = None,
-    running: Running | None = None,
+    running: "Running | None" = None,
 ) -> Recorder:
     """Observe a running process and all its threads."""
     recorder = Recorder(output, options, running)

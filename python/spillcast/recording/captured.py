@@ -2,7 +2,7 @@
 
 import resource
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +129,27 @@ def joined(capture: Capture, zero_ns: int) -> list[Joined]:
         )
         for pid, start_ns, attached_ns, before in capture.joined()
     ]
+
+
+def share_of(capture: CaptureAccount, share: float) -> CaptureAccount:
+    """The account of a part: what can be shared out, by the part's ``share`` of it."""
+
+    def part(value: float | None) -> float | None:
+        return None if value is None else value * share
+
+    def count(value: int | None) -> int | None:
+        return None if value is None else round(value * share)
+
+    return replace(
+        capture,
+        lost=round(capture.lost * share),
+        dropped=round(capture.dropped * share),
+        unknown_file=round(capture.unknown_file * share),
+        calls=count(capture.calls),
+        switches=count(capture.switches),
+        tracer_cpu_s=capture.tracer_cpu_s * share,
+        overhead_s=part(capture.overhead_s),
+        overhead_low_s=part(capture.overhead_low_s),
+        overhead_high_s=part(capture.overhead_high_s),
+        run_queue_delay_s=capture.run_queue_delay_s * share,
+    )

@@ -46,8 +46,8 @@ class Choice:
             except OSError as error:
                 self._refusals.append((source, error))
         # The last one wants the least rights.
-        source, error = self._refusals[-1]
-        raise refused(error, self._what, self._pid, source) from error
+        last, reason = self._refusals[-1]
+        raise refused(reason, self._what, self._pid, last) from reason
 
     def begin(self, pid: int, temp_dirs: Sequence[str]) -> Capture:
         """Observe a process by the best source that can.

@@ -5,10 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute
-
 from spillcast.recording.recording import Recording, is_recording
+from spillcast.recording.sums import FileSums
 from spillcast.units import format_bytes, format_duration
 
 #: Share of the elapsed time from which I/O on other files is worth a word.
@@ -35,17 +33,13 @@ def likely_temp(recording: Recording) -> list[LikelyTemp]:
     """
     if not recording.meta.machine.is_this_one:
         return []
-    waits = recording.waits
-    others = waits.filter(
-        pa.compute.and_(waits["file"].is_valid(), pa.compute.invert(waits["temp"]))
-    )
-    written, read = _by_file(others, "write"), _by_file(others, "read")
+    files = recording.other_files
     spilled = {
-        file: (size, read[file][0])
-        for file, (size, first_ns, _) in written.items()
-        if file in read and read[file][2] > first_ns and not os.path.lexists(file)
+        file: (sums.written_bytes, sums.read_bytes)
+        for file, sums in files.items()
+        if _came_back(sums) and not os.path.lexists(file)
     }
-    stayed = (written.keys() | read.keys()) - spilled.keys()
+    used = {file for file, sums in files.items() if sums.written_bytes or sums.read_bytes}
     found = [
         LikelyTemp(
             Path(directory),
@@ -53,7 +47,7 @@ def likely_temp(recording: Recording) -> list[LikelyTemp]:
             sum(spilled[file][0] for file in files),
             sum(spilled[file][1] for file in files),
         )
-        for directory, files in _directories(sorted(spilled), stayed).items()
+        for directory, files in _directories(sorted(spilled), used - spilled.keys()).items()
     ]
     found.sort(key=_spilled_bytes, reverse=True)
     least_bytes = SHARE_MIN * sum(map(_spilled_bytes, found))
@@ -79,7 +73,7 @@ def unrecognised(recording: Recording) -> str | None:
         under = "".join(f" under {path}" for path in meta.asked.temp_dirs)
         seen = f"no temp I/O was seen{under} ({meta.other_io.count:,} calls on other files)"
         return f"{seen}: {mend(recording)}"
-    temp_bytes, other_bytes = _written_bytes(recording)
+    temp_bytes, other_bytes = recording.written_bytes
     if meta.asked.temp_dirs or other_bytes <= temp_bytes:
         return None
     # What takes no time where it is may take much on another storage.
@@ -110,36 +104,17 @@ def _mended_by(recording: Recording, found: Sequence[LikelyTemp]) -> str:
     )
 
 
-def _written_bytes(recording: Recording) -> tuple[int, int]:
-    """Written to temp files, and to others."""
-    seconds = recording.seconds
-    writes = seconds.filter(pa.compute.equal(seconds["op"].cast(pa.string()), "write"))
-    sums = writes.group_by("temp").aggregate([("bytes", "sum")]).to_pylist()
-    written = {False: 0, True: 0} | {row["temp"]: row["bytes_sum"] for row in sums}
-    return written[True], written[False]
-
-
 def _spilled_bytes(one: LikelyTemp) -> int:
     """What was written and read back."""
     return min(one.written_bytes, one.read_bytes)
 
 
-def _by_file(waits: pa.Table, op: str) -> Mapping[str, tuple[int, int, int]]:
-    """Bytes (more than 0), first and last start (ns) of one op by file."""
-    rows = waits.filter(pa.compute.equal(waits["op"].cast(pa.string()), op))
-    groups = rows.group_by("file", use_threads=False).aggregate(
-        [("bytes", "sum"), ("start_ns", "min"), ("start_ns", "max")]
-    )
-    columns = (groups[name].to_pylist() for name in groups.column_names)
-    named = dict(zip(groups.column_names, columns, strict=True))
-    return {
-        file: (size, first_ns, last_ns)
-        for file, size, first_ns, last_ns in zip(
-            *(named[name] for name in ("file", "bytes_sum", "start_ns_min", "start_ns_max")),
-            strict=True,
-        )
-        if size
-    }
+def _came_back(sums: FileSums) -> bool:
+    """Whether something was written and then something read."""
+    if sums.first_write_ns is None or sums.last_read_ns is None:
+        return False
+    moved = bool(sums.written_bytes and sums.read_bytes)
+    return moved and sums.last_read_ns > sums.first_write_ns
 
 
 def _directories(spilled: Sequence[str], stayed: set[str]) -> Mapping[str, Sequence[str]]:

@@ -2,11 +2,14 @@
 
 import os
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
+#: Share of a core that looks at many threads may take.
+LOOKS_SHARE = 0.01
 
 
 class PeakMemory:
@@ -15,17 +18,22 @@ class PeakMemory:
     def __init__(self, pid: int) -> None:
         self._pids = {pid}
         self._peak_bytes: dict[int, int] = {}
+        self._due_s = 0.0
 
     def add(self, *pids: int) -> None:
         """Look at more processes from now on, each once."""
         self._pids.update(pids)
 
     def look(self) -> None:
-        """Read the kernel's own high-water mark of each process that is still there."""
+        """Read the kernel's own high-water mark of each process that is still there, where due."""
+        if time.monotonic() < self._due_s:
+            return
+        before_s = time.thread_time()
         for pid in [member for root in self._pids for member in family(root)]:
             high = high_water_bytes(pid)
             if high is not None:
                 self._peak_bytes[pid] = high
+        self._due_s = time.monotonic() + (time.thread_time() - before_s) / LOOKS_SHARE
 
     @property
     def peak_bytes(self) -> int | None:

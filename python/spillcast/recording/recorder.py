@@ -7,9 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from spillcast import _core
 from spillcast.errors import InputError
@@ -31,11 +29,15 @@ from spillcast.recording.memory import PeakMemory, cgroup_limit_bytes, high_wate
 from spillcast.recording.meta import CpuCache, EndedBy, Machine, Memory, Meta, ObservedEngine
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.recording import Recording
-from spillcast.recording.running import Running
 from spillcast.recording.sink import Sink
 from spillcast.recording.source import Capture, Source
 from spillcast.recording.target import Command, Target
 from spillcast.recording.writer import RecordingWriter, check_output
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spillcast.recording.running import Running
 
 TICK_S = 0.25
 
@@ -52,11 +54,15 @@ class Recorder:
         self,
         output: Path | None,
         options: RecordOptions | None = None,
-        running: Running | None = None,
+        running: "Running | None" = None,
         sink: Sink | None = None,
     ) -> None:
         self.output = output
-        self.running = running or (Running() if output is None and sink is None else None)
+        if output is None and sink is None and running is None:
+            from spillcast.recording.running import Running
+
+            running = Running()
+        self.running = running
         self.options = options or RecordOptions()
         self._absent_because: str | None = None
         self._source: Source | None = None
@@ -192,13 +198,12 @@ class Recorder:
         if self._memory is not None:
             self._memory.add(*(process.pid for process in self.joined()))
             self._memory.look()
-        taken = self._capture.take()
-        waits, seconds = map(pa.record_batch, taken)
+        waits, seconds = self._capture.take()
         for sink in self._sinks:
             sink.add_waits(waits)
             sink.add_seconds(seconds)
 
-    def add_samples(self, batch: pa.RecordBatch) -> None:
+    def add_samples(self, batch: "pa.RecordBatch") -> None:
         """Keep samples, whose times count from ``origin_ns``; see recording/schema.py."""
         self._samples += batch.num_rows
         for sink in self._sinks:
@@ -274,7 +279,9 @@ class Recorder:
         ``started_ns`` is as of ``finish``. What was seen and cost is of all processes and times.
         """
         clock = Clock.of(self.origin_ns, started_ns)
-        return replace(self._meta(self.status(), elapsed_s, clock), recorded_s=elapsed_s)
+        return replace(
+            self._meta(self.status(), elapsed_s, self._own(), clock), recorded_s=elapsed_s
+        )
 
     def stop(self) -> None:
         """End the capture; all that it saw has been taken then."""

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from spillcast.errors import InputError, Refusal, first_line
+from spillcast.recording import sums
 from spillcast.recording.meta import META_FILE, Meta
 from spillcast.tabular import html_paragraph, html_table, polars_of
 from spillcast.units import format_bytes, format_duration
@@ -89,6 +90,16 @@ class Recording:
     def temp_seconds(self) -> "pa.Table":
         """The per-second rows of reads and writes of temp files."""
         return _temp(self.seconds, moved=True)
+
+    @cached_property
+    def written_bytes(self) -> sums.WrittenBytes:
+        """What was written to temp files, and to others; its writer knows it already."""
+        return sums.written_bytes(self.seconds)
+
+    @cached_property
+    def other_files(self) -> dict[str, sums.FileSums]:
+        """Files that count as no temp files, by name; its writer knows them already."""
+        return sums.other_files(self.waits)
 
     def to_arrow(self, table: Table = "waits") -> "pa.Table":
         """One of its tables; docs/schema.md has the columns."""

@@ -15,9 +15,8 @@ def refused(
     """The error of an attempt to observe ``what``, which may run already as ``pid``, in words."""
     if error.errno == errno.ESRCH:
         return InputError(f"{what} has ended")
-    if source is not None and error.errno in source.refusals:
-        wrong, mend = source.refusals[error.errno]
-        return InputError(f"cannot observe {what}: {wrong}", mend)
+    if source is not None and (known := source.refusals.get(error.errno or 0)) is not None:
+        return InputError(f"cannot observe {what}: {known[0]}", known[1])
     if error.errno == errno.EMFILE:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return InputError(

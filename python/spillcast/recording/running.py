@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -89,18 +90,18 @@ class Running:
         self._stride = 1
         self._seconds: list[pa.RecordBatch] = []
 
-    def add_waits(self, batch: pa.RecordBatch) -> None:
+    def add_waits(self, rows: Any) -> None:
         """Count waits and keep some."""
+        batch = pa.record_batch(rows).cast(WAITS_SCHEMA)
         if batch.num_rows == 0:
             return
         self._rows_seen += batch.num_rows
-        batch = batch.cast(WAITS_SCHEMA)
         self._count(batch)
         part_of = batch["start_ns"].to_numpy() // PART_NS
         for part in np.unique(part_of).tolist():
             if part % self._stride == 0:
-                rows = batch.filter(pa.array(part_of == part))
-                self._parts.setdefault(part, []).append(rows)
+                of_part = batch.filter(pa.array(part_of == part))
+                self._parts.setdefault(part, []).append(of_part)
         while len(self._parts) > 1 and self._rows_kept() > ROWS_MAX:
             self._stride *= 2
             self._parts = {
@@ -124,10 +125,11 @@ class Running:
             tally = self.tallies.setdefault(key, Tally())
             tally.add(start[which], elapsed[which], int(size[which].sum()))
 
-    def add_seconds(self, batch: pa.RecordBatch) -> None:
+    def add_seconds(self, rows: Any) -> None:
         """Keep per-second rows."""
+        batch = pa.record_batch(rows).cast(SECONDS_SCHEMA)
         if batch.num_rows:
-            self._seconds.append(batch.cast(SECONDS_SCHEMA))
+            self._seconds.append(batch)
 
     def add_samples(self, batch: pa.RecordBatch) -> None:
         """Count the time that samples stand for."""

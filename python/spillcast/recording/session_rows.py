@@ -3,15 +3,17 @@
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
-from spillcast.recording.clock import FROM_ITS_START, Clock, within
+from spillcast.recording.clock import FROM_ITS_START, Clock
 from spillcast.recording.meta import Meta
 from spillcast.recording.recording import Recording
 from spillcast.recording.schema import SAMPLES_SCHEMA, WAITS_SCHEMA
+from spillcast.recording.window import within
 
 PART_NS = 1_000_000_000
 #: Rows kept in all, some GB: from then on the oldest go.
@@ -86,8 +88,9 @@ class SessionRows:
         #: Seconds in which a process did temp I/O.
         self._temp: set[tuple[int, int]] = set()
 
-    def add_waits(self, batch: pa.RecordBatch) -> None:
+    def add_waits(self, rows: Any) -> None:
         """Take raw waits."""
+        batch = pa.record_batch(rows)
         self._waits.add(batch)
         temp = batch.filter(batch["temp"])
         seconds = pa.compute.divide(temp["start_ns"], PART_NS)
@@ -95,7 +98,7 @@ class SessionRows:
         while self._waits.rows > ROWS_MAX:
             self._drop(self._waits.oldest + 2)
 
-    def add_seconds(self, batch: pa.RecordBatch) -> None:
+    def add_seconds(self, rows: Any) -> None:
         """Nothing: they do not tell sessions apart and are counted from the waits."""
 
     def add_samples(self, batch: pa.RecordBatch) -> None:

@@ -1,24 +1,25 @@
 """Where the rows of a recording under way go."""
 
-from typing import Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Protocol
 
 from spillcast.recording.clock import Clock
 from spillcast.recording.meta import Meta
 from spillcast.recording.recording import Recording
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 class Sink(Protocol):
     """What takes the rows of a recording under way: a folder, or memory."""
 
-    def add_waits(self, batch: pa.RecordBatch) -> None:
-        """Take raw waits."""
+    def add_waits(self, rows: Any) -> None:
+        """Take raw waits, as a capture hands them over."""
 
-    def add_seconds(self, batch: pa.RecordBatch) -> None:
-        """Take per-second rows."""
+    def add_seconds(self, rows: Any) -> None:
+        """Take per-second rows, as a capture hands them over."""
 
-    def add_samples(self, batch: pa.RecordBatch) -> None:
+    def add_samples(self, batch: "pa.RecordBatch") -> None:
         """Take samples."""
 
     def add_document(self, name: str, document: object) -> None:

@@ -21,7 +21,10 @@ class Capture(Protocol):
         """CLOCK_MONOTONIC at the start of the recording."""
 
     def take(self) -> tuple[Any, Any]:
-        """What was gathered since the last call: waits and seconds, of the schemas in schema.py."""
+        """What was gathered since the last call: waits and seconds.
+
+        Columns of the schemas in schema.py, for any Arrow reader.
+        """
 
     def status(self) -> dict[str, Any]:
         """Counts and costs so far; absent.py names them."""

@@ -1,78 +1,67 @@
-"""Writing a recording while it runs: raw waits in parts, thinned out when they grow many."""
+"""The folder of a recording while it is written: visible when it is whole, or not at all."""
 
 import json
 import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from spillcast import _core
 from spillcast.errors import InputError
 from spillcast.recording.clock import FROM_ITS_START, Clock
 from spillcast.recording.meta import META_FILE, KeptWaits, Meta
 from spillcast.recording.recording import Recording, is_recording
-from spillcast.recording.schema import (
-    SAMPLES_SCHEMA,
-    SECONDS_SCHEMA,
-    WAITS_SCHEMA,
-)
+from spillcast.recording.sums import FileSums, WrittenBytes
 
-#: Raw waits kept in all, unless slices are asked for.
-ROWS_MAX = 10_000_000
-#: Length of a part: short where slices are asked for, so that many fit into a short run.
-PART_NS = 1_000_000_000
-SLICE_NS = 300_000_000
-PARTS_MAX = 2_000
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+SAMPLES_FILE = "samples.parquet"
 
 
 class RecordingWriter:
     """Writes ``NAME.spill`` beside itself as ``NAME.spill.partial`` and renames it when whole.
 
-    Raw waits go to parts of equal time. Whenever too many rows or parts are held, every second
-    part is dropped and from then on only every second one is kept: what remains is spread evenly
-    over the run, however long it gets. The per-second rows are never thinned.
+    The core writes waits and seconds, thinned out as ``_core.RecordingWriter`` says; here are
+    samples, documents and the folder.
     """
 
-    def __init__(self, path: Path, slices: int | None = None) -> None:
+    def __init__(self, path: Path, slices: int | None = None, **bounds: int) -> None:
         self.path = path
-        self.slices = slices
-        self._part_ns = SLICE_NS if slices else PART_NS
-        self._stride = 1
-        self._parts: dict[int, int] = {}
-        self._files: dict[int, list[Path]] = {}
-        self._open: dict[int, list[pa.RecordBatch]] = {}
-        self._rows_seen = 0
         self._folder = path.with_name(path.name + ".partial")
         check_output(path)
         shutil.rmtree(self._folder, ignore_errors=True)
-        (self._folder / "parts").mkdir(parents=True)
-        self._seconds = pq.ParquetWriter(self._folder / "seconds.parquet", SECONDS_SCHEMA)
-        self._samples = pq.ParquetWriter(self._folder / "samples.parquet", SAMPLES_SCHEMA)
+        self._folder.mkdir(parents=True)
+        self._rows = _core.RecordingWriter(self._folder, slices, **bounds)
+        self._samples: pq.ParquetWriter | None = None
 
-    def add_waits(self, batch: pa.RecordBatch) -> None:
-        """Take raw waits; parts that can grow no more go to disk."""
-        self._rows_seen += batch.num_rows
-        if batch.num_rows == 0:
-            return
-        batch = batch.cast(WAITS_SCHEMA)
-        part_of = pa.compute.divide(batch["start_ns"], self._part_ns)
-        for index in part_of.unique().to_pylist():
-            if index % self._stride == 0:
-                rows = batch.filter(pa.compute.equal(part_of, index))
-                self._open.setdefault(index, []).append(rows)
-        newest = pa.compute.max(part_of).as_py()
-        self._close_parts(before=newest - 1)
+    def add_waits(self, rows: Any) -> None:
+        """Take raw waits, of the core or as columns of recording/schema.py."""
+        if not isinstance(rows, _core.Waits):
+            from spillcast.recording.schema import WAITS_SCHEMA
 
-    def add_seconds(self, batch: pa.RecordBatch) -> None:
-        """Take per-second rows."""
-        if batch.num_rows:
-            self._seconds.write_batch(batch.cast(SECONDS_SCHEMA))
+            rows = _cast(rows, WAITS_SCHEMA)
+        self._rows.add_waits(rows)
 
-    def add_samples(self, batch: pa.RecordBatch) -> None:
+    def add_seconds(self, rows: Any) -> None:
+        """Take per-second rows, of the core or as columns of recording/schema.py."""
+        if not isinstance(rows, _core.Seconds):
+            from spillcast.recording.schema import SECONDS_SCHEMA
+
+            rows = _cast(rows, SECONDS_SCHEMA)
+        self._rows.add_seconds(rows)
+
+    def add_samples(self, batch: "pa.RecordBatch") -> None:
         """Take samples."""
+        import pyarrow.parquet as pq
+
+        from spillcast.recording.schema import SAMPLES_SCHEMA
+
         if batch.num_rows:
+            if self._samples is None:
+                self._samples = pq.ParquetWriter(self._folder / "samples", SAMPLES_SCHEMA)
             self._samples.write_batch(batch.cast(SAMPLES_SCHEMA))
 
     def add_document(self, name: str, document: object) -> None:
@@ -82,71 +71,40 @@ class RecordingWriter:
             file.write("\n")
 
     def finish(self, meta: Meta, clock: Clock = FROM_ITS_START) -> Recording:
-        """Write what is left and make the recording visible, whole or not at all."""
-        self._close_parts(before=None)
-        self._seconds.close()
-        self._samples.close()
-        if clock.zero_ns:
-            for name, moved in (("seconds", clock.seconds), ("samples", clock.samples)):
-                path = self._folder / f"{name}.parquet"
-                pq.write_table(moved(pq.read_table(path)), path)
-        kept, dropped = self._kept_parts(), 0
-        with pq.ParquetWriter(
-            self._folder / "waits.parquet", WAITS_SCHEMA, compression="zstd"
-        ) as writer:
-            for index in kept:
-                for path in self._files[index]:
-                    rows = pq.read_table(path).cast(WAITS_SCHEMA)
-                    of_run = clock.waits(rows)
-                    dropped += rows.num_rows - of_run.num_rows
-                    writer.write_table(of_run)
-        shutil.rmtree(self._folder / "parts")
-        meta = replace(meta, raw=self._raw(kept, dropped, clock))
+        """Write what is left and make the recording visible."""
+        kept = self._rows.finish(clock.zero_ns)
+        self._finish_samples(clock)
+        slices = kept["slices_ns"]
+        slices_s = None if slices is None else [(a / 1e9, b / 1e9) for a, b in slices]
+        slices_s = None if slices_s is None else clock.slices_s(slices_s)
+        meta = replace(meta, raw=KeptWaits(kept["waits"], kept["waits_seen"], slices_s))
         self.add_document(META_FILE, meta.to_json())
         shutil.rmtree(self.path, ignore_errors=True)
         os.rename(self._folder, self.path)
-        return Recording(self.path, meta)
+        finished = Recording(self.path, meta)
+        finished.written_bytes = WrittenBytes(*kept["written_bytes"])
+        finished.other_files = {name: FileSums(*sums) for name, sums in kept["other_files"].items()}
+        return finished
 
     def discard(self) -> None:
         """Leave nothing behind."""
-        self._seconds.close()
-        self._samples.close()
+        if self._samples is not None:
+            self._samples.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _close_parts(self, before: int | None) -> None:
-        for index in sorted(self._open):
-            if before is None or index < before:
-                table = pa.Table.from_batches(self._open.pop(index)).unify_dictionaries()
-                # A wait that ends long after its part was closed gets another file there.
-                files = self._files.setdefault(index, [])
-                files.append(self._folder / "parts" / f"{index:08d}-{len(files)}.parquet")
-                pq.write_table(table, files[-1])
-                self._parts[index] = self._parts.get(index, 0) + table.num_rows
-        while self._too_many():
-            self._stride *= 2
-            for index in [i for i in self._parts if i % self._stride]:
-                del self._parts[index]
-                for path in self._files.pop(index):
-                    path.unlink()
+    def _finish_samples(self, clock: Clock) -> None:
+        """Put samples in place of the file without rows that the core writes."""
+        if self._samples is None:
+            return
+        import pyarrow.parquet as pq
 
-    def _too_many(self) -> bool:
-        if self.slices:
-            return len(self._parts) > 2 * self.slices
-        return sum(self._parts.values()) > ROWS_MAX or len(self._parts) > PARTS_MAX
-
-    def _kept_parts(self) -> list[int]:
-        kept = sorted(self._parts)
-        if self.slices and len(kept) > self.slices:
-            step = (len(kept) - 1) / max(self.slices - 1, 1)
-            kept = sorted({kept[round(i * step)] for i in range(self.slices)})
-        return kept
-
-    def _raw(self, kept: list[int], dropped: int, clock: Clock) -> KeptWaits:
-        rows = sum(self._parts[index] for index in kept)
-        whole = rows == self._rows_seen
-        part_s = self._part_ns / 1e9
-        slices = clock.slices_s([(index * part_s, (index + 1) * part_s) for index in kept])
-        return KeptWaits(rows - dropped, self._rows_seen - dropped, None if whole else slices)
+        self._samples.close()
+        path = self._folder / "samples"
+        if clock.zero_ns:
+            pq.write_table(clock.samples(pq.read_table(path)), self._folder / SAMPLES_FILE)
+            path.unlink()
+        else:
+            path.rename(self._folder / SAMPLES_FILE)
 
 
 def check_output(path: Path) -> None:
@@ -157,3 +115,9 @@ def check_output(path: Path) -> None:
         raise InputError(f"{path}: there is no directory {path.absolute().parent}")
     if not os.access(path.absolute().parent, os.W_OK):
         raise InputError(f"{path}: its directory is not writable", "name another with -o")
+
+
+def _cast(rows: Any, schema: "pa.Schema") -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    return pa.record_batch(rows).cast(schema)

@@ -3,41 +3,48 @@
 mod changes;
 mod counts;
 
-use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 pub use counts::Counts;
+use rustc_hash::FxHashMap;
 use spillcast_calls::{Call, CallKind};
 
 use super::descriptor;
 use super::event::{Block, Event, FileIdentity, Inside};
 use super::seconds::Seconds;
 use super::temp::TempRules;
+use crate::packed::Packed;
 use crate::system::now_ns;
-use crate::wait::{NameId, Names, Op, Wait};
+use crate::wait::{NameId, Op, RowNames, Wait};
 
 /// The event of a thread that had left the CPU by itself outside of its I/O.
 const BLOCKED: &str = "blocked";
+
+/// Raw waits that wait to be taken, some 800,000; beyond it they are dropped and counted, the
+/// seconds stay whole.
+const WAITS_MAX_BYTES: usize = 20 << 20;
 
 /// Turns the reports of one recording into rows.
 pub struct Assembler {
     origin_ns: u64,
     pub rules: TempRules,
-    descriptors: HashMap<(i32, i32), Descriptor>,
+    descriptors: FxHashMap<(i32, i32), Descriptor>,
     /// When all that a process had open was looked at.
-    snapshots: HashMap<i32, u64>,
+    snapshots: FxHashMap<i32, u64>,
     /// Descriptors that change in the batch being taken, and the position of their last change.
-    changes: HashMap<(i32, i32), usize>,
+    changes: FxHashMap<(i32, i32), usize>,
     /// Position in the batch.
     at: usize,
     /// CPU time of calls that made no row, per thread: it belongs before the next row.
-    carried_cpu_ns: HashMap<i32, u64>,
+    carried_cpu_ns: FxHashMap<i32, u64>,
     /// CPU time in calls that change files other than temp files: the source counts it as inside.
     pub other_changes_cpu_ns: u64,
     /// The last call of each thread, where it opened a file of which nothing is known yet.
-    just_opened: HashMap<i32, (Call, Inside)>,
-    pub events: Names,
-    pub files: Names,
-    pub waits: Vec<Wait>,
+    just_opened: FxHashMap<i32, (Call, Inside)>,
+    pub names: Arc<Mutex<RowNames>>,
+    pub waits: Packed,
+    /// Raw waits that found no room.
+    pub dropped: u64,
     pub seconds: Seconds,
     pub counts: Counts,
 }
@@ -67,16 +74,16 @@ impl Assembler {
         Assembler {
             origin_ns,
             rules,
-            descriptors: HashMap::new(),
-            snapshots: HashMap::new(),
-            changes: HashMap::new(),
+            descriptors: FxHashMap::default(),
+            snapshots: FxHashMap::default(),
+            changes: FxHashMap::default(),
             at: 0,
-            carried_cpu_ns: HashMap::new(),
+            carried_cpu_ns: FxHashMap::default(),
             other_changes_cpu_ns: 0,
-            just_opened: HashMap::new(),
-            events: Names::default(),
-            files: Names::default(),
-            waits: Vec::new(),
+            just_opened: FxHashMap::default(),
+            names: Arc::default(),
+            waits: Packed::default(),
+            dropped: 0,
             seconds: Seconds::default(),
             counts: Counts::default(),
         }
@@ -132,8 +139,9 @@ impl Assembler {
     }
 
     fn identified(&mut self, pid: i32, fd: i32, identity: FileIdentity, settled: bool) {
+        let name = self.names().files.id(&identity.path);
         let file = File {
-            name: self.files.id(&identity.path),
+            name,
             identity: (identity.dev, identity.ino),
             regular: identity.regular,
             in_memory: identity.in_memory(),
@@ -205,7 +213,7 @@ impl Assembler {
     /// What every row of a call has, with the CPU time before it.
     fn row(&mut self, call: &Call, op: Op) -> Wait {
         let carried_ns = self.carried_cpu_ns.remove(&call.tid).unwrap_or(0);
-        let event = self.events.id(call.kind.name());
+        let event = self.names().events.id(call.kind.name());
         Wait {
             blocked: call.blocked,
             cpu_before_ns: call.cpu_before_ns.map(|ns| (ns + carried_ns) as i64),
@@ -227,7 +235,7 @@ impl Assembler {
         if block.start_ns < self.origin_ns {
             return;
         }
-        let event = self.events.id(BLOCKED);
+        let event = self.names().events.id(BLOCKED);
         self.push(Wait {
             blocked: Some(true),
             cpu_before_ns: Some((block.cpu_before_ns + carried_ns) as i64),
@@ -245,7 +253,15 @@ impl Assembler {
         debug_assert!(wait.start_ns >= 0, "before the recording began: {wait:?}");
         wait.check();
         self.seconds.add(&wait);
-        self.waits.push(wait);
+        if self.waits.size_bytes() < WAITS_MAX_BYTES {
+            self.waits.push(&wait);
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    fn names(&self) -> MutexGuard<'_, RowNames> {
+        self.names.lock().expect("no holder panics")
     }
 
     fn file_of(&mut self, call: &Call) -> Option<File> {

@@ -29,7 +29,7 @@ pub use assemble::Counts;
 pub use event::{Block, Event, FileIdentity, Inside};
 pub use joined::Joined;
 pub use seconds::SecondRow;
-pub use session::{Batch, Capture, Status};
+pub use session::{Batch, Capture, Status, Waits};
 pub use source::{Births, Observed, Observer, Source};
 pub use spawn::HeldCommand;
 pub use temp::TempRules;

@@ -14,19 +14,22 @@ use super::source::{Births, Observed, Observer, Source};
 use super::temp::TempRules;
 use super::tree;
 use super::watch::{Due, Looks, Watch};
+use crate::packed::Packed;
 use crate::system::{now_ns, run_soon, thread_cpu_ns};
-use crate::wait::Wait;
+use crate::wait::RowNames;
 
-/// Raw waits that wait to be taken; beyond it they are dropped and counted, the seconds stay whole.
-const WAITS_MAX: usize = 4_000_000;
+/// Raw waits and the names that they point to, which later waits of the capture may add to.
+#[derive(Clone, Debug, Default)]
+pub struct Waits {
+    pub rows: Packed,
+    pub names: Arc<Mutex<RowNames>>,
+}
 
-/// What was gathered since the last look, and the names its rows point to.
+/// What was gathered since the last look.
 #[derive(Default)]
 pub struct Batch {
-    pub waits: Vec<Wait>,
+    pub waits: Waits,
     pub seconds: Vec<SecondRow>,
-    pub event_names: Vec<String>,
-    pub file_names: Vec<String>,
 }
 
 /// The state of a capture, and what it cost.
@@ -144,10 +147,8 @@ impl Capture {
         // A wait is filed under the second it began in; leave room for those still under way.
         let until = if ended { i64::MAX } else { elapsed_ns as i64 / 1_000_000_000 - 2 };
         Batch {
-            waits: mem::take(&mut assembler.waits),
+            waits: Waits { rows: mem::take(&mut assembler.waits), names: assembler.names.clone() },
             seconds: assembler.seconds.finish_before(until),
-            event_names: assembler.events.list().to_vec(),
-            file_names: assembler.files.list().to_vec(),
         }
     }
 
@@ -246,12 +247,7 @@ impl Reader {
         }
         let mut assembler = self.shared.assembler.lock().expect("no holder panics");
         assembler.take(events);
-        let surplus = assembler.waits.len().saturating_sub(WAITS_MAX);
-        if surplus > 0 {
-            assembler.waits.truncate(WAITS_MAX);
-            status.dropped += surplus as u64;
-        }
-        status.counts = assembler.counts;
+        (status.counts, status.dropped) = (assembler.counts, assembler.dropped);
     }
 
     fn look(&mut self, due: Due) {

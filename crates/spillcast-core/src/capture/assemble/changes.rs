@@ -22,9 +22,24 @@ impl Assembler {
         let path = without_links(path);
         let identity =
             FileIdentity { path, dev: 0, ino: 0, regular: true, unlinked: false, position: None };
-        let temp = call.ret >= 0 && self.rules.is_temp(call.pid, &identity);
-        let name = temp.then(|| self.files.id(&identity.path));
+        let done = call.ret >= 0;
+        if done && call.kind.removes_name() {
+            self.unlinked(call.pid, &identity);
+        }
+        let temp = done && self.rules.is_temp(call.pid, &identity);
+        let name = temp.then(|| self.names().files.id(&identity.path));
         self.change(call, inside, name);
+    }
+
+    /// A file lost its name: what a process still has open of it may be temp now.
+    fn unlinked(&mut self, pid: i32, file: &FileIdentity) {
+        let name = self.names().files.id(&file.path);
+        let unlinked = FileIdentity { unlinked: true, ..file.clone() };
+        let temp = self.rules.is_temp(pid, &unlinked);
+        let open = self.descriptors.iter_mut().filter(|(key, _)| key.0 == pid);
+        for file in open.filter_map(|(_, descriptor)| descriptor.file.as_mut()) {
+            file.temp |= temp && file.name == name;
+        }
     }
 
     /// A call that opened a file, which a source looks at next.

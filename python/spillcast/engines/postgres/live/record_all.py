@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -23,7 +23,6 @@ from spillcast.engines.postgres.live.settings import ServerSettings
 from spillcast.engines.postgres.live.split import Window, finish, in_short, write
 from spillcast.engines.postgres.processes import (
     CALLS,
-    children,
     local_process,
     postmaster,
     temp_directories,
@@ -132,8 +131,6 @@ class _AllSessions:
         self._kept: list[QueryRecording] = []
         self._unkept: list[UnkeptQuery] = []
         self._dropped = 0
-        # What they and the server start follows by itself.
-        there = children(server)
         recorder.observe(
             Process(server),
             temp_dirs=temp_directories(server),
@@ -141,9 +138,6 @@ class _AllSessions:
             watch_memory=False,
         )
         try:
-            for pid in there:
-                with suppress(ProcessLookupError):
-                    recorder.attach(pid)
             (self._attached_s,) = row(connection, "select date_part('epoch', clock_timestamp())")
             self._sampler = ServerSampler(
                 connection, server, recorder.origin_ns, list_temp=list_temp

@@ -15,7 +15,7 @@ from spillcast.engines.postgres.live.server_sampler import (
     SessionQuery,
 )
 from spillcast.recording import Recording
-from spillcast.recording.captured import Joined
+from spillcast.recording.captured import Joined, share_of
 from spillcast.recording.counted import seconds_of, sum_of
 from spillcast.recording.meta import EndedBy, Memory, Meta, ObservedEngine, OtherIO, Temp
 from spillcast.recording.server_recording import QueryRecording
@@ -117,11 +117,7 @@ def finish(
         temp=temp,
         other_io=other,
         capture=replace(
-            capture,
-            dropped=0,
-            tracer_cpu_s=share * capture.tracer_cpu_s,
-            overhead_s=share * capture.overhead_s,
-            run_queue_delay_s=query.run_queue_delay_s,
+            share_of(capture, share), dropped=0, run_queue_delay_s=query.run_queue_delay_s
         ),
         postgres=query_meta(query.pid, query.life, attached_s, told_by, sampled, workers, 0),
         sampling=sampling_meta(sampled, RATE_HZ, GAP_S),

@@ -1,0 +1,43 @@
+//! What was moved on each file that is no temp file: a spill that was not recognised shows there.
+
+use std::collections::BTreeMap;
+
+use spillcast_core::wait::{NameId, Op, RowNames, Wait};
+
+/// Reads and writes of one file; times are None where there were none.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FileSums {
+    pub written_bytes: i64,
+    pub first_write_ns: Option<i64>,
+    pub read_bytes: i64,
+    pub last_read_ns: Option<i64>,
+}
+
+#[derive(Default)]
+pub struct OtherFiles(BTreeMap<NameId, FileSums>);
+
+impl OtherFiles {
+    pub fn add(&mut self, wait: &Wait) {
+        let (Some(file), false) = (wait.file, wait.temp) else { return };
+        let (bytes, start_ns) = (wait.bytes.unwrap_or(0), wait.start_ns);
+        let sums = self.0.entry(file).or_default();
+        match wait.op {
+            Op::Read => {
+                sums.read_bytes += bytes;
+                sums.last_read_ns = sums.last_read_ns.max(Some(start_ns));
+            }
+            Op::Write => {
+                sums.written_bytes += bytes;
+                let first_ns = sums.first_write_ns.map_or(start_ns, |ns| ns.min(start_ns));
+                sums.first_write_ns = Some(first_ns);
+            }
+            Op::Null => (),
+        }
+    }
+
+    /// The files by their names.
+    pub fn named(self, names: &RowNames) -> Vec<(String, FileSums)> {
+        let name = |id: NameId| names.files.list()[id as usize].clone();
+        self.0.into_iter().map(|(id, sums)| (name(id), sums)).collect()
+    }
+}

@@ -1,0 +1,79 @@
+//! A Parquet file written a few thousand rows at a time.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use arrow_array::RecordBatch;
+use arrow_schema::{ArrowError, Schema};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+
+/// Rows of which columns are made at a time.
+const CHUNK_ROWS: usize = 8_192;
+/// Rows that are encoded in memory before they go to disk.
+const ROW_GROUP_ROWS: usize = 131_072;
+/// Numbers that hardly ever come twice; a dictionary of them would be as large as they are.
+const DISTINCT: [&str; 4] = ["start_ns", "elapsed_ns", "offset", "cpu_before_ns"];
+
+/// Takes rows and makes columns of them by `columns`.
+pub struct ParquetFile<R, C> {
+    writer: ArrowWriter<File>,
+    rows: Vec<R>,
+    columns: C,
+}
+
+impl<R, C: Fn(&[R]) -> Result<RecordBatch, ArrowError>> ParquetFile<R, C> {
+    pub fn new(path: &Path, columns: C) -> io::Result<Self> {
+        let schema = columns(&[]).map_err(io::Error::other)?.schema();
+        let writer = writer(path, &schema)?;
+        Ok(ParquetFile { writer, rows: Vec::with_capacity(CHUNK_ROWS), columns })
+    }
+
+    pub fn add(&mut self, row: R) -> io::Result<()> {
+        self.rows.push(row);
+        if self.rows.len() == CHUNK_ROWS { self.write() } else { Ok(()) }
+    }
+
+    pub fn finish(mut self) -> io::Result<()> {
+        self.write()?;
+        self.writer.close().map(drop).map_err(os_error)
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        let batch = (self.columns)(&self.rows).map_err(io::Error::other)?;
+        self.rows.clear();
+        self.writer.write(&batch).map_err(os_error)
+    }
+}
+
+/// A file of these columns that holds no rows.
+pub fn write_empty(path: &Path, schema: &Schema) -> io::Result<()> {
+    writer(path, schema)?.close().map(drop).map_err(os_error)
+}
+
+fn writer(path: &Path, schema: &Schema) -> io::Result<ArrowWriter<File>> {
+    let level = ZstdLevel::try_new(1).expect("a level that zstd has");
+    let mut properties = WriterProperties::builder()
+        .set_created_by("spillcast".into())
+        .set_compression(Compression::ZSTD(level))
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS));
+    for name in DISTINCT {
+        properties = properties.set_column_dictionary_enabled(name.into(), false);
+    }
+    let schema = schema.clone().into();
+    ArrowWriter::try_new(File::create(path)?, schema, Some(properties.build())).map_err(os_error)
+}
+
+/// What the file system said, where it was that.
+fn os_error(error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(error) => match error.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(error) => io::Error::other(error),
+        },
+        error => io::Error::other(error),
+    }
+}

@@ -1,0 +1,142 @@
+//! Arrow columns -> rows: what a capture source outside the core hands over.
+
+use std::sync::{Arc, Mutex};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::{Array, BooleanArray, Int64Array, ListArray, RecordBatch};
+use arrow_schema::ArrowError;
+use spillcast_core::capture::Waits;
+use spillcast_core::packed::Packed;
+use spillcast_core::wait::{NameId, Names, Op, RowNames, Wait};
+
+use crate::seconds::Second;
+
+/// Waits from their columns.
+///
+/// Errors: a column that is not there or of another type, a null where none may be.
+pub fn waits_of(batch: &RecordBatch) -> Result<Waits, ArrowError> {
+    let from = Columns(batch);
+    let mut names = RowNames::default();
+    let (start_ns, elapsed_ns) = (from.needed("start_ns")?, from.needed("elapsed_ns")?);
+    let (session, temp) = (from.needed("session")?, from.booleans("temp")?);
+    let event = from.names("event", &mut names.events)?;
+    let file = from.names("file", &mut names.files)?;
+    let sql_id = from.names("sql_id", &mut names.sql)?;
+    let (op, blocked) = (from.ops()?, from.booleans("blocked")?);
+    let (offset, bytes) = (from.int64("offset")?, from.int64("bytes")?);
+    let (cpu_before_ns, woken_by) = (from.int64("cpu_before_ns")?, from.int64("woken_by")?);
+    let (object, line) = (from.int64("object")?, from.int64("line")?);
+    let mut rows = Packed::default();
+    for at in 0..batch.num_rows() {
+        let unnamed = || invalid("column event: a null");
+        let event = event[at].ok_or_else(unnamed)?;
+        let span = (start_ns.value(at), elapsed_ns.value(at));
+        rows.push(&Wait {
+            temp: boolean(temp, at) == Some(true),
+            file: file[at],
+            offset: number(offset, at),
+            bytes: number(bytes, at),
+            blocked: boolean(blocked, at),
+            cpu_before_ns: number(cpu_before_ns, at),
+            woken_by: number(woken_by, at),
+            sql_id: sql_id[at],
+            object: number(object, at),
+            line: number(line, at),
+            ..Wait::new(session.value(at), event, op[at], span)
+        });
+    }
+    Ok(Waits { rows, names: Arc::new(Mutex::new(names)) })
+}
+
+/// Seconds from their columns.
+///
+/// Errors: as of [`waits_of`].
+pub fn seconds_of(batch: &RecordBatch) -> Result<Vec<Second>, ArrowError> {
+    let from = Columns(batch);
+    let (second, temp, op) = (from.needed("second")?, from.booleans("temp")?, from.ops()?);
+    let (size_class_bytes, count) = (from.needed("size_class_bytes")?, from.needed("count")?);
+    let (bytes, total_ns) = (from.needed("bytes")?, from.needed("total_ns")?);
+    let (ns, counts) = (from.lists("latency_ns")?, from.lists("latency_count")?);
+    let rows = (0..batch.num_rows()).map(|at| {
+        let numbers = |list: &ListArray| list.value(at).as_primitive::<Int64Type>().clone();
+        let (ns, counts) = (numbers(ns), numbers(counts));
+        let pairs = ns.values().iter().copied().zip(counts.values().iter().copied());
+        Second {
+            second: second.value(at),
+            op: op[at],
+            temp: boolean(temp, at) == Some(true),
+            size_class_bytes: size_class_bytes.value(at),
+            count: count.value(at),
+            bytes: bytes.value(at),
+            total_ns: total_ns.value(at),
+            latencies: pairs.collect(),
+        }
+    });
+    Ok(rows.collect())
+}
+
+struct Columns<'a>(&'a RecordBatch);
+
+impl<'a> Columns<'a> {
+    fn column(&self, name: &str) -> Result<&'a dyn Array, ArrowError> {
+        let found = self.0.column_by_name(name).map(|column| &**column);
+        found.ok_or_else(|| invalid(format!("there is no column {name}")))
+    }
+
+    fn int64(&self, name: &str) -> Result<&'a Int64Array, ArrowError> {
+        self.column(name)?.as_primitive_opt().ok_or_else(|| of_type(name, "int64"))
+    }
+
+    fn needed(&self, name: &str) -> Result<&'a Int64Array, ArrowError> {
+        let column = self.int64(name)?;
+        let whole = (column.null_count() == 0).then_some(column);
+        whole.ok_or_else(|| invalid(format!("column {name}: a null")))
+    }
+
+    fn booleans(&self, name: &str) -> Result<&'a BooleanArray, ArrowError> {
+        self.column(name)?.as_boolean_opt().ok_or_else(|| of_type(name, "bool"))
+    }
+
+    fn lists(&self, name: &str) -> Result<&'a ListArray, ArrowError> {
+        let list = self.column(name)?.as_list_opt::<i32>();
+        list.filter(|list| list.values().as_primitive_opt::<Int64Type>().is_some())
+            .ok_or_else(|| of_type(name, "list of int64"))
+    }
+
+    /// The position of each row's name in `names`, which takes them in.
+    fn names(&self, name: &str, names: &mut Names) -> Result<Vec<Option<NameId>>, ArrowError> {
+        let wrong = || of_type(name, "dictionary of int32 to string");
+        let column = self.column(name)?.as_dictionary_opt::<Int32Type>().ok_or_else(wrong)?;
+        let values = column.values().as_string_opt::<i32>().ok_or_else(wrong)?;
+        let ids: Vec<_> = values.iter().map(|value| value.map(|name| names.id(name))).collect();
+        Ok(column.keys().iter().map(|key| key.and_then(|key| ids[key as usize])).collect())
+    }
+
+    fn ops(&self) -> Result<Vec<Op>, ArrowError> {
+        let mut names = Names::default();
+        let ids = self.names("op", &mut names)?;
+        let op = |id: Option<NameId>| match id.map(|id| names.list()[id as usize].as_str()) {
+            Some("read") => Op::Read,
+            Some("write") => Op::Write,
+            _ => Op::Null,
+        };
+        Ok(ids.into_iter().map(op).collect())
+    }
+}
+
+fn number(column: &Int64Array, at: usize) -> Option<i64> {
+    column.is_valid(at).then(|| column.value(at))
+}
+
+fn boolean(column: &BooleanArray, at: usize) -> Option<bool> {
+    column.is_valid(at).then(|| column.value(at))
+}
+
+fn of_type(name: &str, wanted: &str) -> ArrowError {
+    invalid(format!("column {name} is no {wanted}"))
+}
+
+fn invalid(text: impl Into<String>) -> ArrowError {
+    ArrowError::SchemaError(text.into())
+}
