@@ -1,12 +1,14 @@
 //! The programs in the kernel: fitted to it, loaded, attached; gone when this process ends.
 
+use std::fs;
 use std::io;
-use std::path::Path;
 
 use aya::maps::{HashMap, MapData, PerCpuArray, RingBuf};
 use aya::programs::RawTracePoint;
-use aya::{Btf, Ebpf, EbpfLoader, Pod};
+use aya::{Btf, Ebpf, EbpfLoader, Endianness, Pod};
 use spillcast_calls::CallKind;
+
+use super::btf;
 
 /// Empty where it was built without a compiler.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture.bpf.o"));
@@ -69,10 +71,9 @@ pub fn load(calls: &[CallKind]) -> io::Result<Programs> {
     if OBJECT.is_empty() {
         return Err(io::Error::from_raw_os_error(libc::ENOSYS));
     }
-    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
-        return Err(io::Error::from_raw_os_error(libc::ENOENT));
-    }
-    let btf = Btf::from_sys_fs().map_err(refused)?;
+    let described = btf::reduced(&fs::read("/sys/kernel/btf/vmlinux")?);
+    let described = described.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let btf = Btf::parse(&described, Endianness::default()).map_err(refused)?;
     let (kinds, flags) = rules(calls);
     let mut loaded = EbpfLoader::new()
         .btf(Some(&btf))

@@ -2,6 +2,7 @@
 //!
 //! Works as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, where the kernel has BTF.
 
+mod btf;
 mod load;
 mod observer;
 mod paths;

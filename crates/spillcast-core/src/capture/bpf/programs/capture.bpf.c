@@ -16,7 +16,7 @@ struct {
 
 struct {
     COUNT(type, MAP_RINGBUF);
-    COUNT(max_entries, 8 << 20);
+    COUNT(max_entries, 4 << 20);
 } ring SECTION(".maps");
 
 enum { LOST, CALLS, SWITCHES, COUNTS };

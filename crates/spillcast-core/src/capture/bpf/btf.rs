@@ -1,0 +1,206 @@
+//! The kernel's description of itself (BTF), of which only the structures are kept that the programs
+//! read: all of it would be most of the memory that a recording takes.
+
+use std::collections::{HashMap, HashSet};
+
+/// Where the programs say which structures they read.
+const HEADER: &str = include_str!("programs/kernel.h");
+
+/// Bytes of the header that every version has.
+const HEADER_BYTES: usize = 24;
+/// Bytes that every type begins with: name, kind with number of members, size or type.
+const TYPE_BYTES: usize = 12;
+const MEMBER_BYTES: usize = 12;
+
+const INT: u32 = 1;
+const PTR: u32 = 2;
+const ARRAY: u32 = 3;
+const STRUCT: u32 = 4;
+const UNION: u32 = 5;
+const TYPEDEF: u32 = 8;
+const VOLATILE: u32 = 9;
+const CONST: u32 = 10;
+const RESTRICT: u32 = 11;
+
+/// A description of the same form that holds the wanted structures and what they consist of.
+///
+/// What they only point to is void. None where `whole` is no BTF. See the kernel's
+/// Documentation/bpf/btf.rst.
+pub fn reduced(whole: &[u8]) -> Option<Vec<u8>> {
+    let whole = Whole::read(whole)?;
+    let wanted: HashSet<&str> = wanted().collect();
+    let mut part = Part::default();
+    for id in 1..=whole.at.len() as u32 {
+        let (name, kind, _) = whole.of(id)?;
+        if kind == STRUCT && name != 0 && wanted.contains(whole.string(name)?) {
+            part.keep(&whole, id)?;
+        }
+    }
+    Some(part.bytes())
+}
+
+/// The structures of programs/kernel.h; what follows `___` tells apart those of one name.
+fn wanted() -> impl Iterator<Item = &'static str> {
+    let named = |line: &'static str| line.strip_prefix("struct ")?.strip_suffix(" {");
+    HEADER.lines().filter_map(named).filter_map(|name| name.split("___").next())
+}
+
+/// A description as the kernel gives it.
+struct Whole<'a> {
+    types: &'a [u8],
+    strings: &'a [u8],
+    /// Where each type begins; the first has number 1.
+    at: Vec<u32>,
+}
+
+impl<'a> Whole<'a> {
+    fn read(bytes: &'a [u8]) -> Option<Self> {
+        let length = u32_at(bytes, 4)? as usize;
+        let part = |at: usize| -> Option<&[u8]> {
+            let begin = length + u32_at(bytes, at)? as usize;
+            bytes.get(begin..begin + u32_at(bytes, at + 4)? as usize)
+        };
+        let (types, strings) = (part(8)?, part(16)?);
+        let (mut at, mut next) = (Vec::new(), 0);
+        while next < types.len() {
+            at.push(next as u32);
+            let info = u32_at(types, next + 4)?;
+            next += TYPE_BYTES + more_bytes(info >> 24 & 0x1f, info as usize & 0xffff)?;
+        }
+        Some(Whole { types, strings, at })
+    }
+
+    /// Name, kind and number of members of a type.
+    fn of(&self, id: u32) -> Option<(u32, u32, usize)> {
+        let at = *self.at.get(id as usize - 1)? as usize;
+        let info = u32_at(self.types, at + 4)?;
+        Some((u32_at(self.types, at)?, info >> 24 & 0x1f, info as usize & 0xffff))
+    }
+
+    fn string(&self, at: u32) -> Option<&'a str> {
+        let rest = self.strings.get(at as usize..)?;
+        std::str::from_utf8(rest.split(|&byte| byte == 0).next()?).ok()
+    }
+}
+
+/// Bytes that follow the beginning of a type; None for a kind that is not known.
+fn more_bytes(kind: u32, members: usize) -> Option<usize> {
+    Some(match kind {
+        PTR | 7..=12 | 16 | 18 => 0,
+        INT | 14 | 17 => 4,
+        ARRAY => 12,
+        STRUCT | UNION | 15 | 19 => members * MEMBER_BYTES,
+        6 | 13 => members * 8,
+        _ => return None,
+    })
+}
+
+/// The description that is made.
+struct Part {
+    types: Vec<u8>,
+    strings: Vec<u8>,
+    count: u32,
+    /// By the numbers they had.
+    numbers: HashMap<u32, u32>,
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        // The first string is the empty one.
+        Part { types: Vec::new(), strings: vec![0], count: 0, numbers: HashMap::new() }
+    }
+}
+
+impl Part {
+    /// Takes a type over with what it consists of; its number here, 0 for one that is not needed.
+    fn keep(&mut self, whole: &Whole, id: u32) -> Option<u32> {
+        if id == 0 {
+            return Some(0);
+        }
+        if let Some(&number) = self.numbers.get(&id) {
+            return Some(number);
+        }
+        let (name, kind, members) = whole.of(id)?;
+        let at = whole.at[id as usize - 1] as usize;
+        let field = |offset: usize| u32_at(whole.types, at + offset);
+        let mut more = Vec::new();
+        let mut third = field(8)?;
+        match kind {
+            INT => more.push(field(12)?),
+            PTR => third = 0,
+            TYPEDEF | VOLATILE | CONST | RESTRICT => third = self.keep(whole, third)?,
+            ARRAY => {
+                let (element, index) = (field(12)?, field(16)?);
+                more = vec![self.keep(whole, element)?, self.keep(whole, index)?, field(20)?];
+            }
+            STRUCT | UNION => {
+                for member in (0..members).map(|n| TYPE_BYTES + n * MEMBER_BYTES) {
+                    let name = self.name(whole.string(field(member)?)?);
+                    let of = self.keep(whole, field(member + 4)?)?;
+                    more.extend([name, of, field(member + 8)?]);
+                }
+            }
+            _ => return Some(0),
+        }
+        let name = self.name(whole.string(name)?);
+        for word in [name, field(4)?, third].into_iter().chain(more) {
+            self.types.extend(word.to_ne_bytes());
+        }
+        self.count += 1;
+        self.numbers.insert(id, self.count);
+        Some(self.count)
+    }
+
+    fn name(&mut self, name: &str) -> u32 {
+        if name.is_empty() {
+            return 0;
+        }
+        let at = self.strings.len() as u32;
+        self.strings.extend(name.bytes().chain([0]));
+        at
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        const MAGIC: u16 = 0xeb9f;
+        let [types, strings] = [&self.types, &self.strings].map(|part| part.len() as u32);
+        let mut bytes = MAGIC.to_ne_bytes().to_vec();
+        bytes.extend([1, 0]);
+        for word in [HEADER_BYTES as u32, 0, types, types, strings] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        bytes.extend(&self.types);
+        bytes.extend(&self.strings);
+        bytes
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_is_kept_and_little_else() {
+        let Ok(whole) = std::fs::read("/sys/kernel/btf/vmlinux") else { return };
+        let part = reduced(&whole).unwrap();
+        assert!(part.len() < whole.len() / 20);
+        let read = Whole::read(&part).unwrap();
+        let names: HashSet<_> = (1..=read.at.len() as u32)
+            .filter_map(|id| read.string(read.of(id).unwrap().0))
+            .collect();
+        assert!(["task_struct", "inode", "files_struct"].iter().all(|name| names.contains(name)));
+        // Once more makes the same of it, but for what was asked for by no name.
+        assert_eq!(reduced(&part).unwrap().len(), part.len());
+    }
+
+    #[test]
+    fn what_is_damaged_is_none() {
+        assert_eq!(reduced(b""), None);
+        assert_eq!(reduced(&[0xff; 100]), None);
+        let Ok(whole) = std::fs::read("/sys/kernel/btf/vmlinux") else { return };
+        assert_eq!(reduced(&whole[..whole.len() / 2]), None);
+    }
+}
