@@ -62,8 +62,9 @@ def check(said, output, blind=frozenset()):
     return on_temp
 
 
-def test_the_preload_library_tells_all(places, changes):
-    said, output = record(places, changes, "--capture", "preload")
+@pytest.mark.parametrize("capture", ["bpf", "preload"])
+def test_all_are_told(places, changes, capture):
+    said, output = record(places, changes, "--capture", capture)
     rows = check(said, output)
     assert {row["file"] for row in rows} == {f"{places.temp}/file{i}" for i in range(COUNT)}
 
@@ -86,7 +87,7 @@ def test_an_ordinary_user_sees_truncating(open_places, changes):
     assert events.count("openat") == said["openat"][0]
 
 
-@pytest.mark.parametrize("capture", ["perf", "preload"])
+@pytest.mark.parametrize("capture", ["bpf", "perf", "preload"])
 def test_of_other_files_they_are_no_rows(places, changes, capture):
     elsewhere = places.root / "elsewhere"
     elsewhere.mkdir()
@@ -106,11 +107,12 @@ def test_labels_move_with_the_files(places, changes):
     assert count == sum(recording.seconds["count"].to_pylist())
 
 
-def test_paths_lead_to_the_same_file(places, changes):
+@pytest.mark.parametrize("capture", ["bpf", "preload"])
+def test_paths_lead_to_the_same_file(places, changes, capture):
     link = places.root / "link"
     link.symlink_to(places.temp)
     output = places.root / "linked.spill"
-    asked = ("record", "--capture", "preload", "--temp", places.temp, "-o", output)
+    asked = ("record", "--capture", capture, "--temp", places.temp, "-o", output)
     result = spillcast(*asked, "--", changes, link, 3, env=places.env)
     assert result.returncode == 0, result.stderr
     waits = Recording.open(output).temp_changes.to_pylist()

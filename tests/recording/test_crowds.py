@@ -151,7 +151,7 @@ def test_a_command_gets_the_next_source_where_the_first_cannot_begin(places):
     assert result.returncode == 0, result.stderr
     assert json.loads((output / "meta.json").read_text())["capture"]["method"] == "preload"
     assert result.stderr == (
-        "spillcast: perf events cannot be used (Too many open files): "
+        "spillcast: cannot use perf events (Too many open files): "
         "the preload library observes instead\n"
     )
     refused = spillcast("record", "--capture", "perf", *asked[1:], under=few, env=places.env)
