@@ -10,6 +10,7 @@ from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
 _NOTHING = (
     *("temp_reads", "temp_writes", "temp_bytes", "temp_ns"),
     *("other_io", "other_writes", "other_io_ns", "unknown_file"),
+    *("io_uring_depth", "io_uring_busy_ns"),
     *("lost", "dropped", "tracer_cpu_ns", "run_queue_delay_ns"),
 )
 
@@ -31,6 +32,7 @@ class AbsentCapture:
             "elapsed_ns": time.monotonic_ns() - self.origin_ns,
             "cpu_ns": None,
             "io_uring": False,
+            "file_faults": None,
             "mapped": [],
             "connected": True,
         }

@@ -31,6 +31,9 @@ def captured(status: Mapping[str, Any], method: str, *, only_calls: bool) -> dic
             overhead_s=calls * call_cost_s(method),
             run_queue_delay_s=status["run_queue_delay_ns"] / 1e9,
             io_uring=status["io_uring"] and not only_calls,
+            io_uring_depth=status["io_uring_depth"],
+            io_uring_busy_s=status["io_uring_busy_ns"] / 1e9,
+            file_faults=status["file_faults"],
             mapped_temp_files=status["mapped"],
         ),
     }

@@ -1,5 +1,7 @@
 //! Reports of a capture -> waits: what each descriptor stood for, where in the file, temp or not.
 
+mod requests;
+
 use std::collections::HashMap;
 
 use spillcast_calls::{Call, CallKind};
@@ -10,6 +12,7 @@ use super::seconds::Seconds;
 use super::temp::TempRules;
 use crate::system::now_ns;
 use crate::wait::{NameId, Names, Op, Wait};
+use requests::Held;
 
 /// The event of a thread that had left the CPU by itself outside of its I/O.
 const BLOCKED: &str = "blocked";
@@ -27,6 +30,9 @@ pub struct Assembler {
     at: usize,
     /// CPU time of calls that made no row, per thread: it belongs before the next row.
     carried_cpu_ns: HashMap<i32, u64>,
+    held: Held,
+    /// Files by device and inode, as they were last seen; None for one that was not found.
+    by_identity: HashMap<(u64, u64), Option<File>>,
     pub events: Names,
     pub files: Names,
     pub waits: Vec<Wait>,
@@ -47,6 +53,11 @@ pub struct Counts {
     pub other_io_ns: u64,
     /// Calls on a descriptor that was closed before it could be looked at.
     pub unknown_file: u64,
+    /// Most requests of io_uring, with calls, that a thread had under way at once, those on temp files
+    /// among them.
+    pub io_uring_depth: u64,
+    /// CPU time of their threads' other work meanwhile.
+    pub io_uring_busy_ns: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -79,6 +90,8 @@ impl Assembler {
             changes: HashMap::new(),
             at: 0,
             carried_cpu_ns: HashMap::new(),
+            held: Held::default(),
+            by_identity: HashMap::new(),
             events: Names::default(),
             files: Names::default(),
             waits: Vec::new(),
@@ -110,6 +123,8 @@ impl Assembler {
             Event::Call(call, inside) if call.kind.is_io() => self.io(call, inside),
             Event::Call(call, _) => self.descriptor_call(call),
             Event::Blocked { tid, block } => self.blocked(tid, block),
+            Event::BlockedInRequest { tid, block } => self.blocked_in_request(tid, block),
+            Event::Request(request) => self.request(request),
             Event::File { pid, fd, file } => self.identified(pid, fd, file, false),
             Event::Fork { parent, child } => self.fork(parent, child),
             // Descriptors marked close-on-exec are closed now; which, a fresh look tells.
@@ -130,6 +145,9 @@ impl Assembler {
             temp: self.rules.is_temp(pid, &identity),
             settled,
         };
+        if file.regular {
+            self.by_identity.insert(file.identity, Some(file));
+        }
         let descriptor = self.descriptors.entry((pid, fd)).or_default();
         descriptor.file = Some(file);
         descriptor.position = identity.position.or(descriptor.position);

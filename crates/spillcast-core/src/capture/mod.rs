@@ -24,7 +24,7 @@ mod temp;
 mod watch;
 
 pub use assemble::Counts;
-pub use event::{Block, Event, FileIdentity, Inside};
+pub use event::{Block, Event, FileIdentity, Inside, Request};
 pub use joined::Joined;
 pub use seconds::SecondRow;
 pub use session::{Batch, Capture, Status};

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from spillcast.forecast.assumptions import (
     AMPLIFIED,
+    BUSY_MAX,
     COMPRESSED_ALIKE,
     DEPENDENT,
     LITTLE,
@@ -35,6 +36,12 @@ def refusal(recording: Recording, whole_s: float) -> str | None:
         return "temp files are mapped into memory: their I/O makes no call that could be counted"
     if capture.io_uring:
         return "the process uses io_uring: its I/O makes no call that could be counted"
+    if capture.io_uring_depth > 1:
+        at_once = f"up to {capture.io_uring_depth:,} at once"
+        return f"temp files are read or written through io_uring, {at_once}: their times overlap"
+    if capture.io_uring_busy_s > BUSY_MAX * recording.meta.temp.total_s:
+        busy = format_duration(capture.io_uring_busy_s)
+        return f"while temp I/O was under way in io_uring, its threads did other work for {busy}"
     share = recording.elapsed_s / whole_s
     if share < SEEN_MIN and kind_of_evidence(recording, whole_s) == "unread":
         return f"only {share:.1%} of the query was recorded, and hardly anything was read in it yet"
