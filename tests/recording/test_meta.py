@@ -39,6 +39,8 @@ QUERY = {
 OPTIONAL = {"postgres", "sampling", "ended_by"} | {
     f"engine.{name}" for name in ("version", "server", "pid", "command", "query", "plan")
 }
+#: What earlier versions did not write.
+OPTIONAL |= {f"capture.{name}" for name in ("io_uring_depth", "io_uring_busy_s", "file_faults")}
 #: Settings, and what no reader looks at.
 FREE = {"engine.exit_status", "engine.work_mem", "engine.plan.file", "engine.plan.execution_s"}
 MAY_BE_NEGATIVE = {"postgres.workers.started_s", "postgres.workers.attached_s"}

@@ -87,6 +87,10 @@ def _about_recording(recording: Recording, rest_share: float) -> list[Warned]:
             f"the query was runnable without a CPU for {format_duration(delay_s)}: a busy machine"
         )
         warnings.append(Warned("run-queue", text))
+    temp, faults = recording.meta.temp, capture.file_faults or 0
+    if faults * temp.total_s / max(temp.operations, 1) > SHARE_TOLD * recording.elapsed_s:
+        text = f"{faults:,} page faults read a file: that is no temp I/O, and taken to stay"
+        warnings.append(Warned("file-faults", text))
     if recording.meta.only_counts:
         text = (
             "only PostgreSQL's own counts and times are known: nothing of caches, a busy machine "

@@ -2,6 +2,7 @@
 //! so the thread's own waits meanwhile are a part of it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use super::super::descriptor;
 use super::super::event::{Block, FileIdentity, Request};
@@ -126,9 +127,9 @@ impl Assembler {
 
     /// The kernel says which file it was, for a registered one has no descriptor.
     fn file_of_request(&mut self, request: &Request) -> Option<File> {
-        if !self.by_identity.contains_key(&request.file) {
+        if let Entry::Vacant(place) = self.by_identity.entry(request.file) {
             // As one that was opened through io_uring. Looked for once: it stays unknown otherwise.
-            self.by_identity.insert(request.file, None);
+            place.insert(None);
             for (fd, file) in descriptor::open_files(request.pid) {
                 self.identified(request.pid, fd, file, true);
             }
