@@ -2,24 +2,30 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, opcode, squeue, types};
 use spillcast_core::capture::{Batch, CallKind, Capture, SOURCES, Status, TempRules};
 use spillcast_core::wait::{Op, Wait};
 
+/// Each test observes the whole process, so one at a time does.
+static OBSERVED: Mutex<()> = Mutex::new(());
 const BLOCK: u32 = 8192;
-/// A file registered with the ring instead of its descriptor.
+const ALL: &[CallKind] = CallKind::ALL;
+/// The file is registered with the ring, and its descriptor closed.
 const REGISTERED: bool = true;
 
 /// What a request asked for: operation, offset, bytes.
 type Asked = (Op, i64, i64);
 
-/// A file on which one thread does requests, and the ring.
+/// The requests of one thread on one file.
 struct Work {
     ring: IoUring,
-    file: File,
-    registered: bool,
+    /// None where it is registered with the ring, and closed.
+    file: Option<File>,
     buffers: Vec<Vec<u8>>,
     asked: Vec<Asked>,
 }
@@ -32,24 +38,20 @@ impl Work {
             ring.submitter().register_files(&[file.as_raw_fd()]).unwrap();
         }
         let buffers = vec![vec![7; 2 * BLOCK as usize]; 16];
-        Work { ring, file, registered, buffers, asked: Vec::new() }
+        Work { ring, file: (!registered).then_some(file), buffers, asked: Vec::new() }
     }
 
     fn entry(&mut self, slot: usize, op: Op, offset: u64, bytes: u32) -> squeue::Entry {
         let buffer = self.buffers[slot].as_mut_ptr();
-        let build = |file: types::Fd| match op {
-            Op::Write => opcode::Write::new(file, buffer, bytes).offset(offset).build(),
-            _ => opcode::Read::new(file, buffer, bytes).offset(offset).build(),
+        let (fd, flags) = match &self.file {
+            Some(file) => (types::Fd(file.as_raw_fd()), squeue::Flags::empty()),
+            None => (types::Fd(0), squeue::Flags::FIXED_FILE),
         };
-        let fixed = |file: types::Fixed| match op {
-            Op::Write => opcode::Write::new(file, buffer, bytes).offset(offset).build(),
-            _ => opcode::Read::new(file, buffer, bytes).offset(offset).build(),
+        let entry = match op {
+            Op::Write => opcode::Write::new(fd, buffer, bytes).offset(offset).build(),
+            _ => opcode::Read::new(fd, buffer, bytes).offset(offset).build(),
         };
-        if self.registered {
-            fixed(types::Fixed(0))
-        } else {
-            build(types::Fd(self.file.as_raw_fd()))
-        }
+        entry.flags(flags)
     }
 
     /// Submits them in one call, and waits for all.
@@ -69,18 +71,20 @@ impl Work {
 
 /// Runs `work` on a temp file of this name while this process is observed; None where it cannot be.
 fn observed(
+    calls: &[CallKind],
     name: &str,
     registered: bool,
     work: impl FnOnce(&mut Work) + Send + 'static,
 ) -> Option<(Vec<Wait>, Vec<Asked>, Batch, Status)> {
     let (_, open) = SOURCES.iter().find(|(source, _)| *source == "bpf")?;
-    let source = match open(CallKind::ALL) {
+    let source = match open(calls) {
         Ok(source) => source,
         Err(error) => {
             eprintln!("SKIPPED: no eBPF here: {error}");
             return None;
         }
     };
+    let _one = OBSERVED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().canonicalize().unwrap().join(name);
     let pid = std::process::id() as i32;
@@ -134,7 +138,7 @@ fn check_apart(batch: &Batch, session: i64) {
 }
 
 fn one_at_a_time(name: &str, registered: bool) {
-    let Some((waits, asked, batch, status)) = observed(name, registered, |work| {
+    let Some((waits, asked, batch, status)) = observed(ALL, name, registered, |work| {
         for asked in blocks(Op::Write, 100) {
             work.at_once(&[asked]);
         }
@@ -167,7 +171,7 @@ fn a_registered_file_is_known_by_its_inode() {
 fn eight_at_once_are_rows_beside_the_threads_own_time() {
     for registered in [REGISTERED, !REGISTERED] {
         let Some((waits, asked, batch, status)) =
-            observed("duckdb_temp_eight", registered, |work| {
+            observed(ALL, "duckdb_temp_eight", registered, |work| {
                 for op in [Op::Write, Op::Read] {
                     blocks(op, 104).chunks(8).for_each(|eight| work.at_once(eight));
                 }
@@ -184,7 +188,7 @@ fn eight_at_once_are_rows_beside_the_threads_own_time() {
 
 #[test]
 fn without_an_offset_a_request_is_at_the_files_position() {
-    let Some((waits, _, _, _)) = observed("duckdb_temp_position", !REGISTERED, |work| {
+    let Some((waits, _, _, _)) = observed(ALL, "duckdb_temp_position", !REGISTERED, |work| {
         for _ in 0..5 {
             work.at_once(&[(Op::Write, -1, BLOCK.into())]);
         }
@@ -193,4 +197,40 @@ fn without_an_offset_a_request_is_at_the_files_position() {
     };
     let offsets: Vec<i64> = waits.iter().map(|wait| wait.offset.unwrap()).collect();
     assert_eq!(offsets, [0, 1, 2, 3, 4].map(|n| n * i64::from(BLOCK)));
+}
+
+#[test]
+fn of_an_engine_whose_calls_are_named_requests_are_no_rows() {
+    let calls = [CallKind::Pwrite64, CallKind::Openat];
+    let observed = observed(&calls, "duckdb_temp_called", !REGISTERED, |work| {
+        work.file.as_ref().unwrap().write_all_at(&[7; 100], 0).unwrap();
+        work.at_once(&[(Op::Write, 0, BLOCK.into())]);
+    });
+    let Some((waits, _, batch, _)) = observed else { return };
+    let events = waits.iter().map(|wait| batch.event_names[wait.event as usize].as_str());
+    assert_eq!(events.collect::<Vec<_>>(), ["pwrite64"]);
+}
+
+#[test]
+fn work_while_a_request_is_under_way_is_told() {
+    let Some((waits, _, _, status)) = observed(ALL, "duckdb_temp_busy", !REGISTERED, |work| {
+        for n in 0..100 {
+            // A thread of the kernel does it.
+            let entry = work.entry(0, Op::Write, n * u64::from(BLOCK), BLOCK);
+            let entry = entry.flags(squeue::Flags::ASYNC);
+            // SAFETY: the buffer lives until the request has ended, which is waited for.
+            unsafe { work.ring.submission().push(&entry) }.unwrap();
+            work.ring.submit().unwrap();
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_micros(500) {}
+            work.ring.submit_and_wait(1).unwrap();
+            work.ring.completion().for_each(drop);
+        }
+    }) else {
+        return;
+    };
+    assert_eq!((waits.len(), status.counts.io_uring_depth), (100, 1));
+    let elapsed_ns: i64 = waits.iter().map(|wait| wait.elapsed_ns).sum();
+    let busy_ns = status.counts.io_uring_busy_ns as i64;
+    assert!(0 < busy_ns && busy_ns <= elapsed_ns, "{busy_ns} of {elapsed_ns} ns");
 }

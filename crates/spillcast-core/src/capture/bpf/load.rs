@@ -89,7 +89,7 @@ pub fn load(calls: &[CallKind]) -> io::Result<Programs> {
         .load(OBJECT)
         .map_err(refused)?;
     attach(&mut loaded, &PROGRAMS)?;
-    let requests = attach(&mut loaded, &REQUEST_PROGRAMS).is_ok();
+    let requests = any_call(calls) && attach(&mut loaded, &REQUEST_PROGRAMS).is_ok();
     let file_faults = attach(&mut loaded, &FAULT_PROGRAMS).is_ok();
     let mut map = |name| loaded.take_map(name).expect("it was compiled in");
     let (threads, ring, counts) = (map("threads"), map("ring"), map("counts"));
@@ -120,11 +120,19 @@ fn rules(calls: &[CallKind]) -> ([u16; CALLS_MAX], [u16; CALLS_MAX]) {
         kinds[number] = kind as u16 + 1;
         flags[number] = call_flags(kind);
     }
-    // Any kind: it is not reported.
-    const RING: u16 = 128;
-    let ring = libc::SYS_io_uring_enter as usize;
-    (kinds[ring], flags[ring]) = (1, RING);
+    if any_call(calls) {
+        // Of whatever kind: it is not reported.
+        const RING: u16 = 128;
+        let ring = libc::SYS_io_uring_enter as usize;
+        (kinds[ring], flags[ring]) = (1, RING);
+    }
     (kinds, flags)
+}
+
+/// Whether file I/O is observed however it is done. An engine of which certain calls are asked for does
+/// no I/O that matters through io_uring.
+fn any_call(calls: &[CallKind]) -> bool {
+    calls.len() == CallKind::ALL.len()
 }
 
 /// See `enum call_flags` of programs/records.h.

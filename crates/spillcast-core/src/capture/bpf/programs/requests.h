@@ -104,7 +104,8 @@ INLINE void completed(struct thread *thread, u64 ids, struct request_ended *reco
         record->most = thread->requests_most;
         record->busy_ns = thread->busy_ns;
     }
-    if (__sync_fetch_and_add(&thread->requests, -1) == 1)
+    /* Another thread may have the number of one that ended. */
+    if (thread->requests && __sync_fetch_and_add(&thread->requests, -1) == 1)
         thread->requests_most = 0;
 }
 
