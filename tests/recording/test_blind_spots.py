@@ -1,38 +1,116 @@
-"""I/O that makes no read or write call is detected, said, and refused a forecast."""
+"""I/O that makes no read or write call is seen, or it is detected, said, and refused a forecast."""
 
 import json
+import shutil
 
 import pytest
 
 from harness import spillcast, target
 
 
-def record(tmp_path, how):
+def record(tmp_path, command, *options):
     output = tmp_path / "blind.spill"
-    result = spillcast("record", "-o", output, "--", *target("blind", how, tmp_path))
-    if "io_uring: " in result.stderr:
+    result = spillcast("record", *options, "-o", output, "--", *command)
+    if "io_uring: " in result.stderr or (result.returncode == 2 and options):
         pytest.skip(result.stderr.strip())
     assert result.returncode == 0, result.stderr
     return output, result.stdout, json.loads((output / "meta.json").read_text())["capture"]
 
 
-def check_refused(output, word):
-    result = spillcast("forecast", output, "--to", "factor:2", "--json")
+def check_refused(output, word, *options):
+    result = spillcast("forecast", output, *options, "--to", "factor:2", "--json")
     assert result.returncode == 3
     assert word in json.loads(result.stdout)["refused"]
 
 
+def check_forecast(output):
+    result = spillcast("forecast", output, "--to", "factor:2", "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["refused"] is None
+
+
 def test_mapped_temp_files(tmp_path):
-    output, said, capture = record(tmp_path, "mmap")
+    output, said, capture = record(tmp_path, target("blind", "mmap", tmp_path))
     assert capture["mapped_temp_files"] == [str(tmp_path / "duckdb_temp_blind")]
     assert not capture["io_uring"]
     assert "mapped into memory" in said
     check_refused(output, "mapped")
 
 
-def test_io_uring(tmp_path):
-    output, said, capture = record(tmp_path, "io_uring")
+def test_io_uring_that_cannot_be_seen(tmp_path):
+    command = target("blind", "io_uring", tmp_path)
+    output, said, capture = record(tmp_path, command, "--capture", "perf")
     assert capture["io_uring"]
     assert capture["mapped_temp_files"] == []
-    assert "io_uring" in said
+    assert capture["file_faults"] is None
+    assert "the process uses io_uring" in said
     check_refused(output, "io_uring")
+
+
+def test_io_uring_without_temp_files_forbids_nothing(tmp_path):
+    command = target("blind", "io_uring", tmp_path)
+    output, said, capture = record(tmp_path, command, "--capture", "bpf")
+    assert (capture["io_uring"], capture["io_uring_depth"]) == (False, 0)
+    assert "warning" not in said
+    check_forecast(output)
+
+
+def fio(tmp_path, name, depth):
+    """A command that writes and reads 4 MiB by io_uring, and where it says what it did."""
+    if shutil.which("fio") is None:
+        pytest.skip("fio is not installed")
+    job = ["--ioengine=io_uring", f"--iodepth={depth}", "--bs=16k", "--size=4M", "--thread"]
+    job.append(f"--filename={tmp_path / name}")
+    said = tmp_path / "fio.json"
+    command = ["fio", "--output-format=json", f"--output={said}", "--name=w", "--rw=randwrite"]
+    return [*command, *job, "--name=r", "--stonewall", "--rw=randread", *job], said
+
+
+def waits_of(output):
+    """The requests of a recording: event, op, offset, bytes, and whether temp."""
+    import pyarrow.parquet as pq
+
+    waits = pq.read_table(output / "waits.parquet").to_pylist()
+    return [row for row in waits if row["event"].startswith("io_uring_")]
+
+
+@pytest.mark.parametrize("depth", [1, 8])
+def test_requests_are_those_that_fio_made(tmp_path, depth):
+    command, said = fio(tmp_path, "duckdb_temp_fio", depth)
+    output, words, capture = record(tmp_path, command, "--capture", "bpf")
+    requests = waits_of(output)
+    whole = [(n << 14, 1 << 14) for n in range(256)]
+    write, read = json.loads(said.read_text())["jobs"]
+    assert write["write"]["total_ios"] == read["read"]["total_ios"] == len(whole)
+    for op in ("write", "read"):
+        found = [row for row in requests if row["op"] == op]
+        assert sorted((row["offset"], row["bytes"]) for row in found) == whole
+        assert {(row["event"], row["temp"]) for row in found} == {(f"io_uring_{op}", True)}
+        assert {row["file"] for row in found} == {str(tmp_path / "duckdb_temp_fio")}
+    assert (capture["io_uring"], capture["io_uring_depth"]) == (False, depth)
+    if depth == 1:
+        check_forecast(output)
+    else:
+        assert "up to 8 at once" in words
+        check_refused(output, "up to 8 at once")
+
+
+def test_temp_files_that_are_told_later_overlap_as_well(tmp_path):
+    command, _ = fio(tmp_path, "cold.parquet", 8)
+    output, _, capture = record(tmp_path, command, "--capture", "bpf")
+    assert capture["io_uring_depth"] == 0
+    check_refused(output, "up to 8 at once", "--temp", tmp_path)
+
+
+def test_page_faults_that_read_a_file(tmp_path):
+    # A file system in memory has no page to read.
+    command = target("fault", tmp_path / "mapped.parquet", 40)
+    _, said, capture = record(tmp_path, command, "--capture", "bpf")
+    read, major = map(int, said.splitlines()[0].split())
+    if read < 40:
+        pytest.skip(f"{tmp_path} stays in memory")
+    assert read == 40
+    # The kernel's own count, but for what is read before the capture and after the printing.
+    assert capture["file_faults"] >= 40
+    assert capture["file_faults"] == pytest.approx(major, abs=20)
+    assert f"{capture['file_faults']} page faults read a file" in said

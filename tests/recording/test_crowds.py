@@ -10,7 +10,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from harness import only_line, ordinary_user, spillcast, spillcast_command, target, until
+from harness import (
+    only_line,
+    ordinary_user,
+    refuse_bpf,
+    spillcast,
+    spillcast_command,
+    target,
+    until,
+)
 
 BLOCKS = 50
 PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -85,14 +93,14 @@ def test_children_that_exist_already_are_observed(open_places, as_user):
 def test_descriptors_do_not_grow_with_threads(places):
     def descriptors(threads):
         crowd = Crowd(places, "--threads", threads, "--children", 1)
-        with crowd.recorded() as recorder:
+        with crowd.recorded(asked=("--capture", "perf")) as recorder:
             links = [os.readlink(link) for link in Path(f"/proc/{recorder.pid}/fd").iterdir()]
             crowd.tell()
         assert crowd.writes() == dict.fromkeys(crowd.pids, BLOCKS)
         return sum("perf_event" in link for link in links)
 
     few = descriptors(1)
-    assert 0 < few <= 45 * os.cpu_count()
+    assert 0 < few <= 60 * os.cpu_count()
     assert descriptors(600) == few
 
 
@@ -100,7 +108,7 @@ def test_descriptors_do_not_grow_with_threads(places):
 @pytest.mark.parametrize("name", ["another name", 'a"quoted" one'])
 def test_a_thread_that_takes_another_name_is_still_observed(places, name):
     crowd = Crowd(places, "--name", name)
-    with crowd.recorded():
+    with crowd.recorded(asked=("--capture", "perf")):
         crowd.tell()
         task = Path(f"/proc/{crowd.pids[0]}/task")
         until(lambda: name + "\n" in {(one / "comm").read_text() for one in task.iterdir()}, name)
@@ -134,7 +142,7 @@ def test_too_few_descriptors_for_any_thread(places):
         try:
             asked = ("record", "--pid", process.pid, "-o", places.root / "x.spill")
             refused = [
-                spillcast(*asked, under=few),
+                spillcast(*asked, under=[*few, *refuse_bpf()]),
                 spillcast(*asked, "--capture", "perf", under=few),
             ]
         finally:
@@ -144,15 +152,29 @@ def test_too_few_descriptors_for_any_thread(places):
 
 
 def test_a_command_gets_the_next_source_where_the_first_cannot_begin(places):
-    output, few = places.root / "run.spill", limited(64)
+    output, few = places.root / "run.spill", [*limited(64), *refuse_bpf()]
     command = target("spill", "--file", places.temp / "spill", "--base", places.base)
     asked = ("record", "-o", output, "--", *command)
     result = spillcast(*asked, under=few, env=places.env)
     assert result.returncode == 0, result.stderr
     assert json.loads((output / "meta.json").read_text())["capture"]["method"] == "preload"
     assert result.stderr == (
-        "spillcast: cannot use perf events (Too many open files): "
-        "the preload library observes instead\n"
+        "spillcast: cannot use eBPF (it is refused), perf events (Too many open files): "
+        "the preload library instead\n"
     )
     refused = spillcast("record", "--capture", "perf", *asked[1:], under=few, env=places.env)
     assert "raise ulimit -n, which is 64" in only_line(refused, 2)
+
+
+def test_ebpf_takes_no_descriptor_a_thread(places):
+    def descriptors(threads):
+        crowd = Crowd(places, "--threads", threads, "--children", 1)
+        with crowd.recorded(asked=("--capture", "bpf")) as recorder:
+            links = [os.readlink(link) for link in Path(f"/proc/{recorder.pid}/fd").iterdir()]
+            crowd.tell()
+        assert crowd.writes() == dict.fromkeys(crowd.pids, BLOCKS)
+        return sum("bpf" in link for link in links)
+
+    few = descriptors(1)
+    assert 0 < few <= 40
+    assert descriptors(600) == few

@@ -124,3 +124,16 @@ def test_threads_that_no_temp_io_holds_up_are_left_out(tmp_path):
     own = thread_trace(recorded(tmp_path / "run.spill", rows))
     assert own.threads == 2
     assert simulated_us(own) == 110
+
+
+def test_requests_that_overlap_are_no_time_of_their_thread(tmp_path):
+    # The thread waits for both together: 100 us, and not 90 and 80.
+    both = [
+        io(A, start_us, elapsed_us, blocked=None, temp=False) | {"event": "io_uring_read"}
+        for start_us, elapsed_us in ((1, 90), (2, 80))
+    ]
+    rows = [*both, waited(A, 5, 100, 5), io(A, 110, 50, 5), io(A, 165, 20, 5, temp=False)]
+    own = thread_trace(recorded(tmp_path / "run.spill", rows))
+    assert by_source(own, own.wait_ns) == {NONE: 0, 2: 100 * US, 3: 50 * US, 4: 20 * US}
+    assert by_source(own, own.temp) == {NONE: 0, 2: 0, 3: 1, 4: 0}
+    assert simulated_us(own) == 185

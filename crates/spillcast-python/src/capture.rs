@@ -69,10 +69,10 @@ impl Capture {
         let dict = PyDict::new(py);
         dict.set_item("elapsed_ns", status.elapsed_ns)?;
         fields! { dict, status.counts => temp_reads temp_writes temp_bytes temp_ns other_io
-        other_writes other_io_ns unknown_file }
+        other_writes other_io_ns unknown_file io_uring_depth io_uring_busy_ns }
         fields! { dict, status.observed => calls switches }
         fields! { dict, status => lost dropped tracer_cpu_ns cpu_ns run_queue_delay_ns io_uring
-        mapped connected sampled }
+        file_faults mapped connected sampled }
         Ok(dict)
     }
 

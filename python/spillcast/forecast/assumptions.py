@@ -21,6 +21,9 @@ USELESS = 10.0
 #: the boosted events, and of their latency, from one run to another.
 TRACE_REST_SPREAD = 0.05
 TRACE_IO_SPREAD = 0.05
+#: Where threads did so much of something else in the time of temp I/O that is under way by itself,
+#: they do not wait for it, and how long they would wait elsewhere is not known.
+BUSY_MAX = 0.1
 
 # What is worth a warning: from there on a reader would decide otherwise.
 #: Share of the reports that were lost: as much as the forecast may be off for other reasons.

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 _NOTHING = (
     *("temp_reads", "temp_writes", "temp_bytes", "temp_ns"),
     *("other_io", "other_writes", "other_io_ns", "unknown_file"),
-    *("calls", "lost", "dropped", "tracer_cpu_ns", "run_queue_delay_ns"),
+    *("io_uring_depth", "io_uring_busy_ns", "calls"),
+    *("lost", "dropped", "tracer_cpu_ns", "run_queue_delay_ns"),
 )
 
 
@@ -33,6 +34,7 @@ class AbsentCapture:
             "switches": None,
             "cpu_ns": None,
             "io_uring": False,
+            "file_faults": None,
             "mapped": [],
             "connected": True,
             "sampled": None,

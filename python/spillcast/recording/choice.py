@@ -70,4 +70,4 @@ class Choice:
         if not self._refusals:
             return None
         reasons = [f"{one.title} ({one.reason(why)})" for one, why in self._refusals]
-        return f"cannot use {', '.join(reasons)}: {self.source.title} observes instead"
+        return f"cannot use {', '.join(reasons)}: {self.source.title} instead"

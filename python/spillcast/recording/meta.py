@@ -222,7 +222,28 @@ class CaptureAccount:
         "time the observed threads were runnable without a CPU", unit="s", example=0.02, default=0.0
     )
     io_uring: bool = key(
-        "whether io_uring was seen, whose I/O makes no call", example=False, default=False
+        "whether there was io_uring whose requests could not be seen", example=False, default=False
+    )
+    io_uring_depth: int = key(
+        "most requests of io_uring, with calls, that a thread had under way at once, requests on "
+        "temp files among them; 0 without any",
+        example=0,
+        default=0,
+        later=True,
+    )
+    io_uring_busy_s: float = key(
+        "CPU time of what threads did beside it while they had one such request under way",
+        unit="s",
+        example=0.0,
+        default=0.0,
+        later=True,
+    )
+    file_faults: int | None = key(
+        "page faults that read a file; null where the capture does not see them",
+        unit="faults",
+        example=12,
+        default=None,
+        later=True,
     )
     mapped_temp_files: Sequence[str] = key(
         "temp files mapped shared and writable", example=[], default=()

@@ -9,6 +9,7 @@ import pyarrow.compute
 
 from spillcast.errors import InputError, Refusal
 from spillcast.recording.counted import seconds_of, totals
+from spillcast.recording.io_uring import beside_others, most_at_once
 from spillcast.recording.likely_temp import mend
 from spillcast.recording.recording import Recording
 
@@ -44,7 +45,9 @@ def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recordin
             meta,
             temp=temp,
             other_io=other_io,
-            capture=replace(meta.capture, mapped_temp_files=mapped),
+            capture=replace(
+                meta.capture, mapped_temp_files=mapped, io_uring_depth=_io_uring_depth(waits)
+            ),
             asked=replace(meta.asked, temp_dirs=[Path(folder) for folder in folders]),
         ),
     )
@@ -61,6 +64,14 @@ def _labelled(waits: pa.Table, folders: Sequence[str]) -> pa.Table:
     temp = lies_there.cast(pa.bool_()).take(file.indices).fill_null(False)
     column = waits.schema.get_field_index("temp")
     return waits.set_column(column, waits.schema.field(column), temp)
+
+
+def _io_uring_depth(waits: pa.Table) -> int:
+    beside = beside_others(waits)
+    on_temp = pa.compute.and_(beside, waits["temp"].combine_chunks())
+    if pa.compute.any(on_temp).as_py():
+        return most_at_once(waits.filter(beside))
+    return 0
 
 
 def _is_under(name: str, folders: Sequence[str]) -> bool:

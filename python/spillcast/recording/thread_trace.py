@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
+from spillcast.recording.io_uring import beside_others
 from spillcast.recording.recording import Recording
 from spillcast.recording.spill import codes
 
@@ -171,6 +172,8 @@ class _Rows:
 
     @classmethod
     def of(cls, waits: pa.Table) -> "_Rows":
+        own = pa.compute.invert(beside_others(waits))
+        waits = waits.filter(own)
         sessions, thread = np.unique(waits["session"].to_numpy(), return_inverse=True)
         start = waits["start_ns"].to_numpy()
         end = start + waits["elapsed_ns"].to_numpy()
@@ -195,7 +198,7 @@ class _Rows:
             temp & on_file & ~op_known,
             ~on_file,
             np.where(ours, at, NONE),
-            np.arange(len(start)),
+            np.flatnonzero(own),
             cpu_known,
         )
 

@@ -53,6 +53,8 @@ def recording_text(recording: Recording) -> str:
             f"  capture    {capture.method}: {capture.lost:,} lost",
             f"  cost       {cost_sentence(capture)}",
         ]
+    if capture.file_faults:
+        lines.append(f"  faults     {capture.file_faults:,} page faults read a file")
     if meta.sampling is not None:
         lines += _about_samples(recording.samples, meta.sampling)
     if meta.raw.slices_s is not None:
@@ -122,6 +124,11 @@ def recording_warnings(recording: Recording) -> list[str]:
         return [*_about_evidence(meta), f"waits only, no I/O: {capture.absent_because}"]
     if capture.io_uring:
         texts.append("the process uses io_uring; that I/O is not in the recording")
+    if capture.io_uring_depth > 1:
+        texts.append(
+            f"temp files are read or written through io_uring, up to {capture.io_uring_depth:,} at "
+            "once: their times overlap, and there is no forecast of it"
+        )
     if capture.mapped_temp_files:
         names = ", ".join(capture.mapped_temp_files[:3])
         texts.append(

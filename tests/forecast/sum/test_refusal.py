@@ -5,9 +5,10 @@ import shutil
 
 import pytest
 
-from evidence import recording, storage
+from evidence import change, recording, storage
 from harness import only_line, spillcast
 from spillcast.forecast import forecast
+from spillcast.recording.meta import Temp
 
 BIG = 256 * 1024
 LOADS = [("read", BIG, 90, 2_000_000), ("write", BIG, 10, 2_000_000)]
@@ -19,6 +20,8 @@ THERE = {("read", BIG): 300_000, ("write", BIG): 300_000}
     [
         ({"lost": 3}, "3 reports were lost"),
         ({"io_uring": True}, "io_uring"),
+        ({"io_uring_depth": 32}, "up to 32 at once"),
+        ({"io_uring_busy_s": 0.1}, "other work for 100 ms"),
         ({"mapped_temp_files": ["/t/spill"]}, "mapped into memory"),
     ],
 )
@@ -38,6 +41,18 @@ def test_a_little_loss_is_a_warning(tmp_path):
     said = forecast(run, storage(THERE))
     assert said.refused is None
     assert [warning.code for warning in said.warnings] == ["lost"]
+
+
+def test_page_faults_that_may_take_long_are_a_warning(tmp_path):
+    # 50 reads of 2 ms are a tenth of the second.
+    run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, file_faults=50)
+    change(run, temp=Temp(90, 10, total_s=0.2))
+    said = forecast(run, storage(THERE))
+    assert [warning.code for warning in said.warnings] == ["file-faults"]
+    assert "50 page faults read a file" in str(said.warnings[0])
+    run = recording(tmp_path / "few.spill", LOADS, elapsed_s=1.0, file_faults=5)
+    change(run, temp=Temp(90, 10, total_s=0.2))
+    assert forecast(run, storage(THERE)).warnings == []
 
 
 def test_an_op_that_the_target_has_no_figures_for(tmp_path):

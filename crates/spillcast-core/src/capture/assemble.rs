@@ -2,6 +2,7 @@
 
 mod changes;
 mod counts;
+mod requests;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -16,6 +17,7 @@ use super::temp::TempRules;
 use crate::packed::Packed;
 use crate::system::now_ns;
 use crate::wait::{NameId, Op, RowNames, Wait};
+use requests::Held;
 
 /// The event of a thread that had left the CPU by itself outside of its I/O.
 const BLOCKED: &str = "blocked";
@@ -41,6 +43,9 @@ pub struct Assembler {
     pub other_changes_cpu_ns: u64,
     /// The last call of each thread, where it opened a file of which nothing is known yet.
     just_opened: FxHashMap<i32, (Call, Inside)>,
+    held: Held,
+    /// Files by device and inode, as they were last seen; None for one that was not found.
+    by_identity: FxHashMap<(u64, u64), Option<File>>,
     pub names: Arc<Mutex<RowNames>>,
     pub waits: Packed,
     /// Raw waits that found no room.
@@ -81,6 +86,8 @@ impl Assembler {
             carried_cpu_ns: FxHashMap::default(),
             other_changes_cpu_ns: 0,
             just_opened: FxHashMap::default(),
+            held: Held::default(),
+            by_identity: FxHashMap::default(),
             names: Arc::default(),
             waits: Packed::default(),
             dropped: 0,
@@ -121,6 +128,8 @@ impl Assembler {
             Event::Call(call, _) => self.descriptor_call(call),
             Event::Named { call, inside, path } => self.change_by_path(call, inside, path),
             Event::Blocked { tid, block } => self.blocked(tid, block),
+            Event::BlockedInRequest { tid, block } => self.blocked_in_request(tid, block),
+            Event::Request(request) => self.request(request),
             Event::File { pid, fd, file } => {
                 self.identified(pid, fd, file, false);
                 self.opened(pid, fd);
@@ -148,6 +157,9 @@ impl Assembler {
             temp: self.rules.is_temp(pid, &identity),
             settled,
         };
+        if file.regular {
+            self.by_identity.insert(file.identity, Some(file));
+        }
         let descriptor = self.descriptors.entry((pid, fd)).or_default();
         descriptor.file = Some(file);
         descriptor.position = identity.position.or(descriptor.position);

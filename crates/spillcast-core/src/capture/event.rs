@@ -3,6 +3,8 @@
 
 use spillcast_calls::{Call, CallKind};
 
+use crate::wait::Op;
+
 /// What is known of the inside of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inside {
@@ -46,6 +48,31 @@ impl FileIdentity {
     }
 }
 
+/// A finished request of io_uring that read or wrote.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Request {
+    pub pid: i32,
+    /// The thread that submitted it.
+    pub tid: i32,
+    pub start_ns: u64,
+    /// When its completion could be seen.
+    pub end_ns: u64,
+    pub op: Op,
+    pub offset: i64,
+    /// Bytes moved, or the negative error number.
+    pub ret: i64,
+    /// Device and inode.
+    pub file: (u64, u64),
+    pub regular: bool,
+    pub unlinked: bool,
+    /// How many its thread had under way at once, with calls on files, from when it had none.
+    pub at_once: u64,
+    /// CPU time of the thread since its last block, call or request.
+    pub cpu_before_ns: u64,
+    /// CPU time of the thread's other work meanwhile.
+    pub busy_ns: u64,
+}
+
 /// One report of a capture, in the order of time within a thread.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
@@ -61,6 +88,12 @@ pub enum Event {
         tid: i32,
         block: Block,
     },
+    /// The same while one request of io_uring, and no more, was under way for the thread.
+    BlockedInRequest {
+        tid: i32,
+        block: Block,
+    },
+    Request(Request),
     /// Descriptor `fd` of process `pid` stands for this file from now on.
     File {
         pid: i32,

@@ -26,7 +26,7 @@ mod tree;
 mod watch;
 
 pub use assemble::Counts;
-pub use event::{Block, Event, FileIdentity, Inside};
+pub use event::{Block, Event, FileIdentity, Inside, Request};
 pub use joined::Joined;
 pub use seconds::SecondRow;
 pub use session::{Batch, Capture, Status, Waits};

@@ -46,7 +46,9 @@ pub struct Status {
     /// CPU time of the observed threads outside the rows of their calls; None where the source cannot tell.
     pub cpu_ns: Option<u64>,
     pub run_queue_delay_ns: u64,
+    /// Whether there is io_uring whose requests the source does not report.
     pub io_uring: bool,
+    pub file_faults: Option<u64>,
     pub mapped: Vec<String>,
     /// Whether the source has reached any process.
     pub connected: bool,
@@ -271,7 +273,8 @@ impl Reader {
         status.tracer_cpu_ns = thread_cpu_ns();
         let watch = self.shared.watch.lock().expect("no holder panics");
         status.run_queue_delay_ns = watch.run_queue_delay_ns();
-        status.io_uring = watch.io_uring;
+        status.io_uring = watch.io_uring && !self.source.sees_io_uring();
+        status.file_faults = self.source.file_faults();
         status.mapped = watch.mapped.iter().cloned().collect();
         *self.shared.status.lock().expect("no holder panics") = status.clone();
     }

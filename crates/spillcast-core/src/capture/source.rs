@@ -24,6 +24,16 @@ pub trait Source: Send + Sync {
         None
     }
 
+    /// Whether it reports all requests of io_uring.
+    fn sees_io_uring(&self) -> bool {
+        false
+    }
+
+    /// Page faults of the observed threads that read a file; None where they are not seen.
+    fn file_faults(&self) -> Option<u64> {
+        None
+    }
+
     /// Whether it has reached any process.
     fn connected(&self) -> bool {
         true

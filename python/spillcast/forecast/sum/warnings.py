@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from spillcast.forecast.assumptions import (
     AMPLIFIED,
+    BUSY_MAX,
     CHANGES_TOLD,
     COMPRESSED_ALIKE,
     DEPENDENT,
@@ -36,6 +37,12 @@ def refusal(recording: Recording, whole_s: float) -> str | None:
         return "temp files are mapped into memory: their I/O makes no call that could be counted"
     if capture.io_uring:
         return "the process uses io_uring: its I/O makes no call that could be counted"
+    if capture.io_uring_depth > 1:
+        at_once = f"up to {capture.io_uring_depth:,} at once"
+        return f"temp files are read or written through io_uring, {at_once}: their times overlap"
+    if capture.io_uring_busy_s > BUSY_MAX * recording.meta.temp.total_s:
+        busy = format_duration(capture.io_uring_busy_s)
+        return f"while temp I/O was under way in io_uring, its threads did other work for {busy}"
     share = recording.elapsed_s / whole_s
     if share < SEEN_MIN and kind_of_evidence(recording, whole_s) == "unread":
         return f"only {share:.1%} of the query was recorded, and hardly anything was read in it yet"
@@ -91,6 +98,10 @@ def _about_recording(recording: Recording, rest_share: float) -> list[Warned]:
             f"the query was runnable without a CPU for {format_duration(delay_s)}: a busy machine"
         )
         warnings.append(Warned("run-queue", text))
+    temp, faults = recording.meta.temp, capture.file_faults or 0
+    if faults * temp.total_s / max(temp.operations, 1) > SHARE_TOLD * recording.elapsed_s:
+        text = f"{faults:,} page faults read a file: that is no temp I/O, and taken to stay"
+        warnings.append(Warned("file-faults", text))
     if recording.meta.only_counts:
         text = (
             "only PostgreSQL's own counts and times are known: nothing of caches, a busy machine "

@@ -15,6 +15,11 @@ pub struct Counts {
     pub other_io_ns: u64,
     /// Calls on a descriptor that was closed before it could be looked at.
     pub unknown_file: u64,
+    /// Most requests of io_uring, with calls, that a thread had under way at once, those on temp files
+    /// among them.
+    pub io_uring_depth: u64,
+    /// CPU time of their threads' other work meanwhile.
+    pub io_uring_busy_ns: u64,
 }
 
 impl Counts {

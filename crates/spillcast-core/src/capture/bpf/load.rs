@@ -24,6 +24,11 @@ const PROGRAMS: [(&str, &str); 7] = [
     ("call_begins", "sys_enter"),
 ];
 
+/// The same of those that older kernels, or kernels without io_uring, may refuse.
+const REQUEST_PROGRAMS: [(&str, &str); 2] =
+    [("request_ends", "io_uring_complete"), ("request_begins", "io_uring_submit_req")];
+const FAULT_PROGRAMS: [(&str, &str); 1] = [("file_faults", "mm_filemap_fault")];
+
 /// As many system calls as the programs have room for.
 const CALLS_MAX: usize = 512;
 
@@ -39,7 +44,7 @@ pub struct Thread {
     call: [u16; 2],
     pub on_cpu_since_ns: u64,
     pub cpu_ns: u64,
-    rest: [u64; 12],
+    rest: [u64; 16],
 }
 
 impl Thread {
@@ -61,6 +66,9 @@ pub struct Programs {
     pub threads: Threads,
     pub ring: RingBuf<MapData>,
     pub counts: PerCpuArray<MapData, u64>,
+    /// Whether requests of io_uring are seen, and page faults that read a file.
+    pub requests: bool,
+    pub file_faults: bool,
 }
 
 /// Loads and attaches the programs, which observe nothing yet.
@@ -81,11 +89,9 @@ pub fn load(calls: &[CallKind]) -> io::Result<Programs> {
         .override_global("flags_of_call", &flags[..], true)
         .load(OBJECT)
         .map_err(refused)?;
-    for (name, tracepoint) in PROGRAMS {
-        let program = loaded.program_mut(name).expect("it was compiled in");
-        let program: &mut RawTracePoint = program.try_into().expect("all are of this kind");
-        program.load().and_then(|()| program.attach(tracepoint)).map_err(refused)?;
-    }
+    attach(&mut loaded, &PROGRAMS)?;
+    let requests = any_call(calls) && attach(&mut loaded, &REQUEST_PROGRAMS).is_ok();
+    let file_faults = attach(&mut loaded, &FAULT_PROGRAMS).is_ok();
     let mut map = |name| loaded.take_map(name).expect("it was compiled in");
     let (threads, ring, counts) = (map("threads"), map("ring"), map("counts"));
     Ok(Programs {
@@ -93,7 +99,18 @@ pub fn load(calls: &[CallKind]) -> io::Result<Programs> {
         ring: ring.try_into().map_err(refused)?,
         counts: counts.try_into().map_err(refused)?,
         loaded,
+        requests,
+        file_faults,
     })
+}
+
+fn attach(loaded: &mut Ebpf, programs: &[(&str, &str)]) -> io::Result<()> {
+    for (name, tracepoint) in programs {
+        let program = loaded.program_mut(name).expect("it was compiled in");
+        let program: &mut RawTracePoint = program.try_into().expect("all are of this kind");
+        program.load().and_then(|()| program.attach(tracepoint)).map_err(refused)?;
+    }
+    Ok(())
 }
 
 /// For each system call by its number: its kind + 1, and what is to be done with it.
@@ -104,7 +121,19 @@ fn rules(calls: &[CallKind]) -> ([u16; CALLS_MAX], [u16; CALLS_MAX]) {
         kinds[number] = kind as u16 + 1;
         flags[number] = call_flags(kind);
     }
+    if any_call(calls) {
+        // Of whatever kind: it is not reported.
+        const RING: u16 = 128;
+        let ring = libc::SYS_io_uring_enter as usize;
+        (kinds[ring], flags[ring]) = (1, RING);
+    }
     (kinds, flags)
+}
+
+/// Whether file I/O is observed however it is done. An engine of which certain calls are asked for does
+/// no I/O that matters through io_uring.
+fn any_call(calls: &[CallKind]) -> bool {
+    calls.len() == CallKind::ALL.len()
 }
 
 /// See `enum call_flags` of programs/records.h.

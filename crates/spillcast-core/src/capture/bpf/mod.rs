@@ -18,9 +18,10 @@ use std::time::Duration;
 use aya::maps::{MapData, PerCpuArray, RingBuf};
 use spillcast_calls::{Call, CallKind};
 
-use super::event::{Block, Event, FileIdentity, Inside};
+use super::event::{Block, Event, FileIdentity, Inside, Request};
 use super::source::{self, Observed, Source};
 use crate::system::now_ns;
+use crate::wait::Op;
 use load::Programs;
 use observer::Observer;
 use paths::Paths;
@@ -35,11 +36,15 @@ const NAMELESS_NAP: Duration = Duration::from_millis(1);
 const LOST: u32 = 0;
 const CALLS: u32 = 1;
 const SWITCHES: u32 = 2;
+const UNSEEN: u32 = 3;
+const FILE_FAULTS: u32 = 4;
 
 /// Programs in the kernel, and the ring they report through.
 struct BpfSource {
     ring: RingBuf<MapData>,
     counts: PerCpuArray<MapData, u64>,
+    requests: bool,
+    file_faults: bool,
     observer: Arc<Observer>,
     paths: Paths,
     /// Of each thread, its waits in the call that it is in, but the last one.
@@ -54,10 +59,12 @@ struct BpfSource {
 /// has process ids of its own.
 pub fn open(calls: &[CallKind]) -> io::Result<Box<dyn Source>> {
     observer::check_namespace()?;
-    let Programs { loaded, threads, ring, counts } = load::load(calls)?;
+    let Programs { loaded, threads, ring, counts, requests, file_faults } = load::load(calls)?;
     Ok(Box::new(BpfSource {
         ring,
         counts,
+        requests,
+        file_faults,
         observer: Arc::new(Observer {
             threads: Mutex::new(threads),
             born: Mutex::default(),
@@ -107,6 +114,14 @@ impl Source for BpfSource {
         Observed { calls: self.counted(CALLS), switches: Some(self.counted(SWITCHES)) }
     }
 
+    fn sees_io_uring(&self) -> bool {
+        self.requests && self.counted(UNSEEN) == 0
+    }
+
+    fn file_faults(&self) -> Option<u64> {
+        self.file_faults.then(|| self.counted(FILE_FAULTS))
+    }
+
     fn cpu_ns(&self) -> Option<u64> {
         Some(self.cpu_ns)
     }
@@ -151,18 +166,26 @@ impl BpfSource {
                 call.end_ns
             }
             Record::Blocked(header, block) => {
-                let inside = block.inside != 0;
+                let (inside, tid) = (block.inside, header.tid);
                 let block = waited(block);
-                if inside {
-                    self.inside.entry(header.tid).or_default().push(block);
+                if inside == record::IN_CALL {
+                    self.inside.entry(tid).or_default().push(block);
+                } else if inside == record::IN_ONE_REQUEST {
+                    self.push(header.pid, Event::BlockedInRequest { tid, block }, out);
                 } else {
                     self.cpu_ns += block.cpu_before_ns;
-                    self.push(header.pid, Event::Blocked { tid: header.tid, block }, out);
+                    self.push(header.pid, Event::Blocked { tid, block }, out);
                 }
                 block.end_ns
             }
+            Record::Request(request) => {
+                self.cpu_ns += request.cpu_before_ns;
+                self.push(request.header.pid, Event::Request(ended(&request)), out);
+                request.end_ns
+            }
             Record::Fork(life) => {
                 let (parent, child) = (life.header.pid, life.child);
+                self.paths.look(child);
                 if life.role & load::OBSERVED == 0 {
                     self.observer.add_born(parent, child);
                     self.undecided.insert(child, Vec::new());
@@ -174,6 +197,7 @@ impl BpfSource {
             }
             Record::Exec(life) => {
                 let pid = life.header.pid;
+                self.paths.look(pid);
                 self.push(pid, Event::Exec { pid }, out);
                 0
             }
@@ -182,6 +206,7 @@ impl BpfSource {
                 self.cpu_ns += life.cpu_ns;
                 self.inside.remove(&tid);
                 if pid == tid && life.role & load::OBSERVED != 0 {
+                    self.paths.forget(pid);
                     self.push(pid, Event::ProcessExit { pid }, out);
                 }
                 0
@@ -219,14 +244,17 @@ impl BpfSource {
 
     /// What an opened descriptor stands for, as the kernel had it when it returned.
     fn file_of(&mut self, named: &Named) -> Option<FileIdentity> {
-        let call = &named.call;
-        let (major, minor) = (named.device >> 20, named.device & 0xfffff);
+        let (pid, call) = (named.call.header.pid, &named.call);
+        let path = self.paths.absolute(pid, call.fd, &named.path()?)?;
+        if named.file.mode & libc::S_IFMT == libc::S_IFDIR {
+            self.paths.opened(pid, call.ret as i32, &path);
+        }
         let file = FileIdentity {
-            path: self.paths.absolute(call.header.pid, call.fd, &named.path()?)?,
-            dev: libc::makedev(major, minor),
-            ino: named.ino,
-            regular: named.mode & libc::S_IFMT == libc::S_IFREG,
-            unlinked: named.links == 0,
+            path,
+            dev: device(&named.file),
+            ino: named.file.ino,
+            regular: is_regular(&named.file),
+            unlinked: named.file.links == 0,
             position: None,
         };
         Some(file)
@@ -241,6 +269,33 @@ impl BpfSource {
             }
         }
     }
+}
+
+fn ended(request: &record::Request) -> Request {
+    let record::Request { header, start_ns, end_ns, ref file, .. } = *request;
+    Request {
+        pid: header.pid,
+        tid: header.tid,
+        start_ns,
+        end_ns,
+        op: if request.write != 0 { Op::Write } else { Op::Read },
+        offset: request.offset,
+        ret: request.ret.into(),
+        file: (device(file), file.ino),
+        regular: is_regular(file),
+        unlinked: file.links == 0,
+        at_once: request.most.into(),
+        cpu_before_ns: request.cpu_before_ns,
+        busy_ns: request.busy_ns,
+    }
+}
+
+fn device(file: &record::Identity) -> u64 {
+    libc::makedev(file.device >> 20, file.device & 0xfffff)
+}
+
+fn is_regular(file: &record::Identity) -> bool {
+    file.mode & libc::S_IFMT == libc::S_IFREG
 }
 
 fn waited(block: record::Block) -> Block {

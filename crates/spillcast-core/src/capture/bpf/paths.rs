@@ -12,22 +12,48 @@ const KNOWN_MAX: usize = 4_096;
 pub struct Paths {
     /// As given, absolute -> without links.
     known: HashMap<PathBuf, PathBuf>,
+    /// Folders that paths of a process began in, by descriptor: for when the process has ended.
+    begins: HashMap<(i32, i32), PathBuf>,
 }
 
 impl Paths {
     /// The absolute path of what process `pid` calls `path`, relative to its directory `at` (as of
-    /// openat); None where that is gone.
+    /// openat); None where that is gone and was never seen.
     pub fn absolute(&mut self, pid: i32, at: i32, path: &str) -> Option<String> {
-        let base = || match at {
-            libc::AT_FDCWD | -1 => fs::read_link(format!("/proc/{pid}/cwd")),
-            fd => fs::read_link(format!("/proc/{pid}/fd/{fd}")),
-        };
         let path = Path::new(path);
-        let path = if path.is_absolute() { path.to_owned() } else { base().ok()?.join(path) };
+        let path =
+            if path.is_absolute() { path.to_owned() } else { self.begin(pid, at)?.join(path) };
         let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
             return Some(path.to_string_lossy().into_owned());
         };
         Some(self.without_links(directory).join(name).to_string_lossy().into_owned())
+    }
+
+    /// Looks where the relative paths of a process begin.
+    pub fn look(&mut self, pid: i32) {
+        self.begin(pid, libc::AT_FDCWD);
+    }
+
+    /// A process has opened a folder.
+    pub fn opened(&mut self, pid: i32, fd: i32, folder: &str) {
+        self.begins.insert((pid, fd), folder.into());
+    }
+
+    /// A process has ended.
+    pub fn forget(&mut self, pid: i32) {
+        self.begins.retain(|key, _| key.0 != pid);
+    }
+
+    fn begin(&mut self, pid: i32, at: i32) -> Option<&Path> {
+        let at = if at < 0 { libc::AT_FDCWD } else { at };
+        let link = match at {
+            libc::AT_FDCWD => format!("/proc/{pid}/cwd"),
+            fd => format!("/proc/{pid}/fd/{fd}"),
+        };
+        if let Ok(folder) = fs::read_link(link) {
+            self.begins.insert((pid, at), folder);
+        }
+        self.begins.get(&(pid, at)).map(PathBuf::as_path)
     }
 
     fn without_links(&mut self, directory: &Path) -> PathBuf {

@@ -44,7 +44,7 @@ pub struct Block {
     pub cpu_before_ns: u64,
     /// 0 for nobody who is observed.
     pub woken_by: i32,
-    /// Whether it was in a timed call, of which it is not the last one.
+    /// What was under way: IN_CALL of a block that is not the last one in its call.
     pub inside: u32,
 }
 
@@ -63,18 +63,47 @@ struct Blocked {
     block: Block,
 }
 
+/// See `enum inside` of programs/records.h.
+pub const IN_CALL: u32 = 1;
+pub const IN_ONE_REQUEST: u32 = 2;
+
+/// What a descriptor or a request leads to.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Identity {
+    pub ino: u64,
+    /// As the kernel has it: major << 20 | minor.
+    pub device: u32,
+    pub links: u32,
+    pub mode: u32,
+    unused: u32,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Request {
+    pub header: Header,
+    pub write: u32,
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub offset: i64,
+    pub cpu_before_ns: u64,
+    /// CPU time of its thread's other work meanwhile.
+    pub busy_ns: u64,
+    pub file: Identity,
+    pub ret: i32,
+    /// How many its thread had under way at once, with calls, from when it had none.
+    pub most: u32,
+}
+
 const PATH_BYTES: usize = 256;
 
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Named {
     pub call: Call,
-    pub ino: u64,
-    /// As the kernel has it: major << 20 | minor.
-    pub device: u32,
-    pub links: u32,
-    pub mode: u32,
-    path_bytes: i32,
+    pub file: Identity,
+    path_bytes: i64,
     path: [u8; PATH_BYTES],
 }
 
@@ -99,6 +128,8 @@ unsafe impl Layout for Blocked {}
 unsafe impl Layout for Named {}
 // SAFETY: as above.
 unsafe impl Layout for Life {}
+// SAFETY: as above.
+unsafe impl Layout for Request {}
 
 impl Named {
     /// The path that the call was given; None where it is too long, or could not be read.
@@ -120,6 +151,7 @@ pub enum Record {
     Fork(Life),
     Exec(Life),
     ThreadExit(Life),
+    Request(Request),
 }
 
 /// Reads one report; None where it is damaged.
@@ -140,6 +172,7 @@ pub fn parse(bytes: &[u8]) -> Option<Record> {
         5 => Record::Fork(read(bytes)?),
         6 => Record::Exec(read(bytes)?),
         7 => Record::ThreadExit(read(bytes)?),
+        8 => Record::Request(read(bytes)?),
         _ => return None,
     })
 }

@@ -49,11 +49,12 @@ impl ByThread {
         (seen < of).then_some((seen as u64, of as u64))
     }
 
-    fn attach_thread(&self, state: &mut State, tid: i32) -> io::Result<()> {
+    fn attach_thread(&self, state: &mut State, pid: i32, tid: i32) -> io::Result<()> {
         let Sample { seen, of } = state.sample;
         state.sample.of += 1;
-        // Evenly spread, the first among them.
+        // The first of each process, and evenly spread over all.
         if let Some((room, all)) = state.room
+            && tid != pid
             && of * room % all >= room
         {
             return Ok(());
@@ -112,7 +113,7 @@ impl source::Observer for ByThread {
                 break;
             }
             for tid in new {
-                self.attach_thread(state, tid)?;
+                self.attach_thread(state, pid, tid)?;
             }
         }
         if seen.is_empty() {

@@ -19,7 +19,8 @@ struct {
     COUNT(max_entries, 4 << 20);
 } ring SECTION(".maps");
 
-enum { LOST, CALLS, SWITCHES, COUNTS };
+/* UNSEEN are requests of io_uring whose completion is not told; FILE_FAULTS page faults that read. */
+enum { LOST, CALLS, SWITCHES, UNSEEN, FILE_FAULTS, COUNTS };
 
 struct {
     COUNT(type, MAP_PERCPU_ARRAY);
@@ -74,6 +75,18 @@ INLINE void settle(struct thread *thread, u64 now_ns)
     thread->on_cpu_since_ns = now_ns;
 }
 
+/* Takes the CPU time so far off what follows, where one request of io_uring is under way: as in a
+ * call, it is a part of that. What the thread does outside of io_uring_enter is other work. */
+INLINE void leave_alone(struct thread *thread)
+{
+    if (!thread->requests || thread->requests_most != 1)
+        return;
+    settle(thread, monotonic_ns());
+    if (!(thread->flags & RING))
+        thread->busy_ns += thread->cpu_ns;
+    thread->cpu_ns = 0;
+}
+
 INLINE void fill_call(struct call *record, struct thread *thread, u64 now_ns, s64 ret)
 {
     u16 timed = thread->flags & TIMED;
@@ -95,7 +108,11 @@ INLINE void fill_block(struct block *record, struct thread *thread)
     record->end_ns = thread->block_end_ns;
     record->cpu_before_ns = thread->block_cpu_before_ns;
     record->woken_by = thread->block_woken_by;
-    record->inside = !!(thread->flags & TIMED);
+    record->inside = NOTHING;
+    if (thread->flags & TIMED)
+        record->inside = TIMED_CALL;
+    else if (thread->left_requests_most == 1)
+        record->inside = ONE_REQUEST;
 }
 
 INLINE void report_block(struct thread *thread, u64 ids)
@@ -108,20 +125,26 @@ INLINE void report_block(struct thread *thread, u64 ids)
     }
 }
 
-/* What a descriptor stands for that was just returned. */
-INLINE void identify(struct named *record, s64 fd)
+/* What a descriptor of the current thread stands for. */
+INLINE struct file *open_file(s64 fd)
 {
     struct files_struct *files = READ(current_task(), files);
     struct fdtable *table = READ(files, fdt);
     struct file **open = READ(table, fd);
     struct file *file = 0;
     read_kernel(&file, sizeof(file), &open[fd]);
+    return file;
+}
+
+INLINE void identify(struct identity *found, struct file *file)
+{
     struct inode *inode = READ(file, f_inode);
     struct super_block *super = READ(inode, i_sb);
-    record->inode = READ(inode, i_ino);
-    record->device = READ(super, s_dev);
-    record->links = READ(inode, i_nlink);
-    record->mode = READ(inode, i_mode);
+    found->inode = READ(inode, i_ino);
+    found->device = READ(super, s_dev);
+    found->links = READ(inode, i_nlink);
+    found->mode = READ(inode, i_mode);
+    found->unused = 0;
 }
 
 static __attribute__((noinline)) int report_named(struct thread *thread, u64 ids, u64 now_ns, s64 ret)
@@ -134,9 +157,7 @@ static __attribute__((noinline)) int report_named(struct thread *thread, u64 ids
     if (!record)
         return 0;
     fill_call(&record->call, thread, now_ns, ret);
-    record->inode = record->device = record->links = record->mode = 0;
-    if (opened)
-        identify(record, ret);
+    identify(&record->file, opened ? open_file(ret) : 0);
     record->path_bytes =
         read_user_string(record->path, sizeof(record->path), (void *)thread->path);
     ring_submit(record, NO_WAKEUP);
@@ -182,11 +203,17 @@ SECTION("raw_tp/sys_enter") int call_begins(u64 *context)
     struct thread *thread = observed(ids);
     if (!thread)
         return 0;
+    u16 flags = flags_of_call[number];
+    if (flags & RING) {
+        leave_alone(thread);
+        thread->kind = kind_of_call[number];
+        thread->flags = flags;
+        return 0;
+    }
     struct registers registers;
     read_kernel(&registers, sizeof(registers), (void *)(context[0] + REGISTERS_AT));
     if (OF_32_BITS(registers))
         return 0;
-    u16 flags = flags_of_call[number];
     if (flags & FCNTL && !duplicates((u32)ARGUMENT_1(registers)))
         return 0;
     if (flags & UNLINKAT && ARGUMENT_2(registers) & REMOVES_FOLDER)
@@ -197,6 +224,8 @@ SECTION("raw_tp/sys_enter") int call_begins(u64 *context)
         thread->call_start_ns = now_ns;
         thread->call_cpu_before_ns = thread->cpu_ns;
         thread->inside_cpu_ns = 0;
+        if (thread->requests && thread->requests_most == 1)
+            thread->requests_most = 2;
     }
     thread->call_blocked = 0;
     thread->block_start_ns = 0;
@@ -220,6 +249,11 @@ SECTION("raw_tp/sys_exit") int call_ends(u64 *context)
     struct thread *thread = observed(ids);
     if (!thread || !thread->kind)
         return 0;
+    if (thread->flags & RING) {
+        leave_alone(thread);
+        thread->kind = thread->flags = 0;
+        return 0;
+    }
     u64 now_ns = monotonic_ns();
     if (thread->flags & TIMED)
         settle(thread, now_ns);
@@ -248,6 +282,7 @@ INLINE void leave(u64 ids, u64 preempted, struct task_struct *task, u64 now_ns)
     settle(thread, now_ns);
     thread->on_cpu_since_ns = 0;
     thread->left_ns = 0;
+    thread->left_requests_most = thread->requests_most;
     if (!preempted && waits(task)) {
         thread->left_ns = now_ns;
         thread->call_blocked = 1;
@@ -277,6 +312,8 @@ INLINE void come(struct task_struct *task, u64 now_ns)
         thread->inside_cpu_ns = 0;
         return;
     }
+    if (thread->left_requests_most == 1 && !(thread->flags & RING))
+        thread->busy_ns += thread->cpu_ns;
     thread->block_cpu_before_ns = thread->cpu_ns;
     thread->cpu_ns = 0;
     report_block(thread, ids);
@@ -317,67 +354,8 @@ SECTION("raw_tp/sched_waking") int thread_wakes(u64 *context)
     return 0;
 }
 
-INLINE void report_life(u32 type, u64 ids, u32 child, u32 role, u64 cpu_ns)
-{
-    struct life *record = reserve(type, ids, sizeof(*record));
-    if (record) {
-        record->child = child;
-        record->role = role;
-        record->unused = 0;
-        record->cpu_ns = cpu_ns;
-        ring_submit(record, NO_WAKEUP);
-    }
-}
-
-SECTION("raw_tp/sched_process_fork") int thread_starts(u64 *context)
-{
-    u64 ids = current_ids();
-    u32 tid = (u32)ids, pid = ids >> 32;
-    struct thread *parent = map_lookup(&threads, &tid);
-    if (!parent)
-        return 0;
-    struct task_struct *task = (void *)context[1];
-    u32 child = READ(task, pid), child_pid = READ(task, tgid);
-    struct thread started = {};
-    u32 role = parent->role;
-    started.role = child_pid == pid ? role : OBSERVED;
-    if (map_update(&threads, &child, &started, UPDATE_ANY))
-        count(LOST);
-    if (child_pid != pid)
-        report_life(FORK, ids, child_pid, role, 0);
-    return 0;
-}
-
-SECTION("raw_tp/sched_process_exec") int program_starts(u64 *context)
-{
-    u64 ids = current_ids();
-    u32 tid = (u32)ids, before = (u32)context[1];
-    /* Another thread than the first takes over the number of the process. */
-    struct thread *thread = map_lookup(&threads, &before);
-    if (!thread)
-        return 0;
-    if (before != tid) {
-        struct thread same = *thread;
-        map_update(&threads, &tid, &same, UPDATE_ANY);
-        map_delete(&threads, &before);
-    }
-    if (thread->role & OBSERVED)
-        report_life(EXEC, ids, 0, 0, 0);
-    return 0;
-}
-
-SECTION("raw_tp/sched_process_exit") int thread_ends(u64 *context)
-{
-    (void)context;
-    u64 ids = current_ids();
-    u32 tid = (u32)ids;
-    struct thread *thread = map_lookup(&threads, &tid);
-    if (!thread)
-        return 0;
-    settle(thread, monotonic_ns());
-    report_life(THREAD_EXIT, ids, 0, thread->role, thread->cpu_ns);
-    map_delete(&threads, &tid);
-    return 0;
-}
+#include "faults.h"
+#include "requests.h"
+#include "life.h"
 
 char license_of_programs[] SECTION("license") = "GPL";

@@ -73,6 +73,7 @@ struct task_struct {
     unsigned int __state;
     void *stack;
     struct files_struct *files;
+    unsigned long maj_flt;
 };
 
 /* As the field was called before Linux 5.14. */
@@ -86,15 +87,15 @@ struct kiocb {
 
 struct io_cqe {
     s32 res;
-};
-
-struct io_cqe_flags {
     s32 fd;
 };
 
+/* One that reads or writes begins with a struct kiocb, which begins with the file. */
 struct io_kiocb {
     struct file *file;
     u8 opcode;
+    u32 flags;
+    struct io_cqe cqe;
 };
 
 #pragma clang attribute pop

@@ -3,7 +3,17 @@
 
 #include "kernel.h"
 
-enum record_type { CALL, CALL_BLOCKED, CALL_NAMED, CALL_OPENED, BLOCKED, FORK, EXEC, THREAD_EXIT };
+enum record_type {
+    CALL,
+    CALL_BLOCKED,
+    CALL_NAMED,
+    CALL_OPENED,
+    BLOCKED,
+    FORK,
+    EXEC,
+    THREAD_EXIT,
+    REQUEST,
+};
 
 /* What one thread does, and what it has done since it was last reported. */
 struct thread {
@@ -35,6 +45,17 @@ struct thread {
     u64 block_cpu_before_ns;
     s32 block_woken_by;
     u32 call_blocked;
+    /* Requests of io_uring under way, and how many there were at once, with calls on files, since
+     * there was none. */
+    u32 requests;
+    u32 requests_most;
+    /* The same when it last left the CPU. */
+    u32 left_requests_most;
+    u32 unused;
+    /* CPU time of its other work while the one request was under way. */
+    u64 busy_ns;
+    /* Its number of major faults once the last fault on a file is one; 0 where that was counted. */
+    u64 next_major_fault;
 };
 
 enum role { OBSERVED = 1, WATCHED = 2 };
@@ -54,6 +75,8 @@ enum call_flags {
     FCNTL = 32,
     /* Matters only where it removes no folder. */
     UNLINKAT = 64,
+    /* io_uring_enter, which is not reported. */
+    RING = 128,
     /* From here on, which argument is a file offset or a length: 1 to 3 for the second to the
      * fourth, 0 for none. */
     OFFSET_SHIFT = 8,
@@ -84,9 +107,11 @@ struct block {
     u64 end_ns;
     u64 cpu_before_ns;
     s32 woken_by;
-    /* Whether it was in a timed call. */
+    /* What was under way: see enum inside. */
     u32 inside;
 };
+
+enum inside { NOTHING, TIMED_CALL, ONE_REQUEST };
 
 struct call_blocked {
     struct call call;
@@ -99,16 +124,37 @@ struct blocked {
     struct block block;
 };
 
-#define PATH_BYTES 256
-
-struct named {
-    struct call call;
+/* What a descriptor or a request leads to; all 0 for nothing. */
+struct identity {
     u64 inode;
     u32 device;
     u32 links;
     u32 mode;
+    u32 unused;
+};
+
+struct request_ended {
+    struct header header;
+    u32 write;
+    u64 start_ns;
+    u64 end_ns;
+    s64 offset;
+    u64 cpu_before_ns;
+    /* CPU time of its thread's other work meanwhile. */
+    u64 busy_ns;
+    struct identity file;
+    s32 ret;
+    /* How many its thread had under way at once, with calls, from when it had none. */
+    u32 most;
+};
+
+#define PATH_BYTES 256
+
+struct named {
+    struct call call;
+    struct identity file;
     /* With its NUL; 0 where it could not be read. */
-    s32 path_bytes;
+    s64 path_bytes;
     char path[PATH_BYTES];
 };
 

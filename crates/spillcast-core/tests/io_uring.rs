@@ -1,0 +1,236 @@
+//! Real requests of io_uring, observed by the programs in the kernel: each one a row, once.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use io_uring::{IoUring, opcode, squeue, types};
+use spillcast_core::capture::{Batch, CallKind, Capture, SOURCES, Status, TempRules};
+use spillcast_core::wait::{Op, Wait};
+
+/// Each test observes the whole process, so one at a time does.
+static OBSERVED: Mutex<()> = Mutex::new(());
+const BLOCK: u32 = 8192;
+const ALL: &[CallKind] = CallKind::ALL;
+/// The file is registered with the ring, and its descriptor closed.
+const REGISTERED: bool = true;
+
+/// What a request asked for: operation, offset, bytes.
+type Asked = (Op, i64, i64);
+
+/// The requests of one thread on one file.
+struct Work {
+    ring: IoUring,
+    /// None where it is registered with the ring, and closed.
+    file: Option<File>,
+    buffers: Vec<Vec<u8>>,
+    asked: Vec<Asked>,
+}
+
+impl Work {
+    fn new(path: &Path, registered: bool) -> Work {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).unwrap();
+        let ring = IoUring::new(16).unwrap();
+        if registered {
+            ring.submitter().register_files(&[file.as_raw_fd()]).unwrap();
+        }
+        let buffers = vec![vec![7; 2 * BLOCK as usize]; 16];
+        Work { ring, file: (!registered).then_some(file), buffers, asked: Vec::new() }
+    }
+
+    fn entry(&mut self, slot: usize, op: Op, offset: u64, bytes: u32) -> squeue::Entry {
+        let buffer = self.buffers[slot].as_mut_ptr();
+        let (fd, flags) = match &self.file {
+            Some(file) => (types::Fd(file.as_raw_fd()), squeue::Flags::empty()),
+            None => (types::Fd(0), squeue::Flags::FIXED_FILE),
+        };
+        let entry = match op {
+            Op::Write => opcode::Write::new(fd, buffer, bytes).offset(offset).build(),
+            _ => opcode::Read::new(fd, buffer, bytes).offset(offset).build(),
+        };
+        entry.flags(flags)
+    }
+
+    /// Submits them in one call, and waits for all.
+    fn at_once(&mut self, asked: &[Asked]) {
+        for (slot, &(op, offset, bytes)) in asked.iter().enumerate() {
+            let entry = self.entry(slot, op, offset as u64, bytes as u32);
+            // SAFETY: the buffer of the slot lives until all have ended, which is waited for.
+            unsafe { self.ring.submission().push(&entry) }.unwrap();
+        }
+        self.ring.submit_and_wait(asked.len()).unwrap();
+        let results: Vec<i32> = self.ring.completion().map(|done| done.result()).collect();
+        assert_eq!(results.len(), asked.len());
+        assert!(results.iter().all(|&result| result > 0), "{results:?}");
+        self.asked.extend(asked);
+    }
+}
+
+/// Runs `work` on a temp file of this name while this process is observed; None where it cannot be.
+fn observed(
+    calls: &[CallKind],
+    name: &str,
+    registered: bool,
+    work: impl FnOnce(&mut Work) + Send + 'static,
+) -> Option<(Vec<Wait>, Vec<Asked>, Batch, Status)> {
+    let (_, open) = SOURCES.iter().find(|(source, _)| *source == "bpf")?;
+    let source = match open(calls) {
+        Ok(source) => source,
+        Err(error) => {
+            eprintln!("SKIPPED: no eBPF here: {error}");
+            return None;
+        }
+    };
+    let _one = OBSERVED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().canonicalize().unwrap().join(name);
+    let pid = std::process::id() as i32;
+    let mut capture = Capture::start(source, &[pid], TempRules::default()).unwrap();
+    let asked = std::thread::spawn({
+        let path = path.clone();
+        move || {
+            let mut doing = Work::new(&path, registered);
+            work(&mut doing);
+            doing.asked
+        }
+    });
+    let asked = asked.join().unwrap();
+    capture.stop();
+    let batch = capture.take();
+    let file = batch.file_names.iter().position(|known| Path::new(known) == path).unwrap() as u32;
+    let waits = batch.waits.iter().filter(|wait| wait.file == Some(file)).cloned().collect();
+    Some((waits, asked, batch, capture.status()))
+}
+
+/// The rows say what was asked for, each once, in whatever order.
+fn check_rows(waits: &[Wait], asked: &[Asked], batch: &Batch) {
+    let order = |rows: Vec<Asked>| {
+        let mut rows = rows;
+        rows.sort();
+        rows
+    };
+    let found = waits.iter().map(|wait| (wait.op, wait.offset.unwrap(), wait.bytes.unwrap()));
+    assert_eq!(order(found.collect()), order(asked.to_vec()));
+    for wait in waits {
+        let event = if wait.op == Op::Read { "io_uring_read" } else { "io_uring_write" };
+        assert_eq!(batch.event_names[wait.event as usize], event);
+        assert!(wait.temp, "{wait:?}");
+        assert_eq!(wait.session, waits[0].session);
+    }
+}
+
+fn blocks(op: Op, count: i64) -> Vec<Asked> {
+    // Each size is another, and the offsets are in no order.
+    let block = i64::from(BLOCK);
+    (0..count).map(|n| (op, (n * 37 % count) * 2 * block, block + n)).collect()
+}
+
+/// No two rows of the thread lie over each other: its time is counted once.
+fn check_apart(batch: &Batch, session: i64) {
+    let mut own: Vec<&Wait> = batch.waits.iter().filter(|wait| wait.session == session).collect();
+    own.sort_by_key(|wait| wait.start_ns);
+    for pair in own.windows(2) {
+        assert!(pair[0].start_ns + pair[0].elapsed_ns <= pair[1].start_ns, "{pair:?}");
+    }
+}
+
+fn one_at_a_time(name: &str, registered: bool) {
+    let Some((waits, asked, batch, status)) = observed(ALL, name, registered, |work| {
+        for asked in blocks(Op::Write, 100) {
+            work.at_once(&[asked]);
+        }
+        for asked in blocks(Op::Read, 100) {
+            work.at_once(&[asked]);
+        }
+    }) else {
+        return;
+    };
+    check_rows(&waits, &asked, &batch);
+    assert!(waits.iter().all(|wait| wait.blocked.is_some() && wait.cpu_before_ns.is_some()));
+    check_apart(&batch, waits[0].session);
+    assert_eq!(status.counts.io_uring_depth, 1);
+    // Nothing was done between submission and completion, which are in one call.
+    assert_eq!(status.counts.io_uring_busy_ns, 0);
+    assert_eq!((status.lost, status.io_uring), (0, false));
+}
+
+#[test]
+fn one_at_a_time_is_as_a_call() {
+    one_at_a_time("duckdb_temp_one", !REGISTERED);
+}
+
+#[test]
+fn a_registered_file_is_known_by_its_inode() {
+    one_at_a_time("duckdb_temp_registered", REGISTERED);
+}
+
+#[test]
+fn eight_at_once_are_rows_beside_the_threads_own_time() {
+    for registered in [REGISTERED, !REGISTERED] {
+        let Some((waits, asked, batch, status)) =
+            observed(ALL, "duckdb_temp_eight", registered, |work| {
+                for op in [Op::Write, Op::Read] {
+                    blocks(op, 104).chunks(8).for_each(|eight| work.at_once(eight));
+                }
+            })
+        else {
+            return;
+        };
+        check_rows(&waits, &asked, &batch);
+        assert!(waits.iter().all(|wait| wait.blocked.is_none() && wait.cpu_before_ns.is_none()));
+        assert_eq!(status.counts.io_uring_depth, 8);
+        assert_eq!(status.lost, 0);
+    }
+}
+
+#[test]
+fn without_an_offset_a_request_is_at_the_files_position() {
+    let Some((waits, _, _, _)) = observed(ALL, "duckdb_temp_position", !REGISTERED, |work| {
+        for _ in 0..5 {
+            work.at_once(&[(Op::Write, -1, BLOCK.into())]);
+        }
+    }) else {
+        return;
+    };
+    let offsets: Vec<i64> = waits.iter().map(|wait| wait.offset.unwrap()).collect();
+    assert_eq!(offsets, [0, 1, 2, 3, 4].map(|n| n * i64::from(BLOCK)));
+}
+
+#[test]
+fn of_an_engine_whose_calls_are_named_requests_are_no_rows() {
+    let calls = [CallKind::Pwrite64, CallKind::Openat];
+    let observed = observed(&calls, "duckdb_temp_called", !REGISTERED, |work| {
+        work.file.as_ref().unwrap().write_all_at(&[7; 100], 0).unwrap();
+        work.at_once(&[(Op::Write, 0, BLOCK.into())]);
+    });
+    let Some((waits, _, batch, _)) = observed else { return };
+    let events = waits.iter().map(|wait| batch.event_names[wait.event as usize].as_str());
+    assert_eq!(events.collect::<Vec<_>>(), ["pwrite64"]);
+}
+
+#[test]
+fn work_while_a_request_is_under_way_is_told() {
+    let Some((waits, _, _, status)) = observed(ALL, "duckdb_temp_busy", !REGISTERED, |work| {
+        for n in 0..100 {
+            // A thread of the kernel does it.
+            let entry = work.entry(0, Op::Write, n * u64::from(BLOCK), BLOCK);
+            let entry = entry.flags(squeue::Flags::ASYNC);
+            // SAFETY: the buffer lives until the request has ended, which is waited for.
+            unsafe { work.ring.submission().push(&entry) }.unwrap();
+            work.ring.submit().unwrap();
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_micros(500) {}
+            work.ring.submit_and_wait(1).unwrap();
+            work.ring.completion().for_each(drop);
+        }
+    }) else {
+        return;
+    };
+    assert_eq!((waits.len(), status.counts.io_uring_depth), (100, 1));
+    let elapsed_ns: i64 = waits.iter().map(|wait| wait.elapsed_ns).sum();
+    let busy_ns = status.counts.io_uring_busy_ns as i64;
+    assert!(0 < busy_ns && busy_ns <= elapsed_ns, "{busy_ns} of {elapsed_ns} ns");
+}
