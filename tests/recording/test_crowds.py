@@ -4,7 +4,7 @@ import json
 import os
 import re
 import subprocess
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -27,6 +27,15 @@ PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subproce
 def limited(descriptors):
     """A command that runs others with so few descriptors."""
     return ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"]
+
+
+def links_of(pid):
+    """What the descriptors of a process stand for; one may be closed while they are read."""
+    links = []
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            links.append(os.readlink(link))
+    return links
 
 
 class Crowd:
@@ -94,7 +103,7 @@ def test_descriptors_do_not_grow_with_threads(places):
     def descriptors(threads):
         crowd = Crowd(places, "--threads", threads, "--children", 1)
         with crowd.recorded(asked=("--capture", "perf")) as recorder:
-            links = [os.readlink(link) for link in Path(f"/proc/{recorder.pid}/fd").iterdir()]
+            links = links_of(recorder.pid)
             crowd.tell()
         assert crowd.writes() == dict.fromkeys(crowd.pids, BLOCKS)
         return sum("perf_event" in link for link in links)
@@ -170,7 +179,7 @@ def test_ebpf_takes_no_descriptor_a_thread(places):
     def descriptors(threads):
         crowd = Crowd(places, "--threads", threads, "--children", 1)
         with crowd.recorded(asked=("--capture", "bpf")) as recorder:
-            links = [os.readlink(link) for link in Path(f"/proc/{recorder.pid}/fd").iterdir()]
+            links = links_of(recorder.pid)
             crowd.tell()
         assert crowd.writes() == dict.fromkeys(crowd.pids, BLOCKS)
         return sum("bpf" in link for link in links)

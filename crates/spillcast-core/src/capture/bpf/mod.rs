@@ -11,6 +11,7 @@ mod record;
 use std::collections::HashMap;
 use std::io;
 use std::mem;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -245,7 +246,11 @@ impl BpfSource {
     /// What an opened descriptor stands for, as the kernel had it when it returned.
     fn file_of(&mut self, named: &Named) -> Option<FileIdentity> {
         let (pid, call) = (named.call.header.pid, &named.call);
-        let path = self.paths.absolute(pid, call.fd, &named.path()?)?;
+        let mut path = self.paths.absolute(pid, call.fd, &named.path()?)?;
+        if named.file.links == 0 && Path::new(&path).is_dir() {
+            // A file without a name (O_TMPFILE) was given the folder's: this is how /proc shows it.
+            path = format!("{path}/#{}", named.file.ino);
+        }
         if named.file.mode & libc::S_IFMT == libc::S_IFDIR {
             self.paths.opened(pid, call.ret as i32, &path);
         }

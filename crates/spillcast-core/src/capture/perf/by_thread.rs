@@ -92,7 +92,9 @@ impl source::Observer for ByThread {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
         let state = &mut self.state.lock().expect("no holder panics");
-        state.room = (room < threads).then_some((room, threads));
+        // The first thread of each process is taken beside those of the sample.
+        let spread = room.saturating_sub(processes.len()).max(1);
+        state.room = (room < threads).then_some((spread, threads));
         Ok(())
     }
 

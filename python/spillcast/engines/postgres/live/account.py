@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from spillcast.engines.postgres.connection import Connection
 from spillcast.engines.postgres.live.explain import Explained, plan_summary
 from spillcast.engines.postgres.live.query import QueryLife
-from spillcast.engines.postgres.live.sampler import GAP_S, RATE_HZ, Sampled
+from spillcast.engines.postgres.live.sampler import Sampled
 from spillcast.engines.postgres.live.settings import FROM_OUTSIDE, OWN
 from spillcast.recording.captured import Joined
 from spillcast.recording.machine import redact_text
@@ -84,7 +84,7 @@ def query_meta(
     )
 
 
-def sampling_meta(sampled: Sampled, rate_hz: int = RATE_HZ, gap_s: float = GAP_S) -> Sampling:
+def sampling_meta(sampled: Sampled, rate_hz: int, gap_s: float) -> Sampling:
     """What sampling gave and what it cost; ``gap_s`` is the length from which on it is a gap."""
     return Sampling(
         rate_hz=rate_hz,

@@ -21,7 +21,7 @@ from spillcast.engines.postgres.live.account import (
 )
 from spillcast.engines.postgres.live.backend import find, may_list_temp
 from spillcast.engines.postgres.live.explain import PLAN_FILE, Explained
-from spillcast.engines.postgres.live.sampler import Sampler
+from spillcast.engines.postgres.live.sampler import RATE_ALONE_HZ, RATE_HZ, Sampler
 from spillcast.engines.postgres.live.settings import own_settings, settings_of
 from spillcast.engines.postgres.processes import (
     CALLS,
@@ -137,7 +137,12 @@ class _Watch:
         try:
             (self._attached_s,) = row(connection, "select date_part('epoch', clock_timestamp())")
             self._sampler = Sampler(
-                connection, self.pid, recorder.origin_ns, self._attach, list_temp=list_temp
+                connection,
+                self.pid,
+                recorder.origin_ns,
+                self._attach,
+                list_temp=list_temp,
+                rate_hz=RATE_HZ if absent_because is None else RATE_ALONE_HZ,
             )
         except BaseException:
             recorder.abandon()
@@ -227,6 +232,6 @@ class _Watch:
             "ended_by": "end" if ended_by == "query" else ended_by,
             "engine": engine_meta(self._connection, self.pid, self._settings, sampled.query, run),
             "postgres": query_meta(self.pid, life, self._attached_s, ended_by, sampled, *workers),
-            "sampling": sampling_meta(sampled),
+            "sampling": sampling_meta(sampled, self._sampler.rate_hz, self._sampler.gap_s),
         }
         return recorder.finish(elapsed_s=elapsed_s, started_ns=started_ns, extra=extra)

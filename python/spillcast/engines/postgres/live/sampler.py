@@ -16,11 +16,13 @@ from spillcast.engines.postgres.processes import cpu_s
 from spillcast.errors import SpillcastError
 from spillcast.recording.schema import SAMPLES_SCHEMA
 
-RATE_HZ = 50
-INTERVAL_S = 1 / RATE_HZ
-#: After a longer gap the sampler was kept from running, most likely by what it samples: what it
-#: sees then is not what was there meanwhile, and is not counted.
-GAP_S = 5 * INTERVAL_S
+#: Looks a second where samples are all there is.
+RATE_ALONE_HZ = 50
+#: Beside a capture, which tells the times: each look takes the server a millisecond.
+RATE_HZ = 10
+#: After a gap of so many intervals the sampler was kept from running, most likely by what it
+#: samples: what it sees then is not what was there meanwhile, and is not counted.
+GAP = 5
 #: How often temp files are listed.
 LIST_S = 0.5
 
@@ -60,7 +62,7 @@ class Sampled:
 
 
 class Sampler(threading.Thread):
-    """Looks at a session 50 times a second until its query has ended, or it is stopped.
+    """Looks at a session ``rate_hz`` times a second until its query has ended, or it is stopped.
 
     ``on_worker`` is called with each parallel worker's process id when it is first seen. Times of
     samples count from ``origin_ns`` (CLOCK_MONOTONIC).
@@ -74,8 +76,10 @@ class Sampler(threading.Thread):
         on_worker: Callable[[int], None],
         *,
         list_temp: bool,
+        rate_hz: int,
     ) -> None:
         super().__init__(name="spillcast-sample", daemon=True)
+        self.rate_hz, self.gap_s = rate_hz, GAP / rate_hz
         self.life = QueryLife()
         self.sampled = Sampled(pids={pid})
         self.done = threading.Event()
@@ -106,7 +110,7 @@ class Sampler(threading.Thread):
         """Sample; the thread's work."""
         server = self._connection.info.backend_pid
         began_s, listed = cpu_s(server), 0.0
-        # Not in step with anything that happens 50 times a second.
+        # Not in step with anything that happens as often.
         jitter = random.Random(self._pid)
         last_ns = time.monotonic_ns()
         try:
@@ -115,7 +119,7 @@ class Sampler(threading.Thread):
                 if self._list_temp and time.monotonic() - listed > LIST_S:
                     self.sampled.hold(self._look.temp_held(self.sampled.pids))
                     listed = time.monotonic()
-                self._halt.wait(INTERVAL_S * jitter.uniform(0.7, 1.3))
+                self._halt.wait(jitter.uniform(0.7, 1.3) / self.rate_hz)
         except SpillcastError as error:
             self.sampled.failure = error.message
         finally:
@@ -132,7 +136,7 @@ class Sampler(threading.Thread):
         seen = next((one.seen for one in backends if one.pid == self._pid), None)
         phase = self.life.see(seen)
         if phase != "running":
-            if self.life.unseen_s > GAP_S:
+            if self.life.unseen_s > self.gap_s:
                 self.sampled.gap_s += self.life.unseen_s
             return now_ns
         if self.life.new and seen is not None and self.life.started_s is not None:
@@ -142,7 +146,7 @@ class Sampler(threading.Thread):
         for worker in {one.pid for one in backends} - self.sampled.pids:
             self.sampled.pids.add(worker)
             self._on_worker(worker)
-        if gap_s > GAP_S:
+        if gap_s > self.gap_s:
             self.sampled.discarded += len(backends)
             self.sampled.gap_s += gap_s
         else:
