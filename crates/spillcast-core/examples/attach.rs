@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use spillcast_core::capture::{Batch, CallKind, Capture, HeldCommand, SOURCES, Source, TempRules};
+use spillcast_core::wait::Op;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -99,17 +100,18 @@ fn wait(pid: i32) -> Result<(), Failure> {
     if status == 0 { Ok(()) } else { Err(format!("the command ended with {status}").into()) }
 }
 
-/// Calls by their names with the sums of their bytes and offsets, and how many files there were.
+/// Reads and writes by their names with the sums of their bytes and offsets, and how many files there were.
 fn seen(batch: &Batch, dir: &str) -> String {
     let mut calls = BTreeMap::<&str, [i64; 3]>::new();
     let mut files = BTreeSet::new();
-    for wait in &batch.waits {
-        let Some(file) = wait.file.filter(|&id| batch.file_names[id as usize].starts_with(dir))
+    let names = batch.waits.names.lock().expect("no holder panics");
+    for wait in batch.waits.rows.iter().filter(|wait| wait.op != Op::Null) {
+        let Some(file) = wait.file.filter(|&id| names.files.list()[id as usize].starts_with(dir))
         else {
             continue;
         };
         files.insert(file);
-        let totals = calls.entry(&batch.event_names[wait.event as usize]).or_default();
+        let totals = calls.entry(&*names.events.list()[wait.event as usize]).or_default();
         let moved = [1, wait.bytes.unwrap_or(0), wait.offset.unwrap_or(0)];
         totals.iter_mut().zip(moved).for_each(|(total, number)| *total += number);
     }

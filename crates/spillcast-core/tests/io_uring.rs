@@ -100,8 +100,11 @@ fn observed(
     let asked = asked.join().unwrap();
     capture.stop();
     let batch = capture.take();
-    let file = batch.file_names.iter().position(|known| Path::new(known) == path).unwrap() as u32;
-    let waits = batch.waits.iter().filter(|wait| wait.file == Some(file)).cloned().collect();
+    let names = batch.waits.names.lock().unwrap().clone();
+    let file = names.files.list().iter().position(|known| Path::new(&**known) == path);
+    let file = file.unwrap() as u32;
+    let of_file = |wait: &Wait| wait.file == Some(file) && wait.op != Op::Null;
+    let waits = batch.waits.rows.iter().filter(of_file).collect();
     Some((waits, asked, batch, capture.status()))
 }
 
@@ -116,10 +119,14 @@ fn check_rows(waits: &[Wait], asked: &[Asked], batch: &Batch) {
     assert_eq!(order(found.collect()), order(asked.to_vec()));
     for wait in waits {
         let event = if wait.op == Op::Read { "io_uring_read" } else { "io_uring_write" };
-        assert_eq!(batch.event_names[wait.event as usize], event);
+        assert_eq!(event_of(batch, wait), event);
         assert!(wait.temp, "{wait:?}");
         assert_eq!(wait.session, waits[0].session);
     }
+}
+
+fn event_of(batch: &Batch, wait: &Wait) -> String {
+    batch.waits.names.lock().unwrap().events.list()[wait.event as usize].to_string()
 }
 
 fn blocks(op: Op, count: i64) -> Vec<Asked> {
@@ -130,7 +137,8 @@ fn blocks(op: Op, count: i64) -> Vec<Asked> {
 
 /// No two rows of the thread lie over each other: its time is counted once.
 fn check_apart(batch: &Batch, session: i64) {
-    let mut own: Vec<&Wait> = batch.waits.iter().filter(|wait| wait.session == session).collect();
+    let rows = batch.waits.rows.iter();
+    let mut own: Vec<Wait> = rows.filter(|wait| wait.session == session).collect();
     own.sort_by_key(|wait| wait.start_ns);
     for pair in own.windows(2) {
         assert!(pair[0].start_ns + pair[0].elapsed_ns <= pair[1].start_ns, "{pair:?}");
@@ -207,7 +215,7 @@ fn of_an_engine_whose_calls_are_named_requests_are_no_rows() {
         work.at_once(&[(Op::Write, 0, BLOCK.into())]);
     });
     let Some((waits, _, batch, _)) = observed else { return };
-    let events = waits.iter().map(|wait| batch.event_names[wait.event as usize].as_str());
+    let events = waits.iter().map(|wait| event_of(&batch, wait));
     assert_eq!(events.collect::<Vec<_>>(), ["pwrite64"]);
 }
 
