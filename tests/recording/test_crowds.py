@@ -168,7 +168,7 @@ def test_a_command_gets_the_next_source_where_the_first_cannot_begin(places):
     assert result.returncode == 0, result.stderr
     assert json.loads((output / "meta.json").read_text())["capture"]["method"] == "preload"
     assert result.stderr == (
-        "spillcast: cannot use eBPF (it is refused), perf events (Too many open files): "
+        "spillcast: cannot use eBPF (refused by the kernel), perf events (Too many open files): "
         "the preload library instead\n"
     )
     refused = spillcast("record", "--capture", "perf", *asked[1:], under=few, env=places.env)

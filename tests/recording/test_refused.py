@@ -70,6 +70,29 @@ def test_perf_that_was_asked_for_is_not_replaced(places):
     assert not (places.root / "x.spill").exists()
 
 
+def test_ebpf_that_was_asked_for_is_not_replaced(places):
+    result = spillcast(
+        "record", "--capture", "bpf", "-o", places.root / "x.spill", "--", "true",
+        under=refuse_bpf(),
+    )  # fmt: skip
+    text = only_line(result, 2)
+    assert "cannot observe a command: refused by the kernel" in text
+    assert "CAP_BPF" in text
+    assert not (places.root / "x.spill").exists()
+
+
+def test_why_another_source_observes_is_one_line(places):
+    result = spillcast(
+        "record", "-o", places.root / "x.spill", "--",
+        *target("spill", "--file", places.temp / "spill", "--base", places.base),
+        under=refuse_bpf(), env=places.env,
+    )  # fmt: skip
+    assert result.returncode == 0
+    assert (
+        result.stderr == "spillcast: cannot use eBPF (refused by the kernel): perf events instead\n"
+    )
+
+
 def test_a_running_process_where_perf_is_refused(places):
     with subprocess.Popen(["sleep", "60"]) as process:
         try:

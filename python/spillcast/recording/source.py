@@ -145,7 +145,7 @@ class BpfSource(CoreSource):
         **dict.fromkeys(
             (errno.EPERM, errno.EACCES),
             (
-                "it is refused",
+                "refused by the kernel",
                 "run spillcast as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, and in a "
                 "container with a seccomp profile that allows bpf",
             ),
