@@ -41,14 +41,17 @@ def run() -> Iterator[Result]:
 
 
 def recorded(output: Path, room: Path) -> tuple[Totals, set[str]]:
-    """Calls by their names with the sums of their bytes and offsets, and the files of ``room``."""
-    table = pq.read_table(output / "waits.parquet", columns=["event", "bytes", "offset", "file"])
+    """Reads and writes by the calls' names with the sums of their bytes and offsets; the files."""
+    columns = ["event", "op", "bytes", "offset", "file"]
+    table = pq.read_table(output / "waits.parquet", columns=columns)
     totals: Totals = {}
     names = set()
     for row in table.to_pylist():
         if not (row["file"] or "").startswith(f"{room}/"):
             continue
         names.add(Path(row["file"]).name)
+        if row["op"] is None:
+            continue
         one = totals.setdefault(row["event"], {"count": 0, "bytes": 0, "offsets": 0})
         one["count"] += 1
         one["bytes"] += row["bytes"] or 0

@@ -25,11 +25,14 @@ def main() -> int:
     """Build, boot, print; 2 where a package is missing."""
     parser = argparse.ArgumentParser(prog="python -m bench.wide")
     parser.add_argument("--cpus", type=int, default=64)
-    cpus = parser.parse_args().cpus
+    parser.add_argument("--source", help="measure this one alone")
+    options = parser.parse_args()
+    cpus = options.cpus
     if packages := missing():
         print(f"bench-wide wants: apt-get install {' '.join(packages)}", file=sys.stderr)
         return 2
-    sources = [name for name, source in SOURCES.items() if source.attaches]
+    attaching = [name for name, source in SOURCES.items() if source.attaches]
+    sources = attaching if options.source is None else [options.source]
     begin = time.monotonic()
     console = boot(kernel(), initramfs(), cpus, sources)
     print(table(console, sources, THREADS))
