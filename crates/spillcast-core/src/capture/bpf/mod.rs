@@ -30,8 +30,10 @@ use record::{Named, Record};
 
 /// The ring wakes no one, so it is looked at this often; a tenth of what it holds at the most.
 const NAP: Duration = Duration::from_millis(10);
-/// The same while a server's new child has not said yet what it is.
-const NAMELESS_NAP: Duration = Duration::from_millis(1);
+/// The same while a server's new child has not said yet what it is, and while the ring fills fast.
+const SHORT_NAP: Duration = Duration::from_millis(1);
+/// Reports in one look from which on it does: a quarter of what the ring holds.
+const MANY: usize = 12_000;
 
 /// What the programs' counters count, by their places.
 const LOST: u32 = 0;
@@ -54,6 +56,8 @@ struct BpfSource {
     undecided: HashMap<i32, Vec<Event>>,
     cpu_ns: u64,
     damaged: u64,
+    /// How many reports the last look found.
+    last_look: usize,
 }
 
 /// Loads the programs. Errors are those of [`load::load`], and EOPNOTSUPP within a container that
@@ -76,19 +80,23 @@ pub fn open(calls: &[CallKind]) -> io::Result<Box<dyn Source>> {
         undecided: HashMap::new(),
         cpu_ns: 0,
         damaged: 0,
+        last_look: 0,
     }))
 }
 
 impl Source for BpfSource {
     fn wait(&self) {
-        thread::sleep(if self.undecided.is_empty() { NAP } else { NAMELESS_NAP });
+        let calm = self.undecided.is_empty() && self.last_look < MANY;
+        thread::sleep(if calm { NAP } else { SHORT_NAP });
     }
 
     fn drain(&mut self, out: &mut Vec<Event>, last: bool) {
         // What is reported from now on can wait: busy programs must not keep the reader here.
         let until_ns = now_ns();
+        self.last_look = 0;
         loop {
             let Some(item) = self.ring.next() else { break };
+            self.last_look += 1;
             let record = record::parse(&item);
             drop(item);
             match record {
