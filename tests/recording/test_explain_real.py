@@ -63,11 +63,23 @@ def nodes(plan):
         yield from nodes(child)
 
 
+def explained_alike(server, query, before):
+    """Plans of two runs in both forms: on a busy machine a worker may come when nothing is left."""
+    for _ in range(20):
+        as_json = explain(server, query, "format json", before=before)
+        as_text = document_of_text(explain(server, query, before=before))
+        loops = [
+            [node["Actual Loops"] for node in nodes(document["Plan"])]
+            for document in (as_json, as_text)
+        ]
+        if loops[0] == loops[1]:
+            break
+    return as_json, as_text
+
+
 @pytest.mark.parametrize("name", QUERIES)
 def test_text_and_json_agree(server, name):
-    query, before = QUERIES[name]
-    as_json = explain(server, query, "format json", before=before)
-    as_text = document_of_text(explain(server, query, before=before))
+    as_json, as_text = explained_alike(server, *QUERIES[name])
     keys = KEYS if name.startswith("parallel") else KEYS + ALONE
     pairs = zip(nodes(as_json["Plan"]), nodes(as_text["Plan"]), strict=True)
     for one, other in pairs:
