@@ -9,6 +9,9 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
+
+from spillcast.recording.source import SOURCES
 
 TARGETS = Path(__file__).parent / "targets"
 TIMEOUT_S = 120
@@ -34,6 +37,15 @@ def spillcast(*arguments, under=(), **options):
 def target(name, *arguments):
     """The command line of a program of tests/targets."""
     return [sys.executable, str(TARGETS / f"{name}.py"), *map(str, arguments)]
+
+
+def available(capture):
+    """The name of a capture source, or a skip that names it where it cannot be used."""
+    try:
+        SOURCES[capture](None)
+    except OSError as error:
+        pytest.skip(f"{capture} is not to be had here: {error.strerror}")
+    return capture
 
 
 def refuse_perf():

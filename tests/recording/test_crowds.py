@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness import (
+    available,
     only_line,
     ordinary_user,
     refuse_bpf,
@@ -99,17 +100,20 @@ def test_children_that_exist_already_are_observed(open_places, as_user):
 
 
 @pytest.mark.skipif(not ordinary_user(), reason="only root observes the whole machine")
-def test_descriptors_do_not_grow_with_threads(places):
+@pytest.mark.parametrize(
+    ("capture", "kind", "most"), [("bpf", "bpf", 40), ("perf", "perf_event", 60 * os.cpu_count())]
+)
+def test_descriptors_do_not_grow_with_threads(places, capture, kind, most):
     def descriptors(threads):
         crowd = Crowd(places, "--threads", threads, "--children", 1)
-        with crowd.recorded(asked=("--capture", "perf")) as recorder:
+        with crowd.recorded(asked=("--capture", capture)) as recorder:
             links = links_of(recorder.pid)
             crowd.tell()
         assert crowd.writes() == dict.fromkeys(crowd.pids, BLOCKS)
-        return sum("perf_event" in link for link in links)
+        return sum(kind in link for link in links)
 
     few = descriptors(1)
-    assert 0 < few <= 60 * os.cpu_count()
+    assert 0 < few <= most
     assert descriptors(600) == few
 
 
@@ -161,6 +165,7 @@ def test_too_few_descriptors_for_any_thread(places):
 
 
 def test_a_command_gets_the_next_source_where_the_first_cannot_begin(places):
+    available("bpf")
     output, few = places.root / "run.spill", [*limited(64), *refuse_bpf()]
     command = target("spill", "--file", places.temp / "spill", "--base", places.base)
     asked = ("record", "-o", output, "--", *command)
@@ -173,17 +178,3 @@ def test_a_command_gets_the_next_source_where_the_first_cannot_begin(places):
     )
     refused = spillcast("record", "--capture", "perf", *asked[1:], under=few, env=places.env)
     assert "raise ulimit -n, which is 64" in only_line(refused, 2)
-
-
-def test_ebpf_takes_no_descriptor_a_thread(places):
-    def descriptors(threads):
-        crowd = Crowd(places, "--threads", threads, "--children", 1)
-        with crowd.recorded(asked=("--capture", "bpf")) as recorder:
-            links = links_of(recorder.pid)
-            crowd.tell()
-        assert crowd.writes() == dict.fromkeys(crowd.pids, BLOCKS)
-        return sum("bpf" in link for link in links)
-
-    few = descriptors(1)
-    assert 0 < few <= 40
-    assert descriptors(600) == few

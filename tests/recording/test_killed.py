@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness import account_of, spillcast_command, target, until
+from harness import account_of, available, spillcast_command, target, until
 from spillcast.recording.source import SOURCES
 
 MOMENTS = 6
@@ -20,15 +20,6 @@ def command(places):
 def result_of(places):
     done = subprocess.run(command(places), capture_output=True, text=True, check=True)
     return account_of(done.stdout)["result"]
-
-
-def available(capture):
-    """The source, or a skip that names it."""
-    try:
-        SOURCES[capture](None)
-    except OSError as error:
-        pytest.skip(f"{capture} is not to be had here: {error.strerror}")
-    return capture
 
 
 @pytest.mark.parametrize("capture", SOURCES)

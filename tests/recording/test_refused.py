@@ -9,6 +9,7 @@ import pytest
 
 from harness import (
     account_of,
+    available,
     expected_rows,
     only_line,
     ordinary_user,
@@ -58,6 +59,7 @@ def test_auto_falls_back_to_perf(places):
 
 
 def test_auto_prefers_bpf(places):
+    available("bpf")
     assert record(places, "auto", ())["capture"]["method"] == "bpf"
 
 
@@ -71,6 +73,7 @@ def test_perf_that_was_asked_for_is_not_replaced(places):
 
 
 def test_ebpf_that_was_asked_for_is_not_replaced(places):
+    available("bpf")
     result = spillcast(
         "record", "--capture", "bpf", "-o", places.root / "x.spill", "--", "true",
         under=refuse_bpf(),
@@ -82,6 +85,7 @@ def test_ebpf_that_was_asked_for_is_not_replaced(places):
 
 
 def test_why_another_source_observes_is_one_line(places):
+    available("bpf")
     result = spillcast(
         "record", "-o", places.root / "x.spill", "--",
         *target("spill", "--file", places.temp / "spill", "--base", places.base),

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from harness import spillcast, until
+from harness import available, spillcast, until
 from postgres_rig import JOIN, PARALLEL, SPILLING, Client, meta_of, recorder, until_attached
 from spillcast.engines.engine import Wanted
 from spillcast.engines.postgres.live.record import record_postgres
@@ -61,6 +61,7 @@ def explained(served, output, *settings):
 
 
 def test_an_explained_statement(served, tmp_path):
+    available("bpf")
     output = tmp_path / "run.spill"
     result, plan, meta = explained(served, output, "max_parallel_workers_per_gather=0")
     check_counts(output, plan)
