@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PRELOAD := python/spillcast/_preload.so
 # What these test takes the time it takes: they run one by one.
 TIMED := $(addprefix tests/,forecast/duckdb/test_compression.py lab/test_demo.py lab/test_slow_writes.py \
-	recording/test_blocked.py storage/test_closed_loop.py \
+	recording/test_blocked.py recording/test_capture_cost.py storage/test_closed_loop.py \
 	storage/test_emulation.py storage/test_grid.py)
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 

@@ -137,7 +137,8 @@ fn paired(stage: &mut Stage, source: &mut dyn Source, before: &Bursts) -> io::Re
 /// pair, in which memory is touched for the first time, does not count.
 fn spread(ours_ns: &[f64], bare_ns: &[f64], before_ns: &[f64], count: f64) -> Spread {
     let shortest = |bursts: &[f64]| bursts[1..].iter().copied().fold(f64::INFINITY, f64::min);
-    let all_pay_ns = shortest(bare_ns) - shortest(before_ns);
+    // Others on the machine may have made every burst before longer: a source makes none shorter.
+    let all_pay_ns = (shortest(bare_ns) - shortest(before_ns)).max(0.0);
     let pairs = ours_ns[1..].iter().zip(&bare_ns[1..]);
     let mut costs_s: Vec<f64> = pairs
         .map(|(ours_ns, bare_ns)| ((ours_ns - bare_ns + all_pay_ns) / count / 1e9).max(0.0))
