@@ -19,7 +19,7 @@ from spillcast.engines.engine import Lab
 from spillcast.engines.registry import lab_of
 from spillcast.engines.workload import Workload
 from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.sum.drift import cpu_drift_s
+from spillcast.forecast.rest.machine import machine_change
 from spillcast.forecast.sum.projection import project
 from spillcast.lab.named_places import named_places
 from spillcast.lab.storages import Place
@@ -97,10 +97,9 @@ def _moves(engine: Lab, query: Workload, places: list[Place], room: Path) -> Mov
 def _likely_s(baseline: Baseline, target: Baseline) -> list[float]:
     """With each of the shares tried; what compression moves is in all of them."""
     projection = project(baseline, observed(target.recording))
-    counts = np.array([load.count for load in baseline.loads])
     moved = (baseline.recording, baseline.loads, projection.latencies)
-    others_s = projection.drift_s - counts @ cpu_drift_s(*moved)
-    return [others_s + counts @ cpu_drift_s(*moved, touched) for touched in TRIED]
+    others_s = projection.drift_s - machine_change(*moved).total_s
+    return [others_s + machine_change(*moved, touched).total_s for touched in TRIED]
 
 
 def _result(moves: Moves, row: int) -> Result:

@@ -1,6 +1,6 @@
 """Questions in the words of the command line: files and names of storages -> forecasts."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,14 +28,16 @@ def forecast(
     *,
     elapsed_s: float | None = None,
     confidence: float = CONFIDENCE,
+    without: Collection[str] = (),
 ) -> Forecast:
     """Forecast the elapsed time of ``recording`` with its temp files on ``target``.
 
     ``elapsed_s`` is the wall time of the whole query where the recording covers a part of it; the
-    recorded mix is then taken to hold for the rest. InputError when there was no temp I/O, Refusal
+    recorded mix is then taken to hold for the rest. ``without`` names what is not asked of the time
+    outside temp I/O, for experiments that tell what each brings. InputError when there was no temp I/O, Refusal
     when none could be recorded.
     """
-    question = Question(elapsed_s=elapsed_s, confidence=confidence)
+    question = Question(elapsed_s=elapsed_s, confidence=confidence, without=without)
     [(found, _)] = _from_recording(recording, [target], question, elapsed_s)
     return found
 
@@ -102,7 +104,7 @@ def _from_recording(
 ) -> list[Answer]:
     recording.need_io()
     # What the recording says is worked out once for all targets, and before any is probed.
-    baseline = Baseline.of(recording, elapsed_s)
+    baseline = Baseline.of(recording, elapsed_s, question.without)
     memory = work_memory(recording, baseline.whole_s, sum(baseline.io_s))
     found = [_resolved(target, recording, question) for target in targets]
     answers: list[Answer] = []

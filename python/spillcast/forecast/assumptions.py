@@ -64,5 +64,7 @@ BLOCKS_MIN = 30
 TRIMMED = 0.2
 #: The highest level takes long, too: of what compressing takes, up to so many times the median.
 LONGEST = 10.0
+#: What compressing takes more or less elsewhere may be off by so much of itself.
+COMPRESSING_SPREAD = 0.5
 #: How many CPUs a thread works on, now and then, where there are so many.
 CPUS_OF_A_THREAD = 2

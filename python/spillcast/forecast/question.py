@@ -1,6 +1,6 @@
 """What is asked of evidence besides its targets, and which options fit which kind of evidence."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,7 +35,8 @@ class Question:
     Oracle's evidence, ``lenient`` for damaged traces; ``queryid`` picks a row of
     pg_stat_statements, ``origin`` is the storage that counts without times were made on. Of a
     recording, the files under ``temp_dirs`` and no others are temp files, where any is given. A
-    directory is probed within ``budget``.
+    directory is probed within ``budget``. ``without`` is for experiments: what is not asked of the
+    time outside temp I/O.
     """
 
     elapsed_s: float | None = None
@@ -48,6 +49,7 @@ class Question:
     lenient: bool = False
     confidence: float = CONFIDENCE
     budget: str = "60s"
+    without: Collection[str] = ()
     watch: Watch = _unwatched
     reading: Reading = _unseen
 

@@ -1,6 +1,6 @@
 """A query on the storage it was recorded on: its elapsed time, and what of it is temp I/O."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,9 +24,13 @@ class Baseline:
     whole_s: float
     #: What was recorded of a run whose whole time nobody knows; None where it is known.
     part: Part | None = None
+    #: What is not asked of the time outside temp I/O: names of forecast/rest, for experiments.
+    without: Collection[str] = ()
 
     @classmethod
-    def of(cls, recording: Recording, elapsed_s: float | None) -> "Baseline":
+    def of(
+        cls, recording: Recording, elapsed_s: float | None, without: Collection[str] = ()
+    ) -> "Baseline":
         """``elapsed_s`` is that of the whole query, by default as the recording tells.
 
         InputError when there was no temp I/O, Refusal when none could be recorded.
@@ -40,7 +44,7 @@ class Baseline:
             elapsed_s = whole_s(recording.meta) or recording.elapsed_s
         if min(elapsed_s, recording.elapsed_s) <= 0:
             raise InputError(f"{recording.path}: an elapsed time of 0 leaves nothing to forecast")
-        return cls(recording, loads, elapsed_s, part)
+        return cls(recording, loads, elapsed_s, part, without)
 
     @property
     def scale(self) -> float:

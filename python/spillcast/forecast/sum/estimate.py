@@ -14,7 +14,6 @@ from math import log
 
 import numpy as np
 
-from spillcast.calibrated import calibrated
 from spillcast.errors import Refusal
 from spillcast.forecast.assumptions import MODELS_APART, USELESS
 from spillcast.forecast.question import CONFIDENCE
@@ -84,7 +83,7 @@ def _uncertainty(
 ) -> Uncertainty:
     """What is known of this very question, drawn, beside what verified forecasts tell."""
     draws, recording = np.random.default_rng(0), baseline.recording
-    drift_s = projection.drift_s * draws.normal(1.0, calibrated().touched_spread, DRAWS)
+    drift_s = projection.drift_s + projection.drift_error_s * draws.standard_normal(DRAWS)
     rest_s = baseline.remainder_s + np.maximum(drift_s, baseline.least_drift_s)
     rest_s -= baseline.ready_s * draws.uniform(0, 1, DRAWS)
     if baseline.changes:

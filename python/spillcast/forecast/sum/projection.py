@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from math import hypot
 
 from spillcast.errors import Refusal
-from spillcast.forecast.assumptions import LIMITED
+from spillcast.forecast.assumptions import COMPRESSING_SPREAD, LIMITED
 from spillcast.forecast.changes import changes_on
 from spillcast.forecast.latency import Latency, latencies
+from spillcast.forecast.rest.change import counts
+from spillcast.forecast.rest.cpu import cpu_change
 from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.sum.drift import cpu_drift_s
 from spillcast.forecast.threads.overlap import Overlap
 from spillcast.storage import Storage
 from spillcast.storage.behaviour import behaviour_of
@@ -26,8 +26,9 @@ class Projection:
     changes_s: float
     changes_kept_s: float
     overlap: Overlap
-    #: CPU time that caches and compression likely make more.
+    #: CPU time that caches and compression likely make more, and its standard error.
     drift_s: float
+    drift_error_s: float
     #: Of DuckDB's blocks, how many are compressed there; None where it is not known.
     compressed: float | None
     #: The limit of the storage that the run would wait for.
@@ -48,13 +49,13 @@ def project(baseline: Baseline, target: Storage) -> Projection:
             latencies(target, loads, simulated.in_flight), threads.mean_s(simulated), strict=True
         )
     ]
-    likely_s = cpu_drift_s(baseline.recording, loads, found)
-    overlap = threads.overlap(simulated, likely_s, _replayed_s(baseline, target))
+    cpu = cpu_change(baseline.recording, loads, found, target, baseline.without)
+    overlap = threads.overlap(simulated, cpu.each_s, _replayed_s(baseline, target))
     compressed = baseline.compression.on_target(found) if baseline.compression else None
     done = compressed.loads if compressed else loads
     wait_s, cpu_s = scale * overlap.of_waits, scale * overlap.of_cpu
     compressing_s = compressed.cpu_s if compressed else 0.0
-    drift_s = float(np.dot([load.count for load in done], likely_s)) + compressing_s
+    drift_s = float(counts(done) @ cpu.each_s) + compressing_s
     most = max(range(len(target.limits)), key=lambda at: simulated.limited[at], default=None)
     saturated = most is not None and simulated.limited[most] > LIMITED
     return Projection(
@@ -64,6 +65,7 @@ def project(baseline: Baseline, target: Storage) -> Projection:
         wait_s * changes.kept_s,
         overlap,
         max(cpu_s * drift_s, baseline.least_drift_s),
+        cpu_s * hypot(cpu.error_s, COMPRESSING_SPREAD * compressing_s),
         compressed.share if compressed else None,
         target.limits[most].name if most is not None and saturated else None,
     )

@@ -1,4 +1,4 @@
-"""CPU time that changes with the storage: after a longer wait a thread finds its caches colder."""
+"""What the machine tells of CPU time: after a longer wait a thread finds its caches colder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from spillcast.calibrated import calibrated
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load
+from spillcast.forecast.rest.change import CpuChange, counts
 from spillcast.recording import Recording
 from spillcast.recording.meta import CpuCache
 
@@ -17,13 +18,13 @@ Array = NDArray[np.float64]
 HALVINGS = 40
 
 
-def cpu_drift_s(
+def machine_change(
     recording: Recording,
     loads: Sequence[Load],
     found: Sequence[Latency],
     touched: float | None = None,
-) -> Array:
-    """Seconds of CPU that an operation likely makes more on the target than here, by load.
+) -> CpuChange:
+    """CPU time that operations likely take more on the target, with latencies ``found``.
 
     What a wait costs afterwards is measured on the machine when a recording ends, for a thread that
     works with the cache a core usually gets. One that goes through less between two waits meets
@@ -40,7 +41,9 @@ def cpu_drift_s(
     for cache in caches:
         extra_ns = cache.extra_ns(target_ns) - cache.extra_ns(recorded_ns)
         change_s += cache.part(work_ns) * extra_ns / 1e9
-    return change_s
+    count = counts(loads)
+    error_s = calibrated().touched_spread * abs(float(count @ change_s))
+    return CpuChange("machine", change_s, count, error_s)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from evidence import change, recording
 from spillcast.calibrated import calibrated
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import temp_load
-from spillcast.forecast.sum.drift import cpu_drift_s
+from spillcast.forecast.rest.machine import machine_change
 from spillcast.recording.meta import CpuCache, Machine
 
 US, MS = 1_000, 1_000_000
@@ -31,8 +31,7 @@ def drift_s(tmp_path, here_ns, there_ns, *, passes, machine=MACHINE):
     change(run, machine=machine)
     nothing = np.zeros((0, 2))
     there = Latency(there_ns / 1e9, nothing, 0.0, True, False)
-    [each_s] = cpu_drift_s(run, temp_load(run), [there])
-    return COUNT * each_s
+    return machine_change(run, temp_load(run), [there]).total_s
 
 
 @pytest.mark.parametrize(
