@@ -18,8 +18,8 @@ from spillcast.calibrated import calibrated
 from spillcast.engines.engine import Lab
 from spillcast.engines.registry import lab_of
 from spillcast.engines.workload import Workload
-from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.rest.machine import machine_change
+from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.projection import project
 from spillcast.lab.named_places import named_places
 from spillcast.lab.storages import Place

@@ -34,8 +34,8 @@ def forecast(
 
     ``elapsed_s`` is the wall time of the whole query where the recording covers a part of it; the
     recorded mix is then taken to hold for the rest. ``without`` names what is not asked of the time
-    outside temp I/O, for experiments that tell what each brings. InputError when there was no temp I/O, Refusal
-    when none could be recorded.
+    outside temp I/O, for experiments that tell what each brings. InputError when there was no temp
+    I/O, Refusal when none could be recorded.
     """
     question = Question(elapsed_s=elapsed_s, confidence=confidence, without=without)
     [(found, _)] = _from_recording(recording, [target], question, elapsed_s)

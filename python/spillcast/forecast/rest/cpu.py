@@ -19,7 +19,7 @@ def cpu_change(
     recording: Recording,
     loads: Sequence[Load],
     found: Sequence[Latency],
-    target: Storage,
+    target: Storage,  # noqa: ARG001
     without: Collection[str] = (),
 ) -> CpuChange:
     """CPU time that operations take more with the latencies ``found`` than with those recorded."""
