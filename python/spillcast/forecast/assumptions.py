@@ -24,6 +24,9 @@ TRACE_IO_SPREAD = 0.05
 #: Where threads did so much of something else in the time of temp I/O that is under way by itself,
 #: they do not wait for it, and how long they would wait elsewhere is not known.
 BUSY_MAX = 0.1
+#: What a run's own waits of different length tell may be off by so much of itself: longer waits may
+#: come before other work.
+OWN_SPREAD = 0.3
 
 # What is worth a warning: from there on a reader would decide otherwise.
 #: Share of the reports that were lost: as much as the forecast may be off for other reasons.

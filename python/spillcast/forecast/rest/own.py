@@ -1,0 +1,83 @@
+"""The query's own word on what a wait costs: CPU time after longer and shorter waits of one run.
+
+Bursts of CPU after operations of the same kind, size, thread and stretch of the run do the same
+work. Where some waited longer than others, by jitter, queues or a cache, the slope of CPU time
+over the wait tells what a wait costs this query on this day.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spillcast.forecast.assumptions import OWN_SPREAD
+from spillcast.forecast.latency import Latency
+from spillcast.forecast.load import Load
+from spillcast.forecast.rest.change import CpuChange, counts
+from spillcast.recording import Recording
+from spillcast.recording.bursts import WRITE, Bursts, bursts_of
+from spillcast.recording.wait_cost import SHORT_S, weight_of
+
+Floats = NDArray[np.float64]
+#: Stretches of the run in which work is alike; the error is how much the slope depends on them.
+STRETCHES = 20
+#: Fewer bursts, or stretches with some that can be compared, tell nothing.
+BURSTS_MIN, STRETCHES_MIN = 200, 5
+#: Sizes are alike within an eighth of their power of two.
+SIZES = 8
+
+
+def own_change(
+    recording: Recording, loads: Sequence[Load], found: Sequence[Latency]
+) -> CpuChange | None:
+    """What its bursts tell; None where they are too few, or waited all as long."""
+    bursts = bursts_of(recording)
+    if bursts is None or len(bursts) < BURSTS_MIN:
+        return None
+    told = _slope(bursts)
+    if told is None:
+        return None
+    slope_s, error_s = told
+    count = counts(loads)
+    weights = np.array(
+        [
+            weight_of(there.mean_s) - _mean_weight(bursts, load)
+            for load, there in zip(loads, found, strict=True)
+        ]
+    )
+    moved = float(count @ weights)
+    change = CpuChange("recording", slope_s * weights, count, 0.0)
+    error_s = float(np.hypot(error_s * abs(moved), OWN_SPREAD * abs(change.total_s)))
+    return CpuChange(change.source, change.each_s, count, error_s)
+
+
+def _slope(bursts: Bursts) -> tuple[float, float] | None:
+    """Seconds of CPU by weight of the wait, within what is alike, and its standard error.
+
+    The error is a jackknife over stretches.
+    """
+    x, y = np.log1p(bursts.wait_s / SHORT_S), bursts.cpu_s
+    stretch = np.minimum(
+        (bursts.end_s / max(float(bursts.end_s.max()), 1e-9) * STRETCHES).astype(int), STRETCHES - 1
+    )
+    size = np.round(SIZES * np.log2(np.maximum(bursts.bytes, 1))).astype(int)
+    kinds = np.column_stack([stretch, size, bursts.op, bursts.next_op, bursts.session])
+    _, kind = np.unique(kinds, axis=0, return_inverse=True)
+    kind = kind.reshape(-1)
+    number = np.bincount(kind)
+    x = x - (np.bincount(kind, x) / number)[kind]
+    y = y - (np.bincount(kind, y) / number)[kind]
+    xx = np.bincount(stretch, x * x, STRETCHES)
+    xy = np.bincount(stretch, x * y, STRETCHES)
+    if (xx > 0).sum() < STRETCHES_MIN:
+        return None
+    without = (xy.sum() - xy) / np.maximum(xx.sum() - xx, 1e-30)
+    error_s = float(np.sqrt((STRETCHES - 1) / STRETCHES * ((without - without.mean()) ** 2).sum()))
+    return float(xy.sum() / xx.sum()), error_s
+
+
+def _mean_weight(bursts: Bursts, load: Load) -> float:
+    its = bursts.op == (WRITE if load.op == "write" else 1 - WRITE)
+    if not its.any():
+        return weight_of(load.mean_s)
+    return float(np.log1p(bursts.wait_s[its] / SHORT_S).mean())

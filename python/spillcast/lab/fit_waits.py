@@ -1,0 +1,133 @@
+"""What a wait costs, fitted to the same queries on memory and on delays."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spillcast.errors import InputError
+from spillcast.recording.bursts import Bursts
+from spillcast.recording.wait_cost import WaitCost, filled_s
+
+Floats = NDArray[np.float64]
+#: CPU times in which parts of memory are gone through that are tried: half a power of ten apart.
+FILL_S = tuple(float(f"{fill_s:.3g}") for fill_s in np.geomspace(1e-6, 1e-2, 9))
+#: Bursts of one kind are compared by so many quantiles, each of so many bursts at the least.
+QUANTILES, BURSTS_MIN = 12, 4
+#: How far a quantile may be off for other reasons: a share of it, and seconds.
+OFF_SHARE, OFF_S = 0.08, 0.5e-6
+#: Bounds of the spread over queries: few of them tell it roughly.
+SPREAD_MIN, SPREAD_MAX = 0.2, 1.5
+#: Steps in which non-negative least squares settle.
+STEPS = 2000
+#: By where it spilled, of the same query and kind of burst, from memory on: mean wait of each.
+Waits = Sequence[float]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Bursts of one kind of one query: quantiles of their CPU time, a row for each storage."""
+
+    query: str
+    #: Bursts that a quantile stands for.
+    count: float
+    cpu_s: Floats
+
+    @property
+    def extra_s(self) -> Floats:
+        """What waits add to each quantile, a row for each storage but memory."""
+        return np.asarray(self.cpu_s[1:] - self.cpu_s[0])
+
+
+def kinds_of(query: str, runs: Sequence[Sequence[Bursts]], before: Sequence[int]) -> list[Kind]:
+    """Of runs by storage, memory first: bursts by the operations they are between.
+
+    ``before`` are operations that may follow a burst: READ, WRITE. The same work is done everywhere, so that the n-th longest burst is the n-th longest. Repeated
+    runs count by their median.
+    """
+    found = []
+    for op in (0, 1):
+        for next_op in before:
+            quantiles = [[_quantiles(one, op, next_op) for one in each] for each in runs]
+            if any(one is None for each in quantiles for one in each):
+                continue
+            cpu_s = np.array([np.median(np.array(each), axis=0) for each in quantiles])
+            its = (runs[0][0].op == op) & (runs[0][0].next_op == next_op)
+            found.append(Kind(query, its.sum() / QUANTILES, cpu_s))
+    return found
+
+
+def fit(engine: str, kinds: Sequence[Kind], waits_s: Waits) -> WaitCost:
+    """Centre over all queries, and their spread around what the others say.
+
+    InputError without any.
+    """
+    if not kinds:
+        raise InputError(f"{engine}: too few temp operations to tell what a wait costs")
+    queries = sorted({one.query for one in kinds})
+    off = []
+    for query in queries:
+        its = [one for one in kinds if one.query == query]
+        others = [one for one in kinds if one.query != query]
+        if others:
+            said = sum(_total(one, _said(one, _shares(others))[-1]) for one in its)
+            seen = sum(_total(one, one.extra_s[-1]) for one in its)
+            off.append((seen - said) / said if said > 0 else SPREAD_MAX)
+    spread = float(np.sqrt(np.mean(np.square(off)))) if off else SPREAD_MAX
+    return WaitCost(
+        engine,
+        len(queries),
+        min(max(spread, SPREAD_MIN), SPREAD_MAX),
+        FILL_S,
+        list(waits_s),
+        [[float(share) for share in row] for row in _shares(kinds)],
+    )
+
+
+def _quantiles(bursts: Bursts, op: int, next_op: int) -> Floats | None:
+    """Mean CPU time from quantile to quantile; None of too few bursts."""
+    its = np.sort(bursts.cpu_s[(bursts.op == op) & (bursts.next_op == next_op)])
+    if len(its) < QUANTILES * BURSTS_MIN:
+        return None
+    return np.array([part.mean() for part in np.array_split(its, QUANTILES)])
+
+
+def _total(kind: Kind, extra_s: Floats) -> float:
+    return float(kind.count * extra_s.sum())
+
+
+def _said(kind: Kind, shares: Floats) -> Floats:
+    """Extra CPU time of its quantiles, a row for each wait."""
+    return np.asarray(shares @ filled_s(kind.cpu_s[0], np.array(FILL_S)).T)
+
+
+def _shares(kinds: Sequence[Kind]) -> Floats:
+    """s by wait and fill time: least squares in which a longer wait costs no less."""
+    warm_s = np.concatenate([one.cpu_s[0] for one in kinds])
+    count = np.concatenate([np.full(len(one.cpu_s[0]), one.count) for one in kinds])
+    weight = np.sqrt(count) / np.hypot(OFF_SHARE * warm_s, OFF_S)
+    filled = filled_s(warm_s, np.array(FILL_S)) * weight[:, None]
+    extra = np.concatenate([one.extra_s for one in kinds], axis=1) * weight
+    waits = len(extra)
+    # What each wait adds to the one before is not below 0, so a wait's rows hold all up to it.
+    up_to = np.tril(np.ones((waits, waits)))
+    found = _not_negative(np.kron(up_to, filled), extra.reshape(-1)).reshape(waits, len(FILL_S))
+    return np.asarray(np.cumsum(found, axis=0))
+
+
+def _not_negative(table: Floats, wanted: Floats) -> Floats:
+    """Least squares with nothing below 0, an unknown at a time."""
+    square, right = table.T @ table, table.T @ wanted
+    found = np.zeros(len(right))
+    for _ in range(STEPS):
+        for at in np.flatnonzero(square.diagonal() > 0):
+            found[at] = max(found[at] + (right[at] - square[at] @ found) / square[at, at], 0.0)
+    return found
+
+
+def pooled(costs: Mapping[str, Sequence[Kind]], waits_s: Waits) -> list[WaitCost]:
+    """A cost for each engine, and one of all together for what else spills."""
+    every = [one for kinds in costs.values() for one in kinds]
+    found = [fit(engine, kinds, waits_s) for engine, kinds in costs.items() if kinds]
+    return [*found, fit("any", every, waits_s)]

@@ -1,0 +1,82 @@
+"""The slope of CPU time over the wait, in a run whose waits differ."""
+
+from math import log
+
+import numpy as np
+import pytest
+
+from evidence import known, table
+from spillcast.forecast.latency import Latency
+from spillcast.forecast.load import Load
+from spillcast.forecast.rest.own import own_change
+from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.wait_cost import SHORT_S
+from spillcast.recording.writer import RecordingWriter
+
+COUNT, SLOPE_S = 4000, 20e-6
+
+
+def ran(path, waits_s, work_s, *, slope_s=SLOPE_S):
+    """Reads one after the other, each followed by its work and what its wait costs."""
+    rows, now_ns, before_ns = [], 0, 0
+    for wait_s, each_s in zip(waits_s, work_s, strict=True):
+        rows.append(
+            {
+                "start_ns": now_ns, "elapsed_ns": round(wait_s * 1e9), "session": 1,
+                "event": "read", "op": "read", "temp": True, "bytes": 8192,
+                "cpu_before_ns": before_ns,
+            }
+        )  # fmt: skip
+        before_ns = round((each_s + slope_s * log(1 + wait_s / SHORT_S)) * 1e9)
+        now_ns += round(wait_s * 1e9) + before_ns
+    writer = RecordingWriter(path)
+    writer.add_waits(table(rows, WAITS_SCHEMA))
+    return writer.finish(known(now_ns / 1e9, len(rows), 0))
+
+
+def asked(run, there_s, waits_s):
+    load = Load("read", 8192, COUNT, COUNT * 8192, float(np.sum(waits_s)))
+    return own_change(run, [load], [Latency(there_s, np.zeros((0, 2)), 0.0, True, False)])
+
+
+@pytest.fixture
+def chance():
+    return np.random.default_rng(7)
+
+
+@pytest.mark.parametrize("there_s", [0.0, 5e-3])
+def test_what_waits_cost_is_found_in_the_run(tmp_path, chance, there_s):
+    """Half of the reads are served by a cache; work of 0.1 ms varies by a tenth."""
+    waits_s = np.where(chance.random(COUNT) < 0.5, 5e-6, 1e-3)
+    run = ran(tmp_path / "run.spill", waits_s, chance.normal(100e-6, 10e-6, COUNT))
+    found = asked(run, there_s, waits_s)
+    weights = np.log1p(waits_s / SHORT_S)
+    right_s = SLOPE_S * COUNT * (log(1 + there_s / SHORT_S) - weights.mean())
+    assert found.source == "recording"
+    assert found.total_s == pytest.approx(right_s, rel=0.03)
+    assert 0.3 * abs(right_s) <= found.error_s < 0.35 * abs(right_s)
+
+
+def test_other_work_in_another_phase_is_no_cost_of_waits(tmp_path, chance):
+    """The second half waits longer and works longer, for reasons of its own."""
+    late = np.arange(COUNT) >= COUNT / 2
+    waits_s = np.where(late, 2e-3, 0.5e-3) * chance.uniform(0.8, 1.2, COUNT)
+    work_s = np.where(late, 400e-6, 100e-6) + chance.normal(0, 5e-6, COUNT)
+    found = asked(ran(tmp_path / "run.spill", waits_s, work_s, slope_s=0.0), 0.0, waits_s)
+    # To believe it would be 0.3 ms a read.
+    assert abs(found.total_s) < 0.1 * 300e-6 * COUNT
+    assert abs(found.total_s) < 3 * found.error_s
+
+
+def test_waits_that_are_alike_tell_nothing_much(tmp_path, chance):
+    waits_s = np.full(COUNT, 1e-3)
+    assert asked(ran(tmp_path / "a.spill", waits_s, np.full(COUNT, 1e-4)), 0.0, waits_s) is None
+    waits_s *= chance.normal(1, 0.01, COUNT)
+    found = asked(
+        ran(tmp_path / "b.spill", waits_s, chance.normal(1e-4, 3e-5, COUNT)), 0.0, waits_s
+    )
+    assert found.error_s > SLOPE_S * COUNT * log(51)
+
+
+def test_too_few_tell_nothing(tmp_path):
+    assert asked(ran(tmp_path / "run.spill", [1e-3] * 100, [1e-4] * 100), 0.0, [1e-3]) is None

@@ -1,0 +1,73 @@
+"""Costs of waits are found again in bursts that were made with them."""
+
+import numpy as np
+import pytest
+
+from spillcast.errors import InputError
+from spillcast.lab.fit_waits import SPREAD_MIN, fit, kinds_of, pooled
+from spillcast.recording.bursts import READ, WRITE, Bursts
+from spillcast.recording.wait_cost import WaitCost
+
+WAITS_S = (0.25e-3, 1.5e-3)
+TRUE = WaitCost("any", 4, 0.3, [20e-6, 1e-3], WAITS_S, [[1.5, 0.1], [2.5, 0.3]])
+
+
+def bursts(warm_s, wait_s, op=READ):
+    """As the true cost makes them after waits, in an order of its own."""
+    cpu_s = warm_s + TRUE.extra_s(warm_s, wait_s)
+    cpu_s = np.random.default_rng(len(cpu_s)).permutation(cpu_s)
+    each = np.full(len(cpu_s), op)
+    return Bursts(
+        np.cumsum(cpu_s), np.full(len(cpu_s), wait_s), each * 0 + 8192, each, each, each * 0, cpu_s
+    )
+
+
+def made(query, seed, *, scale=1.0):
+    """A query's bursts, some of 1 us and some of 10 ms, on memory and on both delays, twice."""
+    warm_s = np.exp(np.random.default_rng(seed).uniform(np.log(1e-6), np.log(1e-2), 2000)) * scale
+    return kinds_of(query, [[bursts(warm_s, wait_s)] * 2 for wait_s in (0.0, *WAITS_S)], [READ])
+
+
+@pytest.mark.parametrize("work_us", [3, 30, 300, 3000])
+@pytest.mark.parametrize("wait_s", WAITS_S)
+def test_what_was_put_in_is_found(work_us, wait_s):
+    kinds = [kind for seed in range(4) for kind in made(f"query {seed}", seed)]
+    found, work_s = fit("any", kinds, WAITS_S), np.array([work_us / 1e6])
+    assert found.extra_s(work_s, wait_s) == pytest.approx(TRUE.extra_s(work_s, wait_s), rel=0.1)
+    assert found.queries == 4
+    assert found.spread == SPREAD_MIN
+
+
+def test_queries_that_differ_make_a_spread():
+    """Waits cost one of four queries twice as much."""
+    kinds = [kind for seed in range(3) for kind in made(f"query {seed}", seed)]
+    warm_s = np.full(2000, 1e-3)
+    runs = [[bursts(warm_s, wait_s)] for wait_s in (0.0, *WAITS_S)]
+    for place in runs[1:]:
+        place[0].cpu_s[:] = warm_s + (place[0].cpu_s - warm_s) * 2
+    found = fit("any", [*kinds, *kinds_of("odd", runs, [READ])], WAITS_S)
+    # It is off by once what the others say, they by less than half of what they say with it.
+    assert 0.5 < found.spread < 0.75
+
+
+def test_a_longer_wait_costs_no_less():
+    """Neighbours made the runs on the shorter delay longer than those on the longer."""
+    warm_s = np.geomspace(1e-5, 1e-3, 500)
+    runs = [[bursts(warm_s, wait_s)] for wait_s in (0.0, WAITS_S[1], WAITS_S[0])]
+    found = fit("any", kinds_of("query", runs, [READ]), WAITS_S)
+    assert (np.diff(found.shares, axis=0) >= 0).all()
+
+
+def test_only_what_is_before_the_right_operation_counts():
+    warm_s = np.geomspace(1e-5, 1e-3, 500)
+    runs = [[bursts(warm_s, wait_s, WRITE)] for wait_s in (0.0, *WAITS_S)]
+    assert kinds_of("query", runs, [READ]) == []
+    with pytest.raises(InputError, match="duckdb: too few"):
+        fit("duckdb", [], WAITS_S)
+
+
+def test_each_engine_has_its_own_and_others_that_of_all():
+    kinds = {"duckdb": made("a", 1) + made("b", 2), "postgres": made("c", 3), "none": []}
+    assert [(one.engine, one.queries) for one in pooled(kinds, WAITS_S)] == [
+        ("duckdb", 2), ("postgres", 1), ("any", 3),
+    ]  # fmt: skip

@@ -1,0 +1,48 @@
+"""What a wait costs: by hand, there and back again."""
+
+from math import exp, log
+
+import numpy as np
+import pytest
+
+from spillcast.recording.wait_cost import SHORT_S, WaitCost
+
+#: A wait of 1 ms makes a part that takes 100 us to go through half as long again.
+COST = WaitCost("any", 4, 0.3, [100e-6], [1e-3, 4e-3], [[0.5], [0.75]])
+
+
+@pytest.mark.parametrize(("warm_us", "extra_us"), [(0, 0), (100, 50 * (1 - exp(-1))), (1e5, 50)])
+def test_work_meets_what_it_goes_through(warm_us, extra_us):
+    [found_s] = COST.extra_s(np.array([warm_us / 1e6]), 1e-3)
+    assert found_s == pytest.approx(extra_us / 1e6)
+
+
+def test_between_waits_it_grows_with_the_logarithm():
+    """Half way from none to 1 ms by log(1 + wait / 20 us) it is half; beyond 4 ms it goes on."""
+    work_s = np.array([1.0])
+    half_s = SHORT_S * (exp(log(1 + 1e-3 / SHORT_S) / 2) - 1)
+    assert COST.extra_s(work_s, half_s) == pytest.approx(25e-6)
+    assert COST.extra_s(work_s, 0.0) == pytest.approx(0.0)
+    far, known = log(1 + 16e-3 / SHORT_S), [log(1 + w / SHORT_S) for w in (1e-3, 4e-3)]
+    share = 0.5 + 0.25 * (far - known[0]) / (known[1] - known[0])
+    assert COST.extra_s(work_s, 16e-3) == pytest.approx(100e-6 * share)
+
+
+def test_beyond_what_can_be_known_it_stays():
+    work_s = np.array([1.0])
+    assert COST.extra_s(work_s, 1.0) == COST.extra_s(work_s, 32e-3)
+
+
+@pytest.mark.parametrize("wait_s", [5e-6, 0.3e-3, 2e-3])
+def test_there_and_back_again(wait_s):
+    warm_s = np.geomspace(1e-6, 1e-2, 200)
+    after_s = warm_s + COST.extra_s(warm_s, wait_s)
+    assert COST.warm_s(after_s, wait_s) == pytest.approx(warm_s, rel=0.01)
+
+
+def test_bursts_move_from_the_wait_that_each_had():
+    """Of two like bursts, the one that waited gains, the other loses."""
+    work_s = np.array([1.0 + 50e-6, 1.0])
+    assert COST.moved_s(work_s, np.array([1e-3, 0.0]), 0.0) == pytest.approx(-25e-6, rel=0.01)
+    assert COST.moved_s(work_s, np.array([1e-3, 0.0]), 1e-3) == pytest.approx(25e-6, rel=0.01)
+    assert COST.moved_s(np.array([]), np.array([]), 1e-3) == 0.0
