@@ -40,6 +40,13 @@ def rehearsing(
         print(f"spillcast: rehearsal: {text}", file=sys.stderr)
 
     def rehearse(recording: "Recording", directory: Path) -> "Rehearsal":
+        try:
+            return attempt(recording, directory)
+        except Refusal as refusal:
+            # A refused forecast has one line for the reason and what mends it.
+            raise Refusal("; ".join(filter(None, (refusal.message, refusal.hint)))) from None
+
+    def attempt(recording: "Recording", directory: Path) -> "Rehearsal":
         if server is not None:
             name, dsn = server
             offered = engine_of(name).rehearse

@@ -7,6 +7,9 @@ from spillcast.recording import Recording
 from spillcast.storage.observed import observed
 from spillcast.storage.storage import Group
 
+#: What mends a rehearsal that came to no temp I/O.
+LONGER = "rehearse longer, or without --rehearse"
+
 
 @dataclass(frozen=True)
 class Rehearsal:

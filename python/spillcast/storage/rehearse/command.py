@@ -18,7 +18,7 @@ from spillcast.recording.choice import StartAgain
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.recorder import Recorder
 from spillcast.recording.target import Command, describe_exit
-from spillcast.storage.rehearsal import Rehearsal
+from spillcast.storage.rehearsal import LONGER, Rehearsal
 from spillcast.storage.rehearse.place import Replaced, replaced
 from spillcast.units import format_duration
 
@@ -94,26 +94,29 @@ def writing_word(arguments: Sequence[str]) -> str | None:
 def temp_directories(recording: Recording) -> list[Path]:
     """Where its temp files were, without directories that are in others. Refusal where unknown."""
     asked = [Path(path) for path in recording.meta.asked.temp_dirs]
-    waits = recording.temp_waits
-    # What is only read may be a table or a script that happens to lie where temp files may.
-    written = waits.filter(pc.equal(waits["op"].cast("string"), "write"))
-    names = written["file"].unique().drop_null().to_pylist()
-    found = asked or [Path(name).parent for name in names]
+    found = asked or [path.parent for path in _written(recording)]
     found = sorted({path for path in found if path.is_absolute()})
     if not found:
         raise Refusal("the recording does not tell where its temp files were")
     return [path for path in found if not any(other in path.parents for other in found)]
 
 
+def _written(recording: Recording) -> set[Path]:
+    """The temp files that it wrote: what is only read may be a table that lies among them."""
+    waits = recording.temp_waits
+    written = waits.filter(pc.equal(waits["op"].cast("string"), "write"))
+    return {Path(name) for name in written["file"].unique().drop_null().to_pylist()}
+
+
 def _check_alone(
     recording: Recording, arguments: Sequence[str], directories: Sequence[Path]
 ) -> None:
     """Refusal where the command's other files are among its temp files."""
-    paths = [Path(text).absolute() for text in arguments if Path(text).exists()]
-    paths += [Path(name) for name in recording.other_files if Path(name).exists()]
-    for path in paths:
+    temp = _written(recording)
+    named = [Path(text).absolute() for text in arguments]
+    for path in [*named, *map(Path, recording.other_files)]:
         for directory in directories:
-            if directory == path or directory in path.parents:
+            if directory in path.parents and path not in temp and path.exists():
                 raise Refusal(
                     f"{path} lies among its temp files in {directory}, which are to be elsewhere",
                     "give its temp files a directory of their own, and record again",
@@ -141,7 +144,9 @@ def _run(recorder: Recorder, arguments: Sequence[str], places: Replaced) -> Rehe
         if status:
             raise Refusal(f"{arguments[0]} {describe_exit(status)} where it was rehearsed", GIVE)
         if not recorder.saw_temp_io():
-            raise Refusal(f"no temp I/O was done in {format_duration(elapsed_s)} of rehearsal")
+            raise Refusal(
+                f"no temp I/O was done in {format_duration(elapsed_s)} of rehearsal", LONGER
+            )
         return Rehearsal.of(recorder.finish(elapsed_s=elapsed_s, started_ns=started_ns))
     except BaseException:
         recorder.abandon()

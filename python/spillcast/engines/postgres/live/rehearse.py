@@ -10,7 +10,7 @@ from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.errors import InputError, Refusal
 from spillcast.recording import Recording
 from spillcast.recording.options import RecordOptions
-from spillcast.storage.rehearsal import Rehearsal
+from spillcast.storage.rehearsal import LONGER, Rehearsal
 from spillcast.units import format_duration
 
 #: Settings of the recorded session that its plan follows from.
@@ -74,7 +74,9 @@ def rehearse_postgres(
     if not made.meta.captured:
         raise Refusal(f"it could not be rehearsed: {made.meta.capture.absent_because}")
     if not made.meta.temp.operations:
-        raise Refusal(f"no temp I/O was done in {format_duration(made.elapsed_s)} of rehearsal")
+        raise Refusal(
+            f"no temp I/O was done in {format_duration(made.elapsed_s)} of rehearsal", LONGER
+        )
     return Rehearsal.of(made)
 
 
