@@ -127,7 +127,7 @@ class Storage(Tabular):
     limits: Sequence[Limit] = ()
     servers: int | None = None
     changes: Sequence[Changes] = ()
-    #: The query's first part as it ran there, where it did; not in the document.
+    #: The first part of the query as it ran there; not in the document.
     rehearsal: "Rehearsal | None" = None
 
     def of(self, op: str) -> list[Group]:
