@@ -212,6 +212,7 @@ def test_every_verb_is_a_file_and_every_file_a_verb():
         "progress",
         "engines",
         "record_server",
+        "rehearse",
         "stage",
     }
     helpers |= {"storage_list", "sweep_io_size", "sweep_memory", "tree"}

@@ -48,6 +48,16 @@ FORECAST = document(
         "schema": {"const": "spillcast.forecast/1"},
         "baseline_s": NUMBER,
         "part": nullable(document({"recorded_s": NUMBER, "because": TEXT})),
+        "rehearsed": nullable(
+            document(
+                {
+                    "elapsed_s": NUMBER,
+                    "operations": {"type": "integer"},
+                    "share": NUMBER,
+                    "ended": {"type": "boolean"},
+                }
+            )
+        ),
         "forecast_s": nullable(NUMBER),
         "interval_s": nullable({"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2}),
         "confidence": NUMBER,

@@ -1,6 +1,6 @@
 """CPU time on the target: what all that is known of this query and this machine says together."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -9,25 +9,33 @@ from spillcast.forecast.load import Load
 from spillcast.forecast.rest.change import CpuChange, blended, counts
 from spillcast.forecast.rest.machine import machine_change
 from spillcast.forecast.rest.own import own_change
+from spillcast.forecast.rest.rehearsed import rehearsed_change
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 
-#: Who is asked, by the name under which experiments leave one out. None says nothing.
-ASKED: Mapping[str, Callable[[Recording, Sequence[Load], Sequence[Latency]], CpuChange | None]] = {
-    "machine": machine_change,
-    "recording": own_change,
-}
+#: Names of what is asked, for experiments that leave one out.
+SOURCES = ("machine", "recording", "rehearsal")
 
 
 def cpu_change(
     recording: Recording,
     loads: Sequence[Load],
     found: Sequence[Latency],
-    target: Storage,  # noqa: ARG001
+    target: Storage,
     without: Collection[str] = (),
+    compressing_s: float = 0.0,
 ) -> CpuChange:
-    """CPU time that operations take more with the latencies ``found`` than with those recorded."""
-    answers = [ask(recording, loads, found) for name, ask in ASKED.items() if name not in without]
+    """CPU time that operations take more with the latencies ``found`` than with those recorded.
+
+    What compressing takes more, ``compressing_s``, is told apart and not a part of it.
+    """
+    answers: list[CpuChange | None] = []
+    if "machine" not in without:
+        answers.append(machine_change(recording, loads, found))
+    if "recording" not in without:
+        answers.append(own_change(recording, loads, found))
+    if target.rehearsal is not None and "rehearsal" not in without:
+        answers.append(rehearsed_change(recording, loads, target.rehearsal, compressing_s))
     estimates = [one for one in answers if one is not None]
     if not estimates:
         return CpuChange("", np.zeros(len(loads)), counts(loads), 0.0)

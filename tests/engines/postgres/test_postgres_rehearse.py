@@ -1,0 +1,105 @@
+"""A recorded SELECT is run again for a while in a read-only session, its temp files elsewhere."""
+
+import json
+
+import pytest
+
+from emulator import skip_without_fuse
+from harness import only_line, spillcast
+from postgres_rig import JOIN, OPERATION_S
+from spillcast.engines.postgres.live.rehearse import rehearse_postgres
+from spillcast.errors import InputError, Refusal
+from spillcast.recording import Recording
+
+SETTINGS = ["work_mem=128kB", "max_parallel_workers_per_gather=0"]
+
+
+@pytest.fixture(scope="module")
+def explained(newest, tmp_path_factory):
+    """The join, recorded with its temp files where the server's are."""
+    output = tmp_path_factory.mktemp("recorded") / "run.spill"
+    given = [word for setting in SETTINGS for word in ("--set", setting)]
+    result = spillcast("record", "--postgres", newest.dsn, "--explain", JOIN, "-o", output, *given)
+    assert result.returncode == 0, result.stderr
+    return Recording.open(output)
+
+
+@pytest.fixture
+def slow(newest):
+    """Where the tablespace ``slow`` is."""
+    skip_without_fuse()
+    return newest.room / "slow"
+
+
+def sessions(newest):
+    """Sessions of others that are at work, and temp files in the tablespace ``slow``."""
+    with newest.connect() as connection:
+        query = "select count(*) from pg_stat_activity where query like 'explain%%'"
+        files = "select count(*) from pg_tablespace t, pg_ls_tmpdir(t.oid) where spcname = 'slow'"
+        return connection.execute(query).fetchone()[0], connection.execute(files).fetchone()[0]
+
+
+def test_the_whole_query(newest, explained, slow, tmp_path):
+    said = []
+    done = rehearse_postgres(newest.dsn, explained, slow, 60.0, tmp_path, say=said.append)
+    assert done.ended
+    # The same plan and as many batches, so as many blocks, and all of them in the slow tablespace.
+    assert done.operations == pytest.approx(explained.meta.temp.operations, rel=0.01)
+    assert all(group.mean_s >= OPERATION_S for group in done.groups.values())
+    assert done.recording.meta.engine.settings["work_mem"] == "128kB"
+    assert "read-only" in said[0]
+    assert JOIN in said[0]
+
+
+def test_the_first_seconds(newest, explained, slow, tmp_path):
+    done = rehearse_postgres(newest.dsn, explained, slow, 0.8, tmp_path)
+    assert not done.ended
+    assert 0 < done.operations < explained.meta.temp.operations
+    assert sessions(newest) == (0, 0)
+
+
+def test_a_forecast(newest, explained, slow):
+    asked = ("--rehearse", "60s", "--postgres", newest.dsn, "--json")
+    result = spillcast("forecast", explained.path, "--to", slow, *asked)
+    assert result.returncode == 0, result.stderr
+    said = json.loads(result.stdout)
+    assert said["rehearsed"]["ended"]
+    assert JOIN in result.stderr
+
+
+def test_without_the_server(explained, slow):
+    result = spillcast("forecast", explained.path, "--to", slow, "--rehearse", "1s", "--json")
+    assert result.returncode == 3
+    assert "--postgres DSN" in json.loads(result.stdout)["refused"]
+
+
+def test_no_tablespace_there(newest, explained, tmp_path):
+    with pytest.raises(InputError, match="no tablespace") as raised:
+        rehearse_postgres(newest.dsn, explained, tmp_path, 1.0, tmp_path)
+    assert f"location '{tmp_path}'" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        ("delete from t", "begins with 'delete'"),
+        ("/* select */ create table x as select 1", "begins with 'create'"),
+        ("with d as (delete from t returning *) select * from d", "read-only|read only"),
+        ("select * from t for update", "read-only"),
+        ("select set_config('transaction_read_only', 'off', false); delete from t", "multiple"),
+        ("select pg_terminate_backend(1)", "calls pg_terminate_backend"),
+        ("select pg_advisory_lock(1)", "calls pg_advisory_lock"),
+    ],
+)
+def test_what_could_change_something_is_refused(newest, explained, slow, tmp_path, statement, why):
+    with pytest.raises(Refusal, match=why):
+        rehearse_postgres(newest.dsn, explained, slow, 5.0, tmp_path, statement=statement)
+    with newest.connect() as connection:
+        assert connection.execute("select count(*) from t").fetchone()[0] > 0
+
+
+def test_options_that_go_together(spilled):
+    said = spillcast("forecast", spilled.path, "--to", "latency:1ms", "--rehearse", "1s")
+    assert "wants a directory" in only_line(said, 2)
+    said = spillcast("forecast", spilled.path, "--to", "latency:1ms", "--command", "x")
+    assert "--command goes with --rehearse" in only_line(said, 2)

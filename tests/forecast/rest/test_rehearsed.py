@@ -1,0 +1,137 @@
+"""CPU time of a rehearsal's operations beside that of the same ones here, by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evidence import known, seconds, table, waits
+from spillcast.forecast.latency import Latency, rehearsed
+from spillcast.forecast.load import temp_load
+from spillcast.forecast.rest.rehearsed import rehearsed_change
+from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.writer import RecordingWriter
+from spillcast.storage.rehearsal import Rehearsal
+
+US = 1_000
+SIZE = 8192
+
+
+def run(path, loads, cpu_us, *, threads=1, ended_by="duration", cpu_s=9.0, first_us=0, slices=None):
+    """Of (op, count, latency in us), with so much CPU time after each write and each read."""
+    rows, cpu_ns = [], []
+    for thread in range(threads):
+        now_ns, before_ns = first_us * US, first_us * US
+        for op, count, latency_us in loads:
+            for _ in range(count):
+                rows.append((thread, op, SIZE, now_ns, latency_us * US))
+                cpu_ns.append(before_ns)
+                before_ns = cpu_us[op] * US
+                now_ns += latency_us * US + before_ns
+    batch = waits(rows).to_pylist()
+    batch = [{**row, "cpu_before_ns": ns} for row, ns in zip(batch, cpu_ns, strict=True)]
+    writer = RecordingWriter(path)
+    writer.add_waits(table(batch, WAITS_SCHEMA))
+    of_threads = [(op, SIZE, count, latency_us * US) for op, count, latency_us in loads]
+    writer.add_seconds(seconds(of_threads, threads))
+    sums = (threads * sum(n for op, n, _ in loads if op == kind) for kind in ("read", "write"))
+    meta = known(10.0, *sums, cpu_s=cpu_s)
+    made = writer.finish(replace(meta, ended_by=ended_by))
+    if slices is not None:
+        made.meta = replace(made.meta, raw=replace(made.meta.raw, slices_s=slices))
+    return made
+
+
+def test_each_kind_by_itself(tmp_path):
+    """Reads take 30 us more there and writes 10 us; 10,000 reads and 1,000 writes."""
+    loads = [("write", 1000, 100), ("read", 10_000, 100)]
+    here = run(tmp_path / "a", loads, {"write": 50, "read": 70})
+    there = run(
+        tmp_path / "b", [("write", 1000, 900), ("read", 500, 900)], {"write": 60, "read": 100}
+    )
+    found = rehearsed_change(here, temp_load(here), Rehearsal.of(there))
+    by_op = dict(zip((load.op for load in temp_load(here)), found.each_s, strict=True))
+    assert by_op["read"] == pytest.approx(30e-6, rel=0.01)
+    assert by_op["write"] == pytest.approx(10e-6, rel=0.01)
+    assert found.source == "rehearsal"
+    assert found.total_s == pytest.approx(10_000 * 30e-6 + 1000 * 10e-6, rel=0.01)
+
+
+def test_only_the_same_prefix_is_compared(tmp_path):
+    """What comes later here took another CPU time, which the rehearsal tells nothing of."""
+    first = run(tmp_path / "a", [("write", 400, 100)], {"write": 50})
+    rows = first.waits.to_pylist()
+    later = [
+        {**row, "start_ns": row["start_ns"] + 10**9, "cpu_before_ns": 500 * US} for row in rows
+    ]
+    writer = RecordingWriter(tmp_path / "c")
+    writer.add_waits(table([*rows, *later], WAITS_SCHEMA))
+    writer.add_seconds(seconds([("write", SIZE, 800, 100 * US)], 1))
+    here = writer.finish(known(10.0, 0, 800, cpu_s=9.0))
+    there = run(tmp_path / "b", [("write", 400, 900)], {"write": 60})
+    found = rehearsed_change(here, temp_load(here), Rehearsal.of(there))
+    assert found.each_s == pytest.approx([10e-6], rel=0.15)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_was_before_the_first_operation_is_no_ones(tmp_path, threads):
+    """A table read for a second or for two seconds before: nothing that temp I/O does."""
+    loads = [("write", 300, 100)]
+    here = run(tmp_path / "a", loads, {"write": 50}, threads=threads, first_us=10**6)
+    there = run(tmp_path / "b", loads, {"write": 80}, threads=threads, first_us=2 * 10**6)
+    found = rehearsed_change(here, temp_load(here), Rehearsal.of(there))
+    assert found.each_s == pytest.approx([30e-6], rel=0.02)
+
+
+def test_the_less_was_rehearsed_the_less_is_sure(tmp_path):
+    errors = []
+    here = run(tmp_path / "a", [("write", 4000, 100), ("read", 4000, 100)],
+               {"write": 50, "read": 50})  # fmt: skip
+    for number, done in enumerate(
+        ([("write", 200, 9)], [("write", 4000, 9)], [("write", 4000, 9), ("read", 4000, 9)])
+    ):
+        there = run(tmp_path / f"{number}", done, {"write": 20, "read": 20})
+        errors.append(rehearsed_change(here, temp_load(here), Rehearsal.of(there)).error_s)
+    assert errors[0] > errors[1] > errors[2] > 0
+
+
+def test_few_operations_tell_nothing(tmp_path):
+    here = run(tmp_path / "a", [("write", 400, 100)], {"write": 50})
+    there = run(tmp_path / "b", [("write", 99, 100)], {"write": 50})
+    assert rehearsed_change(here, temp_load(here), Rehearsal.of(there)) is None
+
+
+def test_a_recording_cut_into_slices_is_compared_as_far_as_its_first(tmp_path):
+    """Its first slice holds 300 operations of 150 us each, whatever the rehearsal came to."""
+    here = run(tmp_path / "a", [("write", 2000, 100)], {"write": 50}, slices=[(0.0, 0.045)])
+    there = run(tmp_path / "b", [("write", 1000, 100)], {"write": 75})
+    found = rehearsed_change(here, temp_load(here), Rehearsal.of(there))
+    assert found.total_s == pytest.approx(2000 * 25e-6, rel=0.02)
+
+
+def test_without_cpu_times_gaps_of_one_thread_tell(tmp_path):
+    loads = [("write", 300, 100)]
+    here = run(tmp_path / "a", loads, {"write": 50}, cpu_s=None)
+    there = run(tmp_path / "b", loads, {"write": 80})
+    found = rehearsed_change(here, temp_load(here), Rehearsal.of(there))
+    assert found.each_s == pytest.approx([30e-6], rel=0.02)
+    here = run(tmp_path / "c", loads, {"write": 50}, cpu_s=None, threads=2)
+    assert rehearsed_change(here, temp_load(here), Rehearsal.of(there)) is None
+
+
+def test_what_compressing_adds_is_not_counted_twice(tmp_path):
+    loads = [("write", 300, 100)]
+    here = run(tmp_path / "a", loads, {"write": 50})
+    there = run(tmp_path / "b", loads, {"write": 80})
+    found = rehearsed_change(here, temp_load(here), Rehearsal.of(there), 0.006)
+    assert found.total_s + 0.006 == pytest.approx(300 * 30e-6, rel=0.02)
+
+
+@pytest.mark.parametrize(("done", "expected_us"), [(99, 100), (200, 120), (1000, 200)])
+def test_latencies_weigh_by_what_was_rehearsed(tmp_path, done, expected_us):
+    """1,000 writes, probed at 100 us; those rehearsed took 200 us."""
+    here = run(tmp_path / "a", [("write", 1000, 50)], {"write": 50})
+    there = run(tmp_path / "b", [("write", done, 200)], {"write": 50})
+    probed = Latency(100e-6, np.array([[1000.0, 100e-6]]), 0.0, True, False)
+    [found] = rehearsed([probed], temp_load(here), Rehearsal.of(there))
+    assert found.mean_s == pytest.approx(expected_us * 1e-6)

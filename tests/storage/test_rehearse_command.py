@@ -1,0 +1,212 @@
+"""A recorded command is run again for a while with its temp files elsewhere, and nothing stays."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from emulator import skip_without_fuse
+from harness import ordinary_user, spillcast, spillcast_command, target, until
+from spillcast.errors import Refusal
+from spillcast.recording import Recording
+from spillcast.storage.behaviour import fixed_behaviour
+from spillcast.storage.emulation import emulate
+from spillcast.storage.rehearse.command import command_to_run, rehearse_command, writing_word
+
+#: An operation of the slow storage.
+OPERATION_S = 0.004
+#: Operations of the spill program as it is called here.
+WRITES, READS = 150, 150
+
+
+def spilling(places, *more):
+    counts = ("--writes", WRITES, "--reads", READS)
+    return target("spill", "--file", places.temp / "spill", "--base", places.base, *counts, *more)
+
+
+def recorded(places, *command, under=()):
+    output = places.root / "run.spill"
+    result = spillcast("record", "-o", output, "--", *command, env=places.env, under=under)
+    assert result.returncode == 0, result.stderr
+    return Recording.open(output)
+
+
+@pytest.fixture
+def slow(open_places):
+    """A slow directory."""
+    skip_without_fuse()
+    mountpoint, backing = open_places.root / "slow", open_places.root / "backing"
+    mountpoint.mkdir()
+    backing.mkdir()
+    with emulate(fixed_behaviour(OPERATION_S, OPERATION_S), mountpoint, backing):
+        yield mountpoint
+
+
+def left_over(places):
+    """Names in the directories that a rehearsal uses, but for what the recorded run left."""
+    names = [*places.temp.iterdir(), *(places.root / "backing").iterdir()]
+    return {path.name for path in names} - {"spill"}
+
+
+def running(word):
+    """Processes that have a word among their arguments."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                arguments = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            found += [int(entry.name)] if str(word).encode() in arguments else []
+    return found
+
+
+def rehearse(recording, slow, tmp_path, duration_s, **options):
+    folder = tmp_path / "rehearsals"
+    folder.mkdir(exist_ok=True)
+    return rehearse_command(recording, slow, duration_s, folder, **options)
+
+
+def test_the_whole_command(open_places, slow, tmp_path):
+    recording = recorded(open_places, *spilling(open_places))
+    before = (open_places.temp / "spill").read_bytes()
+    said = []
+    done = rehearse(recording, slow, tmp_path, 60.0, say=said.append)
+    assert done.ended
+    assert done.operations == WRITES + READS == recording.meta.temp.operations
+    assert done.elapsed_s > (WRITES + READS) * OPERATION_S
+    assert all(group.mean_s >= OPERATION_S for group in done.groups.values())
+    # What is said before it begins: the command, where its temp files go, how long it may take.
+    assert len(said) == 1
+    assert all(text in said[0] for text in ("--writes 150", str(slow), "60"))
+    assert (open_places.temp / "spill").read_bytes() == before
+    assert left_over(open_places) == set()
+
+
+def test_the_first_seconds(open_places, slow, tmp_path):
+    """So slow that all of it would take minutes: what was come to is the beginning of it."""
+    recording = recorded(open_places, *spilling(open_places))
+    again = spilling(open_places, "--pause", 0.5)
+    done = rehearse(recording, slow, tmp_path, 2.0, command=again)
+    assert not done.ended
+    assert 1 <= done.operations <= 5
+    assert {op for op, _ in done.groups} == {"write"}
+    here = recording.temp_waits["bytes"].to_pylist()[: done.operations]
+    assert done.recording.temp_waits["bytes"].to_pylist() == here
+    assert left_over(open_places) == set()
+    assert running("0.5") == []
+
+
+def test_what_left_its_session_ends_as_well(open_places, slow, tmp_path):
+    recording = recorded(open_places, *spilling(open_places))
+    seconds = f"{random.Random(os.getpid()).uniform(1e5, 2e5):.3f}"
+    program = " ".join(spilling(open_places))
+    again = ["sh", "-c", f"trap '' TERM; setsid sleep {seconds} & {program}; wait; sleep 9"]
+    done = rehearse(recording, slow, tmp_path, 5.0, command=again)
+    assert done.operations == WRITES + READS
+    assert running(seconds) == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_killed_in_the_middle(open_places, slow, how):
+    recording = recorded(open_places, *spilling(open_places))
+    pause = f"0.5{random.Random(os.getpid() + how).randrange(1 << 30)}"
+    again = " ".join(spilling(open_places, "--pause", pause))
+    asked = ("--to", slow, "--rehearse", "100s", "--command", again)
+    forecaster = subprocess.Popen(
+        spillcast_command("forecast", recording.path, *asked),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=open_places.env,
+    )  # fmt: skip
+    until(lambda: list((open_places.root / "backing").glob("*/0/spill")), "the rehearsal")
+    time.sleep(random.Random(how).uniform(0, 0.5))
+    forecaster.send_signal(how)
+    forecaster.communicate()
+    until(lambda: not running(pause), "the end of the command")
+    until(lambda: not left_over(open_places), "the end of its directory")
+
+
+def test_a_forecast_says_that_it_was_rehearsed(open_places, slow):
+    recording = recorded(open_places, *spilling(open_places))
+    result = spillcast("forecast", recording.path, "--to", slow, "--rehearse", "60s", "--json")
+    assert result.returncode == 0, result.stderr
+    said = json.loads(result.stdout)
+    assert said["rehearsed"]["ended"]
+    assert said["rehearsed"]["operations"] == WRITES + READS
+    assert said["forecast_s"] == pytest.approx(said["rehearsed"]["elapsed_s"], rel=0.02)
+    assert sum(term["forecast_s"] for term in said["terms"]) == pytest.approx(said["forecast_s"])
+    assert "--writes 150" in result.stderr
+
+
+def test_an_ordinary_user(open_places, slow, tmp_path):
+    """Needs a namespace of users, which a system may refuse: then it says so."""
+    open_places.root.chmod(0o777)
+    recording = recorded(open_places, *spilling(open_places), under=ordinary_user())
+    fast = open_places.root / "fast"
+    fast.mkdir()
+    fast.chmod(0o777)
+    asked = ("--to", fast, "--rehearse", "60s", "--json")
+    result = spillcast(
+        "forecast", recording.path, *asked, under=ordinary_user(), env=open_places.env
+    )
+    said = json.loads(result.stdout)
+    if said["refused"]:
+        assert "user namespaces" in said["refused"]
+    else:
+        assert said["rehearsed"]["operations"] == WRITES + READS
+    assert list(fast.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["duckdb", "dw.db", "-c", "select 1 from t"], None),
+        (["duckdb", "-readonly", "/data/create/dw.db", "-c", "select updated from t"], None),
+        (["duckdb", "dw.db", "-c", "insert into t select 1"], "insert"),
+        (["psql", "-c", "with x as (DELETE from t returning *) select * from x"], "DELETE"),
+        (["duckdb", "dw.db", "-c", "copy (select 1) to 'x.csv'"], "copy"),
+        (["sh", "-c", "duckdb dw.db 'create table x as from t'"], "create"),
+    ],
+)
+def test_words_by_which_a_command_writes(arguments, word):
+    assert writing_word(arguments) == word
+
+
+def test_a_script_that_writes(tmp_path):
+    script = tmp_path / "q.sql"
+    script.write_text("select 1;\nvacuum;")
+    assert writing_word(["psql", "-f", str(script)]) == "vacuum"
+
+
+def test_refused(spilled, tmp_path):
+    recording = Recording.open(spilled.path)
+    command = [*recording.meta.engine.command]
+    with pytest.raises(Refusal, match="says 'drop'"):
+        rehearse(recording, tmp_path, tmp_path, 1.0, command=["psql", "-c", "drop table t"])
+    among = spilled.places.temp / "table.db"
+    among.touch()
+    with pytest.raises(Refusal, match="among its temp files"):
+        rehearse(recording, tmp_path, tmp_path, 1.0, command=[*command, str(among)])
+    with pytest.raises(Refusal, match="exited with status 3"):
+        rehearse(recording, tmp_path, tmp_path, 9.0, command=["sh", "-c", "exit 3"])
+    with pytest.raises(Refusal, match="no temp I/O was done"):
+        rehearse(recording, tmp_path, tmp_path, 0.3, command=["sleep", "9"])
+    assert not list(tmp_path.glob("spillcast-*"))
+
+
+def test_what_cannot_be_run_again(open_places):
+    recording = recorded(open_places, *spilling(open_places), "--seed", "2")
+    path = recording.path / "meta.json"
+    meta = json.loads(path.read_text())
+    for change, words in (
+        ({"command": ["psql", "password=***"]}, "secrets"),
+        ({"exit_status": None}, "from its start to its end"),
+        ({"command": None}, "no command"),
+    ):
+        path.write_text(json.dumps(meta | {"engine": meta["engine"] | change}))
+        with pytest.raises(Refusal, match=words):
+            command_to_run(Recording.open(recording.path), None)
