@@ -61,6 +61,9 @@ class Forecast(Tabular):
     uncertainty: "Uncertainty | None" = None
     #: What the numbers are for, where that is not the whole query.
     part: Part | None = None
+    #: Bounds of ``ceiling_s``: no storage is likely to bring the query under the lower one. None
+    #: where they are not known.
+    ceiling_interval_s: tuple[float, float] | None = None
 
     @property
     def speedup(self) -> float | None:
