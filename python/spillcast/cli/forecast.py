@@ -1,9 +1,11 @@
 """``spillcast forecast``: how long the run would take elsewhere."""
 
+from contextlib import ExitStack
 from typing import Annotated, Literal
 
 import typer
 
+from spillcast.cli.engines import Server, with_servers
 from spillcast.cli.options import (
     Boost,
     Budget,
@@ -20,7 +22,7 @@ from spillcast.cli.options import (
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb."""
-    application.command("forecast")(forecast)
+    application.command("forecast")(with_servers(forecast, "rehearse"))
 
 
 def forecast(
@@ -63,6 +65,15 @@ def forecast(
         str | None,
         typer.Option(help="Time it may take: the cheapest work memory and storage are told."),
     ] = None,
+    rehearse: Annotated[
+        str | None,
+        typer.Option(help="Run the query for this long on each directory, such as 10s."),
+    ] = None,
+    command: Annotated[
+        str | None,
+        typer.Option(help="Command or statement to rehearse, where the recorded one is not whole."),
+    ] = None,
+    server: Server | None = None,
     confidence: Confidence = 0.9,
     budget: Budget = "60s",
     json: Json = False,
@@ -71,9 +82,13 @@ def forecast(
 ) -> None:
     """Forecast a run's elapsed time with its temp files on other storage.
 
-    A directory is probed now. Exits with 3 where the evidence carries no number.
+    A directory is probed now. A rehearsal, which is only done when asked for, starts the recorded
+    command or SELECT again and ends it after a while; none is done of what writes. Exits with 3
+    where the evidence carries no number.
 
     Example: spillcast forecast run.spill --to /mnt/nvme --to latency:150us
+
+    Example: spillcast forecast run.spill --to /mnt/nvme --rehearse 10s
 
     Example: spillcast forecast ash.csv hdd.trc --to flash.trc --elapsed 773
 
@@ -83,6 +98,7 @@ def forecast(
 
     from spillcast.cli.output import show
     from spillcast.cli.progress import progress_bar, reading_bar
+    from spillcast.cli.rehearse import check_options, rehearsing
     from spillcast.forecast.ask import ask
     from spillcast.forecast.choices import choices, choices_document, parse_costs
     from spillcast.forecast.question import Question
@@ -91,7 +107,9 @@ def forecast(
     from spillcast.report.forecast import forecast_page
     from spillcast.report.memory_table import forecast_memory_parts
     from spillcast.units import parse_duration_s
+    from spillcast.workspace import workspace
 
+    check_options(rehearse, command, server, to)
     costs = parse_costs(cost or (), to)
     within_s = None if within is None else parse_duration_s(within)
     question = Question(
@@ -108,7 +126,12 @@ def forecast(
         watch=lambda name: progress_bar(f"probing {name}"),
         reading=reading_bar,
     )
-    forecasts = [forecast for forecast, _ in ask(baseline, to, question)]
+    with ExitStack() as stack:
+        if rehearse is not None:
+            folder, duration_s = stack.enter_context(workspace()), parse_duration_s(rehearse)
+            again = rehearsing(duration_s, command, server, folder)
+            question = replace(question, rehearse=again)
+        forecasts = [forecast for forecast, _ in ask(baseline, to, question)]
     found = choices(to, forecasts, costs)
     cells = memory_cells(to, forecasts)
     advice = None if within_s is None or not cells else cheapest(cells, within_s, costs)

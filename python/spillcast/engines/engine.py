@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from spillcast.recording.recorder import Recorder
     from spillcast.recording.running import Running
     from spillcast.recording.server_recording import ServerRecording
+    from spillcast.storage.rehearsal import Rehearsal
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Engine:
     live: "Callable[[], RecordQuery] | None" = None
     #: Recording every query of such a server that spills.
     live_all: "Callable[[], RecordServer] | None" = None
+    #: Running a recorded query of such a server again for a while, its temp files elsewhere.
+    rehearse: "Callable[[], RehearseQuery] | None" = None
     #: The command that moves temp files elsewhere: its parameters are options of the command line.
     move: "Callable[[], Callable[..., Move]] | None" = None
     #: The command whose script a DBA runs to collect the evidence; its parameters as those of move.
@@ -168,6 +171,28 @@ class RecordQuery(Protocol):
 
         InputError for a server, a session or a right that is not there, and where the query ended
         before anything was seen of it; SpillcastError where the server goes away.
+        """
+
+
+class RehearseQuery(Protocol):
+    """Runs a recorded query of a server again for a while, with its temp files elsewhere."""
+
+    def __call__(
+        self,
+        dsn: str,
+        recording: "Recording",
+        directory: Path,
+        duration_s: float,
+        folder: Path,
+        *,
+        statement: str | None = None,
+        say: Say = ...,
+    ) -> "Rehearsal":
+        """Run it, or ``statement``, for so long at most with temp files in ``directory``.
+
+        The recording of it is made in ``folder``; ``say`` is told what is about to be run. Nothing
+        that could write is run. InputError for a server or a place for temp files that is not
+        there, Refusal where the query cannot be rehearsed.
         """
 
 

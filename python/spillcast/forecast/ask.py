@@ -122,10 +122,14 @@ def _resolved(target: Target, recording: Recording, question: Question) -> Stora
     """The storage, probed now where it is a directory; or why no forecast for it is possible."""
     if isinstance(target, Storage):
         return target
-    from spillcast.storage.target import resolve
+    from spillcast.storage.target import is_place, resolve
 
+    place, rehearsal = Path(target), None
     try:
+        if question.rehearse is not None and is_place(place):
+            rehearsal = question.rehearse(recording, place)
         with question.watch(str(target)) as show:
-            return resolve(str(target), recording, budget=question.probe_budget, on_progress=show)
+            found = resolve(str(target), recording, budget=question.probe_budget, on_progress=show)
+        return replace(found, rehearsal=rehearsal)
     except Refusal as refusal:
         return refusal

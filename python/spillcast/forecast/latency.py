@@ -9,6 +9,10 @@ from numpy.typing import NDArray
 from spillcast.forecast.load import Load
 from spillcast.storage import Storage
 from spillcast.storage.model import Model
+from spillcast.storage.rehearsal import Rehearsal
+
+#: Fewer rehearsed operations of a size do not stand for the others.
+REHEARSED_MIN = 100
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,25 @@ def latencies(storage: Storage, loads: Sequence[Load], depth: float) -> list[Lat
     found = [_latency(model, load, depth) for load in loads]
     # Figures of a formula lie on its line; how far off they are is the row's own spread.
     return [replace(one, error=0.0) for one in found] if storage.source.any_size else found
+
+
+def rehearsed(
+    found: Sequence[Latency], loads: Sequence[Load], rehearsal: Rehearsal
+) -> list[Latency]:
+    """Latencies with what the query itself saw there, by the share of its operations that it did.
+
+    What comes after a rehearsal may be slower, as where a page cache has filled up: a probe does
+    all of it.
+    """
+    mixed = []
+    for latency, load in zip(found, loads, strict=True):
+        group = rehearsal.groups.get((load.op, load.size_class_bytes))
+        if group is None or group.count < REHEARSED_MIN:
+            mixed.append(latency)
+            continue
+        share = min(group.count / load.count, 1.0)
+        mixed.append(latency.at(share * group.mean_s + (1 - share) * latency.mean_s))
+    return mixed
 
 
 def _latency(model: Model, load: Load, depth: float) -> Latency:

@@ -7,13 +7,17 @@ from functools import cached_property
 from pathlib import Path
 
 from spillcast.errors import InputError
+from spillcast.recording import Recording
 from spillcast.recording.evidence import Evidence
 from spillcast.storage.budget import Budget, parse_budget
 from spillcast.storage.probe import Progress
+from spillcast.storage.rehearsal import Rehearsal
 
 CONFIDENCE = 0.9
 #: What watches a probe, given the name of what is probed.
 Watch = Callable[[str], AbstractContextManager[Progress]]
+#: What runs the query of a recording for a while on a directory.
+Rehearse = Callable[[Recording, Path], Rehearsal]
 #: What watches files being read, given them; it is told the bytes read so far.
 Reading = Callable[[Sequence[str | Path]], AbstractContextManager[Callable[[int], None]]]
 
@@ -35,8 +39,8 @@ class Question:
     Oracle's evidence, ``lenient`` for damaged traces; ``queryid`` picks a row of
     pg_stat_statements, ``origin`` is the storage that counts without times were made on. Of a
     recording, the files under ``temp_dirs`` and no others are temp files, where any is given. A
-    directory is probed within ``budget``. ``without`` is for experiments: what is not asked of the
-    time outside temp I/O.
+    directory is probed within ``budget``, after ``rehearse`` has run the query there. ``without``
+    is for experiments: what is not asked of the time outside temp I/O.
     """
 
     elapsed_s: float | None = None
@@ -50,6 +54,7 @@ class Question:
     confidence: float = CONFIDENCE
     budget: str = "60s"
     without: Collection[str] = ()
+    rehearse: Rehearse | None = None
     watch: Watch = _unwatched
     reading: Reading = _unseen
 
@@ -63,6 +68,7 @@ class Question:
         counts = bool(evidence.plans or evidence.statements)
         _only_for("rows of pg_stat_statements", bool(evidence.statements), queryid=self.queryid)
         _only_for("recordings", bool(evidence.recordings), temp=self.temp_dirs or None)
+        _only_for("recordings", bool(evidence.recordings), rehearse=self.rehearse)
         _only_for("plans and rows of pg_stat_statements", counts, **{"from": self.origin})
         method = None if self.method == "counts" else self.method
         oracle = {"boost": self.boost, "sql_id": self.sql_id, "method": method}

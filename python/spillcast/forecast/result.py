@@ -40,6 +40,18 @@ class Warned:
 
 
 @dataclass(frozen=True)
+class Rehearsed:
+    """How much of the query was run on the target."""
+
+    elapsed_s: float
+    operations: int
+    #: Of all its temp operations.
+    share: float
+    #: Whether that was the whole query, so that the forecast is a measured time.
+    ended: bool
+
+
+@dataclass(frozen=True)
 class Forecast(Tabular):
     """Elapsed time on a target. The numbers are None where the evidence carries none."""
 
@@ -61,6 +73,8 @@ class Forecast(Tabular):
     uncertainty: "Uncertainty | None" = None
     #: What the numbers are for, where that is not the whole query.
     part: Part | None = None
+    #: What was run on the target itself.
+    rehearsed: Rehearsed | None = None
     #: Bounds of ``ceiling_s``: no storage is likely to bring the query under the lower one. None
     #: where they are not known.
     ceiling_interval_s: tuple[float, float] | None = None
@@ -136,6 +150,7 @@ class Forecast(Tabular):
             "warnings": [asdict(warning) for warning in self.warnings],
             "refused": self.refused,
             "part": self.part and self.part.to_json(),
+            "rehearsed": self.rehearsed and asdict(self.rehearsed),
             "advice": list(self.advice),
             "work_memory": self.work_memory and self.work_memory.to_json(),
         }

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
 from itertools import permutations
 from pathlib import Path
 from random import Random
@@ -20,6 +18,7 @@ from spillcast.lab.case import Case, Evidence, Runs, evidence_of
 from spillcast.lab.cut import first_fifth, ten_slices
 from spillcast.lab.demo import Stage
 from spillcast.lab.matrix import AGREEING, next_of
+from spillcast.lab.rehearse import rehearse
 from spillcast.lab.run import run, run_recorded
 from spillcast.lab.storages import Place, direction
 from spillcast.lab.turns import Series, take_turns
@@ -179,11 +178,8 @@ class CellRun:
         return _Said(source, target, evidence_of(name, recording, storage), said, seed_s, others)
 
     def _rehearsed(self, recording: Recording, storage: Storage) -> Storage | None:
-        """The target with what the first seconds of the query tell there, where they can be run."""
+        """The target with what the first seconds of the query tell there; None without such."""
         self._step(f"{storage.name}, rehearsed")
-        if find_spec("spillcast.lab.rehearse") is None:
-            return None
-        rehearse = import_module("spillcast.lab.rehearse").rehearse
         try:
             rehearsal = rehearse(
                 self._engine,
@@ -195,8 +191,8 @@ class CellRun:
             )
         except SpillcastError:
             return None
-        there: Storage = replace(storage, **{"rehearsal": rehearsal})
-        return there
+        # A query that ended was measured, and a forecast of it would be none.
+        return None if rehearsal.ended else replace(storage, rehearsal=rehearsal)
 
 
 def _evidence(whole: Recording) -> dict[str, Recording]:

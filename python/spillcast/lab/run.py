@@ -63,10 +63,8 @@ def run_recorded_if_spilled(
     ahead_s: float = 0.0,
 ) -> tuple[Ran, Recording | None]:
     """Run a query and record it; without a recording where it spilled nothing."""
-    # A delay made by the preload library is seen from inside the process only.
-    capture = PreloadSource.name if place.means == PreloadSource.name else AUTO
-    recorder = Recorder(output, RecordOptions(temp_dirs=[place.directory], capture=capture))
-    with _observed(engine, workload, place, recorder) as held:
+    recorder = recorder_for(place, output)
+    with observed(engine, workload, place, recorder) as held:
         try:
             if held.helpers is not None and recorder.attaches:
                 recorder.attach_children(*held.helpers)
@@ -87,8 +85,15 @@ def run_recorded_if_spilled(
             raise
 
 
+def recorder_for(place: Place, output: Path, duration_s: float | None = None) -> Recorder:
+    """A recorder of what a query does in a place."""
+    # A delay made by the preload library is seen from inside the process only.
+    capture = PreloadSource.name if place.means == PreloadSource.name else AUTO
+    return Recorder(output, RecordOptions([place.directory], capture, duration_s))
+
+
 @contextmanager
-def _observed(
+def observed(
     engine: Lab, workload: Workload, place: Place, recorder: Recorder
 ) -> Iterator[HeldQuery]:
     """A query that is held at its gate, observed by the best source that works."""

@@ -41,6 +41,7 @@ _UNCERTAINTY = pa.struct(
         ("rest_share", pa.float64()),
         ("below", pa.float64()),
         ("above", pa.float64()),
+        ("residual_share", pa.float64()),
     ]
 )
 _VARIANT = pa.struct(

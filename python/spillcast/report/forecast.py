@@ -6,7 +6,7 @@ from typing import Any
 
 from spillcast.forecast import Forecast, Term, Warned
 from spillcast.forecast.choices import Choice, ranked
-from spillcast.forecast.result import CHANGES
+from spillcast.forecast.result import CHANGES, Rehearsed
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.report.work_memory import work_memory_said
@@ -65,7 +65,17 @@ def _one(forecast: Forecast) -> list[Part]:
         ]
     said = [f"  warning: {warning.message}" for warning in forecast.warnings]
     said += [f"  to do: {advice}" for advice in forecast.advice]
+    if forecast.rehearsed is not None:
+        said.insert(0, f"  {_rehearsed(forecast.rehearsed)}")
     return [*parts, *([Words(said)] if said else [])]
+
+
+def _rehearsed(done: Rehearsed) -> str:
+    """What was run on the target."""
+    ran = f"rehearsed for {format_duration(done.elapsed_s)} there"
+    if done.ended:
+        return f"{ran}: that was the whole query, and its time is measured"
+    return f"{ran}: {done.operations:,} of its temp operations, {done.share:.0%}"
 
 
 _TERMS = (

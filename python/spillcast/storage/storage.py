@@ -18,6 +18,8 @@ from spillcast.workspace import whole_file
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from spillcast.storage.rehearsal import Rehearsal
+
 STORAGE_SCHEMA = "spillcast.storage/1"
 
 
@@ -125,6 +127,8 @@ class Storage(Tabular):
     limits: Sequence[Limit] = ()
     servers: int | None = None
     changes: Sequence[Changes] = ()
+    #: The query's first part as it ran there, where it did; not in the document.
+    rehearsal: "Rehearsal | None" = None
 
     def of(self, op: str) -> list[Group]:
         """The groups of an op, smallest size first."""

@@ -21,5 +21,6 @@ ENGINE = Engine(
     lab=late(f"{__name__}.lab", "PostgresLab"),
     live=late(f"{__name__}.live.record", "record_postgres"),
     live_all=late(f"{__name__}.live.record_all", "record_all_of_postgres"),
+    rehearse=late(f"{__name__}.live.rehearse", "rehearse_postgres"),
     move=late(f"{__name__}.move.command", "move"),
 )

@@ -8,24 +8,32 @@ from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load
 from spillcast.forecast.rest.change import CpuChange, blended, counts
 from spillcast.forecast.rest.machine import machine_change
+from spillcast.forecast.rest.rehearsed import rehearsed_change
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 
 #: Names of what is asked, for experiments that leave one out.
-SOURCES = ("machine",)
+SOURCES = ("machine", "rehearsal")
 
 
 def cpu_change(
     recording: Recording,
     loads: Sequence[Load],
     found: Sequence[Latency],
-    target: Storage,  # noqa: ARG001
+    target: Storage,
     without: Collection[str] = (),
+    compressing_s: float = 0.0,
 ) -> CpuChange:
-    """CPU time that operations take more with the latencies ``found`` than with those recorded."""
+    """CPU time that operations take more with the latencies ``found`` than with those recorded.
+
+    What compressing takes more, ``compressing_s``, is told apart and not a part of it.
+    """
     estimates: list[CpuChange] = []
     if "machine" not in without:
         estimates.append(machine_change(recording, loads, found))
+    if target.rehearsal is not None and "rehearsal" not in without:
+        rehearsed = rehearsed_change(recording, loads, target.rehearsal, compressing_s)
+        estimates += [rehearsed] if rehearsed is not None else []
     if not estimates:
         return CpuChange("", np.zeros(len(loads)), counts(loads), 0.0)
     return blended(estimates)

@@ -28,8 +28,10 @@ from spillcast.forecast.sum.interval import (
     drawn_totals,
 )
 from spillcast.forecast.sum.projection import Projection, project
+from spillcast.forecast.sum.rehearsed import as_measured, drawn_run_s, rehearsed_of, run_s
 from spillcast.forecast.sum.warnings import refusal, warn
 from spillcast.storage import Storage
+from spillcast.storage.rehearsal import Rehearsal
 from spillcast.storage.source import ASSUMED
 from spillcast.units import format_duration
 
@@ -54,9 +56,15 @@ def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDE
         projection = project(baseline, target)
     except Refusal as because:
         return replace(unsaid, refused=str(because))
+    rehearsed = rehearsed_of(baseline, target)
+    measured = target.rehearsal if rehearsed is not None and rehearsed.ended else None
+    if measured is not None:
+        projection = as_measured(projection, baseline, run_s(measured))
     there_s = projection.changes_s + sum(projection.io_s)
     total_s = baseline.remainder_s + projection.drift_s + there_s
-    uncertainty = _uncertainty(baseline, projection, target, total_s)
+    uncertainty = _uncertainty(baseline, projection, target, total_s, measured)
+    if rehearsed is not None:
+        uncertainty = replace(uncertainty, residual_share=1 - rehearsed.share)
     low_s, high_s = uncertainty.bounds_s(confidence)
     if high_s > USELESS * low_s:
         low, high = format_duration(low_s), format_duration(high_s)
@@ -66,6 +74,7 @@ def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDE
         unsaid,
         forecast_s=total_s,
         uncertainty=uncertainty,
+        rehearsed=rehearsed,
         interval_s=(low_s, high_s),
         ceiling_s=baseline.remainder_s + min(projection.drift_s, 0.0),
         terms=[
@@ -79,7 +88,11 @@ def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDE
 
 
 def _uncertainty(
-    baseline: Baseline, projection: Projection, target: Storage, total_s: float
+    baseline: Baseline,
+    projection: Projection,
+    target: Storage,
+    total_s: float,
+    measured: Rehearsal | None,
 ) -> Uncertainty:
     """What is known of this very question, drawn, beside what verified forecasts tell."""
     draws, recording = np.random.default_rng(0), baseline.recording
@@ -101,10 +114,13 @@ def _uncertainty(
         factors=part_factors(recording, baseline.whole_s, DRAWS, draws),
     )
     apart = MODELS_APART * log(projection.overlap.apart)
+    drawn_s *= np.exp(draws.normal(0, apart, DRAWS))
+    if measured is not None:
+        drawn_s = drawn_run_s(measured, draws, DRAWS)
     return Uncertainty.of(
         total_s,
         total_s - sum(projection.io_s),
-        drawn_s * np.exp(draws.normal(0, apart, DRAWS)),
+        drawn_s,
         kind_of_evidence(recording, baseline.whole_s),
         _direction(baseline, projection),
     )

@@ -46,6 +46,8 @@ class Uncertainty:
     #: What is known of the question: standard deviations of the logarithm, below and above.
     below: float
     above: float
+    #: How much of what forecasts like it were off by is to be feared: less where it was rehearsed.
+    residual_share: float = 1.0
 
     @classmethod
     def of(
@@ -61,7 +63,7 @@ class Uncertainty:
 
     def spreads(self, residuals: Residuals) -> tuple[float, float]:
         """Standard deviations of the logarithm below and above, with what experience adds."""
-        factor = residuals.category(self.kind, self.direction).factor
+        factor = self.residual_share * residuals.category(self.kind, self.direction).factor
         rest = factor * residuals.rest_spread * self.rest_share
         io = factor * residuals.io_spread * (1 - self.rest_share)
         return hypot(rest, io, self.below), hypot(rest, io, self.above)
@@ -75,7 +77,9 @@ class Uncertainty:
         """
         residuals = residuals or calibrated().residuals
         category = residuals.category(self.kind, self.direction)
+        normal = NormalDist().inv_cdf((1 + confidence) / 2)
         times = category.quantile(confidence, residuals.levels)
+        times = normal + self.residual_share * (times - normal)
         below, above = self.spreads(residuals)
         return self.forecast_s * exp(-times * below), self.forecast_s * exp(times * above)
 

@@ -7,7 +7,7 @@ from math import hypot
 from spillcast.errors import Refusal
 from spillcast.forecast.assumptions import COMPRESSING_SPREAD, LIMITED
 from spillcast.forecast.changes import changes_on
-from spillcast.forecast.latency import Latency, latencies
+from spillcast.forecast.latency import Latency, latencies, rehearsed
 from spillcast.forecast.rest.change import counts
 from spillcast.forecast.rest.cpu import cpu_change
 from spillcast.forecast.sum.baseline import Baseline
@@ -49,12 +49,16 @@ def project(baseline: Baseline, target: Storage) -> Projection:
             latencies(target, loads, simulated.in_flight), threads.mean_s(simulated), strict=True
         )
     ]
-    cpu = cpu_change(baseline.recording, loads, found, target, baseline.without)
-    overlap = threads.overlap(simulated, cpu.each_s, _replayed_s(baseline, target))
+    if target.rehearsal is not None and "rehearsal" not in baseline.without:
+        found = rehearsed(found, loads, target.rehearsal)
     compressed = baseline.compression.on_target(found) if baseline.compression else None
+    compressing_s = compressed.cpu_s if compressed else 0.0
+    cpu = cpu_change(
+        baseline.recording, loads, found, target, baseline.without, compressing_s=compressing_s
+    )
+    overlap = threads.overlap(simulated, cpu.each_s, _replayed_s(baseline, target))
     done = compressed.loads if compressed else loads
     wait_s, cpu_s = scale * overlap.of_waits, scale * overlap.of_cpu
-    compressing_s = compressed.cpu_s if compressed else 0.0
     drift_s = float(counts(done) @ cpu.each_s) + compressing_s
     most = max(range(len(target.limits)), key=lambda at: simulated.limited[at], default=None)
     saturated = most is not None and simulated.limited[most] > LIMITED

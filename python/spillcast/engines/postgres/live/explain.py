@@ -13,16 +13,23 @@ from spillcast.recording.machine import redact_text
 #: The file of the plan in a recording's folder.
 PLAN_FILE = "plan.json"
 CANCEL_S = 10.0
-_EXPLAIN = "explain (analyze, buffers, format json) "
+_EXPLAIN = "explain (analyze, buffers, timing {timing}, format json) "
 
 
 class Explained:
     """A statement that runs under EXPLAIN once ``start`` is called, and is undone afterwards."""
 
     def __init__(
-        self, dsn: str, statement: str, settings: Mapping[str, str], say: Callable[[str], None]
+        self,
+        dsn: str,
+        statement: str,
+        settings: Mapping[str, str],
+        say: Callable[[str], None],
+        *,
+        timed: bool = True,
     ) -> None:
         self.statement = statement
+        self._explain = _EXPLAIN.format(timing="on" if timed else "off")
         self.plan: Any = None
         #: Wall time of the statement by our clock; None until it has ended well.
         self.elapsed_s: float | None = None
@@ -70,7 +77,7 @@ class Explained:
         try:
             # Whatever the statement changes is taken back; binary forbids a second statement.
             with self.connection.transaction(force_rollback=True):
-                cursor = self.connection.execute(_EXPLAIN + self.statement, binary=True)
+                cursor = self.connection.execute(self._explain + self.statement, binary=True)
                 self.plan = redacted(cursor.fetchall()[0][0])
             self.elapsed_s = (time.monotonic_ns() - self.started_ns) / 1e9
         except psycopg.errors.QueryCanceled:

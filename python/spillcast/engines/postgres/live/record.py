@@ -48,13 +48,17 @@ def record_postgres(
     wanted: Wanted | None = None,
     *,
     explain: str | None = None,
+    timed: bool = True,
     settings: Mapping[str, str] | None = None,
     options: RecordOptions | None = None,
     say: Say = lambda _text: None,
     on_status: OnStatus = lambda _recorder, _status: None,
     running: Running | None = None,
 ) -> Recording:
-    """As ``RecordQuery`` tells; ``explain`` runs under EXPLAIN (ANALYZE, BUFFERS)."""
+    """As ``RecordQuery`` tells; ``explain`` runs under EXPLAIN (ANALYZE, BUFFERS).
+
+    Where it is not ``timed``, the plan has no times of its nodes, and takes none for them.
+    """
     import psycopg
 
     if (wanted is None) == (explain is None):
@@ -69,7 +73,7 @@ def record_postgres(
                 watch = _Watch(recorder, connection, find(connection, wanted, say).pid, None)
             else:
                 assert explain is not None
-                run = Explained(dsn, explain, settings or {}, say)
+                run = Explained(dsn, explain, settings or {}, say, timed=timed)
                 stack.callback(run.close)
                 watch = _Watch(recorder, connection, run.pid, run)
             watch.begin(absent_because, say)

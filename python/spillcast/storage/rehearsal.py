@@ -1,0 +1,43 @@
+"""The first part of a query as it ran on a storage: what it did, how long, whether it was all."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from spillcast.recording import Recording
+from spillcast.storage.observed import observed
+from spillcast.storage.storage import Group
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """A query that was run for a while with its temp files on a storage, and recorded there."""
+
+    recording: Recording
+    #: Whether the query came to its end there.
+    ended: bool
+
+    @classmethod
+    def of(cls, recording: Recording) -> "Rehearsal":
+        """What a recording that ended after a duration, or with its query, is of it."""
+        return cls(recording, recording.meta.ended_by == "end")
+
+    @property
+    def elapsed_s(self) -> float:
+        """How long it ran there."""
+        return self.recording.elapsed_s
+
+    @property
+    def operations(self) -> int:
+        """Reads and writes of temp files that it came to."""
+        return self.recording.meta.temp.operations
+
+    @property
+    def cpu_s(self) -> float | None:
+        """CPU time of all its threads outside I/O calls; None where it was not seen."""
+        return self.recording.meta.cpu_s
+
+    @cached_property
+    def groups(self) -> dict[tuple[str, int], Group]:
+        """Its temp operations and their latencies, by op and size class."""
+        groups = observed(self.recording).groups
+        return {(group.op, group.size_class_bytes): group for group in groups}

@@ -1,0 +1,194 @@
+"""A recorded command run again with its temp files elsewhere, as far as that can do no harm."""
+
+import os
+import re
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow.compute as pc
+
+from spillcast.errors import InputError, Refusal
+from spillcast.recording import Recording
+from spillcast.recording.choice import StartAgain
+from spillcast.recording.options import RecordOptions
+from spillcast.recording.recorder import Recorder
+from spillcast.recording.target import Command, describe_exit
+from spillcast.storage.rehearsal import Rehearsal
+from spillcast.storage.rehearse.place import Replaced, replaced
+from spillcast.units import format_duration
+
+INSIDE = Path(__file__).with_name("inside.py")
+#: What these words begin in SQL changes something.
+WRITES = re.compile(
+    r"(?i)\b(insert|update|delete|create|copy|drop|alter|merge|truncate|vacuum|export|reindex)\b"
+)
+GIVE = "give the command as it is to be run: --command 'duckdb -readonly dw.db -c \"select ...\"'"
+
+
+def rehearse_command(
+    recording: Recording,
+    directory: Path,
+    duration_s: float,
+    folder: Path,
+    *,
+    command: Sequence[str] | None = None,
+    say: Callable[[str], None] = lambda _text: None,
+) -> Rehearsal:
+    """Run the recorded command, or the one given, for so long with its temp files in ``directory``.
+
+    ``say`` is told what is about to be run. The recording of it is made in ``folder``. Refusal
+    where it cannot be run again, would write, or did no temp I/O until then.
+    """
+    arguments = command_to_run(recording, command)
+    if (word := writing_word(arguments)) is not None:
+        raise Refusal(f"its command says '{word}', and what writes is not rehearsed")
+    directories = temp_directories(recording)
+    _check_alone(recording, arguments, directories)
+    say(
+        f"runs again, for {format_duration(duration_s)} at most and killed then, with all that is "
+        f"in {', '.join(map(str, directories))} out of its sight and its temp files in "
+        f"{directory}: {shlex.join(arguments)}"
+    )
+    output = folder / f"rehearsal-{len(list(folder.iterdir()))}.spill"
+    options = RecordOptions(directories, duration_s=duration_s)
+    recorder = Recorder(output, options)
+    with replaced(directories, directory) as places:
+        return _run(recorder, arguments, places)
+
+
+def command_to_run(recording: Recording, given: Sequence[str] | None) -> list[str]:
+    """The arguments to run. Refusal where the recording does not hold all of them."""
+    if given is not None:
+        if not given:
+            raise InputError("--command is empty", GIVE)
+        return list(given)
+    engine = recording.meta.engine
+    if not engine.command:
+        raise Refusal("what was recorded is no command that could be run again", GIVE)
+    if any("***" in text for text in engine.command):
+        raise Refusal("its command holds secrets, which are not kept", GIVE)
+    if engine.settings.get("exit_status") is None:
+        raise Refusal("it was not recorded from its start to its end, as a command is", GIVE)
+    return list(engine.command)
+
+
+def writing_word(arguments: Sequence[str]) -> str | None:
+    """The first word by which a command plainly writes; None where there is none to be seen."""
+    for text in arguments:
+        statement = text
+        if text.endswith(".sql") and Path(text).is_file():
+            statement = Path(text).read_text(errors="replace")
+        elif not re.search(r"\s", text):
+            # An option or a path, and no statement.
+            continue
+        if (found := WRITES.search(statement)) is not None:
+            return found[0]
+    return None
+
+
+def temp_directories(recording: Recording) -> list[Path]:
+    """Where its temp files were, without directories that are in others. Refusal where unknown."""
+    asked = [Path(path) for path in recording.meta.asked.temp_dirs]
+    waits = recording.temp_waits
+    # What is only read may be a table or a script that happens to lie where temp files may.
+    written = waits.filter(pc.equal(waits["op"].cast("string"), "write"))
+    names = written["file"].unique().drop_null().to_pylist()
+    found = asked or [Path(name).parent for name in names]
+    found = sorted({path for path in found if path.is_absolute()})
+    if not found:
+        raise Refusal("the recording does not tell where its temp files were")
+    return [path for path in found if not any(other in path.parents for other in found)]
+
+
+def _check_alone(
+    recording: Recording, arguments: Sequence[str], directories: Sequence[Path]
+) -> None:
+    """Refusal where the command's other files are among its temp files."""
+    paths = [Path(text).absolute() for text in arguments if Path(text).exists()]
+    paths += [Path(name) for name in recording.other_files if Path(name).exists()]
+    for path in paths:
+        for directory in directories:
+            if directory == path or directory in path.parents:
+                raise Refusal(
+                    f"{path} lies among its temp files in {directory}, which are to be elsewhere",
+                    "give its temp files a directory of their own, and record again",
+                )
+
+
+def _run(recorder: Recorder, arguments: Sequence[str], places: Replaced) -> Rehearsal:
+    environment = recorder.prepare()
+    try:
+        while True:
+            with _Held(arguments, environment, places) as held:
+                try:
+                    recorder.observe(held.command, arguments)
+                except StartAgain as again:
+                    environment = again.environment
+                    continue
+                started_ns = held.release()
+                while not recorder.poll():
+                    pass
+                elapsed_s = (time.monotonic_ns() - started_ns) / 1e9
+                # What ends it now is not its own doing.
+                status = held.command.exit_status
+                recorder.stop()
+                break
+        if status:
+            raise Refusal(f"{arguments[0]} {describe_exit(status)} where it was rehearsed", GIVE)
+        if not recorder.saw_temp_io():
+            raise Refusal(f"no temp I/O was done in {format_duration(elapsed_s)} of rehearsal")
+        return Rehearsal.of(recorder.finish(elapsed_s=elapsed_s, started_ns=started_ns))
+    except BaseException:
+        recorder.abandon()
+        raise
+
+
+class _Held:
+    """The command, held until it is observed; with the block it and all that it started end."""
+
+    def __init__(
+        self, arguments: Sequence[str], environment: dict[str, str], places: Replaced
+    ) -> None:
+        program = shutil.which(arguments[0])
+        if program is None:
+            raise InputError(f"{arguments[0]}: no such command", "give its path, or mend PATH")
+        self._report, told = os.pipe()
+        os.set_inheritable(told, True)
+        pairs = [f"{quote(str(own))}:{quote(str(path))}" for own, path in places.pairs]
+        inside = [sys.executable, "-I", "-S", str(INSIDE), str(told), str(os.getpid()), *pairs]
+        try:
+            self.command = Command(
+                [*inside, "--", program, *arguments[1:]], dict(os.environ) | environment
+            )
+        finally:
+            os.close(told)
+        self._places = places
+        self._released = False
+
+    def __enter__(self) -> "_Held":
+        return self
+
+    def release(self) -> int:
+        """Let it run; CLOCK_MONOTONIC as it begins. Refusal where it cannot have the mounts."""
+        self._released = True
+        self.command.release()
+        refused = os.read(self._report, 4096).decode()
+        if refused:
+            hint = "run as root, or allow user namespaces: sysctl user.max_user_namespaces"
+            raise Refusal(f"temp files cannot be moved for one command alone: {refused}", hint)
+        return time.monotonic_ns()
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._report)
+        if not self._released:
+            self.command.abandon()
+            return
+        self._places.end()
+        if not self.command.wait(0):
+            os.kill(self.command.pid, 9)
+            self.command.wait(10)

@@ -1,0 +1,67 @@
+"""Becomes a command whose temp directories are others, seen by it and what it starts alone.
+
+Run by path, as ``inside.py DESCRIPTOR PARENT FROM:TO... -- PROGRAM ARGUMENT...``, each word of
+FROM:TO without the slashes that would need escapes being percent-encoded. The descriptor closes as
+the command begins; before that, it is told what is refused. Imports nothing of spillcast.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+from urllib.parse import unquote
+
+CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
+MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def main(report: int, parent: int, *words: str) -> None:
+    """Mount, then become the command."""
+    at = words.index("--")
+    # Whoever started this may have been killed meanwhile.
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return
+    os.set_inheritable(report, False)
+    separate()
+    for pair in words[:at]:
+        source, target = map(unquote, pair.split(":"))
+        checked("mount", LIBC.mount(source.encode(), target.encode(), None, MS_BIND, None))
+    # Standard output is for what spillcast says, and nobody answers questions.
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    os.execv(words[at + 1], words[at + 1 :])
+
+
+def separate() -> None:
+    """A mount namespace of its own, which for an ordinary user wants one of users as well."""
+    user, group = os.geteuid(), os.getegid()
+    if LIBC.unshare(CLONE_NEWNS) != 0:
+        checked("unshare", LIBC.unshare(CLONE_NEWUSER | CLONE_NEWNS))
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{user} {user} 1"),
+            ("gid_map", f"{group} {group} 1"),
+        ):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+    checked("mount", LIBC.mount(None, b"/", None, MS_REC | MS_PRIVATE, None))
+
+
+def checked(call: str, result: int) -> None:
+    """OSError where a call failed."""
+    if result != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{call}: {os.strerror(code)}")
+
+
+if __name__ == "__main__":
+    descriptor, starter = int(sys.argv[1]), int(sys.argv[2])
+    try:
+        main(descriptor, starter, *sys.argv[3:])
+    except OSError as error:
+        os.write(descriptor, str(error.strerror).encode())
+    os._exit(127)
