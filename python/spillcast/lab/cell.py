@@ -186,7 +186,7 @@ class CellRun:
                 self._workload,
                 self._places[storage.name],
                 like=recording,
-                duration_s=rehearsed_s(recording.elapsed_s),
+                duration_s=rehearsed_s(recording),
                 folder=recording.path.parent,
             )
         except SpillcastError:

@@ -16,7 +16,7 @@ LEFT_OUT: Mapping[str, str] = {
     "cost": "what recording cost, taken off",
 }
 REHEARSED = "rehearsed"
-#: A rehearsal is a part of the run: at most so long, and at most such a share of it.
+#: A rehearsal is a part of the run: at most so long, and of its temp I/O such a share of it.
 REHEARSED_S, REHEARSED_SHARE = 10.0, 0.1
 
 
@@ -49,9 +49,10 @@ def without(name: str) -> str:
     return f"without {name}"
 
 
-def rehearsed_s(elapsed_s: float) -> float:
-    """How long a run that takes so long is rehearsed."""
-    return min(REHEARSED_S, REHEARSED_SHARE * elapsed_s)
+def rehearsed_s(recording: Recording) -> float:
+    """How long a query is rehearsed: until its first temp I/O, and for a share of it after that."""
+    started_ns = recording.temp_waits["start_ns"].to_numpy().min(initial=recording.elapsed_s * 1e9)
+    return min(REHEARSED_S, float(started_ns) / 1e9 + REHEARSED_SHARE * recording.elapsed_s)
 
 
 def variants(

@@ -175,8 +175,10 @@ def _brings() -> str:
     return paragraph(
         "The same recordings and probes, forecast with one estimate left out: *differ* is how many "
         "forecasts that changes. *rehearsed*: with the first seconds of the query run on the "
-        f"target, at most {format_duration(REHEARSED_S)} and at most {REHEARSED_SHARE:.0%} of what "
-        "the run took where it was recorded, so that it is a part and not the whole run; beside it "
+        "target, until its first temp I/O and from there on for "
+        f"{REHEARSED_SHARE:.0%} of what the run took where it was recorded, at most "
+        f"{format_duration(REHEARSED_S)} in all, so that it is a part and not the whole run; a "
+        "query that came to its end in it does not count, nor one that did no temp I/O. Beside it "
         "the same cases without."
     )
 
