@@ -47,7 +47,9 @@ def type_words(kind: pa.DataType) -> str:
     """A type of Arrow in words."""
     if pa.types.is_list(kind):
         inner = kind.value_type
-        return f"list of {'struct' if pa.types.is_struct(inner) else type_words(inner)}"
+        return f"list of {type_words(inner)}"
+    if pa.types.is_struct(kind):
+        return "struct"
     return "string (dictionary)" if pa.types.is_dictionary(kind) else str(kind)
 
 

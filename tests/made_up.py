@@ -3,6 +3,7 @@
 from spillcast.engines.held import Ran
 from spillcast.forecast.result import Forecast, Term, Warned
 from spillcast.lab.case import Case, Evidence, Runs
+from spillcast.lab.variant import Variant
 
 
 def runs(*elapsed_s, delays_s=None, cpu_s=None, wanted=None):
@@ -31,6 +32,9 @@ def case(
     probe_s=2.0,
     there=None,
     uncertainty=None,
+    ceiling_interval_s=None,
+    means=(None, None),
+    variants=None,
 ):
     """A case whose interval is ``forecast_s`` give or take ``half_width`` of it."""
     if refused is not None:
@@ -54,8 +58,17 @@ def case(
         warned,
         refused,
         uncertainty=uncertainty,
+        ceiling_interval_s=ceiling_interval_s,
     )
     return Case(
         engine, workload, threads, source, target, direction, here, there, said, seed_s,
-        Evidence(evidence, covers_s, 0.1, probe_s, 0.001, 0.00001),
+        Evidence(evidence, covers_s, 0.1, probe_s, 0.001, 0.00001), *means, variants or {},
     )  # fmt: skip
+
+
+def otherwise(forecast_s=None, *, half_width=0.1, ceiling_low_s=3.5):
+    """The numbers of a forecast made otherwise; refused where there is none."""
+    bounds = None
+    if forecast_s is not None:
+        bounds = forecast_s * (1 - half_width), forecast_s * (1 + half_width)
+    return Variant(forecast_s, bounds, 4.0, (ceiling_low_s, 4.5))

@@ -75,6 +75,9 @@ class Forecast(Tabular):
     part: Part | None = None
     #: What was run on the target itself.
     rehearsed: Rehearsed | None = None
+    #: Bounds of ``ceiling_s``: no storage is likely to bring the query under the lower one. None
+    #: where they are not known.
+    ceiling_interval_s: tuple[float, float] | None = None
 
     @property
     def speedup(self) -> float | None:

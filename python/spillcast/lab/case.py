@@ -1,17 +1,22 @@
 """One verified forecast: what was said from which evidence, and what was measured."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
 from spillcast.engines.held import Ran
 from spillcast.forecast import Forecast
 from spillcast.lab.turns import lost_shares
+from spillcast.lab.variant import Variant
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 
 VERIFY_SCHEMA = "spillcast.verify/1"
+#: Directions in the order in which people ask for them.
+DIRECTIONS = ("slow to fast", "fast to slow", "slow to slow", "fast to fast")
+#: The queries of TPC-H, told by the beginning of their names, and the others.
+TPCH, OTHERS, TPCH_PREFIX = "TPC-H", "other queries", "tpch "
 
 
 @dataclass(frozen=True)
@@ -28,8 +33,24 @@ class Runs:
     @property
     def median_s(self) -> float:
         """Median elapsed time of those that count."""
+        return median(self.counted_s)
+
+    @property
+    def counted_s(self) -> list[float]:
+        """Elapsed times of those that count, the calmest first."""
         calmest = sorted(zip(lost_shares(self.made), self.elapsed_s, strict=True))
-        return median(elapsed_s for _, elapsed_s in calmest[: self.wanted])
+        return [elapsed_s for _, elapsed_s in calmest[: self.wanted]]
+
+    @property
+    def apart(self) -> list[float]:
+        """How far each run that counts is from the median of its others, relative to that."""
+        times_s = self.counted_s
+        others_s = [times_s[:at] + times_s[at + 1 :] for at in range(len(times_s))]
+        return [
+            abs(run_s / median(rest_s) - 1)
+            for run_s, rest_s in zip(times_s, others_s, strict=True)
+            if rest_s
+        ]
 
     @property
     def elapsed_s(self) -> list[float]:
@@ -104,6 +125,28 @@ class Case:
     forecast: Forecast
     seed_formula_s: float | None
     evidence: Evidence
+    #: What makes each storage slow: ``fuse``, ``preload``, ``kernel`` or ``none``.
+    source_means: str | None = None
+    target_means: str | None = None
+    #: The forecast made otherwise, by the names of ``spillcast.lab.variant``.
+    variants: Mapping[str, Variant] = field(default_factory=dict)
+
+    @property
+    def suite(self) -> str:
+        """The queries that it is one of."""
+        return TPCH if self.workload.startswith(TPCH_PREFIX) else OTHERS
+
+    @property
+    def engine_kind(self) -> str:
+        """The engine in one word, whichever version."""
+        return self.engine.split()[0]
+
+    def otherwise(self, name: str) -> "Case | None":
+        """The same case with the variant of this name for its forecast; None without one."""
+        variant = self.variants.get(name)
+        if variant is None:
+            return None
+        return replace(self, forecast=variant.instead_of(self.forecast), variants={})
 
     @property
     def measured_from_s(self) -> float:
@@ -132,6 +175,19 @@ class Case:
         """Whether the interval holds the measured time."""
         bounds = self.forecast.interval_s
         return bounds is not None and bounds[0] <= self.measured_to_s <= bounds[1]
+
+    @property
+    def below_ceiling(self) -> bool | None:
+        """Whether the measured time is below what no storage is said to bring it under.
+
+        That is the lower end of the ceiling, or the ceiling where it has no interval; None where
+        the forecast was refused.
+        """
+        said = self.forecast
+        if said.forecast_s is None:
+            return None
+        least_s = said.ceiling_interval_s[0] if said.ceiling_interval_s else said.ceiling_s
+        return self.measured_to_s < least_s
 
     @property
     def runs_covered(self) -> list[bool]:
@@ -163,6 +219,9 @@ class Case:
             "measured_to_s": self.measured_to_s,
             "forecast": self.forecast.to_json(),
             "seed_formula_s": self.seed_formula_s,
+            "from_means": self.source_means,
+            "to_means": self.target_means,
+            "variants": {name: one.to_json() for name, one in self.variants.items()},
         }
 
 

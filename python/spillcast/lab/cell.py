@@ -1,7 +1,8 @@
 """One query between some storages: recorded on each, forecast for the others, then measured."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 from random import Random
@@ -9,7 +10,7 @@ from random import Random
 from spillcast.engines.engine import Explains, Lab
 from spillcast.engines.held import Ran
 from spillcast.engines.workload import Workload
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import InputError, Refusal, SpillcastError
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.seed import seed_formula_s
@@ -17,10 +18,13 @@ from spillcast.lab.case import Case, Evidence, Runs, evidence_of
 from spillcast.lab.cut import first_fifth, ten_slices
 from spillcast.lab.demo import Stage
 from spillcast.lab.matrix import AGREEING, next_of
+from spillcast.lab.rehearse import rehearse
 from spillcast.lab.run import run, run_recorded
 from spillcast.lab.storages import Place, direction
 from spillcast.lab.turns import Series, take_turns
+from spillcast.lab.variant import Variant, rehearsed_s, variants
 from spillcast.recording import Recording
+from spillcast.storage import Storage
 from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
 from spillcast.workspace import workspace
@@ -40,6 +44,7 @@ class _Said:
     evidence: Evidence
     forecast: Forecast
     seed_formula_s: float | None
+    variants: Mapping[str, Variant] = field(default_factory=dict)
 
 
 class CellRun:
@@ -74,6 +79,9 @@ class CellRun:
                 forecast=one.forecast,
                 seed_formula_s=one.seed_formula_s,
                 evidence=one.evidence,
+                source_means=self._places[one.source].means,
+                target_means=self._places[one.target].means,
+                variants=one.variants,
             )
             for one in said
         ]
@@ -154,16 +162,37 @@ class CellRun:
         part = name in ("slices", "first_fifth")
         budget = replace(OWNED, time_s=PART_PROBE_S if part else PROBE_S)
         directory, storage, seed_s = self._places[target].directory, None, None
+        others: Mapping[str, Variant] = {}
         try:
             storage = probe(directory, recording, budget=budget, on_progress=self._stage.progress)
             storage = replace(storage, name=target)
             said = forecast(recording, storage, elapsed_s=elapsed_s if part else None)
-            seed_s = seed_formula_s(recording, storage) if name == "recording" else None
+            if name == "recording":
+                seed_s = seed_formula_s(recording, storage)
+                rehearsed = partial(self._rehearsed, recording, storage)
+                others = variants(recording, storage, said, rehearsed)
         except (InputError, Refusal) as error:
             reason = str(error).removeprefix(f"{recording.path}: ")
             whole_s = elapsed_s if part else recording.elapsed_s
             said = Forecast(target, whole_s, None, None, CONFIDENCE, whole_s, [], refused=reason)
-        return _Said(source, target, evidence_of(name, recording, storage), said, seed_s)
+        return _Said(source, target, evidence_of(name, recording, storage), said, seed_s, others)
+
+    def _rehearsed(self, recording: Recording, storage: Storage) -> Storage | None:
+        """The target with what the first seconds of the query tell there; None without such."""
+        self._step(f"{storage.name}, rehearsed")
+        try:
+            rehearsal = rehearse(
+                self._engine,
+                self._workload,
+                self._places[storage.name],
+                like=recording,
+                duration_s=rehearsed_s(recording),
+                folder=recording.path.parent,
+            )
+        except SpillcastError:
+            return None
+        # A query that ended was measured, and a forecast of it would be none.
+        return None if rehearsal.ended else replace(storage, rehearsal=rehearsal)
 
 
 def _evidence(whole: Recording) -> dict[str, Recording]:

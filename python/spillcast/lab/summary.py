@@ -8,6 +8,7 @@ from statistics import median
 import numpy as np
 
 from spillcast.lab.case import Case
+from spillcast.lab.variant import REHEARSED, without
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,10 @@ class Summary:
     #: Of the intervals that were given, the share that holds the measured time.
     coverage: float | None
     half_width: float | None
+    #: Share measured below what no storage was said to bring them under.
+    below_ceiling: float | None
+    #: How far a run on the target is from others there: the median over runs.
+    run_apart: float | None
     seed_median: float | None
     ratio: float | None
 
@@ -35,6 +40,7 @@ def summarise(cases: Sequence[Case]) -> Summary:
     errors = [abs(case.error) for case in cases if case.error is not None]
     given = [case.covered for case in cases if case.forecast.interval_s is not None]
     widths = [case.half_width for case in cases if case.half_width is not None]
+    below = [case.below_ceiling for case in cases if case.below_ceiling is not None]
     both = [
         (abs(case.error), abs(case.seed_error))
         for case in cases
@@ -50,6 +56,8 @@ def summarise(cases: Sequence[Case]) -> Summary:
         worst=max(errors, default=None),
         coverage=sum(given) / len(given) if given else None,
         half_width=_median(widths),
+        below_ceiling=sum(below) / len(below) if below else None,
+        run_apart=_median(repeated(cases)),
         seed_median=seed_median,
         ratio=seed_median / beside if seed_median is not None and beside else None,
     )
@@ -66,6 +74,22 @@ def grouped(cases: Iterable[Case], key: Callable[[Case], str]) -> dict[str, list
 def of_evidence(cases: Iterable[Case], name: str = "recording") -> list[Case]:
     """Those made from one kind of evidence."""
     return [case for case in cases if case.evidence.name == name]
+
+
+def repeated(cases: Iterable[Case]) -> list[float]:
+    """How far runs on the targets are from others there; those of several cases count once."""
+    runs = {(case.engine, case.workload, case.threads, case.target): case.there for case in cases}
+    return [apart for one in runs.values() for apart in one.apart]
+
+
+def without_estimate(cases: Iterable[Case], name: str) -> list[Case]:
+    """The cases with forecasts that leave an estimate out, as they are where that says the same."""
+    return [case.otherwise(without(name)) or case for case in cases]
+
+
+def rehearsed(cases: Iterable[Case]) -> list[Case]:
+    """The cases that were also forecast with a rehearsal, with that forecast."""
+    return [one for case in cases if (one := case.otherwise(REHEARSED)) is not None]
 
 
 def worst(cases: Sequence[Case], count: int = 10) -> list[Case]:

@@ -14,6 +14,7 @@ from spillcast.errors import InputError, first_line
 from spillcast.forecast.result import Forecast, Term, Warned
 from spillcast.forecast.sum.interval import Uncertainty
 from spillcast.lab.case import Case, Evidence, Runs, Truth
+from spillcast.lab.variant import Variant
 from spillcast.recording.schema import Column, arrow_schema
 from spillcast.workspace import whole_file
 
@@ -41,6 +42,17 @@ _UNCERTAINTY = pa.struct(
         ("below", pa.float64()),
         ("above", pa.float64()),
         ("residual_share", pa.float64()),
+    ]
+)
+_VARIANT = pa.struct(
+    [
+        ("name", pa.string()),
+        ("forecast_s", pa.float64()),
+        ("low_s", pa.float64()),
+        ("high_s", pa.float64()),
+        ("ceiling_s", pa.float64()),
+        ("ceiling_low_s", pa.float64()),
+        ("ceiling_high_s", pa.float64()),
     ]
 )
 _WARNING = pa.struct([("code", pa.string()), ("message", pa.string())])
@@ -73,17 +85,23 @@ COLUMNS = (
     Column("high_s", pa.float64(), True, "upper bound of the interval", 2.12),
     Column("confidence", pa.float64(), False, "level of the interval", 0.9),
     Column("ceiling_s", pa.float64(), False, "forecast for storage of no latency", 1.8),
+    Column("ceiling_low_s", pa.float64(), True, "its lower bound: what no storage can beat", 1.7),
+    Column("ceiling_high_s", pa.float64(), True, "its upper bound", 1.9),
     Column("remainder_s", pa.float64(), True, "of the forecast, what is not temp I/O", 1.9),
     Column("terms", pa.list_(_TERM), False, "what the forecast is the sum of", []),
     Column("method", pa.string(), False, "how it was made", "counts"),
     Column("seed_formula_s", pa.float64(), True, "the seed's formula on the recording", 2.4),
     Column("refused", pa.string(), True, "why there is no number; null where there is one", None),
-    Column("warnings", pa.list_(_WARNING), False, "what weakens the number", []),
+    Column("warnings", pa.list_(_WARNING), False, "codes and messages of what weakens it", []),
     Column("uncertainty", _UNCERTAINTY, True, "what the interval follows from", None),
+    Column("from_means", pa.string(), True, "fuse, preload, kernel or none", "kernel"),
+    Column("to_means", pa.string(), True, "what makes the storage slow", "none"),
+    Column("variants", pa.list_(_VARIANT), True, "the forecast made otherwise", []),
 )
 CASES = arrow_schema(COLUMNS)
 #: Columns that a file may lack: they are null then.
-NOT_NEEDED = {"uncertainty"}
+NOT_NEEDED = {"ceiling_low_s", "ceiling_high_s", "uncertainty"}
+NOT_NEEDED |= {"from_means", "to_means", "variants"}
 
 
 def write_truth(path: Path, truth: Truth) -> None:
@@ -149,6 +167,8 @@ def _row(case: Case) -> dict[str, Any]:
         "high_s": high_s,
         "confidence": said.confidence,
         "ceiling_s": said.ceiling_s,
+        "ceiling_low_s": said.ceiling_interval_s and said.ceiling_interval_s[0],
+        "ceiling_high_s": said.ceiling_interval_s and said.ceiling_interval_s[1],
         "remainder_s": None if said.forecast_s is None else sum(rest_s),
         "terms": [asdict(term) for term in said.terms],
         "method": said.method,
@@ -156,6 +176,23 @@ def _row(case: Case) -> dict[str, Any]:
         "refused": said.refused,
         "warnings": [asdict(warning) for warning in said.warnings],
         "uncertainty": said.uncertainty and asdict(said.uncertainty),
+        "from_means": case.source_means,
+        "to_means": case.target_means,
+        "variants": [_variant_row(name, one) for name, one in case.variants.items()],
+    }
+
+
+def _variant_row(name: str, one: Variant) -> dict[str, Any]:
+    low_s, high_s = one.interval_s or (None, None)
+    ceiling_low_s, ceiling_high_s = one.ceiling_interval_s or (None, None)
+    return {
+        "name": name,
+        "forecast_s": one.forecast_s,
+        "low_s": low_s,
+        "high_s": high_s,
+        "ceiling_s": one.ceiling_s,
+        "ceiling_low_s": ceiling_low_s,
+        "ceiling_high_s": ceiling_high_s,
     }
 
 
@@ -164,7 +201,7 @@ def _case(row: Mapping[str, Any]) -> Case:
         row["to"],
         row["recorded_s"],
         row["forecast_s"],
-        None if row["low_s"] is None else (row["low_s"], row["high_s"]),
+        _bounds(row),
         row["confidence"],
         row["ceiling_s"],
         [Term(**term) for term in row["terms"]],
@@ -172,6 +209,9 @@ def _case(row: Mapping[str, Any]) -> Case:
         [Warned(**warning) for warning in row["warnings"]],
         row["refused"],
         uncertainty=Uncertainty(**said_of) if (said_of := row.get("uncertainty")) else None,
+        ceiling_interval_s=(row["ceiling_low_s"], row["ceiling_high_s"])
+        if row.get("ceiling_low_s") is not None
+        else None,
     )
     evidence = Evidence(
         row["evidence"],
@@ -193,7 +233,20 @@ def _case(row: Mapping[str, Any]) -> Case:
         said,
         row["seed_formula_s"],
         evidence,
+        row.get("from_means"),
+        row.get("to_means"),
+        {one["name"]: _variant(one) for one in row.get("variants") or ()},
     )
+
+
+def _variant(row: Mapping[str, Any]) -> Variant:
+    bounds = _bounds(row), _bounds(row, "ceiling_")
+    return Variant(row["forecast_s"], bounds[0], row["ceiling_s"], bounds[1])
+
+
+def _bounds(row: Mapping[str, Any], of: str = "") -> tuple[float, float] | None:
+    low_s = row.get(f"{of}low_s")
+    return None if low_s is None else (low_s, row[f"{of}high_s"])
 
 
 def _runs(row: Mapping[str, Any], way: str) -> Runs:

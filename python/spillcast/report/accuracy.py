@@ -2,38 +2,41 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
-
-import numpy as np
 
 from spillcast.errors import InputError
 from spillcast.lab.aims import Aim, aims
 from spillcast.lab.case import Case, Truth
-from spillcast.lab.summary import grouped, of_evidence, recording_cost, refusals, summarise, worst
+from spillcast.lab.summary import of_evidence, refusals, worst
+from spillcast.lab.variant import REHEARSED_S, REHEARSED_SHARE
+from spillcast.report.accuracy_figures import (
+    by_direction,
+    by_means,
+    estimates,
+    figures_table,
+    headline,
+    noise,
+    slow_to_fast,
+)
 from spillcast.report.calibration import calibration
 from spillcast.report.draw import need_report_extra
 from spillcast.report.table import markdown_table, paragraph
 from spillcast.report.verify import (
     EVIDENCE,
-    SUMMARY_HEADER,
     breakdown,
     engine_of,
     percent,
     query_of,
     share,
-    summary_row,
-    threads_of,
 )
-from spillcast.units import format_bytes
+from spillcast.units import format_bytes, format_duration
 
 #: Written by people, shown below the worst cases: in the page's folder.
 REASONS = "worst.md"
 HEADINGS = {
-    "evidence": "By evidence",
     "engine": "By engine",
-    "workload": "By workload",
-    "direction": "By direction",
     "threads": "By threads",
+    "workload": "By workload",
+    "evidence": "By evidence",
 }
 
 
@@ -66,18 +69,25 @@ def _write(truth: Truth, page: Path, folder: Path) -> None:
 def accuracy_markdown(truth: Truth, charts: dict[str, str], reasons: str) -> str:
     """The page; ``charts`` are addresses by file name, ``reasons`` explain the worst cases."""
     cases = truth.cases
-    parts = ["# Accuracy", _introduction(truth)]
+    whole = of_evidence(cases)
+    parts = ["# Accuracy"]
     if cases:
+        parts += [headline(whole), _introduction(truth)]
         parts += ["## What was aimed at", _aims(aims(cases))]
-        parts += ["## Forecast against measured time", _reading()]
+        parts += ["## Slow to fast", _reading(), slow_to_fast(whole)]
         parts += [f"![{name.split('.')[0]}]({address})" for name, address in charts.items()]
-        for by, groups in breakdown(cases).items():
-            rows = [summary_row(name, summarise(found)) for name, found in groups.items()]
-            parts += [f"### {HEADINGS[by]}", markdown_table((by, *SUMMARY_HEADER[1:]), rows)]
-        parts += ["## What recording costs, and how well a run repeats", _cost(of_evidence(cases))]
+        parts += ["## By direction", by_direction(whole)]
+        parts += ["## By what makes storage slow", _slowed(), by_means(whole)]
+        parts += ["## What each estimate brings", _brings(), estimates(whole)]
+        parts += ["## What recording costs, and how well a run repeats", _repeats(), noise(whole)]
+        groups = breakdown(cases)
+        for by, heading in HEADINGS.items():
+            parts += [f"## {heading}", figures_table(by, groups[by])]
         parts += ["## Calibration", calibration(cases)]
-        parts += ["## The worst ten", _worst(worst(of_evidence(cases))), reasons or _no_reasons()]
+        parts += ["## The worst ten", _worst(worst(whole)), reasons or _no_reasons()]
         parts += ["## Refused", _refused(refusals(cases))]
+    else:
+        parts.append(_introduction(truth))
     parts += ["## What was drawn and what was skipped", _drawn(truth)]
     return "\n\n".join(parts) + "\n"
 
@@ -88,6 +98,7 @@ def _introduction(truth: Truth) -> str:
     versions = " and ".join(sorted({case.engine for case in truth.cases})) or "no engine"
     budget_s = about.get("budget_s")
     limit = f" within {budget_s / 60:.0f} minutes" if budget_s else ""
+    seed = f", drawn by seed {about['seed']}" if "seed" in about else ""
     how = (
         "Each case is a forecast made with no run on the target, from evidence of a run elsewhere "
         f"and a probe of the target, beside the median of {about.get('repeat', 1)} measured runs "
@@ -95,7 +106,7 @@ def _introduction(truth: Truth) -> str:
         "the machine took more than 5 % are repeated: time runnable without a CPU, and CPU time "
         "beyond that of the run with the least of the same query on the same storage. The calmest "
         "count: of the bare runs their median, of the recorded ones the one that is as calm. "
-        f"Made by `spillcast verify`{limit}, begun "
+        f"Made by `spillcast verify`{limit}{seed}, begun "
         f"{about.get('started_at', 'at an unknown time')}, with {versions}, on "
         f"{machine.get('cpus')} CPUs, {format_bytes(machine.get('memory_bytes') or 0)} of memory, "
         f"kernel {machine.get('kernel')}."
@@ -111,10 +122,14 @@ def _introduction(truth: Truth) -> str:
 def _aims(found: Sequence[Aim]) -> str:
     words = {True: "met", False: "**missed**", None: "no cases"}
     rows = [
-        [aim.of, aim.what, _asked(aim), _figure(aim, aim.figure), f"{aim.cases}", words[aim.met]]
+        [aim.of, aim.what, _asked(aim), _figure(aim, aim.figure), _count(aim), words[aim.met]]
         for aim in found
     ]
     return markdown_table(("of", "figure", "aim", "found", "cases", ""), rows)
+
+
+def _count(aim: Aim) -> str:
+    return f"{aim.cases - aim.refused} of {aim.cases}" if aim.refused else f"{aim.cases}"
 
 
 def _asked(aim: Aim) -> str:
@@ -139,33 +154,42 @@ def _reading() -> str:
         "Of the *cases* some may have been refused: *28 of 29* had a number. Errors are absolute "
         "and relative to the measured time: their median and 90th percentile. *held* is the share "
         "of the intervals given that hold the measured time, *width* half of their width over the "
-        "forecast (median). *seed's* is the median error of the formula that started this, on the "
-        "same recordings; *ratio* is that over the forecast's. A storage is slow where every "
-        "operation takes 0.1 ms or more, and fast where memory answers: tmpfs, and the "
-        "disk, whose page cache holds the spill. But for the table by evidence, all is "
-        "from whole recordings."
+        "forecast (median). *below* is the share whose measured time was below the lower end of "
+        "what storage without any latency was said to leave. *repeat* is the machine's noise: how "
+        "far a run on the target is from the others of the same query there (median). *seed's* is "
+        "the median error of the formula that started this, on the same recordings; *ratio* is "
+        "that over the forecast's. A storage is slow where every operation takes 0.1 ms or more, "
+        "and fast where memory answers: tmpfs, and the disk, whose page cache holds the spill. But "
+        "for the table by evidence, all is from whole recordings."
     )
 
 
-def _cost(cases: Sequence[Case]) -> str:
-    groups = grouped(cases, lambda case: f"{engine_of(case)}, {threads_of(case)}")
-    rows = []
-    for name, found in (*groups.items(), ("all", cases)):
-        # A recording is the baseline of several cases.
-        runs = {(engine_of(one), one.workload, one.threads, one.source): one for one in found}
-        longer = [recording_cost(case) for case in runs.values()]
-        apart = [abs(each) for each in longer]
-        costs = percent(median(longer))
-        repeats = (share(median(apart)), share(float(np.quantile(apart, 0.9))))
-        rows.append([name, f"{len(runs)}", costs, *repeats])
-    text = paragraph(
-        "Time of a recorded run over the median of the bare ones on the same storage, less 1; and "
-        "how far the two are apart, either way. Where the last is more than a recording costs, it "
-        "is how well a run repeats here, and no forecast from one recording can be expected to be "
-        "nearer."
+def _slowed() -> str:
+    return paragraph(
+        "Storage is made slow by a file system that answers late, which takes CPU time on the same "
+        "cores, or by the kernel, which holds requests to the disk back."
     )
-    header = ("", "recordings", "longer by, median", "apart, median", "apart, 90th")
-    return text + "\n\n" + markdown_table(header, rows)
+
+
+def _brings() -> str:
+    return paragraph(
+        "The same recordings and probes, forecast with one estimate left out: *differ* is how many "
+        "forecasts that changes. *rehearsed*: with the first seconds of the query run on the "
+        "target, until its first temp I/O and from there on for "
+        f"{REHEARSED_SHARE:.0%} of what the run took where it was recorded, at most "
+        f"{format_duration(REHEARSED_S)} in all, so that it is a part and not the whole run; a "
+        "query that came to its end in it does not count, nor one that did no temp I/O. Beside it "
+        "the same cases without."
+    )
+
+
+def _repeats() -> str:
+    return paragraph(
+        "First, how far each run that counts is from the median of the others of the same query on "
+        "the same storage. Then the time of a recorded run over the median of the bare ones there, "
+        "less 1; and how far the two are apart, either way. No forecast from one recording can be "
+        "expected to be nearer than runs are to each other."
+    )
 
 
 def _worst(cases: Sequence[Case]) -> str:
@@ -254,7 +278,7 @@ def _drawn(truth: Truth) -> str:
         f"Of {count * (count - 1)} directions between two storages {len(pairs)} were verified, "
         f"each with some of the queries: {done} of the {len(rows) * count * (count - 1)} that all "
         "queries and all storages would make. The rest was skipped for want of time. Which "
-        "storages a query gets is drawn with a fixed seed, so that all pairs come about equally "
+        "storages a query gets is drawn by a seed, so that all pairs come about equally "
         "often. DuckDB's merge join is its ASOF join, which sorts both sides."
     )
     header = ("engine", "query", "threads", "storages", "skipped because")

@@ -11,8 +11,13 @@ from spillcast.lab.summary import of_evidence, summarise
 from spillcast.report.draw import chart_of, colour, standalone, svg
 from spillcast.report.verify import breakdown
 
-#: One colour and one mark for each thread count; told apart without colour too.
-MARKS = {1: ("series-1", "circle"), 2: ("series-2", "square"), 4: ("series-4", "triangle-up")}
+#: One colour and one mark for each direction; told apart without colour too.
+MARKS = {
+    "slow to fast": ("series-2", "circle"),
+    "fast to slow": ("series-1", "square"),
+    "slow to slow": ("series-3", "triangle-up"),
+    "fast to fast": ("series-4", "diamond"),
+}
 AIM = (0.85, 0.95)
 _TICKS_S = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
@@ -34,15 +39,15 @@ def _answered(cases: Sequence[Case]) -> list[Case]:
 def forecasts(cases: Sequence[Case], width: int) -> Any:
     """Each forecast from a whole recording against the measured time."""
     points = [
-        (case.measured_to_s, case.forecast.forecast_s or 1.0, case.threads)
+        (case.measured_to_s, case.forecast.forecast_s or 1.0, case.direction)
         for case in _answered(cases)
     ]
     title = "Forecast against measured time; dotted: 10 % off"
     return scatter(points).properties(width=width, height=width, title=title)
 
 
-def scatter(points: Sequence[tuple[float, float, int]]) -> Any:
-    """Measured time, forecast and thread count of cases, on logarithmic scales."""
+def scatter(points: Sequence[tuple[float, float, str]]) -> Any:
+    """Measured time, forecast and direction of cases, on logarithmic scales."""
     ends = [seconds for point in points for seconds in point[:2]]
     span = min(ends) / 1.3, max(ends) * 1.3
     scale = alt.Scale(type="log", domain=span, nice=False)
@@ -55,16 +60,15 @@ def scatter(points: Sequence[tuple[float, float, int]]) -> Any:
         values = [{"x": s, "y": s * factor} for s in (low, high)]
         line = chart_of(values).mark_line(color=colour("domain"), strokeDash=dash, strokeWidth=1)
         layers.append(line.encode(x=x, y=y))
-    counts = {threads: sum(point[2] == threads for point in points) for threads in MARKS}
-    names = {n: f"{_threads_words(n)} ({count})" for n, count in counts.items() if count}
+    counts = {way: sum(point[2] == way for point in points) for way in MARKS}
+    names = {way: f"{way} ({count})" for way, count in counts.items() if count}
     cases = [
-        {"x": measured_s, "y": forecast_s, "of": names[threads]}
-        for measured_s, forecast_s, threads in points
-        if threads in names
+        {"x": measured_s, "y": forecast_s, "of": names[way]}
+        for measured_s, forecast_s, way in points
     ]
     domain = list(names.values())
     legend = alt.Legend(columns=1, orient="top")
-    colours, shapes = zip(*(MARKS[threads] for threads in names), strict=True)
+    colours, shapes = zip(*(MARKS[way] for way in names), strict=True)
     marks = chart_of(cases).mark_point(size=42, strokeWidth=1.4, opacity=1)
     layers.append(
         marks.encode(
@@ -85,10 +89,6 @@ def scatter(points: Sequence[tuple[float, float, int]]) -> Any:
 
 def _seconds_axis(title: str, ticks: Sequence[float]) -> Any:
     return alt.Axis(title=title, values=list(ticks), format="~g")
-
-
-def _threads_words(threads: int) -> str:
-    return "one thread or process" if threads == 1 else f"{threads} threads or processes"
 
 
 def coverage(cases: Sequence[Case], width: int) -> Any:

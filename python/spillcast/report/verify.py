@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from spillcast.lab.case import Case, Truth, document
+from spillcast.lab.case import DIRECTIONS, Case, Truth, document
 from spillcast.lab.demo import Demo
 from spillcast.lab.summary import Summary, grouped, of_evidence, refusals, summarise, worst
 from spillcast.report.page import Page, Part, Words
@@ -117,17 +117,23 @@ def summary_row(name: str, found: Summary) -> list[str]:
     ]
 
 
+def by_way(cases: Sequence[Case]) -> dict[str, list[Case]]:
+    """Cases by direction, in the order of DIRECTIONS."""
+    ways = grouped(cases, lambda case: case.direction)
+    return {way: ways[way] for way in DIRECTIONS if way in ways}
+
+
 def breakdown(cases: Sequence[Case]) -> dict[str, dict[str, list[Case]]]:
     """The groups that a report tells of, under what they are told apart by."""
     whole = of_evidence(cases)
     by_evidence = grouped(cases, lambda case: case.evidence.name)
     named = {EVIDENCE[name]: by_evidence[name] for name in EVIDENCE if name in by_evidence}
     return {
-        "evidence": named,
+        "direction": by_way(whole),
         "engine": grouped(whole, lambda case: case.engine),
-        "workload": grouped(whole, lambda case: case.workload),
-        "direction": grouped(whole, lambda case: case.direction),
         "threads": grouped(whole, threads_of),
+        "workload": grouped(whole, lambda case: case.workload),
+        "evidence": named,
     }
 
 

@@ -1,0 +1,82 @@
+"""A case's forecast made otherwise: without one of its estimates, or with a rehearsal."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spillcast.errors import InputError, Refusal
+from spillcast.forecast import Forecast, forecast
+from spillcast.recording import Recording
+from spillcast.storage import Storage
+
+#: What a forecast can be made without, and what each is.
+LEFT_OUT: Mapping[str, str] = {
+    "machine": "what a wait costs on this machine",
+    "recording": "what a wait costs in this recording",
+    "cost": "what recording cost, taken off",
+}
+REHEARSED = "rehearsed"
+#: A rehearsal is a part of the run: at most so long, and of its temp I/O such a share of it.
+REHEARSED_S, REHEARSED_SHARE = 10.0, 0.1
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The numbers of a forecast, None where it is refused."""
+
+    forecast_s: float | None
+    interval_s: tuple[float, float] | None
+    ceiling_s: float
+    ceiling_interval_s: tuple[float, float] | None
+
+    @classmethod
+    def of(cls, said: Forecast) -> "Variant":
+        """The numbers of ``said``."""
+        return cls(said.forecast_s, said.interval_s, said.ceiling_s, said.ceiling_interval_s)
+
+    def instead_of(self, said: Forecast) -> Forecast:
+        """A forecast of the same question with these numbers, and without terms."""
+        refused = None if self.forecast_s is not None else said.refused or "refused"
+        return replace(said, **vars(self), refused=refused, terms=(), warnings=(), uncertainty=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry of docs/schema.md."""
+        return dict(vars(self))
+
+
+def without(name: str) -> str:
+    """The name of the variant that leaves an estimate out."""
+    return f"without {name}"
+
+
+def rehearsed_s(recording: Recording) -> float:
+    """How long a query is rehearsed: until its first temp I/O, and for a share of it after that."""
+    started_ns = recording.temp_waits["start_ns"].to_numpy().min(initial=recording.elapsed_s * 1e9)
+    return min(REHEARSED_S, float(started_ns) / 1e9 + REHEARSED_SHARE * recording.elapsed_s)
+
+
+def variants(
+    recording: Recording,
+    storage: Storage,
+    said: Forecast,
+    rehearsed: Callable[[], Storage | None],
+) -> dict[str, Variant]:
+    """All that say anything else than ``said``, by name.
+
+    ``rehearsed`` rehearses the query there and returns the storage with what it told, None where
+    that cannot be done.
+    """
+    found = {}
+    for name in LEFT_OUT:
+        one = _variant(recording, storage, said, name)
+        if one != Variant.of(said):
+            found[without(name)] = one
+    there = rehearsed()
+    return found if there is None else {**found, REHEARSED: _variant(recording, there, said)}
+
+
+def _variant(recording: Recording, storage: Storage, said: Forecast, *names: str) -> Variant:
+    try:
+        return Variant.of(forecast(recording, storage, without=names))
+    except (InputError, Refusal):
+        return Variant(None, None, said.ceiling_s, None)
