@@ -16,6 +16,7 @@ NAMES = (
     "capture",
     "overhead",
     "oracle",
+    "oracle_pairs",
     "probe",
     "elsewhere",
     "emulate",

@@ -78,6 +78,11 @@ class Calibrated:
     compression_levels: Sequence[float]
     memory_s: float
     memory_bytes_per_s: float
+    oracle_latency_error: Sequence[float]
+    oracle_rest_error: Sequence[float]
+    oracle_rest_spread: float
+    oracle_rest_moves: float
+    oracle_rest_s: float
     residuals: Residuals
 
     def memory_answers(self, mean_s: float, mean_bytes: float) -> bool:

@@ -17,10 +17,11 @@ SEEN_MIN = 0.15
 MODELS_APART = 0.25
 #: An interval whose ends are so many times apart is no answer: it chooses no storage.
 USELESS = 10.0
-#: From Oracle's evidence, of which no verified forecasts are kept: the spread of the time outside
-#: the boosted events, and of their latency, from one run to another.
+#: From Oracle's evidence, of which no verified forecasts are kept: the spread from one run to
+#: another of the time that has nothing to do with the boosted events.
 TRACE_REST_SPREAD = 0.05
-TRACE_IO_SPREAD = 0.05
+#: Traces in which so much of what is done per boosted operation is alike are of the same work.
+SAME_WORK = 0.75
 #: Where threads did so much of something else in the time of temp I/O that is under way by itself,
 #: they do not wait for it, and how long they would wait elsewhere is not known.
 BUSY_MAX = 0.1

@@ -1,6 +1,7 @@
 """Extended SQL traces (10046), profiled without rows."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,20 @@ class Traces:
         """Second of the database's clock in which the first session began."""
         return min((s["first_tim_us"] or 0 for s in self.sessions()), default=0) // 1_000_000
 
+    def waits_before_us(self, *, lenient: bool = False) -> int:
+        """Of the waits that files begin with, what lies before their first time.
+
+        A session is in a wait when tracing begins; ``elapsed_us`` does not hold it. Reads the first
+        rows of each file again.
+        """
+        found = 0
+        for path, file in zip(self.paths, self.files, strict=True):
+            times = [session["first_tim_us"] for session in file["sessions"]]
+            start_us = _first_wait_us(path, lenient)
+            if start_us is not None and None not in times:
+                found += max(0, min(times) - start_us)
+        return found
+
     def damaged(self) -> list[dict[str, Any]]:
         """The first damaged lines of each file, with what is wrong."""
         return [
@@ -39,6 +54,27 @@ class Traces:
     def damaged_count(self) -> int:
         """Damaged lines in all."""
         return sum(file["damaged"] for file in self.files)
+
+
+class _Enough(Exception):
+    """Ends a reading of rows."""
+
+
+def _first_wait_us(path: Path, lenient: bool) -> int | None:
+    """When the first wait of a file began; None where there is none."""
+    import pyarrow as pa
+
+    starts: list[int] = []
+
+    def take(waits: _core.Table, _calls: _core.Table, _statements: _core.Table) -> None:
+        batch = pa.record_batch(waits)
+        starts.extend(batch["start_ns"].slice(0, 1).to_pylist())
+        raise _Enough
+
+    reader, _ = open_reader([path], lenient, None)
+    with ReadFailures(), suppress(_Enough):
+        reader.rows(take)
+    return starts[0] // 1_000 if starts else None
 
 
 def profile_traces(

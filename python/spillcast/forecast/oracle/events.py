@@ -27,6 +27,8 @@ class EventLatency:
     blocks: float | None
     #: Count and mean latency (s) of each second.
     stretches: NDArray[np.float64]
+    #: The seconds of these, of the database's clock.
+    seconds: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def mean_s(self) -> float:
@@ -39,7 +41,9 @@ class TraceEvidence:
     """All events of some traces, and how long they cover.
 
     ``sessions_s`` is the time of all sessions added up: more than ``elapsed_s`` where they ran side
-    by side.
+    by side. ``before_s`` are waits in ``events`` that lie before it: those that sessions were in
+    when tracing began. ``calls`` is how many there were of each kind of database call; None where
+    the time is not that of whole sessions.
     """
 
     name: str
@@ -47,6 +51,8 @@ class TraceEvidence:
     sessions_s: float
     events: dict[str, EventLatency]
     damaged: int
+    calls: dict[str, int] | None = None
+    before_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,17 @@ def read_traces(
             by_event.setdefault(group["event"], []).append(group)
     events = {name: _latency(name, found) for name, found in by_event.items()}
     label = ", ".join(path.name for path in paths[:2]) + (", ..." if len(paths) > 2 else "")
-    return TraceEvidence(label, wall_s, elapsed_s, events, read.damaged_count())
+    calls = _calls(groups) if sql_id is None else None
+    before_s = read.waits_before_us(lenient=lenient) / 1e6
+    return TraceEvidence(label, wall_s, elapsed_s, events, read.damaged_count(), calls, before_s)
+
+
+def _calls(groups: list[dict[str, Any]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for group in groups:
+        if group["event"] is None:
+            found[group["call"]] = found.get(group["call"], 0) + group["count"]
+    return found
 
 
 def _of_statement(groups: list[dict[str, Any]], sql_id: str) -> list[dict[str, Any]]:
@@ -122,6 +138,7 @@ def _latency(name: str, groups: list[dict[str, Any]]) -> EventLatency:
         total_s=float(total_us.sum() / 1e6),
         blocks=float(np.average(blocks[known], weights=count[known])) if known.any() else None,
         stretches=np.column_stack([counts, totals_s / counts]),
+        seconds=seconds.astype(np.int64),
     )
 
 

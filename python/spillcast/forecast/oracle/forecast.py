@@ -1,10 +1,12 @@
 """A forecast from Oracle's evidence: a share of elapsed time, and latencies on both storages.
 
-    T_B = T_A + sum over boosted events of time_e * (1 / g_e - 1),    g_e = L_A / (L_B * b_A / b_B)
+    T_B = T_A + sum over boosted events of time_e * (1 / g_e - 1) + N * (r_B - r_A)
+    g_e = L_A / (L_B * b_A / b_B)
 
-time_e comes from ASH (share times elapsed) or from a trace that covers the run; L and b, mean
-latency and blocks per operation, from short traces on either storage. ``method="seed"`` takes the
-gain of the largest event for all and does not match sizes, as the post that started this did.
+N boosted operations take r_A outside the waits here and r_B there: rest.py. time_e comes from ASH
+(share times elapsed) or from a trace that covers the run; L and b, mean latency and blocks per
+operation, from short traces on either storage. ``method="seed"`` takes the gain of the largest
+event for all, does not match sizes and keeps the time outside, as the post that started this did.
 """
 
 from collections.abc import Sequence
@@ -13,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.errors import InputError, Refusal
-from spillcast.forecast.assumptions import TRACE_IO_SPREAD, TRACE_REST_SPREAD
-from spillcast.forecast.oracle.events import AshEvidence
+from spillcast.forecast.assumptions import TRACE_REST_SPREAD
+from spillcast.forecast.oracle.events import AshEvidence, EventLatency
 from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.parts import Part, Target, parts_of
+from spillcast.forecast.oracle.rest import RestThere, latency_error, rest_there
 from spillcast.forecast.oracle.warnings import warn
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Term
@@ -42,7 +45,9 @@ def forecast_events(
         )
     boosted_s = sum(part.baseline.time_s for part in parts)
     rest_s = max(whole_s - boosted_s, 0.0)
-    terms = [Term("CPU and other waits", None, None, None, rest_s, rest_s)]
+    asked = method != "seed" and "rest" not in question.without
+    moved = rest_there(target, evidence, parts, whole_s, asked=asked)
+    terms = [Term("CPU and other waits", None, None, None, rest_s, rest_s + moved.change_s)]
     for part in parts:
         event = part.baseline
         count = round(event.time_s / event.latency_s)
@@ -50,49 +55,64 @@ def forecast_events(
             Term(event.event, event.op, None, count, event.time_s, event.time_s / part.gain)
         )
     total_s = sum(term.forecast_s for term in terms)
-    noise = TRACE_IO_SPREAD if target.storage is None else target.storage.source.noise
-    low, high = _interval(parts, whole_s, evidence.ash, method, noise, confidence)
+    # A latency or a factor is asked, not measured: it is taken at its word.
+    noise = 0.0 if target.storage is None else target.storage.source.noise
+    low, high = _interval(parts, whole_s, moved, evidence.ash, method, noise, confidence)
     return Forecast(
         target.name,
         whole_s,
         total_s,
         (min(low, total_s), max(high, total_s)),
         confidence,
-        rest_s,
+        rest_s + min(moved.change_s, 0.0),
         terms,
         method,
-        warn(target, parts, evidence, whole_s),
+        warn(target, parts, evidence, whole_s, moved.kept),
     )
 
 
 def _interval(
     parts: Sequence[Part],
     whole_s: float,
+    moved: RestThere,
     ash: AshEvidence | None,
     method: str,
     noise_level: float,
     confidence: float,
 ) -> tuple[float, float]:
-    """What varies: the samples that hit, the latencies, and how latency goes with size."""
+    """What varies: hits of samples, latencies, how these go with size, and the time outside."""
     draws = np.random.default_rng(0)
     times = _drawn_times(parts, whole_s, ash, draws)
     rest = np.maximum(whole_s - times.sum(axis=0), 0.0)
-    total: Array = rest * (1 + draws.normal(0, TRACE_REST_SPREAD, DRAWS))
+    far = np.maximum(rest - moved.near_s, 0.0)
+    total: Array = far * draws.normal(0, TRACE_REST_SPREAD, DRAWS)
+    total = np.maximum(rest + total + moved.drawn_s(draws), 0.0)
     # In proportion to size, not at all, or anything in between.
     exponent = draws.uniform(0, 1, DRAWS) if method != "seed" else np.zeros(DRAWS)
     noise = np.maximum(1 + draws.normal(0, noise_level, DRAWS), 0.0)
     for part, time_s in zip(parts, times, strict=True):
         change = np.ones(DRAWS)
+        count = part.baseline.time_s / part.baseline.latency_s
         if part.target is not None:
-            change = change * resampled_means(part.target.stretches, draws)
+            change = change * _drawn_mean(part.target, count, draws)
         if part.baseline.share is not None and part.baseline.seen is not None:
-            change = change / resampled_means(part.baseline.seen.stretches, draws)
+            change = change / _drawn_mean(part.baseline.seen, count, draws)
         if part.size_ratio != 1.0:
             change = change * part.size_ratio ** (exponent - 1)
         total = total + time_s / part.gain * change * noise
     tail = (1 - confidence) / 2
     low, high = np.quantile(total, [tail, 1 - tail])
     return float(low), float(high)
+
+
+def _drawn_mean(seen: EventLatency, whole: float, draws: np.random.Generator) -> Array:
+    """The mean latency of ``whole`` operations over that of those seen.
+
+    Seconds of a trace tell how far it drifts, and nothing of what is rare and long or came later.
+    """
+    off = draws.normal(0, latency_error(seen.count, whole), DRAWS)
+    found: Array = resampled_means(seen.stretches, draws) * np.exp(off)
+    return found
 
 
 def _drawn_times(

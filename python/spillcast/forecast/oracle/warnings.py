@@ -13,7 +13,11 @@ from spillcast.units import format_duration
 
 
 def warn(
-    target: Target, parts: Sequence[Part], evidence: OracleEvidence, whole_s: float
+    target: Target,
+    parts: Sequence[Part],
+    evidence: OracleEvidence,
+    whole_s: float,
+    rest_kept: str | None,
 ) -> list[Warned]:
     """Everything a reader of the number should know."""
     traces, ash = evidence.traces, evidence.ash
@@ -44,6 +48,9 @@ def warn(
     if traces is not None and ash is None and traces.sessions_s > 1.05 * traces.elapsed_s:
         text = "sessions ran side by side: each is taken to have its part of their waits"
         warnings.append(Warned("threads", text))
+    if rest_kept is not None:
+        text = f"the time outside the boosted events is taken to stay as it is: {rest_kept}"
+        warnings.append(Warned("rest-kept", text))
     damaged = sum(t.damaged for t in (traces, target.traces) if t is not None)
     if damaged:
         warnings.append(Warned("damaged", f"{damaged:,} damaged lines were skipped"))

@@ -1,0 +1,133 @@
+"""Forecasts between real traces of one job, beside the plain sum that keeps the time outside.
+
+The target's evidence is a tenth of its trace, the first or one drawn by a seed, or its mean latency
+alone; the truth is what the whole trace took. Constants are fitted without the runs that fetch as
+many rows at once as those that are judged.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
+
+import numpy as np
+
+from bench.oracle_traces import EVENT, Traced, fitted, pairs, traced
+from bench.result import Result
+from spillcast.calibrated import calibrated
+from spillcast.forecast.oracle.events import read_traces
+from spillcast.forecast.oracle.evidence import OracleEvidence
+from spillcast.forecast.oracle.forecast import forecast_events
+from spillcast.forecast.oracle.parts import Target
+from spillcast.forecast.question import Question
+
+SEED = 1
+#: Tenths drawn of each trace.
+DRAWN = 5
+#: Gains from one to the next, as they are shown.
+GAINS = (0.0, 1.0, 3.0, 10.0, float("inf"))
+FIRST, RANDOM, LATENCY = "first tenth", "random tenth", "latency alone"
+AIM_ERROR = 0.12
+AIM_HELD = 0.85
+
+
+@dataclass(frozen=True)
+class Case:
+    """One forecast, and the plain sum of the same evidence."""
+
+    evidence: str
+    gain: float
+    #: Relative, signed.
+    error: float
+    plain: float
+    held: bool
+    half_width: float
+
+
+def run() -> Iterator[Result]:
+    """Print all gains and kinds of evidence; the result is about gains above ten-fold."""
+    runs = traced()
+    if not runs:
+        print("oracle_pairs: the traces are absent, skipped", file=sys.stderr)
+        return
+    found = cases(runs)
+    print(table(found))
+    for evidence in (FIRST, RANDOM):
+        high = [one for one in found if one.evidence == evidence and one.gain > GAINS[-2]]
+        ours, plain = (np.median(np.abs([getattr(c, n) for c in high])) for n in ("error", "plain"))
+        held = float(np.mean([one.held for one in high]))
+        yield Result(
+            f"oracle_pairs: gains above ten-fold from the {evidence} of the target's trace",
+            f"{ours:.1%} off in the median, {held:.0%} of {len(high)} held",
+            f"{plain:.1%} (the plain sum)",
+            float(ours / plain),
+            f"at most {AIM_ERROR:.0%}, at least {AIM_HELD:.0%} held",
+            bool(ours <= AIM_ERROR and held >= AIM_HELD),
+        )
+
+
+def cases(runs: Sequence[Traced]) -> list[Case]:
+    """Every ordered pair with every kind of evidence."""
+    found = []
+    random = Random(SEED)
+    begins = {one.path: [0.9 * random.random() for _ in range(DRAWN)] for one in runs}
+    with TemporaryDirectory(prefix="spillcast-bench-") as folder:
+        cut = Path(folder) / "cut.trc"
+        for rows in sorted({one.rows for one in runs}):
+            others = [one for one in runs if one.rows != rows]
+            known = replace(calibrated(), **fitted(others))
+            with patch("spillcast.forecast.oracle.rest.calibrated", lambda known=known: known):
+                for here, there in pairs([one for one in runs if one.rows == rows]):
+                    name = there.path.name
+                    wished = Target(name, latency_s=there.mean_s)
+                    found.append(_case(here, there, wished, LATENCY))
+                    for begin in (0.0, *begins[there.path]):
+                        evidence = read_traces([there.cut(cut, begin)], lenient=True)
+                        kind = RANDOM if begin else FIRST
+                        found.append(_case(here, there, Target(name, traces=evidence), kind))
+    return found
+
+
+def _case(here: Traced, there: Traced, target: Target, evidence: str) -> Case:
+    seen = OracleEvidence(traces=here.evidence)
+    ours = forecast_events(target, seen, Question(boost=EVENT))
+    plain = forecast_events(target, seen, Question(boost=EVENT, without=("rest",)))
+    truth_s = there.evidence.elapsed_s
+    ours_s, plain_s = ours.forecast_s, plain.forecast_s
+    if ours_s is None or plain_s is None or ours.interval_s is None:
+        raise ValueError(f"{here.path.name} to {there.path.name}: refused")
+    low, high = ours.interval_s
+    return Case(
+        evidence,
+        here.mean_s / there.mean_s,
+        ours_s / truth_s - 1,
+        plain_s / truth_s - 1,
+        low <= truth_s <= high,
+        (high - low) / 2 / ours_s,
+    )
+
+
+def table(found: Sequence[Case]) -> str:
+    """A row for each kind of evidence and range of gains."""
+    lines = ["evidence        gain        cases  plain sum         ours   held  half-width"]
+    for evidence in (FIRST, RANDOM, LATENCY):
+        for low, high in pairwise(GAINS):
+            some = [c for c in found if c.evidence == evidence and low < c.gain <= high]
+            if not some:
+                continue
+            plain = [c.plain for c in some]
+            error, span, wide = (
+                np.median(np.abs([c.error for c in some])),
+                f"{min(plain):+.0%} to {max(plain):+.0%}",
+                np.median([c.half_width for c in some]),
+            )
+            lines.append(
+                f"{evidence:14s} {low:4g} - {high:4g} {len(some):5d} "
+                f"{np.median(np.abs(plain)):6.1%} {span:>14s} {error:6.1%} "
+                f"{sum(c.held for c in some):3d} {wide:6.1%}"
+            )
+    return "\n".join(lines)

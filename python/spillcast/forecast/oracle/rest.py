@@ -1,0 +1,197 @@
+"""The time outside the waits, per boosted operation: what it likely becomes on the target.
+
+A thread that waited long finds its caches cold, and what it does until the next wait takes longer.
+Two traces tell how much, where they are of the same work; elsewhere it is kept, with a spread.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import expm1, hypot, log, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spillcast.calibrated import calibrated
+from spillcast.forecast.assumptions import SAME_WORK, WHOLE
+from spillcast.forecast.oracle.events import TraceEvidence
+from spillcast.forecast.oracle.evidence import OracleEvidence
+from spillcast.forecast.oracle.parts import Part, Target
+from spillcast.forecast.rest.change import LEAST_ERROR
+from spillcast.forecast.sum.interval import DRAWS
+
+Array = NDArray[np.float64]
+#: A trace is cut into so many blocks of seconds, to see how much they differ; fewer seconds tell
+#: nothing, for waits that began in one block and ended in the next blur them.
+BLOCKS = 8
+
+
+@dataclass(frozen=True)
+class RestThere:
+    """How the time outside the boosted waits changes on the target."""
+
+    #: Seconds of it, here, that belong to boosted operations; all else stays.
+    near_s: float
+    #: Logarithm of these there over here.
+    log_ratio: float
+    #: Standard deviation of that either way.
+    spread: float
+    #: How far it may besides go the way the waits go: below 0 where they get shorter.
+    toward: float
+    #: Why the target's trace tells nothing of it.
+    kept: str | None = None
+
+    @property
+    def change_s(self) -> float:
+        """Seconds more on the target; below 0 where it takes less."""
+        return self.near_s * expm1(self.log_ratio)
+
+    def drawn_s(self, draws: np.random.Generator) -> Array:
+        """``change_s`` in which what is not known varies."""
+        either_way = draws.normal(0, self.spread, DRAWS)
+        one_way = self.toward * np.abs(draws.normal(0, 1, DRAWS))
+        found: Array = self.near_s * np.expm1(self.log_ratio + either_way + one_way)
+        return found
+
+
+@dataclass(frozen=True)
+class _Outside:
+    """What one trace says of the time outside its waits."""
+
+    #: Boosted operations, in those of the baseline's size, and seconds outside for each.
+    count: float
+    each_s: float
+    #: Relative error of the latter, as far as the trace's own parts tell.
+    apart: float
+    #: How often each kind of wait and call came for each operation.
+    kinds: dict[str, float]
+
+
+def window_error(level: Sequence[float], count: float, whole: float) -> float:
+    """Relative error of a mean of ``count`` operations, for the mean of all ``whole`` of a run.
+
+    ``level`` is what of it is left however many they are, and the error of a single one.
+    """
+    unseen = max(0.0, 1.0 - count / whole)
+    return max(LEAST_ERROR, hypot(level[0], level[1] / sqrt(count)) * sqrt(unseen))
+
+
+def latency_error(count: float, whole: float) -> float:
+    """That of a mean latency, which is of few long waits and many short ones."""
+    return window_error(calibrated().oracle_latency_error, count, whole)
+
+
+def rest_there(
+    target: Target,
+    evidence: OracleEvidence,
+    parts: Sequence[Part],
+    whole_s: float,
+    *,
+    asked: bool = True,
+) -> RestThere:
+    """What traces on both storages say; kept, with a spread, where they do not or nobody asked."""
+    known = calibrated()
+    boosted_s = sum(part.baseline.time_s for part in parts)
+    rest_s = max(whole_s - boosted_s, 0.0)
+    count = sum(part.baseline.time_s / part.baseline.latency_s for part in parts)
+    gain = boosted_s / sum(part.baseline.time_s / part.gain for part in parts)
+    here = _outside(evidence.traces, {part.baseline.event: 1.0 for part in parts})
+    each_s = here.each_s if here is not None else known.oracle_rest_s
+    near_s = min(rest_s, count * each_s)
+    moves = known.oracle_rest_moves * log(gain)
+    kept = RestThere(near_s, 0.0, known.oracle_rest_spread, -moves)
+    if target.traces is None or not asked:
+        return kept
+    sizes = {part.baseline.event: part.size_ratio for part in parts}
+    there = _outside(target.traces, sizes)
+    why = _why_not(target, here, there)
+    if here is None or there is None or why is not None:
+        return RestThere(near_s, 0.0, known.oracle_rest_spread, -moves, why)
+    covers = evidence.ash is None and here.count >= WHOLE * count
+    level = known.oracle_rest_error
+    error = hypot(
+        LEAST_ERROR if covers else hypot(window_error(level, here.count, count), here.apart),
+        hypot(window_error(level, there.count, count), there.apart),
+    )
+    # As sure as it is, beside what is likely without: that little changes.
+    likely = hypot(known.oracle_rest_spread, moves)
+    weight = likely**2 / (likely**2 + error**2)
+    ratio = log(there.each_s / here.each_s)
+    return RestThere(near_s, weight * ratio, error * weight**0.5, 0.0)
+
+
+def _why_not(target: Target, here: _Outside | None, there: _Outside | None) -> str | None:
+    """Why two traces do not tell how the time outside changes; None where they do."""
+    if here is None:
+        return "no trace of whole sessions here tells what it is per operation"
+    if there is None:
+        return f"{target.name} does not tell what it is per operation"
+    alike = _alike(here.kinds, there.kinds)
+    if alike < SAME_WORK:
+        return (
+            f"what is done per operation here and on {target.name} is {alike:.0%} alike: other "
+            "phases of the query"
+        )
+    return None
+
+
+def _outside(trace: TraceEvidence | None, sizes: dict[str, float]) -> _Outside | None:
+    """What a trace says; ``sizes`` are blocks of an operation here over there, by boosted event.
+
+    None where its time is not that of whole sessions, or waits leave none.
+    """
+    if trace is None or trace.calls is None:
+        return None
+    counts = {name: seen.count for name, seen in trace.events.items()}
+    boosted = {name: counts[name] / sizes[name] for name in sizes if name in counts}
+    waited_s = sum(s.total_s for name, s in trace.events.items() if name in sizes or s.idle)
+    count = sum(boosted.values())
+    outside_s = trace.sessions_s + trace.before_s - waited_s
+    if count <= 0 or outside_s <= 0:
+        return None
+    others = {n: s.count for n, s in trace.events.items() if n not in sizes and not s.idle}
+    kinds = {name: n / count for name, n in {**others, **trace.calls, **boosted}.items()}
+    return _Outside(count, outside_s / count, _apart(trace, sizes), kinds)
+
+
+def _alike(here: dict[str, float], there: dict[str, float]) -> float:
+    """What two have in common, over all that either has."""
+    names = here.keys() | there.keys()
+    pairs = [(here.get(name, 0.0), there.get(name, 0.0)) for name in names]
+    return sum(map(min, pairs)) / sum(map(max, pairs))
+
+
+def _apart(trace: TraceEvidence, sizes: dict[str, float]) -> float:
+    """Relative standard error of the time outside per operation, from blocks of seconds.
+
+    Zero where it is not known: of several sessions or pieces, and of a trace of few seconds.
+    """
+    first, last = _span(trace)
+    # The first and last second are there in part.
+    length = (last - first - 1) // BLOCKS
+    in_turn = last - first > 1.05 * trace.elapsed_s + 1
+    if length < 1 or in_turn or trace.sessions_s > 1.05 * trace.elapsed_s:
+        return 0.0
+    outside_s, count = np.full(BLOCKS, float(length)), np.zeros(BLOCKS)
+    for name, seen in trace.events.items():
+        if not (name in sizes or seen.idle):
+            continue
+        block = (seen.seconds - first - 1) // length
+        inside = (block >= 0) & (block < BLOCKS)
+        times = seen.stretches[inside].prod(axis=1)
+        outside_s -= np.bincount(block[inside], times, BLOCKS)
+        if name in sizes:
+            count += np.bincount(block[inside], seen.stretches[inside, 0], BLOCKS)
+    mean_s = outside_s.sum() / count.sum() if count.sum() else 0.0
+    if mean_s <= 0:
+        return 0.0
+    # Of a ratio of sums: blocks with more operations weigh more.
+    off = (outside_s - mean_s * count) / (mean_s * count.mean())
+    return float(off.std(ddof=1) / BLOCKS**0.5)
+
+
+def _span(trace: TraceEvidence) -> tuple[int, int]:
+    """The first and last second that hold anything."""
+    seconds = [seen.seconds for seen in trace.events.values() if len(seen.seconds)]
+    if not seconds:
+        return 0, 0
+    return int(min(one[0] for one in seconds)), int(max(one[-1] for one in seconds))
