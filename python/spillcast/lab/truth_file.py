@@ -72,6 +72,8 @@ COLUMNS = (
     Column("high_s", pa.float64(), True, "upper bound of the interval", 2.12),
     Column("confidence", pa.float64(), False, "level of the interval", 0.9),
     Column("ceiling_s", pa.float64(), False, "forecast for storage of no latency", 1.8),
+    Column("ceiling_low_s", pa.float64(), True, "its lower bound: what no storage can beat", 1.7),
+    Column("ceiling_high_s", pa.float64(), True, "its upper bound", 1.9),
     Column("remainder_s", pa.float64(), True, "of the forecast, what is not temp I/O", 1.9),
     Column("terms", pa.list_(_TERM), False, "what the forecast is the sum of", []),
     Column("method", pa.string(), False, "how it was made", "counts"),
@@ -82,7 +84,7 @@ COLUMNS = (
 )
 CASES = arrow_schema(COLUMNS)
 #: Columns that a file may lack: they are null then.
-NOT_NEEDED = {"uncertainty"}
+NOT_NEEDED = {"ceiling_low_s", "ceiling_high_s", "uncertainty"}
 
 
 def write_truth(path: Path, truth: Truth) -> None:
@@ -148,6 +150,8 @@ def _row(case: Case) -> dict[str, Any]:
         "high_s": high_s,
         "confidence": said.confidence,
         "ceiling_s": said.ceiling_s,
+        "ceiling_low_s": said.ceiling_interval_s and said.ceiling_interval_s[0],
+        "ceiling_high_s": said.ceiling_interval_s and said.ceiling_interval_s[1],
         "remainder_s": None if said.forecast_s is None else sum(rest_s),
         "terms": [asdict(term) for term in said.terms],
         "method": said.method,
@@ -171,6 +175,9 @@ def _case(row: Mapping[str, Any]) -> Case:
         [Warned(**warning) for warning in row["warnings"]],
         row["refused"],
         uncertainty=Uncertainty(**said_of) if (said_of := row.get("uncertainty")) else None,
+        ceiling_interval_s=(row["ceiling_low_s"], row["ceiling_high_s"])
+        if row.get("ceiling_low_s") is not None
+        else None,
     )
     evidence = Evidence(
         row["evidence"],

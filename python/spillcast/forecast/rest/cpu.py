@@ -19,10 +19,13 @@ def cpu_change(
     recording: Recording,
     loads: Sequence[Load],
     found: Sequence[Latency],
-    target: Storage,  # noqa: ARG001
+    target: Storage | None,  # noqa: ARG001
     without: Collection[str] = (),
 ) -> CpuChange:
-    """CPU time that operations take more with the latencies ``found`` than with those recorded."""
+    """CPU time that operations take more with the latencies ``found`` than with those recorded.
+
+    ``target`` is what has these latencies; None for storage of none, which there is not.
+    """
     estimates: list[CpuChange] = []
     if "machine" not in without:
         estimates.append(machine_change(recording, loads, found))

@@ -44,13 +44,13 @@ def sentence(forecast: Mapping[str, Any]) -> str:
     low, high = map(format_duration, forecast["interval_s"])
     sure = f"{forecast['confidence']:.0%}".replace("%", " %")
     slower = bool(forecast["forecast_s"] >= forecast["baseline_s"])
-    ceiling = format_duration(forecast["ceiling_s"])
+    least_s, _ = forecast.get("ceiling_interval_s") or (forecast["ceiling_s"], None)
     said = f"On {target} this query would take about {there} instead of {here}"
     if forecast.get("part"):
         said = f"{Part(**forecast['part']).words}: on {target} these would take about {there}"
     return (
         f"{said}, {sure} sure between {low} and {high}; " + "it gets no faster, and " * slower
-        + f"no storage can bring it under {ceiling}."
+        + f"no storage can bring it under {format_duration(least_s)}."
     )  # fmt: skip
 
 
