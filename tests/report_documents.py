@@ -99,6 +99,7 @@ def forecast(target="local NVMe", **changes):
     return {
         "schema": "spillcast.forecast/1", "target": target, "baseline_s": 773.0,
         "forecast_s": 350.0, "interval_s": [330.0, 372.0], "confidence": 0.9, "ceiling_s": 340.0,
+        "ceiling_interval_s": [325.0, 352.0],
         "speedup": 773 / 350, "ceiling_share": 0.98, "terms": terms, "method": "counts",
         "warnings": [], "refused": None, "advice": [], "work_memory": None, "part": None, **changes,
     }  # fmt: skip

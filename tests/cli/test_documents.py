@@ -62,6 +62,9 @@ FORECAST = document(
         "interval_s": nullable({"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2}),
         "confidence": NUMBER,
         "ceiling_s": NUMBER,
+        "ceiling_interval_s": nullable(
+            {"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2}
+        ),
         "speedup": nullable(NUMBER),
         "terms": array(TERM),
         "method": TEXT,

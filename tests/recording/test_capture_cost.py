@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,7 @@ def test_a_call_and_a_switch_cost_some_time(source, cache):
     assert [path.name for path in cache.iterdir()] == [f"capture-cost-{source.name}.json"]
 
 
-def test_it_is_measured_once_a_day(source, cache, monkeypatch):
+def test_it_is_measured_once_in_some_minutes(source, cache, monkeypatch):
     assert kept_cost(source) is None
     found = cost_of(source)
     monkeypatch.setattr(type(source), "measure_cost", lambda _: pytest.fail("measured again"))
@@ -87,6 +88,20 @@ def test_it_is_measured_once_a_day(source, cache, monkeypatch):
         assert kept_cost(source) is None
     path.write_text(json.dumps(kept))
     assert kept_cost(source) == found
+
+
+def test_what_is_some_minutes_old_is_measured_again(cache, monkeypatch):
+    """A recording that ends wants what holds now; one that begins is content with the day's."""
+    source = source_named("preload")
+    first = cost_of(source)
+    (path,) = cache.iterdir()
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"measured_at_s": time.time() - 601}))
+    assert kept_cost(source) == first
+    monkeypatch.setattr(type(source), "measure_cost", lambda _: None)
+    assert cost_of(source) == first
+    again = replace(first, call_s=2 * first.call_s)
+    monkeypatch.setattr(type(source), "measure_cost", lambda _: again)
+    assert cost_of(source) == kept_cost(source) == again
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,15 @@ USELESS = 10.0
 TRACE_REST_SPREAD = 0.05
 #: Traces in which so much of what is done per boosted operation is alike are of the same work.
 SAME_WORK = 0.75
+#: Of what observing a temp call costs, the share between the two times that it is given: programs
+#: and tracepoints look at the clock in their midst. And how far off that may be.
+INSIDE = 0.5
+INSIDE_ERROR = 0.25
+#: What observing costs a query may be off by so much of itself: bursts of calls meet warmer caches,
+#: and measured again minutes later they differ by as much.
+OBSERVED_ERROR = 0.5
+#: Recording is never taken to be more than this share of the time outside temp I/O.
+OBSERVED_MOST = 0.5
 #: Where threads did so much of something else in the time of temp I/O that is under way by itself,
 #: they do not wait for it, and how long they would wait elsewhere is not known.
 BUSY_MAX = 0.1

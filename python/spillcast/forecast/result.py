@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 FORECAST_SCHEMA = "spillcast.forecast/1"
 #: The term of the calls that make, resize, sync or remove temp files.
 CHANGES = "other calls on temp files"
+#: The term of what recording cost, which no target has.
+RECORDING = "recording"
 
 
 @dataclass(frozen=True)
@@ -106,9 +108,16 @@ class Forecast(Tabular):
         else:
             said = f"{self.part.words}: on {self.target} these would take about {there}"
         return (
-            f"{said}, {self.confidence:.0%} sure between {low} and {high}; "
-            f"storage without any latency would leave about {format_duration(self.ceiling_s)}."
+            f"{said}, {self.confidence:.0%} sure between {low} and {high}; {self.ceiling_words()}."
         )
+
+    def ceiling_words(self) -> str:
+        """What storage without any latency would leave, and what no storage can beat."""
+        words = f"storage without any latency would leave about {format_duration(self.ceiling_s)}"
+        if self.ceiling_interval_s is None:
+            return words
+        least = format_duration(self.ceiling_interval_s[0])
+        return f"{words}, and none can bring it under {least}"
 
     def to_arrow(self) -> "pa.Table":
         """A row for each term: name, op, bytes, count, baseline_s and forecast_s."""
@@ -143,6 +152,7 @@ class Forecast(Tabular):
             "interval_s": None if self.interval_s is None else list(self.interval_s),
             "confidence": self.confidence,
             "ceiling_s": self.ceiling_s,
+            "ceiling_interval_s": self.ceiling_interval_s and list(self.ceiling_interval_s),
             "speedup": self.speedup,
             "ceiling_share": self.ceiling_share,
             "terms": [asdict(term) for term in self.terms],
@@ -163,12 +173,16 @@ class Forecasts(list[Forecast], Tabular):
         """A row for each target; the numbers are null where a forecast was refused."""
         import pyarrow as pa
 
-        names = ("baseline_s", "forecast_s", "low_s", "high_s", "ceiling_s", "speedup")
+        names = (
+            *("baseline_s", "forecast_s", "low_s", "high_s"),
+            *("ceiling_s", "ceiling_low_s", "ceiling_high_s", "speedup"),
+        )
         schema = {"target": pa.string(), **dict.fromkeys(names, pa.float64())}
         rows = [
             {
                 **{name: getattr(each, name, None) for name in schema},
-                **dict(zip(("low_s", "high_s"), each.interval_s or (None, None), strict=True)),
+                **_ends("", each.interval_s),
+                **_ends("ceiling_", each.ceiling_interval_s),
                 "refused": each.refused,
             }
             for each in self
@@ -179,6 +193,11 @@ class Forecasts(list[Forecast], Tabular):
         """A row for each target."""
         header = ["target", "forecast", "interval", "speed-up", "remarks"]
         return html_table(header, [_target_cells(each) for each in self], left=(0, 4))
+
+
+def _ends(of: str, interval_s: tuple[float, float] | None) -> dict[str, float | None]:
+    low_s, high_s = interval_s or (None, None)
+    return {f"{of}low_s": low_s, f"{of}high_s": high_s}
 
 
 def _cells(terms: Sequence[Term]) -> list[str]:

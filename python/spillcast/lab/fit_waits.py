@@ -43,8 +43,9 @@ class Kind:
 def kinds_of(query: str, runs: Sequence[Sequence[Bursts]], before: Sequence[int]) -> list[Kind]:
     """Of runs by storage, memory first: bursts by the operations they are between.
 
-    ``before`` are operations that may follow a burst: READ, WRITE. The same work is done everywhere, so that the n-th longest burst is the n-th longest. Repeated
-    runs count by their median.
+    ``before`` are operations that may follow a burst: READ, WRITE. The same work is done
+    everywhere, so that the n-th longest burst is the n-th longest. Repeated runs count by their
+    median.
     """
     found = []
     for op in (0, 1):

@@ -100,8 +100,9 @@ COLUMNS = (
 )
 CASES = arrow_schema(COLUMNS)
 #: Columns that a file may lack: they are null then.
-NOT_NEEDED = {"ceiling_low_s", "ceiling_high_s", "uncertainty"}
-NOT_NEEDED |= {"from_means", "to_means", "variants"}
+NOT_NEEDED = {
+    "ceiling_low_s", "ceiling_high_s", "uncertainty", "from_means", "to_means", "variants",
+}  # fmt: skip
 
 
 def write_truth(path: Path, truth: Truth) -> None:

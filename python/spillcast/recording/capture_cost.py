@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from spillcast.recording.source import Source
 
 COST_SCHEMA = "spillcast.capture-cost/1"
-#: How long a measurement holds, unless the machine is started anew.
+#: How long a measurement tells what a capture costs about, unless the machine is started anew.
 DAY_S = 86_400.0
+#: How long it holds for a recording that ends: neighbours and clocks change with the minutes.
+FRESH_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -73,20 +75,21 @@ class KeptCost:
 
 
 def cost_of(source: "Source") -> CaptureCost | None:
-    """What ``source`` costs: kept from the last day and this boot, or else measured now, and kept.
+    """What ``source`` costs: kept from the last minutes, or else measured now, and kept.
 
-    None where it cannot be measured.
+    Where it cannot be measured now, as it was within the last day; None where that is not known.
     """
-    found = kept_cost(source)
+    if (kept := kept_cost(source, FRESH_S)) is not None:
+        return kept
+    found = source.measure_cost()
     if found is None:
-        found = source.measure_cost()
-        if found is not None:
-            _keep(_path(source), KeptCost(COST_SCHEMA, time.time(), _setting(source), found))
+        return kept_cost(source)
+    _keep(_path(source), KeptCost(COST_SCHEMA, time.time(), _setting(source), found))
     return found
 
 
-def kept_cost(source: "Source") -> CaptureCost | None:
-    """What is known already; None where it is not, is too old, or is of another machine."""
+def kept_cost(source: "Source", within_s: float = DAY_S) -> CaptureCost | None:
+    """What is known already; None where it is not, is older, or is of another machine or boot."""
     path = _path(source)
     if path is None:
         return None
@@ -94,7 +97,7 @@ def kept_cost(source: "Source") -> CaptureCost | None:
         kept = read(KeptCost, json.loads(path.read_text()), str(path), "")
     except (OSError, ValueError, RecursionError, InputError):
         return None
-    young = 0 <= time.time() - kept.measured_at_s <= DAY_S
+    young = 0 <= time.time() - kept.measured_at_s <= within_s
     same = kept.schema == COST_SCHEMA and kept.setting == _setting(source)
     return kept.cost if young and same else None
 

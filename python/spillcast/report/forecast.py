@@ -6,7 +6,7 @@ from typing import Any
 
 from spillcast.forecast import Forecast, Term, Warned
 from spillcast.forecast.choices import Choice, ranked
-from spillcast.forecast.result import CHANGES, Rehearsed
+from spillcast.forecast.result import CHANGES, RECORDING, Rehearsed
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.report.work_memory import work_memory_said
@@ -34,7 +34,7 @@ _DATA = (
     Column(None, "target"),
     *(Column(None, key, "s") for key in ("baseline_s", "forecast_s", "low_s", "high_s")),
     Column(None, "confidence", "share"),
-    Column(None, "ceiling_s", "s"),
+    *(Column(None, key, "s") for key in ("ceiling_s", "ceiling_low_s", "ceiling_high_s")),
     Column(None, "speedup", "ratio"),
     Column(None, "ceiling_share", "share"),
     Column(None, "method"),
@@ -47,9 +47,11 @@ _DATA = (
 def _data(choice: Choice) -> list[Any]:
     said = choice.forecast
     low_s, high_s = said.interval_s or (None, None)
+    least_s, most_s = said.ceiling_interval_s or (None, None)
     return [
         *(said.target, said.baseline_s, said.forecast_s, low_s, high_s, said.confidence),
-        *(said.ceiling_s, said.speedup, said.ceiling_share, said.method, said.refused),
+        *(said.ceiling_s, least_s, most_s, said.speedup, said.ceiling_share),
+        *(said.method, said.refused),
         *(choice.cost, choice.best_value),
     ]
 
@@ -105,7 +107,7 @@ def _terms(forecast: Forecast) -> Table:
 def _merged(forecast: Forecast) -> list[Term]:
     """The terms, sizes that take next to nothing on either storage together.
 
-    Of calls that change files such a term is nobody's concern.
+    Of calls that change files, and of recording, such a term is nobody's concern.
     """
     kept: list[Term] = []
     small: dict[str, list[Term]] = {}
@@ -113,7 +115,7 @@ def _merged(forecast: Forecast) -> list[Term]:
         here = term.baseline_s < SMALL * forecast.baseline_s
         if term.op and here and term.forecast_s < SMALL * (forecast.forecast_s or 0):
             small.setdefault(term.op, []).append(term)
-        elif term.name == CHANGES and _unseen(forecast, term):
+        elif term.name in (CHANGES, RECORDING) and _unseen(forecast, term):
             continue
         else:
             kept.append(term)
@@ -158,9 +160,7 @@ def _several(order: Sequence[Choice]) -> list[Part]:
         row.append(None if share is None or share < 0 else share)
         rows.append([*row, *([choice.cost] if priced else []), _remarks(choice, common)])
     part = best.part.words if best.part else f"Now {format_duration(best.baseline_s)}"
-    now = (
-        f"{part}; storage without any latency would leave about {format_duration(best.ceiling_s)}."
-    )
+    now = f"{part}; {best.ceiling_words()}."
     said = [f"  warning: {warning.message}" for warning in common]
     for choice in order:
         texts = [choice.forecast.refused, *choice.forecast.advice]

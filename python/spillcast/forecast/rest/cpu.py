@@ -21,20 +21,21 @@ def cpu_change(
     recording: Recording,
     loads: Sequence[Load],
     found: Sequence[Latency],
-    target: Storage,
+    target: Storage | None,
     without: Collection[str] = (),
     compressing_s: float = 0.0,
 ) -> CpuChange:
     """CPU time that operations take more with the latencies ``found`` than with those recorded.
 
-    What compressing takes more, ``compressing_s``, is told apart and not a part of it.
+    ``target`` is what has these latencies; None for storage of none, which there is not. What
+    compressing takes more, ``compressing_s``, is told apart and not a part of it.
     """
     answers: list[CpuChange | None] = []
     if "machine" not in without:
         answers.append(machine_change(recording, loads, found))
     if "recording" not in without:
         answers.append(own_change(recording, loads, found))
-    if target.rehearsal is not None and "rehearsal" not in without:
+    if target and target.rehearsal and "rehearsal" not in without:
         answers.append(rehearsed_change(recording, loads, target.rehearsal, compressing_s))
     estimates = [one for one in answers if one is not None]
     if not estimates:

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from spillcast.errors import InputError
+from spillcast.forecast.assumptions import OBSERVED_MOST
 from spillcast.forecast.changes import TempChanges, temp_changes
 from spillcast.forecast.duckdb.compression import Compression, compression
 from spillcast.forecast.load import Load, sessions, temp_load
-from spillcast.forecast.result import Term
+from spillcast.forecast.rest.observed import Observed, observed
+from spillcast.forecast.result import RECORDING, Term
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.recording import Recording
 from spillcast.recording.likely_temp import mend
@@ -24,7 +26,8 @@ class Baseline:
     whole_s: float
     #: What was recorded of a run whose whole time nobody knows; None where it is known.
     part: Part | None = None
-    #: What is not asked of the time outside temp I/O: names of forecast/rest, for experiments.
+    #: What is not asked of the time outside temp I/O: names of forecast/rest, for experiments;
+    #: ``cost`` leaves in it what recording cost.
     without: Collection[str] = ()
 
     @classmethod
@@ -63,8 +66,43 @@ class Baseline:
 
     @cached_property
     def io_s(self) -> Sequence[float]:
-        """Elapsed time that temp I/O takes, by load."""
+        """Elapsed time that temp I/O takes, by load, without what recording cost in it."""
+        recorded = zip(self._recorded_io_s, self._inside_cost_s, strict=True)
+        return [recorded_s - cost_s for recorded_s, cost_s in recorded]
+
+    @cached_property
+    def _recorded_io_s(self) -> Sequence[float]:
         return [self.scale * self.threads.recorded.of_waits * load.total_s for load in self.loads]
+
+    @cached_property
+    def _observed(self) -> Observed:
+        """What recording cost; nothing where that is not to be taken off."""
+        if "cost" in self.without:
+            return Observed([0.0] * len(self.loads), 0.0, 0.0)
+        return observed(self.recording, self.loads)
+
+    @cached_property
+    def _inside_cost_s(self) -> Sequence[float]:
+        """Elapsed time that recording cost within temp operations, by load."""
+        waits_s = self.scale * self.threads.recorded.of_waits
+        recorded = zip(self._recorded_io_s, self._observed.inside_s, strict=True)
+        return [min(waits_s * inside_s, recorded_s) for recorded_s, inside_s in recorded]
+
+    @cached_property
+    def outside_cost_s(self) -> float:
+        """Elapsed time that recording cost outside of temp operations."""
+        cost_s = self.scale * self.threads.recorded.of_cpu * self._observed.outside_s
+        return min(cost_s, OBSERVED_MOST * self._recorded_rest_s)
+
+    @property
+    def cost_error_s(self) -> float:
+        """Standard error of that."""
+        return self.scale * self.threads.recorded.of_cpu * self._observed.error_s
+
+    @property
+    def cost_s(self) -> float:
+        """Elapsed time that recording cost."""
+        return self.outside_cost_s + sum(self._inside_cost_s)
 
     @cached_property
     def changes(self) -> Sequence[TempChanges]:
@@ -79,8 +117,12 @@ class Baseline:
 
     @cached_property
     def remainder_s(self) -> float:
-        """The elapsed time outside of all calls on temp files."""
-        return max(self.whole_s - sum(self.io_s) - self.changes_s, 0.0)
+        """The elapsed time outside of all calls on temp files, without what recording cost."""
+        return self._recorded_rest_s - self.outside_cost_s
+
+    @cached_property
+    def _recorded_rest_s(self) -> float:
+        return max(self.whole_s - sum(self._recorded_io_s) - self.changes_s, 0.0)
 
     @property
     def least_drift_s(self) -> float:
@@ -95,13 +137,18 @@ class Baseline:
 
     @property
     def rest(self) -> list[Term]:
-        """The remainder, which stays: CPU and other waits, told apart for one thread."""
+        """The remainder, which stays: CPU and other waits, told apart for one thread.
+
+        And what recording cost, which does not.
+        """
         remainder_s, cpu_s = self.remainder_s, self.recording.meta.cpu_s
-        if cpu_s is None or sessions(self.recording) > 1 or cpu_s * self.scale > remainder_s:
-            return [Term("CPU and other waits", None, None, None, remainder_s, remainder_s)]
-        cpu_s *= self.scale
+        cost = [Term(RECORDING, None, None, None, self.cost_s, 0.0)] * (self.cost_s > 0)
+        cpu_s = cpu_s and max(cpu_s * self.scale - self.outside_cost_s, 0.0)
+        if cpu_s is None or sessions(self.recording) > 1 or cpu_s > remainder_s:
+            return [Term("CPU and other waits", None, None, None, remainder_s, remainder_s), *cost]
         other_s = remainder_s - cpu_s
         return [
             Term("CPU", None, None, None, cpu_s, cpu_s),
             Term("other waits", None, None, None, other_s, other_s),
+            *cost,
         ]

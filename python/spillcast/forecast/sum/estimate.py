@@ -19,6 +19,7 @@ from spillcast.forecast.assumptions import MODELS_APART, USELESS
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import CHANGES, Forecast, Term
 from spillcast.forecast.sum.baseline import Baseline
+from spillcast.forecast.sum.ceiling import ceiling_of, drawn_rest
 from spillcast.forecast.sum.coverage import kind_of_evidence, part_factors
 from spillcast.forecast.sum.interval import (
     DRAWS,
@@ -53,6 +54,10 @@ def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDE
         reason = refusal(recording, baseline.whole_s)
         if reason is not None:
             raise Refusal(reason)
+        ceiling = ceiling_of(baseline)
+        unsaid = replace(
+            unsaid, ceiling_s=ceiling.about_s, ceiling_interval_s=ceiling.interval_s(confidence)
+        )
         projection = project(baseline, target)
     except Refusal as because:
         return replace(unsaid, refused=str(because))
@@ -62,6 +67,7 @@ def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDE
         projection = as_measured(projection, baseline, run_s(measured))
     there_s = projection.changes_s + sum(projection.io_s)
     total_s = baseline.remainder_s + projection.drift_s + there_s
+    ceiling = ceiling.at_most(total_s)
     uncertainty = _uncertainty(baseline, projection, target, total_s, measured)
     if rehearsed is not None:
         uncertainty = replace(uncertainty, residual_share=1 - rehearsed.share)
@@ -76,13 +82,14 @@ def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDE
         uncertainty=uncertainty,
         rehearsed=rehearsed,
         interval_s=(low_s, high_s),
-        ceiling_s=baseline.remainder_s + min(projection.drift_s, 0.0),
+        ceiling_s=ceiling.about_s,
+        ceiling_interval_s=ceiling.interval_s(confidence, low_s),
         terms=[
             *_moved(baseline.rest, projection.drift_s),
             *_io_terms(baseline, projection.io_s),
             *_changes_term(baseline, projection.changes_s),
         ],
-        warnings=warn(baseline, target, projection),
+        warnings=warn(baseline, target, projection, ceiling.about_s),
         advice=target.facts.get("advice", ()),
     )
 
@@ -96,9 +103,7 @@ def _uncertainty(
 ) -> Uncertainty:
     """What is known of this very question, drawn, beside what verified forecasts tell."""
     draws, recording = np.random.default_rng(0), baseline.recording
-    drift_s = projection.drift_s + projection.drift_error_s * draws.standard_normal(DRAWS)
-    rest_s = baseline.remainder_s + np.maximum(drift_s, baseline.least_drift_s)
-    rest_s -= baseline.ready_s * draws.uniform(0, 1, DRAWS)
+    rest_s = drawn_rest(baseline, projection.drift_s, projection.drift_error_s, draws)
     if baseline.changes:
         off = np.exp(draws.normal(0, target.source.noise, DRAWS))
         rest_s += projection.changes_s * off

@@ -49,12 +49,15 @@ def refusal(recording: Recording, whole_s: float) -> str | None:
     return None
 
 
-def warn(baseline: Baseline, target: Storage, projection: Projection) -> list[Warned]:
-    """Everything a reader of the number should know."""
+def warn(
+    baseline: Baseline, target: Storage, projection: Projection, ceiling_s: float
+) -> list[Warned]:
+    """Everything a reader of the number should know. ``ceiling_s`` is with no latency at all."""
     recording, loads, found = baseline.recording, baseline.loads, projection.latencies
     warnings = [
         *_about_part(baseline),
-        *_about_recording(recording, baseline.remainder_s / baseline.whole_s),
+        *_about_recording(recording),
+        *_about_little_io(baseline, ceiling_s),
         *_about_threads(recording, projection),
         *_about_compression(baseline, projection),
         *(Warned(*warning) for warning in target.source.warnings),
@@ -79,7 +82,7 @@ def warn(baseline: Baseline, target: Storage, projection: Projection) -> list[Wa
     return warnings
 
 
-def _about_recording(recording: Recording, rest_share: float) -> list[Warned]:
+def _about_recording(recording: Recording) -> list[Warned]:
     capture, warnings = recording.meta.capture, []
     if capture.lost:
         warnings.append(Warned("lost", f"{capture.lost:,} reports of the capture were lost"))
@@ -111,15 +114,17 @@ def _about_recording(recording: Recording, rest_share: float) -> list[Warned]:
     if (storage := recording.meta.temp.timed_on) is not None:
         text = f"temp I/O was not timed: it is taken to have the latency of {storage}"
         warnings.append(Warned("assumed", text))
-    return [*warnings, *_about_little_io(recording, rest_share)]
+    return warnings
 
 
-def _about_little_io(recording: Recording, rest_share: float) -> list[Warned]:
+def _about_little_io(baseline: Baseline, ceiling_s: float) -> list[Warned]:
     """That temp I/O is a small part of all, or of what was seen on files."""
-    little = f"temp I/O is only {1 - rest_share:.0%} of the time"
+    recording = baseline.recording
+    share = (sum(baseline.io_s) + baseline.changes_s) / baseline.whole_s
+    little = f"temp I/O is only {share:.0%} of the time"
     if (text := unrecognised(recording)) is not None:
         return [Warned("other-io", text)]
-    if rest_share <= LITTLE:
+    if ceiling_s <= LITTLE * baseline.whole_s:
         return []
     if large_other_io(recording):
         other = format_duration(recording.meta.other_io.total_s)

@@ -116,6 +116,10 @@ class Threads:
         of_load = [waits_ns[self._load_of == number] for number in range(len(self._loads))]
         return [float(waits.mean()) / 1e9 if len(waits) else None for waits in of_load]
 
+    def unwaited(self, cpu_s: Seconds) -> Overlap:
+        """Without any latency of temp I/O, where operations make more CPU time, by load."""
+        return self.overlap(self._unwaited, cpu_s) if self._several else self._constant
+
     def overlap(
         self, simulated: Simulated, cpu_s: Seconds, replayed_s: float | None = None
     ) -> Overlap:
@@ -163,9 +167,12 @@ class Threads:
     @cached_property
     def _without_s(self) -> float:
         """Elapsed time without any latency of temp I/O, by the model with which it is shorter."""
-        wait_ns = np.where(self.trace.temp, 0, self.trace.wait_ns)
-        fixed_s = self._fixed_s(self._simulated(wait_ns))
-        return min(fixed_s, self._moving_s(wait_ns, self.trace.cpu_ns))
+        unwaited = self._unwaited
+        return min(self._fixed_s(unwaited), self._moving_s(unwaited.wait_ns, self.trace.cpu_ns))
+
+    @cached_property
+    def _unwaited(self) -> Simulated:
+        return self._simulated(np.where(self.trace.temp, 0, self.trace.wait_ns))
 
     @cached_property
     def _load_of(self) -> Array:

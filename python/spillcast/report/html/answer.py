@@ -44,13 +44,16 @@ def sentence(forecast: Mapping[str, Any]) -> str:
     low, high = map(format_duration, forecast["interval_s"])
     sure = f"{forecast['confidence']:.0%}".replace("%", " %")
     slower = bool(forecast["forecast_s"] >= forecast["baseline_s"])
-    ceiling = format_duration(forecast["ceiling_s"])
+    ceiling = f"without any latency it would take about {format_duration(forecast['ceiling_s'])}"
+    if forecast.get("ceiling_interval_s"):
+        least_s, _ = forecast["ceiling_interval_s"]
+        ceiling = f"no storage can bring it under {format_duration(least_s)}"
     said = f"On {target} this query would take about {there} instead of {here}"
     if forecast.get("part"):
         said = f"{Part(**forecast['part']).words}: on {target} these would take about {there}"
     return (
         f"{said}, {sure} sure between {low} and {high}; " + "it gets no faster, and " * slower
-        + f"no storage can bring it under {ceiling}."
+        + f"{ceiling}."
     )  # fmt: skip
 
 

@@ -1,0 +1,109 @@
+"""The ceiling: the query on storage whose temp operations take no time, which none can beat."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import hypot, inf, log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spillcast.forecast.assumptions import COMPRESSING_SPREAD, MODELS_APART
+from spillcast.forecast.latency import Latency
+from spillcast.forecast.load import Load
+from spillcast.forecast.rest.change import counts
+from spillcast.forecast.rest.cpu import cpu_change
+from spillcast.forecast.sum.baseline import Baseline
+from spillcast.forecast.sum.coverage import kind_of_evidence, part_factors
+from spillcast.forecast.sum.interval import (
+    DRAWS,
+    Measured,
+    Uncertainty,
+    direction,
+    drawn_totals,
+)
+
+#: What is known of operations that take no time.
+AT_ONCE = Latency(0.0, np.array([[1.0, 0.0]]), 0.0, measured=True, extrapolated=False)
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """Elapsed time where no temp operation takes any, and how sure that is."""
+
+    about_s: float
+    uncertainty: Uncertainty
+
+    def interval_s(self, confidence: float, likely_s: float = inf) -> tuple[float, float]:
+        """Bounds that hold it; no storage is likely to bring the query under the lower one.
+
+        ``likely_s`` is what it may well take on some storage: the lower bound is not above.
+        """
+        low_s, high_s = self.uncertainty.bounds_s(confidence)
+        return min(low_s, self.about_s, likely_s), max(high_s, self.about_s)
+
+    def at_most(self, forecast_s: float) -> "Ceiling":
+        """The same, but no longer than a forecast: nothing is faster than what takes no time."""
+        if self.about_s <= forecast_s:
+            return self
+        return Ceiling(forecast_s, replace(self.uncertainty, forecast_s=forecast_s))
+
+
+def ceiling_of(baseline: Baseline) -> Ceiling:
+    """The forecast for storage of no latency, as far as it does not depend on a target."""
+    loads, threads = baseline.loads, baseline.threads
+    found = [AT_ONCE] * len(loads)
+    cpu = cpu_change(baseline.recording, loads, found, None, baseline.without)
+    overlap = threads.unwaited(cpu.each_s)
+    compressed = baseline.compression.on_target(found) if baseline.compression else None
+    compressing_s = compressed.cpu_s if compressed else 0.0
+    done: Sequence[Load] = compressed.loads if compressed else loads
+    cpu_s = baseline.scale * overlap.of_cpu
+    drift_s = cpu_s * (float(counts(done) @ cpu.each_s) + compressing_s)
+    about_s = baseline.remainder_s + max(drift_s, baseline.least_drift_s)
+
+    draws = np.random.default_rng(0)
+    error_s = cpu_s * hypot(cpu.error_s, COMPRESSING_SPREAD * compressing_s)
+    rest_s = drawn_rest(baseline, drift_s, error_s, draws)
+    drawn_s = drawn_totals(
+        rest_s,
+        [
+            Measured(load.op, recorded_s, 0.0, AT_ONCE.blocks)
+            for load, recorded_s in zip(loads, baseline.io_s, strict=True)
+        ],
+        draws,
+        noise=0.0,
+        factors=part_factors(baseline.recording, baseline.whole_s, DRAWS, draws),
+    )
+    apart = MODELS_APART * log(overlap.apart)
+    uncertainty = Uncertainty.of(
+        about_s,
+        about_s,
+        drawn_s * np.exp(draws.normal(0, apart, DRAWS)),
+        kind_of_evidence(baseline.recording, baseline.whole_s),
+        _direction(loads),
+    )
+    return Ceiling(about_s, uncertainty)
+
+
+def drawn_rest(
+    baseline: Baseline, drift_s: float, error_s: float, draws: np.random.Generator
+) -> NDArray[np.float64]:
+    """Draws of the time outside temp I/O.
+
+    CPU time changes by ``drift_s``, with a standard error; any part of the time without a CPU may
+    go, and what recording cost is only known as far as it was measured.
+    """
+    drawn_s = drift_s + error_s * draws.standard_normal(DRAWS)
+    rest_s = baseline.remainder_s + np.maximum(drawn_s, baseline.least_drift_s)
+    rest_s -= baseline.ready_s * draws.uniform(0, 1, DRAWS)
+    if baseline.cost_error_s:
+        cost_s = baseline.outside_cost_s
+        off_s = baseline.cost_error_s * draws.standard_normal(DRAWS)
+        rest_s += cost_s - np.maximum(cost_s + off_s, 0.0)
+    return rest_s
+
+
+def _direction(loads: Sequence[Load]) -> str:
+    count = sum(load.count for load in loads)
+    recorded_s, moved_bytes = sum(load.total_s for load in loads), sum(load.bytes for load in loads)
+    return direction(recorded_s / count, 0.0, moved_bytes / count)
