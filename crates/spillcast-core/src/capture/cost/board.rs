@@ -24,8 +24,6 @@ pub enum Task {
     Start,
     /// A burst of calls.
     Calls,
-    /// The same with work on memory before each.
-    Spaced,
     /// A burst of context switches, with whoever is given `Follow`.
     Lead,
     Follow,
@@ -91,7 +89,6 @@ impl Board {
             match word.load(Ordering::Acquire) {
                 0 => sleep_while(word, 0, None),
                 task if task == Task::Calls as u32 => return Task::Calls,
-                task if task == Task::Spaced as u32 => return Task::Spaced,
                 task if task == Task::Lead as u32 => return Task::Lead,
                 _ => return Task::Follow,
             }

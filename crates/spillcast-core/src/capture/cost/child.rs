@@ -1,7 +1,6 @@
 //! A child of a measurement: the process that is observed, or that does the same unobserved.
 
 use std::fs::File;
-use std::hint::black_box;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -19,10 +18,6 @@ pub const CALLS: usize = 400;
 pub const SWITCHES: usize = 200;
 /// What a call reads: a block of a database.
 const BYTES: usize = 8192;
-/// What a query goes through between two calls, more or less, in words: more than a core's first
-/// cache holds, so that what a source does at a call meets caches as cold as in a query.
-const WORDS: usize = 128 * 1024 / 8;
-const WORDS_OF_A_LINE: usize = 8;
 
 /// Does what the board of the measurement `memory` gives to `seat`, until it is killed.
 ///
@@ -35,15 +30,10 @@ pub fn serve(memory: &Path, seat: usize) -> io::Result<()> {
     sched_setaffinity(None, &cpus)?;
     let file = File::from(memfd_create("spillcast-cost", MemfdFlags::CLOEXEC)?);
     file.write_all_at(&[1; BYTES], 0)?;
-    let memory = vec![1u64; WORDS];
     loop {
         board.give(seat, Task::None);
         match board.next(seat) {
             Task::Calls => (0..CALLS).for_each(|_| read(&file)),
-            Task::Spaced => (0..CALLS).for_each(|_| {
-                black_box(memory.iter().step_by(WORDS_OF_A_LINE).sum::<u64>());
-                read(&file);
-            }),
             Task::Lead => (0..SWITCHES).for_each(|_| board.hand_over()),
             _ => (0..SWITCHES).for_each(|_| board.hand_back()),
         }

@@ -1,15 +1,12 @@
 //! What a source costs those that it observes, measured here and now: on a child that makes calls and
-//! leaves the CPU, beside one that does the same and is not observed. A call is a read of 8 KiB of a
-//! cached file, as of a table; a source does the same for a temp file.
+//! leaves the CPU, beside one that does the same and is not observed.
 //!
 //! CPU time is compared, not time, so that neighbours on the machine disturb little. All children run
-//! on one CPU, burst after burst by turns. What a call costs is told by calls with work between
-//! them, as a query does, for what a source needs is not in the caches then. A context switch is told by two processes that hand that
+//! on one CPU, burst after burst by turns. A context switch is told by two processes that hand that
 //! CPU to each other, of which one is observed at most: so it is with I/O, and threads of one observed
 //! process that hand it to each other may lose less. What a source costs also those that it does
 //! not observe (a look at every call of the machine) is in the unobserved bursts: it is what the
-//! shortest of them takes more than the shortest before the source was made; of calls, of those
-//! without work, whose time varies least.
+//! shortest of them takes more than the shortest before the source was made.
 
 mod board;
 mod child;
@@ -34,7 +31,7 @@ pub use child::serve;
 /// Pairs of bursts, fewer where they take longer than `LONG`, but no fewer than `PAIRS_MIN`.
 const PAIRS: usize = 40;
 const PAIRS_MIN: usize = 9;
-const LONG: Duration = Duration::from_millis(150);
+const LONG: Duration = Duration::from_millis(250);
 /// Bursts before the source is made.
 const BEFORE: usize = 12;
 /// How long a child may take for a burst, or to start.
@@ -123,50 +120,44 @@ fn paired(stage: &mut Stage, source: &mut dyn Source, before: &Bursts) -> io::Re
         }
     }
     source.drain(&mut reports, true);
-    let made = (2 * ours.calls_ns.len() * CALLS) as u64;
+    let made = (ours.calls_ns.len() * CALLS) as u64;
     if source.observed().calls + source.lost() < made {
         return Err(io::Error::new(io::ErrorKind::NotFound, "the source saw no calls"));
     }
-    let calls_all_pay_ns = all_pay_ns(&bare.calls_ns, &before.calls_ns);
-    let switches_all_pay_ns = || all_pay_ns(&bare.switches_ns, &before.switches_ns);
+    let of = |kind: fn(&Bursts) -> &[f64], count| {
+        spread(kind(&ours), kind(&bare), kind(before), count as f64)
+    };
     Ok(Cost {
-        call: spread(&ours.spaced_ns, &bare.spaced_ns, calls_all_pay_ns, CALLS),
-        switch: switches
-            .then(|| spread(&ours.switches_ns, &bare.switches_ns, switches_all_pay_ns(), SWITCHES)),
+        call: of(|bursts| &bursts.calls_ns, CALLS),
+        switch: switches.then(|| of(|bursts| &bursts.switches_ns, SWITCHES)),
     })
 }
 
 /// What each of `count` operations of a burst costs, from bursts with and without in pairs. The first
 /// pair, in which memory is touched for the first time, does not count.
-fn spread(ours_ns: &[f64], bare_ns: &[f64], all_pay_ns: f64, count: usize) -> Spread {
-    let each_s = |burst_ns: f64| burst_ns / count as f64 / 1e9;
+fn spread(ours_ns: &[f64], bare_ns: &[f64], before_ns: &[f64], count: f64) -> Spread {
+    let shortest = |bursts: &[f64]| bursts[1..].iter().copied().fold(f64::INFINITY, f64::min);
+    // Others on the machine may have made every burst before longer: a source makes none shorter.
+    let all_pay_ns = (shortest(bare_ns) - shortest(before_ns)).max(0.0);
     let pairs = ours_ns[1..].iter().zip(&bare_ns[1..]);
-    let mut costs_s: Vec<f64> =
-        pairs.map(|(ours_ns, bare_ns)| each_s(ours_ns - bare_ns + all_pay_ns).max(0.0)).collect();
+    let mut costs_s: Vec<f64> = pairs
+        .map(|(ours_ns, bare_ns)| ((ours_ns - bare_ns + all_pay_ns) / count / 1e9).max(0.0))
+        .collect();
     costs_s.sort_unstable_by(f64::total_cmp);
     let at = |share: usize| costs_s[(costs_s.len() - 1) * share / 4];
     Spread { low_s: at(1), median_s: at(2), high_s: at(3) }
-}
-
-/// What a burst of those that are not observed takes more than before the source was made.
-fn all_pay_ns(bare_ns: &[f64], before_ns: &[f64]) -> f64 {
-    let shortest = |bursts: &[f64]| bursts[1..].iter().copied().fold(f64::INFINITY, f64::min);
-    // Others on the machine may have made every burst before longer: a source makes none shorter.
-    (shortest(bare_ns) - shortest(before_ns)).max(0.0)
 }
 
 /// CPU time of whole bursts.
 #[derive(Default)]
 struct Bursts {
     calls_ns: Vec<f64>,
-    spaced_ns: Vec<f64>,
     switches_ns: Vec<f64>,
 }
 
 impl Bursts {
     fn add(&mut self, stage: &mut Stage, seat: usize, switches: bool) -> io::Result<()> {
         self.calls_ns.push(stage.burst(&[(seat, Task::Calls)])?);
-        self.spaced_ns.push(stage.burst(&[(seat, Task::Spaced)])?);
         if switches {
             // Who follows first, so that it sleeps when its turn comes.
             let pair = [(PARTNER, Task::Follow), (seat, Task::Lead)];
@@ -257,14 +248,14 @@ mod tests {
         let ours = [9000.0, 3000.0, 3400.0, 3200.0, 3800.0, 9000.0];
         let bare = [9000.0, 1000.0, 1000.0, 1000.0, 1000.0, 1000.0];
         let before = [9000.0, 900.0, 980.0];
-        let found = spread(&ours, &bare, all_pay_ns(&bare, &before), 2);
+        let found = spread(&ours, &bare, &before, 2.0);
         let ns = |seconds: f64| (seconds * 1e9).round();
         assert_eq!([found.low_s, found.median_s, found.high_s].map(ns), [1150.0, 1250.0, 1450.0]);
     }
 
     #[test]
     fn what_costs_nothing_is_no_gain() {
-        let found = spread(&[0.0, 990.0, 980.0], &[0.0, 1000.0, 1000.0], 0.0, 1);
+        let found = spread(&[0.0, 990.0, 980.0], &[0.0, 1000.0, 1000.0], &[0.0, 1000.0], 1.0);
         assert_eq!(found, Spread { low_s: 0.0, median_s: 0.0, high_s: 0.0 });
     }
 }
