@@ -14,8 +14,10 @@ from emulator import skip_without_fuse
 from harness import ordinary_user, spillcast, spillcast_command, target, until
 from spillcast.errors import Refusal
 from spillcast.recording import Recording
+from spillcast.recording.sums import WrittenBytes
 from spillcast.storage.behaviour import fixed_behaviour
 from spillcast.storage.emulation import emulate
+from spillcast.storage.rehearsal import check_room
 from spillcast.storage.rehearse.command import command_to_run, rehearse_command, writing_word
 
 #: An operation of the slow storage.
@@ -210,3 +212,10 @@ def test_what_cannot_be_run_again(open_places):
         path.write_text(json.dumps(meta | {"engine": meta["engine"] | change}))
         with pytest.raises(Refusal, match=words):
             command_to_run(Recording.open(recording.path), None)
+
+
+def test_what_could_fill_the_target_is_not_rehearsed(spilled, tmp_path):
+    recording = Recording.open(spilled.path)
+    recording.written_bytes = WrittenBytes(1 << 60, 0)
+    with pytest.raises(Refusal, match="could fill it"):
+        check_room(recording, tmp_path)

@@ -2,10 +2,15 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
+from spillcast.errors import Refusal
 from spillcast.recording import Recording
+from spillcast.storage import tmpfs
 from spillcast.storage.observed import observed
 from spillcast.storage.storage import Group
+from spillcast.units import format_bytes
+from spillcast.workspace import free_bytes
 
 #: What mends a rehearsal that came to no temp I/O.
 LONGER = "rehearse longer, or without --rehearse"
@@ -44,3 +49,13 @@ class Rehearsal:
         """Its temp operations and their latencies, by op and size class."""
         groups = observed(self.recording).groups
         return {(group.op, group.size_class_bytes): group for group in groups}
+
+
+def check_room(recording: Recording, directory: Path) -> None:
+    """Refusal where what the query writes could fill a directory's storage, or memory."""
+    if tmpfs.is_tmpfs(directory):
+        tmpfs.check(recording, directory)
+    wrote, free = recording.written_bytes.temp, free_bytes(directory)
+    if wrote > free:
+        room = f"{directory} has {format_bytes(free)} free, the query wrote {format_bytes(wrote)}"
+        raise Refusal(f"{room}: a rehearsal could fill it")
