@@ -1,0 +1,130 @@
+"""The machine measured with real work: small queries spill to memory and to delays."""
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from spillcast.engines.engine import Calibrates, Lab
+from spillcast.engines.registry import engines
+from spillcast.engines.workload import Workload
+from spillcast.errors import InputError
+from spillcast.forecast.load import Load, temp_load
+from spillcast.lab.demo import Stage
+from spillcast.lab.named_places import named_places
+from spillcast.lab.run import run_recorded_if_spilled
+from spillcast.lab.storages import SHARED_MEMORY, Place, fast_parent
+from spillcast.recording.calibration import CALIBRATION_SCHEMA, CalibratedOn, Calibration
+from spillcast.recording.wait_cost import Point
+from spillcast.units import format_bytes
+from spillcast.workspace import free_bytes, workspace
+
+STORAGES = ("tmpfs", "latency:0.25ms", "latency:1.5ms")
+REPEAT = 2
+#: What the engines' data takes, and what a query spills.
+DATA_BYTES, SPILL_BYTES = 1 << 30, 1 << 30
+#: What is measured: engines, each with its queries.
+Queries = Sequence[tuple[Lab, Sequence[Workload]]]
+
+
+def measure_machine(
+    stage: Stage, work: Path | None = None, repeat: int = REPEAT, queries: int | None = None
+) -> Calibration:
+    """Run the engines' queries by turns, the first so many of each; leaves nothing behind.
+
+    InputError where there is no room, or no engine.
+    """
+    started_s = time.monotonic()
+    with workspace(work) as room:
+        _check_room(room)
+        opened, skipped = _opened(room, queries)
+        with named_places(STORAGES, room) as places:
+            points = list(_points(stage, opened, places, room, repeat))
+    return Calibration(
+        CALIBRATION_SCHEMA,
+        time.time(),
+        time.monotonic() - started_s,
+        CalibratedOn.here(),
+        points,
+        skipped,
+    )
+
+
+def _check_room(room: Path) -> None:
+    if free_bytes(room) < DATA_BYTES:
+        message = f"{room.parent}: calibration wants {format_bytes(DATA_BYTES)} of free space"
+        raise InputError(message, "name another directory with --work DIR")
+    if fast_parent(SPILL_BYTES) is None:
+        message = f"{SHARED_MEMORY}: calibration wants {format_bytes(SPILL_BYTES)} of free space"
+        raise InputError(message, "free some, or make it larger: mount -o remount,size=2G /dev/shm")
+
+
+def _opened(room: Path, queries: int | None) -> tuple[Queries, list[str]]:
+    """The engines that there are, and why others are not."""
+    opened, skipped = list[tuple[Lab, Sequence[Workload]]](), list[str]()
+    for engine in engines("lab"):
+        assert engine.lab is not None
+        try:
+            lab = engine.lab()(room)
+        except InputError as error:
+            skipped.append(f"{engine.label}: {error.message}; {error.hint}".rstrip("; "))
+        except ImportError as error:
+            skipped.append(f"{engine.label}: {error}; pip install spillcast")
+        else:
+            if isinstance(lab, Calibrates):
+                opened.append((lab, lab.calibrating()[:queries]))
+    if not opened:
+        raise InputError("there is no engine to calibrate with", ". ".join(skipped))
+    return opened, skipped
+
+
+def _points(
+    stage: Stage, opened: Queries, places: Sequence[Place], room: Path, repeat: int
+) -> Iterator[Point]:
+    """Each query on each storage in turn, and again: what drifts on the machine drifts for all."""
+    stage.step("making tables")
+    for lab, queries in opened:
+        for rows in {query.rows for query in queries}:
+            lab.build(rows)
+    for number in range(repeat):
+        for lab, queries in opened:
+            for query in queries:
+                stage.step(f"{lab.label}, {query.name}")
+                for place in places:
+                    point = _point(stage, lab, query, place, number, room)
+                    if point is not None:
+                        yield point
+
+
+def _point(
+    stage: Stage, lab: Lab, query: Workload, place: Place, number: int, room: Path
+) -> Point | None:
+    """A recorded run; None where it did not spill."""
+    with workspace(room) as folder:
+        ran, recording = run_recorded_if_spilled(
+            lab, query, place, folder / "run.spill", stage.status
+        )
+        if recording is None:
+            return None
+        meta, loads = recording.meta, temp_load(recording)
+    # The preload library sees no CPU time outside calls.
+    cpu_s = ran.cpu_s if meta.cpu_s is None else meta.cpu_s
+    return Point(
+        engine=lab.label,
+        query=query.name,
+        storage=place.name,
+        repeat=number,
+        operations=sum(load.count for load in loads),
+        latency_s=_mean_s(loads),
+        read_latency_s=_mean_s([load for load in loads if load.op == "read"]),
+        write_latency_s=_mean_s([load for load in loads if load.op == "write"]),
+        cpu_s=cpu_s,
+        cpu_per_operation_s=cpu_s / sum(load.count for load in loads),
+        process_cpu_s=ran.cpu_s,
+        run_queue_delay_s=ran.run_queue_delay_s,
+        elapsed_s=ran.elapsed_s,
+    )
+
+
+def _mean_s(loads: Sequence[Load]) -> float:
+    """Of an operation; 0 without any."""
+    return sum(load.total_s for load in loads) / max(sum(load.count for load in loads), 1)

@@ -1,0 +1,78 @@
+"""What real work on this machine said of waits, as `spillcast calibrate` keeps it for the user."""
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spillcast import _core
+from spillcast.document import key, read, written
+from spillcast.errors import InputError
+from spillcast.recording.capture_cost import cpu_model
+from spillcast.recording.wait_cost import Point
+from spillcast.workspace import whole_file
+
+CALIBRATION_SCHEMA = "spillcast.calibration/1"
+AGAIN = "run `spillcast calibrate` again"
+
+
+@dataclass(frozen=True)
+class CalibratedOn:
+    """What a calibration holds for."""
+
+    host: str = key("the machine's name", example="db1")
+    spillcast: str = key("version that measured", example="0.1.0")
+    kernel: str = key("its release", example="6.12.0-amd64")
+    cpu: str = key("the CPU's model", example="AMD EPYC 9354")
+    cpus: int | None = key("CPUs of the machine", example=64)
+
+    @staticmethod
+    def here() -> "CalibratedOn":
+        """This machine, as it is now."""
+        return CalibratedOn(
+            platform.node(), _core.__version__, platform.release(), cpu_model(), os.cpu_count()
+        )
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The file that is kept: all that was measured."""
+
+    schema: str = key("the form", example=CALIBRATION_SCHEMA)
+    measured_at_s: float = key("when, by the clock of the day", unit="s since 1970", example=1.8e9)
+    took_s: float = key("how long that took", unit="s", example=113.0)
+    machine: CalibratedOn = key("")
+    points: Sequence[Point] = key("a recorded run each")
+    skipped: Sequence[str] = key("engines that were not measured, and why")
+
+
+def keep(calibration: Calibration) -> Path:
+    """Write it whole or not at all, in place of an older one; where it is. OSError says why not."""
+    path = calibration_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as partial:
+        partial.write_text(json.dumps(written(calibration), indent=1) + "\n")
+    return path
+
+
+def kept_calibration() -> Calibration | None:
+    """The one of this machine; None where there is none, or the file is damaged."""
+    try:
+        path = calibration_path()
+        kept = read(Calibration, json.loads(path.read_text()), str(path), AGAIN)
+    except (OSError, ValueError, RecursionError, InputError):
+        return None
+    holds = kept.schema == CALIBRATION_SCHEMA and kept.machine == CalibratedOn.here()
+    return kept if holds else None
+
+
+def calibration_path() -> Path:
+    """The file of the user. InputError for a user without a home."""
+    folder = os.environ.get("XDG_STATE_HOME", "")
+    try:
+        root = Path(folder) if os.path.isabs(folder) else Path.home() / ".local" / "state"
+    except RuntimeError as error:
+        raise InputError(f"no home directory: {error}", "set XDG_STATE_HOME") from error
+    return root / "spillcast" / "calibration.json"
