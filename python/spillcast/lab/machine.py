@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from spillcast import _core
 from spillcast.engines.engine import Calibrates, Lab
 from spillcast.engines.registry import engines
 from spillcast.engines.workload import Workload
@@ -14,7 +15,7 @@ from spillcast.lab.named_places import named_places
 from spillcast.lab.run import run_recorded_if_spilled
 from spillcast.lab.storages import SHARED_MEMORY, Place, fast_parent
 from spillcast.recording.calibration import CALIBRATION_SCHEMA, CalibratedOn, Calibration
-from spillcast.recording.wait_cost import Point
+from spillcast.recording.wait_cost import Chase, Point, fit
 from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes, workspace
 
@@ -34,6 +35,8 @@ def measure_machine(
     InputError where there is no room, or no engine.
     """
     started_s = time.monotonic()
+    stage.step("reading memory after waits")
+    chases = [Chase(*measured) for measured in _core.chases()]
     with workspace(work) as room:
         _check_room(room)
         opened, skipped = _opened(room, queries)
@@ -44,7 +47,9 @@ def measure_machine(
         time.time(),
         time.monotonic() - started_s,
         CalibratedOn.here(),
+        fit(points),
         points,
+        chases,
         skipped,
     )
 

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,13 @@ from spillcast import _core
 from spillcast.document import key, read, written
 from spillcast.errors import InputError
 from spillcast.recording.capture_cost import cpu_model
-from spillcast.recording.wait_cost import Point
+from spillcast.recording.wait_cost import Chase, MachineCalibration, Point, WaitCost, queries_of
 from spillcast.workspace import whole_file
 
 CALIBRATION_SCHEMA = "spillcast.calibration/1"
 AGAIN = "run `spillcast calibrate` again"
+#: How long a machine is taken to stay as it was.
+OLD_S = 30 * 86_400.0
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,17 @@ class Calibration:
     measured_at_s: float = key("when, by the clock of the day", unit="s since 1970", example=1.8e9)
     took_s: float = key("how long that took", unit="s", example=113.0)
     machine: CalibratedOn = key("")
+    cost: WaitCost | None = key("what a wait costs; null where no query says it")
     points: Sequence[Point] = key("a recorded run each")
+    chases: Sequence[Chase] = key("reads of memory after waits")
     skipped: Sequence[str] = key("engines that were not measured, and why")
+
+    @property
+    def told(self) -> MachineCalibration | None:
+        """What a recording tells of it."""
+        if self.cost is None:
+            return None
+        return MachineCalibration(self.measured_at_s, queries_of(self.points), self.cost)
 
 
 def keep(calibration: Calibration) -> Path:
@@ -66,6 +78,11 @@ def kept_calibration() -> Calibration | None:
         return None
     holds = kept.schema == CALIBRATION_SCHEMA and kept.machine == CalibratedOn.here()
     return kept if holds else None
+
+
+def is_old(measured_at_s: float) -> bool:
+    """Whether the machine may have changed since."""
+    return time.time() - measured_at_s > OLD_S
 
 
 def calibration_path() -> Path:

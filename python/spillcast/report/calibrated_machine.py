@@ -5,12 +5,16 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any
 
-from spillcast.recording.calibration import Calibration
-from spillcast.recording.wait_cost import Point
+import numpy as np
+
+from spillcast.recording.calibration import Calibration, is_old
+from spillcast.recording.wait_cost import Point, WaitCost
 from spillcast.report.page import Page, Words
 from spillcast.report.table import Column, Table
 from spillcast.units import format_duration
 
+#: What the cost is told for.
+WAIT_S, WORK_S = 1e-3, (1e-4, 1e-3)
 _COLUMNS = (
     Column("engine", "engine"),
     Column("query", "query"),
@@ -27,9 +31,24 @@ def machine_page(found: Calibration) -> Page:
     measured = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.measured_at_s))
     on = f"{found.machine.host}, {found.machine.cpus} CPUs, {found.machine.cpu}"
     words = [f"measured {measured} in {format_duration(found.took_s)} on {on}"]
+    if is_old(found.measured_at_s):
+        words.append("that is more than 30 days ago: run `spillcast calibrate` again")
+    if found.cost is not None:
+        words.append(_cost(found.cost))
     words += [f"not measured: {why}" for why in found.skipped]
     table = Table(_COLUMNS, list(_rows(found.points)), grouped=2)
     return Page([Words(words), table], table)
+
+
+def _cost(cost: WaitCost) -> str:
+    """What the fit says, for two amounts of work."""
+    takes = [
+        f"{format_duration(work_s)} of work take {format_duration(work_s + added_s)}"
+        for work_s in WORK_S
+        for added_s in cost.extra_s(np.array([WAIT_S]), work_s)
+    ]
+    after = f"after a wait of {format_duration(WAIT_S)}, {', '.join(takes)}"
+    return f"{after}; queries differ by {cost.spread:.0%} in what is added"
 
 
 def _rows(points: Sequence[Point]) -> Iterator[Sequence[Any]]:
