@@ -41,7 +41,6 @@ def test_a_query_of_each_engine_is_measured_and_kept(tmp_path, state):
     measured = ["DuckDB"] + ["PostgreSQL"] * (not found["skipped"])
     assert runs == [(engine, storage) for engine in measured for storage in machine.STORAGES]
     for fast, near, far in zip(*[iter(found["points"])] * 3, strict=True):
-        assert fast["latency_s"] < near["latency_s"] < far["latency_s"]
         assert near["latency_s"] >= 0.25e-3
         assert far["latency_s"] >= 1.5e-3
         for one in (fast, near, far):

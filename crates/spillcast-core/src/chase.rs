@@ -60,7 +60,7 @@ pub struct Chase {
     pub elapsed_ns: u64,
 }
 
-/// Measures every set of memory after every wait, in about a second.
+/// Measures every set of memory after every wait, in some two seconds.
 pub fn measure() -> Vec<Chase> {
     let mut waits = vec![(Wait::Not, Duration::ZERO)];
     for wait in [Wait::Spinning, Wait::Sleeping] {
@@ -81,11 +81,11 @@ pub fn measure() -> Vec<Chase> {
 }
 
 fn median_ns(ring: &Ring, dependent: bool, wait: Wait, duration: Duration) -> u64 {
-    let mut each_ns: [u64; TIMES] = std::array::from_fn(|_| {
-        // The same lines before the wait leave the caches as warm as they get.
-        ring.read_ns(dependent);
+    let mut each_ns: [u64; TIMES] = std::array::from_fn(|time| {
+        // All of the set before the wait leaves the caches as warm as they get.
+        ring.read_ns(0, ring.order.len(), dependent);
         wait.pass(duration);
-        ring.read_ns(dependent)
+        ring.read_ns(time * HOPS, HOPS, dependent)
     });
     each_ns.sort_unstable();
     each_ns[TIMES / 2]
@@ -117,14 +117,16 @@ impl Ring {
         Ring { words, order }
     }
 
-    /// CPU time to read `HOPS` lines of the round, from its start.
-    fn read_ns(&self, dependent: bool) -> u64 {
+    /// CPU time to read so many lines of the round, from one of them on.
+    fn read_ns(&self, from: usize, hops: usize, dependent: bool) -> u64 {
+        let from = from % self.order.len();
         let start_ns = thread_cpu_ns();
         if dependent {
-            black_box(self.follow(self.order[0] * LINE_WORDS, HOPS));
+            black_box(self.follow(self.order[from] * LINE_WORDS, hops));
         } else {
             let read = |&line: &usize| self.words[line * LINE_WORDS];
-            black_box(self.order.iter().cycle().take(HOPS).map(read).sum::<usize>());
+            let round = self.order[from..].iter().chain(&self.order[..from]);
+            black_box(round.take(hops).map(read).sum::<usize>());
         }
         thread_cpu_ns() - start_ns
     }
