@@ -11,7 +11,7 @@ TIMED := $(addprefix tests/,forecast/duckdb/test_compression.py lab/test_demo.py
 	storage/test_emulation.py storage/test_grid.py)
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help build demo docs test check bench bench-wide calibrate truth truth-quick requirements clean
+.PHONY: help build demo docs test check bench bench-wide constants truth truth-quick requirements clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -57,7 +57,7 @@ bench: build ## timings, each with its peer in the same run
 bench-wide: build ## captures on 64 emulated CPUs, ten minutes; wants QEMU
 	$(BIN)/python -m bench.wide
 
-calibrate: build ## measure the constants of forecasts, half an hour; NAMES="memory residuals" for some
+constants: build ## measure the constants of forecasts, some minutes; NAMES="memory residuals" for some
 	$(BIN)/python -m bench calibrate $(NAMES)
 
 truth: build ## forecasts against measured runs, MINUTES=52; rewrites docs/accuracy.md

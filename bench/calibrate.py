@@ -1,6 +1,6 @@
 """Writes the measured constants into calibrated.toml: all of them, or the groups that are named.
 
-`python -m bench calibrate residuals` takes seconds, all of it half an hour.
+`python -m bench calibrate residuals` takes seconds, all of it some minutes.
 """
 
 import json
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import cold_caches, compression, memory_answers, oracle_traces
+from bench import compression, memory_answers, oracle_traces
 from spillcast.calibrated import CALIBRATED, document
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.lab.calibrate import calibrate, residuals_of
@@ -21,18 +21,6 @@ from spillcast.report.calibration import judged
 from spillcast.units import format_bytes
 
 CASES = Path(__file__).parents[1] / "docs" / "accuracy" / "calibration.parquet"
-
-
-def cold() -> dict[str, dict[str, Any]]:
-    """Ten minutes."""
-    touched, spread = cold_caches.fitted()
-    rests_on = "ten queries that are not verified, each three times on four storages"
-    return {
-        "touched": {
-            "value": touched, "unit": "of what a loop reads that only reads", "rests_on": rests_on,
-        },
-        "touched_spread": {"value": spread, "unit": "relative", "rests_on": rests_on},
-    }  # fmt: skip
 
 
 def levels() -> dict[str, dict[str, Any]]:
@@ -99,7 +87,6 @@ GROUPS: Mapping[str, Callable[[], dict[str, dict[str, Any]]]] = {
     "compression": levels,
     "oracle": oracle,
     "residuals": residuals,
-    "cold_caches": cold,
 }
 
 
@@ -126,7 +113,7 @@ def main(names: Sequence[str]) -> int:
 def toml(entries: Mapping[str, Mapping[str, Any]]) -> str:
     """A table an entry, residuals last; JSON's strings, numbers and lists are those of TOML."""
     parts = [
-        "# What commands measured; written by `make calibrate`. spillcast.calibrated reads it."
+        "# What commands measured; written by `make constants`. spillcast.calibrated reads it."
     ]
     for name, entry in sorted(entries.items(), key=lambda item: item[0] == "residuals"):
         categories = entry.get("categories", ())

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from spillcast.document import UNSHOWN, table
 from spillcast.lab.truth_file import COLUMNS
+from spillcast.recording.calibration import Calibration
 from spillcast.recording.capture_cost import KeptCost
 from spillcast.recording.meta import Meta
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS, Column
@@ -64,6 +65,7 @@ def tables() -> dict[str, list[str]]:
         "meta": [head, *(row for row in rows if row not in of_a_query)],
         "query": [head, rows[0], *of_a_query],
         "capture_cost": key_lines(KeptCost),
+        "calibration": key_lines(Calibration),
         "server-recording": key_lines(ServerRecording),
         "storage": key_lines(StorageDocument),
         "cases": column_lines(COLUMNS),

@@ -20,12 +20,18 @@ __all__ = [
     "__version__",
     "capture_cost",
     "capture_cost_child",
+    "chases",
     "cold_caches",
     "simulate",
     "size_class_bytes",
 ]
 
 __version__: str
+
+def chases() -> list[tuple[int, int, bool, str, int, int]]:
+    """Reads of memory in no order, warm and after waits: bytes of memory, reads, whether each
+    depends on the one before, ``not``, ``spinning`` or ``sleeping``, for how long, and the median
+    CPU time of the reads; times in ns. Takes some two seconds."""
 
 def cold_caches() -> list[tuple[int, int, list[tuple[int, int]]]]:
     """Of a core's own cache, and of all the cache that it usually gets: bytes, CPU time of a pass

@@ -73,8 +73,6 @@ class Residuals:
 class Calibrated:
     """The values of calibrated.toml; it says of each what it is and what it rests on."""
 
-    touched: float
-    touched_spread: float
     compression_levels: Sequence[float]
     memory_s: float
     memory_bytes_per_s: float

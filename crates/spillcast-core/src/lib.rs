@@ -3,6 +3,7 @@
 
 pub mod cache;
 pub mod capture;
+pub mod chase;
 pub mod cold_cache;
 pub mod emulate;
 pub mod histogram;

@@ -24,6 +24,7 @@ use std::io;
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
+use spillcast_core::chase;
 use spillcast_core::cold_cache::Cost;
 
 /// An OSError with errno and strerror, which pyo3's own conversion leaves out.
@@ -50,6 +51,19 @@ fn cold_caches(py: Python<'_>) -> Vec<Cache> {
     caches.into_iter().map(|cache| (cache.bytes, cache.warm_ns, costs(cache.after))).collect()
 }
 
+/// Memory, reads, whether each depends on the one before, how it was waited, for how long (ns), and
+/// the CPU time of the reads (ns).
+type Chase = (usize, usize, bool, &'static str, u64, u64);
+
+/// Reads of memory after waits.
+#[pyfunction]
+fn chases(py: Python<'_>) -> Vec<Chase> {
+    let row = |c: chase::Chase| {
+        (c.bytes, chase::HOPS, c.dependent, c.wait.name(), c.wait_ns, c.elapsed_ns)
+    };
+    py.detach(chase::measure).into_iter().map(row).collect()
+}
+
 /// The size class that an operation of so many bytes falls into, in bytes.
 #[pyfunction]
 fn size_class_bytes(bytes: u64) -> u64 {
@@ -74,6 +88,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<trace::TraceReader>()?;
     module.add_function(wrap_pyfunction!(cost::capture_cost, module)?)?;
     module.add_function(wrap_pyfunction!(cost::capture_cost_child, module)?)?;
+    module.add_function(wrap_pyfunction!(chases, module)?)?;
     module.add_function(wrap_pyfunction!(cold_caches, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(size_class_bytes, module)?)?;

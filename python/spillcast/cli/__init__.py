@@ -17,6 +17,7 @@ VERBS = (
     "forecast",
     "report",
     "record",
+    "calibrate",
     "watch",
     "probe",
     "storage",

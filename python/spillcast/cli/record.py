@@ -92,7 +92,7 @@ def record(
     from spillcast.recording.likely_temp import unrecognised
     from spillcast.recording.options import RecordOptions
     from spillcast.recording.target import describe_exit
-    from spillcast.report.recording import recording_text
+    from spillcast.report.recording import calibration_wanted, recording_text
     from spillcast.units import parse_duration_s
 
     need_one("record", command, pid, server)
@@ -134,6 +134,8 @@ def record(
             print(f"spillcast: {warning}", file=sys.stderr)
     else:
         print(recording_text(result))
+        if (proposed := calibration_wanted(result.meta)) is not None:
+            print(f"spillcast: {proposed}", file=sys.stderr)
     if status:
         raise SpillcastError(f"the command {describe_exit(status)}; its recording is kept")
 

@@ -131,6 +131,18 @@ class Explains(Protocol):
         """The nodes of such a plan that spill."""
 
 
+@runtime_checkable
+class Calibrates(Protocol):
+    """A lab that has queries for measuring a machine."""
+
+    #: Whether what it burns before a write depends on how long its writes take.
+    compresses_writes: ClassVar[bool]
+
+    @staticmethod
+    def calibrating() -> "Sequence[Workload]":
+        """Small ones that spill, none of them verified; all of a table of the same size."""
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What session of a server is looked for; at least one of these is given."""

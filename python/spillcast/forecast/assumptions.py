@@ -49,6 +49,8 @@ SHARE_TOLD = 0.05
 CHANGES_TOLD = 0.01
 #: Latency ratio from which a small error of the recording becomes a large one of the forecast.
 AMPLIFIED = 20.0
+#: Share of the forecast by which CPU time may be off for want of a calibration of the machine.
+UNCALIBRATED = 0.02
 #: Shares of compressed blocks nearer than this are one.
 COMPRESSED_ALIKE = 0.05
 #: Share by which waits weigh more or less where no work moves from thread to thread.

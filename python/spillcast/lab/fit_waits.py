@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from spillcast.errors import InputError
 from spillcast.recording.bursts import Bursts
-from spillcast.recording.wait_cost import WaitCost, filled_s
+from spillcast.recording.wait_cost import ANY, WaitCost, filled_s
 
 Floats = NDArray[np.float64]
 #: CPU times in which parts of memory are gone through that are tried: half a power of ten apart.
@@ -131,4 +131,4 @@ def pooled(costs: Mapping[str, Sequence[Kind]], waits_s: Waits) -> list[WaitCost
     """A cost for each engine, and one of all together for what else spills."""
     every = [one for kinds in costs.values() for one in kinds]
     found = [fit(engine, kinds, waits_s) for engine, kinds in costs.items() if kinds]
-    return [*found, fit("any", every, waits_s)]
+    return [*found, fit(ANY, every, waits_s)]

@@ -151,13 +151,14 @@ def _setting(source: "Source") -> Setting:
         calls=None if source.calls is None else list(source.calls),
         spillcast=_core.__version__,
         kernel=platform.release(),
-        cpu=_cpu_model(),
+        cpu=cpu_model(),
         cpus=os.cpu_count(),
         boot=_text("/proc/sys/kernel/random/boot_id"),
     )
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """The CPU's model, or its architecture where the kernel names none."""
     found = re.search(r"^model name\s*:\s*(.+)$", _text("/proc/cpuinfo"), re.MULTILINE)
     return found[1] if found else platform.machine()
 

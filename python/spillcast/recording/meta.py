@@ -10,6 +10,7 @@ from spillcast.document import key, read, written
 from spillcast.errors import InputError
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Server
+from spillcast.recording.wait_cost import MachineCalibration
 
 META_FILE = "meta.json"
 RECORDING_SCHEMA = "spillcast.recording/1"
@@ -77,6 +78,9 @@ class Machine:
     swap_bytes: int | None = key("swap", unit="bytes", default=None)
     caches: Sequence[CpuCache] = key(
         "a core's own cache, and all the cache that it usually gets", default=()
+    )
+    calibration: MachineCalibration | None = key(
+        "what `spillcast calibrate` found; null where it was not run", default=None, later=True
     )
 
     @property

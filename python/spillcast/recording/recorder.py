@@ -13,6 +13,7 @@ from spillcast import _core
 from spillcast.errors import InputError
 from spillcast.recording import machine
 from spillcast.recording.absent import AbsentCapture
+from spillcast.recording.calibration import kept_calibration
 from spillcast.recording.capture_cost import CaptureCost, cost_of, kept_cost
 from spillcast.recording.captured import (
     Joined,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spillcast.recording.running import Running
+    from spillcast.recording.wait_cost import MachineCalibration
 
 TICK_S = 0.25
 
@@ -321,6 +323,12 @@ class Recorder:
         """Measured once, which takes 0.5 s."""
         return [CpuCache(*measured) for measured in _core.cold_caches()]
 
+    @cached_property
+    def _calibration(self) -> "MachineCalibration | None":
+        """What is kept of this machine; it is read once."""
+        kept = kept_calibration()
+        return None if kept is None else kept.told
+
     def _own(self) -> Own:
         cpu_s = time.process_time() - self._cpu_before_s
         return Own(cpu_s, high_water_bytes(os.getpid()), self.cost)
@@ -330,7 +338,7 @@ class Recorder:
     ) -> Meta:
         if self._absent_because is None:
             seen = captured(status, self.method, own, only_calls=self._only_calls)
-            about = replace(self._machine, caches=self._caches)
+            about = replace(self._machine, caches=self._caches, calibration=self._calibration)
         else:
             seen, about = uncaptured(self._absent_because), self._machine
         status_of = {"exit_status": self.target.exit_status}

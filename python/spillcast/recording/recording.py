@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from spillcast.recording.bursts import Bursts
+
 Table = Literal["waits", "seconds", "samples"]
 
 
@@ -129,6 +131,13 @@ class Recording:
             for row in sorted(sums.to_pylist(), key=lambda row: str(row["op"]))
         ]
         return shown + html_table(["", "count", "bytes", "time", "mean"], rows)
+
+    @cached_property
+    def bursts(self) -> "Bursts | None":
+        """CPU time from each kept temp operation to its thread's next; None where it is unknown."""
+        from spillcast.recording.bursts import bursts_of
+
+        return bursts_of(self)
 
     def _table(self, name: str) -> "pa.Table":
         import pyarrow as pa

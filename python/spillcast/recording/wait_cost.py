@@ -14,6 +14,8 @@ Floats = NDArray[np.float64]
 SHORT_S = 20e-6
 #: No wait costs more than one of so many times the longest that was measured.
 BEYOND = 8.0
+#: The engine of a cost that rests on all of them.
+ANY = "any"
 #: Lengths of waits that are told apart when many are looked at, per power of ten.
 LEVELS = 8
 
@@ -67,6 +69,18 @@ class WaitCost:
         right = min(int(np.searchsorted(points, at, side="left")) or 1, len(points) - 1)
         part = (at - points[right - 1]) / (points[right] - points[right - 1])
         return np.asarray(shares[right - 1] + part * (shares[right] - shares[right - 1]))
+
+
+@dataclass(frozen=True)
+class MachineCalibration:
+    """What a recording tells of the calibration of its machine."""
+
+    measured_at_s: float = key("when, by the clock of the day", unit="s since 1970", example=1.8e9)
+    costs: Sequence[WaitCost] = key("what a wait costs, by engine; the last of all together")
+
+    def cost_of(self, engine: str) -> WaitCost:
+        """That of an engine, or of all where it was not measured."""
+        return next((one for one in self.costs if one.engine == engine), self.costs[-1])
 
 
 def weight_of(wait_s: float) -> float:

@@ -41,7 +41,7 @@ def calibration(cases: Sequence[Case]) -> str:
     said = [
         paragraph(
             "Constants that a command measured stand in `python/spillcast/calibrated.toml`, and "
-            "`make calibrate` writes it. An interval is so many spreads wide, either way, as the "
+            "`make constants` writes it. An interval is so many spreads wide, either way, as the "
             "verified forecasts of its kind of evidence and direction stayed below at its level "
             "([method](method.md#the-interval)); *factor* is how many times as far off "
             "as whole recordings a kind is. Quantiles with an asterisk rest on other categories "

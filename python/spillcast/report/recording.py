@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from spillcast.recording import Recording
+from spillcast.recording.calibration import is_old
 from spillcast.recording.likely_temp import unrecognised
 from spillcast.recording.meta import Meta, Temp
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling
@@ -66,6 +67,18 @@ def recording_text(recording: Recording) -> str:
         by = " --by file" if meta.captured else ""
         lines.append(f"  next       spillcast profile {recording.path}{by}")
     return "\n".join(lines)
+
+
+def calibration_wanted(meta: Meta) -> str | None:
+    """What a calibration of the machine would help; None where it would not, or is there."""
+    calibration = meta.machine.calibration
+    if not meta.captured or not meta.temp.operations:
+        return None
+    if calibration is None:
+        return "run `spillcast calibrate` (two minutes) for narrower forecasts"
+    if is_old(calibration.measured_at_s):
+        return "the machine was calibrated over 30 days ago: run `spillcast calibrate` again"
+    return None
 
 
 def _temp(temp: Temp) -> str:

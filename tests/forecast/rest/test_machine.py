@@ -1,37 +1,84 @@
-"""CPU time of caches that go cold: no more than what the work between waits goes through."""
+"""CPU time of caches that go cold: as a calibration says, or else as a loop through memory does."""
+
+from math import exp
 
 import numpy as np
 import pytest
 
-from evidence import change, recording
-from spillcast.calibrated import calibrated
+from evidence import change, known, recording, storage, table
+from spillcast.forecast import forecast
 from spillcast.forecast.latency import Latency
-from spillcast.forecast.load import temp_load
-from spillcast.forecast.rest.machine import machine_change
+from spillcast.forecast.load import Load, temp_load
+from spillcast.forecast.rest.machine import GUESS_ERROR, TOUCHED, machine_change
 from spillcast.recording.meta import CpuCache, Machine
+from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.wait_cost import MachineCalibration, WaitCost
+from spillcast.recording.writer import RecordingWriter
 
 US, MS = 1_000, 1_000_000
-TOUCHED = calibrated().touched
 #: Nothing is added after no wait, 100 us after 1 ms, 200 us after 5 ms; a pass takes 100 us.
 CACHE = CpuCache(8 << 20, 100 * US, [(1 * MS, 100 * US), (5 * MS, 200 * US)])
 MACHINE = Machine(caches=[CACHE])
 #: A smaller one, all of which any wait makes cold.
 OWN = CpuCache(1 << 20, 10 * US, [(100 * US, 20 * US), (5 * MS, 20 * US)])
+#: A part of memory that is gone through in 1 us, which a wait of 1 ms makes 100 us longer.
+COST = WaitCost("any", 9, 0.3, [1e-6], [1e-3, 3e-3], [[100.0], [150.0]])
+CALIBRATED = Machine(caches=[CACHE], calibration=MachineCalibration(1.8e9, [COST]))
 COUNT = 1000
 
 
-def drift_s(tmp_path, here_ns, there_ns, *, passes, machine=MACHINE):
-    """Of a run that goes through so many times the cache between two waits, and waits for 60 s."""
+def moved(tmp_path, here_ns, there_ns, *, cpu_s, machine):
+    """How the CPU time of a run moves that waits for 60 s in all."""
     run = recording(
-        tmp_path / "run.spill",
-        [("read", 8192, COUNT, here_ns)],
-        elapsed_s=60.0,
-        cpu_s=COUNT * passes * 100e-6 / TOUCHED,
+        tmp_path / "run.spill", [("read", 8192, COUNT, here_ns)], elapsed_s=60.0, cpu_s=cpu_s
     )
     change(run, machine=machine)
-    nothing = np.zeros((0, 2))
-    there = Latency(there_ns / 1e9, nothing, 0.0, True, False)
-    return machine_change(run, temp_load(run), [there]).total_s
+    there = Latency(there_ns / 1e9, np.zeros((0, 2)), 0.0, True, False)
+    return machine_change(run, temp_load(run), [there])
+
+
+def drift_s(tmp_path, here_ns, there_ns, *, passes, machine=MACHINE):
+    """Of a run that goes through so many times the cache between two waits."""
+    cpu_s = COUNT * passes * 100e-6 / TOUCHED
+    return moved(tmp_path, here_ns, there_ns, cpu_s=cpu_s, machine=machine).total_s
+
+
+@pytest.mark.parametrize(("there_ns", "extra_us"), [(0, 0), (MS, 100), (3 * MS, 150)])
+def test_what_was_calibrated_is_added(tmp_path, there_ns, extra_us):
+    found = moved(tmp_path, 0, there_ns, cpu_s=COUNT * 400e-6, machine=CALIBRATED)
+    assert found.total_s == pytest.approx(COUNT * extra_us * 1e-6, rel=0.01)
+    assert found.error_s == pytest.approx(0.3 * found.total_s)
+
+
+def test_what_was_added_here_is_taken_off_first(tmp_path):
+    """Of 400 us of work, and what a wait of 1 ms added to it, that is left without one."""
+    found = moved(tmp_path, MS, 0, cpu_s=COUNT * 500e-6, machine=CALIBRATED)
+    assert found.total_s == pytest.approx(-COUNT * 100e-6, rel=0.01)
+
+
+def test_bursts_count_one_by_one(tmp_path):
+    """Half of the work is too short to go through anything: 0.1 us meets a tenth of the part."""
+    rows = [
+        {
+            "start_ns": n * MS, "elapsed_ns": 10, "session": 1, "event": "pread64", "op": "read",
+            "temp": True, "bytes": 8192, "cpu_before_ns": (100, 400 * US)[n % 2],
+        }
+        for n in range(COUNT + 1)
+    ]  # fmt: skip
+    writer = RecordingWriter(tmp_path / "run.spill")
+    writer.add_waits(table(rows, WAITS_SCHEMA))
+    run = writer.finish(known(60.0, COUNT, 0, cpu_s=1.0))
+    change(run, machine=CALIBRATED)
+    load = Load("read", 8192, COUNT, COUNT * 8192, COUNT * 10e-9)
+    there = Latency(1e-3, np.zeros((0, 2)), 0.0, True, False)
+    found = machine_change(run, [load], [there])
+    assert found.total_s == pytest.approx(COUNT / 2 * 100e-6 * (1 + 1 - exp(-0.1)), rel=0.02)
+
+
+def test_a_guess_may_be_all_wrong(tmp_path):
+    found = moved(tmp_path, 0, MS, cpu_s=60.0, machine=MACHINE)
+    assert found.error_s == pytest.approx(GUESS_ERROR * found.total_s)
+    assert GUESS_ERROR >= 1
 
 
 @pytest.mark.parametrize(
@@ -49,11 +96,13 @@ def test_a_thread_that_works_shortly_meets_a_part(tmp_path):
 
 
 @pytest.mark.parametrize("passes", [0.05, 0.3, 1.0])
-def test_there_and_back_again(tmp_path, passes):
+@pytest.mark.parametrize("machine", [MACHINE, CALIBRATED])
+def test_there_and_back_again(tmp_path, passes, machine):
     """What is added on the way to slow storage is taken off on the way back from there."""
-    added_s = drift_s(tmp_path, 0, 5 * MS, passes=passes)
+    added_s = drift_s(tmp_path, 0, 5 * MS, passes=passes, machine=machine)
     work_s = COUNT * passes * 100e-6 / TOUCHED + added_s
-    back_s = drift_s(tmp_path, 5 * MS, 0, passes=work_s * TOUCHED / (COUNT * 100e-6))
+    back = passes * work_s / (work_s - added_s)
+    back_s = drift_s(tmp_path, 5 * MS, 0, passes=back, machine=machine)
     assert back_s == pytest.approx(-added_s)
 
 
@@ -73,3 +122,23 @@ def test_back_from_slow_storage_what_several_cost_is_gone(tmp_path):
 
 def test_nothing_measured_nothing_said(tmp_path):
     assert drift_s(tmp_path, 0, MS, passes=1, machine=Machine()) == 0.0
+
+
+def said(tmp_path, machine, there_ns):
+    run = recording(
+        tmp_path / "run.spill", [("read", 8192, COUNT, 5 * MS)], elapsed_s=7.0, cpu_s=2.0
+    )
+    change(run, machine=machine)
+    return forecast(run, storage({("read", 8192): there_ns}))
+
+
+def test_a_forecast_says_that_the_machine_was_never_calibrated(tmp_path):
+    """The loop says that 200 us of 2 ms an operation go, which is a tenth of the forecast."""
+    guessed, known = (said(tmp_path, machine, 10 * US) for machine in (MACHINE, CALIBRATED))
+    (warning,) = [one.message for one in guessed.warnings if one.code == "uncalibrated"]
+    assert "spillcast calibrate" in warning
+    assert "uncalibrated" not in [one.code for one in known.warnings]
+
+
+def test_where_waits_stay_as_they_are_nothing_is_said(tmp_path):
+    assert "uncalibrated" not in [one.code for one in said(tmp_path, MACHINE, 5 * MS).warnings]

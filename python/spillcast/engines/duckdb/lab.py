@@ -5,18 +5,19 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import ClassVar, Self
 
-from spillcast.engines.duckdb import queries
-from spillcast.engines.engine import Lab, OpensOwn
+from spillcast.engines.duckdb import calibrating, queries
+from spillcast.engines.engine import Calibrates, Lab, OpensOwn
 from spillcast.engines.held import HeldQuery
 from spillcast.engines.workload import Workload
 from spillcast.errors import InputError
 from spillcast.recording.meta import ObservedEngine
 
 
-class DuckDbLab(Lab, OpensOwn):
+class DuckDbLab(Lab, Calibrates, OpensOwn):
     """DuckDB with its databases in a directory, or with one that somebody has."""
 
     demo: ClassVar[Workload] = queries.DEMO
+    compresses_writes: ClassVar[bool] = True
 
     def __init__(self, room: Path, database: Path | None = None) -> None:
         import duckdb
@@ -41,6 +42,11 @@ class DuckDbLab(Lab, OpensOwn):
     def verified(threads: int) -> Sequence[Workload]:
         """The queries of a verification."""
         return queries.verified(threads)
+
+    @staticmethod
+    def calibrating() -> Sequence[Workload]:
+        """The queries that measure a machine."""
+        return calibrating.QUERIES
 
     @property
     def label(self) -> str:

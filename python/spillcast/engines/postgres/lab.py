@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from spillcast.engines.engine import Explains, Lab
+from spillcast.engines.engine import Calibrates, Explains, Lab
 from spillcast.engines.held import HeldQuery, Ran
-from spillcast.engines.postgres import queries
+from spillcast.engines.postgres import calibrating, queries
 from spillcast.engines.postgres.processes import WORKER_TITLE
 from spillcast.engines.postgres.server import PrivateServer, make_cluster, serve
 from spillcast.engines.workload import Workload
@@ -36,10 +36,11 @@ EXPLAIN = "explain (analyze, buffers, timing off, format json) "
 READ_ALL = "select count(*) from t"
 
 
-class PostgresLab(Lab, Explains):
+class PostgresLab(Lab, Calibrates, Explains):
     """PostgreSQL with its data in a directory. InputError where the packages are missing."""
 
     demo: ClassVar[Workload] = queries.DEMO
+    compresses_writes: ClassVar[bool] = False
 
     def __init__(self, room: Path) -> None:
         self._cluster = make_cluster(room)
@@ -49,6 +50,11 @@ class PostgresLab(Lab, Explains):
     def verified(threads: int) -> Sequence[Workload]:
         """The queries of a verification."""
         return queries.verified(threads)
+
+    @staticmethod
+    def calibrating() -> Sequence[Workload]:
+        """The queries that measure a machine."""
+        return calibrating.QUERIES
 
     @property
     def label(self) -> str:

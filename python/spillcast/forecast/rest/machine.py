@@ -1,93 +1,98 @@
-"""What the machine tells of CPU time: after a longer wait a thread finds its caches colder."""
+"""What the machine tells of CPU time: after a longer wait a thread finds its caches colder.
+
+`spillcast calibrate` measures it with real work. Without that there is the loop through memory that
+ends every recording, which is a guess.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.calibrated import calibrated
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load
 from spillcast.forecast.rest.change import CpuChange, counts
 from spillcast.recording import Recording
+from spillcast.recording.bursts import WRITE
 from spillcast.recording.meta import CpuCache
+from spillcast.recording.wait_cost import WaitCost
 
 Array = NDArray[np.float64]
 #: A root is halved in so many times, to a millionth of a millionth.
 HALVINGS = 40
+#: Where the machine was not calibrated: memory that a query goes through in its CPU time, over what
+#: the loop goes through in the same, which only reads; and how far off what follows may be.
+TOUCHED = 0.15
+GUESS_ERROR = 1.0
 
 
 def machine_change(
-    recording: Recording,
-    loads: Sequence[Load],
-    found: Sequence[Latency],
-    touched: float | None = None,
+    recording: Recording, loads: Sequence[Load], found: Sequence[Latency]
 ) -> CpuChange:
     """CPU time that operations likely take more on the target, with latencies ``found``.
 
-    What a wait costs afterwards is measured on the machine when a recording ends, for a thread that
-    works with the cache a core usually gets. One that goes through less between two waits meets
-    only that part of it cold. Below 0 where waits get shorter, and zero where nothing was measured.
-    ``touched`` is the memory that a query goes through in its CPU time, over what the measurement
-    goes through in the same, which only reads; by default as calibrated.
+    Below 0 where waits get shorter, and zero where nothing was measured. The error is how far
+    queries differ, where the machine was calibrated, and all of it where it was not.
     """
-    touched = calibrated().touched if touched is None else touched
-    caches = [_Cache.of(about, touched) for about in recording.meta.machine.caches]
-    recorded_ns = np.array([load.mean_s * 1e9 for load in loads])
-    target_ns = np.array([lat.mean_s * 1e9 for lat in found])
-    work_ns = _warm_work_ns(caches, recorded_ns, _work_between_waits_ns(recording, loads))
-    change_s = np.zeros(len(loads))
+    calibration, count = recording.meta.machine.calibration, counts(loads)
+    if calibration is None:
+        change_s, error = _guessed(recording, loads, found), GUESS_ERROR
+    else:
+        cost = calibration.cost_of(recording.meta.engine.name)
+        pairs = zip(loads, found, strict=True)
+        change_s = np.array(
+            [_moved_s(cost, recording, load, there.mean_s) for load, there in pairs]
+        )
+        error = cost.spread
+    return CpuChange("machine", change_s, count, error * abs(float(count @ change_s)))
+
+
+def _moved_s(cost: WaitCost, recording: Recording, load: Load, target_s: float) -> float:
+    """CPU time that what follows an operation of a load takes more, on average."""
+    bursts = recording.bursts
+    its = None if bursts is None else (bursts.op == WRITE) == (load.op == "write")
+    if bursts is None or its is None or not its.any():
+        work_s = np.array([_cpu_per_operation_s(recording)])
+        return cost.moved_s(work_s, np.array([load.mean_s]), target_s)
+    return cost.moved_s(bursts.cpu_s[its], bursts.wait_s[its], target_s)
+
+
+def _guessed(recording: Recording, loads: Sequence[Load], found: Sequence[Latency]) -> Array:
+    """By load, as the loop through memory says."""
+    caches, count = recording.meta.machine.caches, counts(loads)
+    recorded_s = np.array([load.mean_s for load in loads])
+    target_s = np.array([there.mean_s for there in found])
+    warm_s = _warm_cpu_s(caches, recorded_s, count, _cpu_per_operation_s(recording))
+    moved: Array = _guess_s(caches, target_s, warm_s) - _guess_s(caches, recorded_s, warm_s)
+    return moved
+
+
+def _guess_s(caches: Sequence[CpuCache], wait_s: Array, warm_cpu_s: float) -> Array:
+    """What the loop says: each cache is cold, as far as the work between waits goes through it."""
+    extra_s: Array = np.zeros(len(wait_s))
     for cache in caches:
-        extra_ns = cache.extra_ns(target_ns) - cache.extra_ns(recorded_ns)
-        change_s += cache.part(work_ns) * extra_ns / 1e9
-    count = counts(loads)
-    error_s = calibrated().touched_spread * abs(float(count @ change_s))
-    return CpuChange("machine", change_s, count, error_s)
+        waits_ns, costs_ns = np.array([(0, 0), *cache.cold_ns], dtype=float).T
+        part = min(1.0, TOUCHED * warm_cpu_s * 1e9 / cache.warm_ns)
+        extra_s += part * np.interp(wait_s * 1e9, waits_ns, costs_ns) / 1e9
+    return extra_s
 
 
-@dataclass(frozen=True)
-class _Cache:
-    """What a wait costs on the machine afterwards, for one of a core's caches."""
-
-    warm_ns: float
-    #: Lengths of waits and the CPU time that each adds, from none on.
-    waits_ns: Array
-    costs_ns: Array
-    touched: float
-
-    @staticmethod
-    def of(about: CpuCache, touched: float) -> "_Cache":
-        waits_ns, costs_ns = np.array([(0, 0), *about.cold_ns], dtype=float).T
-        return _Cache(float(about.warm_ns), waits_ns, costs_ns, touched)
-
-    def extra_ns(self, waits_ns: Array) -> Array:
-        """After waits, for one who goes through all of it until the next."""
-        found: Array = np.interp(waits_ns, self.waits_ns, self.costs_ns)
-        return found
-
-    def part(self, work_ns: Array) -> Array:
-        """How much of it is gone through in so much CPU time."""
-        found: Array = np.minimum(1.0, self.touched * work_ns / self.warm_ns)
-        return found
-
-
-def _warm_work_ns(caches: Sequence[_Cache], recorded_ns: Array, work_ns: float) -> Array:
-    """CPU time between two waits, less what was cold here: what takes ``work_ns`` with that."""
-    least, most = np.zeros(len(recorded_ns)), np.full(len(recorded_ns), work_ns)
-    extra_ns = [cache.extra_ns(recorded_ns) for cache in caches]
+def _warm_cpu_s(caches: Sequence[CpuCache], recorded_s: Array, count: Array, cpu_s: float) -> float:
+    """CPU time between two waits, less what waits added: what is ``cpu_s`` with that."""
+    least_s, most_s = 0.0, cpu_s
     for _ in range(HALVINGS):
-        middle = (least + most) / 2
-        cold = [cache.part(middle) * ns for cache, ns in zip(caches, extra_ns, strict=True)]
-        longer = middle + sum(cold) > work_ns
-        least, most = np.where(longer, least, middle), np.where(longer, middle, most)
-    found: Array = (least + most) / 2
-    return found
+        middle_s = (least_s + most_s) / 2
+        added_s = float(count @ _guess_s(caches, recorded_s, middle_s) / count.sum())
+        if middle_s + added_s > cpu_s:
+            most_s = middle_s
+        else:
+            least_s = middle_s
+    return (least_s + most_s) / 2
 
 
-def _work_between_waits_ns(recording: Recording, loads: Sequence[Load]) -> float:
+def _cpu_per_operation_s(recording: Recording) -> float:
     """CPU time between two temp operations; where it was not measured, all time between them."""
-    cpu_s = recording.meta.cpu_s
+    cpu_s, temp = recording.meta.cpu_s, recording.meta.temp
     if cpu_s is None:
-        cpu_s = max(recording.elapsed_s - sum(load.total_s for load in loads), 0.0)
-    return cpu_s * 1e9 / sum(load.count for load in loads)
+        cpu_s = max(recording.elapsed_s - temp.total_s, 0.0)
+    return cpu_s / max(temp.operations, 1)

@@ -15,7 +15,7 @@ from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load
 from spillcast.forecast.rest.change import CpuChange, counts
 from spillcast.recording import Recording
-from spillcast.recording.bursts import WRITE, Bursts, bursts_of
+from spillcast.recording.bursts import WRITE, Bursts
 from spillcast.recording.wait_cost import SHORT_S, weight_of
 
 Floats = NDArray[np.float64]
@@ -31,7 +31,7 @@ def own_change(
     recording: Recording, loads: Sequence[Load], found: Sequence[Latency]
 ) -> CpuChange | None:
     """What its bursts tell; None where they are too few, or waited all as long."""
-    bursts = bursts_of(recording)
+    bursts = recording.bursts
     if bursts is None or len(bursts) < BURSTS_MIN:
         return None
     told = _slope(bursts)
@@ -61,9 +61,11 @@ def _slope(bursts: Bursts) -> tuple[float, float] | None:
         (bursts.end_s / max(float(bursts.end_s.max()), 1e-9) * STRETCHES).astype(int), STRETCHES - 1
     )
     size = np.round(SIZES * np.log2(np.maximum(bursts.bytes, 1))).astype(int)
-    kinds = np.column_stack([stretch, size, bursts.op, bursts.next_op, bursts.session])
-    _, kind = np.unique(kinds, axis=0, return_inverse=True)
-    kind = kind.reshape(-1)
+    _, session = np.unique(bursts.session, return_inverse=True)
+    kind = stretch
+    for many, one in ((size.max() + 1, size), (2, bursts.op), (2, bursts.next_op)):
+        kind = kind * many + one
+    _, kind = np.unique(kind * (session.max() + 1) + session, return_inverse=True)
     number = np.bincount(kind)
     x = x - (np.bincount(kind, x) / number)[kind]
     y = y - (np.bincount(kind, y) / number)[kind]

@@ -12,6 +12,7 @@ from spillcast.forecast.assumptions import (
     LOST_SHARE_MAX,
     SEEN_MIN,
     SHARE_TOLD,
+    UNCALIBRATED,
 )
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load, sessions
@@ -60,6 +61,7 @@ def warn(
         *_about_little_io(baseline, ceiling_s),
         *_about_threads(recording, projection),
         *_about_compression(baseline, projection),
+        *_about_machine(baseline, projection),
         *(Warned(*warning) for warning in target.source.warnings),
         *(_about_sizes(loads, found) if not target.source.any_size else []),
         *_about_replay(target, loads),
@@ -185,6 +187,20 @@ def _about_compression(baseline: Baseline, projection: Projection) -> list[Warne
         f"{projection.compressed:.0%} of its blocks in place of {was:.0%}"
     )
     return [Warned("compression", text)]
+
+
+def _about_machine(baseline: Baseline, projection: Projection) -> list[Warned]:
+    """That nobody measured on the machine what waits cost in CPU time, where much depends on it."""
+    if baseline.recording.meta.machine.calibration is not None:
+        return []
+    forecast_s = baseline.remainder_s + projection.drift_s + sum(projection.io_s)
+    if projection.drift_error_s <= UNCALIBRATED * forecast_s:
+        return []
+    text = (
+        "the interval is wide: how CPU time moves with waits is a guess, for the machine was never "
+        "calibrated: run `spillcast calibrate` on it (two minutes), then record again"
+    )
+    return [Warned("uncalibrated", text)]
 
 
 def _about_sizes(loads: Sequence[Load], found: Sequence[Latency]) -> list[Warned]:

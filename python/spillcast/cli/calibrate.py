@@ -1,0 +1,65 @@
+"""``spillcast calibrate``: what waits cost on this machine, measured with real work and kept."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spillcast.cli.options import Json, Work
+
+if TYPE_CHECKING:
+    from spillcast.recording.calibration import Calibration
+
+
+def add_to(application: typer.Typer) -> None:
+    """Register the verb."""
+    application.command("calibrate")(calibrate)
+
+
+def calibrate(
+    show: Annotated[
+        bool, typer.Option("--show", help="What is kept already; nothing is run.")
+    ] = False,
+    queries: Annotated[
+        int | None, typer.Option(min=1, help="Only the first so many queries of each engine.")
+    ] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs of each query on each storage.")] = 2,
+    work: Work = None,
+    json: Json = False,
+) -> None:
+    """Measure what a wait for I/O costs in CPU time here, for narrower forecasts; two minutes.
+
+    Small queries of engines of our own spill to memory and to two delays. It keeps about two cores
+    busy: not at peak time. What it finds is kept for this user and told in every recording.
+
+    Example: spillcast calibrate
+    """
+    from spillcast.cli.output import show as print_out
+    from spillcast.document import written
+    from spillcast.report.calibrated_machine import machine_page
+
+    found = _kept() if show else _measured(work, repeat, queries)
+    print_out(lambda: written(found), lambda: machine_page(found), json=json)
+
+
+def _kept() -> "Calibration":
+    from spillcast.errors import InputError
+    from spillcast.recording.calibration import calibration_path, kept_calibration
+
+    found = kept_calibration()
+    if found is None:
+        message = f"{calibration_path()}: there is no calibration of this machine as it is now"
+        raise InputError(message, "run `spillcast calibrate`, two minutes")
+    return found
+
+
+def _measured(work: Work, repeat: int, queries: int | None) -> "Calibration":
+    from spillcast.cli.stage import TerminalStage
+    from spillcast.lab.machine import measure_machine
+    from spillcast.recording.calibration import calibration_path, keep
+
+    # Whether it can be kept is known before the work.
+    calibration_path().parent.mkdir(parents=True, exist_ok=True)
+    with TerminalStage() as stage:
+        found = measure_machine(stage, work, repeat, queries)
+    keep(found)
+    return found

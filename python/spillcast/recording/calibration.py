@@ -1,0 +1,124 @@
+"""What real work on this machine said of waits, as `spillcast calibrate` keeps it for the user."""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spillcast import _core
+from spillcast.document import key, read, written
+from spillcast.errors import InputError
+from spillcast.recording.capture_cost import cpu_model
+from spillcast.recording.wait_cost import MachineCalibration, WaitCost
+from spillcast.workspace import whole_file
+
+CALIBRATION_SCHEMA = "spillcast.calibration/1"
+AGAIN = "run `spillcast calibrate` again"
+#: How long a machine is taken to stay as it was.
+OLD_S = 30 * 86_400.0
+
+
+@dataclass(frozen=True)
+class Point:
+    """A recorded run of a query on a storage."""
+
+    engine: str = key("its name and version", example="DuckDB 2.0.0")
+    query: str = key("the query's name", example="join of amounts")
+    storage: str = key("where it spilled to", example="latency:1.5ms")
+    repeat: int = key("the number of the run there, from 0", example=0)
+    operations: int = key("temp reads and writes", example=612)
+    latency_s: float = key("mean time of one", unit="s", example=0.00163)
+    read_latency_s: float = key("of a read; 0 without any", unit="s", example=0.00161)
+    write_latency_s: float = key("of a write; 0 without any", unit="s", example=0.00165)
+    cpu_s: float = key("CPU time outside I/O calls", unit="s", example=0.71)
+    cpu_per_operation_s: float = key("of that, by operation", unit="s", example=0.00116)
+    process_cpu_s: float = key("CPU time with that within calls", unit="s", example=0.92)
+    run_queue_delay_s: float = key("time it was runnable without a CPU", unit="s", example=0.004)
+    elapsed_s: float = key("how long it took", unit="s", example=1.93)
+
+
+@dataclass(frozen=True)
+class Chase:
+    """Reads of memory in an order that no prefetcher follows, again and again, and after waits."""
+
+    bytes: int = key("memory that is gone through", unit="bytes", example=1048576)
+    hops: int = key("cache lines that are read", example=3000)
+    dependent: bool = key("whether each read tells where the next one is", example=True)
+    waited: str = key("how: `not`, `spinning` or `sleeping`", example="sleeping")
+    wait_ns: int = key("how long", unit="ns", example=500000)
+    elapsed_ns: int = key("CPU time of the reads then, median", unit="ns", example=223000)
+
+
+@dataclass(frozen=True)
+class CalibratedOn:
+    """What a calibration holds for."""
+
+    host: str = key("the machine's name", example="db1")
+    spillcast: str = key("version that measured", example="0.1.0")
+    kernel: str = key("its release", example="6.12.0-amd64")
+    cpu: str = key("the CPU's model", example="AMD EPYC 9354")
+    cpus: int | None = key("CPUs of the machine", example=64)
+
+    @staticmethod
+    def here() -> "CalibratedOn":
+        """This machine, as it is now."""
+        return CalibratedOn(
+            platform.node(), _core.__version__, platform.release(), cpu_model(), os.cpu_count()
+        )
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The file that is kept: all that was measured."""
+
+    schema: str = key("the form", example=CALIBRATION_SCHEMA)
+    measured_at_s: float = key("when, by the clock of the day", unit="s since 1970", example=1.8e9)
+    took_s: float = key("how long that took", unit="s", example=113.0)
+    machine: CalibratedOn = key("")
+    costs: Sequence[WaitCost] = key("what a wait costs, by engine; the last of all together")
+    points: Sequence[Point] = key("a recorded run each")
+    chases: Sequence[Chase] = key("reads of memory after waits")
+    skipped: Sequence[str] = key("engines that were not measured, and why")
+
+    @property
+    def told(self) -> MachineCalibration | None:
+        """What a recording tells of it."""
+        return MachineCalibration(self.measured_at_s, self.costs) if self.costs else None
+
+
+def keep(calibration: Calibration) -> Path:
+    """Write it whole or not at all, in place of an older one; where it is. OSError says why not."""
+    path = calibration_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as partial:
+        partial.write_text(json.dumps(written(calibration), indent=1) + "\n")
+    return path
+
+
+def kept_calibration() -> Calibration | None:
+    """The one of this machine; None where there is none, or the file is damaged."""
+    try:
+        path = calibration_path()
+        kept = read(Calibration, json.loads(path.read_text()), str(path), AGAIN)
+    except (OSError, ValueError, RecursionError, InputError):
+        return None
+    holds = kept.schema == CALIBRATION_SCHEMA and kept.machine == CalibratedOn.here()
+    return kept if holds else None
+
+
+def is_old(measured_at_s: float) -> bool:
+    """Whether the machine may have changed since."""
+    return time.time() - measured_at_s > OLD_S
+
+
+def calibration_path() -> Path:
+    """The file of the user. InputError for a user without a home."""
+    folder = os.environ.get("XDG_STATE_HOME", "")
+    try:
+        root = Path(folder) if os.path.isabs(folder) else Path.home() / ".local" / "state"
+    except RuntimeError as error:
+        raise InputError(f"no home directory: {error}", "set XDG_STATE_HOME") from error
+    return root / "spillcast" / "calibration.json"

@@ -1,0 +1,65 @@
+"""A calibration of the machine: what waits cost its queries, as a page."""
+
+import time
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from spillcast.recording.calibration import Calibration, Point, is_old
+from spillcast.recording.wait_cost import ANY, WaitCost
+from spillcast.report.page import Page, Words
+from spillcast.report.table import Column, Table
+from spillcast.units import format_duration
+
+#: What the cost is told for.
+WAIT_S, WORK_S = 1e-3, (1e-4, 1e-3)
+_COLUMNS = (
+    Column("engine", "engine"),
+    Column("query", "query"),
+    Column("storage", "storage"),
+    Column("runs", "runs", "count", spare=2),
+    Column("operations", "operations", "whole", spare=1),
+    Column("mean wait", "latency_s", "s"),
+    Column("CPU an operation", "cpu_per_operation_s", "s"),
+)
+
+
+def machine_page(found: Calibration) -> Page:
+    """What was measured, by query and storage, and what was not."""
+    measured = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.measured_at_s))
+    on = f"{found.machine.host}, {found.machine.cpus} CPUs, {found.machine.cpu}"
+    words = [f"measured {measured} in {format_duration(found.took_s)} on {on}"]
+    if is_old(found.measured_at_s):
+        words.append("that is more than 30 days ago: run `spillcast calibrate` again")
+    words += [_cost(cost) for cost in found.costs]
+    words += [f"not measured: {why}" for why in found.skipped]
+    table = Table(_COLUMNS, list(_rows(found.points)), grouped=2)
+    return Page([Words(words), table], table)
+
+
+def _cost(cost: WaitCost) -> str:
+    """What the fit says, for two amounts of work."""
+    takes = [
+        f"{format_duration(work_s)} of work take {format_duration(work_s + added_s)}"
+        for work_s, added_s in zip(WORK_S, cost.extra_s(np.array(WORK_S), WAIT_S), strict=True)
+    ]
+    whose = "any engine" if cost.engine == ANY else cost.engine
+    after = f"{whose}: after a wait of {format_duration(WAIT_S)}, {', '.join(takes)}"
+    return f"{after}; queries differ by {cost.spread:.0%} in what is added"
+
+
+def _rows(points: Sequence[Point]) -> Iterator[Sequence[Any]]:
+    """A row for each query on each storage, medians of its runs."""
+    for engine, query, storage in dict.fromkeys((p.engine, p.query, p.storage) for p in points):
+        runs = [p for p in points if (p.engine, p.query, p.storage) == (engine, query, storage)]
+        yield [
+            engine,
+            query,
+            storage,
+            len(runs),
+            median(run.operations for run in runs),
+            median(run.latency_s for run in runs),
+            median(run.cpu_per_operation_s for run in runs),
+        ]

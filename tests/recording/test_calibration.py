@@ -1,0 +1,108 @@
+"""What a calibration found is kept whole, and counts only on the machine as it was."""
+
+import json
+import time
+
+import pytest
+
+from spillcast.errors import InputError
+from spillcast.recording.calibration import (
+    CALIBRATION_SCHEMA,
+    CalibratedOn,
+    Calibration,
+    Chase,
+    Point,
+    calibration_path,
+    is_old,
+    keep,
+    kept_calibration,
+)
+from spillcast.recording.wait_cost import WaitCost
+
+POINT = Point("Paper 1.0", "join", "tmpfs", 0, 500, 5e-6, 4e-6, 6e-6, 0.5, 1e-3, 0.6, 0.0, 0.7)
+CHASE = Chase(1 << 20, 3000, True, "sleeping", 500_000, 223_000)
+COSTS = [
+    WaitCost("paper", 2, 0.3, [1e-5, 1e-3], [1e-3], [[0.5, 0.1]]),
+    WaitCost("any", 4, 0.5, [1e-5, 1e-3], [1e-3], [[0.6, 0.2]]),
+]
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """The file of a user who has none yet."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "spillcast" / "calibration.json"
+
+
+def calibration(costs=COSTS):
+    here = CalibratedOn.here()
+    slow = Point(**{**vars(POINT), "storage": "latency:1ms", "latency_s": 1e-3})
+    return Calibration(
+        CALIBRATION_SCHEMA, time.time(), 99.5, here, costs, [POINT, slow], [CHASE], ["X: lacks"]
+    )
+
+
+def test_what_is_kept_is_found_again(path):
+    assert kept_calibration() is None
+    made = calibration()
+    assert keep(made) == path == calibration_path()
+    assert kept_calibration() == made
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+def test_a_recording_is_told_the_fit_alone():
+    made = calibration()
+    told = made.told
+    assert (told.costs, told.measured_at_s) == (COSTS, made.measured_at_s)
+    assert [told.cost_of(engine).engine for engine in ("paper", "process")] == ["paper", "any"]
+    assert calibration(costs=[]).told is None
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"{", b"[]", b"\xff\xfe", b'{"schema": 1}', b"[" * 100_000]
+)
+def test_a_damaged_file_counts_for_nothing(path, damage):
+    keep(calibration())
+    path.write_bytes(damage)
+    assert kept_calibration() is None
+    keep(calibration())
+    assert kept_calibration() is not None
+
+
+@pytest.mark.parametrize(
+    "changed", [{"kernel": "2.6.32"}, {"cpu": "another"}, {"cpus": 4096}, {"spillcast": "0.0.1"}]
+)
+def test_one_of_another_machine_counts_for_nothing(path, changed):
+    keep(calibration())
+    kept = json.loads(path.read_text())
+    path.write_text(json.dumps(kept | {"machine": kept["machine"] | changed}))
+    assert kept_calibration() is None
+    path.write_text(json.dumps(kept | {"schema": "spillcast.calibration/2"}))
+    assert kept_calibration() is None
+
+
+def test_after_thirty_days_it_is_old():
+    assert not is_old(time.time() - 29 * 86_400)
+    assert is_old(time.time() - 31 * 86_400)
+
+
+def test_what_cannot_be_written_leaves_the_older_one(path, monkeypatch):
+    first = calibration()
+    keep(first)
+    monkeypatch.setattr("spillcast.recording.calibration.written", lambda _: {"bad": object()})
+    with pytest.raises(TypeError):
+        keep(calibration())
+    assert kept_calibration() == first
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+def test_a_user_without_a_home_is_told(monkeypatch):
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr("pathlib.Path.home", homeless)
+    with pytest.raises(InputError, match="home"):
+        calibration_path()
+    assert kept_calibration() is None
