@@ -31,8 +31,9 @@ IMAGE_BYTES = 8 << 30
 PROGRAMS = ("mkfs.ext4", "mount", "umount")
 #: What a write waited for takes besides: inode and bitmaps.
 WRITES_EACH = 3
-#: Page cache besides the memory that the engine took when it had all it wanted.
-CACHE_BYTES = 16 << 20
+#: Page cache besides the memory that the engine took when it had all it wanted: less than the
+#: twelve MiB that PostgreSQL's queries spill.
+CACHE_BYTES = 4 << 20
 WATCH_S = 0.01
 #: Told of the mount, the group and the image before they are there. Waits until the owner's end of
 #: the pipe closes, however that comes; a command under way has a moment to end. The loop device

@@ -118,6 +118,7 @@ def _named(cell: Cell, why: str | None = None) -> dict[str, Any]:
         "workload": cell.workload.name,
         "threads": cell.workload.threads,
         "storages": list(cell.storages),
+        "pairs": [list(pair) for pair in cell.directed],
         **({} if why is None else {"why": why}),
     }
 
