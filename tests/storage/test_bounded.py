@@ -42,7 +42,7 @@ def spill(tmp_path, **meta):
 def groups_of(pid):
     """The memory cgroups that a process made."""
     return [
-        group for parent in group_folders() for group in parent.glob(f"spillcast-probe-{pid}-*")
+        group for parent in group_folders() for group in parent.glob(f"spillcast-probe-*-{pid}")
     ]
 
 

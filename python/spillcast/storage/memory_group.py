@@ -52,7 +52,7 @@ def _make(limit_bytes: int) -> Path:
     reasons = []
     for parent in group_folders():
         _remove_stale(parent)
-        folder = parent / f"{_PREFIX}{os.getpid()}-{next(_NUMBERS)}"
+        folder = parent / f"{_PREFIX}{next(_NUMBERS)}-{os.getpid()}"
         try:
             folder.mkdir()
         except OSError as error:
@@ -73,6 +73,6 @@ def _make(limit_bytes: int) -> Path:
 def _remove_stale(parent: Path) -> None:
     """Remove the groups of owners that ended together with their janitors."""
     for folder in parent.glob(_PREFIX + "*"):
-        if not Path("/proc", folder.name.removeprefix(_PREFIX).split("-")[0]).exists():
+        if not Path("/proc", folder.name.rpartition("-")[2]).exists():
             with suppress(OSError):
                 folder.rmdir()
