@@ -1,12 +1,14 @@
 """What is drawn for a time: balanced, the same for a seed, within the budget."""
 
 from collections import Counter
-from itertools import combinations
+from itertools import permutations
 
 import pytest
 
 from spillcast.engines.registry import lab_of
 from spillcast.errors import InputError
+from spillcast.lab import matrix
+from spillcast.lab.kernel_slowed import KernelSlowed
 from spillcast.lab.matrix import (
     STORAGES,
     THREADS,
@@ -14,15 +16,24 @@ from spillcast.lab.matrix import (
     cell_s,
     choose_storages,
     draw,
-    next_of,
 )
+from spillcast.lab.random_storages import random_storages
 
 ENGINES = ("duckdb", "postgres")
 CELLS = all_cells(ENGINES)
 
 
-def drawn(minutes, repeat=3, seed=0):
-    return draw(CELLS, STORAGES, budget_s=60 * minutes, repeat=repeat, seed=seed)
+ALL = [*STORAGES, *random_storages(0)]
+FAST = ("disk", "tmpfs")
+
+
+@pytest.fixture(autouse=True)
+def _all_can_be_made(monkeypatch):
+    monkeypatch.setattr(matrix, "why_not", lambda: None)
+
+
+def drawn(minutes, repeat=3, seed=0, storages=STORAGES):
+    return draw(CELLS, storages, budget_s=60 * minutes, repeat=repeat, seed=seed)
 
 
 def test_the_matrix_is_what_the_issue_names():
@@ -77,14 +88,62 @@ def test_a_draw_keeps_to_its_time_and_its_seed():
     assert drawn(40) != drawn(40, seed=1)
 
 
-def test_fifty_two_minutes_draw_every_query_and_every_pair_of_storages():
-    found = drawn(52)
+def test_a_hundred_minutes_draw_every_query_and_every_storage_about_as_often():
+    found = drawn(100, storages=ALL)
     assert len(found.cells) == 36
-    pairs = Counter(pair for cell in found.cells for pair in combinations(sorted(cell.storages), 2))
-    assert len(pairs) == 36
-    assert max(pairs.values()) - min(pairs.values()) <= 3
-    used = Counter(name for cell in found.cells for name in cell.storages)
-    assert max(used.values()) <= 1.6 * min(used.values())
+    slow = Counter(name for cell in found.cells for name in cell.storages if name not in FAST)
+    assert len(slow) == len(ALL) - len(FAST)
+    assert max(slow.values()) <= 2 * min(slow.values())
+    fast = Counter(name for cell in found.cells for name in cell.storages if name in FAST)
+    assert max(fast.values()) <= 1.3 * min(fast.values())
+
+
+def kind(pair):
+    return tuple("fast" if name in FAST else "slow" for name in pair)
+
+
+@pytest.mark.parametrize("minutes", [5, 20, 52, 100, 300])
+def test_half_of_the_forecasts_at_least_are_from_slow_to_fast(minutes):
+    """Also of those from a part of a recording: the first pair of each source."""
+    for seed in range(3):
+        cells = drawn(minutes, seed=seed, storages=ALL).cells
+        whole = Counter(kind(pair) for cell in cells for pair in cell.pairs)
+        assert whole["slow", "fast"] * 2 >= whole.total()
+        firsts = [{a: (a, b) for a, b in reversed(cell.pairs)} for cell in cells]
+        parts = Counter(kind(pair) for first in firsts for pair in first.values())
+        assert parts["slow", "fast"] * 2 >= parts.total()
+        assert whole["fast", "slow"]
+        if minutes >= 100:
+            assert whole["slow", "slow"] >= whole.total() // 8
+
+
+def test_slow_to_fast_is_balanced_over_engines_and_threads():
+    cells = drawn(100, storages=ALL).cells
+    pairs = [
+        (cell, pair) for cell in cells for pair in cell.pairs if kind(pair) == ("slow", "fast")
+    ]
+    for of in (lambda cell: cell.engine, lambda cell: cell.workload.threads):
+        counts = Counter(of(cell) for cell, _ in pairs)
+        assert max(counts.values()) <= 1.35 * min(counts.values())
+
+
+def test_pairs_are_of_the_cells_storages_and_each_is_a_source():
+    for cell in drawn(300, storages=ALL).cells:
+        assert len(set(cell.pairs)) == len(cell.pairs)
+        assert {name for pair in cell.pairs for name in pair} == set(cell.storages)
+        assert {source for source, _ in cell.pairs} == set(cell.storages)
+
+
+def test_without_a_fast_storage_all_pairs_are_drawn():
+    slow = [one for one in STORAGES if one.name not in FAST]
+    for cell in drawn(30, storages=slow).cells:
+        assert set(cell.pairs) == set(permutations(cell.storages, 2))
+
+
+def test_what_cannot_be_made_here_is_not_drawn(monkeypatch):
+    monkeypatch.setattr(matrix, "why_not", lambda: "only root can")
+    names = {name for cell in drawn(100, storages=ALL).cells for name in cell.storages}
+    assert names == {one.name for one in ALL if not isinstance(one, KernelSlowed)}
 
 
 def test_five_minutes_draw_something_of_both_engines():
@@ -102,7 +161,3 @@ def test_what_there_is_not_is_refused_by_name():
         all_cells(ENGINES, workloads=["tea"])
     with pytest.raises(InputError, match=r"--threads 0"):
         all_cells(ENGINES, threads=[0])
-
-
-def test_each_has_its_neighbour_in_a_ring():
-    assert next_of(["a", "b", "c"]) == {"a": "b", "b": "c", "c": "a"}

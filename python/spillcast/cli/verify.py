@@ -11,8 +11,7 @@ from spillcast.cli.options import Csv, Json, Work
 
 if TYPE_CHECKING:
     from spillcast.lab.case import Truth
-    from spillcast.lab.matrix import Drawn
-    from spillcast.lab.verify import Storage
+    from spillcast.lab.matrix import Drawn, Storage
 
 
 def add_to(application: typer.Typer) -> None:
@@ -35,7 +34,9 @@ def verify(
         list[str] | None, typer.Option(help="Only between these storages; two or more.")
     ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Measured runs of each; medians count.")] = 3,
-    seed: Annotated[int, typer.Option(help="Of the draw: the same seed draws the same.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Of the draw and of random storages: the same seed draws the same.")
+    ] = 0,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Write all cases as Parquet, as they come."),
@@ -55,9 +56,11 @@ def verify(
 ) -> None:
     """Forecast queries from one storage to another, then measure them there.
 
-    Queries that spill, with 1, 2 and 4 threads or processes, between nine storages: emulated ones,
-    the disk and memory. All of it would take hours, so storages are drawn for each query until the
-    time is used up. Interrupted, it leaves the cases of the queries that were done.
+    Queries that spill, with 1, 2 and 4 threads or processes, between twenty storages: emulated
+    ones, some with random parameters by the seed, some that the kernel slows, the disk and memory.
+    All of it would take hours, so storages are drawn for each query until the time is used up; at
+    least half of the forecasts are from slow to fast. Interrupted, it leaves the cases of the
+    queries that were done.
     """
     from spillcast.cli.output import show
     from spillcast.errors import InputError
@@ -82,9 +85,10 @@ def verify(
 
         truth = read_truth(from_)
     else:
-        from spillcast.lab.matrix import THREADS, all_cells, choose_storages, draw
+        from spillcast.lab.matrix import STORAGES, THREADS, all_cells, choose_storages, draw
+        from spillcast.lab.random_storages import random_storages
 
-        storages = choose_storages(storage)
+        storages = choose_storages(storage, [*STORAGES, *random_storages(seed)])
         cells = all_cells(NAMES if engine == ALL else [engine], threads or THREADS, workload)
         drawn = draw(cells, storages, budget_s=60 * minutes, repeat=repeat, seed=seed)
         truth = _run(drawn, storages, minutes, repeat, output, work)

@@ -3,13 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import permutations
 from pathlib import Path
 from random import Random
 
 from spillcast.engines.engine import Explains, Lab
 from spillcast.engines.held import Ran
-from spillcast.engines.workload import Workload
 from spillcast.errors import InputError, Refusal, SpillcastError
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.question import CONFIDENCE
@@ -17,7 +15,7 @@ from spillcast.forecast.seed import seed_formula_s
 from spillcast.lab.case import Case, Evidence, Runs, evidence_of
 from spillcast.lab.cut import first_fifth, ten_slices
 from spillcast.lab.demo import Stage
-from spillcast.lab.matrix import AGREEING, next_of
+from spillcast.lab.matrix import AGREEING, Cell
 from spillcast.lab.rehearse import rehearse
 from spillcast.lab.run import run, run_recorded
 from spillcast.lab.storages import Place, direction
@@ -51,12 +49,13 @@ class CellRun:
     """A cell while it is verified."""
 
     def __init__(
-        self, stage: Stage, title: str, engine: Lab, workload: Workload, places: Sequence[Place]
+        self, stage: Stage, title: str, engine: Lab, cell: Cell, places: Sequence[Place]
     ) -> None:
         self._stage = stage
         self._title = title
         self._engine = engine
-        self._workload = workload
+        self._workload = cell.workload
+        self._pairs = cell.directed
         self._places = {place.name: place for place in places}
 
     def verify(self, room: Path, repeat: int) -> list[Case]:
@@ -95,6 +94,11 @@ class CellRun:
         self._step("once, to warm up")
         calmest = min(self._places.values(), key=lambda place: not place.fast)
         run(self._engine, self._workload, calmest, self._stage.tick)
+        for place in self._places.values():
+            if place.groups is not None:
+                self._step(f"{place.name}, to see what memory it takes")
+                with place.groups.unbounded():
+                    run(self._engine, self._workload, place, self._stage.tick)
 
     def _run(
         self, folder: Path, repeat: int
@@ -140,18 +144,19 @@ class CellRun:
             def attempt(number: int) -> tuple[Ran, Recording]:
                 self._step(f"{name}, explained {number + 1}")
                 place = self._places[name]
-                return engine.plan(self._workload, place.directory, place.environment)
+                with place.inside():
+                    return engine.plan(self._workload, place.directory, place.environment)
 
             # EXPLAIN takes CPU time of its own, so these are compared with each other.
             yield Series(f"{name}, explained", wanted, attempt)
 
     def _forecasts(self, evidence: Mapping[str, Mapping[str, Recording]]) -> Iterator[_Said]:
-        """From the whole recordings to every other storage, from the rest to one other each."""
-        other = next_of(list(evidence))
-        for source, target in permutations(evidence, 2):
+        """Of the pairs that were drawn: from whole recordings all, from the rest the first each."""
+        first = {source: target for source, target in reversed(self._pairs)}
+        for source, target in self._pairs:
             elapsed_s = evidence[source]["recording"].elapsed_s
             for name, recording in evidence[source].items():
-                if name == "recording" or target == other[source]:
+                if name == "recording" or target == first[source]:
                     self._step(f"{source} to {target}, {name} replayed")
                     yield self._say(name, source, target, recording, elapsed_s)
 
@@ -164,7 +169,9 @@ class CellRun:
         directory, storage, seed_s = self._places[target].directory, None, None
         others: Mapping[str, Variant] = {}
         try:
-            storage = probe(directory, recording, budget=budget, on_progress=self._stage.progress)
+            with self._places[target].limited():
+                progress = self._stage.progress
+                storage = probe(directory, recording, budget=budget, on_progress=progress)
             storage = replace(storage, name=target)
             said = forecast(recording, storage, elapsed_s=elapsed_s if part else None)
             if name == "recording":

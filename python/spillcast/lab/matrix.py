@@ -1,21 +1,26 @@
 """What can be verified: queries by engine and threads, and storages; what of it is drawn."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, cycle
+from itertools import combinations, permutations
 from random import Random
 
 from spillcast.engines.engine import Explains
 from spillcast.engines.registry import lab_of
 from spillcast.engines.workload import Workload
 from spillcast.errors import InputError
+from spillcast.lab.kernel_slowed import KernelSlowed, why_not
 from spillcast.lab.storages import Emulated, Plain
+
+Storage = Emulated | Plain | KernelSlowed
+#: Where a forecast is from and to, by name.
+Pair = tuple[str, str]
 
 THREADS = (1, 2, 4)
 #: PostgreSQL has eight workers at most, and memory is divided among all.
 THREADS_MAX = 8
-STORAGES: Sequence[Emulated | Plain] = (
+STORAGES: Sequence[Storage] = (
     Emulated("0.3 ms", 0.0003, 0.0003),
     Emulated("1 ms", 0.001, 0.001),
     Emulated("5 ms", 0.005, 0.005),
@@ -31,6 +36,8 @@ STORAGES: Sequence[Emulated | Plain] = (
 DRAWN = 0.9
 #: A cell begins with so few storages, and gets more while there is time.
 STORAGES_MIN, STORAGES_MAX = 2, 5
+#: What a cell's storages are, in the order in which it gets them.
+KINDS = ("slow", "fast", "slow", "slow", "fast")
 
 #: What a verified query takes, roughly; a cell's time is put together from it. Seconds.
 QUERY_S = 1.2
@@ -54,6 +61,13 @@ class Cell:
     engine: str
     workload: Workload
     storages: tuple[str, ...] = ()
+    #: Those forecast, a storage's first also from a part of a recording; all where none is named.
+    pairs: tuple[Pair, ...] = ()
+
+    @property
+    def directed(self) -> tuple[Pair, ...]:
+        """From where to where it is forecast."""
+        return self.pairs or tuple(permutations(self.storages, 2))
 
     @property
     def words(self) -> str:
@@ -71,9 +85,16 @@ class Drawn:
     expected_s: float
 
 
-def choose_storages(names: Sequence[str] | None) -> Sequence[Emulated | Plain]:
-    """Those of STORAGES that are named, all where none is. InputError for others, or for one."""
-    known = {storage.name: storage for storage in STORAGES}
+def unavailable(storage: Storage) -> str | None:
+    """Why a storage cannot be made on this machine; None where it can."""
+    return why_not() if isinstance(storage, KernelSlowed) else None
+
+
+def choose_storages(
+    names: Sequence[str] | None, storages: Sequence[Storage] = STORAGES
+) -> Sequence[Storage]:
+    """Those that are named, all where none is. InputError for others, or for one."""
+    known = {storage.name: storage for storage in storages}
     for name in names or ():
         if name not in known:
             raise InputError(f"--storage {name}: no such storage", f"there are: {', '.join(known)}")
@@ -112,79 +133,103 @@ def all_cells(
 
 def draw(
     cells: Sequence[Cell],
-    storages: Sequence[Emulated | Plain],
+    storages: Sequence[Storage],
     *,
     budget_s: float,
     repeat: int,
     seed: int,
 ) -> Drawn:
-    """Give storages to cells until the time is used up, so that every pair comes equally often.
+    """Give storages to cells until the time is used up, so that every one comes equally often.
 
-    First two to every cell, then a third, and so on. Among equals chance decides, by ``seed``.
+    First a slow and a fast one to every cell, then a third, and so on, by KINDS. Half of a cell's
+    forecasts are from slow to fast. Among equals chance decides, by ``seed``. Storages that cannot
+    be made here are not drawn.
     """
     chance = Random(seed)
-    cost = {storage.name: storage for storage in storages}
+    cost = {storage.name: storage for storage in storages if unavailable(storage) is None}
+    fast = {name for name, storage in cost.items() if isinstance(storage, Plain)}
     drawn: list[Cell] = list(cells)
-    pairs: Counter[frozenset[str]] = Counter()
+    beside: Counter[frozenset[str]] = Counter()
     single: Counter[str] = Counter()
+    directed: Counter[Pair] = Counter()
     spent_s = 0.0
-    for count in range(STORAGES_MIN, min(STORAGES_MAX, len(storages)) + 1):
+    for count in range(STORAGES_MIN, min(STORAGES_MAX, len(cost)) + 1):
         for number, cell in enumerate(drawn):
             if len(cell.storages) != (count - 1 if count > STORAGES_MIN else 0):
                 continue
             grown = cell
             while len(grown.storages) < count:
                 names = [name for name in cost if name not in grown.storages]
+                wanted = KINDS[len(grown.storages)]
+                names = [name for name in names if (name in fast) == (wanted == "fast")] or names
                 chance.shuffle(names)
-                grown = _with(grown, min(names, key=lambda n: _use(n, grown, pairs, single)))
+                name = min(names, key=lambda n: _use(n, grown, beside, single))
+                grown = replace(grown, storages=(*grown.storages, name))
+            used = directed - Counter(cell.pairs)
+            grown = replace(grown, pairs=_half_to_fast(grown.storages, fast, used, chance))
             added_s = cell_s(grown, cost, repeat) - cell_s(cell, cost, repeat)
             if spent_s + added_s <= DRAWN * budget_s:
                 spent_s += added_s
                 drawn[number] = grown
                 single.update(set(grown.storages) - set(cell.storages))
-                pairs.update(_pairs(grown) - _pairs(cell))
+                beside.update(_together(grown) - _together(cell))
+                directed = used + Counter(grown.pairs)
     chosen = [cell for cell in drawn if cell.storages]
     return Drawn(chosen, [cell for cell in drawn if not cell.storages], spent_s)
 
 
-def cell_s(cell: Cell, storages: Mapping[str, Emulated | Plain], repeat: int) -> float:
+def _half_to_fast(
+    names: Sequence[str], fast: Collection[str], used: Counter[Pair], chance: Random
+) -> tuple[Pair, ...]:
+    """All pairs from slow to fast, and as many of the others: half back, half between slow ones.
+
+    Those that were ``used`` least. All pairs where there is nothing fast, or nothing else.
+    """
+    pairs = list(permutations(names, 2))
+    chance.shuffle(pairs)
+    pairs.sort(key=used.__getitem__)
+    to_fast = [(a, b) for a, b in pairs if a not in fast and b in fast]
+    if not to_fast:
+        return tuple(pairs)
+    back = [(a, b) for a, b in pairs if a in fast and b not in fast]
+    # Each fast storage is a source first: the recording there is to be for something.
+    first = {source: (source, target) for source, target in reversed(back)}.values()
+    back = [*first, *(pair for pair in back if pair not in first)]
+    between = [(a, b) for a, b in pairs if a not in fast and b not in fast]
+    slow_to_slow = between[: len(to_fast) // 2]
+    return (*to_fast, *back[: len(to_fast) - len(slow_to_slow)], *slow_to_slow)
+
+
+def cell_s(cell: Cell, storages: Mapping[str, Storage], repeat: int) -> float:
     """How long a cell takes, roughly: a warm-up, recordings, probes and bare runs."""
     if not cell.storages:
         return 0.0
     runs_s = {name: run_s(storages[name], cell.workload.threads) for name in cell.storages}
     count = len(cell.storages)
-    probes_s = count * (count - 1) * REPLAY_S + 2 * count * PART_REPLAY_S
+    sources = len({source for source, _ in cell.directed})
+    probes_s = len(cell.directed) * REPLAY_S + 2 * sources * PART_REPLAY_S
     agreeing = min(AGREEING, repeat)
     # Where the engine explains the query, that is probed too.
     explains = issubclass(lab_of(cell.engine), Explains)
     plan_s = agreeing * runs_s[cell.storages[0]] + REPLAY_S if explains else 0.0
     each_s = (repeat + agreeing) * sum(runs_s.values()) + agreeing * count * RECORD_S + plan_s
-    return QUERY_S + REPEATED * each_s + probes_s
+    # Runs that show what memory the engine takes.
+    ahead_s = sum(runs_s[n] for n in cell.storages if isinstance(storages[n], KernelSlowed))
+    return QUERY_S + ahead_s + REPEATED * each_s + probes_s
 
 
-def run_s(storage: Emulated | Plain, threads: int) -> float:
+def run_s(storage: Storage, threads: int) -> float:
     """How long one run on a storage takes, roughly."""
     at_once = 1 if storage.servers == 1 else threads**SHARED
     return START_S + QUERY_S + OPERATIONS * storage.expected_s / at_once
 
 
-def _with(cell: Cell, name: str) -> Cell:
-    return replace(cell, storages=(*cell.storages, name))
-
-
-def _pairs(cell: Cell) -> set[frozenset[str]]:
+def _together(cell: Cell) -> set[frozenset[str]]:
     return {frozenset(pair) for pair in combinations(cell.storages, 2)}
 
 
 def _use(
-    name: str, cell: Cell, pairs: Counter[frozenset[str]], single: Counter[str]
+    name: str, cell: Cell, beside: Counter[frozenset[str]], single: Counter[str]
 ) -> tuple[int, int]:
     """How often a storage was drawn, with those of the cell and at all."""
-    return sum(pairs[frozenset((name, other))] for other in cell.storages), single[name]
-
-
-def next_of(names: Sequence[str]) -> dict[str, str]:
-    """Each name's neighbour, in a ring: where one target of a source has to do."""
-    ring = cycle(names)
-    next(ring)
-    return dict(zip(names, ring, strict=False))
+    return sum(beside[frozenset((name, other))] for other in cell.storages), single[name]

@@ -1,8 +1,8 @@
 """Running a query somewhere: bare, or under observation."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ def run(
     engine: Lab, workload: Workload, place: Place, on_tick: Callable[[], None] | None = None
 ) -> Ran:
     """Run a query as it is."""
-    with engine.hold(workload, place.directory, place.environment) as held:
+    with _held(engine, workload, place, place.environment) as held:
         held.start()
         while not held.wait(0.1):
             if on_tick is not None:
@@ -99,7 +99,7 @@ def observed(
     """A query that is held at its gate, observed by the best source that works."""
     environment = recorder.prepare()
     while True:
-        with engine.hold(workload, place.directory, {**environment, **place.environment}) as held:
+        with _held(engine, workload, place, {**environment, **place.environment}) as held:
             try:
                 recorder.observe(held)
             except StartAgain as again:
@@ -107,3 +107,14 @@ def observed(
                 continue
             yield held
             return
+
+
+@contextmanager
+def _held(
+    engine: Lab, workload: Workload, place: Place, environment: Mapping[str, str]
+) -> Iterator[HeldQuery]:
+    """A query at its gate. Its processes are started in the groups of the place, and stay there."""
+    with ExitStack() as stack:
+        with place.inside():
+            held = stack.enter_context(engine.hold(workload, place.directory, environment))
+        yield held

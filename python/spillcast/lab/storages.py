@@ -2,9 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from math import exp
 from pathlib import Path
+from statistics import NormalDist, fmean
+from typing import Protocol
 
 from spillcast.calibrated import calibrated
 from spillcast.errors import SpillcastError
@@ -18,6 +21,8 @@ from spillcast.workspace import free_bytes
 SHARED_MEMORY = Path("/dev/shm")
 #: A latency that grows with the size is a straight line through these sizes.
 LINE_BYTES = (1 << 10, 1 << 20)
+#: Latencies that a spread is made of, each as likely as the others.
+SPREAD = 32
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,8 @@ class Emulated:
     s_per_byte: float = 0.0
     #: Operations served at once; None for all.
     servers: int | None = None
+    #: How far latencies spread: the standard deviation of their logarithm. The mean stays.
+    sigma: float = 0.0
 
     @property
     def expected_s(self) -> float:
@@ -43,21 +50,33 @@ class Emulated:
         each = read if read == write else f"{read} a read, {write} a write"
         by_size = f" and {format_duration(self.s_per_byte * 1024)} a KiB" if self.s_per_byte else ""
         queue = f", {self.servers} at a time" if self.servers else ""
-        return f"emulated: {each}{by_size}{queue}"
+        spread = f", spread by e^{self.sigma:.1f}" if self.sigma else ""
+        return f"emulated: {each}{by_size}{queue}{spread}"
 
     @property
     def model(self) -> Behaviour:
         """What a mount is to behave like."""
         model = replace(fixed_behaviour(self.read_s, self.write_s), servers=self.servers)
-        if not self.s_per_byte:
-            return model
-        points = [self._on_line(point, size) for point in model.points for size in LINE_BYTES]
-        return replace(model, points=points)
+        points = model.points
+        if self.s_per_byte:
+            points = [self._on_line(point, size) for point in points for size in LINE_BYTES]
+        return replace(model, points=[self._spread(point) for point in points])
 
     def _on_line(self, point: Point, size_bytes: int) -> Point:
         base_s = self.read_s if point.op == "read" else self.write_s
         latency_ns = round((base_s + size_bytes * self.s_per_byte) * 1e9)
         return replace(point, size_bytes=size_bytes, latency_ns=[latency_ns])
+
+    def _spread(self, point: Point) -> Point:
+        """Log-normal latencies around those of a point, whose mean they keep."""
+        if not self.sigma:
+            return point
+        factors = [
+            exp(self.sigma * NormalDist().inv_cdf((i + 0.5) / SPREAD)) for i in range(SPREAD)
+        ]
+        [mean_ns] = point.latency_ns
+        latency_ns = [round(mean_ns * factor / fmean(factors)) for factor in factors]
+        return replace(point, latency_ns=latency_ns, latency_count=[1] * SPREAD)
 
 
 @dataclass(frozen=True)
@@ -89,6 +108,19 @@ class Plain:
         return "a directory on the disk, through the page cache"
 
 
+class Groups(Protocol):
+    """Control groups that make a place slow for the processes in them."""
+
+    def limited(self) -> AbstractContextManager[None]:
+        """This process in those that limit I/O; probes of the place run so."""
+
+    def inside(self) -> AbstractContextManager[None]:
+        """This process in all of them, to start an engine that stays there."""
+
+    def unbounded(self) -> AbstractContextManager[None]:
+        """No limit of memory meanwhile; what the engine took bounds its page cache afterwards."""
+
+
 @dataclass(frozen=True)
 class Place:
     """A directory to spill to, and the environment that makes it as slow as asked."""
@@ -100,6 +132,16 @@ class Place:
     means: str
     #: Whether memory answers: its own, or a page cache that holds the spill.
     fast: bool
+    #: Where it is slow for some processes only.
+    groups: Groups | None = None
+
+    def limited(self) -> AbstractContextManager[None]:
+        """What a probe of it has to be run in."""
+        return nullcontext() if self.groups is None else self.groups.limited()
+
+    def inside(self) -> AbstractContextManager[None]:
+        """What an engine has to be started in."""
+        return nullcontext() if self.groups is None else self.groups.inside()
 
 
 def direction(source: Place, target: Place) -> str:

@@ -13,13 +13,13 @@ from spillcast.errors import InputError, SpillcastError
 from spillcast.lab.case import Case, Truth
 from spillcast.lab.cell import CellRun
 from spillcast.lab.demo import Stage
-from spillcast.lab.matrix import Cell, Drawn, cell_s
-from spillcast.lab.storages import Emulated, Place, Plain, emulated, fast_parent, plain
+from spillcast.lab.kernel_slowed import KernelSlowed, kernel_slowed
+from spillcast.lab.matrix import Cell, Drawn, Storage, cell_s, unavailable
+from spillcast.lab.storages import Place, Plain, emulated, fast_parent, plain
 from spillcast.recording.machine import describe_machine
 from spillcast.workspace import workspace
 
 NEED_BYTES = 4 << 30
-Storage = Emulated | Plain
 
 
 def verify(
@@ -60,7 +60,7 @@ def verify(
                     left_out.append(_named(cell, "no time was left"))
                     continue
                 there = [places[name] for name in cell.storages]
-                one = CellRun(stage, title, engines[cell.engine], cell.workload, there)
+                one = CellRun(stage, title, engines[cell.engine], cell, there)
                 try:
                     cases.extend(one.verify(room, repeat))
                 except InputError:
@@ -104,6 +104,8 @@ def _places(storages: Sequence[Storage], room: Path, fast: Path) -> Iterator[dic
             if isinstance(storage, Plain):
                 parent = fast if storage.in_memory else room
                 places[storage.name] = plain(storage.name, parent / storage.name)
+            elif isinstance(storage, KernelSlowed):
+                places[storage.name] = stack.enter_context(kernel_slowed(storage, room, fast))
             else:
                 places[storage.name] = stack.enter_context(emulated(storage, room, fast))
         yield places
@@ -116,8 +118,16 @@ def _named(cell: Cell, why: str | None = None) -> dict[str, Any]:
         "workload": cell.workload.name,
         "threads": cell.workload.threads,
         "storages": list(cell.storages),
+        "pairs": [list(pair) for pair in cell.directed],
         **({} if why is None else {"why": why}),
     }
+
+
+def _told(storage: Storage) -> dict[str, Any]:
+    """A storage in what is to be known; ``why`` nothing was drawn on it where it cannot be made."""
+    why = unavailable(storage)
+    told = {"name": storage.name, "what": storage.words}
+    return told if why is None else {**told, "why": why}
 
 
 def _about(
@@ -134,7 +144,7 @@ def _about(
         "machine": {key: getattr(machine, key) for key in ("cpus", "memory_bytes", "kernel")},
         "budget_s": budget_s,
         "repeat": repeat,
-        "storages": [{"name": one.name, "what": one.words} for one in storages],
+        "storages": [_told(one) for one in storages],
         "drawn": [_named(cell) for cell in drawn.cells],
         "left_out": left_out,
     }

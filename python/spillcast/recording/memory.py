@@ -16,8 +16,10 @@ class PeakMemory:
     """The most memory that a process and those it started held resident, looked at now and then."""
 
     def __init__(self, pid: int) -> None:
+        self._pid = pid
         self._pids = {pid}
         self._peak_bytes: dict[int, int] = {}
+        self._held_bytes: int | None = None
         self._due_s = 0.0
 
     def add(self, *pids: int) -> None:
@@ -33,12 +35,20 @@ class PeakMemory:
             high = high_water_bytes(pid)
             if high is not None:
                 self._peak_bytes[pid] = high
+        group = tightest_group(self._pid)
+        if group is not None:
+            self._held_bytes = max(self._held_bytes or 0, group.held_bytes)
         self._due_s = time.monotonic() + (time.thread_time() - before_s) / LOOKS_SHARE
 
     @property
     def peak_bytes(self) -> int | None:
         """Sum of the peaks, which is an upper bound; None where nothing could be read."""
         return sum(self._peak_bytes.values()) or None
+
+    @property
+    def group_held_bytes(self) -> int | None:
+        """The most that its tightest memory cgroup held besides files; None where there is none."""
+        return self._held_bytes
 
 
 def family(pid: int) -> Iterator[int]:
@@ -94,9 +104,15 @@ def memory_groups(pid: int | str = "self", cgroups: Path = CGROUPS) -> list[Memo
     return found
 
 
+def tightest_group(pid: int | str = "self") -> MemoryGroup | None:
+    """The memory cgroup of a process whose limit is the lowest; None where there is none."""
+    return min(memory_groups(pid), key=lambda group: group.limit_bytes, default=None)
+
+
 def cgroup_limit_bytes(pid: int | str = "self") -> int | None:
     """The lowest memory limit that holds a process; None where there is none."""
-    return min((group.limit_bytes for group in memory_groups(pid)), default=None)
+    group = tightest_group(pid)
+    return None if group is None else group.limit_bytes
 
 
 def _held_bytes(group: Path) -> int:

@@ -101,6 +101,10 @@ class Memory:
         "most that it and what it started held resident, summed",
         unit="bytes", example=441450496, default=None,
     )  # fmt: skip
+    group_held_bytes: int | None = key(
+        "most that the cgroup of that limit held besides pages of files; null for none",
+        unit="bytes", example=None, default=None,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -342,7 +342,9 @@ class Recorder:
         else:
             seen, about = uncaptured(self._absent_because), self._machine
         status_of = {"exit_status": self.target.exit_status}
-        peak_bytes = None if self._memory is None else self._memory.peak_bytes
+        memory = self._memory
+        peak_bytes = None if memory is None else memory.peak_bytes
+        held_bytes = None if memory is None else memory.group_held_bytes
         zero_at = self._started_at + timedelta(microseconds=clock.zero_ns // 1000)
         return Meta(
             spillcast=_core.__version__,
@@ -354,7 +356,7 @@ class Recorder:
                 "process", None, None, self.target.pid, self._command, settings=status_of
             ),
             machine=about,
-            memory=Memory(self._memory_limit_bytes, peak_bytes),
+            memory=Memory(self._memory_limit_bytes, peak_bytes, held_bytes),
             **seen,
             asked=self.options,
         )

@@ -4,11 +4,13 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 from spillcast.recording.memory import group_folders
 
 _PREFIX = "spillcast-probe-"
+_NUMBERS = count()
 #: The file that limits a group, in either version of cgroups.
 _LIMITS = ("memory.max", "memory.limit_in_bytes")
 #: Waits until the owner's end of the pipe closes, however that comes, then for the group to empty.
@@ -50,7 +52,7 @@ def _make(limit_bytes: int) -> Path:
     reasons = []
     for parent in group_folders():
         _remove_stale(parent)
-        folder = parent / f"{_PREFIX}{os.getpid()}"
+        folder = parent / f"{_PREFIX}{next(_NUMBERS)}-{os.getpid()}"
         try:
             folder.mkdir()
         except OSError as error:
@@ -71,6 +73,6 @@ def _make(limit_bytes: int) -> Path:
 def _remove_stale(parent: Path) -> None:
     """Remove the groups of owners that ended together with their janitors."""
     for folder in parent.glob(_PREFIX + "*"):
-        if not Path("/proc", folder.name.removeprefix(_PREFIX)).exists():
+        if not Path("/proc", folder.name.rpartition("-")[2]).exists():
             with suppress(OSError):
                 folder.rmdir()

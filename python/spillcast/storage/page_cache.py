@@ -15,9 +15,13 @@ _VM = Path("/proc/sys/vm")
 def engine_cache_bytes(recording: Recording) -> int | None:
     """The page cache that the engine could have used; None where the recording does not say."""
     memory = recording.meta.memory
-    room = [recording.meta.machine.memory_available_bytes, memory.limit_bytes]
-    known = [count for count in room if count is not None]
-    return max(0, min(known) - (memory.peak_rss_bytes or 0)) if known else None
+    taken = memory.peak_rss_bytes or 0
+    # What a group holds besides files counts shared pages once, and those of others in it.
+    held = taken if memory.group_held_bytes is None else memory.group_held_bytes
+    available, limit = recording.meta.machine.memory_available_bytes, memory.limit_bytes
+    room = [] if available is None else [available - taken]
+    room += [] if limit is None else [limit - held]
+    return max(0, min(room)) if room else None
 
 
 def machine_cache_bytes() -> int:

@@ -1,0 +1,254 @@
+"""Storages that the kernel itself slows, with no file system of ours on the cores of the query.
+
+An ext4 file system on a loop device over memory, whose I/O a blkio cgroup limits and whose page
+cache a memory cgroup bounds. Both hold only the processes in them. The limit is a rate, which the
+kernel keeps over tenths of a second: operations go at full speed until those of a tenth are used
+up, and then wait for the next. What is written back later is not limited, for the kernel's own
+threads do it; reads are, and writes that are waited for.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from spillcast.errors import SpillcastError
+from spillcast.lab.storages import Place
+from spillcast.recording.memory import meminfo_bytes
+from spillcast.storage.memory_group import NoMemoryGroup, join, memory_group
+from spillcast.units import format_bytes, format_duration
+from spillcast.workspace import workspace
+
+BLKIO = Path("/sys/fs/cgroup/blkio")
+#: Size of the file system; its image takes what is in use.
+IMAGE_BYTES = 8 << 30
+PROGRAMS = ("mkfs.ext4", "mount", "umount")
+#: What a write waited for takes besides: inode and bitmaps.
+WRITES_EACH = 3
+#: Page cache besides the memory that the engine took when it had all it wanted: less than the
+#: twelve MiB that PostgreSQL's queries spill.
+CACHE_BYTES = 4 << 20
+WATCH_S = 0.01
+#: Told of the mount, the group and the image before they are there. Waits until the owner's end of
+#: the pipe closes, however that comes; a command under way has a moment to end. The loop device
+#: goes with the mount.
+_GUARD = """trap "" INT TERM HUP; cat >/dev/null
+n=0; until [ $n -ge 300 ]; do
+    while umount -l "$1" 2>/dev/null; do :; done
+    [ -d "$2" ] && rmdir "$2" 2>/dev/null
+    [ $n -ge 2 ] && [ ! -d "$2" ] && break
+    n=$((n+1)); sleep 0.1
+done
+rm -f "$3"; rmdir "$1" 2>/dev/null"""
+
+
+@dataclass(frozen=True)
+class KernelSlowed:
+    """Rates of reads and writes as the time that each takes, and of bytes."""
+
+    name: str
+    read_s: float
+    write_s: float
+    s_per_byte: float = 0.0
+    #: Whether writes are waited for; else the kernel writes back later, as fast as it can.
+    synchronous: bool = False
+    read_ahead_bytes: int = 128 << 10
+    #: Operations served at once: the rate is that of all together.
+    servers: int | None = field(default=1, init=False)
+
+    @property
+    def expected_s(self) -> float:
+        """What an operation of 64 KiB takes, roughly."""
+        reads = max(1, (64 << 10) / self.read_ahead_bytes)
+        write_s = self.write_s * WRITES_EACH if self.synchronous else 0.0
+        return (self.read_s * reads + write_s) / 2 + (64 << 10) * self.s_per_byte
+
+    @property
+    def words(self) -> str:
+        """What it is, for people."""
+        rates = f"{1 / self.read_s:,.0f} reads and {1 / self.write_s:,.0f} writes a second"
+        by_size = f", {format_duration(self.s_per_byte * 1024)} a KiB" if self.s_per_byte else ""
+        writes = "waited for" if self.synchronous else "written back later"
+        ahead = format_bytes(self.read_ahead_bytes)
+        return f"limited by the kernel: {rates}{by_size}, writes {writes}, read-ahead {ahead}"
+
+    def limits(self) -> dict[str, int]:
+        """Limits by the name of their file in a blkio cgroup."""
+        found = {"read_iops": round(1 / self.read_s), "write_iops": round(1 / self.write_s)}
+        if self.s_per_byte:
+            found |= {f"{op}_bps": round(1 / self.s_per_byte) for op in ("read", "write")}
+        return found
+
+
+class SlowGroups:
+    """The groups of a place. What is started ``inside`` stays in them."""
+
+    def __init__(self, blkio: Path, memory: Path) -> None:
+        self._blkio = blkio
+        self._memory = memory
+
+    @contextmanager
+    def limited(self) -> Iterator[None]:
+        """This process where I/O is limited, and back."""
+        with _moved(self._blkio, "blkio"):
+            yield
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """This process in both, and back."""
+        with self.limited(), _moved(self._memory, "memory"):
+            yield
+
+    @contextmanager
+    def unbounded(self) -> Iterator[None]:
+        """All memory meanwhile. Afterwards the page cache is bounded beside what was taken."""
+        self._set_memory(meminfo_bytes()["MemTotal"])
+        held_bytes, over = [0], threading.Event()
+
+        def watch() -> None:
+            while not over.wait(WATCH_S):
+                held_bytes.append(held_in(self._memory))
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
+        self._set_memory(max(held_bytes) + CACHE_BYTES)
+
+    def _set_memory(self, limit_bytes: int) -> None:
+        (self._memory / "memory.limit_in_bytes").write_text(str(limit_bytes))
+
+
+def held_in(group: Path) -> int:
+    """What a memory cgroup holds that is no page of a file, in bytes."""
+    stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    used = int((group / "memory.usage_in_bytes").read_text())
+    return max(0, used - int(stat["active_file"]) - int(stat["inactive_file"]))
+
+
+@contextmanager
+def kernel_slowed(storage: KernelSlowed, room: Path, below: Path) -> Iterator[Place]:
+    """A file system in ``room`` with its image in ``below``; gone afterwards, also if killed.
+
+    SpillcastError where this machine cannot have one.
+    """
+    reason = _missing()
+    if reason is not None:
+        raise SpillcastError(reason)
+    folder = re.sub(r"\W+", "-", storage.name)
+    mountpoint, image = (room / f"mnt-{folder}").resolve(), (below / f"{folder}.img").resolve()
+    mountpoint.mkdir()
+    with ExitStack() as stack:
+        blkio = _own_blkio() / f"spillcast-{os.getpid()}-{folder}"
+        stack.enter_context(_guarded(mountpoint, blkio, image))
+        try:
+            memory = stack.enter_context(memory_group(meminfo_bytes()["MemTotal"]))
+            if not (memory / "memory.limit_in_bytes").exists():
+                raise SpillcastError("the memory cgroups are of version 2, it wants version 1")
+            _mount(image, mountpoint, storage)
+            device = os.stat(mountpoint).st_dev
+            numbers = f"{os.major(device)}:{os.minor(device)}"
+            ahead = Path(f"/sys/dev/block/{numbers}/queue/read_ahead_kb")
+            ahead.write_text(str(storage.read_ahead_bytes >> 10))
+            blkio.mkdir()
+            for name, limit in storage.limits().items():
+                (blkio / f"blkio.throttle.{name}_device").write_text(f"{numbers} {limit}")
+        except (OSError, NoMemoryGroup) as error:
+            raise SpillcastError(f"{storage.name}: {error}") from error
+        directory = mountpoint / "spill"
+        directory.mkdir()
+        groups = SlowGroups(blkio, memory)
+        yield Place(storage.name, directory, {}, "kernel", fast=False, groups=groups)
+
+
+@cache
+def why_not() -> str | None:
+    """Why there can be none here, found by making one; None where there can."""
+    storage = KernelSlowed("trial", 0.001, 0.001)
+    try:
+        with workspace() as room, kernel_slowed(storage, room, room) as place:
+            assert place.groups is not None
+            with place.groups.inside():
+                return None
+    except SpillcastError as error:
+        return str(error)
+
+
+def _missing() -> str | None:
+    if os.geteuid() != 0:
+        return "only root can mount file systems and limit their I/O"
+    for program in PROGRAMS:
+        if shutil.which(program) is None:
+            return f"there is no {program}"
+    if not (BLKIO / "blkio.throttle.read_iops_device").exists():
+        return "the kernel has no blkio limits of cgroups version 1"
+    return None
+
+
+def _own_blkio() -> Path:
+    """The blkio cgroup of this process."""
+    return BLKIO / _own("blkio").lstrip("/")
+
+
+def _own(controller: str) -> str:
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controller in controllers.split(","):
+            return path
+    raise SpillcastError(f"this process is in no {controller} cgroup")
+
+
+@contextmanager
+def _moved(group: Path, controller: str) -> Iterator[None]:
+    """This process in a group and back; what it starts meanwhile stays."""
+    before = Path("/sys/fs/cgroup") / controller / _own(controller).lstrip("/")
+    try:
+        join(group)
+    except NoMemoryGroup as error:
+        raise SpillcastError(str(error)) from error
+    try:
+        yield
+    finally:
+        join(before)
+
+
+@contextmanager
+def _guarded(mountpoint: Path, blkio: Path, image: Path) -> Iterator[None]:
+    """All of it is undone afterwards by a process that waits for the end of this one."""
+    words = ["sh", "-c", _GUARD, "spillcast-guard", mountpoint, blkio, image]
+    guard = subprocess.Popen(
+        [*map(str, words)],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        assert guard.stdin is not None
+        guard.stdin.close()
+        guard.wait()
+
+
+def _mount(image: Path, mountpoint: Path, storage: KernelSlowed) -> None:
+    """Make the file system and mount it. SpillcastError with the words of what failed."""
+    with image.open("wb") as file:
+        file.truncate(IMAGE_BYTES)
+    # Without a journal: its thread is the kernel's own, and would not be limited.
+    options = "loop,noatime,discard" + (",sync" if storage.synchronous else "")
+    for command in (
+        ["mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", str(image)],
+        ["mount", "-t", "ext4", "-o", options, str(image), str(mountpoint)],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            said = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+            raise SpillcastError(f"{command[0]}: {said}")

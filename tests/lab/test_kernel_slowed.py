@@ -1,0 +1,152 @@
+"""A file system that the kernel slows: really slow for those inside, and gone afterwards."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import environment, until
+from spillcast.lab.kernel_slowed import CACHE_BYTES, KernelSlowed, kernel_slowed, why_not
+from spillcast.recording.memory import PeakMemory
+
+#: Reads and writes in this many bytes, past the page cache.
+BLOCK_BYTES = 8192
+COUNT = 300
+#: Writes, then reads, each with O_DIRECT; prints what they took in seconds.
+DIRECT_IO = f"""
+import mmap, os, sys, time
+block = mmap.mmap(-1, {BLOCK_BYTES})
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+for call in (lambda at: os.pwrite(file, block, at), lambda at: os.preadv(file, [block], at)):
+    begun = time.monotonic()
+    for number in range({COUNT}):
+        call(number * {BLOCK_BYTES})
+    print(time.monotonic() - begun)
+"""
+#: Holds so much memory, and writes a file of which the page cache would keep all.
+HELD_BYTES, FILE_BYTES = 40 << 20, 96 << 20
+FILLS = f"""
+import os, sys
+held = bytearray(os.urandom(1)) * {HELD_BYTES}
+with open(sys.argv[1], "wb") as file:
+    for _ in range({FILE_BYTES} >> 20):
+        file.write(bytes(1 << 20))
+    os.fsync(file.fileno())
+for line in open("/proc/self/cgroup"):
+    if ":memory:" in line:
+        stat = "/sys/fs/cgroup/memory" + line.split(":")[2].strip() + "/memory.stat"
+        print(dict(l.split() for l in open(stat))["cache"])
+"""
+HOLDS = f"""
+import os, sys
+held = bytearray(os.urandom(1)) * {HELD_BYTES}
+open(sys.argv[1], "wb").write(bytes({HELD_BYTES}))
+print(flush=True)
+sys.stdin.read()
+"""
+OWNER = """
+import sys, time
+from pathlib import Path
+from spillcast.lab.kernel_slowed import KernelSlowed, kernel_slowed
+storage = KernelSlowed("slow", 0.001, 0.001)
+with kernel_slowed(storage, Path(sys.argv[1]), Path(sys.argv[1])) as place:
+    print(place.directory, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture(autouse=True)
+def possible():
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(reason)
+
+
+def python(code, *arguments, **options):
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, **options).stdout
+
+
+def left_behind(room):
+    """Mounts, loop devices and groups that name the room or us."""
+    mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if str(room) in line]
+    loops = [
+        path
+        for path in Path("/sys/block").glob("loop*/loop/backing_file")
+        if str(room) in path.read_text()
+    ]
+    return [*mounts, *loops, *Path("/sys/fs/cgroup/blkio").rglob("spillcast-*-slow")]
+
+
+def test_direct_operations_take_what_the_rate_says_inside_and_not_outside(tmp_path):
+    storage = KernelSlowed("slow", read_s=0.004, write_s=0.002)
+    with kernel_slowed(storage, tmp_path, tmp_path) as place:
+        with place.inside():
+            inside = python(DIRECT_IO, place.directory / "in")
+        with place.limited():
+            probed = python(DIRECT_IO, place.directory / "probe")
+        outside = python(DIRECT_IO, place.directory / "out")
+    # What was not used in the tenths before is credit; without limits it takes hundredths.
+    for said in (inside, probed):
+        write_s, read_s = map(float, said.split())
+        assert write_s >= COUNT * 0.002 / 2
+        assert read_s >= COUNT * 0.004 / 2
+    assert float(outside.split()[1]) < float(inside.split()[1])
+
+
+def test_the_page_cache_is_bounded_beside_what_the_engine_took(tmp_path):
+    storage = KernelSlowed("slow", read_s=0.0001, write_s=0.0001)
+    with kernel_slowed(storage, tmp_path, tmp_path) as place:
+        with place.groups.unbounded(), place.inside():
+            freely = int(python(FILLS, place.directory / "spill"))
+        (place.directory / "spill").unlink()
+        with place.inside():
+            bounded = int(python(FILLS, place.directory / "spill"))
+    assert freely >= FILE_BYTES
+    # Python itself takes less before it holds what it is to hold, and the kernel counts in batches.
+    assert bounded <= CACHE_BYTES + (8 << 20)
+
+
+def test_a_recorder_sees_what_the_group_held_besides_files(tmp_path):
+    storage = KernelSlowed("slow", read_s=0.0001, write_s=0.0001)
+    with kernel_slowed(storage, tmp_path, tmp_path) as place:
+        with place.inside():
+            holder = subprocess.Popen(
+                [sys.executable, "-c", HOLDS, place.directory / "file"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            )  # fmt: skip
+        with holder:
+            holder.stdout.readline()
+            memory = PeakMemory(holder.pid)
+            memory.look()
+            holder.stdin.close()
+    assert HELD_BYTES <= memory.group_held_bytes <= HELD_BYTES + (24 << 20)
+
+
+def test_this_process_comes_back_to_its_groups(tmp_path):
+    groups = Path("/proc/self/cgroup")
+    before = groups.read_text()
+    with kernel_slowed(KernelSlowed("slow", 0.001, 0.001), tmp_path, tmp_path) as place:
+        with place.inside():
+            assert groups.read_text() != before
+        assert groups.read_text() == before
+
+
+def test_all_is_undone_afterwards(tmp_path):
+    with kernel_slowed(KernelSlowed("slow", 0.001, 0.001), tmp_path, tmp_path):
+        assert len(left_behind(tmp_path)) == 3
+    until(lambda: not left_behind(tmp_path), "the end of mount, device and group")
+    assert not any(tmp_path.iterdir())
+
+
+def test_all_is_undone_when_it_is_killed(tmp_path):
+    command = [sys.executable, "-c", OWNER, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as owner:
+        directory = Path(owner.stdout.readline().strip())
+        assert directory.is_dir()
+        assert left_behind(tmp_path)
+        owner.send_signal(signal.SIGKILL)
+    until(lambda: not left_behind(tmp_path), "the end of mount, device and group")
+    until(lambda: not any(tmp_path.iterdir()), "the end of the image")

@@ -1,0 +1,59 @@
+"""Random storages: the same for a seed, within their bounds, and emulated with what was drawn."""
+
+import numpy as np
+import pytest
+
+from spillcast.lab.kernel_slowed import KernelSlowed
+from spillcast.lab.matrix import STORAGES
+from spillcast.lab.random_storages import random_storages
+from spillcast.lab.storages import Emulated, Plain
+
+SEEDS = range(200)
+
+
+def test_a_seed_draws_the_same_and_another_seed_others():
+    assert random_storages(7) == random_storages(7)
+    assert random_storages(7) != random_storages(8)
+
+
+def test_a_third_of_the_slow_storages_is_slowed_by_the_kernel():
+    slow = [one for one in (*STORAGES, *random_storages(0)) if not isinstance(one, Plain)]
+    assert 3 * sum(isinstance(one, KernelSlowed) for one in slow) == len(slow)
+    assert len({one.name for one in slow}) == len(slow)
+
+
+def test_parameters_are_within_the_bounds_that_were_asked_for():
+    drawn = [one for seed in SEEDS for one in random_storages(seed)]
+    for one in drawn:
+        assert 0.0001 <= one.read_s <= 0.003
+        assert 0.0001 <= one.write_s <= 0.003
+        assert not one.s_per_byte or 0.5e-6 <= one.s_per_byte * 1024 <= 10e-6
+    emulated = [one for one in drawn if isinstance(one, Emulated)]
+    assert {one.servers for one in emulated} == {None, *range(1, 9)}
+    assert all(0 <= one.sigma <= 0.8 for one in emulated)
+    for has in (lambda o: o.s_per_byte > 0, lambda o: o.sigma > 0, lambda o: o.servers is not None):
+        assert 0.3 < np.mean([has(one) for one in emulated]) < 0.8
+
+
+def test_latencies_are_log_uniform_and_those_of_reads_and_writes_independent():
+    drawn = [one for seed in SEEDS for one in random_storages(seed)]
+    logs = np.log([[one.read_s, one.write_s] for one in drawn])
+    middle = (np.log(0.0001) + np.log(0.003)) / 2
+    # Standard error of a mean of 2,200: 0.02.
+    assert logs.mean(axis=0) == pytest.approx([middle, middle], abs=0.1)
+    assert abs(np.corrcoef(logs.T)[0, 1]) < 0.1
+
+
+def test_several_servers_and_costs_a_byte_come_together_for_every_seed():
+    for seed in SEEDS:
+        assert any((one.servers or 0) > 1 and one.s_per_byte for one in random_storages(seed))
+
+
+def test_a_spread_keeps_the_mean_and_has_the_deviation():
+    one = Emulated("spread", 0.001, 0.002, sigma=0.5)
+    for point in one.model.points:
+        assert sum(point.latency_count) == len(point.latency_ns)
+        mean_ns = {"read": 1e6, "write": 2e6}[point.op]
+        assert np.mean(point.latency_ns) == pytest.approx(mean_ns, rel=1e-6)
+        # A few quantiles of a distribution have somewhat less of its tails.
+        assert np.log(point.latency_ns).std() == pytest.approx(0.5, rel=0.05)
