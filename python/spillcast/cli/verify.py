@@ -26,7 +26,8 @@ def verify(
         float, typer.Option(min=0.1, help="How long it may take; what is drawn fits in.")
     ] = 5.0,
     workload: Annotated[
-        list[str] | None, typer.Option(help="Only queries of this kind; more than once for more.")
+        list[str] | None,
+        typer.Option(help='Only queries of this kind, or "tpch"; more than once for more.'),
     ] = None,
     threads: Annotated[
         list[int] | None, typer.Option(help="Only with so many threads or processes.")

@@ -1,13 +1,14 @@
 """What can be verified: queries by engine and threads, and storages; what of it is drawn."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, cycle
+from functools import partial
+from itertools import chain, combinations, cycle, islice, zip_longest
 from random import Random
 
-from spillcast.engines.engine import Explains
-from spillcast.engines.registry import lab_of
+from spillcast.engines.engine import Explains, Lab
+from spillcast.engines.registry import lab_of, tpch_labs_of
 from spillcast.engines.workload import Workload
 from spillcast.errors import InputError
 from spillcast.lab.storages import Emulated, Plain
@@ -32,16 +33,15 @@ DRAWN = 0.9
 #: A cell begins with so few storages, and gets more while there is time.
 STORAGES_MIN, STORAGES_MAX = 2, 5
 
-#: What a verified query takes, roughly; a cell's time is put together from it. Seconds.
-QUERY_S = 1.2
-OPERATIONS = 2200
+#: Of TPC-H so many queries are verified after each of the others.
+TPCH_AFTER_EACH = 2
 #: Runs to record from that are to agree: one alone does not tell what neighbours took from it.
 AGREEING = 2
 #: Runs made for one that counts, where others work on the machine.
 REPEATED = 1.3
 #: Threads share the operations of a query, but not all of the time.
 SHARED = 0.8
-#: A process or a server started; a recording begun and ended.
+#: A process or a server started; a recording begun and ended. Seconds.
 START_S, RECORD_S = 0.6, 2.5
 #: A probe with the I/O of a whole run, or of a part of one.
 REPLAY_S, PART_REPLAY_S = 3.2, 0.9
@@ -54,6 +54,13 @@ class Cell:
     engine: str
     workload: Workload
     storages: tuple[str, ...] = ()
+    #: The experiments that it is one of; None for those that the engine usually offers.
+    other_lab: type[Lab] | None = None
+
+    @property
+    def lab(self) -> type[Lab]:
+        """The experiments that it is one of."""
+        return self.other_lab or lab_of(self.engine)
 
     @property
     def words(self) -> str:
@@ -89,25 +96,54 @@ def all_cells(
 ) -> list[Cell]:
     """Cells without storages, in an order of which each beginning is balanced.
 
-    Every engine and workload comes once before any comes twice, and thread counts take turns.
-    InputError for a workload that no engine has and for a thread count below 1.
+    Engines take turns; with each, two of TPC-H's queries come after one of the others. A workload
+    is a suite, a kind, or one name. InputError for one that no engine has and for a thread count
+    below 1.
     """
-    kinds = dict.fromkeys(one.name for engine in engines for one in lab_of(engine).verified(1))
-    for name in workloads or ():
-        if name not in kinds:
-            raise InputError(f"--workload {name}: no such query", f"there are: {', '.join(kinds)}")
     for count in threads:
         if not 1 <= count <= THREADS_MAX:
             raise InputError(f"--threads {count}: 1 to {THREADS_MAX} can be verified")
-    positions = range(max(len(lab_of(engine).verified(1)) for engine in engines))
+    by_engine = []
+    for shift, engine in enumerate(engines):
+        usual = _in_turn(engine, [None], threads, shift)
+        tpch = iter(_in_turn(engine, tpch_labs_of(engine), threads, shift))
+        mixed = [[one, *islice(tpch, TPCH_AFTER_EACH)] for one in usual]
+        by_engine.append([*chain(*mixed), *tpch])
+    cells = [cell for turn in zip_longest(*by_engine) for cell in turn if cell is not None]
+    known = dict.fromkeys(name for cell in cells for name in _names(cell.workload))
+    for name in workloads or ():
+        if name not in known:
+            raise InputError(f"--workload {name}: no such query", f"there are: {', '.join(known)}")
+    return [cell for cell in cells if not workloads or {*workloads} & {*_names(cell.workload)}]
+
+
+def _in_turn(
+    engine: str, labs: Sequence[type[Lab] | None], threads: Sequence[int], shift: int
+) -> list[Cell]:
+    """All cells of experiments, each query in each of its variants with each thread count.
+
+    Every query comes once before any comes twice; variants and thread counts take turns.
+    """
+    variants: dict[str, list[Callable[[int], Cell]]] = {}
+    for lab in labs:
+        for at, workload in enumerate((lab or lab_of(engine)).verified(1)):
+            variants.setdefault(workload.kind, []).append(partial(_cell, engine, lab, at))
     cells = []
-    for turn in range(len(threads)):
-        for position in positions:
-            for shift, engine in enumerate(engines):
-                count = threads[(turn + position + shift) % len(threads)]
-                of_engine = lab_of(engine).verified(count)
-                cells += [Cell(engine, workload) for workload in of_engine[position : position + 1]]
-    return [cell for cell in cells if workloads is None or cell.workload.name in workloads]
+    for turn in range(len(threads) * max(map(len, variants.values()), default=0)):
+        for position, made in enumerate(variants.values()):
+            turns, variant = divmod(turn, len(made))
+            count = threads[(turns + variant + position + shift) % len(threads)]
+            cells.append(made[(variant + position) % len(made)](count))
+    return cells
+
+
+def _cell(engine: str, lab: type[Lab] | None, at: int, threads: int) -> Cell:
+    return Cell(engine, (lab or lab_of(engine)).verified(threads)[at], other_lab=lab)
+
+
+def _names(workload: Workload) -> list[str]:
+    """What it goes by: its suite, its kind and its name."""
+    return [name for name in (workload.suite, workload.kind, workload.name) if name]
 
 
 def draw(
@@ -127,7 +163,7 @@ def draw(
     drawn: list[Cell] = list(cells)
     pairs: Counter[frozenset[str]] = Counter()
     single: Counter[str] = Counter()
-    spent_s = 0.0
+    spent_s, loaded = 0.0, set[type[Lab]]()
     for count in range(STORAGES_MIN, min(STORAGES_MAX, len(storages)) + 1):
         for number, cell in enumerate(drawn):
             if len(cell.storages) != (count - 1 if count > STORAGES_MIN else 0):
@@ -138,8 +174,11 @@ def draw(
                 chance.shuffle(names)
                 grown = _with(grown, min(names, key=lambda n: _use(n, grown, pairs, single)))
             added_s = cell_s(grown, cost, repeat) - cell_s(cell, cost, repeat)
+            # Tables are made once, for the first query that is drawn on them.
+            added_s += 0.0 if cell.lab in loaded else cell.workload.load_s
             if spent_s + added_s <= DRAWN * budget_s:
                 spent_s += added_s
+                loaded.add(cell.lab)
                 drawn[number] = grown
                 single.update(set(grown.storages) - set(cell.storages))
                 pairs.update(_pairs(grown) - _pairs(cell))
@@ -151,21 +190,21 @@ def cell_s(cell: Cell, storages: Mapping[str, Emulated | Plain], repeat: int) ->
     """How long a cell takes, roughly: a warm-up, recordings, probes and bare runs."""
     if not cell.storages:
         return 0.0
-    runs_s = {name: run_s(storages[name], cell.workload.threads) for name in cell.storages}
+    runs_s = {name: run_s(storages[name], cell.workload) for name in cell.storages}
     count = len(cell.storages)
     probes_s = count * (count - 1) * REPLAY_S + 2 * count * PART_REPLAY_S
     agreeing = min(AGREEING, repeat)
     # Where the engine explains the query, that is probed too.
-    explains = issubclass(lab_of(cell.engine), Explains)
+    explains = issubclass(cell.lab, Explains)
     plan_s = agreeing * runs_s[cell.storages[0]] + REPLAY_S if explains else 0.0
     each_s = (repeat + agreeing) * sum(runs_s.values()) + agreeing * count * RECORD_S + plan_s
-    return QUERY_S + REPEATED * each_s + probes_s
+    return cell.workload.cpu_s + REPEATED * each_s + probes_s
 
 
-def run_s(storage: Emulated | Plain, threads: int) -> float:
+def run_s(storage: Emulated | Plain, workload: Workload) -> float:
     """How long one run on a storage takes, roughly."""
-    at_once = 1 if storage.servers == 1 else threads**SHARED
-    return START_S + QUERY_S + OPERATIONS * storage.expected_s / at_once
+    at_once = 1 if storage.servers == 1 else workload.threads**SHARED
+    return START_S + workload.cpu_s + workload.operations * storage.expected_s / at_once
 
 
 def _with(cell: Cell, name: str) -> Cell:
