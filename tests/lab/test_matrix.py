@@ -1,6 +1,7 @@
 """What is drawn for a time: balanced, the same for a seed, within the budget."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -15,14 +16,17 @@ from spillcast.lab.matrix import (
     choose_storages,
     draw,
     next_of,
+    run_s,
 )
 
 ENGINES = ("duckdb", "postgres")
-CELLS = all_cells(ENGINES)
+ALL = all_cells(ENGINES)
+MADE_UP = [cell for cell in ALL if not cell.workload.suite]
+TPCH = [cell for cell in ALL if cell.workload.suite == "tpch"]
 
 
 def drawn(minutes, repeat=3, seed=0):
-    return draw(CELLS, STORAGES, budget_s=60 * minutes, repeat=repeat, seed=seed)
+    return draw(ALL, STORAGES, budget_s=60 * minutes, repeat=repeat, seed=seed)
 
 
 def test_the_matrix_is_what_the_issue_names():
@@ -50,13 +54,58 @@ def test_a_latency_by_size_is_a_straight_line():
 
 
 def test_every_query_comes_with_every_thread_count_once():
-    names = [(cell.engine, cell.workload.name, cell.workload.threads) for cell in CELLS]
-    assert len(set(names)) == len(names) == 36
+    names = [(cell.lab, cell.workload.name, cell.workload.threads) for cell in ALL]
+    assert len(set(names)) == len(names)
+    assert len(MADE_UP) == 2 * 6 * 3
+    # Ten queries, cold and warm, on DuckDB and on two PostgreSQL servers.
+    assert len(TPCH) == 10 * 2 * (1 + 2) * 3
+
+
+@pytest.mark.parametrize("count", [6, 12, 24, 48, 96])
+def test_each_beginning_has_two_thirds_of_tpch(count):
+    start = ALL[:count]
+    assert sum(cell.workload.suite == "tpch" for cell in start) == count * 2 / 3
+    assert sum(cell.engine == "duckdb" for cell in start) == count / 2
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_each_beginning_of_tpch_is_balanced(engine):
+    start = [cell for cell in TPCH if cell.engine == engine][:20]
+    assert set(Counter(cell.workload.kind for cell in start).values()) == {2}
+    for what in ("cold", "threads"):
+        counts = Counter(getattr(cell.workload, what) for cell in start).values()
+        assert max(counts) - min(counts) <= 2
+    labs = Counter(cell.lab for cell in start).values()
+    assert max(labs) - min(labs) <= 2
+
+
+def test_queries_are_asked_for_by_suite_by_kind_and_by_name():
+    def asked(name):
+        return {cell.workload.name for cell in all_cells(ENGINES, workloads=[name])}
+
+    assert len(asked("tpch")) == len({cell.workload.name for cell in TPCH})
+    assert asked("tpch Q13") == {"tpch Q13", "tpch Q13 cold"}
+    assert asked("tpch Q13 cold") == {"tpch Q13 cold"}
+    assert asked("sort") == {"sort"}
+
+
+def test_a_query_with_more_operations_takes_longer_and_tables_are_made_once():
+    [slow] = choose_storages(["5 ms", "tmpfs"])[:1]
+    query = TPCH[0].workload
+    more = replace(query, operations=query.operations + 1000)
+    # 5 ms each, by one thread.
+    assert query.threads == 1
+    assert run_s(slow, more) - run_s(slow, query) == pytest.approx(5)
+    cells = [replace(cell, other_lab=TPCH[0].lab) for cell in (TPCH[0], TPCH[0])]
+    two = choose_storages(["1 ms", "tmpfs"])
+    found = draw(cells, two, budget_s=10_000, repeat=1, seed=0)
+    spent_s = sum(cell_s(cell, {one.name: one for one in two}, 1) for cell in found.cells)
+    assert found.expected_s == pytest.approx(spent_s + query.load_s)
 
 
 @pytest.mark.parametrize("count", [12, 24, 36])
 def test_each_beginning_is_balanced(count):
-    start = CELLS[:count]
+    start = MADE_UP[:count]
     queries = Counter((cell.engine, cell.workload.name) for cell in start)
     threads = Counter(cell.workload.threads for cell in start)
     assert set(queries.values()) == {count // 12}
@@ -70,15 +119,25 @@ def test_a_draw_keeps_to_its_time_and_its_seed():
     for minutes in (1, 5, 20, 40, 120):
         found = drawn(minutes)
         spent_s = sum(cell_s(cell, cost, 3) for cell in found.cells)
-        assert found.expected_s == pytest.approx(spent_s)
-        assert spent_s <= 60 * minutes
-        assert len(found.cells) + len(found.without_time) == len(CELLS)
+        loads_s = {cell.lab: cell.workload.load_s for cell in found.cells}
+        assert found.expected_s == pytest.approx(spent_s + sum(loads_s.values()))
+        assert found.expected_s <= 60 * minutes
+        assert len(found.cells) + len(found.without_time) == len(ALL)
         assert found == drawn(minutes)
     assert drawn(40) != drawn(40, seed=1)
 
 
-def test_fifty_two_minutes_draw_every_query_and_every_pair_of_storages():
+def test_fifty_two_minutes_draw_of_everything():
     found = drawn(52)
+    assert {cell.engine for cell in found.cells} == set(ENGINES)
+    assert {cell.workload.threads for cell in found.cells} == set(THREADS)
+    assert {cell.workload.suite for cell in found.cells} == {"", "tpch"}
+    used = Counter(name for cell in found.cells for name in cell.storages)
+    assert set(used) == {storage.name for storage in STORAGES}
+
+
+def test_enough_time_draws_every_query_and_every_pair_of_storages():
+    found = draw(MADE_UP, STORAGES, budget_s=3120, repeat=3, seed=0)
     assert len(found.cells) == 36
     pairs = Counter(pair for cell in found.cells for pair in combinations(sorted(cell.storages), 2))
     assert len(pairs) == 36
