@@ -1,6 +1,7 @@
 """What is drawn for a time: balanced, the same for a seed, within the budget."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -16,14 +17,17 @@ from spillcast.lab.matrix import (
     cell_s,
     choose_storages,
     draw,
+    run_s,
 )
 from spillcast.lab.random_storages import random_storages
 
 ENGINES = ("duckdb", "postgres")
-CELLS = all_cells(ENGINES)
+ALL = all_cells(ENGINES)
+MADE_UP = [cell for cell in ALL if not cell.workload.suite]
+TPCH = [cell for cell in ALL if cell.workload.suite == "tpch"]
 
 
-ALL = [*STORAGES, *random_storages(0)]
+EVERYWHERE = [*STORAGES, *random_storages(0)]
 FAST = ("disk", "tmpfs")
 
 
@@ -32,8 +36,8 @@ def _all_can_be_made(monkeypatch):
     monkeypatch.setattr(matrix, "why_not", lambda: None)
 
 
-def drawn(minutes, repeat=3, seed=0, storages=STORAGES):
-    return draw(CELLS, storages, budget_s=60 * minutes, repeat=repeat, seed=seed)
+def drawn(minutes, repeat=3, seed=0, storages=STORAGES, cells=ALL):
+    return draw(cells, storages, budget_s=60 * minutes, repeat=repeat, seed=seed)
 
 
 def test_the_matrix_is_what_the_issue_names():
@@ -61,13 +65,58 @@ def test_a_latency_by_size_is_a_straight_line():
 
 
 def test_every_query_comes_with_every_thread_count_once():
-    names = [(cell.engine, cell.workload.name, cell.workload.threads) for cell in CELLS]
-    assert len(set(names)) == len(names) == 36
+    names = [(cell.lab, cell.workload.name, cell.workload.threads) for cell in ALL]
+    assert len(set(names)) == len(names)
+    assert len(MADE_UP) == 2 * 6 * 3
+    # Ten queries, cold and warm, on DuckDB and on two PostgreSQL servers.
+    assert len(TPCH) == 10 * 2 * (1 + 2) * 3
+
+
+@pytest.mark.parametrize("count", [6, 12, 24, 48, 96])
+def test_each_beginning_has_two_thirds_of_tpch(count):
+    start = ALL[:count]
+    assert sum(cell.workload.suite == "tpch" for cell in start) == count * 2 / 3
+    assert sum(cell.engine == "duckdb" for cell in start) == count / 2
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_each_beginning_of_tpch_is_balanced(engine):
+    start = [cell for cell in TPCH if cell.engine == engine][:20]
+    assert set(Counter(cell.workload.kind for cell in start).values()) == {2}
+    for what in ("cold", "threads"):
+        counts = Counter(getattr(cell.workload, what) for cell in start).values()
+        assert max(counts) - min(counts) <= 2
+    labs = Counter(cell.lab for cell in start).values()
+    assert max(labs) - min(labs) <= 2
+
+
+def test_queries_are_asked_for_by_suite_by_kind_and_by_name():
+    def asked(name):
+        return {cell.workload.name for cell in all_cells(ENGINES, workloads=[name])}
+
+    assert len(asked("tpch")) == len({cell.workload.name for cell in TPCH})
+    assert asked("tpch Q13") == {"tpch Q13", "tpch Q13 cold"}
+    assert asked("tpch Q13 cold") == {"tpch Q13 cold"}
+    assert asked("sort") == {"sort"}
+
+
+def test_a_query_with_more_operations_takes_longer_and_tables_are_made_once():
+    [slow] = choose_storages(["5 ms", "tmpfs"])[:1]
+    query = TPCH[0].workload
+    more = replace(query, operations=query.operations + 1000)
+    # 5 ms each, by one thread.
+    assert query.threads == 1
+    assert run_s(slow, more) - run_s(slow, query) == pytest.approx(5)
+    cells = [replace(cell, other_lab=TPCH[0].lab) for cell in (TPCH[0], TPCH[0])]
+    two = choose_storages(["1 ms", "tmpfs"])
+    found = draw(cells, two, budget_s=10_000, repeat=1, seed=0)
+    spent_s = sum(cell_s(cell, {one.name: one for one in two}, 1) for cell in found.cells)
+    assert found.expected_s == pytest.approx(spent_s + query.load_s)
 
 
 @pytest.mark.parametrize("count", [12, 24, 36])
 def test_each_beginning_is_balanced(count):
-    start = CELLS[:count]
+    start = MADE_UP[:count]
     queries = Counter((cell.engine, cell.workload.name) for cell in start)
     threads = Counter(cell.workload.threads for cell in start)
     assert set(queries.values()) == {count // 12}
@@ -81,18 +130,28 @@ def test_a_draw_keeps_to_its_time_and_its_seed():
     for minutes in (1, 5, 20, 40, 120):
         found = drawn(minutes)
         spent_s = sum(cell_s(cell, cost, 3) for cell in found.cells)
-        assert found.expected_s == pytest.approx(spent_s)
-        assert spent_s <= 60 * minutes
-        assert len(found.cells) + len(found.without_time) == len(CELLS)
+        loads_s = {cell.lab: cell.workload.load_s for cell in found.cells}
+        assert found.expected_s == pytest.approx(spent_s + sum(loads_s.values()))
+        assert found.expected_s <= 60 * minutes
+        assert len(found.cells) + len(found.without_time) == len(ALL)
         assert found == drawn(minutes)
     assert drawn(40) != drawn(40, seed=1)
 
 
+def test_fifty_two_minutes_draw_of_everything():
+    found = drawn(52)
+    assert {cell.engine for cell in found.cells} == set(ENGINES)
+    assert {cell.workload.threads for cell in found.cells} == set(THREADS)
+    assert {cell.workload.suite for cell in found.cells} == {"", "tpch"}
+    used = Counter(name for cell in found.cells for name in cell.storages)
+    assert set(used) == {storage.name for storage in STORAGES}
+
+
 def test_a_hundred_minutes_draw_every_query_and_every_storage_about_as_often():
-    found = drawn(100, storages=ALL)
+    found = drawn(100, storages=EVERYWHERE, cells=MADE_UP)
     assert len(found.cells) == 36
     slow = Counter(name for cell in found.cells for name in cell.storages if name not in FAST)
-    assert len(slow) == len(ALL) - len(FAST)
+    assert len(slow) == len(EVERYWHERE) - len(FAST)
     assert max(slow.values()) <= 2 * min(slow.values())
     fast = Counter(name for cell in found.cells for name in cell.storages if name in FAST)
     assert max(fast.values()) <= 1.3 * min(fast.values())
@@ -106,7 +165,7 @@ def kind(pair):
 def test_half_of_the_forecasts_at_least_are_from_slow_to_fast(minutes):
     """Also of those from a part of a recording: the first pair of each source."""
     for seed in range(3):
-        cells = drawn(minutes, seed=seed, storages=ALL).cells
+        cells = drawn(minutes, seed=seed, storages=EVERYWHERE, cells=MADE_UP).cells
         whole = Counter(kind(pair) for cell in cells for pair in cell.pairs)
         assert whole["slow", "fast"] * 2 >= whole.total()
         firsts = [{a: (a, b) for a, b in reversed(cell.pairs)} for cell in cells]
@@ -118,7 +177,7 @@ def test_half_of_the_forecasts_at_least_are_from_slow_to_fast(minutes):
 
 
 def test_slow_to_fast_is_balanced_over_engines_and_threads():
-    cells = drawn(100, storages=ALL).cells
+    cells = drawn(100, storages=EVERYWHERE, cells=MADE_UP).cells
     pairs = [
         (cell, pair) for cell in cells for pair in cell.pairs if kind(pair) == ("slow", "fast")
     ]
@@ -128,7 +187,7 @@ def test_slow_to_fast_is_balanced_over_engines_and_threads():
 
 
 def test_pairs_are_of_the_cells_storages_and_each_is_a_source():
-    for cell in drawn(300, storages=ALL).cells:
+    for cell in drawn(300, storages=EVERYWHERE, cells=MADE_UP).cells:
         assert len(set(cell.pairs)) == len(cell.pairs)
         assert {name for pair in cell.pairs for name in pair} == set(cell.storages)
         assert {source for source, _ in cell.pairs} == set(cell.storages)
@@ -142,8 +201,12 @@ def test_without_a_fast_storage_all_pairs_are_drawn():
 
 def test_what_cannot_be_made_here_is_not_drawn(monkeypatch):
     monkeypatch.setattr(matrix, "why_not", lambda: "only root can")
-    names = {name for cell in drawn(100, storages=ALL).cells for name in cell.storages}
-    assert names == {one.name for one in ALL if not isinstance(one, KernelSlowed)}
+    names = {
+        name
+        for cell in drawn(100, storages=EVERYWHERE, cells=MADE_UP).cells
+        for name in cell.storages
+    }
+    assert names == {one.name for one in EVERYWHERE if not isinstance(one, KernelSlowed)}
 
 
 def test_five_minutes_draw_something_of_both_engines():

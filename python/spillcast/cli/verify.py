@@ -11,7 +11,7 @@ from spillcast.cli.options import Csv, Json, Work
 
 if TYPE_CHECKING:
     from spillcast.lab.case import Truth
-    from spillcast.lab.matrix import Drawn, Storage
+    from spillcast.lab.matrix import Cell, Drawn, Storage
 
 
 def add_to(application: typer.Typer) -> None:
@@ -25,7 +25,8 @@ def verify(
         float, typer.Option(min=0.1, help="How long it may take; what is drawn fits in.")
     ] = 5.0,
     workload: Annotated[
-        list[str] | None, typer.Option(help="Only queries of this kind; more than once for more.")
+        list[str] | None,
+        typer.Option(help='Only queries of this kind, or "tpch"; more than once for more.'),
     ] = None,
     threads: Annotated[
         list[int] | None, typer.Option(help="Only with so many threads or processes.")
@@ -56,11 +57,11 @@ def verify(
 ) -> None:
     """Forecast queries from one storage to another, then measure them there.
 
-    Queries that spill, with 1, 2 and 4 threads or processes, between twenty storages: emulated
-    ones, some with random parameters by the seed, some that the kernel slows, the disk and memory.
-    All of it would take hours, so storages are drawn for each query until the time is used up; at
-    least half of the forecasts are from slow to fast. Interrupted, it leaves the cases of the
-    queries that were done.
+    Queries that spill, of our own and of TPC-H, with 1, 2 and 4 threads or processes, between
+    twenty storages: emulated ones, some with random parameters by the seed, some that the kernel
+    slows, the disk and memory. All of it would take hours, so storages are drawn for each query
+    until the time is used up; at least half of the forecasts are from slow to fast. Interrupted, it
+    leaves the cases of the queries that were done.
     """
     from spillcast.cli.output import show
     from spillcast.errors import InputError
@@ -90,6 +91,8 @@ def verify(
 
         storages = choose_storages(storage, [*STORAGES, *random_storages(seed)])
         cells = all_cells(NAMES if engine == ALL else [engine], threads or THREADS, workload)
+        if workload is None:
+            cells = _that_can_be_made(cells)
         drawn = draw(cells, storages, budget_s=60 * minutes, repeat=repeat, seed=seed)
         truth = _run(drawn, storages, minutes, repeat, output, work)
     if markdown is not None:
@@ -103,6 +106,17 @@ def verify(
         csv=csv,
         markdown=printed,
     )
+
+
+def _that_can_be_made(cells: "list[Cell]") -> "list[Cell]":
+    """Without TPC-H's queries, and a word about it, where nothing is there to make its tables."""
+    from spillcast.engines.tpch.data import INSTALL, generator
+    from spillcast.engines.tpch.queries import SUITE
+
+    if generator() is not None:
+        return cells
+    typer.echo(f"tpchgen-cli is not installed: without TPC-H's queries ({INSTALL})", err=True)
+    return [cell for cell in cells if cell.workload.suite != SUITE]
 
 
 def _run(

@@ -17,3 +17,17 @@ class Workload:
     threads: int = 1
     #: Further settings of the session.
     settings: Mapping[str, str] = field(default_factory=dict)
+    #: The word for many queries at once; empty where there is none.
+    suite: str = ""
+    #: Whether its tables are dropped from the page cache before each run.
+    cold: bool = False
+    #: CPU time and temp operations of a run, roughly, for the time that a verification takes.
+    cpu_s: float = 1.2
+    operations: int = 2200
+    #: What its tables take to make, once for all queries on them, roughly.
+    load_s: float = 0.0
+
+    @property
+    def kind(self) -> str:
+        """Its name, whether its tables are cold or warm."""
+        return self.name.removesuffix(" cold")

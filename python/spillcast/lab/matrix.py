@@ -1,13 +1,14 @@
 """What can be verified: queries by engine and threads, and storages; what of it is drawn."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, permutations
+from functools import partial
+from itertools import chain, combinations, islice, permutations, zip_longest
 from random import Random
 
-from spillcast.engines.engine import Explains
-from spillcast.engines.registry import lab_of
+from spillcast.engines.engine import Explains, Lab
+from spillcast.engines.registry import lab_of, tpch_labs_of
 from spillcast.engines.workload import Workload
 from spillcast.errors import InputError
 from spillcast.lab.kernel_slowed import KernelSlowed, why_not
@@ -39,16 +40,15 @@ STORAGES_MIN, STORAGES_MAX = 2, 5
 #: What a cell's storages are, in the order in which it gets them.
 KINDS = ("slow", "fast", "slow", "slow", "fast")
 
-#: What a verified query takes, roughly; a cell's time is put together from it. Seconds.
-QUERY_S = 1.2
-OPERATIONS = 2200
+#: Of TPC-H so many queries are verified after each of the others.
+TPCH_AFTER_EACH = 2
 #: Runs to record from that are to agree: one alone does not tell what neighbours took from it.
 AGREEING = 2
 #: Runs made for one that counts, where others work on the machine.
 REPEATED = 1.3
 #: Threads share the operations of a query, but not all of the time.
 SHARED = 0.8
-#: A process or a server started; a recording begun and ended.
+#: A process or a server started; a recording begun and ended. Seconds.
 START_S, RECORD_S = 0.6, 2.5
 #: A probe with the I/O of a whole run, or of a part of one.
 REPLAY_S, PART_REPLAY_S = 3.2, 0.9
@@ -61,8 +61,15 @@ class Cell:
     engine: str
     workload: Workload
     storages: tuple[str, ...] = ()
+    #: The experiments that it is one of; None for those that the engine usually offers.
+    other_lab: type[Lab] | None = None
     #: Those forecast, a storage's first also from a part of a recording; all where none is named.
     pairs: tuple[Pair, ...] = ()
+
+    @property
+    def lab(self) -> type[Lab]:
+        """The experiments that it is one of."""
+        return self.other_lab or lab_of(self.engine)
 
     @property
     def directed(self) -> tuple[Pair, ...]:
@@ -110,25 +117,54 @@ def all_cells(
 ) -> list[Cell]:
     """Cells without storages, in an order of which each beginning is balanced.
 
-    Every engine and workload comes once before any comes twice, and thread counts take turns.
-    InputError for a workload that no engine has and for a thread count below 1.
+    Engines take turns; with each, two of TPC-H's queries come after one of the others. A workload
+    is a suite, a kind, or one name. InputError for one that no engine has and for a thread count
+    below 1.
     """
-    kinds = dict.fromkeys(one.name for engine in engines for one in lab_of(engine).verified(1))
-    for name in workloads or ():
-        if name not in kinds:
-            raise InputError(f"--workload {name}: no such query", f"there are: {', '.join(kinds)}")
     for count in threads:
         if not 1 <= count <= THREADS_MAX:
             raise InputError(f"--threads {count}: 1 to {THREADS_MAX} can be verified")
-    positions = range(max(len(lab_of(engine).verified(1)) for engine in engines))
+    by_engine = []
+    for shift, engine in enumerate(engines):
+        usual = _in_turn(engine, [None], threads, shift)
+        tpch = iter(_in_turn(engine, tpch_labs_of(engine), threads, shift))
+        mixed = [[one, *islice(tpch, TPCH_AFTER_EACH)] for one in usual]
+        by_engine.append([*chain(*mixed), *tpch])
+    cells = [cell for turn in zip_longest(*by_engine) for cell in turn if cell is not None]
+    known = dict.fromkeys(name for cell in cells for name in _names(cell.workload))
+    for name in workloads or ():
+        if name not in known:
+            raise InputError(f"--workload {name}: no such query", f"there are: {', '.join(known)}")
+    return [cell for cell in cells if not workloads or {*workloads} & {*_names(cell.workload)}]
+
+
+def _in_turn(
+    engine: str, labs: Sequence[type[Lab] | None], threads: Sequence[int], shift: int
+) -> list[Cell]:
+    """All cells of experiments, each query in each of its variants with each thread count.
+
+    Every query comes once before any comes twice; variants and thread counts take turns.
+    """
+    variants: dict[str, list[Callable[[int], Cell]]] = {}
+    for lab in labs:
+        for at, workload in enumerate((lab or lab_of(engine)).verified(1)):
+            variants.setdefault(workload.kind, []).append(partial(_cell, engine, lab, at))
     cells = []
-    for turn in range(len(threads)):
-        for position in positions:
-            for shift, engine in enumerate(engines):
-                count = threads[(turn + position + shift) % len(threads)]
-                of_engine = lab_of(engine).verified(count)
-                cells += [Cell(engine, workload) for workload in of_engine[position : position + 1]]
-    return [cell for cell in cells if workloads is None or cell.workload.name in workloads]
+    for turn in range(len(threads) * max(map(len, variants.values()), default=0)):
+        for position, made in enumerate(variants.values()):
+            turns, variant = divmod(turn, len(made))
+            count = threads[(turns + variant + position + shift) % len(threads)]
+            cells.append(made[(variant + position) % len(made)](count))
+    return cells
+
+
+def _cell(engine: str, lab: type[Lab] | None, at: int, threads: int) -> Cell:
+    return Cell(engine, (lab or lab_of(engine)).verified(threads)[at], other_lab=lab)
+
+
+def _names(workload: Workload) -> list[str]:
+    """What it goes by: its suite, its kind and its name."""
+    return [name for name in (workload.suite, workload.kind, workload.name) if name]
 
 
 def draw(
@@ -152,7 +188,7 @@ def draw(
     beside: Counter[frozenset[str]] = Counter()
     single: Counter[str] = Counter()
     directed: Counter[Pair] = Counter()
-    spent_s = 0.0
+    spent_s, loaded = 0.0, set[type[Lab]]()
     for count in range(STORAGES_MIN, min(STORAGES_MAX, len(cost)) + 1):
         for number, cell in enumerate(drawn):
             if len(cell.storages) != (count - 1 if count > STORAGES_MIN else 0):
@@ -168,8 +204,11 @@ def draw(
             used = directed - Counter(cell.pairs)
             grown = replace(grown, pairs=_half_to_fast(grown.storages, fast, used, chance))
             added_s = cell_s(grown, cost, repeat) - cell_s(cell, cost, repeat)
+            # Tables are made once, for the first query that is drawn on them.
+            added_s += 0.0 if cell.lab in loaded else cell.workload.load_s
             if spent_s + added_s <= DRAWN * budget_s:
                 spent_s += added_s
+                loaded.add(cell.lab)
                 drawn[number] = grown
                 single.update(set(grown.storages) - set(cell.storages))
                 beside.update(_together(grown) - _together(cell))
@@ -204,24 +243,24 @@ def cell_s(cell: Cell, storages: Mapping[str, Storage], repeat: int) -> float:
     """How long a cell takes, roughly: a warm-up, recordings, probes and bare runs."""
     if not cell.storages:
         return 0.0
-    runs_s = {name: run_s(storages[name], cell.workload.threads) for name in cell.storages}
+    runs_s = {name: run_s(storages[name], cell.workload) for name in cell.storages}
     count = len(cell.storages)
     sources = len({source for source, _ in cell.directed})
     probes_s = len(cell.directed) * REPLAY_S + 2 * sources * PART_REPLAY_S
     agreeing = min(AGREEING, repeat)
     # Where the engine explains the query, that is probed too.
-    explains = issubclass(lab_of(cell.engine), Explains)
+    explains = issubclass(cell.lab, Explains)
     plan_s = agreeing * runs_s[cell.storages[0]] + REPLAY_S if explains else 0.0
     each_s = (repeat + agreeing) * sum(runs_s.values()) + agreeing * count * RECORD_S + plan_s
     # Runs that show what memory the engine takes.
     ahead_s = sum(runs_s[n] for n in cell.storages if isinstance(storages[n], KernelSlowed))
-    return QUERY_S + ahead_s + REPEATED * each_s + probes_s
+    return cell.workload.cpu_s + ahead_s + REPEATED * each_s + probes_s
 
 
-def run_s(storage: Storage, threads: int) -> float:
+def run_s(storage: Storage, workload: Workload) -> float:
     """How long one run on a storage takes, roughly."""
-    at_once = 1 if storage.servers == 1 else threads**SHARED
-    return START_S + QUERY_S + OPERATIONS * storage.expected_s / at_once
+    at_once = 1 if storage.servers == 1 else workload.threads**SHARED
+    return START_S + workload.cpu_s + workload.operations * storage.expected_s / at_once
 
 
 def _together(cell: Cell) -> set[frozenset[str]]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.engines.engine import Lab
-from spillcast.engines.registry import lab_of
 from spillcast.errors import InputError, SpillcastError
 from spillcast.lab.case import Case, Truth
 from spillcast.lab.cell import CellRun
@@ -45,11 +44,11 @@ def verify(
         cases: list[Case] = []
         left_out = [_named(cell, "the budget has no time for it") for cell in drawn.without_time]
         truth = Truth(cases, _about(drawn, storages, repeat, budget_s, left_out))
-        engines: dict[str, Lab] = {}
+        labs: dict[type[Lab], Lab | SpillcastError] = {}
         for cell in drawn.cells:
-            if cell.engine not in engines:
+            if cell.lab not in labs:
                 stage.step(f"{cell.engine} made ready")
-                engines[cell.engine] = lab_of(cell.engine)(room)
+                labs[cell.lab] = _made_ready(cell.lab, room)
         used = {name for cell in drawn.cells for name in cell.storages}
         stage.step(f"{len(used)} storages made ready")
         with _places([one for one in storages if one.name in used], room, fast) as places:
@@ -60,8 +59,11 @@ def verify(
                     left_out.append(_named(cell, "no time was left"))
                     continue
                 there = [places[name] for name in cell.storages]
-                one = CellRun(stage, title, engines[cell.engine], cell, there)
                 try:
+                    lab = labs[cell.lab]
+                    if isinstance(lab, SpillcastError):
+                        raise lab
+                    one = CellRun(stage, title, lab, cell, there)
                     cases.extend(one.verify(room, repeat))
                 except InputError:
                     raise
@@ -70,6 +72,16 @@ def verify(
                 clock.done(cell)
                 on_truth(truth)
     return truth
+
+
+def _made_ready(lab: type[Lab], room: Path) -> Lab | SpillcastError:
+    """Experiments in a room, or why they cannot be made on this machine."""
+    try:
+        return lab(room)
+    except InputError:
+        raise
+    except SpillcastError as error:
+        return error
 
 
 class _Clock:

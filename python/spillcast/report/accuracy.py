@@ -283,9 +283,9 @@ def _drawn(truth: Truth) -> str:
         f"Of {count * (count - 1)} directions between two storages {len(pairs)} were verified, "
         f"each with some of the queries: {done} of the {len(rows) * count * (count - 1)} that all "
         "queries and all storages would make. The rest was skipped for want of time. Which "
-        "storages a query gets is drawn by a seed, so that each comes about equally often; at least "
-        "half of the pairs are from slow to fast. DuckDB's merge join is its ASOF join, which sorts "
-        "both sides."
+        "storages a query gets is drawn by a seed, so that each comes about equally often; at "
+        "least half of the pairs are from slow to fast. DuckDB's merge join is its ASOF join, "
+        "which sorts both sides."
     )
     header = ("engine", "query", "threads", "storages", "skipped because")
     tables = [markdown_table(("storage", "what it is"), names), markdown_table(header, rows)]

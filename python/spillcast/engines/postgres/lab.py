@@ -11,7 +11,7 @@ from spillcast.engines.engine import Calibrates, Explains, Lab
 from spillcast.engines.held import HeldQuery, Ran
 from spillcast.engines.postgres import calibrating, queries
 from spillcast.engines.postgres.processes import WORKER_TITLE
-from spillcast.engines.postgres.server import PrivateServer, make_cluster, serve
+from spillcast.engines.postgres.server import Installation, PrivateServer, make_cluster, serve
 from spillcast.engines.workload import Workload
 from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, Spill, spills_of
 from spillcast.recording import Recording
@@ -41,9 +41,11 @@ class PostgresLab(Lab, Calibrates, Explains):
 
     demo: ClassVar[Workload] = queries.DEMO
     compresses_writes: ClassVar[bool] = False
+    #: Of the server.
+    settings: ClassVar[Mapping[str, object]] = SETTINGS
 
-    def __init__(self, room: Path) -> None:
-        self._cluster = make_cluster(room)
+    def __init__(self, room: Path, installation: Installation | None = None) -> None:
+        self._cluster = make_cluster(room, installation)
         self._rows: int | None = None
 
     @staticmethod
@@ -65,7 +67,7 @@ class PostgresLab(Lab, Calibrates, Explains):
         """Make the table, in place of one of another size."""
         if self._rows == rows:
             return
-        with serve(self._cluster, SETTINGS) as server, server.connect() as connection:
+        with serve(self._cluster, self.settings) as server, server.connect() as connection:
             for statement in (
                 "drop table if exists t",
                 "drop function if exists hash",
@@ -76,16 +78,21 @@ class PostgresLab(Lab, Calibrates, Explains):
             connection.execute("vacuum (analyze, freeze) t")
         self._rows = rows
 
+    def before(self, workload: Workload) -> Sequence[str]:  # noqa: ARG002
+        """Statements that bring the table into the server's memory."""
+        return [READ_ALL]
+
     @contextmanager
     def hold(
         self, workload: Workload, temp: Path, environment: Mapping[str, str]
     ) -> Iterator[HeldQuery]:
         """A query in a backend of a server of its own, which has the table in memory."""
-        with serve(self._cluster, SETTINGS, environment) as server:
+        with serve(self._cluster, self.settings, environment) as server:
             with server.connect() as connection:
                 tablespace = _tablespace(server, connection, temp)
             own = {"work_mem": workload.memory, "temp_tablespaces": tablespace}
-            with held_in(server, workload.sql, {**own, **workload.settings}, [READ_ALL]) as held:
+            before = self.before(workload)
+            with held_in(server, workload.sql, {**own, **workload.settings}, before) as held:
                 yield held
 
     def plan(

