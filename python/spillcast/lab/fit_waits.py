@@ -33,6 +33,9 @@ class Kind:
     #: Bursts that a quantile stands for.
     count: float
     cpu_s: Floats
+    #: By how much runs of the same differ in what the longest wait adds to all bursts, squared,
+    #: over their number: how far off their mean is.
+    noise: float = 0.0
 
     @property
     def extra_s(self) -> Floats:
@@ -55,7 +58,8 @@ def kinds_of(query: str, runs: Sequence[Sequence[Bursts]], before: Sequence[int]
                 continue
             cpu_s = np.array([np.median(np.array(each), axis=0) for each in quantiles])
             its = (runs[0][0].op == op) & (runs[0][0].next_op == next_op)
-            found.append(Kind(query, its.sum() / QUANTILES, cpu_s))
+            count = its.sum() / QUANTILES
+            found.append(Kind(query, count, cpu_s, _noise(quantiles, count)))
     return found
 
 
@@ -67,23 +71,46 @@ def fit(engine: str, kinds: Sequence[Kind], waits_s: Waits) -> WaitCost:
     if not kinds:
         raise InputError(f"{engine}: too few temp operations to tell what a wait costs")
     queries = sorted({one.query for one in kinds})
-    off = []
+    return WaitCost(
+        engine,
+        len(queries),
+        _spread(kinds, queries),
+        FILL_S,
+        list(waits_s),
+        [[float(share) for share in row] for row in _shares(kinds)],
+    )
+
+
+def _spread(kinds: Sequence[Kind], queries: Sequence[str]) -> float:
+    """How far queries are off what the others say, relative, less what runs of the same differ by.
+
+    Of one query nothing is known.
+    """
+    off, noise = list[float](), list[float]()
     for query in queries:
         its = [one for one in kinds if one.query == query]
         others = [one for one in kinds if one.query != query]
         if others:
             said = sum(_total(one, _said(one, _shares(others))[-1]) for one in its)
             seen = sum(_total(one, one.extra_s[-1]) for one in its)
-            off.append((seen - said) / said if said > 0 else SPREAD_MAX)
-    spread = float(np.sqrt(np.mean(np.square(off)))) if off else SPREAD_MAX
-    return WaitCost(
-        engine,
-        len(queries),
-        min(max(spread, SPREAD_MIN), SPREAD_MAX),
-        FILL_S,
-        list(waits_s),
-        [[float(share) for share in row] for row in _shares(kinds)],
-    )
+            off.append(((seen - said) / said) ** 2 if said > 0 else SPREAD_MAX**2)
+            noise.append(sum(one.noise for one in its) / said**2 if said > 0 else 0.0)
+    if not off:
+        return SPREAD_MAX
+    squared = float(np.mean(off)) - float(np.mean(noise))
+    return min(max(max(squared, 0.0) ** 0.5, SPREAD_MIN), SPREAD_MAX)
+
+
+def _noise(quantiles: Sequence[Sequence[Floats | None]], count: float) -> float:
+    """Of repeated runs, by storage and repeat: the variance of the mean of what a wait adds."""
+    repeats = min(len(each) for each in quantiles)
+    if repeats < 2:
+        return 0.0
+    totals = [
+        count * float(np.sum(np.asarray(quantiles[-1][n]) - np.asarray(quantiles[0][n])))
+        for n in range(repeats)
+    ]
+    return float(np.var(totals, ddof=1)) / repeats
 
 
 def _quantiles(bursts: Bursts, op: int, next_op: int) -> Floats | None:

@@ -42,7 +42,7 @@ def blended(estimates: Sequence[CpuChange]) -> CpuChange:
     """One estimate of several of the same loads, each with a weight of one over its error squared.
 
     They are taken to be wrong for reasons of their own; where they are further apart than their
-    errors explain, the error is as large as how far they are apart asks for.
+    errors explain, the error grows by as much (Birge).
     """
     if len(estimates) == 1:
         return estimates[0]
@@ -51,10 +51,10 @@ def blended(estimates: Sequence[CpuChange]) -> CpuChange:
         return estimates[int(np.argmin(errors))]
     weights = errors**-2 / (errors**-2).sum()
     totals = np.array([one.total_s for one in estimates])
-    apart = float(weights @ (totals - weights @ totals) ** 2)
+    apart = float((((totals - weights @ totals) / errors) ** 2).sum()) / (len(estimates) - 1)
     return CpuChange(
         " and ".join(one.source for one in estimates),
         np.asarray(weights @ np.array([one.each_s for one in estimates])),
         estimates[0].count,
-        float(np.hypot((errors**-2).sum() ** -0.5, apart**0.5)),
+        float((errors**-2).sum() ** -0.5 * max(apart, 1.0) ** 0.5),
     )
