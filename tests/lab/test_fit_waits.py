@@ -53,14 +53,14 @@ def test_queries_that_differ_make_a_spread():
 
 
 def test_what_runs_of_the_same_differ_by_is_no_spread_of_queries():
-    """Neighbours make some runs a fifth longer, here those on memory, there those on delays."""
-    chance, kinds = np.random.default_rng(3), list[object]()
+    """Neighbours make some runs 15 % longer or shorter, on memory or on delays; queries are alike."""
+    chance, kinds = np.random.default_rng(1), []
     for query in range(6):
-        warm_s = np.exp(chance.uniform(np.log(1e-5), np.log(1e-2), 2000))
-        runs = [[bursts(warm_s, wait_s) for _ in range(4)] for wait_s in (0.0, *WAITS_S)]
+        warm_s = np.exp(chance.uniform(np.log(1e-5), np.log(3e-3), 2000))
+        runs = [[bursts(warm_s, wait_s) for _ in range(2)] for wait_s in (0.0, *WAITS_S)]
         for place in runs:
             for one in place:
-                one.cpu_s[:] *= chance.uniform(0.9, 1.1)
+                one.cpu_s[:] *= chance.uniform(0.85, 1.15)
         kinds += kinds_of(f"query {query}", runs, [READ])
     with_noise = fit("any", [replace(kind, noise=0.0) for kind in kinds], WAITS_S)
     assert fit("any", kinds, WAITS_S).spread < 0.75 * with_noise.spread

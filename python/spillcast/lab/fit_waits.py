@@ -98,7 +98,8 @@ def _spread(kinds: Sequence[Kind], queries: Sequence[str]) -> float:
     if not off:
         return SPREAD_MAX
     squared = float(np.mean(off)) - float(np.mean(noise))
-    return min(max(max(squared, 0.0) ** 0.5, SPREAD_MIN), SPREAD_MAX)
+    spread = float(np.sqrt(max(squared, 0.0)))
+    return min(max(spread, SPREAD_MIN), SPREAD_MAX)
 
 
 def _noise(quantiles: Sequence[Sequence[Floats | None]], count: float) -> float:
