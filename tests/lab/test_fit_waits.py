@@ -53,7 +53,7 @@ def test_queries_that_differ_make_a_spread():
 
 
 def test_what_runs_of_the_same_differ_by_is_no_spread_of_queries():
-    """Neighbours make some runs 15 % longer or shorter, on memory or on delays; queries are alike."""
+    """Neighbours make some runs 15 % longer or shorter; queries are alike."""
     chance, kinds = np.random.default_rng(1), []
     for query in range(6):
         warm_s = np.exp(chance.uniform(np.log(1e-5), np.log(3e-3), 2000))

@@ -90,6 +90,32 @@ def test_the_whole_command(open_places, slow, tmp_path):
     assert left_over(open_places) == set()
 
 
+def test_record_keeps_a_rehearsal_that_forecast_uses(open_places, slow):
+    """It is kept with the recording, and goes with it when the same is recorded anew."""
+    output = open_places.root / "run.spill"
+    words = ("--rehearse", slow, "--json", "-o", output, "--", *spilling(open_places))
+    done = spillcast("record", *words, env=open_places.env)
+    assert done.returncode == 0, done.stderr
+    assert str(slow) in done.stderr
+    assert len(list((output / "rehearsals").iterdir())) == 1
+    said = spillcast("forecast", output, "--to", slow, "--json")
+    assert json.loads(said.stdout)["rehearsed"]["operations"] == WRITES + READS
+    elsewhere = spillcast("forecast", output, "--to", "latency:1ms", "--json")
+    assert json.loads(elsewhere.stdout)["rehearsed"] is None
+    assert left_over(open_places) == set()
+    recorded(open_places, *spilling(open_places))
+    assert not (output / "rehearsals").exists()
+
+
+def test_what_record_did_not_start_is_not_rehearsed(tmp_path):
+    refused = spillcast("record", "--pid", "1", "--rehearse", tmp_path)
+    assert refused.returncode == 2
+    assert "--rehearse" in refused.stderr
+    assert "forecast --rehearse" in refused.stderr
+    nowhere = spillcast("record", "--rehearse", tmp_path / "none", "--", "true")
+    assert "there is no such directory" in nowhere.stderr
+
+
 def test_the_first_seconds(open_places, slow, tmp_path):
     """So slow that all of it would take minutes: what was come to is the beginning of it."""
     recording = recorded(open_places, *spilling(open_places))

@@ -69,6 +69,14 @@ def record(
         typer.Option(min=1, help="Keep single waits only in this many slices of the run."),
     ] = None,
     capture: Capture = "auto",
+    rehearse: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="DIR",
+            help="Afterwards run its first 10 s again with temp in this directory, and keep what "
+            "that tells of it. Not for what writes. Repeatable.",
+        ),
+    ] = None,
     live: Annotated[
         bool, typer.Option("--live", help="Show the profile meanwhile, anew each second.")
     ] = False,
@@ -87,6 +95,7 @@ def record(
     from spillcast.cli.live import OthersOutput, line_view, live_view
     from spillcast.cli.output import emit
     from spillcast.cli.record_server import check_options, record_all, record_server
+    from spillcast.cli.rehearse import check_rehearse, rehearse_recorded
     from spillcast.engines.engine import Wanted
     from spillcast.errors import SpillcastError
     from spillcast.recording.likely_temp import unrecognised
@@ -100,6 +109,7 @@ def record(
     check_options(server, wanted, explain, set_ or [], every=all_, live=live)
     duration_s = None if duration is None else parse_duration_s(duration)
     options = RecordOptions(tuple(temp or ()), capture, duration_s, slices)
+    check_rehearse(rehearse, pid, explain, server)
     if server is not None and all_:
         record_all(server, output, options, json=json)
         return
@@ -128,6 +138,8 @@ def record(
     finally:
         if others is not None:
             others.give_out()
+    if rehearse and not status:
+        rehearse_recorded(result, rehearse, server)
     if json:
         emit({"path": str(result.path), **result.meta.to_json()})
         if (warning := unrecognised(result)) is not None:

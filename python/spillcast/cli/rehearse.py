@@ -28,6 +28,53 @@ def check_options(
         raise InputError("--rehearse wants a directory to rehearse on", "give one with --to DIR")
 
 
+def check_rehearse(
+    directories: Sequence[Path] | None,
+    pid: int | None,
+    explain: str | None,
+    server: Server | None,
+) -> None:
+    """InputError for what `record` cannot run again, and for what is no directory."""
+    from spillcast.errors import InputError
+
+    if not directories:
+        return
+    if pid is not None or (server is not None and explain is None):
+        hint = "for others: spillcast forecast --rehearse 10s --command '...'"
+        raise InputError("--rehearse runs again what record has started itself", hint)
+    for directory in directories:
+        if not directory.is_dir():
+            raise InputError(f"--rehearse {directory}: there is no such directory")
+
+
+#: How long `record --rehearse` rehearses.
+DURATION_S = 10.0
+
+
+def rehearse_recorded(
+    recording: "Recording", directories: Sequence[Path], server: Server | None
+) -> None:
+    """Rehearse what was just recorded on each directory, and keep that with the recording.
+
+    What cannot be rehearsed is said on stderr; the recording stays as it is.
+    """
+    from spillcast.errors import Refusal
+    from spillcast.storage.rehearsal import check_room, keep_rehearsal
+    from spillcast.workspace import workspace
+
+    with workspace() as folder:
+        rehearse = rehearsing(DURATION_S, None, server, folder)
+        for directory in directories:
+            try:
+                check_room(recording, directory)
+                kept = keep_rehearsal(recording, rehearse(recording, directory), directory)
+            except Refusal as refusal:
+                said = f"none on {directory}: {refusal}"
+            else:
+                said = f"on {directory}, kept in {kept}"
+            print(f"spillcast: rehearsal: {said}", file=sys.stderr)
+
+
 def rehearsing(
     duration_s: float, command: str | None, server: Server | None, folder: Path
 ) -> "Callable[[Recording, Path], Rehearsal]":

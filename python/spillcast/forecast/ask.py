@@ -14,7 +14,7 @@ from spillcast.recording import Recording
 from spillcast.recording.evidence import Evidence, find_evidence
 from spillcast.recording.relabelled import with_temp
 from spillcast.storage import Storage
-from spillcast.storage.rehearsal import check_room
+from spillcast.storage.rehearsal import check_room, kept_rehearsal
 
 #: A forecast, and the storage that it is for where it was not refused nor taken from traces.
 Answer = tuple[Forecast, Storage | None]
@@ -130,6 +130,8 @@ def _resolved(target: Target, recording: Recording, question: Question) -> Stora
         if question.rehearse is not None and is_place(place):
             check_room(recording, place)
             rehearsal = question.rehearse(recording, place)
+        elif is_place(place):
+            rehearsal = kept_rehearsal(recording, place)
         with question.watch(str(target)) as show:
             found = resolve(str(target), recording, budget=question.probe_budget, on_progress=show)
         return replace(found, rehearsal=rehearsal)

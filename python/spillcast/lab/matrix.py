@@ -90,6 +90,8 @@ class Drawn:
     #: Cells for which there is no time at all.
     without_time: Sequence[Cell]
     expected_s: float
+    #: By which chance chose.
+    seed: int = 0
 
 
 def unavailable(storage: Storage) -> str | None:
@@ -214,7 +216,7 @@ def draw(
                 beside.update(_together(grown) - _together(cell))
                 directed = used + Counter(grown.pairs)
     chosen = [cell for cell in drawn if cell.storages]
-    return Drawn(chosen, [cell for cell in drawn if not cell.storages], spent_s)
+    return Drawn(chosen, [cell for cell in drawn if not cell.storages], spent_s, seed)
 
 
 def _half_to_fast(

@@ -155,6 +155,7 @@ def _about(
         "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {key: getattr(machine, key) for key in ("cpus", "memory_bytes", "kernel")},
         "budget_s": budget_s,
+        "seed": drawn.seed,
         "repeat": repeat,
         "storages": [_told(one) for one in storages],
         "drawn": [_named(cell) for cell in drawn.cells],

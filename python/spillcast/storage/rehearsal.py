@@ -1,8 +1,10 @@
 """The first part of a query as it ran on a storage: what it did, how long, whether it was all."""
 
+import shutil
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from urllib.parse import quote
 
 from spillcast.errors import Refusal
 from spillcast.recording import Recording
@@ -14,6 +16,8 @@ from spillcast.workspace import free_bytes
 
 #: What mends a rehearsal that came to no temp I/O.
 LONGER = "rehearse longer, or without --rehearse"
+#: The folder of a recording that holds those kept with it, each named after its directory.
+KEPT = "rehearsals"
 
 
 @dataclass(frozen=True)
@@ -59,3 +63,23 @@ def check_room(recording: Recording, directory: Path) -> None:
     if wrote > free:
         room = f"{directory} has {format_bytes(free)} free, the query wrote {format_bytes(wrote)}"
         raise Refusal(f"{room}: a rehearsal could fill it")
+
+
+def keep_rehearsal(like: Recording, rehearsal: Rehearsal, directory: Path) -> Path:
+    """Keep what was rehearsed on a directory with the recording, in place of an older one."""
+    path = _kept_path(like, directory)
+    path.parent.mkdir(exist_ok=True)
+    if path.exists():
+        shutil.rmtree(path)
+    shutil.move(rehearsal.recording.path, path)
+    return path
+
+
+def kept_rehearsal(like: Recording, directory: Path) -> Rehearsal | None:
+    """What was kept of a directory; None where nothing was. InputError where it is damaged."""
+    path = _kept_path(like, directory)
+    return Rehearsal.of(Recording.open(path)) if path.is_dir() else None
+
+
+def _kept_path(like: Recording, directory: Path) -> Path:
+    return like.path / KEPT / f"{quote(str(directory.resolve()), safe='')}.spill"
