@@ -33,7 +33,7 @@ SPILLING = (
 #: Each thread after the first holds blocks of its own, so much.
 THREAD_KB = 8_000
 #: Tables generated and loaded.
-LOAD_S = 22.0
+LOAD_S = 60.0
 
 
 class DuckDbTpch(DuckDbLab):

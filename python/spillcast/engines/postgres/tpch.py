@@ -25,16 +25,18 @@ SPILLING = (
     Spilling(7, 2048, 3.6, 3000),
     Spilling(8, 700, 3.4, 2700),
     Spilling(10, 6144, 4.5, 5500),
-    Spilling(11, 512, 0.6, 1000),
+    Spilling(11, 512, 0.6, 500),
     Spilling(13, 3072, 3.6, 8800),
-    Spilling(14, 1024, 2.0, 1500),
+    Spilling(14, 1024, 1.6, 2700),
     Spilling(15, 1024, 2.1, 1900),
     Spilling(16, 1536, 1.1, 3300),
 )
 #: Without keys there are no indexes, and a loop over a whole table takes minutes.
 FORCED = {"enable_nestloop": "off"}
+#: What of it each process has spills in smaller pieces, so many times as many.
+OPERATIONS_OF_SEVERAL = 1.8
 #: Tables generated and loaded.
-LOAD_S = 30.0
+LOAD_S = 50.0
 #: All pages of the tables into the server's own memory.
 PREWARM = "select pg_prewarm(oid::regclass) from pg_class where relname = any('{{{}}}')".format(
     ",".join(TABLES)
@@ -57,7 +59,13 @@ class PostgresTpch(PostgresLab):
         workers = {"max_parallel_workers_per_gather": str(threads - 1)}
         parallel = {**PARALLEL, **workers} if threads > 1 else {}
         # Each process has its part of the memory, so that all spill as much as one alone.
-        shares = [replace(one, memory_kb=one.memory_kb // threads) for one in SPILLING]
+        more = OPERATIONS_OF_SEVERAL if threads > 1 else 1.0
+        shares = [
+            replace(
+                one, memory_kb=one.memory_kb // threads, operations=round(one.operations * more)
+            )
+            for one in SPILLING
+        ]
         return workloads(shares, threads, "{}kB", {**FORCED, **parallel}, LOAD_S)
 
     def build(self, rows: int) -> None:
