@@ -27,7 +27,7 @@ from spillcast.storage.page_cache import cache_bound_bytes, engine_cache_bytes
 Measured = tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, Any]]
 Progress = Callable[[int, int, int], None]
 #: What the kernel and Python take besides what the replay says it takes.
-SLACK_BYTES = 16 << 20
+SLACK_BYTES = 4 << 20
 
 
 def bounded_run(
