@@ -9,9 +9,11 @@ import pytest
 
 from harness import account_of, available, environment, spillcast, target
 
-#: What observing costs is measured once for all tests, and kept apart from the user's own.
+#: What observing costs is measured once for all tests, and kept apart from the user's own, as is
+#: what calibrations find.
 CACHE = tempfile.TemporaryDirectory(prefix="spillcast-cache-")
 os.environ["XDG_CACHE_HOME"] = CACHE.name
+os.environ["XDG_STATE_HOME"] = str(Path(CACHE.name) / "state")
 Path(CACHE.name).chmod(0o777)
 
 BASE_BYTES = 512 * 101

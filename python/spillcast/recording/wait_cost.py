@@ -2,13 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from math import log1p
+from typing import TYPE_CHECKING
 
 from spillcast.document import key
 
-Floats = NDArray[np.float64]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
 #: Between waits that were measured the cost is a straight line over log(1 + wait / this): nothing
 #: goes cold in less, and each time as long brings as much again.
 SHORT_S = 20e-6
@@ -38,20 +42,26 @@ class WaitCost:
         "s, a list for each wait, an entry for each f", example=[[1.0, 0.2]]
     )
 
-    def extra_s(self, warm_s: Floats, wait_s: float) -> Floats:
+    def extra_s(self, warm_s: "Floats", wait_s: float) -> "Floats":
         """CPU time that work takes more after a wait than warm, where it takes ``warm_s``."""
+        import numpy as np
+
         return filled_s(warm_s, np.array(self.fill_s)) @ self._shares(wait_s)
 
-    def warm_s(self, burst_s: Floats, wait_s: float) -> Floats:
+    def warm_s(self, burst_s: "Floats", wait_s: float) -> "Floats":
         """What work that took ``burst_s`` after a wait takes warm: the other way round."""
+        import numpy as np
+
         if not len(burst_s):
             return burst_s
         longest_s = max(float(burst_s.max()), 1e-9)
         warm_s = np.concatenate([[0.0], np.geomspace(min(1e-7, longest_s / 10), longest_s, 400)])
         return np.asarray(np.interp(burst_s, warm_s + self.extra_s(warm_s, wait_s), warm_s))
 
-    def moved_s(self, burst_s: Floats, waited_s: Floats, wait_s: float) -> float:
+    def moved_s(self, burst_s: "Floats", waited_s: "Floats", wait_s: float) -> float:
         """Seconds a burst takes more, on average, after ``wait_s`` than after what it waited."""
+        import numpy as np
+
         levels = np.round(LEVELS * np.log10(np.maximum(waited_s, 1e-7)))
         total_s = 0.0
         for level in np.unique(levels):
@@ -60,8 +70,10 @@ class WaitCost:
             total_s += float((warm_s + self.extra_s(warm_s, wait_s) - burst_s[its]).sum())
         return total_s / max(len(burst_s), 1)
 
-    def _shares(self, wait_s: float) -> Floats:
+    def _shares(self, wait_s: float) -> "Floats":
         """s, for a wait of any length."""
+        import numpy as np
+
         known_s = [0.0, *self.waits_s]
         shares = np.vstack([np.zeros(len(self.fill_s)), np.array(self.shares)])
         wait_s = min(wait_s, BEYOND * known_s[-1])
@@ -85,9 +97,11 @@ class MachineCalibration:
 
 def weight_of(wait_s: float) -> float:
     """How much goes cold in a wait, in no unit; 0 in none."""
-    return float(np.log1p(wait_s / SHORT_S))
+    return log1p(wait_s / SHORT_S)
 
 
-def filled_s(work_s: Floats, fill_s: Floats) -> Floats:
+def filled_s(work_s: "Floats", fill_s: "Floats") -> "Floats":
     """Of each part of memory, CPU time in which work goes through it: rows of work, columns f."""
+    import numpy as np
+
     return np.asarray(fill_s * -np.expm1(-np.asarray(work_s)[:, None] / fill_s))

@@ -69,13 +69,17 @@ def recording_text(recording: Recording) -> str:
     return "\n".join(lines)
 
 
+#: What is said where a machine was never calibrated.
+PROPOSAL = "run `spillcast calibrate` (two minutes) for narrower forecasts"
+
+
 def calibration_wanted(meta: Meta) -> str | None:
     """What a calibration of the machine would help; None where it would not, or is there."""
     calibration = meta.machine.calibration
     if not meta.captured or not meta.temp.operations:
         return None
     if calibration is None:
-        return "run `spillcast calibrate` (two minutes) for narrower forecasts"
+        return PROPOSAL
     if is_old(calibration.measured_at_s):
         return "the machine was calibrated over 30 days ago: run `spillcast calibrate` again"
     return None

@@ -15,6 +15,7 @@ from postgres_rig import JOIN, PARALLEL, SPILLING, Client, meta_of, recorder, un
 from spillcast.engines.engine import Wanted
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.engines.postgres.live.settings import NAMES
+from spillcast.report.recording import PROPOSAL
 
 ROOT = Path(__file__).parents[3]
 
@@ -65,7 +66,7 @@ def test_an_explained_statement(served, tmp_path):
     output = tmp_path / "run.spill"
     result, plan, meta = explained(served, output, "max_parallel_workers_per_gather=0")
     check_counts(output, plan)
-    assert result.stderr == ""
+    assert result.stderr in ("", f"spillcast: {PROPOSAL}\n")
     assert meta["capture"]["method"] == "bpf"
     assert meta["capture"]["lost"] == 0
     engine = meta["engine"]
