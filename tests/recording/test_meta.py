@@ -19,7 +19,7 @@ QUERY = {
         "server": {"host": "db01", "port": 5432, "dbname": "erp", "user": "etl"},
         "plan": {"file": "plan.json", "execution_s": 1.9},
     },
-    "memory": {"limit_bytes": 1 << 30, "peak_rss_bytes": 1 << 20},
+    "memory": {"limit_bytes": 1 << 30, "peak_rss_bytes": 1 << 20, "group_held_bytes": None},
     "postgres": {
         "backend": 4711, "query_started_at": "2026-11-21T14:17:11.975+00:00",
         "query_elapsed_s": 12.5, "before_recording_s": 2.5, "ended_by": "query", "failure": None,
@@ -45,7 +45,7 @@ OPTIONAL |= {
     for name in ("calls", "switches", "recorder_memory_bytes", "overhead_low_s", "overhead_high_s")
 } | {"capture.call_cost_s", "capture.switch_cost_s"}
 OPTIONAL |= {f"capture.{name}" for name in ("io_uring_depth", "io_uring_busy_s", "file_faults")}
-OPTIONAL |= {"machine.calibration"}
+OPTIONAL |= {"machine.calibration", "memory.group_held_bytes"}
 #: Settings, and what no reader looks at.
 FREE = {"engine.exit_status", "engine.work_mem", "engine.plan.file", "engine.plan.execution_s"}
 MAY_BE_NEGATIVE = {"postgres.workers.started_s", "postgres.workers.attached_s"}

@@ -103,7 +103,7 @@ class Memory:
     )  # fmt: skip
     group_held_bytes: int | None = key(
         "most that the cgroup of that limit held besides pages of files; null for none",
-        unit="bytes", example=None, default=None,
+        unit="bytes", example=None, default=None, later=True,
     )  # fmt: skip
 
 
