@@ -92,9 +92,10 @@ def test_why_another_source_observes_is_one_line(places):
         under=refuse_bpf(), env=places.env,
     )  # fmt: skip
     assert result.returncode == 0
-    assert (
-        result.stderr == "spillcast: cannot use eBPF (refused by the kernel): perf events instead\n"
-    )
+    assert result.stderr.splitlines() == [
+        "spillcast: cannot use eBPF (refused by the kernel): perf events instead",
+        f"spillcast: {PROPOSAL}",
+    ]
 
 
 def test_a_running_process_where_perf_is_refused(places):
