@@ -19,6 +19,7 @@ from harness import (
     spillcast,
     target,
 )
+from spillcast.report.recording import PROPOSAL
 
 
 def record(places, capture, under):
