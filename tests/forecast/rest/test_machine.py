@@ -75,10 +75,10 @@ def test_bursts_count_one_by_one(tmp_path):
     assert found.total_s == pytest.approx(COUNT / 2 * 100e-6 * (1 + 1 - exp(-0.1)), rel=0.02)
 
 
-def test_a_guess_may_be_all_wrong(tmp_path):
+def test_a_guess_may_be_far_off(tmp_path):
     found = moved(tmp_path, 0, MS, cpu_s=60.0, machine=MACHINE)
     assert found.error_s == pytest.approx(GUESS_ERROR * found.total_s)
-    assert GUESS_ERROR >= 1
+    assert GUESS_ERROR > 0.5
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,10 @@ Array = NDArray[np.float64]
 #: A root is halved in so many times, to a millionth of a millionth.
 HALVINGS = 40
 #: Where the machine was not calibrated: memory that a query goes through in its CPU time, over what
-#: the loop goes through in the same, which only reads; and how far off what follows may be.
+#: the loop goes through in the same, which only reads; and how far off that ten queries were, a
+#: relative standard deviation.
 TOUCHED = 0.15
-GUESS_ERROR = 1.0
+GUESS_ERROR = 0.6
 
 
 def machine_change(
@@ -32,7 +33,7 @@ def machine_change(
     """CPU time that operations likely take more on the target, with latencies ``found``.
 
     Below 0 where waits get shorter, and zero where nothing was measured. The error is how far
-    queries differ, where the machine was calibrated, and all of it where it was not.
+    queries differ from what is said.
     """
     calibration, count = recording.meta.machine.calibration, counts(loads)
     if calibration is None:
