@@ -1,5 +1,7 @@
 """A rehearsal in an experiment: all of a query, or its first moments, and its process is gone."""
 
+from dataclasses import replace
+
 import pytest
 
 from spillcast.engines.duckdb.lab import DuckDbLab
@@ -23,7 +25,7 @@ def rehearsed():
         engine.build(QUERY.rows)
         _, like = run_recorded(engine, QUERY, plain("disk", room / "temp"), room / "run.spill")
         with emulated(Emulated("slow", OPERATION_S, OPERATION_S), room, room) as slow:
-            yield like, lambda s: rehearse(engine, QUERY, slow, like, s, room)
+            yield like, lambda s, query=QUERY: rehearse(engine, query, slow, like, s, room)
 
 
 def test_the_first_seconds(rehearsed):
@@ -45,7 +47,7 @@ def test_the_whole_query(rehearsed):
     assert done.operations == pytest.approx(like.meta.temp.operations, rel=0.1)
 
 
-def test_too_short(rehearsed):
+def test_nothing_was_spilled(rehearsed):
     _, attempt = rehearsed
     with pytest.raises(Refusal, match="no temp I/O"):
-        attempt(0.001)
+        attempt(60.0, replace(QUERY, memory="2GB"))

@@ -20,6 +20,7 @@ from harness import (
     target,
     until,
 )
+from spillcast.report.recording import PROPOSAL
 
 BLOCKS = 50
 PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -172,9 +173,10 @@ def test_a_command_gets_the_next_source_where_the_first_cannot_begin(places):
     result = spillcast(*asked, under=few, env=places.env)
     assert result.returncode == 0, result.stderr
     assert json.loads((output / "meta.json").read_text())["capture"]["method"] == "preload"
-    assert result.stderr == (
+    assert result.stderr.splitlines() == [
         "spillcast: cannot use eBPF (refused by the kernel), perf events (Too many open files): "
-        "the preload library instead\n"
-    )
+        "the preload library instead",
+        f"spillcast: {PROPOSAL}",
+    ]
     refused = spillcast("record", "--capture", "perf", *asked[1:], under=few, env=places.env)
     assert "raise ulimit -n, which is 64" in only_line(refused, 2)
