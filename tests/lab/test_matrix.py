@@ -225,3 +225,19 @@ def test_what_there_is_not_is_refused_by_name():
         all_cells(ENGINES, workloads=["tea"])
     with pytest.raises(InputError, match=r"--threads 0"):
         all_cells(ENGINES, threads=[0])
+
+
+def test_cold_tables_are_not_read_where_the_kernel_bounds_the_page_cache():
+    chosen = drawn(600, storages=EVERYWHERE, cells=TPCH)
+    kernel = {one.name for one in EVERYWHERE if isinstance(one, KernelSlowed)}
+    there = Counter(cell.workload.cold for cell in chosen.cells if kernel & {*cell.storages})
+    assert there[False] > 10
+    assert not there[True]
+
+
+def test_a_cell_that_has_nothing_to_be_forecast_between_gets_no_storages():
+    some = [one for one in EVERYWHERE if one.name in ("kernel 1", "tmpfs")]
+    chosen = drawn(10_000, storages=some, cells=TPCH)
+    assert not any(cell.workload.cold for cell in chosen.cells)
+    assert all(cell.workload.cold for cell in chosen.without_time)
+    assert len(chosen.cells) + len(chosen.without_time) == len(TPCH)

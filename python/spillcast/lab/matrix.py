@@ -197,12 +197,16 @@ def draw(
                 continue
             grown = cell
             while len(grown.storages) < count:
-                names = [name for name in cost if name not in grown.storages]
+                names = [name for name in cost if _suits(cost[name], grown)]
+                if not names:
+                    break
                 wanted = KINDS[len(grown.storages)]
                 names = [name for name in names if (name in fast) == (wanted == "fast")] or names
                 chance.shuffle(names)
                 name = min(names, key=lambda n: _use(n, grown, beside, single))
                 grown = replace(grown, storages=(*grown.storages, name))
+            if len(grown.storages) < count:
+                continue
             used = directed - Counter(cell.pairs)
             grown = replace(grown, pairs=_half_to_fast(grown.storages, fast, used, chance))
             added_s = cell_s(grown, cost, repeat) - cell_s(cell, cost, repeat)
@@ -217,6 +221,16 @@ def draw(
                 directed = used + Counter(grown.pairs)
     chosen = [cell for cell in drawn if cell.storages]
     return Drawn(chosen, [cell for cell in drawn if not cell.storages], spent_s, seed)
+
+
+def _suits(storage: Storage, cell: Cell) -> bool:
+    """Whether a cell may get a storage.
+
+    What the kernel slows bounds the page cache of cold tables as well, unlike the others; warm
+    ones are in it before.
+    """
+    bounded = isinstance(storage, KernelSlowed) and cell.workload.cold
+    return not bounded and storage.name not in cell.storages
 
 
 def _half_to_fast(
