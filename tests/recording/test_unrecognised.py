@@ -7,6 +7,7 @@ import random
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from evidence import table
 from harness import account_of, environment, expected_rows, only_line, rows, spillcast, target
 from spillcast.errors import InputError, Refusal
 from spillcast.forecast import forecast
+from spillcast.forecast.load import temp_load
 from spillcast.recording import Recording
 from spillcast.recording.counted import seconds_of
 from spillcast.recording.likely_temp import LikelyTemp, likely_temp
@@ -292,13 +294,10 @@ def test_engines_that_nobody_told_of(places, engine):
     assert one.directory.is_relative_to(scratch)
     assert one.written_bytes > 10 << 20
     assert f"--temp {one.directory}" in result.stdout
-    words = ("--temp", one.directory, "--to", "latency:1ms", "--json")
-    said = json.loads(spillcast("forecast", output, *words).stdout)
-    moved = {term["op"]: 0 for term in said["terms"] if term["op"]}
-    for term in said["terms"]:
-        if term["op"]:
-            moved[term["op"]] += term["bytes"]
-    there = dict.fromkeys(moved, 0)
+    moved = Counter()
+    for load in temp_load(with_temp(recording, [one.directory])):
+        moved[load.op] += load.bytes
+    there = Counter()
     names = (recording.waits[name].to_pylist() for name in ("op", "file", "bytes"))
     for op, file, size in zip(*names, strict=True):
         if file is not None and file.startswith(f"{one.directory}/"):
