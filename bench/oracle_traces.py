@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import log
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillcast.forecast.oracle.events import TraceEvidence, read_traces
+from spillcast.forecast.sum.interval import NINE_IN_TEN
 from spillcast.recording.trace import open_reader
 
 Array = NDArray[np.float64]
@@ -34,7 +34,6 @@ OPERATIONS_MIN = 5
 #: From such a gain on the time outside moves with the latency, and up to such a one it differs
 #: from run to run: traces are of several days.
 MOVES_FROM, ALIKE_UP_TO = 3.0, 2.0
-NINE_IN_TEN = NormalDist().inv_cdf(0.95)
 _TIM = re.compile(r"tim=(\d+)")
 
 

@@ -27,17 +27,28 @@ def workspace(parent: Path | None = None) -> Iterator[Path]:
     """
     path = Path(tempfile.mkdtemp(prefix="spillcast-", dir=parent))
     path.chmod(0o711)
-    janitor = subprocess.Popen(
-        ["sh", "-c", _JANITOR, "spillcast-janitor", str(path)],
+    with undone_by(_JANITOR, "spillcast-janitor", path):
+        yield path
+
+
+@contextmanager
+def undone_by(script: str, name: str, *words: str | Path) -> Iterator[None]:
+    """A shell, ``name`` to who lists processes, that undoes what was done once the work is over.
+
+    It is handed ``words``, and a pipe that ends with the block, also where this process is killed:
+    the ``script`` reads that to its end first. The block ends when the shell has.
+    """
+    shell = subprocess.Popen(
+        ["sh", "-c", script, name, *map(str, words)],
         stdin=subprocess.PIPE,
         start_new_session=True,
     )
     try:
-        yield path
+        yield
     finally:
-        assert janitor.stdin is not None
-        janitor.stdin.close()
-        janitor.wait()
+        assert shell.stdin is not None
+        shell.stdin.close()
+        shell.wait()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.errors import InputError
-from spillcast.recording.bursts import Bursts
+from spillcast.recording.bursts import READ, WRITE, Bursts
 from spillcast.recording.wait_cost import ANY, WaitCost, filled_s
 
 Floats = NDArray[np.float64]
@@ -51,7 +51,7 @@ def kinds_of(query: str, runs: Sequence[Sequence[Bursts]], before: Sequence[int]
     median.
     """
     found = []
-    for op in (0, 1):
+    for op in (READ, WRITE):
         for next_op in before:
             quantiles = [[_quantiles(one, op, next_op) for one in each] for each in runs]
             if any(one is None for each in quantiles for one in each):

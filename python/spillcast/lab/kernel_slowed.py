@@ -23,7 +23,7 @@ from spillcast.lab.storages import Place
 from spillcast.recording.memory import meminfo_bytes
 from spillcast.storage.memory_group import NoMemoryGroup, join, memory_group
 from spillcast.units import format_bytes, format_duration
-from spillcast.workspace import workspace
+from spillcast.workspace import undone_by, workspace
 
 BLKIO = Path("/sys/fs/cgroup/blkio")
 #: Size of the file system; its image takes what is in use.
@@ -149,7 +149,7 @@ def kernel_slowed(storage: KernelSlowed, room: Path, below: Path) -> Iterator[Pl
     mountpoint.mkdir()
     with ExitStack() as stack:
         blkio = _own_blkio() / f"spillcast-{os.getpid()}-{folder}"
-        stack.enter_context(_guarded(mountpoint, blkio, image))
+        stack.enter_context(undone_by(_GUARD, "spillcast-guard", mountpoint, blkio, image))
         try:
             memory = stack.enter_context(memory_group(meminfo_bytes()["MemTotal"]))
             if not (memory / "memory.limit_in_bytes").exists():
@@ -219,23 +219,6 @@ def _moved(group: Path, controller: str) -> Iterator[None]:
         yield
     finally:
         join(before)
-
-
-@contextmanager
-def _guarded(mountpoint: Path, blkio: Path, image: Path) -> Iterator[None]:
-    """All of it is undone afterwards by a process that waits for the end of this one."""
-    words = ["sh", "-c", _GUARD, "spillcast-guard", mountpoint, blkio, image]
-    guard = subprocess.Popen(
-        [*map(str, words)],
-        stdin=subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        yield
-    finally:
-        assert guard.stdin is not None
-        guard.stdin.close()
-        guard.wait()
 
 
 def _mount(image: Path, mountpoint: Path, storage: KernelSlowed) -> None:

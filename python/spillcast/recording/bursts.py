@@ -29,6 +29,10 @@ class Bursts:
     #: CPU time of the thread from the one to the other, outside of temp operations.
     cpu_s: Floats
 
+    def after(self, op: str) -> NDArray[np.bool_]:
+        """Which ones follow a ``read`` or a ``write``."""
+        return np.asarray(self.op == (WRITE if op == "write" else READ))
+
     def __len__(self) -> int:
         return len(self.cpu_s)
 

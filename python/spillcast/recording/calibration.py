@@ -12,6 +12,7 @@ from spillcast import _core
 from spillcast.document import key, read, written
 from spillcast.errors import InputError
 from spillcast.recording.capture_cost import cpu_model
+from spillcast.recording.user_folder import user_folder
 from spillcast.recording.wait_cost import MachineCalibration, WaitCost
 from spillcast.workspace import whole_file
 
@@ -116,9 +117,7 @@ def is_old(measured_at_s: float) -> bool:
 
 def calibration_path() -> Path:
     """The file of the user. InputError for a user without a home."""
-    folder = os.environ.get("XDG_STATE_HOME", "")
     try:
-        root = Path(folder) if os.path.isabs(folder) else Path.home() / ".local" / "state"
+        return user_folder("XDG_STATE_HOME", ".local/state") / "calibration.json"
     except RuntimeError as error:
         raise InputError(f"no home directory: {error}", "set XDG_STATE_HOME") from error
-    return root / "spillcast" / "calibration.json"

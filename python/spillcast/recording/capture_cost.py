@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from spillcast.document import key, read, written
 from spillcast.errors import InputError
+from spillcast.recording.user_folder import user_folder
 
 if TYPE_CHECKING:
     from spillcast.recording.source import Source
@@ -132,15 +133,14 @@ def _keep(path: Path | None, kept: KeptCost) -> None:
 
 def _path(source: "Source") -> Path | None:
     """The file of a source and its calls; None for a user without a home."""
-    folder = os.environ.get("XDG_CACHE_HOME", "")
     try:
-        root = Path(folder) if os.path.isabs(folder) else Path.home() / ".cache"
+        folder = user_folder("XDG_CACHE_HOME", ".cache")
     except RuntimeError:
         return None
     name = f"capture-cost-{source.name}"
     if source.calls is not None:
         name += "-" + hashlib.sha256(" ".join(source.calls).encode()).hexdigest()[:12]
-    return root / "spillcast" / f"{name}.json"
+    return folder / f"{name}.json"
 
 
 def _setting(source: "Source") -> Setting:

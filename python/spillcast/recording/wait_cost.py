@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log1p
 from typing import TYPE_CHECKING
 
 from spillcast.document import key
@@ -77,7 +76,7 @@ class WaitCost:
         known_s = [0.0, *self.waits_s]
         shares = np.vstack([np.zeros(len(self.fill_s)), np.array(self.shares)])
         wait_s = min(wait_s, BEYOND * known_s[-1])
-        at, points = weight_of(wait_s), [weight_of(one_s) for one_s in known_s]
+        at, *points = weights_of(np.array([wait_s, *known_s]))
         right = min(int(np.searchsorted(points, at, side="left")) or 1, len(points) - 1)
         part = (at - points[right - 1]) / (points[right] - points[right - 1])
         return np.asarray(shares[right - 1] + part * (shares[right] - shares[right - 1]))
@@ -95,9 +94,11 @@ class MachineCalibration:
         return next((one for one in self.costs if one.engine == engine), self.costs[-1])
 
 
-def weight_of(wait_s: float) -> float:
+def weights_of(waits_s: "Floats") -> "Floats":
     """How much goes cold in a wait, in no unit; 0 in none."""
-    return log1p(wait_s / SHORT_S)
+    import numpy as np
+
+    return np.log1p(waits_s / SHORT_S)
 
 
 def filled_s(work_s: "Floats", fill_s: "Floats") -> "Floats":

@@ -1,13 +1,13 @@
 """A memory cgroup for one process, gone with it, also when its owner is killed."""
 
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
 from spillcast.recording.memory import group_folders
+from spillcast.workspace import undone_by
 
 _PREFIX = "spillcast-probe-"
 _NUMBERS = count()
@@ -26,17 +26,8 @@ class NoMemoryGroup(Exception):
 def memory_group(limit_bytes: int) -> Iterator[Path]:
     """A new, empty memory cgroup with a limit. NoMemoryGroup where none can be made."""
     folder = _make(limit_bytes)
-    janitor = subprocess.Popen(
-        ["sh", "-c", _JANITOR, "spillcast-janitor", str(folder)],
-        stdin=subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
+    with undone_by(_JANITOR, "spillcast-janitor", folder):
         yield folder
-    finally:
-        assert janitor.stdin is not None
-        janitor.stdin.close()
-        janitor.wait()
 
 
 def join(folder: Path) -> None:

@@ -13,9 +13,6 @@ from spillcast.forecast.rest.rehearsed import rehearsed_change
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 
-#: Names of what is asked, for experiments that leave one out.
-SOURCES = ("machine", "recording", "rehearsal")
-
 
 def cpu_change(
     recording: Recording,

@@ -13,7 +13,6 @@ from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load
 from spillcast.forecast.rest.change import CpuChange, counts
 from spillcast.recording import Recording
-from spillcast.recording.bursts import WRITE
 from spillcast.recording.meta import CpuCache
 from spillcast.recording.wait_cost import WaitCost
 
@@ -51,11 +50,10 @@ def machine_change(
 def _moved_s(cost: WaitCost, recording: Recording, load: Load, target_s: float) -> float:
     """CPU time that what follows an operation of a load takes more, on average."""
     bursts = recording.bursts
-    its = None if bursts is None else (bursts.op == WRITE) == (load.op == "write")
-    if bursts is None or its is None or not its.any():
-        work_s = np.array([_cpu_per_operation_s(recording)])
-        return cost.moved_s(work_s, np.array([load.mean_s]), target_s)
-    return cost.moved_s(bursts.cpu_s[its], bursts.wait_s[its], target_s)
+    if bursts is not None and (its := bursts.after(load.op)).any():
+        return cost.moved_s(bursts.cpu_s[its], bursts.wait_s[its], target_s)
+    work_s = np.array([_cpu_per_operation_s(recording)])
+    return cost.moved_s(work_s, np.array([load.mean_s]), target_s)
 
 
 def _guessed(recording: Recording, loads: Sequence[Load], found: Sequence[Latency]) -> Array:

@@ -15,8 +15,8 @@ from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load
 from spillcast.forecast.rest.change import CpuChange, counts
 from spillcast.recording import Recording
-from spillcast.recording.bursts import WRITE, Bursts
-from spillcast.recording.wait_cost import SHORT_S, weight_of
+from spillcast.recording.bursts import Bursts
+from spillcast.recording.wait_cost import weights_of
 
 Floats = NDArray[np.float64]
 #: Stretches of the run in which work is alike; the error is how much the slope depends on them.
@@ -39,12 +39,8 @@ def own_change(
         return None
     slope_s, error_s = told
     count = counts(loads)
-    weights = np.array(
-        [
-            weight_of(there.mean_s) - _mean_weight(bursts, load)
-            for load, there in zip(loads, found, strict=True)
-        ]
-    )
+    there = weights_of(np.array([latency.mean_s for latency in found]))
+    weights = there - [_mean_weight(bursts, load) for load in loads]
     moved = float(count @ weights)
     change = CpuChange("recording", slope_s * weights, count, 0.0)
     error_s = float(np.hypot(error_s * abs(moved), OWN_SPREAD * abs(change.total_s)))
@@ -56,7 +52,7 @@ def _slope(bursts: Bursts) -> tuple[float, float] | None:
 
     The error is a jackknife over stretches.
     """
-    x, y = np.log1p(bursts.wait_s / SHORT_S), bursts.cpu_s
+    x, y = weights_of(bursts.wait_s), bursts.cpu_s
     stretch = np.minimum(
         (bursts.end_s / max(float(bursts.end_s.max()), 1e-9) * STRETCHES).astype(int), STRETCHES - 1
     )
@@ -79,7 +75,6 @@ def _slope(bursts: Bursts) -> tuple[float, float] | None:
 
 
 def _mean_weight(bursts: Bursts, load: Load) -> float:
-    its = bursts.op == (WRITE if load.op == "write" else 1 - WRITE)
-    if not its.any():
-        return weight_of(load.mean_s)
-    return float(np.log1p(bursts.wait_s[its] / SHORT_S).mean())
+    its = bursts.after(load.op)
+    waited_s = bursts.wait_s[its] if its.any() else np.array([load.mean_s])
+    return float(weights_of(waited_s).mean())

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
 from spillcast.forecast.assumptions import OBSERVED_MOST
@@ -15,6 +16,9 @@ from spillcast.forecast.threads.overlap import Threads
 from spillcast.recording import Recording
 from spillcast.recording.likely_temp import mend
 from spillcast.recording.part import Part, whole_s
+
+if TYPE_CHECKING:
+    from spillcast.forecast.sum.ceiling import Ceiling
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,13 @@ class Baseline:
     @cached_property
     def _recorded_rest_s(self) -> float:
         return max(self.whole_s - sum(self._recorded_io_s) - self.changes_s, 0.0)
+
+    @cached_property
+    def ceiling(self) -> "Ceiling":
+        """The query on storage of no latency, whatever the target."""
+        from spillcast.forecast.sum.ceiling import ceiling_of
+
+        return ceiling_of(self)
 
     @property
     def least_drift_s(self) -> float:

@@ -80,7 +80,7 @@ def ceiling_of(baseline: Baseline) -> Ceiling:
         about_s,
         drawn_s * np.exp(draws.normal(0, apart, DRAWS)),
         kind_of_evidence(baseline.recording, baseline.whole_s),
-        _direction(loads),
+        direction_of(loads, found),
     )
     return Ceiling(about_s, uncertainty)
 
@@ -103,7 +103,9 @@ def drawn_rest(
     return rest_s
 
 
-def _direction(loads: Sequence[Load]) -> str:
+def direction_of(loads: Sequence[Load], found: Sequence[Latency]) -> str:
+    """From what was recorded to the latencies ``found``: ``slow to fast`` or so."""
     count = sum(load.count for load in loads)
+    target_s = sum(load.count * there.mean_s for load, there in zip(loads, found, strict=True))
     recorded_s, moved_bytes = sum(load.total_s for load in loads), sum(load.bytes for load in loads)
-    return direction(recorded_s / count, 0.0, moved_bytes / count)
+    return direction(recorded_s / count, target_s / count, moved_bytes / count)

@@ -19,13 +19,12 @@ from spillcast.forecast.assumptions import MODELS_APART, USELESS
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import CHANGES, Forecast, Term
 from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.sum.ceiling import ceiling_of, drawn_rest
+from spillcast.forecast.sum.ceiling import direction_of, drawn_rest
 from spillcast.forecast.sum.coverage import kind_of_evidence, part_factors
 from spillcast.forecast.sum.interval import (
     DRAWS,
     Measured,
     Uncertainty,
-    direction,
     drawn_totals,
 )
 from spillcast.forecast.sum.projection import Projection, project
@@ -54,7 +53,7 @@ def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDE
         reason = refusal(recording, baseline.whole_s)
         if reason is not None:
             raise Refusal(reason)
-        ceiling = ceiling_of(baseline)
+        ceiling = baseline.ceiling
         unsaid = replace(
             unsaid, ceiling_s=ceiling.about_s, ceiling_interval_s=ceiling.interval_s(confidence)
         )
@@ -127,18 +126,8 @@ def _uncertainty(
         total_s - sum(projection.io_s),
         drawn_s,
         kind_of_evidence(recording, baseline.whole_s),
-        _direction(baseline, projection),
+        direction_of(baseline.loads, projection.latencies),
     )
-
-
-def _direction(baseline: Baseline, projection: Projection) -> str:
-    loads, count = baseline.loads, sum(load.count for load in baseline.loads)
-    target_s = sum(
-        load.count * lat.mean_s for load, lat in zip(loads, projection.latencies, strict=True)
-    )
-    recorded_s = sum(load.total_s for load in loads)
-    moved_bytes = sum(load.bytes for load in loads)
-    return direction(recorded_s / count, target_s / count, moved_bytes / count)
 
 
 def refused(baseline: Baseline, target: str, reason: str) -> Forecast:

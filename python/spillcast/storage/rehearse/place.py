@@ -2,14 +2,13 @@
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from spillcast.workspace import workspace
+from spillcast.workspace import undone_by, workspace
 
 #: A command that is asked to end may take so long before it is killed.
 GRACE_S = 2.0
@@ -74,7 +73,7 @@ def replaced(directories: Sequence[Path], target: Path) -> Iterator[Replaced]:
     missing = [path for path in directories if not path.exists()]
     with ExitStack() as stack:
         room = stack.enter_context(workspace(target))
-        stack.enter_context(_guard(room.name, missing))
+        stack.enter_context(undone_by(_GUARD, "spillcast-guard", room.name, *missing))
         pairs = []
         for number, path in enumerate(directories):
             path.mkdir(exist_ok=True)
@@ -90,21 +89,6 @@ def replaced(directories: Sequence[Path], target: Path) -> Iterator[Replaced]:
             yield made
         finally:
             made.end()
-
-
-@contextmanager
-def _guard(name: str, missing: Sequence[Path]) -> Iterator[None]:
-    guard = subprocess.Popen(
-        ["sh", "-c", _GUARD, "spillcast-guard", name, *map(str, missing)],
-        stdin=subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        yield
-    finally:
-        assert guard.stdin is not None
-        guard.stdin.close()
-        guard.wait()
 
 
 def _ended(pid: int) -> bool:
