@@ -13,6 +13,7 @@ import psycopg
 from emulator import skip_without_fuse
 from harness import spillcast_command, until
 from spillcast.engines.postgres.server import PrivateServer, installed, make_cluster, serve
+from spillcast.recording.folder import partial_folders
 from spillcast.storage.behaviour import fixed_behaviour
 from spillcast.storage.emulation import emulate
 from spillcast.workspace import workspace
@@ -176,8 +177,7 @@ def recorder(output, *arguments):
 
 def until_attached(output, process):
     """Wait until a recorder has begun."""
-    partial = output.with_name(output.name + ".partial")
-    until(lambda: partial.exists() or process.poll() is not None, "the attachment")
+    until(lambda: partial_folders(output) or process.poll() is not None, "the attachment")
 
 
 def meta_of(output):

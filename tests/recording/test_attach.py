@@ -8,6 +8,7 @@ import duckdb
 import pyarrow.parquet as pq
 
 from harness import account_of, expected_rows, rows, spillcast_command, target, until
+from spillcast.recording.folder import partial_folders
 
 PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 
@@ -23,8 +24,10 @@ class Gated:
         assert self.program.stdout.readline() == "ready\n"
         asked = ("record", "--pid", self.program.pid, "-o", self.output, *asked)
         self.recorder = subprocess.Popen(spillcast_command(*asked), stderr=subprocess.PIPE, **PIPES)
-        partial = self.output.with_name("run.spill.partial")
-        until(lambda: partial.exists() or self.recorder.poll() is not None, "the attachment")
+        until(
+            lambda: partial_folders(self.output) or self.recorder.poll() is not None,
+            "the attachment",
+        )
         self.program.stdin.write("go\n")
         self.program.stdin.flush()
 

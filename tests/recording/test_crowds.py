@@ -20,6 +20,7 @@ from harness import (
     target,
     until,
 )
+from spillcast.recording.folder import partial_folders
 from spillcast.report.recording import PROPOSAL
 
 BLOCKS = 50
@@ -59,8 +60,7 @@ class Crowd:
         """Attached; to its end."""
         asked = spillcast_command("record", "--pid", self.pids[0], *asked, "-o", self.output)
         recorder = subprocess.Popen([*under, *asked], text=True, env=self.env, **PIPES)
-        partial = self.output.with_name("run.spill.partial")
-        until(lambda: partial.exists() or recorder.poll() is not None, "the attachment")
+        until(lambda: partial_folders(self.output) or recorder.poll() is not None, "the attachment")
         try:
             yield recorder
             until(lambda: all(self.written(pid) for pid in self.pids), "the spill")

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from harness import account_of, available, spillcast_command, target, until
+from spillcast.recording.folder import partial_folders
 from spillcast.recording.source import SOURCES
 
 MOMENTS = 6
@@ -20,6 +21,10 @@ def command(places):
 def result_of(places):
     done = subprocess.run(command(places), capture_output=True, text=True, check=True)
     return account_of(done.stdout)["result"]
+
+
+def partial(output):
+    return lambda: partial_folders(output)
 
 
 @pytest.mark.parametrize("capture", SOURCES)
@@ -36,8 +41,7 @@ def test_a_command_survives_its_recorder(places, capture):
             env=places.env,
         )
         if moment:
-            partial = output.with_name(output.name + ".partial")
-            until(partial.exists, "the recording")
+            until(partial(output), "the recording")
             time.sleep(rng.uniform(0, 0.5))
         else:
             time.sleep(rng.uniform(0, 0.3))
@@ -65,7 +69,7 @@ def test_a_running_process_survives_its_recorder(places, capture):
         output = places.root / f"{moment}.spill"
         how = ("--capture", capture, "--pid", program.pid)
         recorder = subprocess.Popen(spillcast_command("record", *how, "-o", output))
-        until(output.with_name(output.name + ".partial").exists, "the attachment")
+        until(partial(output), "the attachment")
         program.stdin.write("go\n")
         program.stdin.flush()
         time.sleep(rng.uniform(0, 0.3))

@@ -138,6 +138,9 @@ def record(
     finally:
         if others is not None:
             others.give_out()
+    if result.path != output:
+        said = f"{output}: another recording came there meanwhile; kept as {result.path}"
+        print(f"spillcast: {said}", file=sys.stderr)
     if rehearse and not status:
         rehearse_recorded(result, rehearse, server)
     if json:

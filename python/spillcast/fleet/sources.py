@@ -12,6 +12,7 @@ from pathlib import Path
 from spillcast.errors import InputError
 from spillcast.fleet.place import fetched, open_filesystem
 from spillcast.recording.evidence import TRACES
+from spillcast.recording.folder import PARTIAL
 from spillcast.recording.meta import META_FILE
 
 #: Each read and each update waits for its turn among threads, so there are few of them.
@@ -93,7 +94,7 @@ def _walk(path: str) -> Iterator[Source]:
             yield Source(folder, sum(sizes))
             folders.clear()
             continue
-        folders[:] = [name for name in folders if not name.endswith(".spill.partial")]
+        folders[:] = [name for name in folders if not PARTIAL.search(name)]
         for name in files:
             if _is_evidence(name):
                 whole = os.path.join(folder, name)

@@ -26,6 +26,7 @@ from spillcast.recording.captured import (
 )
 from spillcast.recording.choice import Choice
 from spillcast.recording.clock import FROM_ITS_START, Clock
+from spillcast.recording.folder import check_output
 from spillcast.recording.memory import PeakMemory, cgroup_limit_bytes, high_water_bytes
 from spillcast.recording.meta import CpuCache, EndedBy, Machine, Memory, Meta, ObservedEngine
 from spillcast.recording.options import RecordOptions
@@ -33,7 +34,7 @@ from spillcast.recording.recording import Recording
 from spillcast.recording.sink import Sink
 from spillcast.recording.source import Capture, Source
 from spillcast.recording.target import Command, Target
-from spillcast.recording.writer import RecordingWriter, check_output
+from spillcast.recording.writer import RecordingWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,17 +1,15 @@
 """The folder of a recording while it is written: visible when it is whole, or not at all."""
 
 import json
-import os
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast import _core
-from spillcast.errors import InputError
 from spillcast.recording.clock import FROM_ITS_START, Clock
+from spillcast.recording.folder import RecordingFolder
 from spillcast.recording.meta import META_FILE, KeptWaits, Meta
-from spillcast.recording.recording import Recording, is_recording
+from spillcast.recording.recording import Recording
 from spillcast.recording.sums import FileSums, WrittenBytes
 
 if TYPE_CHECKING:
@@ -22,18 +20,15 @@ SAMPLES_FILE = "samples.parquet"
 
 
 class RecordingWriter:
-    """Writes ``NAME.spill`` beside itself as ``NAME.spill.partial`` and renames it when whole.
+    """Writes a recording beside its name, and gives it that when it is whole.
 
     The core writes waits and seconds, thinned out as ``_core.RecordingWriter`` says; here are
     samples, documents and the folder.
     """
 
     def __init__(self, path: Path, slices: int | None = None, **bounds: int) -> None:
-        self.path = path
-        self._folder = path.with_name(path.name + ".partial")
-        check_output(path)
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir(parents=True)
+        self._output = RecordingFolder(path)
+        self._folder = self._output.folder
         self._rows = _core.RecordingWriter(self._folder, slices, **bounds)
         self._samples: pq.ParquetWriter | None = None
 
@@ -79,9 +74,7 @@ class RecordingWriter:
         slices_s = None if slices_s is None else clock.slices_s(slices_s)
         meta = replace(meta, raw=KeptWaits(kept["waits"], kept["waits_seen"], slices_s))
         self.add_document(META_FILE, meta.to_json())
-        shutil.rmtree(self.path, ignore_errors=True)
-        os.rename(self._folder, self.path)
-        finished = Recording(self.path, meta)
+        finished = Recording(self._output.publish(), meta)
         finished.written_bytes = WrittenBytes(*kept["written_bytes"])
         finished.other_files = {name: FileSums(*sums) for name, sums in kept["other_files"].items()}
         return finished
@@ -90,7 +83,7 @@ class RecordingWriter:
         """Leave nothing behind."""
         if self._samples is not None:
             self._samples.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._output.discard()
 
     def _finish_samples(self, clock: Clock) -> None:
         """Put samples in place of the file without rows that the core writes."""
@@ -105,16 +98,6 @@ class RecordingWriter:
             path.unlink()
         else:
             path.rename(self._folder / SAMPLES_FILE)
-
-
-def check_output(path: Path) -> None:
-    """InputError unless a recording can be written at ``path``: an old one may be replaced."""
-    if path.exists() and not is_recording(path):
-        raise InputError(f"{path}: exists and is not a recording", "name another with -o")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"{path}: there is no directory {path.absolute().parent}")
-    if not os.access(path.absolute().parent, os.W_OK):
-        raise InputError(f"{path}: its directory is not writable", "name another with -o")
 
 
 def _cast(rows: Any, schema: "pa.Schema") -> "pa.RecordBatch":

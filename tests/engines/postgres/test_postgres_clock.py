@@ -12,6 +12,7 @@ from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.forecast import forecast
 from spillcast.forecast.threads.stretches import STRETCHES, Stretches
 from spillcast.recording import Recording
+from spillcast.recording.folder import partial_folders
 from spillcast.recording.thread_trace import thread_trace
 from spillcast.storage.target import resolve
 
@@ -22,10 +23,9 @@ TWO = {**PARALLEL, "max_parallel_workers_per_gather": 1}
 
 def recorded_before(served, client, output, ahead_s):
     """Recorded from so long before the query on."""
-    partial = output.with_name(output.name + ".partial")
 
     def query():
-        until(partial.exists, "the attachment")
+        until(lambda: partial_folders(output), "the attachment")
         time.sleep(ahead_s)
         client.run(EVEN)
 
