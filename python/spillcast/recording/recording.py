@@ -144,7 +144,9 @@ class Recording:
         import pyarrow.parquet as pq
 
         try:
-            return pq.read_table(self.path / name)
+            # Not read_table, which imports pandas where that is installed.
+            with pq.ParquetFile(self.path / name) as file:
+                return file.read()
         except (OSError, pa.ArrowInvalid) as error:
             what = first_line(error)
             message = f"{self.path / name}: cut or damaged: {what}"
