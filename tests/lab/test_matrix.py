@@ -1,22 +1,19 @@
-"""What is drawn for a time: balanced, the same for a seed, within the budget."""
+"""What can be verified: every query, thread count and storage, and what each takes."""
 
 from collections import Counter
 from dataclasses import replace
-from itertools import permutations
 
 import pytest
 
 from spillcast.engines.registry import lab_of
 from spillcast.errors import InputError
-from spillcast.lab import matrix
-from spillcast.lab.kernel_slowed import KernelSlowed
+from spillcast.lab.draw import draw
 from spillcast.lab.matrix import (
     STORAGES,
     THREADS,
     all_cells,
     cell_s,
     choose_storages,
-    draw,
     run_s,
 )
 from spillcast.lab.random_storages import random_storages
@@ -29,15 +26,6 @@ TPCH = [cell for cell in ALL if cell.workload.suite == "tpch"]
 
 EVERYWHERE = [*STORAGES, *random_storages(0)]
 FAST = ("disk", "tmpfs")
-
-
-@pytest.fixture(autouse=True)
-def _all_can_be_made(monkeypatch):
-    monkeypatch.setattr(matrix, "why_not", lambda: None)
-
-
-def drawn(minutes, repeat=3, seed=0, storages=STORAGES, cells=ALL):
-    return draw(cells, storages, budget_s=60 * minutes, repeat=repeat, seed=seed)
 
 
 def test_the_matrix_is_what_the_issue_names():
@@ -125,97 +113,6 @@ def test_each_beginning_is_balanced(count):
     assert set(both.values()) == {count // 6}
 
 
-def test_a_draw_keeps_to_its_time_and_its_seed():
-    cost = {storage.name: storage for storage in STORAGES}
-    for minutes in (1, 5, 20, 40, 120):
-        found = drawn(minutes)
-        spent_s = sum(cell_s(cell, cost, 3) for cell in found.cells)
-        loads_s = {cell.lab: cell.workload.load_s for cell in found.cells}
-        assert found.expected_s == pytest.approx(spent_s + sum(loads_s.values()))
-        assert found.expected_s <= 60 * minutes
-        assert len(found.cells) + len(found.without_time) == len(ALL)
-        assert found == drawn(minutes)
-    assert drawn(40) != drawn(40, seed=1)
-
-
-def test_fifty_two_minutes_draw_of_everything():
-    found = drawn(52)
-    assert {cell.engine for cell in found.cells} == set(ENGINES)
-    assert {cell.workload.threads for cell in found.cells} == set(THREADS)
-    assert {cell.workload.suite for cell in found.cells} == {"", "tpch"}
-    used = Counter(name for cell in found.cells for name in cell.storages)
-    assert set(used) == {storage.name for storage in STORAGES}
-
-
-def test_a_hundred_minutes_draw_every_query_and_every_storage_about_as_often():
-    found = drawn(100, storages=EVERYWHERE, cells=MADE_UP)
-    assert len(found.cells) == 36
-    slow = Counter(name for cell in found.cells for name in cell.storages if name not in FAST)
-    assert len(slow) == len(EVERYWHERE) - len(FAST)
-    assert max(slow.values()) <= 2 * min(slow.values())
-    fast = Counter(name for cell in found.cells for name in cell.storages if name in FAST)
-    assert max(fast.values()) <= 1.3 * min(fast.values())
-
-
-def kind(pair):
-    return tuple("fast" if name in FAST else "slow" for name in pair)
-
-
-@pytest.mark.parametrize("minutes", [5, 20, 52, 100, 300])
-def test_half_of_the_forecasts_at_least_are_from_slow_to_fast(minutes):
-    """Also of those from a part of a recording: the first pair of each source."""
-    for seed in range(3):
-        cells = drawn(minutes, seed=seed, storages=EVERYWHERE, cells=MADE_UP).cells
-        whole = Counter(kind(pair) for cell in cells for pair in cell.pairs)
-        assert whole["slow", "fast"] * 2 >= whole.total()
-        firsts = [{a: (a, b) for a, b in reversed(cell.pairs)} for cell in cells]
-        parts = Counter(kind(pair) for first in firsts for pair in first.values())
-        assert parts["slow", "fast"] * 2 >= parts.total()
-        assert whole["fast", "slow"]
-        if minutes >= 100:
-            assert whole["slow", "slow"] >= whole.total() // 8
-
-
-def test_slow_to_fast_is_balanced_over_engines_and_threads():
-    cells = drawn(100, storages=EVERYWHERE, cells=MADE_UP).cells
-    pairs = [
-        (cell, pair) for cell in cells for pair in cell.pairs if kind(pair) == ("slow", "fast")
-    ]
-    for of in (lambda cell: cell.engine, lambda cell: cell.workload.threads):
-        counts = Counter(of(cell) for cell, _ in pairs)
-        assert max(counts.values()) <= 1.35 * min(counts.values())
-
-
-def test_pairs_are_of_the_cells_storages_and_each_is_a_source():
-    for cell in drawn(300, storages=EVERYWHERE, cells=MADE_UP).cells:
-        assert len(set(cell.pairs)) == len(cell.pairs)
-        assert {name for pair in cell.pairs for name in pair} == set(cell.storages)
-        assert {source for source, _ in cell.pairs} == set(cell.storages)
-
-
-def test_without_a_fast_storage_all_pairs_are_drawn():
-    slow = [one for one in STORAGES if one.name not in FAST]
-    for cell in drawn(30, storages=slow).cells:
-        assert set(cell.pairs) == set(permutations(cell.storages, 2))
-
-
-def test_what_cannot_be_made_here_is_not_drawn(monkeypatch):
-    monkeypatch.setattr(matrix, "why_not", lambda: "only root can")
-    names = {
-        name
-        for cell in drawn(100, storages=EVERYWHERE, cells=MADE_UP).cells
-        for name in cell.storages
-    }
-    assert names == {one.name for one in EVERYWHERE if not isinstance(one, KernelSlowed)}
-
-
-def test_five_minutes_draw_something_of_both_engines():
-    found = drawn(5, repeat=1)
-    assert {cell.engine for cell in found.cells} == set(ENGINES)
-    assert {cell.workload.suite for cell in found.cells} == {"", "tpch"}
-    assert len({cell.workload.threads for cell in found.cells}) > 1
-
-
 def test_what_there_is_not_is_refused_by_name():
     with pytest.raises(InputError, match=r"--storage floppy: no such storage"):
         choose_storages(["floppy", "1 ms"])
@@ -225,19 +122,3 @@ def test_what_there_is_not_is_refused_by_name():
         all_cells(ENGINES, workloads=["tea"])
     with pytest.raises(InputError, match=r"--threads 0"):
         all_cells(ENGINES, threads=[0])
-
-
-def test_cold_tables_are_not_read_where_the_kernel_bounds_the_page_cache():
-    chosen = drawn(600, storages=EVERYWHERE, cells=TPCH)
-    kernel = {one.name for one in EVERYWHERE if isinstance(one, KernelSlowed)}
-    there = Counter(cell.workload.cold for cell in chosen.cells if kernel & {*cell.storages})
-    assert there[False] > 10
-    assert not there[True]
-
-
-def test_a_cell_that_has_nothing_to_be_forecast_between_gets_no_storages():
-    some = [one for one in EVERYWHERE if one.name in ("kernel 1", "tmpfs")]
-    chosen = drawn(10_000, storages=some, cells=TPCH)
-    assert not any(cell.workload.cold for cell in chosen.cells)
-    assert all(cell.workload.cold for cell in chosen.without_time)
-    assert len(chosen.cells) + len(chosen.without_time) == len(TPCH)

@@ -13,7 +13,8 @@ from spillcast.engines.duckdb import queries as duckdb_queries
 from spillcast.engines.postgres import queries as postgres_queries
 from spillcast.lab import cell as lab_cell
 from spillcast.lab.case import document
-from spillcast.lab.matrix import Cell, Drawn, choose_storages
+from spillcast.lab.draw import Drawn
+from spillcast.lab.matrix import Cell, choose_storages
 from spillcast.lab.truth_file import read_truth, write_truth
 from spillcast.lab.verify import verify
 

@@ -11,7 +11,8 @@ from spillcast.cli.options import Csv, Json, Work
 
 if TYPE_CHECKING:
     from spillcast.lab.case import Truth
-    from spillcast.lab.matrix import Cell, Drawn, Storage
+    from spillcast.lab.draw import Drawn
+    from spillcast.lab.matrix import Cell, Storage
 
 
 def add_to(application: typer.Typer) -> None:
@@ -86,7 +87,8 @@ def verify(
 
         truth = read_truth(from_)
     else:
-        from spillcast.lab.matrix import STORAGES, THREADS, all_cells, choose_storages, draw
+        from spillcast.lab.draw import draw
+        from spillcast.lab.matrix import STORAGES, THREADS, all_cells, choose_storages
         from spillcast.lab.random_storages import random_storages
 
         storages = choose_storages(storage, [*STORAGES, *random_storages(seed)])

@@ -105,15 +105,16 @@ class CellRun:
     ) -> tuple[dict[str, list[Ran]], dict[str, dict[str, Recording]]]:
         """By storage: its bare runs, and the evidence by name."""
         names, agreeing = list(self._places), min(AGREEING, repeat)
+        sources = list(dict.fromkeys(source for source, _ in self._pairs))
         bare = {name: Series(name, repeat, self._bare(name)) for name in names}
-        recorded = {name: Series(name, agreeing, self._recorded(name, folder)) for name in names}
-        explained = list(self._explained(names[0], agreeing))
+        recorded = {name: Series(name, agreeing, self._recorded(name, folder)) for name in sources}
+        explained = list(self._explained(sources[0], agreeing))
         take_turns(self._workload, [*recorded.values(), *explained, *bare.values()])
         # As calm as the bare run that counts, which is the median of the calmest.
         rank = (repeat - 1) // 2
         evidence = {name: _evidence(series.calmest(rank)[1]) for name, series in recorded.items()}
         for series in explained:
-            evidence[names[0]]["plan"] = series.calmest(rank)[1]
+            evidence[sources[0]]["plan"] = series.calmest(rank)[1]
         return {name: series.runs for name, series in bare.items()}, evidence
 
     def _bare(self, name: str) -> Callable[[int], tuple[Ran, None]]:

@@ -1,11 +1,9 @@
-"""What can be verified: queries by engine and threads, and storages; what of it is drawn."""
+"""What can be verified: queries by engine and threads, and storages; what each of it takes."""
 
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain, combinations, islice, permutations, zip_longest
-from random import Random
+from itertools import chain, islice, permutations, zip_longest
 
 from spillcast.engines.engine import Explains, Lab
 from spillcast.engines.registry import lab_of, tpch_labs_of
@@ -33,12 +31,8 @@ STORAGES: Sequence[Storage] = (
     Plain("disk", in_memory=False),
     Plain("tmpfs", in_memory=True),
 )
-#: Share of the time that is drawn for: tables are built in the rest, and disturbed runs repeated.
-DRAWN = 0.9
-#: A cell begins with so few storages, and gets more while there is time.
-STORAGES_MIN, STORAGES_MAX = 2, 5
-#: What a cell's storages are, in the order in which it gets them.
-KINDS = ("slow", "fast", "slow", "slow", "fast")
+#: A forecast is from one storage to another.
+STORAGES_MIN = 2
 
 #: Of TPC-H so many queries are verified after each of the others.
 TPCH_AFTER_EACH = 2
@@ -80,18 +74,6 @@ class Cell:
     def words(self) -> str:
         """What it is, for people."""
         return f"{self.engine} {self.workload.name} x{self.workload.threads}"
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """Cells in the order in which they are to be verified, and what they will take."""
-
-    cells: Sequence[Cell]
-    #: Cells for which there is no time at all.
-    without_time: Sequence[Cell]
-    expected_s: float
-    #: By which chance chose.
-    seed: int = 0
 
 
 def unavailable(storage: Storage) -> str | None:
@@ -169,92 +151,6 @@ def _names(workload: Workload) -> list[str]:
     return [name for name in (workload.suite, workload.kind, workload.name) if name]
 
 
-def draw(
-    cells: Sequence[Cell],
-    storages: Sequence[Storage],
-    *,
-    budget_s: float,
-    repeat: int,
-    seed: int,
-) -> Drawn:
-    """Give storages to cells until the time is used up, so that every one comes equally often.
-
-    First a slow and a fast one to every cell, then a third, and so on, by KINDS. Half of a cell's
-    forecasts are from slow to fast. Among equals chance decides, by ``seed``. Storages that cannot
-    be made here are not drawn.
-    """
-    chance = Random(seed)
-    cost = {storage.name: storage for storage in storages if unavailable(storage) is None}
-    fast = {name for name, storage in cost.items() if isinstance(storage, Plain)}
-    drawn: list[Cell] = list(cells)
-    beside: Counter[frozenset[str]] = Counter()
-    single: Counter[str] = Counter()
-    directed: Counter[Pair] = Counter()
-    spent_s, loaded = 0.0, set[type[Lab]]()
-    for count in range(STORAGES_MIN, min(STORAGES_MAX, len(cost)) + 1):
-        for number, cell in enumerate(drawn):
-            if len(cell.storages) != (count - 1 if count > STORAGES_MIN else 0):
-                continue
-            grown = cell
-            while len(grown.storages) < count:
-                names = [name for name in cost if _suits(cost[name], grown)]
-                if not names:
-                    break
-                wanted = KINDS[len(grown.storages)]
-                names = [name for name in names if (name in fast) == (wanted == "fast")] or names
-                chance.shuffle(names)
-                name = min(names, key=lambda n: _use(n, grown, beside, single))
-                grown = replace(grown, storages=(*grown.storages, name))
-            if len(grown.storages) < count:
-                continue
-            used = directed - Counter(cell.pairs)
-            grown = replace(grown, pairs=_half_to_fast(grown.storages, fast, used, chance))
-            added_s = cell_s(grown, cost, repeat) - cell_s(cell, cost, repeat)
-            # Tables are made once, for the first query that is drawn on them.
-            added_s += 0.0 if cell.lab in loaded else cell.workload.load_s
-            if spent_s + added_s <= DRAWN * budget_s:
-                spent_s += added_s
-                loaded.add(cell.lab)
-                drawn[number] = grown
-                single.update(set(grown.storages) - set(cell.storages))
-                beside.update(_together(grown) - _together(cell))
-                directed = used + Counter(grown.pairs)
-    chosen = [cell for cell in drawn if cell.storages]
-    return Drawn(chosen, [cell for cell in drawn if not cell.storages], spent_s, seed)
-
-
-def _suits(storage: Storage, cell: Cell) -> bool:
-    """Whether a cell may get a storage.
-
-    What the kernel slows bounds the page cache of cold tables as well, unlike the others; warm
-    ones are in it before.
-    """
-    bounded = isinstance(storage, KernelSlowed) and cell.workload.cold
-    return not bounded and storage.name not in cell.storages
-
-
-def _half_to_fast(
-    names: Sequence[str], fast: Collection[str], used: Counter[Pair], chance: Random
-) -> tuple[Pair, ...]:
-    """All pairs from slow to fast, and as many of the others: half back, half between slow ones.
-
-    Those that were ``used`` least. All pairs where there is nothing fast, or nothing else.
-    """
-    pairs = list(permutations(names, 2))
-    chance.shuffle(pairs)
-    pairs.sort(key=used.__getitem__)
-    to_fast = [(a, b) for a, b in pairs if a not in fast and b in fast]
-    if not to_fast:
-        return tuple(pairs)
-    back = [(a, b) for a, b in pairs if a in fast and b not in fast]
-    # Each fast storage is a source first: the recording there is to be for something.
-    first = {source: (source, target) for source, target in reversed(back)}.values()
-    back = [*first, *(pair for pair in back if pair not in first)]
-    between = [(a, b) for a, b in pairs if a not in fast and b not in fast]
-    slow_to_slow = between[: len(to_fast) // 2]
-    return (*to_fast, *back[: len(to_fast) - len(slow_to_slow)], *slow_to_slow)
-
-
 def cell_s(cell: Cell, storages: Mapping[str, Storage], repeat: int) -> float:
     """How long a cell takes, roughly: a warm-up, recordings, probes and bare runs."""
     if not cell.storages:
@@ -277,14 +173,3 @@ def run_s(storage: Storage, workload: Workload) -> float:
     """How long one run on a storage takes, roughly."""
     at_once = 1 if storage.servers == 1 else workload.threads**SHARED
     return START_S + workload.cpu_s + workload.operations * storage.expected_s / at_once
-
-
-def _together(cell: Cell) -> set[frozenset[str]]:
-    return {frozenset(pair) for pair in combinations(cell.storages, 2)}
-
-
-def _use(
-    name: str, cell: Cell, beside: Counter[frozenset[str]], single: Counter[str]
-) -> tuple[int, int]:
-    """How often a storage was drawn, with those of the cell and at all."""
-    return sum(beside[frozenset((name, other))] for other in cell.storages), single[name]

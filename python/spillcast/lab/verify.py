@@ -12,8 +12,9 @@ from spillcast.errors import InputError, SpillcastError
 from spillcast.lab.case import Case, Truth
 from spillcast.lab.cell import CellRun
 from spillcast.lab.demo import Stage
+from spillcast.lab.draw import Drawn
 from spillcast.lab.kernel_slowed import KernelSlowed, kernel_slowed
-from spillcast.lab.matrix import Cell, Drawn, Storage, cell_s, unavailable
+from spillcast.lab.matrix import Cell, Storage, cell_s, unavailable
 from spillcast.lab.storages import Place, Plain, emulated, fast_parent, plain
 from spillcast.recording.machine import describe_machine
 from spillcast.workspace import workspace
