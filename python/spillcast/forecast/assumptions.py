@@ -37,6 +37,9 @@ BUSY_MAX = 0.1
 #: What a run's own waits of different length tell may be off by so much of itself: longer waits may
 #: come before other work.
 OWN_SPREAD = 0.3
+#: Where a wait is as long or short as none of the run was, CPU time between two operations may
+#: move by so much of itself that the run does not tell: what queries of TPC-H's moved by.
+OWN_BEYOND = 0.2
 
 # What is worth a warning: from there on a reader would decide otherwise.
 #: Share of the reports that were lost: as much as the forecast may be off for other reasons.

@@ -54,7 +54,8 @@ def test_what_waits_cost_is_found_in_the_run(tmp_path, chance, there_s):
     right_s = SLOPE_S * COUNT * (log(1 + there_s / SHORT_S) - weights.mean())
     assert found.source == "recording"
     assert found.total_s == pytest.approx(right_s, rel=0.03)
-    assert 0.3 * abs(right_s) <= found.error_s < 0.35 * abs(right_s)
+    # 5 ms is longer than any wait of the run: less than half of the way there was not seen.
+    assert 0.3 * abs(right_s) <= found.error_s < 0.4 * abs(right_s)
 
 
 def test_other_work_in_another_phase_is_no_cost_of_waits(tmp_path, chance):
@@ -80,3 +81,13 @@ def test_waits_that_are_alike_tell_nothing_much(tmp_path, chance):
 
 def test_too_few_tell_nothing(tmp_path):
     assert asked(ran(tmp_path / "run.spill", [1e-3] * 100, [1e-4] * 100), 0.0, [1e-3]) is None
+
+
+def test_waits_as_none_of_the_run_was_are_not_told_surely(tmp_path, chance):
+    """What goes cold in 0.2 ms costs no more in 0.4: the run's own slope is none, the truth is."""
+    waits_s = chance.uniform(0.2e-3, 0.4e-3, COUNT)
+    work_s = 100e-6 + np.where(waits_s > 0, 30e-6, 0) + chance.normal(0, 1e-6, COUNT)
+    found = asked(ran(tmp_path / "run.spill", waits_s, work_s, slope_s=0.0), 0.0, waits_s)
+    right_s = -30e-6 * COUNT
+    assert abs(found.total_s) < 0.1 * abs(right_s)
+    assert found.error_s > 0.5 * abs(right_s)

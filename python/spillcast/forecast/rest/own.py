@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.forecast.assumptions import OWN_SPREAD
+from spillcast.forecast.assumptions import OWN_BEYOND, OWN_SPREAD
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load
 from spillcast.forecast.rest.change import CpuChange, counts
@@ -23,6 +23,8 @@ Floats = NDArray[np.float64]
 STRETCHES = 20
 #: Fewer bursts, or stretches with some that can be compared, tell nothing.
 BURSTS_MIN, STRETCHES_MIN = 200, 5
+#: Quantiles between which waits were seen.
+SEEN = (0.05, 0.95)
 #: Sizes are alike within an eighth of their power of two.
 SIZES = 8
 
@@ -43,8 +45,9 @@ def own_change(
     weights = there - [_mean_weight(bursts, load) for load in loads]
     moved = float(count @ weights)
     change = CpuChange("recording", slope_s * weights, count, 0.0)
-    error_s = float(np.hypot(error_s * abs(moved), OWN_SPREAD * abs(change.total_s)))
-    return CpuChange(change.source, change.each_s, count, error_s)
+    beyond_s = OWN_BEYOND * float(bursts.cpu_s.mean()) * float(count @ _beyond(bursts, there))
+    errors_s = (error_s * abs(moved), OWN_SPREAD * abs(change.total_s), beyond_s)
+    return CpuChange(change.source, change.each_s, count, float(np.linalg.norm(errors_s)))
 
 
 def _slope(bursts: Bursts) -> tuple[float, float] | None:
@@ -72,6 +75,14 @@ def _slope(bursts: Bursts) -> tuple[float, float] | None:
     without = (xy.sum() - xy) / np.maximum(xx.sum() - xx, 1e-30)
     error_s = float(np.sqrt((STRETCHES - 1) / STRETCHES * ((without - without.mean()) ** 2).sum()))
     return float(xy.sum() / xx.sum()), error_s
+
+
+def _beyond(bursts: Bursts, there: Floats) -> Floats:
+    """Share of the way to weights of waits ``there`` on which no wait of the run was seen."""
+    weights = weights_of(bursts.wait_s)
+    least, most = np.quantile(weights, SEEN)
+    outside = np.maximum(0.0, np.maximum(least - there, there - most))
+    return np.asarray(outside / np.maximum(np.abs(there - weights.mean()), outside + 1e-9))
 
 
 def _mean_weight(bursts: Bursts, load: Load) -> float:
