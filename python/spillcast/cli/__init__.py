@@ -43,6 +43,11 @@ def main() -> None:
 
         print(f"spillcast {__version__}")
         sys.exit(0)
+    if not {"fleet", "ingest"} & {*arguments[:1]}:
+        # Spark wants it.
+        from spillcast.cli.without_pandas import start_without_pandas
+
+        start_without_pandas()
     # Ending by SIGTERM is ending by Ctrl-C: recordings are kept, mounts and files are undone. A
     # shell that starts a command in the background has it ignore SIGINT, which must not hold here.
     for number in (signal.SIGINT, signal.SIGTERM):
