@@ -24,6 +24,7 @@ EVERYWHERE = {
     "spillcast.interruptible",
     "spillcast.tabular",
     "spillcast.units",
+    "spillcast.without_pandas",
     "spillcast.workspace",
 }
 FLOORS = (

@@ -45,7 +45,7 @@ def main() -> None:
         sys.exit(0)
     if not {"fleet", "ingest"} & {*arguments[:1]}:
         # Spark wants it.
-        from spillcast.cli.without_pandas import start_without_pandas
+        from spillcast.without_pandas import start_without_pandas
 
         start_without_pandas()
     # Ending by SIGTERM is ending by Ctrl-C: recordings are kept, mounts and files are undone. A
