@@ -116,7 +116,7 @@ def test_counts_and_times_are_those_of_pg_stat_statements(server, tmp_path):
         counted = read_statements(path)
         planned = recording_of_plan(explain(server, query, "format json", before=before))
         assert said(counted) == said(planned)
-        assert counted.meta.engine.settings["calls"] == 2
+        assert counted.meta.statement.calls == 2
         assert 0 < counted.meta.temp.total_s < counted.elapsed_s
 
 
@@ -172,8 +172,10 @@ def test_whatever_psql_or_a_client_puts_around_it(server, tmp_path):
 def test_a_log_of_auto_explain(server, tmp_path, form):
     expected = said(recording_of_plan(explain(server, SORT, "format json")))
     path = tmp_path / "postgresql.log"
-    path.write_text(logged(server, form, SORT, "select 1"))
+    path.write_text(logged(server, form, SORT, "select 1", DISTINCT))
     recording = read_plan(path)
+    statement = recording.meta.statement
+    assert (statement.query, statement.calls, statement.most_of) == (SORT, 1, 2)
     assert said(recording) == expected
     times_ms = re.findall(r"duration: ([\d.]+) ms", path.read_text())
     assert len(times_ms) >= 2
