@@ -172,14 +172,17 @@ def test_whatever_psql_or_a_client_puts_around_it(server, tmp_path):
 def test_a_log_of_auto_explain(server, tmp_path, form):
     expected = said(recording_of_plan(explain(server, SORT, "format json")))
     path = tmp_path / "postgresql.log"
-    path.write_text(logged(server, form, SORT, "select 1", DISTINCT))
+    path.write_text(logged(server, form, SORT, "select 1"))
     recording = read_plan(path)
-    statement = recording.meta.statement
-    assert (statement.query, statement.calls, statement.most_of) == (SORT, 1, 2)
+    assert (recording.meta.statement.query, recording.meta.statement.most_of) == (SORT, 1)
     assert said(recording) == expected
     times_ms = re.findall(r"duration: ([\d.]+) ms", path.read_text())
     assert len(times_ms) >= 2
     assert recording.elapsed_s == pytest.approx(max(map(float, times_ms)) / 1e3)
+    # Of several that spill it says so.
+    path.write_text(logged(server, form, DISTINCT, SORT, "select 1"))
+    most = read_plan(path).meta.statement
+    assert (most.query, most.most_of) == (SORT, 2)
 
 
 def logged(server, form, *queries):
