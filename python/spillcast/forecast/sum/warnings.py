@@ -163,7 +163,7 @@ def _about_part(baseline: Baseline) -> list[Warned]:
 
 def _about_threads(recording: Recording, projection: Projection) -> list[Warned]:
     """Threads of which it is not known, or much depends on, who waits for whom."""
-    if sessions(recording) == 1:
+    if sessions(recording) == 1 or recording.meta.temp.shared_by is not None:
         return []
     if not wakings_seen(recording):
         text = "several threads do temp I/O, and it was not seen which of them wait for each other"
