@@ -2,13 +2,14 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from spillcast.errors import InputError, Refusal
 from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.sum.estimate import refused
+from spillcast.forecast.sum.estimate import forecast_of, refused
 from spillcast.forecast.sum.shared import ends_of, forecast_between
 from spillcast.forecast.work_memory.advice import work_memory
 from spillcast.recording import Recording
@@ -120,7 +121,8 @@ def _from_recording(
         if isinstance(storage, Refusal):
             said, there = refused(baseline, str(target), str(storage)), None
         else:
-            said, there = forecast_between(baseline, ends, storage, question.confidence), storage
+            on_it = partial(forecast_of, target=storage, confidence=question.confidence)
+            said, there = forecast_between(baseline, ends, on_it), storage
         said = replace(said, work_memory=memory, statement=recording.meta.statement)
         answers.append((said, there))
     return answers

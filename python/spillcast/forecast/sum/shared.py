@@ -1,15 +1,13 @@
 """A forecast where bounds of the processes that shared the temp I/O are known: it holds for all."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from spillcast.forecast.assumptions import USELESS
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.sum.estimate import forecast_of
 from spillcast.recording.explain.counted import shared_among
 from spillcast.recording.shared_by import TOLD_BY
-from spillcast.storage import Storage
 from spillcast.units import format_duration
 
 
@@ -25,18 +23,20 @@ def ends_of(baseline: Baseline) -> Sequence[Baseline]:
 
 
 def forecast_between(
-    baseline: Baseline, ends: Sequence[Baseline], target: Storage, confidence: float
+    baseline: Baseline, ends: Sequence[Baseline], of: Callable[[Baseline], Forecast]
 ) -> Forecast:
     """The forecast midway, with an interval from the lowest to the highest of both ends."""
-    said = forecast_of(baseline, target, confidence)
-    if not ends or (said.forecast_s is None and said.uncertainty is None):
+    said = of(baseline)
+    if not ends:
         return said
-    found = [said, *(forecast_of(end, target, confidence) for end in ends)]
+    found, bounds = [said, *map(of, ends)], list[tuple[float, float]]()
+    for one in found:
+        if (bounds_s := _bounds_s(one)) is None:
+            return one
+        bounds.append(bounds_s)
+    low_s, high_s = _around(bounds)
     ceilings = [one.ceiling_interval_s for one in found if one.ceiling_interval_s is not None]
     said = replace(said, uncertainty=None, ceiling_interval_s=_around(ceilings))
-    low_s, high_s = _around(
-        [one.uncertainty.bounds_s(confidence) for one in found if one.uncertainty is not None]
-    )
     if high_s <= USELESS * low_s:
         return replace(said, interval_s=(low_s, high_s))
     shared = baseline.recording.meta.temp.shared_by
@@ -48,6 +48,13 @@ def forecast_between(
     return replace(
         said, forecast_s=None, interval_s=None, refused=text, terms=baseline.rest, warnings=[]
     )
+
+
+def _bounds_s(said: Forecast) -> tuple[float, float] | None:
+    """The interval, also one that was too wide for a number; None where nothing is known."""
+    if said.interval_s is not None or said.uncertainty is None:
+        return said.interval_s
+    return said.uncertainty.bounds_s(said.confidence)
 
 
 def _around(intervals: Sequence[tuple[float, float]]) -> tuple[float, float]:
