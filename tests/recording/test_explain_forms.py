@@ -116,20 +116,14 @@ def test_without_a_summary_the_top_node_tells_the_time():
 
 def test_statements_are_means_of_calls(tmp_path):
     path = written(tmp_path, STATEMENTS, "s.csv")
-    most = read_statements(path)
-    assert (most.elapsed_s, most.meta.engine.settings["queryid"]) == (2.0, "-1")
+    most = read_statements(path, queryid="-1")
+    assert (most.elapsed_s, most.meta.statement.calls) == (2.0, 10)
     assert (most.meta.temp.reads, most.meta.temp.writes) == (100, 200)
     assert most.meta.temp.total_s == pytest.approx(0.4)
     other = read_statements(path, queryid="815")
     assert (other.elapsed_s, other.meta.temp.reads) == (2.0, 100)
     path = written(tmp_path, STATEMENTS.replace(",", ";"), "s2.csv")
-    assert read_statements(path).meta.temp == most.meta.temp
-
-
-def test_workers_of_statements(tmp_path):
-    lines = STATEMENTS.splitlines()
-    text = f"{lines[0]},parallel_workers_launched\n{lines[1]},20\n"
-    assert read_statements(written(tmp_path, text, "s.csv")).meta.temp.processes == 3
+    assert read_statements(path, queryid="-1").meta.temp == most.meta.temp
 
 
 def test_kinds_are_told_apart_by_what_they_hold(tmp_path):

@@ -116,7 +116,7 @@ def test_counts_and_times_are_those_of_pg_stat_statements(server, tmp_path):
         counted = read_statements(path)
         planned = recording_of_plan(explain(server, query, "format json", before=before))
         assert said(counted) == said(planned)
-        assert counted.meta.engine.settings["calls"] == 2
+        assert counted.meta.statement.calls == 2
         assert 0 < counted.meta.temp.total_s < counted.elapsed_s
 
 
@@ -174,10 +174,15 @@ def test_a_log_of_auto_explain(server, tmp_path, form):
     path = tmp_path / "postgresql.log"
     path.write_text(logged(server, form, SORT, "select 1"))
     recording = read_plan(path)
+    assert (recording.meta.statement.query, recording.meta.statement.most_of) == (SORT, 1)
     assert said(recording) == expected
     times_ms = re.findall(r"duration: ([\d.]+) ms", path.read_text())
     assert len(times_ms) >= 2
     assert recording.elapsed_s == pytest.approx(max(map(float, times_ms)) / 1e3)
+    # Of several that spill it says so.
+    path.write_text(logged(server, form, DISTINCT, SORT, "select 1"))
+    most = read_plan(path).meta.statement
+    assert (most.query, most.most_of) == (SORT, 2)
 
 
 def logged(server, form, *queries):

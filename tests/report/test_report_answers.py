@@ -45,6 +45,23 @@ def test_a_forecast_in_one_sentence():
     assert answer_of(unknown).endswith("without any latency it would take about 5 min 40 s.")
 
 
+def test_of_many_statements_it_says_which():
+    which = {"queryid": "-33", "query": "select much\nfrom big", "calls": 4, "most_of": 1}
+    said = answer_of(forecast(statement=which))
+    assert said.endswith("Statement -33, the mean of 4 calls: select much from big.")
+
+
+def test_its_text_is_left_out_of_a_redacted_page(tmp_path):
+    which = {"queryid": "-33", "query": "call much()", "calls": 4, "most_of": 1}
+    path, page = save(tmp_path / "said.json", forecast(statement=which)), tmp_path / "said.html"
+    result = spillcast("report", path, "--redact", "--json", "-o", page)
+    assert result.returncode == 0, result.stderr
+    assert "Statement -33, the mean of 4 calls: sql-1" in " ".join(
+        json.loads(result.stdout)["answer"]
+    )
+    assert "much()" not in page.read_text() + result.stdout
+
+
 def test_of_several_the_fastest_is_told():
     slow = forecast("disk", forecast_s=900.0, interval_s=[850.0, 950.0], speedup=0.86)
     said = answer_of(slow, forecast())
@@ -174,7 +191,7 @@ def test_many_waits_take_little_memory_and_a_small_page(tmp_path):
         (["less.json"], "less.json: damaged: it lacks ceiling_s"),
         (["within.json"], "a document is damaged"),
         (["whole.json", "-o", "nowhere/report.html"], "nowhere/report.html: No such file"),
-        (["whole.json", "--elapsed", "5m"], "--elapsed and --boost are for a forecast"),
+        (["whole.json", "--elapsed", "5m"], "--elapsed, --boost and --queryid are for a forecast"),
         (["plan.json"], "a plan holds counts, not waits"),
         (["whole.json", "--to", "tmpfs"], "--to is for evidence"),
     ],

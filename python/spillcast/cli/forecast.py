@@ -15,6 +15,7 @@ from spillcast.cli.options import (
     Json,
     Lenient,
     Markdown,
+    Queryid,
     RecordedTemp,
     SqlId,
 )
@@ -48,9 +49,7 @@ def forecast(
         Literal["counts", "seed"],
         typer.Option(help="seed: one gain of mean latencies, sizes not matched."),
     ] = "counts",
-    queryid: Annotated[
-        str | None, typer.Option(help="Only this query of pg_stat_statements.")
-    ] = None,
+    queryid: Queryid = None,
     origin: Annotated[
         str | None,
         typer.Option("--from", help="Storage that a plan was made on, where its I/O has no times."),

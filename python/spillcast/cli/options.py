@@ -71,6 +71,7 @@ Boost = Annotated[
 SqlId = Annotated[
     str | None, typer.Option(help="Only this statement of an ASH export, or of traces.")
 ]
+Queryid = Annotated[str | None, typer.Option(help="Only this query of pg_stat_statements.")]
 Lenient = Annotated[bool, typer.Option(help="Find WAIT lines in running text of traces too.")]
 Where = Annotated[str | None, typer.Option(help="Only waits for which this SQL condition holds.")]
 Workers = Annotated[Literal["local", "spark"], typer.Option(help="Where the work is done.")]

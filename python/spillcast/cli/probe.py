@@ -119,9 +119,10 @@ def _measure(directory: Path, like: Path | None, budget: str, *, psync: bool) ->
 def _recording(path: Path) -> "Recording":
     from spillcast.recording import Recording
     from spillcast.recording.evidence import is_plan
-    from spillcast.recording.explain import read_plan
+    from spillcast.recording.explain import read_plan, with_counts
 
-    counts = path.is_file() and is_plan(path)
-    recording = read_plan(path, timed=False) if counts else Recording.open(path)
+    if path.is_file() and is_plan(path):
+        return read_plan(path, timed=False)
+    recording = with_counts(Recording.open(path), timed=False)
     recording.need_io()
     return recording

@@ -12,6 +12,7 @@ from spillcast.cli.options import (
     Elapsed,
     Json,
     Lenient,
+    Queryid,
     RecordedTemp,
     SqlId,
 )
@@ -43,6 +44,7 @@ def report(
     elapsed: Elapsed = None,
     boost: Boost = None,
     sql_id: SqlId = None,
+    queryid: Queryid = None,
     temp: RecordedTemp = None,
     lenient: Lenient = False,
     redact: Annotated[
@@ -95,6 +97,7 @@ def report(
             elapsed_s=None if elapsed is None else parse_duration_s(elapsed),
             boost=boost,
             sql_id=sql_id,
+            queryid=queryid,
             temp_dirs=temp or (),
             lenient=lenient,
             confidence=confidence,
@@ -103,8 +106,9 @@ def report(
             reading=reading_bar,
         )
         _add_forecasts(material, to, ask(words, to, question), lenient=lenient)
-    elif elapsed or boost:
-        raise InputError("--elapsed and --boost are for a forecast", "name a target with --to")
+    elif elapsed or boost or queryid:
+        given = "--elapsed, --boost and --queryid"
+        raise InputError(f"{given} are for a forecast", "name a target with --to")
     elif evidence.plans or evidence.statements:
         raise InputError("a plan holds counts, not waits", "name a target with --to")
     said = write_report(material, output, redact=redact)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from spillcast.errors import InputError, Refusal
@@ -9,6 +10,7 @@ from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.estimate import forecast_of, refused
+from spillcast.forecast.sum.shared import ends_of, forecast_between
 from spillcast.forecast.work_memory.advice import work_memory
 from spillcast.recording import Recording
 from spillcast.recording.evidence import Evidence, find_evidence
@@ -54,15 +56,17 @@ def ask(
     forecast is refused and says why.
     """
     question = question or Question()
+    recorded: Recording | None
     if isinstance(baseline, Recording):
-        question.check(Evidence(recordings=[baseline.path]), events=False)
-        recording = with_temp(baseline, question.temp_dirs)
-        return _from_recording(recording, targets, question, question.elapsed_s)
-    evidence = find_evidence(baseline)
-    counts = bool(evidence.plans or evidence.statements)
-    question.check(evidence, events=not (evidence.recordings or counts))
+        recorded, evidence = baseline, Evidence(recordings=[baseline.path])
+    else:
+        evidence = find_evidence(baseline)
+        recorded = Recording.open(evidence.recordings[0]) if len(evidence.recordings) == 1 else None
+    afar = recorded is not None and recorded.plan_alone is not None
+    counts = bool(evidence.plans or evidence.statements) or afar
+    question.check(evidence, events=not (evidence.recordings or counts), counts=counts)
     if evidence.recordings or counts:
-        recording = _recording(evidence, question)
+        recording = _recording(evidence, recorded, question)
         # Counts are those of the whole query, however long it took.
         elapsed_s = None if counts else question.elapsed_s
         return _from_recording(recording, targets, question, elapsed_s)
@@ -75,23 +79,26 @@ def ask(
     return [(forecast_events(place, events, question), None) for place in places]
 
 
-def _recording(evidence: Evidence, question: Question) -> Recording:
-    """The one recording, plan or export that is given."""
+def _recording(evidence: Evidence, recorded: Recording | None, question: Question) -> Recording:
+    """The one recording, plan or export that is given; ``recorded`` is what was opened of it."""
     from spillcast.forecast.sum.assumed import timed_on
-    from spillcast.recording.explain import read_plan, read_statements
+    from spillcast.recording.explain import read_plan, read_statements, with_counts
     from spillcast.storage.target import resolve
 
     kind = evidence.only_kind()
     if len(paths := getattr(evidence, kind)) > 1:
         raise InputError(f"{len(paths)} files are given", "forecast one query at a time")
-    if kind == "recordings":
-        return with_temp(Recording.open(paths[0]), question.temp_dirs)
     elapsed_s, origin = question.elapsed_s, question.origin
-    if kind == "plans":
-        recording = read_plan(paths[0], elapsed_s=elapsed_s, timed=origin is None)
+    timed = origin is None
+    if recorded is not None:
+        if recorded.plan_alone is None:
+            return with_temp(recorded, question.temp_dirs)
+        recording = with_counts(recorded, elapsed_s=elapsed_s, timed=timed)
+    elif kind == "plans":
+        recording = read_plan(paths[0], elapsed_s=elapsed_s, timed=timed)
     else:
         recording = read_statements(
-            paths[0], queryid=question.queryid, elapsed_s=elapsed_s, timed=origin is None
+            paths[0], queryid=question.queryid, elapsed_s=elapsed_s, timed=timed
         )
     if origin is None:
         return recording
@@ -106,16 +113,18 @@ def _from_recording(
     recording.need_io()
     # What the recording says is worked out once for all targets, and before any is probed.
     baseline = Baseline.of(recording, elapsed_s, question.without)
+    ends = ends_of(baseline)
     memory = work_memory(recording, baseline.whole_s, sum(baseline.io_s))
     found = [_resolved(target, recording, question) for target in targets]
     answers: list[Answer] = []
     for target, storage in zip(targets, found, strict=True):
         if isinstance(storage, Refusal):
-            said = refused(baseline, str(target), str(storage))
-            answers.append((replace(said, work_memory=memory), None))
+            said, there = refused(baseline, str(target), str(storage)), None
         else:
-            said = forecast_of(baseline, storage, question.confidence)
-            answers.append((replace(said, work_memory=memory), storage))
+            on_it = partial(forecast_of, target=storage, confidence=question.confidence)
+            said, there = forecast_between(baseline, ends, on_it), storage
+        said = replace(said, work_memory=memory, statement=recording.meta.statement)
+        answers.append((said, there))
     return answers
 
 

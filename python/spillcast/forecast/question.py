@@ -63,11 +63,14 @@ class Question:
         """What a probe may take. InputError where ``budget`` says nothing of the kind."""
         return parse_budget(self.budget)
 
-    def check(self, evidence: Evidence, *, events: bool) -> None:
-        """InputError for an option of other evidence than this; Oracle's where ``events``."""
-        counts = bool(evidence.plans or evidence.statements)
+    def check(self, evidence: Evidence, *, events: bool, counts: bool = False) -> None:
+        """InputError for an option of other evidence than this.
+
+        Oracle's where ``events``; where ``counts`` PostgreSQL's, which a recording may hold alone.
+        """
         _only_for("rows of pg_stat_statements", bool(evidence.statements), queryid=self.queryid)
-        _only_for("recordings", bool(evidence.recordings), temp=self.temp_dirs or None)
+        observed = bool(evidence.recordings) and not counts
+        _only_for("recordings", observed, temp=self.temp_dirs or None)
         _only_for("recordings", bool(evidence.recordings), rehearse=self.rehearse)
         _only_for("plans and rows of pg_stat_statements", counts, **{"from": self.origin})
         method = None if self.method == "counts" else self.method

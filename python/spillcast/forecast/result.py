@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from spillcast.recording.part import Part
+from spillcast.recording.postgres_meta import Statement
 from spillcast.tabular import Tabular, html_paragraph, html_table
 from spillcast.units import format_bytes, format_duration, format_speedup
 
@@ -80,6 +81,8 @@ class Forecast(Tabular):
     #: Bounds of ``ceiling_s``: no storage is likely to bring the query under the lower one. None
     #: where they are not known.
     ceiling_interval_s: tuple[float, float] | None = None
+    #: Whose it is, where it was picked out of a file that may hold many.
+    statement: Statement | None = None
 
     @property
     def speedup(self) -> float | None:
@@ -161,6 +164,7 @@ class Forecast(Tabular):
             "refused": self.refused,
             "part": self.part and self.part.to_json(),
             "rehearsed": self.rehearsed and asdict(self.rehearsed),
+            "statement": self.statement and asdict(self.statement),
             "advice": list(self.advice),
             "work_memory": self.work_memory and self.work_memory.to_json(),
         }

@@ -9,7 +9,8 @@ from typing import Any, Literal
 from spillcast.document import key, read, written
 from spillcast.errors import InputError
 from spillcast.recording.options import RecordOptions
-from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Server
+from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Server, Statement
+from spillcast.recording.shared_by import SharedBy
 from spillcast.recording.wait_cost import MachineCalibration
 
 META_FILE = "meta.json"
@@ -120,6 +121,7 @@ class Temp:
     processes: float | None = key(
         "of counts, never on disk: processes that shared it in equal parts", optional=True
     )
+    shared_by: SharedBy | None = key("", optional=True)
     held_bytes: int | None = key(
         "of counts, never on disk: what the files held", unit="bytes", optional=True
     )
@@ -337,6 +339,7 @@ class Meta:
     asked: RecordOptions = key("", default=RecordOptions())
     postgres: RecordedQuery | None = key("", optional=True)
     sampling: Sampling | None = key("", optional=True)
+    statement: Statement | None = key("", optional=True)
     raw: KeptWaits = key("", default=KeptWaits(0, 0, []))
     #: Keys of later versions.
     extra: Mapping[str, Any] = key("", rest=True)

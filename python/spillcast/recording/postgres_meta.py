@@ -93,3 +93,15 @@ class Sampling:
     server_cpu_s: float | None = key(
         "CPU time of the server for it; null where it is not here", unit="s", example=0.2
     )
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Of counts, never on disk: whose they are, in a file that may hold those of many."""
+
+    queryid: str | None = key("of counts, never on disk: the server's number of the statement")
+    query: str | None = key("of counts, never on disk: its text, secrets struck out")
+    calls: int = key("of counts, never on disk: calls that the counts are the mean of")
+    most_of: int = key(
+        "of counts, never on disk: of so many plans it is the one with the most temp I/O"
+    )

@@ -50,8 +50,18 @@ class Recording:
             because = self.meta.capture.absent_because
             raise Refusal(
                 f"{self.path} holds samples of waits and no I/O: {because}",
-                "record on the server's own machine, as root or as its user",
+                "record on the server's own machine, as root or as its user; or with --explain: a "
+                "plan carries a forecast",
             )
+
+    @property
+    def plan_alone(self) -> Path | None:
+        """The plan that it holds in place of any I/O; None where it has I/O, or no plan."""
+        file = self.meta.engine.plan_file
+        if self.meta.captured or file is None:
+            return None
+        path = self.path / file
+        return path if path.is_file() else None
 
     @property
     def waits_in_memory(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from spillcast.forecast import Forecast, Term, Warned
 from spillcast.forecast.choices import Choice, ranked
 from spillcast.forecast.result import CHANGES, RECORDING, Rehearsed
+from spillcast.recording.postgres_meta import Statement
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.report.work_memory import work_memory_said
@@ -16,6 +17,8 @@ from spillcast.units import format_duration, format_speedup
 SMALL = 0.005
 #: Times have three digits.
 ROUNDED = 0.0005
+#: Letters of a statement that are shown.
+STATEMENT_MAX = 200
 
 
 def forecast_page(found: Sequence[Choice]) -> Page:
@@ -23,10 +26,25 @@ def forecast_page(found: Sequence[Choice]) -> Page:
     order = ranked(found)
     first = order[0].forecast
     parts: list[Part] = []
+    if first.statement is not None:
+        parts.append(Words([statement_said(first.statement)]))
     if first.work_memory is not None:
         parts.append(Words(work_memory_said(first.work_memory, first)))
     parts += _one(first) if len(order) == 1 else _several(order)
     return Page(parts, Table(_DATA, [_data(choice) for choice in found]))
+
+
+def statement_said(statement: Statement) -> str:
+    """Whose forecast it is."""
+    text = " ".join((statement.query or "its text is hidden").split())
+    text = text if len(text) <= STATEMENT_MAX else f"{text[: STATEMENT_MAX - 3]}..."
+    name = "" if statement.queryid is None else f" {statement.queryid}"
+    of = f"the mean of {statement.calls:,} calls"
+    if statement.calls == 1:
+        of = "one call"
+    if statement.most_of > 1:
+        of = f"the one with the most temp I/O of {statement.most_of:,} plans in the log"
+    return f"Statement{name}, {of}: {text}"
 
 
 #: A row a target, in the order in which they were given.

@@ -61,7 +61,7 @@ def recording_text(recording: Recording) -> str:
     if meta.raw.slices_s is not None:
         lines.append(f"  kept       {meta.raw.rows:,} waits in {len(meta.raw.slices_s)} slices")
     lines += [f"  warning    {text}" for text in recording_warnings(recording)]
-    if meta.temp.operations:
+    if meta.temp.operations or recording.plan_alone is not None:
         lines.append(f"  next       spillcast forecast {recording.path} --to DIRECTORY")
     else:
         by = " --by file" if meta.captured else ""

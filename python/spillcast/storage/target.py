@@ -6,7 +6,7 @@ from pathlib import Path
 from spillcast.errors import InputError
 from spillcast.recording import Recording
 from spillcast.recording.evidence import is_plan
-from spillcast.recording.explain import read_plan
+from spillcast.recording.explain import read_plan, with_counts
 from spillcast.recording.recording import is_recording
 from spillcast.storage import tmpfs
 from spillcast.storage.budget import Budget, all_that_is_free
@@ -74,7 +74,7 @@ def resolve_storage(text: str, what: str | None = None, forms: str = KNOWN) -> S
         return lookup(value)
     path = Path(text)
     if is_recording(path):
-        return observed(Recording.open(path))
+        return replace(observed(with_counts(Recording.open(path))), name=path.stem)
     if path.is_file() and is_plan(path):
         return observed(read_plan(path))
     if path.is_file():

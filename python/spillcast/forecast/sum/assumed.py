@@ -19,8 +19,10 @@ def timed_on(recording: Recording, storage: Storage) -> Recording:
     Refusal where that I/O would take longer than the whole run.
     """
     loads, at_once = temp_load(recording), in_flight(recording)
+    shared_by = recording.meta.temp.shared_by
     found = latencies(storage, loads, at_once)
-    io_s = sum(load.count * each.mean_s for load, each in zip(loads, found, strict=True)) / at_once
+    most = at_once if shared_by is None else shared_by.most
+    io_s = sum(load.count * each.mean_s for load, each in zip(loads, found, strict=True)) / most
     if io_s > recording.elapsed_s:
         raise Refusal(
             f"on {storage.name} the temp I/O would take {format_duration(io_s)}, longer than the "
@@ -33,6 +35,9 @@ def timed_on(recording: Recording, storage: Storage) -> Recording:
     ]
     total_s = sum(row["total_ns"] for row in rows) / 1e9
     temp = replace(recording.meta.temp, total_s=total_s, timed_on=storage.name)
+    if shared_by is not None:
+        shared_by = shared_by.within(recording.elapsed_s, total_s)
+        temp = replace(temp, shared_by=shared_by, processes=shared_by.middle)
     timed = Recording(recording.path, replace(recording.meta, temp=temp))
     timed.waits = recording.waits
     timed.seconds = pa.Table.from_pylist(rows, SECONDS_SCHEMA)

@@ -22,6 +22,7 @@ from spillcast.forecast.sum.coverage import is_part, kind_of_evidence, unread_by
 from spillcast.forecast.sum.projection import Projection
 from spillcast.recording import Recording
 from spillcast.recording.likely_temp import large_other_io, unrecognised
+from spillcast.recording.shared_by import TOLD_BY
 from spillcast.recording.thread_trace import wakings_seen
 from spillcast.storage import Storage
 from spillcast.units import format_bytes, format_duration
@@ -112,7 +113,12 @@ def _about_recording(recording: Recording) -> list[Warned]:
             "only PostgreSQL's own counts and times are known: nothing of caches, a busy machine "
             "or of when which block came"
         )
+        if capture.absent_because is not None:
+            text = f"no I/O was recorded ({capture.absent_because}), so its plan counts: {text}"
         warnings.append(Warned("counts-only", text))
+    if (shared := recording.meta.temp.shared_by) is not None:
+        text = f"{shared.words}; the interval holds for either end, and {TOLD_BY}"
+        warnings.append(Warned("processes", text))
     if (storage := recording.meta.temp.timed_on) is not None:
         text = f"temp I/O was not timed: it is taken to have the latency of {storage}"
         warnings.append(Warned("assumed", text))
@@ -157,7 +163,7 @@ def _about_part(baseline: Baseline) -> list[Warned]:
 
 def _about_threads(recording: Recording, projection: Projection) -> list[Warned]:
     """Threads of which it is not known, or much depends on, who waits for whom."""
-    if sessions(recording) == 1:
+    if sessions(recording) == 1 or recording.meta.temp.shared_by is not None:
         return []
     if not wakings_seen(recording):
         text = "several threads do temp I/O, and it was not seen which of them wait for each other"

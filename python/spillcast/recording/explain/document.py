@@ -16,6 +16,7 @@ HOW = (
 )
 #: auto_explain writes this line, then the plan with a tab before each line.
 _LOGGED = re.compile(r"duration: ([\d.]+) ms\s+plan:\s*$")
+_TEXT = "Query Text:"
 
 
 def read_documents(path: Path) -> list[dict[str, Any]]:
@@ -43,10 +44,12 @@ def _logged(path: Path, lines: list[str]) -> Iterator[dict[str, Any]]:
             if not below.startswith(("\t", " ", "{", "}")):
                 break
             body.append(below.removeprefix("\t"))
-        body = [line for line in body if not line.startswith("Query Text:")]
+        text = [line.removeprefix(_TEXT) for line in body if line.startswith(_TEXT)]
+        body = [line for line in body if not line.startswith(_TEXT)]
         document = _document(path, body, logged=True)
         if document is not None:
-            yield {"Execution Time": float(match[1]), **document}
+            named = {"Query Text": text[0].strip()} if text else {}
+            yield {"Execution Time": float(match[1]), **named, **document}
 
 
 def _bare(lines: list[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ from spillcast.errors import InputError, Refusal
 from spillcast.recording.explain.counted import Counted, recording_of
 from spillcast.recording.explain.document import HOW, read_documents
 from spillcast.recording.explain.nodes import BLOCK_BYTES, Node, TempIO, nodes_of
+from spillcast.recording.machine import redact_text
 from spillcast.recording.meta import ObservedEngine
+from spillcast.recording.postgres_meta import Statement
 from spillcast.recording.recording import Recording
 
 #: What takes the times that are not in a plan.
@@ -30,7 +33,10 @@ def read_plan(path: str | Path, *, elapsed_s: float | None = None, timed: bool =
     documents = read_documents(path)
     with _damage_told(path):
         most = max(documents, key=lambda one: _blocks(one["Plan"]))
-    return recording_of_plan(most, path=path, elapsed_s=elapsed_s, timed=timed)
+        spilling = sum(_blocks(one["Plan"]) > 0 for one in documents)
+    found = recording_of_plan(most, path=path, elapsed_s=elapsed_s, timed=timed)
+    found.meta = replace(found.meta, statement=_statement(most, spilling))
+    return found
 
 
 def recording_of_plan(
@@ -70,6 +76,19 @@ def recording_of_plan(
             ),
         )
     return recording_of(counted)
+
+
+def _statement(document: Mapping[str, Any], spilling: int) -> Statement | None:
+    """Whose plan it is, out of so many that spill; None where neither is known."""
+    query, queryid = document.get("Query Text"), document.get("Query Identifier")
+    if query is None and spilling < 2:
+        return None
+    return Statement(
+        None if queryid is None else str(queryid),
+        None if query is None else redact_text(str(query)),
+        1,
+        spilling,
+    )
 
 
 @contextmanager

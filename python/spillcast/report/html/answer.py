@@ -6,6 +6,8 @@ from typing import Any
 
 from spillcast.profile.timeline import READ, WRITE
 from spillcast.recording.part import Part
+from spillcast.recording.postgres_meta import Statement
+from spillcast.report.forecast import statement_said
 from spillcast.report.html.charts.storages import alone
 from spillcast.report.html.charts.sweeps import sizes_words
 from spillcast.report.html.material import Material
@@ -72,6 +74,8 @@ def place(target: str) -> str:
 def _of_forecasts(forecasts: Sequence[Mapping[str, Any]]) -> list[str]:
     order = ranked(forecasts)
     said = [sentence(order[0])]
+    if statement := order[0].get("statement"):
+        said.append(f"{statement_said(Statement(**statement))}.")
     given = [one for one in order if one["forecast_s"] is not None]
     if len(given) > 1:
         said.append(f"That is the fastest of {len(given)} storages that were asked about.")

@@ -1,0 +1,39 @@
+"""How many processes may have shared a statement's I/O, by what pg_stat_statements tells."""
+
+import re
+
+from spillcast.recording.explain.statement_rows import MAINTENANCE, PER_GATHER, Row
+from spillcast.recording.shared_by import SharedBy
+
+#: Workers of a query, or of making an index, where nobody has set another number.
+DEFAULT_WORKERS = 2
+#: Statements whose processes are those of a plan: others may make indexes, too.
+_QUERY = re.compile(
+    r"(?:\s|/\*(?:(?!\*/).)*\*/|--[^\n]*\n|\()*(?:select|with|insert|update|delete|merge)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+#: A table is read, and not a function alone: of queries within that the counts are added to those
+#: of the statement that calls it, and their workers are not.
+_OF_TABLES = re.compile(r"\bfrom\s+(?:only\s+)?[\w\".]+(?![\w\".]|\s*\()", re.IGNORECASE)
+
+
+def shared_by(row: Row) -> SharedBy:
+    """From one process to all that its server's settings allow for."""
+    query = row.query or ""
+    is_query = _QUERY.match(query) is not None
+    if row.workers == 0 and is_query and _OF_TABLES.search(query):
+        return SharedBy(1, 1, "its calls launched no parallel workers")
+    settings = {PER_GATHER: row.per_gather, MAINTENANCE: row.maintenance}
+    if is_query:
+        del settings[MAINTENANCE]
+    workers = {
+        name: DEFAULT_WORKERS if value is None else value for name, value in settings.items()
+    }
+    name = max(workers, key=workers.__getitem__)
+    most, because = workers[name], f"{name} is {workers[name]}, as exported"
+    if settings[name] is None:
+        because = f"{name} is not in the file and taken to be {most}, PostgreSQL's default"
+    launched = -(-(row.workers or 0) // row.calls)
+    if launched > most:
+        most, because = launched, f"a call launched about {launched} workers"
+    return SharedBy(1, 1 + most, because)

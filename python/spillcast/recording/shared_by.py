@@ -1,0 +1,55 @@
+"""How many processes shared temp I/O whose times are summed over them, where that is not known."""
+
+from dataclasses import dataclass, replace
+
+from spillcast.document import key
+from spillcast.errors import Refusal
+from spillcast.units import format_duration
+
+#: What tells how many processes there were.
+TOLD_BY = "EXPLAIN (ANALYZE, BUFFERS) of a query tells"
+
+
+@dataclass(frozen=True)
+class SharedBy:
+    """Bounds of the processes: all temp I/O over the elapsed time that it took."""
+
+    least: float = key("of counts, never on disk: the fewest processes that may have shared it")
+    most: float = key("of counts, never on disk: the most")
+    most_because: str = key("of counts, never on disk: what says that there were no more")
+
+    @property
+    def known(self) -> bool:
+        """Whether both bounds are one."""
+        return self.least == self.most
+
+    @property
+    def middle(self) -> float:
+        """With which the elapsed time is midway between both bounds': it goes with 1/processes."""
+        return 2 / (1 / self.least + 1 / self.most)
+
+    @property
+    def words(self) -> str:
+        """What is not known, in words."""
+        return (
+            "temp I/O is summed over the processes of a query, and how many shared it is not "
+            f"known: {self.least:.3g} to {self.most:.3g} ({self.most_because})"
+        )
+
+    def within(self, elapsed_s: float, temp_s: float, other_s: float = 0.0) -> "SharedBy":
+        """Without those numbers of processes that could not have done it in ``elapsed_s``.
+
+        ``temp_s`` is all temp I/O and ``other_s`` all other I/O, summed over the processes, of
+        which each does one thing at a time. Refusal where that leaves none.
+        """
+        if temp_s == 0:
+            return self
+        left_s = elapsed_s - other_s / self.most
+        if temp_s > self.most * left_s:
+            io, took = format_duration(temp_s + other_s), format_duration(elapsed_s)
+            processes = "process" if self.most == 1 else "processes"
+            raise Refusal(
+                f"its I/O took {io} in all its processes and the query {took}: that is more than "
+                f"{self.most:.3g} {processes} can do ({self.most_because})"
+            )
+        return replace(self, least=max(self.least, temp_s / left_s))

@@ -1,0 +1,80 @@
+"""A statement explained on a server that cannot be observed: its plan carries the forecast."""
+
+import json
+
+import pytest
+
+from harness import only_line, refuse_tracing, spillcast
+from postgres_rig import JOIN, meta_of
+
+FACTOR = ("--to", "factor:4")
+
+
+def explained(dsn, output, *options):
+    asked = ("--explain", JOIN, "--set", "work_mem=64kB", "-o", output)
+    result = spillcast("record", "--postgres", dsn, *asked, *options, under=refuse_tracing())
+    assert result.returncode == 0, result.stderr
+    assert meta_of(output)["capture"]["method"] == "none"
+    return result
+
+
+@pytest.fixture(scope="module")
+def afar(newest, tmp_path_factory):
+    output = tmp_path_factory.mktemp("afar") / "run.spill"
+    settings = ("temp_tablespaces=slow", "max_parallel_workers_per_gather=0")
+    result = explained(newest.dsn, output, *(word for one in settings for word in ("--set", one)))
+    assert f"spillcast forecast {output} --to DIRECTORY" in result.stdout
+    return output
+
+
+def said(*words):
+    result = spillcast("forecast", *words, "--json")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_it_is_what_the_plan_says(afar):
+    alone = said(afar / "plan.json", *FACTOR)
+    found = said(afar, *FACTOR)
+    numbers = ("baseline_s", "forecast_s", "interval_s", "ceiling_s", "terms")
+    assert {name: found[name] for name in numbers} == {name: alone[name] for name in numbers}
+    [told] = [one["message"] for one in found["warnings"] if one["code"] == "counts-only"]
+    assert "no I/O was recorded (cannot observe the server's processes" in told
+    assert "so its plan counts" in told
+    # The recording knows what the plan does not say.
+    assert alone["work_memory"]["current_bytes"] is None
+    assert found["work_memory"]["current_bytes"] == 64 << 10
+
+
+def test_it_is_a_target_and_a_likeness_too(afar, tmp_path):
+    there = said(afar, "--to", afar)
+    assert there["target"] == "run"
+    assert there["forecast_s"] == pytest.approx(there["baseline_s"])
+    room = tmp_path / "room"
+    room.mkdir()
+    result = spillcast("probe", room, "--like", afar, "--budget", "2s", "--json")
+    assert result.returncode == 0, result.stderr
+
+
+def test_options_are_those_of_a_plan(afar):
+    assert said(afar, *FACTOR, "--elapsed", "60s")["baseline_s"] == 60
+    assert said(afar, *FACTOR, "--from", "latency:100us")["warnings"]
+    refused = spillcast("forecast", afar, *FACTOR, "--temp", "/tmp")
+    assert "--temp is for recordings" in only_line(refused, 2)
+
+
+def test_a_plan_without_times_says_so(newest, tmp_path):
+    with newest.connect() as connection:
+        connection.execute("drop role if exists untimed")
+        connection.execute("create role untimed login")
+        connection.execute("grant select on t to untimed")
+    output = tmp_path / "run.spill"
+    try:
+        explained(f"{newest.dsn} user=untimed", output)
+        refused = spillcast("forecast", output, *FACTOR)
+        assert "temp I/O was not timed" in only_line(refused, 3)
+        assert said(output, *FACTOR, "--from", "latency:1us")["forecast_s"] > 0
+    finally:
+        with newest.connect() as connection:
+            connection.execute("drop owned by untimed")
+            connection.execute("drop role untimed")

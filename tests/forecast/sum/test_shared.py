@@ -1,0 +1,72 @@
+"""Where it is not known how many processes shared the temp I/O, a forecast holds for all."""
+
+import json
+
+import pytest
+
+from evidence import storage
+from harness import spillcast
+from spillcast.forecast import forecast
+from spillcast.recording.explain import read_statements
+from spillcast.recording.explain.counted import shared_among
+from statement_files import export, row
+
+BLOCK = 8192
+
+
+def tenth():
+    """A storage ten times as fast as that of the rows: 3 s of 1,200 blocks are 2.5 ms each."""
+    return storage({("read", BLOCK): 250_000, ("write", BLOCK): 250_000})
+
+
+def test_the_interval_holds_both_ends(tmp_path):
+    """3 s in calls of 2 s, by two to three processes: 2 s is the rest of 0.5 s, or of 1 s."""
+    recording = read_statements(export(tmp_path / "s.csv", 15, row(other_ms=1500.0)))
+    said = forecast(recording, tenth())
+    few, many = (forecast(shared_among(recording, n), tenth()) for n in (2, 3))
+    assert few.forecast_s == pytest.approx(0.5 + 0.3 / 2)
+    assert many.forecast_s == pytest.approx(1.0 + 0.3 / 3)
+    assert said.forecast_s == pytest.approx((few.forecast_s + many.forecast_s) / 2)
+    assert sum(term.forecast_s for term in said.terms) == pytest.approx(said.forecast_s)
+    assert said.interval_s[0] <= few.interval_s[0]
+    assert said.interval_s[1] >= many.interval_s[1]
+    assert said.ceiling_interval_s[0] <= few.ceiling_interval_s[0]
+    assert said.ceiling_interval_s[1] >= many.ceiling_interval_s[1]
+    [warning] = [one for one in said.warnings if one.code == "processes"]
+    assert "2 to 3 (max_parallel_workers_per_gather" in warning.message
+    assert "EXPLAIN (ANALYZE, BUFFERS)" in warning.message
+    # Where the processes are known there is nothing to say.
+    assert "processes" not in {one.code for one in few.warnings}
+
+
+def test_an_answer_that_hangs_on_it_is_refused(tmp_path):
+    """1.2 s in calls of 1 s: beside it 1.2 processes leave nothing, and 3 leave 0.6 s."""
+    path = export(tmp_path / "s.csv", 15, row(mean_ms=1000.0, temp_ms=1200.0))
+    result = spillcast("forecast", path, "--to", "factor:100", "--to", "factor:1.1", "--json")
+    assert result.returncode == 0, result.stderr
+    fast, alike = json.loads(result.stdout)["targets"]
+    assert fast["forecast_s"] is None
+    assert "1.2 to 3 (max_parallel_workers_per_gather" in fast["refused"]
+    assert "EXPLAIN (ANALYZE, BUFFERS)" in fast["refused"]
+    # As slow as it is, it hardly matters.
+    assert alike["interval_s"][0] < 1 / 1.1
+    assert alike["interval_s"][1] > 0.6 + 0.4 / 1.1
+    alone = spillcast("forecast", path, "--to", "factor:100")
+    assert alone.returncode == 3
+
+
+def test_counts_of_a_server_that_times_nothing(tmp_path):
+    """1,200 blocks of 5 ms are 6 s in calls of 3 s: by two processes or three."""
+    path = export(tmp_path / "s.csv", 13, row(mean_ms=3000.0))
+    words = ("forecast", path, "--from", "latency:5ms", "--to", "latency:1ms", "--json")
+    result = spillcast(*words)
+    assert result.returncode == 0, result.stderr
+    said = json.loads(result.stdout)
+    # T = 3 - 6/P + 1.2/P: 0.6 s or 1.4 s.
+    assert said["forecast_s"] == pytest.approx(1.0)
+    low_s, high_s = said["interval_s"]
+    assert low_s < 0.6 < 1.4 < high_s
+    assert {"processes", "assumed"} <= {one["code"] for one in said["warnings"]}
+    slow = spillcast("forecast", path, "--from", "latency:9ms", "--to", "latency:1ms")
+    assert slow.returncode == 3
+    assert "longer than the query" in slow.stderr
