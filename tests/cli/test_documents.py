@@ -32,7 +32,13 @@ TERM = document(
         "baseline_s": NUMBER, "forecast_s": NUMBER,
     }
 )  # fmt: skip
-CURE = document({"work_mem_bytes": {"type": "integer"}, "forecast_s": NUMBER})
+CURE = document(
+    {
+        "work_mem_bytes": {"type": "integer"},
+        "forecast_s": NUMBER,
+        "interval_s": {"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2},
+    }
+)
 WORK_MEMORY = document(
     {
         "current_bytes": nullable({"type": "integer"}),
@@ -47,7 +53,18 @@ FORECAST = document(
     {
         "schema": {"const": "spillcast.forecast/1"},
         "baseline_s": NUMBER,
-        "part": nullable(document({"recorded_s": NUMBER, "because": TEXT})),
+        "part": nullable(
+            document(
+                {
+                    "recorded_s": NUMBER,
+                    "because": TEXT,
+                    "before_s": nullable(NUMBER),
+                    "what": {"enum": ["run", "process"]},
+                }
+            )
+        ),
+        "recorded_s": nullable(NUMBER),
+        "warm": nullable(document({"baseline_s": NUMBER, "forecast_s": nullable(NUMBER)})),
         "rehearsed": nullable(
             document(
                 {

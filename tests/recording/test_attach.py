@@ -3,11 +3,12 @@
 import json
 import signal
 import subprocess
+import time
 
 import duckdb
 import pyarrow.parquet as pq
 
-from harness import account_of, expected_rows, rows, spillcast_command, target, until
+from harness import account_of, expected_rows, rows, spillcast, spillcast_command, target, until
 from spillcast.recording.folder import partial_folders
 
 PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -82,6 +83,31 @@ def test_duration_ends_a_recording(places):
         assert gated.meta()["elapsed_s"] >= 0.5
         assert gated.meta()["asked"]["duration_s"] == 0.5
         assert gated.meta()["ended_by"] == "duration"
+
+
+def test_a_forecast_of_a_program_attached_late_is_for_what_was_seen(places):
+    temp, output = places.temp / "spill", places.root / "run.spill"
+    command = target("spill", "--file", temp, "--base", places.base, "--pause", 0.002)
+    started_s = time.monotonic()
+    with subprocess.Popen(command, env=places.env, **PIPES) as program:
+        until(lambda: temp.exists() and temp.stat().st_size > 2 << 20, "a good part of the spill")
+        program.send_signal(signal.SIGSTOP)
+        ran_s = time.monotonic() - started_s
+        asked = spillcast_command("record", "--pid", program.pid, "-o", output)
+        with subprocess.Popen(asked, stderr=subprocess.PIPE, **PIPES) as recorder:
+            until(lambda: partial_folders(output) or recorder.poll() is not None, "the attachment")
+            program.send_signal(signal.SIGCONT)
+            program.communicate()
+            _, stderr = recorder.communicate()
+            assert recorder.returncode == 0, stderr
+    said = spillcast("forecast", output, "--to", "latency:1ms")
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.startswith("Of a process that had run for ")
+    document = json.loads(spillcast("forecast", output, "--to", "latency:1ms", "--json").stdout)
+    assert document["part"]["what"] == "process"
+    # Starts of processes are known to within a tick.
+    assert document["part"]["before_s"] > ran_s - 0.02
+    assert document["part"]["recorded_s"] == document["baseline_s"]
 
 
 def test_slices_keep_few_waits_and_whole_seconds(places):

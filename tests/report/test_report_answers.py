@@ -86,9 +86,20 @@ def test_wishes_are_spoken_of_in_words():
 
 
 def test_more_work_memory_is_told_of():
-    memory = {"enough": {"work_mem_bytes": 64 << 20, "forecast_s": 341.0}, "most_bytes": 1 << 27}
-    assert "With 64 MiB of work memory nothing would spill" in answer_of(
-        forecast(work_memory=memory)
+    enough = {"work_mem_bytes": 64 << 20, "forecast_s": 341.0, "interval_s": [250.0, 450.0]}
+    memory = {"enough": enough, "most_bytes": 1 << 27}
+    told = answer_of(forecast(work_memory=memory))
+    assert "With 64 MiB of work memory nothing would spill" in told
+    assert told.endswith("(4 min 10 s to 7 min 30 s), if the plan stays as it is.")
+    enough["interval_s"] = [250.0, 773.5]
+    assert answer_of(forecast(work_memory=memory)).endswith("that may be no gain.")
+
+
+def test_data_that_memory_did_not_hold_is_told_of():
+    warm = {"baseline_s": 700.0, "forecast_s": 277.0}
+    told = answer_of(forecast(warm=warm))
+    assert told.endswith(
+        "With the data that it reads in memory it would take 11 min 40 s, and 4 min 37 s there."
     )
 
 

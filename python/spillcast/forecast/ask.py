@@ -114,7 +114,7 @@ def _from_recording(
     # What the recording says is worked out once for all targets, and before any is probed.
     baseline = Baseline.of(recording, elapsed_s, question.without)
     ends = ends_of(baseline)
-    memory = work_memory(recording, baseline.whole_s, sum(baseline.io_s))
+    memory = work_memory(baseline, question.confidence)
     found = [_resolved(target, recording, question) for target in targets]
     answers: list[Answer] = []
     for target, storage in zip(targets, found, strict=True):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from spillcast.recording.part import Part
+from spillcast.recording.part import Part, recorded_words
 from spillcast.recording.postgres_meta import Statement
 from spillcast.tabular import Tabular, html_paragraph, html_table
 from spillcast.units import format_bytes, format_duration, format_speedup
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 FORECAST_SCHEMA = "spillcast.forecast/1"
 #: The term of the calls that make, resize, sync or remove temp files.
 CHANGES = "other calls on temp files"
+#: The term of reads of data files that memory did not answer.
+DATA_READS = "data reads"
 #: The term of what recording cost, which no target has.
 RECORDING = "recording"
 
@@ -40,6 +42,14 @@ class Warned:
 
     code: str
     message: str
+
+
+@dataclass(frozen=True)
+class Warm:
+    """Elapsed times of a run that finds the data it reads in memory, as it is and on the target."""
+
+    baseline_s: float
+    forecast_s: float | None
 
 
 @dataclass(frozen=True)
@@ -76,6 +86,10 @@ class Forecast(Tabular):
     uncertainty: "Uncertainty | None" = None
     #: What the numbers are for, where that is not the whole query.
     part: Part | None = None
+    #: Where reads of data files took a notable time: without them.
+    warm: Warm | None = None
+    #: What was recorded of a whole that the numbers are for; None for all of it.
+    recorded_s: float | None = None
     #: What was run on the target itself.
     rehearsed: Rehearsed | None = None
     #: Bounds of ``ceiling_s``: no storage is likely to bring the query under the lower one. None
@@ -108,6 +122,7 @@ class Forecast(Tabular):
         there = format_duration(self.forecast_s)
         if self.part is None:
             said = f"On {self.target} this run would take about {there} instead of {here}"
+            said += recorded_words(self.recorded_s)
         else:
             said = f"{self.part.words}: on {self.target} these would take about {there}"
         return (
@@ -163,8 +178,10 @@ class Forecast(Tabular):
             "warnings": [asdict(warning) for warning in self.warnings],
             "refused": self.refused,
             "part": self.part and self.part.to_json(),
+            "recorded_s": self.recorded_s,
             "rehearsed": self.rehearsed and asdict(self.rehearsed),
             "statement": self.statement and asdict(self.statement),
+            "warm": self.warm and asdict(self.warm),
             "advice": list(self.advice),
             "work_memory": self.work_memory and self.work_memory.to_json(),
         }

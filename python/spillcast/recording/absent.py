@@ -10,7 +10,7 @@ _NOTHING = (
     *("temp_reads", "temp_writes", "temp_bytes", "temp_ns"),
     *("other_io", "other_writes", "other_io_ns", "unknown_file"),
     *("io_uring_depth", "io_uring_busy_ns", "calls"),
-    *("lost", "dropped", "tracer_cpu_ns", "run_queue_delay_ns"),
+    *("lost", "dropped", "tracer_cpu_ns", "run_queue_delay_ns", "run_queue_others_ns"),
 )
 
 
@@ -35,6 +35,7 @@ class AbsentCapture:
             "cpu_ns": None,
             "io_uring": False,
             "file_faults": None,
+            "file_fault_ns": None,
             "mapped": [],
             "connected": True,
             "sampled": None,

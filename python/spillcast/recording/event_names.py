@@ -1,9 +1,11 @@
-"""Names of Oracle's events: those of a spill to temp, and those that are like a pattern."""
+"""Names of wait events: of Oracle's spills to temp, of data read by others, like a pattern."""
 
 from fnmatch import fnmatchcase
 
 #: The waits that a spill to temp makes.
 TEMP_EVENTS = "direct path * temp"
+#: The waits of a session for files of tables that other processes read for it.
+DATA_READ_BY_OTHERS = ("AioIoCompletion",)
 
 
 def is_like(event: str, pattern: str) -> bool:

@@ -1,9 +1,15 @@
 """Whether a recording is of a whole run, or is known to hold a part of it alone."""
 
 from dataclasses import asdict, dataclass
+from typing import Literal
 
+from spillcast.recording.done_before import DoneBefore
 from spillcast.recording.meta import Meta
 from spillcast.units import format_duration
+
+#: Of a process that ran already: CPU time, over the time recorded, and bytes, over those recorded,
+#: from which on it had worked on something before.
+WORKED = 0.1
 
 
 @dataclass(frozen=True)
@@ -11,28 +17,52 @@ class Part:
     """What was recorded of a run that took longer, nobody knows how long.
 
     ``because`` is what ended the recording (``duration``, ``interrupt``, ``failure``), or ``late``
-    where it began after the run.
+    where it began after the run. ``before_s`` is how long the run had taken by then, or its
+    ``process``, of which nobody knows when its query began; None where it began with the recording.
     """
 
     recorded_s: float
     because: str
+    before_s: float | None = None
+    what: Literal["run", "process"] = "run"
 
     @classmethod
     def of(cls, meta: Meta) -> "Part | None":
         """None where the time of the whole run is known, or nothing tells that it is a part."""
         if whole_s(meta) is not None:
             return None
-        return cls(meta.elapsed_s, _cut_off_by(meta) or "late")
+        because = _cut_off_by(meta) or "late"
+        query = meta.server_query
+        if query is not None:
+            return cls(meta.elapsed_s, because, query.before_recording_s or None)
+        if meta.before is not None and _had_worked(meta, meta.before):
+            return cls(meta.elapsed_s, because, meta.before.ran_s, "process")
+        return cls(meta.elapsed_s, because)
 
     @property
     def words(self) -> str:
         """It in words, as a sentence begins with it."""
-        what = "had begun before" if self.because == "late" else "went on"
-        return f"Of a run that {what}, {format_duration(self.recorded_s)} were recorded"
+        did = []
+        if self.before_s is not None:
+            ran = "had run for" if self.what == "process" else "had taken"
+            did.append(f"{ran} {format_duration(self.before_s)} before")
+        elif self.because == "late":
+            did.append("had begun before")
+        if self.because != "late":
+            did.append("went on")
+        recorded = format_duration(self.recorded_s)
+        return f"Of a {self.what} that {' and '.join(did)}, {recorded} were recorded"
 
-    def to_json(self) -> dict[str, float | str]:
+    def to_json(self) -> dict[str, float | str | None]:
         """As a forecast's document has it."""
         return asdict(self)
+
+
+def recorded_words(recorded_s: float | None) -> str:
+    """What of a run of known length was recorded, within a sentence; empty for all of it."""
+    if recorded_s is None:
+        return ""
+    return f", as the {format_duration(recorded_s)} of it that were recorded tell"
 
 
 def whole_s(meta: Meta) -> float | None:
@@ -42,7 +72,18 @@ def whole_s(meta: Meta) -> float | None:
     query = meta.server_query
     if query is not None and query.before_recording_s > 0:
         return query.query_elapsed_s
+    if query is None and meta.before is not None and _had_worked(meta, meta.before):
+        return None
     return meta.elapsed_s
+
+
+def _had_worked(meta: Meta, before: DoneBefore) -> bool:
+    """Whether a process had done enough before its recording that it may be of the query.
+
+    One that had waited for its query until then, like a shell, had done next to nothing.
+    """
+    moved = before.bytes is not None and before.bytes > WORKED * meta.temp.bytes
+    return before.cpu_s > WORKED * meta.elapsed_s or moved
 
 
 def _cut_off_by(meta: Meta) -> str | None:

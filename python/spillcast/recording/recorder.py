@@ -26,6 +26,7 @@ from spillcast.recording.captured import (
 )
 from spillcast.recording.choice import Choice
 from spillcast.recording.clock import FROM_ITS_START, Clock
+from spillcast.recording.done_before import DoneBefore, done_before
 from spillcast.recording.folder import check_output
 from spillcast.recording.memory import PeakMemory, cgroup_limit_bytes, high_water_bytes
 from spillcast.recording.meta import CpuCache, EndedBy, Machine, Memory, Meta, ObservedEngine
@@ -33,7 +34,7 @@ from spillcast.recording.options import RecordOptions
 from spillcast.recording.recording import Recording
 from spillcast.recording.sink import Sink
 from spillcast.recording.source import Capture, Source
-from spillcast.recording.target import Command, Target
+from spillcast.recording.target import Command, Process, Target
 from spillcast.recording.writer import RecordingWriter
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Recorder:
         self._only_calls = False
         self._whole_s = 0
         self._ended_by: EndedBy = "interrupt"
+        self._before: DoneBefore | None = None
         self._cpu_before_s = time.process_time()
         #: What the capture costs those it observes; None while that is not known.
         self.cost: CaptureCost | None = None
@@ -139,6 +141,9 @@ class Recorder:
         arguments = machine.command_of(target.pid) if command is None else list(command)
         self._command = arguments and machine.redact(arguments)
         self._machine = machine.describe_machine()
+        # Of a server's session it is the query's own start that counts.
+        if isinstance(target, Process):
+            self._before = done_before(target.pid)
         self._memory: PeakMemory | None = PeakMemory(target.pid) if watch_memory else None
         self._memory_limit_bytes = cgroup_limit_bytes(target.pid)
         self._begin(target)
@@ -314,9 +319,12 @@ class Recorder:
         if whole_s < 1:
             return None
         meta = self._meta(status, float(whole_s), self._own())
-        capture = replace(meta.capture, run_queue_delay_s=share * meta.capture.run_queue_delay_s)
+        # What others were the cause of is told of whole windows only.
+        delay_s = share * meta.capture.run_queue_delay_s
+        capture = replace(meta.capture, run_queue_delay_s=delay_s, run_queue_others_s=None)
         cpu_s = None if meta.cpu_s is None else share * meta.cpu_s
-        meta = replace(meta, capture=capture, cpu_s=cpu_s)
+        # It is told as what was seen so far, whatever there was before.
+        meta = replace(meta, capture=capture, cpu_s=cpu_s, before=None)
         return self.running.recording(meta, before_s=whole_s)
 
     @cached_property
@@ -353,6 +361,7 @@ class Recorder:
             elapsed_s=elapsed_s,
             recorded_s=(status["elapsed_ns"] - clock.zero_ns) / 1e9,
             clock="CLOCK_MONOTONIC",
+            before=self._before,
             engine=ObservedEngine(
                 "process", None, None, self.target.pid, self._command, settings=status_of
             ),

@@ -10,7 +10,7 @@ from spillcast.forecast.result import CHANGES, RECORDING, Rehearsed
 from spillcast.recording.postgres_meta import Statement
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
-from spillcast.report.work_memory import work_memory_said
+from spillcast.report.work_memory import leads, work_memory_said
 from spillcast.units import format_duration, format_speedup
 
 #: Share of the elapsed time below which the term of a size is shown with others.
@@ -25,12 +25,13 @@ def forecast_page(found: Sequence[Choice]) -> Page:
     """One target with its terms, or several side by side."""
     order = ranked(found)
     first = order[0].forecast
-    parts: list[Part] = []
+    parts = _one(first) if len(order) == 1 else _several(order)
+    if (memory := first.work_memory) is not None:
+        leading = leads(memory, [choice.forecast for choice in order])
+        said = Words(work_memory_said(memory, first, first=leading))
+        parts = [said, *parts] if leading else [*parts, said]
     if first.statement is not None:
-        parts.append(Words([statement_said(first.statement)]))
-    if first.work_memory is not None:
-        parts.append(Words(work_memory_said(first.work_memory, first)))
-    parts += _one(first) if len(order) == 1 else _several(order)
+        parts = [Words([statement_said(first.statement)]), *parts]
     return Page(parts, Table(_DATA, [_data(choice) for choice in found]))
 
 
@@ -85,6 +86,9 @@ def _one(forecast: Forecast) -> list[Part]:
         ]
     said = [f"  warning: {warning.message}" for warning in forecast.warnings]
     said += [f"  to do: {advice}" for advice in forecast.advice]
+    if (warm := forecast.warm) is not None and warm.forecast_s is not None:
+        here, there = map(format_duration, (warm.baseline_s, warm.forecast_s))
+        said.insert(0, f"  with its data in memory: {here} now, {there} there")
     if forecast.rehearsed is not None:
         said.insert(0, f"  {_rehearsed(forecast.rehearsed)}")
     return [*parts, *([Words(said)] if said else [])]
@@ -177,13 +181,22 @@ def _several(order: Sequence[Choice]) -> list[Part]:
         row: list[Any] = [one.target, one.forecast_s, one.interval_s, one.speedup]
         row.append(None if share is None or share < 0 else share)
         rows.append([*row, *([choice.cost] if priced else []), _remarks(choice, common)])
-    part = best.part.words if best.part else f"Now {format_duration(best.baseline_s)}"
-    now = f"{part}; {best.ceiling_words()}."
+    now = f"{_seen(best)}; {best.ceiling_words()}."
     said = [f"  warning: {warning.message}" for warning in common]
     for choice in order:
         texts = [choice.forecast.refused, *choice.forecast.advice]
         said += [f"  {choice.forecast.target}: {text}" for text in texts if text]
     return [Words([now], indent=""), Table(columns, rows), *([Words(said)] if said else [])]
+
+
+def _seen(forecast: Forecast) -> str:
+    """What the numbers are for."""
+    if forecast.part is not None:
+        return forecast.part.words
+    now = f"Now {format_duration(forecast.baseline_s)}"
+    if forecast.recorded_s is None:
+        return now
+    return f"{now}, of which {format_duration(forecast.recorded_s)} were recorded"
 
 
 def _common_warnings(forecasts: Sequence[Forecast]) -> list[Warned]:

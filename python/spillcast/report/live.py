@@ -131,7 +131,9 @@ def live_text(glimpse: Glimpse, width: int, keys: str = "") -> str:
     if temp := glimpse.temp():
         parts.append(_latency(glimpse, temp, width))
     if glimpse.forecast is not None and glimpse.forecast.forecast_s is not None:
-        said = glimpse.forecast.sentence().replace("this run would", "what ran so far would", 1)
+        said = glimpse.forecast.sentence().replace(
+            "this run would", "what was seen so far would", 1
+        )
         parts.append(paragraph(f"  {said}", "  ", min(width, 100)))
     elif glimpse.because is not None:
         parts.append(paragraph(f"  no forecast yet: {glimpse.because}", "    ", width))

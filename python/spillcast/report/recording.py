@@ -7,6 +7,7 @@ from spillcast.recording import Recording
 from spillcast.recording.calibration import is_old
 from spillcast.recording.likely_temp import unrecognised
 from spillcast.recording.meta import Meta, Temp
+from spillcast.recording.part import Part
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling
 from spillcast.report.capture_cost import cost_sentence
 from spillcast.units import format_bytes, format_duration
@@ -48,6 +49,8 @@ def recording_text(recording: Recording) -> str:
     lines = [f"{recording.path}: {format_duration(recording.elapsed_s)} recorded"]
     if meta.server_query is not None:
         lines += _about_query(meta.engine.query or "", meta.server_query)
+    elif (part := Part.of(meta)) is not None and part.before_s is not None:
+        lines.append(f"  process    ran for {format_duration(part.before_s)} before")
     if meta.captured:
         lines += [
             f"  temp I/O   {_temp(meta.temp)}",

@@ -1,29 +1,51 @@
 """What more work memory would do, in words."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 from spillcast.forecast import Forecast
-from spillcast.forecast.work_memory.advice import WorkMemory
+from spillcast.forecast.work_memory.advice import Cure, WorkMemory
 from spillcast.units import format_bytes, format_duration
 
 
-def work_memory_said(memory: WorkMemory, best: Forecast) -> list[str]:
-    """Sentences: the cure beside the best storage's, and what it may take."""
+def leads(memory: WorkMemory, forecasts: Sequence[Forecast]) -> bool:
+    """Whether enough is sure to be faster than the run as it is and on any storage asked about.
+
+    And there, where that is known.
+    """
+    if memory.available_bytes is not None and memory.most_bytes >= memory.available_bytes:
+        return False
+    lows_s = [one.interval_s[0] for one in forecasts if one.interval_s is not None]
+    return memory.enough.wins([forecasts[0].baseline_s, *lows_s])
+
+
+def work_memory_said(memory: WorkMemory, best: Forecast, *, first: bool) -> list[str]:
+    """Sentences: the cure beside the best storage's, what it may take; ``first`` where it leads."""
     enough = memory.enough
     was = f" (it was {setting(memory.current_bytes)})" if memory.current_bytes else ""
     text = (
-        f"Work memory first: work_mem = '{setting(enough.work_mem_bytes)}'{was} would remove the "
-        f"spill and leave about {format_duration(enough.forecast_s)}, if the plan stays as it is"
+        f"{'Work memory first' if first else 'Work memory'}: "
+        f"work_mem = '{setting(enough.work_mem_bytes)}'{was} would remove the spill and leave "
+        f"{_about(enough)}, if the plan stays as it is"
     )
     if best.forecast_s is not None:
         text += f"; {best.target} about {format_duration(best.forecast_s)}"
+    if not enough.wins([best.baseline_s]):
+        now = format_duration(best.baseline_s)
+        text += f". It may as well be slower than the {now} now: try it before"
     lines = [f"{text}."]
     if memory.one_pass is not None:
-        size, left = setting(memory.one_pass.work_mem_bytes), memory.one_pass.forecast_s
-        text = f"  '{size}' would spare a sort its further passes: about {format_duration(left)}."
-        lines.append(text)
+        size = setting(memory.one_pass.work_mem_bytes)
+        lines.append(
+            f"  '{size}' would spare a sort its further passes: {_about(memory.one_pass)}."
+        )
     lines.append(f"  {_price(memory)}")
     return lines
+
+
+def _about(cure: Cure) -> str:
+    low, high = map(format_duration, cure.interval_s)
+    return f"about {format_duration(cure.forecast_s)} ({low} to {high})"
 
 
 def setting(size: int) -> str:

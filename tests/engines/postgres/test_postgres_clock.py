@@ -13,8 +13,10 @@ from spillcast.forecast import forecast
 from spillcast.forecast.threads.stretches import STRETCHES, Stretches
 from spillcast.recording import Recording
 from spillcast.recording.folder import partial_folders
+from spillcast.recording.options import RecordOptions
 from spillcast.recording.thread_trace import thread_trace
 from spillcast.storage.target import resolve
+from spillcast.units import format_duration
 
 #: Spills evenly, for some 3 s, in two processes.
 EVEN = "select max(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(4))
@@ -98,3 +100,21 @@ def test_attached_late_it_counts_from_the_recording(newest, tmp_path, late_s):
     said = forecast(recording, resolve("latency:100us", recording))
     assert said.baseline_s == query.query_elapsed_s
     assert said.part is None
+    seen, whole = map(format_duration, (recording.elapsed_s, query.query_elapsed_s))
+    assert f" instead of {whole}, as the {seen} of it that were recorded tell, " in said.sentence()
+
+
+def test_attached_late_and_ended_early_both_times_are_told(newest, tmp_path):
+    with newest.client(**TWO) as client:
+        client.run(EVEN)
+        newest.until_running(client)
+        time.sleep(0.5)
+        options = RecordOptions(duration_s=0.6)
+        wanted = Wanted(backend=client.pid)
+        recording = record_postgres(newest.dsn, tmp_path / "run.spill", wanted, options=options)
+    query = recording.meta.postgres
+    before, seen = map(format_duration, (query.before_recording_s, recording.elapsed_s))
+    said = forecast(recording, resolve("latency:100us", recording))
+    begins = f"Of a run that had taken {before} before and went on, {seen} were recorded: on "
+    assert said.sentence().startswith(begins)
+    assert query.before_recording_s >= 0.5

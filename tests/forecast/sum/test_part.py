@@ -1,14 +1,19 @@
 """A recording that is known to hold a part of a run: the forecast says so, or knows the whole."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from evidence import change, recording, storage
 from harness import spillcast
 from spillcast.forecast import forecast
+from spillcast.forecast.choices import choices
 from spillcast.recording import Recording
+from spillcast.recording.done_before import DoneBefore
+from spillcast.recording.meta import Temp
 from spillcast.recording.postgres_meta import RecordedQuery
+from spillcast.report.forecast import forecast_page
 from spillcast.report.html.answer import sentence
 
 MS = 1_000_000
@@ -38,11 +43,15 @@ def test_the_sentence_begins_with_the_part(run, because, by_server):
     else:
         change(run, ended_by=because)
     said = forecast(run, THERE)
-    begins = "Of a run that went on, 1.60 s were recorded: on target these would take about "
+    did = "had taken 2 s before and went on" if by_server else "went on"
+    begins = f"Of a run that {did}, 1.60 s were recorded: on target these would take about "
     assert said.sentence().startswith(begins)
     document = json.loads(json.dumps(said.to_json()))
     assert sentence(document).startswith(begins)
-    assert document["part"] == {"recorded_s": 1.6, "because": because}
+    before_s = 2.0 if by_server else None
+    assert document["part"] == {
+        "recorded_s": 1.6, "because": because, "before_s": before_s, "what": "run",
+    }  # fmt: skip
     assert said.baseline_s == 1.6
     assert "part-only" in codes(said)
 
@@ -64,11 +73,64 @@ def test_of_a_query_that_was_attached_late_the_whole_is_known(run):
     assert (said.baseline_s, said.part) == (4.8, None)
 
 
-def test_late_and_nobody_knows_how_late(run):
+def test_the_sentence_says_what_part_of_a_known_whole_was_seen(run):
+    change(run, postgres=query(before_s=3.2, whole_s=4.8), ended_by="end")
+    said = forecast(run, THERE)
+    seen = " instead of 4.80 s, as the 1.60 s of it that were recorded tell, 90% sure between "
+    assert seen in said.sentence()
+    document = json.loads(json.dumps(said.to_json()))
+    assert document["recorded_s"] == 1.6
+    assert seen.replace("%", " %") in sentence(document)
+    several = forecast_page(choices(["a", "b"], [said, said])).text(100)
+    assert several.startswith("Now 4.80 s, of which 1.60 s were recorded; ")
+    change(run, postgres=query(whole_s=1.6))
+    whole = forecast(run, THERE)
+    assert whole.recorded_s is None
+    assert "recorded" not in whole.sentence()
+
+
+def test_late_and_nobody_knows_when_it_will_end(run):
     change(run, postgres=query(before_s=3.2, whole_s=None))
     said = forecast(run, THERE)
-    assert said.sentence().startswith("Of a run that had begun before, 1.60 s were recorded: on ")
+    begins = "Of a run that had taken 3.20 s before, 1.60 s were recorded: on "
+    assert said.sentence().startswith(begins)
     assert said.to_json()["part"]["because"] == "late"
+
+
+#: A process that had worked for 3.61 s when it was attached.
+WORKED = DoneBefore(3.61, 1.2, 900 << 20)
+
+
+@pytest.mark.parametrize(
+    ("before", "ended_by", "begins"),
+    [
+        (WORKED, "end", "Of a process that had run for 3.61 s before, 1.60 s were recorded: on "),
+        (
+            WORKED,
+            "duration",
+            "Of a process that had run for 3.61 s before and went on, 1.60 s were recorded: on ",
+        ),
+        # It waited for I/O all the time, and its bytes tell.
+        (replace(WORKED, cpu_s=0.01), "end", "Of a process that had run for 3.61 s before, "),
+        (replace(WORKED, bytes=None), "end", "Of a process that had run for 3.61 s before, "),
+        # A shell that waited for its query: nothing was missed.
+        (DoneBefore(600.0, 0.02, 3000), "end", "On target this run would take about "),
+        (DoneBefore(600.0, 0.02, 3000), "interrupt", "Of a run that went on, 1.60 s were "),
+    ],
+)
+def test_a_process_that_was_attached_late(run, before, ended_by, begins):
+    change(run, before=before, ended_by=ended_by, temp=Temp(200, 200, 400 * 8192))
+    said = forecast(run, THERE)
+    assert said.sentence().startswith(begins)
+    assert sentence(json.loads(json.dumps(said.to_json()))).startswith(
+        begins.replace("this run", "this query")
+    )
+    if begins.startswith("Of a process") and ended_by == "end":
+        assert said.part.before_s == 3.61
+        [told] = [one.message for one in said.warnings if one.code == "part-only"]
+        assert "--elapsed 5.2s if the query began with its process" in told
+    asked = forecast(run, THERE, elapsed_s=5.21)
+    assert (asked.part, asked.baseline_s, asked.recorded_s) == (None, 5.21, 1.6)
 
 
 @pytest.mark.parametrize("ended_by", [None, "end"])

@@ -1,12 +1,15 @@
 """What more work_mem does, as forecast from one plan, against plans of real servers with it."""
 
 import json
+import math
 
 import pytest
 
 from evidence import change, recording
 from plans import AGGREGATE, DISTINCT, HASH, INSTALLATIONS, PARALLEL, SORT, explain, tables
 from spillcast.forecast import forecast
+from spillcast.forecast.assumptions import MEMORY_SPREAD
+from spillcast.forecast.choices import choices
 from spillcast.forecast.work_memory.advice import size_of_setting
 from spillcast.forecast.work_memory.cells import NOW, memory_cells
 from spillcast.forecast.work_memory.postgres import (
@@ -20,8 +23,10 @@ from spillcast.forecast.work_memory.postgres import (
 from spillcast.forecast.work_memory.spills import io_share, spills_of, state_with
 from spillcast.recording.explain import recording_of_plan
 from spillcast.recording.explain.nodes import nodes_of
-from spillcast.recording.meta import ObservedEngine
+from spillcast.recording.meta import CpuCache, Machine, ObservedEngine, Temp
+from spillcast.report.forecast import forecast_page
 from spillcast.storage.target import resolve
+from spillcast.units import format_duration
 
 K, M = 1 << 10, 1 << 20
 #: From far too little to enough; kB.
@@ -157,6 +162,93 @@ def test_what_the_cures_leave_is_arithmetic():
     assert said.to_json()["work_memory"]["enough"]["forecast_s"] == pytest.approx(6.0)
 
 
+def test_an_interval_of_it_holds_what_is_known_of_the_rest():
+    """4 s of a sort's 10 s are temp I/O: nobody measured the 6 s with other memory."""
+    recording = recording_of_plan({"Plan": SORT_OF_4_S, "Execution Time": 10_000.0})
+    said = forecast(recording, resolve("factor:4", recording))
+    for cure in (said.work_memory.enough, said.work_memory.one_pass):
+        low_s, high_s = cure.interval_s
+        assert low_s < cure.forecast_s < high_s
+    # Nine in ten of a normal distribution lie within 1.645 standard deviations.
+    low_s, high_s = said.work_memory.enough.interval_s
+    assert low_s <= 6.0 * math.exp(-1.645 * MEMORY_SPREAD)
+    assert high_s >= 6.0 * math.exp(1.645 * MEMORY_SPREAD)
+    surer = forecast(recording, resolve("factor:4", recording), confidence=0.5)
+    assert surer.work_memory.enough.interval_s[1] < high_s
+    told = said.to_json()["work_memory"]
+    assert told["enough"]["interval_s"] == [low_s, high_s]
+
+
+def told(plan, elapsed_s, *targets):
+    """The lines that a terminal shows, and the cells of memory by storage."""
+    recording = recording_of_plan({"Plan": plan, "Execution Time": elapsed_s * 1e3})
+    said = [forecast(recording, resolve(target, recording)) for target in targets]
+    lines = forecast_page(choices(targets, said)).text(100).splitlines()
+    return lines, memory_cells(targets, said)
+
+
+def test_it_leads_where_it_is_sure_to_win():
+    lines, _ = told(SORT_OF_4_S, 4.4, "factor:2")
+    assert lines[0].startswith("Work memory first: work_mem = '")
+    assert "leave about 400 ms (" in " ".join(lines[:2])
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "targets", "why"),
+    [
+        # Temp I/O is 4 % of the time.
+        (100.0, ["factor:2"], "may as well be slower than the 1 min 40 s now"),
+        # Storage does as much.
+        (5.0, ["factor:2", "latency:1us"], None),
+    ],
+)
+def test_it_does_not_lead_where_it_may_not_win(elapsed_s, targets, why):
+    lines, _ = told(SORT_OF_4_S, elapsed_s, *targets)
+    assert lines[0].startswith(("On ", "Now "))
+    [at] = [at for at, line in enumerate(lines) if line.startswith("Work memory: ")]
+    text = " ".join(line.strip() for line in lines[at:])
+    assert ("slower" in text) == (why is not None)
+    assert why is None or why in text
+
+
+def test_the_sentence_and_the_table_agree(tmp_path):
+    """Also where CPU time moves with the storage: what spills nothing is the same on all."""
+    loads = [("write", BLOCK_BYTES, 20_000, 100_000), ("read", BLOCK_BYTES, 20_000, 100_000)]
+    made = recording(tmp_path / "run.spill", loads, elapsed_s=10.0, cpu_s=5.0)
+    caches = [CpuCache(1 << 20, 30_000, [(100_000, 20_000), (10_000_000, 200_000)])]
+    change(
+        made,
+        engine=ObservedEngine("postgres", settings={"plan": {"file": "plan.json"}}),
+        machine=Machine(caches=caches),
+        temp=Temp(20_000, 20_000, total_s=4.0),
+    )
+    plan = [{"Plan": SORT_OF_4_S, "Execution Time": 10_000.0}]
+    (made.path / "plan.json").write_text(json.dumps(plan))
+    targets = ["latency:20us", "latency:2ms"]
+    said = [forecast(made, resolve(target, made)) for target in targets]
+    memory = said[0].work_memory
+    assert memory == said[1].work_memory
+    # Its CPU time moved with the latency, and would again.
+    assert said[1].terms[0].forecast_s > said[0].terms[0].forecast_s + 0.1
+    enough = [
+        c for c in memory_cells(targets, said) if c.memory_bytes == memory.enough.work_mem_bytes
+    ]
+    assert [cell.storage for cell in enough] == [NOW, *targets]
+    assert {cell.elapsed_s for cell in enough} == {memory.enough.forecast_s}
+    assert {cell.interval_s for cell in enough} == {memory.enough.interval_s}
+    page = forecast_page(choices(targets, said)).text(200)
+    assert f"leave about {format_duration(memory.enough.forecast_s)} (" in page
+
+
+def test_bounds_of_a_cell_hold_it():
+    _, cells = told(SORT_OF_4_S, 10.0, "factor:4", "latency:5ms")
+    for cell in cells:
+        if cell.interval_s is None:
+            assert (cell.storage, cell.memory_bytes) == (NOW, None) or cell.elapsed_s == 10.0
+        else:
+            assert 0 <= cell.interval_s[0] <= cell.elapsed_s <= cell.interval_s[1]
+
+
 def leaf(kind, written_ms, written, values, *below):
     """A node whose figures, as in a plan, hold those below; half the work is reading."""
     return {
@@ -165,6 +257,9 @@ def leaf(kind, written_ms, written, values, *below):
         "Temp I/O Write Time": written_ms / 2, "Temp I/O Read Time": written_ms / 2,
         "Plans": list(below), **values,
     }  # fmt: skip
+
+
+SORT_OF_4_S = leaf("Sort", 4000.0, 20_000, {"Sort Space Used": 80_000, "Sort Space Type": "Disk"})
 
 
 def test_a_recording_has_its_plan_beside_it(tmp_path):

@@ -17,6 +17,7 @@ mod joined;
 mod perf;
 pub mod preload;
 mod proc;
+mod run_queue;
 mod seconds;
 mod session;
 mod source;

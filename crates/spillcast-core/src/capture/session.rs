@@ -13,7 +13,7 @@ use super::seconds::SecondRow;
 use super::source::{Births, Observed, Observer, Source};
 use super::temp::TempRules;
 use super::tree;
-use super::watch::{Due, Looks, Watch};
+use super::watch::{Looks, Watch};
 use crate::packed::Packed;
 use crate::system::{now_ns, run_soon, thread_cpu_ns};
 use crate::wait::RowNames;
@@ -46,9 +46,12 @@ pub struct Status {
     /// CPU time of the observed threads outside the rows of their calls; None where the source cannot tell.
     pub cpu_ns: Option<u64>,
     pub run_queue_delay_ns: u64,
+    /// Of that, the most that others can have been the cause of.
+    pub run_queue_others_ns: u64,
     /// Whether there is io_uring whose requests the source does not report.
     pub io_uring: bool,
     pub file_faults: Option<u64>,
+    pub file_fault_ns: Option<u64>,
     pub mapped: Vec<String>,
     /// Whether the source has reached any process.
     pub connected: bool,
@@ -225,7 +228,7 @@ impl Reader {
             }
             self.source.drain(&mut events, last);
             self.gather(&mut events, &mut status);
-            self.look(looks.due(last));
+            self.look(&mut looks, last);
             self.report(&mut status);
             if last {
                 self.shared.observer.lock().expect("no holder panics").take();
@@ -252,10 +255,11 @@ impl Reader {
         (status.counts, status.dropped) = (assembler.counts, assembler.dropped);
     }
 
-    fn look(&mut self, due: Due) {
+    fn look(&mut self, looks: &mut Looks, last: bool) {
         let mut watch = self.shared.watch.lock().expect("no holder panics");
+        let due = looks.due(watch.run_queue.threads(), last);
         if due.delay {
-            watch.look_at_delay();
+            watch.look_at_delay(self.source.cpu_ns().unwrap_or(0), last);
         }
         if due.blind_spots {
             let mut assembler = self.shared.assembler.lock().expect("no holder panics");
@@ -272,9 +276,11 @@ impl Reader {
         status.elapsed_ns = now_ns() - self.origin_ns;
         status.tracer_cpu_ns = thread_cpu_ns();
         let watch = self.shared.watch.lock().expect("no holder panics");
-        status.run_queue_delay_ns = watch.run_queue_delay_ns();
+        status.run_queue_delay_ns = watch.run_queue.delay_ns();
+        status.run_queue_others_ns = watch.run_queue.others_ns();
         status.io_uring = watch.io_uring && !self.source.sees_io_uring();
         status.file_faults = self.source.file_faults();
+        status.file_fault_ns = self.source.file_fault_ns();
         status.mapped = watch.mapped.iter().cloned().collect();
         *self.shared.status.lock().expect("no holder panics") = status.clone();
     }

@@ -34,6 +34,11 @@ pub trait Source: Send + Sync {
         None
     }
 
+    /// How long they waited in these; None where it is not seen.
+    fn file_fault_ns(&self) -> Option<u64> {
+        None
+    }
+
     /// Whether it has reached any process.
     fn connected(&self) -> bool {
         true

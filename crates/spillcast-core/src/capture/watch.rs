@@ -1,19 +1,18 @@
 //! What /proc tells about the observed processes: run-queue delay, and I/O that no call shows.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::Instant;
 
 use super::event::FileIdentity;
-use super::proc::numbers_in;
+use super::run_queue::RunQueue;
 use super::temp::TempRules;
 
 /// Looks at the observed processes now and then.
 #[derive(Default)]
 pub struct Watch {
     pids: BTreeSet<i32>,
-    /// Run-queue delay of each thread: at the first look, at the last.
-    delay_ns: HashMap<i32, (u64, u64)>,
+    pub run_queue: RunQueue,
     pub io_uring: bool,
     /// Temp files mapped shared and writable: their I/O makes no system call.
     pub mapped: BTreeSet<String>,
@@ -28,15 +27,10 @@ impl Watch {
         self.pids.remove(&pid);
     }
 
-    /// Reads the run-queue delay of every thread; cheap enough for every second.
-    pub fn look_at_delay(&mut self) {
-        for pid in &self.pids {
-            for tid in numbers_in(&format!("/proc/{pid}/task")).unwrap_or_default() {
-                if let Some(delay_ns) = run_queue_delay_ns(*pid, tid) {
-                    self.delay_ns.entry(tid).or_insert((delay_ns, delay_ns)).1 = delay_ns;
-                }
-            }
-        }
+    /// Reads the run-queue delay of every thread; with `last` for the last time. All of them have
+    /// had at least `cpu_ns` of the CPUs by now.
+    pub fn look_at_delay(&mut self, cpu_ns: u64, last: bool) {
+        self.run_queue.look(&self.pids, cpu_ns, last);
     }
 
     /// Looks for mapped temp files and io_uring.
@@ -54,16 +48,6 @@ impl Watch {
             self.mapped.extend(temp);
         }
     }
-
-    /// Time the observed threads stood ready and found no CPU, since the first look.
-    pub fn run_queue_delay_ns(&self) -> u64 {
-        self.delay_ns.values().map(|(first, last)| last - first).sum()
-    }
-}
-
-fn run_queue_delay_ns(pid: i32, tid: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
-    text.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// The file of a line of /proc/PID/maps, if it is mapped shared and writable.
@@ -80,7 +64,11 @@ fn shared_writable_file(line: &str) -> Option<FileIdentity> {
     Some(FileIdentity { path, dev: 0, ino: 0, regular: true, unlinked, position: None })
 }
 
-/// When /proc is looked at: delays each second, blind spots early on and then every five seconds.
+/// Up to so many threads are looked at often: what one had between the last look and its end is lost.
+const FEW: usize = 16;
+
+/// When /proc is looked at: delays of few threads four times a second, else each second; blind spots
+/// early on and then every five seconds.
 pub struct Looks {
     start: Instant,
     delay_s: f64,
@@ -99,14 +87,14 @@ impl Default for Looks {
 }
 
 impl Looks {
-    pub fn due(&mut self, last: bool) -> Due {
+    pub fn due(&mut self, threads: usize, last: bool) -> Due {
         let now_s = self.start.elapsed().as_secs_f64();
         let due = Due {
             delay: last || now_s >= self.delay_s,
             blind_spots: last || now_s >= self.blind_spots_s,
         };
         if due.delay {
-            self.delay_s = now_s + 1.0;
+            self.delay_s = now_s + if threads <= FEW { 0.25 } else { 1.0 };
         }
         if due.blind_spots {
             self.blind_spots_s = (2.0 * now_s).clamp(0.2, now_s + 5.0);

@@ -8,13 +8,14 @@ from functools import lru_cache
 from pathlib import Path
 
 from spillcast.engines.postgres.connection import Connection, row
+from spillcast.recording.done_before import age_s
 
 #: A server process found by its number started when its session did, or it is another's.
 START_TOLERANCE_S = 10.0
 
-#: By these PostgreSQL reads, writes and shortens temp files, and opens, closes and removes files.
-#: It reads several buffers of a table at once by others, which would only make each wait dearer.
-CALLS = ("pread64", "pwrite64", "openat", "open", "close", "ftruncate", "unlink")
+#: By these PostgreSQL reads, writes and shortens temp files, reads tables, by single buffers or, by
+#: preadv, several at once, and opens, closes and removes files.
+CALLS = ("pread64", "preadv", "pwrite64", "openat", "open", "close", "ftruncate", "unlink")
 #: What all titles begin with.
 TITLES = "postgres: "
 #: What a parallel worker calls itself, with its leader's process id after it.
@@ -30,8 +31,8 @@ def local_process(connection: Connection) -> tuple[int, None] | tuple[None, str]
     )
     if host is not None and not _is_ours(host):
         return None, f"the server runs on another host ({host})"
-    age_s = _age_s(pid, "postgres")
-    if age_s is not None and abs(time.time() - age_s - started_s) < START_TOLERANCE_S:
+    ago_s = age_s(pid, "postgres")
+    if ago_s is not None and abs(time.time() - ago_s - started_s) < START_TOLERANCE_S:
         return int(pid), None
     return None, "the server's processes are not among those of this machine"
 
@@ -77,8 +78,8 @@ def served_by(title: str) -> int | None:
 
 def started_ns(pid: int) -> int | None:
     """CLOCK_MONOTONIC at the start of a process, to within 10 ms; None where it is gone."""
-    age_s = _age_s(pid)
-    return None if age_s is None else time.monotonic_ns() - round(age_s * 1e9)
+    ago_s = age_s(pid)
+    return None if ago_s is None else time.monotonic_ns() - round(ago_s * 1e9)
 
 
 def run_queue_delay_s(pid: int) -> float | None:
@@ -110,17 +111,6 @@ def cpu_s(pid: int) -> float | None:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
     except (OSError, ValueError, IndexError):
         return None
-
-
-def _age_s(pid: int, called: str = "") -> float | None:
-    """How long ago a process was started whose name holds ``called``; None where there is none."""
-    try:
-        name, _, fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
-    except OSError:
-        return None
-    age_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-    age_s -= int(fields.split()[19]) / os.sysconf("SC_CLK_TCK")
-    return age_s if called in name else None
 
 
 def _is_ours(host: str) -> bool:

@@ -6,12 +6,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
-from spillcast.forecast.assumptions import OBSERVED_MOST
+from spillcast.forecast.assumptions import COLD_SHOWN, OBSERVED_MOST
 from spillcast.forecast.changes import TempChanges, temp_changes
 from spillcast.forecast.duckdb.compression import Compression, compression
 from spillcast.forecast.load import Load, sessions, temp_load
+from spillcast.forecast.rest.data_reads import data_reads
 from spillcast.forecast.rest.observed import Observed, observed
-from spillcast.forecast.result import RECORDING, Term
+from spillcast.forecast.result import DATA_READS, RECORDING, Term
+from spillcast.forecast.sum.coverage import is_part
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.recording import Recording
 from spillcast.recording.likely_temp import mend
@@ -52,6 +54,12 @@ class Baseline:
         if min(elapsed_s, recording.elapsed_s) <= 0:
             raise InputError(f"{recording.path}: an elapsed time of 0 leaves nothing to forecast")
         return cls(recording, loads, elapsed_s, part, without)
+
+    @property
+    def recorded_s(self) -> float | None:
+        """What was recorded of a whole that is known; None for all of it."""
+        a_part = self.part is None and is_part(self.recording, self.whole_s)
+        return self.recording.elapsed_s if a_part else None
 
     @property
     def scale(self) -> float:
@@ -142,24 +150,58 @@ class Baseline:
 
     @property
     def ready_s(self) -> float:
-        """Of the remainder, at most: the time that it was runnable without a CPU."""
-        delay_s = self.recording.meta.capture.run_queue_delay_s
-        return min(self.scale * delay_s * self.threads.recorded.of_cpu, self.remainder_s)
+        """Of the remainder, at most: the time that it was runnable while others had the CPUs.
+
+        That it waited for CPUs which its own threads had is its own, wherever temp files are. Of
+        several threads each lost its share.
+        """
+        delay_s = self.recording.meta.run_queue_others_s
+        return min(self.scale * delay_s / self.threads.at_work, self.remainder_s)
+
+    @cached_property
+    def _own_cpu_s(self) -> float | None:
+        """CPU time of the remainder; None where it is not told apart from waits."""
+        cpu_s = self.recording.meta.cpu_s
+        if cpu_s is None or sessions(self.recording) > 1:
+            return None
+        cpu_s = max(cpu_s * self.scale - self.outside_cost_s, 0.0)
+        return None if cpu_s > self.remainder_s else cpu_s
+
+    @cached_property
+    def cold_data(self) -> Term | None:
+        """Of the remainder, reads of data files that memory did not answer; None for next to none.
+
+        They take as long wherever temp files are.
+        """
+        found = data_reads(self.recording)
+        if found is None:
+            return None
+        cold_s = min(self.scale * found.elapsed_s, self.remainder_s - (self._own_cpu_s or 0.0))
+        if cold_s < COLD_SHOWN * self.whole_s:
+            return None
+        count, size = (
+            n if n is None else round(self.scale * n) for n in (found.count, found.bytes)
+        )
+        return Term(DATA_READS, None, size, count, cold_s, cold_s)
 
     @property
     def rest(self) -> list[Term]:
-        """The remainder, which stays: CPU and other waits, told apart for one thread.
+        """The remainder, which stays: CPU, cold data and other waits, CPU apart for one thread.
 
         And what recording cost, which does not.
         """
-        remainder_s, cpu_s = self.remainder_s, self.recording.meta.cpu_s
-        cost = [Term(RECORDING, None, None, None, self.cost_s, 0.0)] * (self.cost_s > 0)
-        cpu_s = cpu_s and max(cpu_s * self.scale - self.outside_cost_s, 0.0)
-        if cpu_s is None or sessions(self.recording) > 1 or cpu_s > remainder_s:
-            return [Term("CPU and other waits", None, None, None, remainder_s, remainder_s), *cost]
-        other_s = remainder_s - cpu_s
-        return [
-            Term("CPU", None, None, None, cpu_s, cpu_s),
-            Term("other waits", None, None, None, other_s, other_s),
-            *cost,
-        ]
+
+        def stays(name: str, s: float) -> Term:
+            return Term(name, None, None, None, s, s)
+
+        cold, cpu_s = self.cold_data, self._own_cpu_s
+        other_s = self.remainder_s - (cold.baseline_s if cold else 0.0)
+        if cpu_s is None:
+            terms = [stays("CPU and other waits", other_s)]
+        else:
+            terms = [stays("CPU", cpu_s), stays("other waits", other_s - cpu_s)]
+        if cold is not None:
+            terms.append(cold)
+        if self.cost_s > 0:
+            terms.append(Term(RECORDING, None, None, None, self.cost_s, 0.0))
+        return terms

@@ -17,7 +17,7 @@ import numpy as np
 from spillcast.errors import Refusal
 from spillcast.forecast.assumptions import MODELS_APART, USELESS
 from spillcast.forecast.question import CONFIDENCE
-from spillcast.forecast.result import CHANGES, Forecast, Term
+from spillcast.forecast.result import CHANGES, Forecast, Term, Warm
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.ceiling import direction_of, drawn_rest
 from spillcast.forecast.sum.coverage import kind_of_evidence, part_factors
@@ -48,6 +48,8 @@ def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDE
         baseline.remainder_s,
         baseline.rest,
         part=baseline.part,
+        recorded_s=baseline.recorded_s,
+        warm=_warm(baseline, None),
     )
     try:
         reason = refusal(recording, baseline.whole_s)
@@ -90,6 +92,7 @@ def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDE
         ],
         warnings=warn(baseline, target, projection, ceiling.about_s),
         advice=target.facts.get("advice", ()),
+        warm=_warm(baseline, total_s),
     )
 
 
@@ -133,6 +136,14 @@ def _uncertainty(
 def refused(baseline: Baseline, target: str, reason: str) -> Forecast:
     """A forecast that gives no number for a target, and the reason."""
     return replace(forecast_of(baseline, Storage(target, ASSUMED, [])), refused=reason)
+
+
+def _warm(baseline: Baseline, total_s: float | None) -> Warm | None:
+    """A run on warm data, which takes ``total_s`` on the target as it is."""
+    if (cold := baseline.cold_data) is None:
+        return None
+    there_s = None if total_s is None else max(total_s - cold.forecast_s, 0.0)
+    return Warm(baseline.whole_s - cold.baseline_s, there_s)
 
 
 def _moved(rest: Sequence[Term], drift_s: float) -> list[Term]:

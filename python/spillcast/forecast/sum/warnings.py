@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from spillcast.forecast.assumptions import (
     AMPLIFIED,
     BUSY_MAX,
+    BUSY_TOLD,
     CHANGES_TOLD,
     COMPRESSED_ALIKE,
     DEPENDENT,
@@ -59,6 +60,7 @@ def warn(
     warnings = [
         *_about_part(baseline),
         *_about_recording(recording),
+        *_about_cold_data(baseline),
         *_about_little_io(baseline, ceiling_s),
         *_about_threads(recording, projection),
         *_about_compression(baseline, projection),
@@ -98,13 +100,16 @@ def _about_recording(recording: Recording) -> list[Warned]:
         warnings.append(
             Warned("unknown-file", f"{count} calls were on files closed before they could be seen")
         )
-    delay_s = capture.run_queue_delay_s
-    if delay_s > 0.05 * recording.elapsed_s:
+    others_s = recording.meta.run_queue_others_s
+    if others_s > BUSY_TOLD * recording.elapsed_s:
         text = (
-            f"the query was runnable without a CPU for {format_duration(delay_s)}: a busy machine"
+            f"the query was runnable for {format_duration(others_s)} while others had the CPUs: "
+            "a busy machine"
         )
         warnings.append(Warned("run-queue", text))
-    temp, faults = recording.meta.temp, capture.file_faults or 0
+    # Where it is known how long they took they are data reads, a term of the forecast.
+    temp, faults = recording.meta.temp, (capture.file_faults or 0)
+    faults *= capture.file_fault_s is None
     if faults * temp.total_s / max(temp.operations, 1) > SHARE_TOLD * recording.elapsed_s:
         text = f"{faults:,} page faults read a file: that is no temp I/O, and taken to stay"
         warnings.append(Warned("file-faults", text))
@@ -123,6 +128,21 @@ def _about_recording(recording: Recording) -> list[Warned]:
         text = f"temp I/O was not timed: it is taken to have the latency of {storage}"
         warnings.append(Warned("assumed", text))
     return warnings
+
+
+def _about_cold_data(baseline: Baseline) -> list[Warned]:
+    """That data came from storage, which a second run may find in memory."""
+    cold = baseline.cold_data
+    if cold is None or cold.baseline_s <= SHARE_TOLD * baseline.whole_s:
+        return []
+    took, whole = map(format_duration, (cold.baseline_s, baseline.whole_s))
+    warm = format_duration(baseline.whole_s - cold.baseline_s)
+    text = (
+        f"{took} of the {whole} were reads of data files that memory did not hold: that stays "
+        f"wherever temp files are, and a run that finds them in memory takes about {warm} as it "
+        "is; to compare runs, record one on data as warm as theirs"
+    )
+    return [Warned("cold-data", text)]
 
 
 def _about_little_io(baseline: Baseline, ceiling_s: float) -> list[Warned]:
@@ -146,7 +166,11 @@ def _about_part(baseline: Baseline) -> list[Warned]:
     recording, whole_s, part = baseline.recording, baseline.whole_s, baseline.part
     if part is not None:
         text = "this is for what was recorded alone: with the time that the whole run takes"
-        return [Warned("part-only", f"{text}, --elapsed gives a forecast of it")]
+        text += ", --elapsed gives a forecast of it"
+        if part.what == "process" and part.because == "late":
+            life_s = (part.before_s or 0.0) + part.recorded_s
+            text += f" (--elapsed {life_s:.1f}s if the query began with its process)"
+        return [Warned("part-only", text)]
     if not is_part(recording, whole_s):
         return []
     share = recording.elapsed_s / whole_s

@@ -141,6 +141,14 @@ class Threads:
         found = Overlap(0.0, moving_s, fixed_s, replayed_s, float(np.clip(of_cpu, 0.0, 1.0)))
         return replace(found, of_waits=max(found.elapsed_s - self._without_s, 0.0) / sum_s)
 
+    @cached_property
+    def at_work(self) -> float:
+        """How many had work while any had, those that found no CPU among them: at least 1."""
+        if not self._several:
+            return in_flight(self._recording)
+        active_s = self._stretches.active_s
+        return float((self._stretches.threads @ active_s) / max(active_s.sum(), 1e-9))
+
     @property
     def _constant(self) -> Overlap:
         at_once, elapsed_s = in_flight(self._recording), self._recording.elapsed_s

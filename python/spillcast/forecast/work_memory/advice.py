@@ -1,10 +1,14 @@
-"""Work memory first: whether more work_mem would remove a spill, and what time that leaves."""
+"""Work memory: whether more work_mem would remove a spill, what time that leaves, how sure."""
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from math import hypot
 from typing import Any
 
+from spillcast.forecast.assumptions import MEMORY_SPREAD
+from spillcast.forecast.question import CONFIDENCE
+from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.work_memory.postgres import rounded_up
 from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, Spill, io_share, spills_of
 from spillcast.recording import Recording
@@ -23,6 +27,11 @@ class Cure:
 
     work_mem_bytes: int
     forecast_s: float
+    interval_s: tuple[float, float]
+
+    def wins(self, times_s: Sequence[float]) -> bool:
+        """Whether even the upper end of its interval is below all these elapsed times."""
+        return self.interval_s[1] < min(times_s)
 
 
 @dataclass(frozen=True)
@@ -53,8 +62,7 @@ class WorkMemory:
         return {
             "current_bytes": self.current_bytes,
             **{
-                name: cure
-                and {"work_mem_bytes": cure.work_mem_bytes, "forecast_s": cure.forecast_s}
+                name: cure and {**asdict(cure), "interval_s": list(cure.interval_s)}
                 for name, cure in cures.items()
             },
             "most_bytes": self.most_bytes,
@@ -72,15 +80,13 @@ class WorkMemory:
         }
 
 
-def work_memory(baseline: Recording, whole_s: float, io_s: float) -> WorkMemory | None:
-    """What more work_mem would do; None where no plan with its counts is known.
-
-    ``whole_s`` is the elapsed time and ``io_s`` what temp I/O takes of it.
-    """
-    plan = _plan(baseline)
+def work_memory(baseline: Baseline, confidence: float = CONFIDENCE) -> WorkMemory | None:
+    """What more work_mem would do; None where no plan with its counts is known."""
+    recording = baseline.recording
+    plan = _plan(recording)
     if plan is None:
         return None
-    settings = {**baseline.meta.engine.settings, **plan.get("Settings", {})}
+    settings = {**recording.meta.engine.settings, **plan.get("Settings", {})}
     multiplier = float(settings.get("hash_mem_multiplier", HASH_MEM_MULTIPLIER))
     found = spills_of(nodes_of(plan["Plan"]), multiplier)
     if not any(spill.weight for spill in found):
@@ -90,15 +96,38 @@ def work_memory(baseline: Recording, whole_s: float, io_s: float) -> WorkMemory 
     # It did spill, whatever the figures say.
     enough = rounded_up(max(SPARE * needed, (current or 0) + 1))
     one_pass = _one_pass_bytes(found, current or 0, enough)
-    rest_s = whole_s - io_s
+    without = _without_spill(baseline, enough, confidence)
+    fewer = None
+    if one_pass is not None:
+        fewer = _between(baseline, without, one_pass, io_share(found, one_pass))
     return WorkMemory(
         current,
         found,
-        Cure(enough, rest_s),
-        None if one_pass is None else Cure(one_pass, rest_s + io_s * io_share(found, one_pass)),
+        without,
+        fewer,
         round(enough * sum(spill.taken for spill in found)),
-        _available_bytes(baseline),
+        _available_bytes(recording),
     )
+
+
+def _without_spill(baseline: Baseline, work_mem_bytes: int, confidence: float) -> Cure:
+    """With what is enough: as on storage of no latency, as far as other memory is no other work."""
+    ceiling = baseline.ceiling
+    known = ceiling.uncertainty
+    drawn = replace(
+        known, below=hypot(known.below, MEMORY_SPREAD), above=hypot(known.above, MEMORY_SPREAD)
+    )
+    return Cure(work_mem_bytes, ceiling.about_s, drawn.bounds_s(confidence))
+
+
+def _between(baseline: Baseline, enough: Cure, work_mem_bytes: int, share: float) -> Cure:
+    """With less than enough, where ``share`` of the temp I/O is left."""
+
+    def left_s(without_s: float) -> float:
+        return without_s + share * (baseline.whole_s - without_s)
+
+    low_s, high_s = enough.interval_s
+    return Cure(work_mem_bytes, left_s(enough.forecast_s), (left_s(low_s), left_s(high_s)))
 
 
 def size_of_setting(text: str) -> int:

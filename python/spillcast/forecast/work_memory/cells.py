@@ -1,9 +1,9 @@
 """Work memory by storage, from one recording: what each pair of them would take.
 
-    T(M, S) = R + share(M) * IO(S)
+    T(M, S) = R + share(M) * (T(S) - R)
 
-share(M) is the temp I/O with so much memory over what it was, by PostgreSQL's own arithmetic. R is
-that of the forecast: what the CPU spares by not spilling comes on top.
+share(M) is the temp I/O with so much memory over what it was, by PostgreSQL's own arithmetic; T(S)
+is the forecast for S. R is the time with enough memory, which is the same on every storage.
 """
 
 from collections.abc import Sequence
@@ -33,17 +33,45 @@ def memory_cells(words: Sequence[str], forecasts: Sequence[Forecast]) -> list[Ce
         return []
     here = said[0][1]
     memory = here.work_memory
-    sizes: Sequence[int | None] = [None] if memory is None else memory_sizes(memory)
-    io_s = sum(term.baseline_s for term in here.terms if term.op)
-    cells = [Cell(NOW, size, _with(here.baseline_s, io_s, memory, size)) for size in sizes]
+    if memory is None:
+        return [Cell(NOW, None, here.baseline_s), *(_as_it_was(word, one) for word, one in said)]
+    sizes = memory_sizes(memory)
+    cells = [_cell(NOW, size, memory, here.baseline_s, None) for size in sizes]
     for word, one in said:
-        total_s, bounds = one.forecast_s or 0.0, one.interval_s or (0.0, 0.0)
-        io_s = sum(term.forecast_s for term in one.terms if term.op)
-        for size in sizes:
-            elapsed_s = _with(total_s, io_s, memory, size)
-            low_s, high_s = (elapsed_s * bound_s / total_s for bound_s in bounds)
-            cells.append(Cell(word, size, elapsed_s, (low_s, high_s)))
+        total_s = one.forecast_s or 0.0
+        cells += [_cell(word, size, memory, total_s, one.interval_s) for size in sizes]
     return cells
+
+
+def _as_it_was(word: str, one: Forecast) -> Cell:
+    return Cell(word, None, one.forecast_s or 0.0, one.interval_s)
+
+
+def _cell(
+    storage: str,
+    size: int,
+    memory: WorkMemory,
+    total_s: float,
+    bounds_s: tuple[float, float] | None,
+) -> Cell:
+    """With so much memory on a storage that takes ``total_s`` with what it was.
+
+    Its bounds lie between those with and without the spill. With less memory than it was, those
+    with it are moved apart as the spill grows. None is told of what was recorded itself.
+    """
+    share, rest_s = memory.io_share(size), memory.enough.forecast_s
+    elapsed_s = rest_s + share * (total_s - rest_s)
+    if share == 1:
+        return Cell(storage, size, elapsed_s, bounds_s)
+    low_s, high_s = bounds_s or (total_s, total_s)
+    least_s, most_s = memory.enough.interval_s
+    if share < 1:
+        bounds_s = least_s + share * (low_s - least_s), most_s + share * (high_s - most_s)
+    else:
+        grown, off = elapsed_s / total_s, (most_s - rest_s) / rest_s if rest_s else 0.0
+        off_s = off * (elapsed_s - total_s)
+        bounds_s = max(grown * low_s - off_s, 0.0), grown * high_s + off_s
+    return Cell(storage, size, elapsed_s, bounds_s)
 
 
 def memory_document(cells: Sequence[Cell], advice: Advice | None) -> dict[str, Any]:
@@ -62,9 +90,3 @@ def memory_sizes(memory: WorkMemory) -> list[int]:
     sizes = {least << number for number in range((enough // least).bit_length())}
     known = {memory.current_bytes} if memory.current_bytes else set()
     return sorted({size for size in sizes | known if size < enough} | {enough})
-
-
-def _with(elapsed_s: float, io_s: float, memory: WorkMemory | None, size: int | None) -> float:
-    if memory is None or size is None:
-        return elapsed_s
-    return elapsed_s - io_s * (1 - memory.io_share(size))

@@ -3,7 +3,7 @@
     T(M, S) = R(M, S) + w * sum over op of N(M) * L(S)
 
 N is the same on every storage; R, what is not temp I/O, and L, the latency of an operation, are
-those of runs on S with less and with more memory. docs/method.md tells it.
+those of runs on S with less and with more memory. docs/guides/work-memory.md tells it.
 """
 
 from bisect import bisect_left

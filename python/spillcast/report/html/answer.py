@@ -5,7 +5,7 @@ from statistics import median
 from typing import Any
 
 from spillcast.profile.timeline import READ, WRITE
-from spillcast.recording.part import Part
+from spillcast.recording.part import Part, recorded_words
 from spillcast.recording.postgres_meta import Statement
 from spillcast.report.forecast import statement_said
 from spillcast.report.html.charts.storages import alone
@@ -51,6 +51,7 @@ def sentence(forecast: Mapping[str, Any]) -> str:
         least_s, _ = forecast["ceiling_interval_s"]
         ceiling = f"no storage can bring it under {format_duration(least_s)}"
     said = f"On {target} this query would take about {there} instead of {here}"
+    said += recorded_words(forecast.get("recorded_s"))
     if forecast.get("part"):
         said = f"{Part(**forecast['part']).words}: on {target} these would take about {there}"
     return (
@@ -79,14 +80,23 @@ def _of_forecasts(forecasts: Sequence[Mapping[str, Any]]) -> list[str]:
     given = [one for one in order if one["forecast_s"] is not None]
     if len(given) > 1:
         said.append(f"That is the fastest of {len(given)} storages that were asked about.")
+    warm = order[0].get("warm")
+    if warm and warm["forecast_s"] is not None:
+        here, there = map(format_duration, (warm["baseline_s"], warm["forecast_s"]))
+        said.append(
+            f"With the data that it reads in memory it would take {here}, and {there} there."
+        )
     memory = order[0].get("work_memory")
     if memory:
         enough = memory["enough"]
-        said.append(
+        low, high = map(format_duration, enough["interval_s"])
+        text = (
             f"With {format_bytes(enough['work_mem_bytes'])} of work memory nothing would spill, "
-            f"and it would take about {format_duration(enough['forecast_s'])}, if the plan stays "
-            "as it is."
+            f"and it would take about {format_duration(enough['forecast_s'])} ({low} to {high}), "
+            "if the plan stays as it is"
         )
+        slower = enough["interval_s"][1] >= order[0]["baseline_s"]
+        said.append(f"{text}: that may be no gain." if slower else f"{text}.")
     return said
 
 

@@ -77,7 +77,9 @@ def _loss_and_cost(capture: CaptureAccount) -> Iterator[tuple[str, str]]:
     dropped = f", {capture.dropped:,} single waits" if capture.dropped else ""
     yield "lost", f"{capture.lost:,} reports{dropped}"
     yield "cost of recording", cost_sentence(capture)
-    yield "runnable without a CPU", format_duration(capture.run_queue_delay_s)
+    busy = capture.run_queue_others_s
+    others = "" if busy is None else f", at most {format_duration(busy)} for others"
+    yield "runnable without a CPU", format_duration(capture.run_queue_delay_s) + others
 
 
 def _coverage(raw: KeptWaits) -> str | None:

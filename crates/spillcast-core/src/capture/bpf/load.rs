@@ -44,7 +44,7 @@ pub struct Thread {
     call: [u16; 2],
     pub on_cpu_since_ns: u64,
     pub cpu_ns: u64,
-    rest: [u64; 16],
+    rest: [u64; 19],
 }
 
 impl Thread {

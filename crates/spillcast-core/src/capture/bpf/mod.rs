@@ -41,6 +41,7 @@ const CALLS: u32 = 1;
 const SWITCHES: u32 = 2;
 const UNSEEN: u32 = 3;
 const FILE_FAULTS: u32 = 4;
+const FILE_FAULT_NS: u32 = 5;
 
 /// Programs in the kernel, and the ring they report through.
 struct BpfSource {
@@ -129,6 +130,10 @@ impl Source for BpfSource {
 
     fn file_faults(&self) -> Option<u64> {
         self.file_faults.then(|| self.counted(FILE_FAULTS))
+    }
+
+    fn file_fault_ns(&self) -> Option<u64> {
+        self.file_faults.then(|| self.counted(FILE_FAULT_NS))
     }
 
     fn cpu_ns(&self) -> Option<u64> {

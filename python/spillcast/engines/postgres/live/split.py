@@ -111,13 +111,18 @@ def finish(
     meta = replace(
         about,
         ended_by=ended_by,
+        before=None,
         engine=engine,
         memory=Memory(about.memory.limit_bytes, peak_bytes),
         cpu_s=None if about.cpu_s is None else sums.cpu_s,
         temp=temp,
         other_io=other,
+        # Who else took the CPUs was seen of the server as a whole, whose other sessions are others.
         capture=replace(
-            share_of(capture, share), dropped=0, run_queue_delay_s=query.run_queue_delay_s
+            share_of(capture, share),
+            dropped=0,
+            run_queue_delay_s=query.run_queue_delay_s,
+            run_queue_others_s=None,
         ),
         postgres=query_meta(query.pid, query.life, attached_s, told_by, sampled, workers, 0),
         sampling=sampling_meta(sampled, RATE_HZ, GAP_S),

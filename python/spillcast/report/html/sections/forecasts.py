@@ -143,7 +143,7 @@ def _table(order: Sequence[Forecast]) -> Table:
 def _advice(order: Sequence[Forecast]) -> list[str]:
     said = [f"{one['target']}: {text}" for one in order for text in one.get("advice", ())]
     memory = order[0].get("work_memory")
-    if memory:
+    if memory and memory["enough"]["interval_s"][1] < order[0]["baseline_s"]:
         enough = memory["enough"]
         most = format_bytes(memory["most_bytes"])
         said.append(

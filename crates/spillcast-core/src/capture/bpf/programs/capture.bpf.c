@@ -19,8 +19,9 @@ struct {
     COUNT(max_entries, 4 << 20);
 } ring SECTION(".maps");
 
-/* UNSEEN are requests of io_uring whose completion is not told; FILE_FAULTS page faults that read. */
-enum { LOST, CALLS, SWITCHES, UNSEEN, FILE_FAULTS, COUNTS };
+/* UNSEEN are requests of io_uring whose completion is not told; FILE_FAULTS page faults that read,
+ * and FILE_FAULT_NS how long threads waited in them. */
+enum { LOST, CALLS, SWITCHES, UNSEEN, FILE_FAULTS, FILE_FAULT_NS, COUNTS };
 
 struct {
     COUNT(type, MAP_PERCPU_ARRAY);
@@ -35,11 +36,16 @@ const volatile u16 flags_of_call[CALLS_MAX];
 /* Size of a thread's kernel stack. */
 const volatile u64 stack_bytes = 16384;
 
-INLINE void count(u32 what)
+INLINE void add(u32 what, u64 more)
 {
     u64 *value = map_lookup(&counts, &what);
     if (value)
-        *value += 1;
+        *value += more;
+}
+
+INLINE void count(u32 what)
+{
+    add(what, 1);
 }
 
 INLINE void *reserve(u32 type, u64 ids, u64 bytes)
@@ -307,6 +313,8 @@ INLINE void come(struct task_struct *task, u64 now_ns)
     thread->block_woken_by = waking_ns ? thread->waking_tid : 0;
     if (waking_ns && waking_ns < now_ns)
         thread->block_end_ns = waking_ns < start_ns ? start_ns : waking_ns;
+    if (thread->next_major_fault && !thread->fault_wait_ns)
+        thread->fault_wait_ns = thread->block_end_ns - start_ns;
     if (thread->flags & TIMED) {
         thread->block_cpu_before_ns = thread->inside_cpu_ns;
         thread->inside_cpu_ns = 0;

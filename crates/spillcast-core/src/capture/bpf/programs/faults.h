@@ -1,23 +1,36 @@
 /* Page faults of the observed threads that read a file. */
 #pragma once
 
-/* Counts the last fault on a file's page if it had to read: then the thread has one major fault more.
- * One that is tried again, for the page was not there yet, counts once. */
+/* Counts the last fault on a file's page, and its wait, if it had to read: then the thread has one
+ * major fault more. */
 INLINE void settle_fault(struct thread *thread, u64 major)
 {
-    if (thread->next_major_fault && major >= thread->next_major_fault)
+    if (thread->next_major_fault && major >= thread->next_major_fault) {
         count(FILE_FAULTS);
+        add(FILE_FAULT_NS, thread->fault_wait_ns);
+    }
     thread->next_major_fault = 0;
+}
+
+/* A fault that has waited for its page is tried again, and counts once: it is of the same page. */
+INLINE int tried_again(struct thread *thread, u64 major, u64 mapping, u64 index)
+{
+    return thread->next_major_fault == major + 1 && thread->fault_mapping == mapping &&
+           thread->fault_index == index;
 }
 
 SECTION("raw_tp/mm_filemap_fault") int file_faults(u64 *context)
 {
-    (void)context;
     struct thread *thread = observed(current_ids());
     if (!thread)
         return 0;
-    u64 major = READ(current_task(), maj_flt);
+    u64 major = READ(current_task(), maj_flt), mapping = context[0], index = context[1];
+    if (tried_again(thread, major, mapping, index))
+        return 0;
     settle_fault(thread, major);
     thread->next_major_fault = major + 1;
+    thread->fault_mapping = mapping;
+    thread->fault_index = index;
+    thread->fault_wait_ns = 0;
     return 0;
 }

@@ -56,6 +56,10 @@ struct thread {
     u64 busy_ns;
     /* Its number of major faults once the last fault on a file is one; 0 where that was counted. */
     u64 next_major_fault;
+    /* The file's page of that fault, and its first wait since. */
+    u64 fault_mapping;
+    u64 fault_index;
+    u64 fault_wait_ns;
 };
 
 enum role { OBSERVED = 1, WATCHED = 2 };

@@ -1,0 +1,190 @@
+//! How long the observed threads were runnable without a CPU, and how much of that others explain.
+//!
+//! While an observed thread waits for a CPU, all CPUs are taken, by observed threads or by others. So of
+//! the time that they waited, no more is due to others than these had of the CPUs meanwhile.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+
+use super::joined::ticks_per_s;
+use super::proc::numbers_in;
+use crate::system::now_ns;
+
+/// So long is looked at together, at least: the machine's CPU time is counted in ticks.
+const WINDOW_NS: u64 = 1_000_000_000;
+
+/// What threads had of the CPUs and how long they waited for one, added up over time.
+#[derive(Default)]
+pub struct RunQueue {
+    /// Each thread's own, at the last look.
+    threads: HashMap<i32, Scheduled>,
+    looked_ns: u64,
+    /// CPU time and delay of all threads since the first look.
+    total: Scheduled,
+    window: Window,
+    others_ns: u64,
+}
+
+/// CPU time of a thread, and its time runnable without a CPU, since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Scheduled {
+    cpu_ns: u64,
+    delay_ns: u64,
+}
+
+/// What there was when what is looked at together began.
+#[derive(Default)]
+struct Window {
+    begun_ns: u64,
+    /// CPU time of the whole machine since it started; None where it is not told.
+    machine_ns: Option<u64>,
+    total: Scheduled,
+}
+
+impl RunQueue {
+    /// Reads what every thread had since the last look; with `last`, nothing comes after.
+    ///
+    /// `known_cpu_ns` is what a source knows to have been had since the first look, also by threads
+    /// that have ended between two looks.
+    pub fn look(&mut self, pids: &BTreeSet<i32>, known_cpu_ns: u64, last: bool) {
+        let now_ns = now_ns();
+        let first = self.looked_ns == 0;
+        for pid in pids {
+            for tid in numbers_in(&format!("/proc/{pid}/task")).unwrap_or_default() {
+                if let Some(scheduled) = scheduled(*pid, tid) {
+                    self.add(tid, scheduled, if first { 0 } else { now_ns - self.looked_ns });
+                }
+            }
+        }
+        self.looked_ns = now_ns;
+        if first || last || now_ns - self.window.begun_ns >= WINDOW_NS {
+            self.close(now_ns, machine_cpu_ns(), known_cpu_ns);
+        }
+    }
+
+    /// Of a thread that was not seen before, at most what it can have had since the last look.
+    fn add(&mut self, tid: i32, now: Scheduled, since_ns: u64) {
+        let before = self.threads.insert(tid, now);
+        let (cpu_ns, delay_ns) = match before {
+            Some(before) => {
+                let more = |now: u64, before: u64| now.saturating_sub(before);
+                (more(now.cpu_ns, before.cpu_ns), more(now.delay_ns, before.delay_ns))
+            }
+            None => (now.cpu_ns.min(since_ns), now.delay_ns.min(since_ns)),
+        };
+        self.total.cpu_ns += cpu_ns;
+        self.total.delay_ns += delay_ns;
+    }
+
+    fn close(&mut self, now_ns: u64, machine_ns: Option<u64>, known_cpu_ns: u64) {
+        self.total.cpu_ns = self.total.cpu_ns.max(known_cpu_ns);
+        let begun = &self.window;
+        let taken = machine_ns.zip(begun.machine_ns).map(|(now, then)| now.saturating_sub(then));
+        let own = Scheduled {
+            cpu_ns: self.total.cpu_ns - begun.total.cpu_ns,
+            delay_ns: self.total.delay_ns - begun.total.delay_ns,
+        };
+        self.others_ns += of_others_ns(own, taken);
+        self.window = Window { begun_ns: now_ns, machine_ns, total: self.total };
+    }
+
+    /// How many threads there were at the last look, those that ended since the first among them.
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Time the observed threads stood ready and found no CPU, since the first look.
+    pub fn delay_ns(&self) -> u64 {
+        self.total.delay_ns
+    }
+
+    /// Of that, the most that others can have been the cause of; as of the last whole window.
+    pub fn others_ns(&self) -> u64 {
+        self.others_ns
+    }
+}
+
+/// Of what threads waited for a CPU, the most that others can have been the cause of, where the whole
+/// machine has had so much CPU time; all of it where that is not known.
+fn of_others_ns(own: Scheduled, machine_ns: Option<u64>) -> u64 {
+    match machine_ns {
+        Some(all_ns) => own.delay_ns.min(all_ns.saturating_sub(own.cpu_ns)),
+        None => own.delay_ns,
+    }
+}
+
+fn scheduled(pid: i32, tid: i32) -> Option<Scheduled> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+    let mut numbers = text.split_ascii_whitespace().map(str::parse);
+    Some(Scheduled { cpu_ns: numbers.next()?.ok()?, delay_ns: numbers.next()?.ok()? })
+}
+
+/// CPU time of the whole machine since it started, with what a hypervisor gave to others.
+fn machine_cpu_ns() -> Option<u64> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    Some(busy_ticks(&text)? * (1_000_000_000 / ticks_per_s() as u64))
+}
+
+/// Of the first line of /proc/stat, all ticks but those idle or waiting for I/O. What guests had is a
+/// part of the user's.
+fn busy_ticks(text: &str) -> Option<u64> {
+    let line = text.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: Vec<u64> = line.split_ascii_whitespace().map_while(|n| n.parse().ok()).collect();
+    let [user, nice, system, _idle, _iowait, irq, softirq, steal] = *ticks.first_chunk()?;
+    Some(user + nice + system + irq + softirq + steal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn threads_that_wait_for_each_other_wait_for_nobody_else() {
+        // Three threads on two CPUs that nobody else uses: a third of their time they wait.
+        let own = Scheduled { cpu_ns: 2 * S, delay_ns: S };
+        assert_eq!(of_others_ns(own, Some(2 * S)), 0);
+        // As much of the CPUs went to others as they waited for; and more than that.
+        assert_eq!(of_others_ns(Scheduled { cpu_ns: S, delay_ns: S }, Some(2 * S)), S);
+        assert_eq!(of_others_ns(Scheduled { cpu_ns: S, delay_ns: S / 4 }, Some(2 * S)), S / 4);
+        assert_eq!(of_others_ns(own, None), S);
+    }
+
+    #[test]
+    fn what_a_thread_had_before_it_was_seen_is_not_counted() {
+        let mut queue = RunQueue::default();
+        queue.add(1, Scheduled { cpu_ns: 90 * S, delay_ns: 9 * S }, 0);
+        queue.close(0, Some(1000 * S), 0);
+        queue.add(1, Scheduled { cpu_ns: 91 * S, delay_ns: 10 * S }, S);
+        // Born since then, or only found now.
+        queue.add(2, Scheduled { cpu_ns: S / 2, delay_ns: S / 8 }, S);
+        queue.add(3, Scheduled { cpu_ns: 50 * S, delay_ns: 0 }, S);
+        queue.close(S, Some(1003 * S), S);
+        assert_eq!(queue.delay_ns(), S + S / 8);
+        // Of 3 s of CPU time, others had half a second.
+        assert_eq!(queue.others_ns(), S / 2);
+    }
+
+    #[test]
+    fn what_threads_had_that_ended_unseen_is_their_own() {
+        let mut queue = RunQueue::default();
+        queue.add(1, Scheduled::default(), 0);
+        queue.close(0, Some(0), 0);
+        queue.add(1, Scheduled { cpu_ns: S, delay_ns: S }, S);
+        queue.close(S, Some(2 * S), 2 * S);
+        assert_eq!(queue.others_ns(), 0);
+        // The source need not tell it at once.
+        queue.add(1, Scheduled { cpu_ns: 2 * S, delay_ns: S }, S);
+        queue.close(2 * S, Some(3 * S), 2 * S);
+        assert_eq!(queue.others_ns(), 0);
+    }
+
+    #[test]
+    fn ticks_that_somebody_had() {
+        let text = "cpu  10 20 30 4000 500 6 7 8 9 10\ncpu0 1 2 3 4\n";
+        assert_eq!(busy_ticks(text), Some(81));
+        assert_eq!(busy_ticks("cpu  10 20 30 4000 500 6 7\n"), None);
+        assert_eq!(busy_ticks("intr 1 2 3\n"), None);
+    }
+}

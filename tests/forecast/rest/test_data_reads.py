@@ -1,0 +1,196 @@
+"""Reads of data files that memory did not answer: told apart, warned of, taken off."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from emulator import skip_without_fuse
+from evidence import CAPTURE, known, storage, table
+from harness import spillcast, target
+from spillcast.forecast import forecast
+from spillcast.forecast.choices import choices
+from spillcast.forecast.rest.data_reads import data_reads
+from spillcast.recording.counted import seconds_of, totals
+from spillcast.recording.options import RecordOptions
+from spillcast.recording.postgres_meta import Sampling
+from spillcast.recording.schema import SAMPLES_SCHEMA, WAITS_SCHEMA
+from spillcast.recording.writer import RecordingWriter
+from spillcast.report.forecast import forecast_page
+from spillcast.storage.behaviour import fixed_behaviour
+from spillcast.storage.emulation import emulate
+
+US, MS = 1_000, 1_000_000
+PAGE = 8192
+THERE = storage({("read", PAGE): 100 * US, ("write", PAGE): 100 * US})
+
+
+def call(start_ns, elapsed_ns, *, temp=False, op="read", blocked=True, session=1, cpu_ns=0):
+    return {
+        "start_ns": start_ns, "elapsed_ns": elapsed_ns, "session": session, "event": f"p{op}64",
+        "op": op, "temp": temp, "file": "/t/spill" if temp else "/data/table", "offset": 0,
+        "bytes": PAGE, "blocked": blocked, "cpu_before_ns": cpu_ns,
+    }  # fmt: skip
+
+
+def in_order(count, elapsed_ns, *, begin_ns=0, cpu_ns=0, **options):
+    """Calls of one thread, one after the other; and when the last one ends."""
+    step_ns = elapsed_ns + cpu_ns
+    starts_ns = [begin_ns + number * step_ns + cpu_ns for number in range(count)]
+    rows = [call(start_ns, elapsed_ns, cpu_ns=cpu_ns, **options) for start_ns in starts_ns]
+    return rows, begin_ns + count * step_ns
+
+
+def made(path, rows, *, elapsed_s, cpu_s=None, **parts):
+    """A recording of a run whose temp files are named; its seconds are those of its rows."""
+    writer = RecordingWriter(path)
+    writer.add_waits(table(sorted(rows, key=lambda row: row["start_ns"]), WAITS_SCHEMA))
+    run = writer.finish(known(elapsed_s, 0, 0, cpu_s=cpu_s))
+    run.seconds = seconds_of(run.waits)
+    temp, other_io = totals(run.waits)
+    asked = RecordOptions(temp_dirs=(Path("/t"),))
+    run.meta = replace(run.meta, temp=temp, other_io=other_io, asked=asked, **parts)
+    return run
+
+
+def cold_scan(path):
+    """4.6 s: 1 s of temp I/O, 2.7 s of reads from storage, 5 ms of reads from memory, and CPU."""
+    cold, end_ns = in_order(300, 9 * MS, cpu_ns=MS)
+    warm, end_ns = in_order(1000, 5 * US, begin_ns=end_ns, blocked=False)
+    spill, end_ns = in_order(1000, MS, begin_ns=end_ns, temp=True)
+    return made(path, [*cold, *warm, *spill], elapsed_s=4.6, cpu_s=0.895)
+
+
+def test_they_are_a_term_of_their_own_and_a_warning(tmp_path):
+    said = forecast(cold_scan(tmp_path / "run.spill"), THERE)
+    terms = {term.name: term for term in said.terms}
+    assert terms["data reads"].baseline_s == terms["data reads"].forecast_s == pytest.approx(2.7)
+    assert (terms["data reads"].count, terms["data reads"].bytes) == (300, 300 * PAGE)
+    assert terms["other waits"].baseline_s == pytest.approx(4.6 - 1.0 - 2.7 - 0.895)
+    assert sum(term.baseline_s for term in said.terms) == pytest.approx(said.baseline_s)
+    assert sum(term.forecast_s for term in said.terms) == pytest.approx(said.forecast_s)
+    [told] = [one.message for one in said.warnings if one.code == "cold-data"]
+    assert told.startswith("2.70 s of the 4.60 s were reads of data files")
+    assert "takes about 1.90 s as it is" in told
+
+
+def test_what_a_run_with_warm_data_takes_is_told(tmp_path):
+    said = forecast(cold_scan(tmp_path / "run.spill"), THERE)
+    assert said.warm.baseline_s == pytest.approx(1.9)
+    # The temp I/O takes a tenth.
+    assert said.warm.forecast_s == pytest.approx(1.0)
+    assert said.to_json()["warm"] == {
+        "baseline_s": said.warm.baseline_s,
+        "forecast_s": said.warm.forecast_s,
+    }
+    page = forecast_page(choices(["there"], [said])).text(100)
+    assert "with its data in memory: 1.90 s now, 1 s there" in page
+
+
+def test_reads_of_a_whole_query_of_which_a_part_was_recorded(tmp_path):
+    said = forecast(cold_scan(tmp_path / "run.spill"), THERE, elapsed_s=46.0)
+    [term] = [term for term in said.terms if term.name == "data reads"]
+    assert (term.baseline_s, term.count) == (pytest.approx(27.0), 3000)
+
+
+def test_memory_answers_or_somebody_else_had_the_cpu(tmp_path):
+    spill, end_ns = in_order(1000, MS, temp=True)
+    quick, end_ns = in_order(1000, 15 * US, begin_ns=end_ns)
+    # It took long, but the thread never waited.
+    slow, _ = in_order(100, 5 * MS, begin_ns=end_ns, blocked=False)
+    run = made(tmp_path / "run.spill", [*spill, *quick, *slow], elapsed_s=2.0)
+    assert data_reads(run) is None
+    said = forecast(run, THERE)
+    assert said.warm is None
+    assert said.to_json()["warm"] is None
+    assert "cold-data" not in {one.code for one in said.warnings}
+
+
+def test_a_capture_that_does_not_see_blocking_goes_by_time(tmp_path):
+    spill, end_ns = in_order(100, MS, temp=True)
+    cold, _ = in_order(100, 5 * MS, begin_ns=end_ns, blocked=None)
+    run = made(tmp_path / "run.spill", [*spill, *cold], elapsed_s=1.0)
+    assert data_reads(run).elapsed_s == pytest.approx(0.5)
+
+
+def test_threads_that_read_side_by_side_take_half_as_long(tmp_path):
+    rows = []
+    for session in (1, 2):
+        cold, end_ns = in_order(100, 10 * MS, session=session)
+        spill, _ = in_order(100, MS, begin_ns=end_ns, temp=True, session=session)
+        rows += [*cold, *spill]
+    assert data_reads(made(tmp_path / "run.spill", rows, elapsed_s=1.1)).elapsed_s == pytest.approx(
+        1.0, rel=0.05
+    )
+
+
+def test_a_thread_that_reads_beside_one_that_works_is_half_of_it(tmp_path):
+    cold, _ = in_order(100, 10 * MS)
+    busy, _ = in_order(100, 1000, cpu_ns=10 * MS - 1000, temp=True, session=2)
+    run = made(tmp_path / "run.spill", [*cold, *busy], elapsed_s=1.0)
+    assert data_reads(run).elapsed_s == pytest.approx(0.5, rel=0.05)
+
+
+def test_single_waits_of_a_part_stand_for_all(tmp_path):
+    run = cold_scan(tmp_path / "run.spill")
+    half = run.waits.filter(pa.array([number % 2 == 0 for number in range(run.waits.num_rows)]))
+    run.waits = half
+    found = data_reads(run)
+    assert found.elapsed_s == pytest.approx(2.7, rel=0.01)
+    assert found.count == pytest.approx(300, rel=0.01)
+
+
+def test_what_other_processes_read_for_a_session_is_sampled(tmp_path):
+    spill, _ = in_order(100, MS, temp=True)
+    sampling = Sampling(10, 40, 40, 0, 0.0, 0.1, 0.0, 0.0)
+    run = made(tmp_path / "run.spill", spill, elapsed_s=4.0, sampling=sampling)
+    rows = [
+        {
+            "time_ns": number * 100 * MS, "session": 1, "weight_us": 100_000,
+            "event": "AioIoCompletion" if number < 10 else "BufFileRead",
+        }
+        for number in range(40)
+    ]  # fmt: skip
+    run.samples = pa.Table.from_batches([table(rows, SAMPLES_SCHEMA)])
+    found = data_reads(run)
+    assert (found.elapsed_s, found.count) == (pytest.approx(1.0), None)
+    assert "cold-data" in {one.code for one in forecast(run, THERE).warnings}
+
+
+def test_page_faults_that_waited_for_a_file_are_data_reads(tmp_path):
+    spill, _ = in_order(100, MS, temp=True)
+    capture = replace(CAPTURE, file_faults=50, file_fault_s=0.5)
+    run = made(tmp_path / "run.spill", spill, elapsed_s=1.0, capture=capture)
+    said = forecast(run, THERE)
+    assert data_reads(run).elapsed_s == pytest.approx(0.5)
+    codes = {one.code for one in said.warnings}
+    assert "cold-data" in codes
+    assert "file-faults" not in codes
+
+
+READS, READ_S = 150, 0.01
+
+
+def test_a_program_whose_data_comes_from_slow_storage(places):
+    """Each read of its data takes 10 ms and more, whatever else the machine does."""
+    skip_without_fuse()
+    backing, mountpoint = places.root / "backing", places.root / "slow"
+    for path in (backing, mountpoint):
+        path.mkdir()
+    (backing / "table").write_bytes(bytes(READS * PAGE))
+    output = places.root / "run.spill"
+    with emulate(fixed_behaviour(READ_S, READ_S), mountpoint, backing):
+        command = target("scan", "--data", mountpoint / "table", "--file", places.temp / "spill")
+        result = spillcast("record", "-o", output, "--", *command, env=places.env)
+    assert result.returncode == 0, result.stderr
+    asked = spillcast("forecast", output, "--to", "latency:1us", "--json")
+    assert asked.returncode == 0, asked.stderr
+    said = json.loads(asked.stdout)
+    [term] = [term for term in said["terms"] if term["name"] == "data reads"]
+    assert term["count"] >= READS
+    assert term["baseline_s"] >= READS * READ_S
+    assert said["warm"]["baseline_s"] <= said["baseline_s"] - READS * READ_S
+    assert said["warm"]["forecast_s"] <= said["forecast_s"] - READS * READ_S
+    assert "cold-data" in {warning["code"] for warning in said["warnings"]}

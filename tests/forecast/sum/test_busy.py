@@ -1,0 +1,55 @@
+"""What makes a forecast uncertain is time taken by others, not by the query's own threads."""
+
+from dataclasses import replace
+
+import pytest
+
+from evidence import change, recording, storage
+from spillcast.forecast import forecast
+from spillcast.recording.meta import Machine
+
+MS = 1_000_000
+LOADS = [("write", 8192, 100, MS), ("read", 8192, 100, MS)]
+THERE = storage({("write", 8192): MS, ("read", 8192): MS})
+#: Three processes on two CPUs: in 2 s they have 3.4 s of CPU time, and wait for it for 1.6 s.
+SESSIONS, ELAPSED_S, CPU_S, DELAY_S = 3, 2.0, 3.4, 1.6
+
+
+def made(path, *, others_s, cpus=2):
+    run = recording(
+        path, LOADS, elapsed_s=ELAPSED_S, cpu_s=CPU_S, sessions=SESSIONS, run_queue_delay_s=DELAY_S
+    )
+    capture = replace(run.meta.capture, run_queue_others_s=others_s)
+    change(run, machine=Machine(cpus=cpus), capture=capture)
+    return run
+
+
+def codes(said):
+    return [warning.code for warning in said.warnings]
+
+
+def test_the_run_queue_of_its_own_workers_is_no_busy_machine(tmp_path):
+    quiet = recording(tmp_path / "q.spill", LOADS, elapsed_s=ELAPSED_S, cpu_s=CPU_S, sessions=3)
+    change(quiet, machine=Machine(cpus=2))
+    own = forecast(made(tmp_path / "own.spill", others_s=0.0), THERE)
+    assert own.interval_s == pytest.approx(forecast(quiet, THERE).interval_s)
+    assert "run-queue" not in codes(own)
+    busy = forecast(made(tmp_path / "busy.spill", others_s=DELAY_S), THERE)
+    assert busy.interval_s[0] < 0.9 * own.interval_s[0]
+    [told] = [one.message for one in busy.warnings if one.code == "run-queue"]
+    assert "runnable for 1.60 s while others had the CPUs" in told
+
+
+@pytest.mark.parametrize(
+    ("cpus", "others_s"),
+    [
+        # Two CPUs for 2 s, less the 3.4 s that it had.
+        (2, 0.6),
+        # Four could have been all others'.
+        (4, DELAY_S),
+        (None, DELAY_S),
+    ],
+)
+def test_where_it_was_not_measured_others_had_what_was_left_at_most(tmp_path, cpus, others_s):
+    run = made(tmp_path / "run.spill", others_s=None, cpus=cpus)
+    assert run.meta.run_queue_others_s == pytest.approx(others_s)

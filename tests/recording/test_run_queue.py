@@ -1,0 +1,76 @@
+"""Time runnable without a CPU: what the observed threads waited for each other, and for others."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from harness import spillcast, target
+
+CPUS = os.cpu_count()
+#: The kernel counts the machine's CPU time in ticks, and looks are 0.25 s apart.
+TICKS_S = 0.1
+BUSY = "import time\nwhile True: pass"
+
+
+def machine_cpu_s():
+    """CPU time that anybody has had since the machine started."""
+    user, nice, system, _idle, _wait, irq, softirq, steal = map(
+        int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9]
+    )
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def children_cpu_s():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def recorded(places, *, burners):
+    """The account of a recorded program of so many processes that burn a second of CPU each."""
+    output = places.root / "run.spill"
+    command = target("burn", "--file", places.temp / "spill", "--processes", burners, "--cpu", 1.0)
+    result = spillcast("record", "-o", output, "--", *command, env=places.env)
+    assert result.returncode == 0, result.stderr
+    return json.loads((output / "meta.json").read_text())["capture"]
+
+
+def test_threads_that_wait_for_each_other_wait_for_no_others(places):
+    """More processes than CPUs; what others had meanwhile is what the machine had and they had not.
+
+    On a machine with nothing else to do that is next to nothing.
+    """
+    machine_s, own_s = machine_cpu_s(), children_cpu_s()
+    capture = recorded(places, burners=CPUS + 2)
+    most_s = (machine_cpu_s() - machine_s) - (children_cpu_s() - own_s)
+    # Two more seconds of work than there are CPUs for.
+    assert capture["run_queue_delay_s"] > 1
+    assert 0 <= capture["run_queue_others_s"] <= capture["run_queue_delay_s"]
+    # The recorder is another, too, and a child of ours.
+    assert capture["run_queue_others_s"] <= most_s + capture["tracer_cpu_s"] + CPUS * TICKS_S
+
+
+@contextmanager
+def others(count):
+    """So many busy processes of somebody else."""
+    busy = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for one in busy:
+            one.kill()
+            one.wait()
+
+
+def test_one_that_waits_for_others_says_so(places):
+    with others(2 * CPUS):
+        capture = recorded(places, burners=1)
+    assert capture["run_queue_delay_s"] > 0
+    assert capture["run_queue_others_s"] == pytest.approx(
+        capture["run_queue_delay_s"], rel=0.1, abs=TICKS_S
+    )
