@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillcast.errors import InputError
-from spillcast.recording.ash import read_ash
+from spillcast.recording.ash import Chosen, read_ash
 from spillcast.recording.ash.values import parse_integer, parse_time_ns
 from spillcast.recording.schema import SAMPLES_SCHEMA
 
@@ -346,11 +346,14 @@ def test_one_statement_and_one_execution(tmp_path):
     ]
     path = written(export(rows, heading), tmp_path)
     assert read_ash(path).samples["coordinator"].to_pylist() == [None, 10, 10, None]
-    assert read_ash(path, sql_id="bbbbbbbbbbbbb").samples["time_ns"].to_pylist() == [0, 10**9]
-    one = read_ash(path, sql_id="bbbbbbbbbbbbb", sql_exec_id=16777217)
+    assert read_ash(path, Chosen(sql_id="bbbbbbbbbbbbb")).samples["time_ns"].to_pylist() == [
+        0,
+        10**9,
+    ]
+    one = read_ash(path, Chosen(sql_id="bbbbbbbbbbbbb", exec_id=16777217))
     assert one.samples.num_rows == 1
     with pytest.raises(InputError, match="SQL_ID ccc") as caught:
-        read_ash(path, sql_id="ccc")
+        read_ash(path, Chosen(sql_id="ccc"))
     assert caught.value.hint == "there are: bbbbbbbbbbbbb, aaaaaaaaaaaaa"
 
 

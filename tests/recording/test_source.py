@@ -158,7 +158,7 @@ def test_a_page_names_it_and_what_it_does_not_see(recording, tmp_path):
     from spillcast.report.html.write import write_report
 
     material = Material()
-    add_runs(material, Evidence(recordings=[recording.path]), None, lenient=False)
+    add_runs(material, Evidence(recordings=[recording.path]), lenient=False)
     write_report(material, tmp_path / "paper.html", redact=False)
     page = (tmp_path / "paper.html").read_text()
     assert Paper.title in page

@@ -189,7 +189,7 @@ fn facts<'py>(py: Python<'py>, reading: &Reading) -> PyResult<Bound<'py, PyDict>
     let files = PyList::empty(py);
     for file in &reading.files {
         let dict = PyDict::new(py);
-        fields! { dict, file => lines waits calls statements }
+        fields! { dict, file => lines waits waits_unmeasured calls statements }
         dict.set_item("damaged", file.damages.count)?;
         let first: Vec<(u64, &str)> =
             file.damages.first.iter().map(|damage| (damage.line, damage.what)).collect();

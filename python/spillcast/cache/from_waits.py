@@ -23,6 +23,7 @@ from spillcast.cache.rows import (
 from spillcast.errors import InputError
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
+from spillcast.recording.same_file import distinct, repeated_words
 from spillcast.recording.trace import ReadFailures, open_reader
 
 #: Waits of scans in Oracle's traces.
@@ -67,6 +68,7 @@ def of_recording(recording: Recording, *, only_temp: bool = False) -> Rows:
 
 def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False) -> Rows:
     """The I/O of traces that names file and block. InputError where none does."""
+    paths, repeated = distinct(paths)
     waits = _trace_waits(paths, lenient)
     known = waits.filter(
         pa.compute.and_(waits["file"].is_valid(), pa.compute.greater(waits["blocks"], 0))
@@ -92,7 +94,7 @@ def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False)
         query.astype(np.int64).reshape(-1),
         _classes(temp, _are_writes(known), scans),
         objects,
-        _left_out(waits.num_rows - known.num_rows),
+        [*_left_out(waits.num_rows - known.num_rows), *repeated_words(repeated)],
     )
 
 

@@ -7,17 +7,21 @@ import typer
 
 from spillcast.cli.engines import Server, with_servers
 from spillcast.cli.options import (
+    Block,
     Boost,
     Budget,
     Confidence,
     Csv,
     Elapsed,
+    ExecId,
     Json,
     Lenient,
     Markdown,
     Queryid,
     RecordedTemp,
+    Since,
     SqlId,
+    Until,
 )
 
 
@@ -45,6 +49,10 @@ def forecast(
     elapsed: Elapsed = None,
     boost: Boost = None,
     sql_id: SqlId = None,
+    exec_id: ExecId = None,
+    since: Since = None,
+    until: Until = None,
+    block: Block = None,
     method: Annotated[
         Literal["counts", "seed"],
         typer.Option(help="seed: one gain of mean latencies, sizes not matched."),
@@ -115,6 +123,10 @@ def forecast(
         elapsed_s=None if elapsed is None else parse_duration_s(elapsed),
         boost=boost,
         sql_id=sql_id,
+        exec_id=exec_id,
+        since=since,
+        until=until,
+        block=block,
         method=method,
         queryid=queryid,
         origin=origin,

@@ -72,6 +72,14 @@ SqlId = Annotated[
     str | None, typer.Option(help="Only this statement of an ASH export, or of traces.")
 ]
 Queryid = Annotated[str | None, typer.Option(help="Only this query of pg_stat_statements.")]
+ExecId = Annotated[
+    int | None, typer.Option(help="Only this execution (SQL_EXEC_ID) of an ASH export.")
+]
+Since = Annotated[
+    str | None, typer.Option(help="Only samples of an ASH export from this time on, as 20:30.")
+]
+Until = Annotated[str | None, typer.Option(help="Only samples of an ASH export up to this time.")]
+Block = Annotated[str | None, typer.Option(help="Block size of Oracle's evidence, such as 16K.")]
 Lenient = Annotated[bool, typer.Option(help="Find WAIT lines in running text of traces too.")]
 Where = Annotated[str | None, typer.Option(help="Only waits for which this SQL condition holds.")]
 Workers = Annotated[Literal["local", "spark"], typer.Option(help="Where the work is done.")]

@@ -1,10 +1,22 @@
 """``spillcast profile``: where the time goes."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from spillcast.cli.options import Csv, Json, Lenient, Markdown, RecordedTemp, Where
+from spillcast.cli.options import (
+    Block,
+    Csv,
+    ExecId,
+    Json,
+    Lenient,
+    Markdown,
+    RecordedTemp,
+    Since,
+    SqlId,
+    Until,
+    Where,
+)
 
 
 def add_to(application: typer.Typer) -> None:
@@ -27,6 +39,11 @@ def profile(
     where: Where = None,
     top: Annotated[int | None, typer.Option(min=1, help="Only so many rows.")] = None,
     histogram: Annotated[bool, typer.Option(help="Show how latencies are spread.")] = False,
+    sql_id: SqlId = None,
+    exec_id: ExecId = None,
+    since: Since = None,
+    until: Until = None,
+    block: Block = None,
     temp: RecordedTemp = None,
     lenient: Lenient = False,
     json: Json = False,
@@ -43,6 +60,15 @@ def profile(
     from spillcast.profile import profile as make
     from spillcast.report.profile import profile_page
 
+    options: dict[str, Any] = {}
+    if any(given is not None for given in (sql_id, exec_id, since, until)):
+        from spillcast.recording.ash import Chosen
+
+        options["chosen"] = Chosen(sql_id=sql_id, exec_id=exec_id, since=since, until=until)
+    if block is not None:
+        from spillcast.recording.block_size import parse_block
+
+        options["block_bytes"] = parse_block(block)
     with reading_bar(evidence) as read:
         result = make(
             *evidence,
@@ -52,6 +78,7 @@ def profile(
             temp_dirs=temp or (),
             lenient=lenient,
             on_progress=read,
+            **options,
         )
     if histogram and not result.histograms:
         raise InputError(

@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spillcast.cli.options import (
+    Block,
     Boost,
     Budget,
     Confidence,
     Elapsed,
+    ExecId,
     Json,
     Lenient,
     Queryid,
     RecordedTemp,
+    Since,
     SqlId,
+    Until,
 )
 
 if TYPE_CHECKING:
@@ -45,6 +49,10 @@ def report(
     boost: Boost = None,
     sql_id: SqlId = None,
     queryid: Queryid = None,
+    exec_id: ExecId = None,
+    since: Since = None,
+    until: Until = None,
+    block: Block = None,
     temp: RecordedTemp = None,
     lenient: Lenient = False,
     redact: Annotated[
@@ -70,6 +78,7 @@ def report(
     from spillcast.errors import InputError
     from spillcast.forecast.ask import ask
     from spillcast.forecast.question import Question
+    from spillcast.recording.ash import Chosen
     from spillcast.recording.evidence import Evidence, find_evidence
     from spillcast.report.draw import need_report_extra
 
@@ -89,7 +98,8 @@ def report(
     for document in material.storages:
         storage = Storage.from_json(document, document["name"])
         material.latencies.append(latencies_there(storage.name, storage))
-    add_runs(material, evidence, sql_id, temp_dirs=temp or (), lenient=lenient)
+    chosen = Chosen(sql_id=sql_id, exec_id=exec_id, since=since, until=until)
+    add_runs(material, evidence, chosen, temp_dirs=temp or (), lenient=lenient)
     if to and not words:
         raise InputError("--to is for evidence", "a forecast's document has its target already")
     if to:
@@ -98,6 +108,10 @@ def report(
             boost=boost,
             sql_id=sql_id,
             queryid=queryid,
+            exec_id=exec_id,
+            since=since,
+            until=until,
+            block=block,
             temp_dirs=temp or (),
             lenient=lenient,
             confidence=confidence,

@@ -1,5 +1,6 @@
 """``spillcast sql``: questions to the evidence in SQL."""
 
+import sys
 from typing import Annotated
 
 import typer
@@ -33,7 +34,13 @@ def sql(
     from spillcast.report.sql import sql_page
 
     with reading_bar(evidence) as read:
-        columns, rows = run_sql(query, evidence, lenient=lenient, on_progress=read)
+        columns, rows = run_sql(
+            query,
+            evidence,
+            lenient=lenient,
+            on_progress=read,
+            say=lambda words: print(f"spillcast: {words}", file=sys.stderr),
+        )
     document = {"schema": "spillcast.sql/1", "columns": columns, "rows": rows}
     show(
         lambda: document,

@@ -4,13 +4,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-
 from spillcast.fleet.schema import UNKNOWN
 from spillcast.recording.meta import Meta
-
-_HEAD_BYTES = 64 << 10
-_CODECS = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
+from spillcast.recording.trace_header import head_of
 
 # diag/rdbms/UNIQUE_NAME/INSTANCE/trace: the name that all instances of a database share.
 _PATH = re.compile(rb"^Trace file \S*/rdbms/([^/\s]+)/[^/\s]+/trace/", re.MULTILINE)
@@ -40,7 +36,7 @@ class Identity:
 
 def of_trace(path: Path) -> Identity:
     """What the header of a trace says; ``unknown`` for what it does not."""
-    head = _head(path)
+    head = head_of(path)
     instance = _found(_INSTANCE, head)
     name = _found(_PATH, head) or instance
     return Identity(
@@ -55,17 +51,6 @@ def of_recording(meta: Meta) -> Identity:
     if server is None:
         return Identity(meta.engine.name or UNKNOWN, host, day=day)
     return Identity(server.dbname or meta.engine.name, server.host or host, str(server.port), day)
-
-
-def _head(path: Path) -> bytes:
-    """The beginning of a trace, decompressed as far as it can be."""
-    with path.open("rb") as file:
-        codec = _CODECS.get(file.read(2))
-    try:
-        with pa.input_stream(str(path), compression=codec) as stream:
-            return bytes(stream.read(_HEAD_BYTES))
-    except (OSError, pa.ArrowInvalid):
-        return b""
 
 
 def _found(pattern: re.Pattern[bytes], head: bytes) -> str | None:

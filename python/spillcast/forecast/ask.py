@@ -73,9 +73,11 @@ def ask(
     from spillcast.forecast.oracle.evidence import read_evidence
     from spillcast.forecast.oracle.forecast import forecast_events
     from spillcast.forecast.oracle.parts import target_of
+    from spillcast.storage.target import is_place
 
-    events = read_evidence(evidence, question)
-    places = [target_of(target, lenient=question.lenient) for target in targets]
+    places_named = any(not isinstance(one, Storage) and is_place(Path(one)) for one in targets)
+    events = read_evidence(evidence, question, name_statements=places_named)
+    places = [target_of(target, events, question) for target in targets]
     return [(forecast_events(place, events, question), None) for place in places]
 
 

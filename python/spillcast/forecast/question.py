@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
 from spillcast.recording import Recording
@@ -12,6 +13,9 @@ from spillcast.recording.evidence import Evidence
 from spillcast.storage.budget import Budget, parse_budget
 from spillcast.storage.probe import Progress
 from spillcast.storage.rehearsal import Rehearsal
+
+if TYPE_CHECKING:
+    from spillcast.recording.ash import Chosen
 
 CONFIDENCE = 0.9
 #: What watches a probe, given the name of what is probed.
@@ -35,8 +39,9 @@ class Question:
     """The options of a forecast.
 
     ``elapsed_s`` is the wall time of the whole query where the evidence covers a part of it, or
-    tells none. ``boost`` (events), ``sql_id`` and ``method`` (``counts`` or ``seed``) are for
-    Oracle's evidence, ``lenient`` for damaged traces; ``queryid`` picks a row of
+    tells none. ``boost`` (events), ``sql_id``, ``block`` (size of a block) and ``method``
+    (``counts`` or ``seed``) are for Oracle's evidence, ``lenient`` for damaged traces; ``exec_id``,
+    ``since`` and ``until`` choose samples of ASH; ``queryid`` picks a row of
     pg_stat_statements, ``origin`` is the storage that counts without times were made on. Of a
     recording, the files under ``temp_dirs`` and no others are temp files, where any is given. A
     directory is probed within ``budget``, after ``rehearse`` has run the query there. ``without``
@@ -46,6 +51,10 @@ class Question:
     elapsed_s: float | None = None
     boost: str | None = None
     sql_id: str | None = None
+    exec_id: int | None = None
+    since: str | None = None
+    until: str | None = None
+    block: str | None = None
     method: str = "counts"
     queryid: str | None = None
     origin: str | None = None
@@ -63,6 +72,13 @@ class Question:
         """What a probe may take. InputError where ``budget`` says nothing of the kind."""
         return parse_budget(self.budget)
 
+    @property
+    def chosen(self) -> "Chosen":
+        """Which samples of ASH are meant."""
+        from spillcast.recording.ash import Chosen
+
+        return Chosen(sql_id=self.sql_id, exec_id=self.exec_id, since=self.since, until=self.until)
+
     def check(self, evidence: Evidence, *, events: bool, counts: bool = False) -> None:
         """InputError for an option of other evidence than this.
 
@@ -74,8 +90,12 @@ class Question:
         _only_for("recordings", bool(evidence.recordings), rehearse=self.rehearse)
         _only_for("plans and rows of pg_stat_statements", counts, **{"from": self.origin})
         method = None if self.method == "counts" else self.method
-        oracle = {"boost": self.boost, "sql_id": self.sql_id, "method": method}
+        oracle = {
+            "boost": self.boost, "sql_id": self.sql_id, "method": method, "block": self.block
+        }  # fmt: skip
         _only_for("traces and ASH exports", events, **oracle)
+        samples = {"exec_id": self.exec_id, "since": self.since, "until": self.until}
+        _only_for("ASH exports", events and bool(evidence.ash), **samples)
 
 
 def _only_for(kind: str, given: bool, **options: object) -> None:

@@ -1,11 +1,12 @@
 """ASH -> a profile with the columns of the usual ASH query, and latencies without its bias."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from spillcast.errors import InputError
 from spillcast.profile.result import QUANTILES, Profile
-from spillcast.recording.ash import profile_ash, read_ash
+from spillcast.recording.ash import ALL, Chosen, executions, hints, profile_ash, read_ash
 from spillcast.recording.trace import Progress
 
 
@@ -13,15 +14,16 @@ def of_ash(
     paths: Sequence[Path],
     by: Sequence[str],
     where: str | None,
+    chosen: Chosen = ALL,
     on_progress: Progress | None = None,
 ) -> Profile:
-    """By statement and event; InputError for any other question."""
+    """By statement and event; InputError for any other question. Several executions are named."""
     if list(by) != ["event"] or where is not None:
         raise InputError(
             "ASH exports are profiled by statement and event only",
             'ask for more with: spillcast sql "select ... from samples" EXPORT',
         )
-    ash = read_ash(paths, on_progress=on_progress)
+    ash = read_ash(paths, chosen, on_progress=on_progress)
     table = profile_ash(ash).to_pylist()
     rows = [
         {
@@ -45,4 +47,12 @@ def of_ash(
     ]
     total_s = sum(row["total_us"] for row in rows) / 1e6
     damaged = [{"file": str(d.file), "line": d.line, "what": d.what} for d in ash.damaged]
-    return Profile(["event"], total_s, rows, damaged, list(ash.notes))
+    found = executions(ash)
+    return Profile(
+        ["event"],
+        total_s,
+        rows,
+        damaged,
+        [*ash.notes, *hints(ash)],
+        executions=[asdict(one) for one in found] if len(found) > 1 else [],
+    )

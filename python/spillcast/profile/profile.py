@@ -15,6 +15,7 @@ from spillcast.recording.event_names import is_like
 from spillcast.recording.evidence import Evidence, find_evidence
 
 if TYPE_CHECKING:
+    from spillcast.recording.ash import Chosen
     from spillcast.recording.trace import Progress
 
 
@@ -25,13 +26,16 @@ def profile(
     where: str | None = None,
     temp_dirs: Sequence[str | Path] = (),
     lenient: bool = False,
+    chosen: "Chosen | None" = None,
+    block_bytes: int | None = None,
     on_progress: "Progress | None" = None,
 ) -> Profile:
     """Profile traces, ASH exports or recordings.
 
     ``event`` is a pattern in which ``*`` stands for any text; ``where`` is an SQL condition on the
     columns of the waits. Of a recording, the files under ``temp_dirs`` and no others are temp
-    files, where any is given. InputError for evidence that cannot be read or holds nothing.
+    files, where any is given. ``chosen`` picks samples of ASH; with ``block_bytes`` sizes in traces
+    are in bytes and not in blocks. InputError for evidence that cannot be read or holds nothing.
     """
     for name in by:
         if name not in DIMENSIONS:
@@ -40,10 +44,18 @@ def profile(
     kind = found.only_waits()
     if temp_dirs and kind != "recordings":
         raise InputError("--temp is for recordings")
+    if chosen is not None and kind != "ash":
+        raise InputError(
+            "--sql-id, --exec-id, --since and --until are for ASH exports",
+            "of other evidence --where chooses, as in --where \"sql_id = '4q7zf0d2m8kcx'\"",
+        )
+    if block_bytes is not None and kind != "traces":
+        raise InputError("--block is for traces")
     if kind == "ash":
         from spillcast.profile.ash import of_ash
+        from spillcast.recording.ash import ALL
 
-        result = of_ash(found.ash, by, where, on_progress)
+        result = of_ash(found.ash, by, where, chosen or ALL, on_progress)
     elif kind == "statistics":
         from spillcast.profile.statistics import of_statistics
 
@@ -56,7 +68,17 @@ def profile(
         result = of_trace_rows(found.traces, by, where, lenient, on_progress)
     else:
         result = _of_traces(found, by, lenient, on_progress)
+    if block_bytes is not None and "size" in by:
+        result = _in_bytes(result, block_bytes)
     return result if event is None else _only_event(result, event)
+
+
+def _in_bytes(result: Profile, block_bytes: int) -> Profile:
+    rows = [
+        row | {"size": None if row["size"] is None else row["size"] * block_bytes}
+        for row in result.rows
+    ]
+    return replace(result, rows=rows)
 
 
 def _of_recording(

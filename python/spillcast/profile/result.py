@@ -40,6 +40,7 @@ class Profile(Tabular):
     Every row has the keys of ``by``, ``op``, ``idle``, ``count``, ``total_us``, ``share`` (of
     ``elapsed_s``), ``min_us``, ``mean_us``, quantiles, ``max_us`` and ``longest_at``; rows of ASH
     have ``latency_us`` and ``n_est`` besides. ``histograms`` stand row by row; ASH has none.
+    ``executions`` are those that samples of ASH are of, where there are several.
     """
 
     by: Sequence[str]
@@ -48,6 +49,7 @@ class Profile(Tabular):
     damaged: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     histograms: list[LatencyCounts] = field(default_factory=list)
+    executions: list[dict[str, Any]] = field(default_factory=list)
 
     def sorted(self) -> "Profile":
         """The same rows, the largest total first; their histograms with them."""
@@ -71,6 +73,7 @@ class Profile(Tabular):
             "rows": self.rows,
             "damaged": self.damaged,
             "warnings": self.warnings,
+            "executions": self.executions,
         }
 
     def to_arrow(self) -> "pa.Table":

@@ -1,7 +1,7 @@
 """The evidence as tables in DuckDB."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from spillcast.errors import InputError, first_line
 from spillcast.recording import Recording
 from spillcast.recording.ash import read_ash
 from spillcast.recording.evidence import Evidence, find_evidence
+from spillcast.recording.same_file import repeated_words
 from spillcast.recording.statistics import read_statistics
 from spillcast.recording.trace import Progress
 from spillcast.recording.trace_spool import TABLES, spool_traces
@@ -22,11 +23,15 @@ def run_sql(
     *,
     lenient: bool = False,
     on_progress: Progress | None = None,
+    say: Callable[[str], None] = lambda _words: None,
 ) -> tuple[list[str], list[list[Any]]]:
-    """Column names and rows. InputError says what DuckDB says of a wrong query."""
+    """Column names and rows. InputError says what DuckDB says of a wrong query.
+
+    ``say`` is told of files that count once although they were given again.
+    """
     found = find_evidence(evidence)
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
-        _register(connection, found, Path(folder), lenient, on_progress)
+        _register(connection, found, Path(folder), lenient, on_progress, say)
         try:
             result = connection.sql(query)
             if result is None:
@@ -44,6 +49,7 @@ def _register(
     folder: Path,
     lenient: bool,
     on_progress: Progress | None,
+    say: Callable[[str], None],
 ) -> None:
     kind = found.only_waits()
     if kind == "ash":
@@ -58,7 +64,9 @@ def _register(
         connection.register("seconds", recording.seconds)
         connection.register("samples", recording.samples)
     else:
-        spool_traces(found.traces, folder, lenient=lenient, on_progress=on_progress)
+        read = spool_traces(found.traces, folder, lenient=lenient, on_progress=on_progress)
+        for words in repeated_words(read.repeated):
+            say(words)
         for name in TABLES:
             path = str(folder / f"{name}.parquet").replace("'", "''")
             connection.execute(f"create view {name} as from read_parquet('{path}')")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from spillcast.recording import Recording
-from spillcast.recording.ash import read_ash
+from spillcast.recording.ash import ALL, Chosen, read_ash
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
 
 if TYPE_CHECKING:
@@ -131,9 +131,9 @@ def of_samples(samples: "pa.Table", elapsed_s: float) -> Timeline:
     return _timeline(rows, length_s, elapsed_s)
 
 
-def of_ash(paths: Sequence[Path], sql_id: str | None = None) -> Timeline:
-    """The samples of ASH exports, over the time that they cover."""
-    samples = read_ash(paths, sql_id=sql_id).samples
+def of_ash(paths: Sequence[Path], chosen: Chosen = ALL) -> Timeline:
+    """The samples of ASH exports, or what is chosen of them, over the time that they cover."""
+    samples = read_ash(paths, chosen).samples
     times = samples["time_ns"].to_numpy()
     covered_s = float(times.max() - times.min()) / 1e9 + 1 if len(times) else 0.0
     return of_samples(samples, covered_s)

@@ -6,6 +6,7 @@ from typing import Any
 
 from spillcast import histogram
 from spillcast.profile.result import DIMENSIONS, QUANTILES, LatencyCounts, Profile, bare_row
+from spillcast.recording.same_file import repeated_words
 from spillcast.recording.trace import Traces
 
 
@@ -70,9 +71,13 @@ def quantile_us(latency_ns: Sequence[int], counts: Sequence[int], quantile: floa
 
 def trace_warnings(read: Traces, unaccounted_us: int) -> list[str]:
     """What a reader of a trace's profile should know."""
-    warnings = []
-    if damaged := read.damaged_count():
+    warnings = repeated_words(read.repeated)
+    unmeasured = read.unmeasured()
+    if damaged := read.damaged_count() - unmeasured:
         warnings.append(f"{damaged:,} damaged lines are not in the profile")
+    if unmeasured:
+        text = "waits have a length that cannot be (ela= below zero): counted apart, in no row"
+        warnings.append(f"{unmeasured:,} {text}")
     for path, file in zip(read.paths, read.files, strict=True):
         if file["size_limit_line"]:
             where = f"{path}:{file['size_limit_line']}"

@@ -1,4 +1,4 @@
-"""What the files on a command line are: recordings, traces, ASH exports, plans or statistics."""
+"""What files on a command line are: recordings, traces, ASH exports, plans, spooled figures."""
 
 import glob
 import re
@@ -17,11 +17,13 @@ _HEAD_BYTES = 1 << 20
 _PLAN = re.compile(
     rb'"Plan":|QUERY PLAN|\(cost=\d|\(actual (time|rows)=|Buffers: |ms\s+plan:|<explain|- Plan:'
 )
+_BESIDE = "give a trace or an ASH export besides"
 _WORDS = {
     "recordings": "recordings",
     "traces": "traces",
     "ash": "ASH exports",
     "statistics": "statistics",
+    "parameters": "database parameters",
     "plans": "plans of EXPLAIN",
     "statements": "rows of pg_stat_statements",
 }
@@ -35,6 +37,7 @@ class Evidence:
     traces: list[Path] = field(default_factory=list)
     ash: list[Path] = field(default_factory=list)
     statistics: list[Path] = field(default_factory=list)
+    parameters: list[Path] = field(default_factory=list)
     plans: list[Path] = field(default_factory=list)
     statements: list[Path] = field(default_factory=list)
 
@@ -50,6 +53,10 @@ class Evidence:
         """The kind of all of it, as a field's name. InputError where kinds are mixed."""
         kinds = {field.name: getattr(self, field.name) for field in fields(self)}
         given = [kind for kind, paths in kinds.items() if paths]
+        if given == ["parameters"]:
+            raise InputError("parameters of a database are no evidence by themselves", _BESIDE)
+        # They only say how large a block is.
+        given = [kind for kind in given if kind != "parameters"]
         if len(given) != 1:
             raise InputError(
                 f"{' and '.join(_WORDS[kind] for kind in given)} are mixed",
@@ -88,7 +95,10 @@ def _kind_of(path: Path, evidence: Evidence) -> list[Path]:
         return evidence.plans
     if path.suffix.lower() not in ASH_SUFFIXES:
         return evidence.traces
-    return evidence.statistics if _are_statistics(head[:4096].lower()) else evidence.ash
+    start = head[:4096].lower()
+    if b"db_block_size" in start:
+        return evidence.parameters
+    return evidence.statistics if _are_statistics(start) else evidence.ash
 
 
 def is_plan(path: Path) -> bool:
@@ -109,7 +119,11 @@ def _are_statistics(head: bytes) -> bool:
 def _files(path: Path) -> list[Path]:
     if not path.is_dir() or path.suffix == ".spill" or is_recording(path):
         return [path]
-    found = sorted(file for pattern in TRACES for file in path.rglob(pattern))
-    if not found:
+    if not (found := traces_below(path)):
         raise InputError(f"{path}: the folder holds no traces ({', '.join(TRACES)})")
     return found
+
+
+def traces_below(folder: Path) -> list[Path]:
+    """What lies below a folder and is called a trace."""
+    return sorted(file for pattern in TRACES for file in folder.rglob(pattern))

@@ -1,25 +1,35 @@
 """Extended SQL traces (10046), profiled without rows."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from spillcast import _core
 from spillcast.errors import InputError
 from spillcast.interruptible import run_interruptibly
+from spillcast.recording.same_file import Repeated, distinct
 
 Progress = Callable[[int], None]
+#: Standard input, which is read once.
+STDIN = Path("-")
+
+
+#: Groups of a profile, or nothing, and what was read of each file.
+Read = tuple[list[dict[str, Any]], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Traces:
-    """What was read: groups, and lines, rows, damage and sessions of each file."""
+    """What was read: groups, and lines, rows, damage and sessions of each file.
+
+    ``repeated`` are files that hold what another one does: they are not among ``paths``.
+    """
 
     paths: list[Path]
     groups: list[dict[str, Any]]
     files: list[Mapping[str, Any]]
+    repeated: list[Repeated] = field(default_factory=list)
 
     def sessions(self) -> list[Mapping[str, Any]]:
         """Where the time of each session of each file went, in microseconds."""
@@ -28,20 +38,6 @@ class Traces:
     def first_second(self) -> int:
         """Second of the database's clock in which the first session began."""
         return min((s["first_tim_us"] or 0 for s in self.sessions()), default=0) // 1_000_000
-
-    def waits_before_us(self, *, lenient: bool = False) -> int:
-        """Of the waits that files begin with, what lies before their first time.
-
-        A session is in a wait when tracing begins; ``elapsed_us`` does not hold it. Reads the first
-        rows of each file again.
-        """
-        found = 0
-        for path, file in zip(self.paths, self.files, strict=True):
-            times = [session["first_tim_us"] for session in file["sessions"]]
-            start_us = _first_wait_us(path, lenient)
-            if start_us is not None and None not in times:
-                found += max(0, min(times) - start_us)
-        return found
 
     def damaged(self) -> list[dict[str, Any]]:
         """The first damaged lines of each file, with what is wrong."""
@@ -55,26 +51,38 @@ class Traces:
         """Damaged lines in all."""
         return sum(file["damaged"] for file in self.files)
 
+    def unmeasured(self) -> int:
+        """Of these, waits whose length cannot be: they are in no group and no time."""
+        return sum(file["waits_unmeasured"] for file in self.files)
 
-class _Enough(Exception):
-    """Ends a reading of rows."""
+
+def read_once(paths: Sequence[Path], read: Callable[[list[Path]], Read]) -> Traces:
+    """Read traces, each once, however often it is given: also as a compressed copy.
+
+    A copy that is packed otherwise is known when it was read; then the others are read again.
+    """
+    kept, repeated = distinct(paths)
+    groups, facts = read(kept)
+    copies = _copies(kept, facts["files"])
+    if copies and STDIN not in kept:
+        gone = {again for again, _ in copies}
+        kept = [path for path in kept if path not in gone]
+        repeated = [*repeated, *copies]
+        groups, facts = read(kept)
+    return Traces(kept, groups, facts["files"], repeated)
 
 
-def _first_wait_us(path: Path, lenient: bool) -> int | None:
-    """When the first wait of a file began; None where there is none."""
-    import pyarrow as pa
-
-    starts: list[int] = []
-
-    def take(waits: _core.Table, _calls: _core.Table, _statements: _core.Table) -> None:
-        batch = pa.record_batch(waits)
-        starts.extend(batch["start_ns"].slice(0, 1).to_pylist())
-        raise _Enough
-
-    reader, _ = open_reader([path], lenient, None)
-    with ReadFailures(), suppress(_Enough):
-        reader.rows(take)
-    return starts[0] // 1_000 if starts else None
+def _copies(paths: Sequence[Path], files: Sequence[Mapping[str, Any]]) -> list[Repeated]:
+    """Files of which all that was counted is that of another: no two sessions share each us."""
+    first: dict[str, Path] = {}
+    found = []
+    for path, file in zip(paths, files, strict=True):
+        if not any(session["first_tim_us"] for session in file["sessions"]):
+            continue
+        same = first.setdefault(repr(sorted(file.items())), path)
+        if same != path:
+            found.append((path, same))
+    return found
 
 
 def profile_traces(
@@ -89,10 +97,13 @@ def profile_traces(
     The dimensions are those of ``_core.TraceReader.profile``. InputError where there are no trace
     lines or a file cannot be read.
     """
-    reader, watch = open_reader(paths, lenient, on_progress)
-    with ReadFailures():
-        groups, facts = run_interruptibly(lambda: reader.profile(list(by)), reader.cancel, watch)
-    return Traces(list(paths), groups, facts["files"])
+
+    def read(kept: list[Path]) -> Read:
+        reader, watch = open_reader(kept, lenient, on_progress)
+        with ReadFailures():
+            return run_interruptibly(lambda: reader.profile(list(by)), reader.cancel, watch)
+
+    return read_once(paths, read)
 
 
 def open_reader(

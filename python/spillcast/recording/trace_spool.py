@@ -8,7 +8,14 @@ import pyarrow.parquet as pq
 
 from spillcast import _core
 from spillcast.interruptible import run_interruptibly
-from spillcast.recording.trace import Progress, ReadFailures, Traces, open_reader
+from spillcast.recording.trace import (
+    Progress,
+    Read,
+    ReadFailures,
+    Traces,
+    open_reader,
+    read_once,
+)
 
 TABLES = ("waits", "calls", "statements")
 
@@ -21,6 +28,12 @@ def spool_traces(
     on_progress: Progress | None = None,
 ) -> Traces:
     """Write all rows to ``waits.parquet``, ``calls.parquet`` and ``statements.parquet``."""
+    return read_once(paths, lambda kept: _spool(kept, folder, lenient, on_progress))
+
+
+def _spool(
+    paths: Sequence[Path], folder: Path, lenient: bool, on_progress: Progress | None
+) -> Read:
     reader, watch = open_reader(paths, lenient, on_progress)
     writers: dict[str, pq.ParquetWriter] = {}
 
@@ -37,4 +50,4 @@ def spool_traces(
     finally:
         for writer in writers.values():
             writer.close()
-    return Traces(list(paths), [], facts["files"])
+    return [], facts

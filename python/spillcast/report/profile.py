@@ -31,6 +31,16 @@ _STATISTICS = (
     Column("per second, at most", "per_second_max", "count"),
     Column("since logon", "accumulated", "count"),
 )
+_EXECUTIONS = (
+    Column("began", "began"),
+    Column("lasted", "elapsed_s", "s"),
+    Column("samples", "samples", "count"),
+    Column("sql", "sql_id"),
+    Column("exec id", "exec_id", "raw"),
+    Column("instance", "instance", "raw"),
+    Column("session", "session", "raw"),
+    Column("sessions", "sessions", "raw", spare=1),
+)
 
 
 def profile_page(profile: Profile, *, histogram: bool = False) -> Page:
@@ -47,6 +57,9 @@ def profile_page(profile: Profile, *, histogram: bool = False) -> Page:
         parts += [Words(["  idle"]), _table(profile, idle)]
     if histogram:
         parts += _histograms(profile)
+    if profile.executions:
+        words = f"  {len(profile.executions):,} executions; a forecast is of one"
+        parts += [Words([words]), Table.of(_EXECUTIONS, profile.executions)]
     said = [f"  warning: {text}" for text in profile.warnings]
     said += [
         f"  damaged: {damage['file']}:{damage['line']}: {damage['what']}"

@@ -16,7 +16,7 @@ from sqlglot import exp
 from harness import spillcast
 from spillcast.engines.oracle.collect import collect, parse_session
 from spillcast.errors import InputError
-from spillcast.recording.ash import read_ash
+from spillcast.recording.ash import executions, read_ash
 from spillcast.recording.statistics import read_statistics
 
 SQL_ID = "09bmj7j9q8a5z"
@@ -28,9 +28,9 @@ COMMANDS = re.compile(r"(set|prompt|spool|exec|whenever|accept)\b|--")
 # Columns that the views have by Oracle's reference, with types that hold them.
 ASH_COLUMNS = (
     "sample_time timestamp, session_id bigint, session_serial# bigint, sql_id text, "
-    "sql_exec_id bigint, sql_plan_line_id bigint, session_state text, event text, "
-    "wait_class text, p1 bigint, p2 bigint, p3 bigint, time_waited bigint, qc_session_id bigint, "
-    "qc_session_serial# bigint, qc_instance_id bigint, pga_allocated bigint, "
+    "sql_exec_id bigint, sql_exec_start timestamp, sql_plan_line_id bigint, session_state text, "
+    "event text, wait_class text, p1 bigint, p2 bigint, p3 bigint, time_waited bigint, "
+    "qc_session_id bigint, qc_session_serial# bigint, qc_instance_id bigint, pga_allocated bigint, "
     "temp_space_allocated bigint, delta_read_io_requests bigint, delta_read_io_bytes bigint, "
     "delta_write_io_requests bigint, delta_write_io_bytes bigint"
 )
@@ -170,6 +170,7 @@ def ash_rows():
     """One of each reason to be left out, and two that belong: the session and its worker."""
     usual = {"sql_id": SQL_ID, "session_id": 33, "session_serial#": 4711, "p3": 31}
     usual |= {"session_state": "WAITING", "event": READ, "time_waited": 9_000}
+    usual |= {"sql_exec_id": 16777216, "sql_exec_start": NOW - timedelta(seconds=40)}
     at = [NOW - timedelta(seconds=s, milliseconds=211) for s in range(6)]
     worker = {"session_id": 50, "session_serial#": 1}
     worker |= {"qc_session_id": 33, "qc_session_serial#": 4711}
@@ -215,6 +216,9 @@ def test_ash_of_a_session_and_its_workers(oracle, tmp_path, view, source, more):
     assert ash.samples["coordinator"].to_pylist() == [None, 33]
     assert ash.samples["instance"].to_pylist() == [2, 2]
     assert ash.samples["p3"].to_pylist() == [31, 31]
+    assert set(ash.samples["exec_start"].to_pylist()) == {"2024-10-14 12:59:20"}
+    # The worker and its session are one execution.
+    assert [one.session for one in executions(ash)] == [33]
 
 
 def test_the_first_sample_in_memory_is_shown(oracle):

@@ -177,7 +177,7 @@ def test_a_trace_of_a_part_is_warned_about(example):
 
 
 def test_ash_alone_does_not_know_sizes(example):
-    ash = read_shares([example / "ash.csv"], TEMP, None)
+    ash = read_shares([example / "ash.csv"], TEMP)
     target = resolve_target(str(example / "flash.trc"))
     said = forecast_events(target, OracleEvidence(ash=ash), Question(boost=TEMP))
     assert "sizes-unknown" in codes(said)

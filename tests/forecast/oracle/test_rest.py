@@ -115,14 +115,14 @@ def test_the_published_case_keeps_it(tmp_path):
     assert "rest-kept" in codes(said)
 
 
-def test_a_wait_that_began_before_the_trace_takes_nothing_off(tmp_path):
-    """Without its header the trace begins with a wait of 10 ms that its time does not hold."""
+def test_a_wait_that_the_trace_begins_with_lies_within_its_time(tmp_path):
+    """Without its header the trace begins with a wait of 10 ms."""
     path = trace(tmp_path / "cut.trc", 10_000, 200, count=20)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(line for line in lines if "tim=1000000" not in line))
     read = read_traces([path])
-    assert read.sessions_s == pytest.approx(19 * 10e-3 + 20 * 200e-6)
-    assert read.before_s == pytest.approx(10e-3)
+    assert read.sessions_s == read.elapsed_s == pytest.approx(20 * 10.2e-3)
+    assert sum(event.total_s for event in read.events.values()) == pytest.approx(20 * 10e-3)
 
 
 def test_a_latency_alone_leaves_a_spread_that_grows_with_the_gain(tmp_path):

@@ -21,6 +21,8 @@ const ELAPSED_MAX_US: i64 = 10_000_000_000_000;
 pub struct FileSummary {
     pub lines: u64,
     pub waits: u64,
+    /// Waits whose length cannot be, below zero or above 115 days: in no row, and in no time.
+    pub waits_unmeasured: u64,
     pub calls: u64,
     pub statements: u64,
     pub damages: Damages,
@@ -141,15 +143,21 @@ impl Follower {
         self.in_header = false;
         self.is_trace = true;
         let class = out.dictionary.classes[event as usize];
-        let elapsed_us = self.elapsed(line, wait.ela);
+        let elapsed_us = self.in_us(wait.ela);
         let tim_us = self.tim(line, wait.tim).map(|tim| match self.clock.wait_tim_1024 {
             true => tim + tim * 24 / 1_000,
             false => tim,
         });
         let (position, session) = self.sessions.current(out.dictionary);
+        let Some(elapsed_us) = elapsed_us else {
+            if let Some(tim) = tim_us {
+                session.tick(tim, 0);
+            }
+            return self.unmeasured(line, wait.ela);
+        };
         let start_us = match tim_us {
             Some(tim) => {
-                session.tick(tim);
+                session.tick(tim, elapsed_us);
                 tim - elapsed_us
             }
             None => session.wait_without_tim(elapsed_us),
@@ -192,7 +200,7 @@ impl Follower {
         let tim_us = self.tim(line, call.tim);
         let (position, session) = self.sessions.current(out.dictionary);
         if let Some(tim) = tim_us {
-            session.tick(tim);
+            session.tick(tim, 0);
         }
         call.tim = session.clock_us;
         let (self_c_us, self_e_us) = session.self_times(&call, self.clock.unit_us);
@@ -225,7 +233,7 @@ impl Follower {
         let tim_us = self.tim(line, tim);
         let (_, session) = self.sessions.current(out.dictionary);
         if let Some(tim) = tim_us {
-            session.tick(tim);
+            session.tick(tim, 0);
         }
         session
     }
@@ -285,16 +293,30 @@ impl Follower {
         }
     }
 
-    /// A duration in microseconds; one that cannot be is damage and counts as 0.
+    /// A duration in microseconds; None where it cannot be.
     #[inline(always)]
-    fn elapsed(&mut self, line: u64, value: i64) -> i64 {
+    fn in_us(&self, value: i64) -> Option<i64> {
         let value_us = value.saturating_mul(self.clock.unit_us);
-        if (0..=ELAPSED_MAX_US).contains(&value_us) {
+        (0..=ELAPSED_MAX_US).contains(&value_us).then_some(value_us)
+    }
+
+    /// A duration of a call in microseconds; one that cannot be is damage and counts as 0.
+    fn elapsed(&mut self, line: u64, value: i64) -> i64 {
+        if let Some(value_us) = self.in_us(value) {
             return value_us;
         }
         let too_long = "time above 115 days, counted as 0";
         self.damage(line, if value < 0 { "time below zero, counted as 0" } else { too_long });
         0
+    }
+
+    /// A wait that happened, and nobody knows how long it took.
+    #[cold]
+    fn unmeasured(&mut self, line: u64, ela: i64) {
+        self.summary.waits_unmeasured += 1;
+        let too_long = "ela= above 115 days: the wait is counted apart";
+        let negative = "ela= below zero: the wait is counted apart";
+        self.damage(line, if ela < 0 { negative } else { too_long });
     }
 
     /// `tim` in microseconds, None where there is none.

@@ -198,7 +198,7 @@ impl<S: Sink> Follow<'_, S> {
             return Err(error);
         }
         let files = &self.reading.files;
-        if files.iter().all(|file| file.waits + file.calls == 0) {
+        if files.iter().all(|file| file.waits + file.waits_unmeasured + file.calls == 0) {
             let waits_in_text = files.iter().map(|file| file.waits_in_text).sum();
             return Err(ReadError::NoTraceLines { paths: inputs.to_vec(), waits_in_text });
         }

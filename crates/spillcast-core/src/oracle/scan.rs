@@ -12,6 +12,9 @@ use super::line::{CallLine, Fault, Line, Mark, ParsingLine, WaitLine};
 /// A longer line is damage, whatever is in it.
 pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
 
+/// A bind value may be longer than was said by so much, and hold lines that look like others.
+const VALUE_BYTES_MORE: i64 = 4_000;
+
 /// What the lines before have to tell the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -20,7 +23,8 @@ pub(super) enum State {
     Bind {
         avl: i64,
     },
-    /// In opaque text, `left` bytes of which are still to come by what its header said.
+    /// In opaque text, `left` bytes of which are still to come by what its header said; below zero
+    /// where a bind value is longer.
     Opaque {
         block: Block,
         left: i64,
@@ -229,11 +233,11 @@ impl<'a> Scanner<'a> {
             Line::Mark(mark) => Record::Mark(mark),
             Line::EndOfStatement => Record::EndOfStatement,
             Line::Parsing(parsing) => {
-                self.open(Block::Statement, parsing.len);
+                self.open(Block::Statement, parsing.len.max(0));
                 Record::Parsing(Box::new(parsing))
             }
             Line::ParseError { cursor, len, tim } => {
-                self.open(Block::FailedStatement, len);
+                self.open(Block::FailedStatement, len.max(0));
                 Record::ParseError { cursor, tim }
             }
             Line::Text => return,
@@ -242,7 +246,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn open(&mut self, block: Block, left: i64) {
-        self.state = State::Opaque { block, left: left.max(0) };
+        self.state = State::Opaque { block, left };
         let next = self.bytes.len() - self.at;
         let next = memchr::memchr(b'\n', &self.bytes[self.at..]).map_or(next, |end| end + 1);
         self.text_start = (self.at + next, self.line + 1);
@@ -258,7 +262,7 @@ impl<'a> Scanner<'a> {
         if line.starts_with(b" ") {
             if let Some(value) = line.trim_ascii_start().strip_prefix(b"value=\"") {
                 if !closes_value(value) {
-                    self.open(Block::BindValue, avl - value.len() as i64 - 1);
+                    self.open(Block::BindValue, avl.saturating_sub(value.len() as i64 + 1));
                 }
                 return;
             }
@@ -287,13 +291,14 @@ impl<'a> Scanner<'a> {
             }
             return;
         }
-        if goes_on(line, left) {
+        if goes_on(line, block, left) {
             self.end_statement_text(self.at);
             self.push(Record::Damage(block.unclosed()));
             self.normal_line(line);
             return;
         }
-        let left = (left - line.len() as i64 - 1).max(0);
+        let left = left.saturating_sub(line.len() as i64 + 1);
+        let left = if block == Block::BindValue { left } else { left.max(0) };
         let over = block == Block::FailedStatement && left == 0;
         self.state = if over { State::Normal } else { State::Opaque { block, left } };
     }
@@ -338,12 +343,18 @@ fn bind_length(line: &[u8]) -> Option<i64> {
 
 /// Whether a trace goes on with this line although opaque text was not closed: where the text is
 /// at its end by the length given before it, or where a new file or session begins.
-fn goes_on(line: &[u8], left: i64) -> bool {
+///
+/// A bind value ends with its quote. Beyond its length, waits and calls are still taken to be
+/// lines of it for a while: a length that is missing or wrong is as likely as a quote that is lost.
+fn goes_on(line: &[u8], block: Block, left: i64) -> bool {
     match grammar::parse(line) {
         Ok(Line::Mark(
             Mark::Header | Mark::Session { .. } | Mark::Switch { .. } | Mark::SizeLimit,
         )) => true,
         Ok(Line::Text | Line::EndOfStatement | Line::Mark(_)) | Err(_) => false,
-        Ok(_) => left == 0,
+        Ok(Line::Wait { .. } | Line::Call(_)) if block == Block::BindValue => {
+            left <= -VALUE_BYTES_MORE
+        }
+        Ok(_) => left <= 0,
     }
 }

@@ -17,7 +17,8 @@ pub struct SessionId {
 /// Where a session's time went, in one file, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionTimes {
-    /// First to last `tim`, summed over the stretches between the clock's steps back.
+    /// From the begin of the first line's wait, or its `tim`, to the last `tim`; summed over the
+    /// stretches between the clock's steps back.
     pub elapsed_us: i64,
     /// CPU of all calls, recursive calls counted once.
     pub cpu_us: i64,
@@ -28,6 +29,7 @@ pub struct SessionTimes {
     pub calls: u64,
     /// How often `tim` went back by more than a second: another file was appended, or the clock set.
     pub steps_back: u64,
+    /// When the session was first seen: where its first line is a wait, when that began.
     pub first_tim_us: Option<i64>,
     pub last_tim_us: Option<i64>,
 }
@@ -80,19 +82,35 @@ impl Calls {
 }
 
 impl Session {
-    /// A line was written at `tim_us`.
-    pub fn tick(&mut self, tim_us: i64) {
+    /// A line was written at `tim_us`, by the end of a wait that took `elapsed_us`; 0 for any
+    /// other line.
+    ///
+    /// A session is in a wait when tracing begins: what counts as a wait must lie within its time.
+    #[inline(always)]
+    pub fn tick(&mut self, tim_us: i64, elapsed_us: i64) {
+        match &mut self.stretch {
+            Some((first, last)) if tim_us >= *last - STEP_BACK_US => {
+                *first = (*first).min(tim_us);
+                *last = (*last).max(tim_us);
+            }
+            _ => self.begin_stretch(tim_us, elapsed_us),
+        }
         self.clock_us = tim_us;
-        self.times.first_tim_us.get_or_insert(tim_us);
         self.times.last_tim_us = Some(tim_us);
-        let (first, last) = self.stretch.unwrap_or((tim_us, tim_us));
-        if tim_us < last - STEP_BACK_US {
+    }
+
+    #[cold]
+    fn begin_stretch(&mut self, tim_us: i64, elapsed_us: i64) {
+        let mut began_us = tim_us - elapsed_us;
+        if self.stretch.is_some() {
             self.end_stretch();
             self.times.steps_back += 1;
-            self.stretch = Some((tim_us, tim_us));
         } else {
-            self.stretch = Some((first.min(tim_us), last.max(tim_us)));
+            // Before the first `tim`, the clock holds the waits that had none.
+            began_us -= self.clock_us;
         }
+        self.times.first_tim_us.get_or_insert(began_us);
+        self.stretch = Some((began_us, tim_us));
     }
 
     /// The likely start of a wait that does not say when it ended: behind the line before.
@@ -199,9 +217,23 @@ mod tests {
     fn elapsed_time_is_that_of_the_stretches_between_steps_back() {
         let mut session = Session::default();
         for tim in [5_000_000, 9_000_000, 8_999_990, 1_000_000, 4_000_000] {
-            session.tick(tim);
+            session.tick(tim, 0);
         }
         session.restart();
         assert_eq!((session.times.elapsed_us, session.times.steps_back), (7_000_000, 1));
+    }
+
+    #[test]
+    fn a_stretch_that_begins_with_a_wait_holds_it() {
+        let mut session = Session::default();
+        for (tim, elapsed) in [(5_000_000, 300), (6_000_000, 7_000), (1_000_000, 40)] {
+            session.tick(tim, elapsed);
+        }
+        assert_eq!(session.times.first_tim_us, Some(4_999_700));
+        session.restart();
+        session.wait_without_tim(25);
+        session.tick(8_000_000, 0);
+        session.restart();
+        assert_eq!(session.times.elapsed_us, 1_000_300 + 40 + 25);
     }
 }

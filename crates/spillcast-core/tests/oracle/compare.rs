@@ -41,7 +41,8 @@ pub fn fast(bytes: &[u8], lenient: bool, chunk_bytes: usize) -> Slow {
 
 /// The slow reader's answer where there is nothing to compare: a file without waits and calls.
 pub fn without_rows(slow: Slow) -> Slow {
-    if slow.waits.is_empty() && slow.calls.is_empty() { Slow::default() } else { slow }
+    let nothing = slow.waits.is_empty() && slow.calls.is_empty() && slow.waits_unmeasured == 0;
+    if nothing { Slow::default() } else { slow }
 }
 
 fn in_slow_form(reading: &Reading, batch: Batch) -> Slow {
@@ -76,6 +77,7 @@ fn in_slow_form(reading: &Reading, batch: Batch) -> Slow {
     let file = &reading.files[0];
     Slow {
         waits: waits.collect(),
+        waits_unmeasured: file.waits_unmeasured,
         calls: calls.collect(),
         statements: statements.collect(),
         damaged_lines: file.damages.first.iter().map(|damage| damage.line).collect(),

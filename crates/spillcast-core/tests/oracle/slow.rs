@@ -35,6 +35,7 @@ pub type SlowSession = (Option<i64>, Option<i64>, Option<i64>);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Slow {
     pub waits: Vec<SlowWait>,
+    pub waits_unmeasured: u64,
     pub calls: Vec<SlowCall>,
     /// Line, name and text.
     pub statements: Vec<(u64, String, Vec<u8>)>,
@@ -64,7 +65,8 @@ struct State {
     session: SlowSession,
     session_of_process: HashMap<i64, SlowSession>,
     clock: HashMap<SlowSession, i64>,
-    tims: HashMap<SlowSession, Vec<i64>>,
+    /// When each line was written, and how long before that its wait began.
+    tims: HashMap<SlowSession, Vec<(i64, i64)>>,
     sql: HashMap<(SlowSession, i64), String>,
     ended: HashMap<SlowSession, Vec<(i64, i64, i64)>>,
     statement: Option<(u64, String, Vec<u8>)>,
@@ -115,8 +117,12 @@ impl State {
                 }
                 return;
             }
-            if !(begins_anew(&text) || (left == 0 && well_formed(&text) == Some(true))) {
-                let left = (left - line.len() as i64 - 1).max(0);
+            let value = inside == Inside::Value;
+            // A bind value may be longer than was said, by 4,000 bytes, and hold waits and calls.
+            let still = value && left > -4_000 && is_timed(&text);
+            if !(begins_anew(&text) || (left <= 0 && !still && well_formed(&text) == Some(true))) {
+                let left = left.saturating_sub(line.len() as i64 + 1);
+                let left = if value { left } else { left.max(0) };
                 if let (Inside::Statement, Some((_, _, sql))) = (&inside, &mut self.statement) {
                     sql.extend_from_slice(with_end);
                 }
@@ -162,19 +168,19 @@ impl State {
         } else if let Some((cursor, len, tim, name)) = parsing(text) {
             self.end_statement();
             self.in_header = false;
-            self.tick(tim);
+            self.tick(tim, 0);
             self.sql.insert((self.session, cursor), name.clone());
             self.statement = Some((self.line, name, Vec::new()));
             self.inside = Some((Inside::Statement, len));
         } else if let Some((cursor, len, tim)) = parse_error(text) {
-            self.tick(tim);
+            self.tick(tim, 0);
             self.sql.remove(&(self.session, cursor));
             self.inside = Some((Inside::FailedStatement, len.max(0)));
         } else if let Some((_, tim)) = text
             .split_once("tim=")
             .filter(|_| text.starts_with("ERROR") || text.starts_with("XCTEND"))
         {
-            self.tick(number(tim).unwrap().0);
+            self.tick(number(tim).unwrap().0, 0);
         }
     }
 
@@ -205,8 +211,8 @@ impl State {
             }
         } else if let Some(value) = bind_value(text) {
             if !value.ends_with('"') && !value.ends_with("\"...") {
-                let left = avl - value.chars().count() as i64 - 1;
-                self.inside = Some((Inside::Value, left.max(0)));
+                let left = avl.saturating_sub(value.chars().count() as i64 + 1);
+                self.inside = Some((Inside::Value, left));
             }
         } else {
             if let Some((_, avl)) = text.split_once(" avl=").filter(|_| text.starts_with(' ')) {
@@ -236,12 +242,12 @@ impl State {
 
     fn restart(&mut self) {
         for (session, tims) in std::mem::take(&mut self.tims) {
-            let (mut first, mut last) = (tims[0], tims[0]);
+            let (mut first, mut last) = (tims[0].0 - tims[0].1, tims[0].0);
             let total = self.out.elapsed_us.entry(session).or_default();
-            for tim in tims {
+            for (tim, waited) in tims {
                 if tim < last - 1_000_000 {
                     *total += last - first;
-                    (first, last) = (tim, tim);
+                    (first, last) = (tim - waited, tim);
                 }
                 (first, last) = (first.min(tim), last.max(tim));
             }
@@ -264,31 +270,38 @@ impl State {
         }
     }
 
-    fn time(&mut self, value: i64) -> i64 {
+    fn in_us(&self, value: i64) -> Option<i64> {
         let us = i128::from(value) * i128::from(self.unit_us);
-        if (0..=10_000_000_000_000).contains(&us) {
-            return us as i64;
-        }
-        self.damage();
-        0
+        (0..=10_000_000_000_000).contains(&us).then_some(us as i64)
     }
 
-    /// Moves the session's clock on; true where the line has a time.
-    fn tick(&mut self, tim: i64) -> Option<i64> {
+    fn time(&mut self, value: i64) -> i64 {
+        let us = self.in_us(value);
+        if us.is_none() {
+            self.damage();
+        }
+        us.unwrap_or(0)
+    }
+
+    /// Moves the session's clock on, by the end of a wait; the time, where the line has one.
+    fn tick(&mut self, tim: i64, waited_us: i64) -> Option<i64> {
         let us = i128::from(tim) * i128::from(self.unit_us);
         if !(0..=9_000_000_000_000_000).contains(&us) {
             self.damage();
             return None;
         }
-        self.tick_us(us as i64)
+        self.tick_us(us as i64, waited_us)
     }
 
-    fn tick_us(&mut self, us: i64) -> Option<i64> {
+    fn tick_us(&mut self, us: i64, waited_us: i64) -> Option<i64> {
         if us == 0 {
             return None;
         }
-        self.tims.entry(self.session).or_default().push(us);
-        self.clock.insert(self.session, us);
+        let before = self.clock.insert(self.session, us).unwrap_or(0);
+        let tims = self.tims.entry(self.session).or_default();
+        // Waits without a time have moved the clock on from 0.
+        let waited_us = if tims.is_empty() { waited_us + before } else { waited_us };
+        tims.push((us, waited_us));
         Some(us)
     }
 
@@ -297,13 +310,18 @@ impl State {
             return self.damage();
         }
         (self.is_trace, self.in_header) = (true, false);
-        let elapsed_us = self.time(wait.ela);
+        let elapsed_us = self.in_us(wait.ela);
+        let waited_us = elapsed_us.unwrap_or(0);
         let before = self.clock.get(&self.session).copied().unwrap_or(0);
         let tim = match self.is_11_1_0_7 {
             true if (0..=9_000_000_000_000_000).contains(&wait.tim) => {
-                self.tick_us((i128::from(wait.tim) * 1_024 / 1_000) as i64)
+                self.tick_us((i128::from(wait.tim) * 1_024 / 1_000) as i64, waited_us)
             }
-            _ => self.tick(wait.tim),
+            _ => self.tick(wait.tim, waited_us),
+        };
+        let Some(elapsed_us) = elapsed_us else {
+            self.out.waits_unmeasured += 1;
+            return self.damage();
         };
         let start_us = match tim {
             Some(tim) => tim - elapsed_us,
@@ -342,7 +360,7 @@ impl State {
 
     fn call(&mut self, call: ParsedCall) {
         let (c, e) = (self.time(call.c), self.time(call.e));
-        self.tick(call.tim);
+        self.tick(call.tim, 0);
         let dep = call.dep.min(255);
         let ended = self.ended.entry(self.session).or_default();
         let made: Vec<_> = ended.iter().copied().filter(|(d, ..)| *d > dep).collect();

@@ -154,6 +154,12 @@ pub fn lob(text: &str) -> Option<&str> {
     (!name.is_empty() && name.chars().all(|c| c.is_ascii_uppercase())).then_some(figures)
 }
 
+/// Whether the line is of a wait or a call.
+pub fn is_timed(text: &str) -> bool {
+    let starts = |start: &&str| text.starts_with(*start);
+    CALLS.iter().chain(&["WAIT #", "RPC EXEC:"]).any(starts) || lob(text).is_some()
+}
+
 pub struct ParsedCall {
     pub kind: String,
     pub cursor: i64,

@@ -87,6 +87,34 @@ fn sql_text_and_bind_values_are_opaque() {
     assert_eq!(reading.files[0].damages.count, 0);
 }
 
+/// Whatever length was said, or none: a value ends with its quote.
+#[test]
+fn a_bind_value_may_hold_calls_and_waits() {
+    let calls = "EXEC #7:c=10000000,e=10000000,p=0,cr=0,cu=0,mis=0,r=0,dep=0,og=1,plh=0,tim=900\n\
+                 WAIT #7: nam='fake' ela= 1 p1=1 p2=2 p3=3 obj#=-1 tim=901\n";
+    let real = "EXEC #3:c=5,e=6,p=0,cr=0,cu=0,mis=0,r=0,dep=0,og=1,plh=0,tim=200\n";
+    for length in ["", "  bln=32  avl=05  flg=05\n", "  bln=32  avl=07  flg=05\n"] {
+        let (reading, batch) = read_text(&format!(
+            "BINDS #3:\n Bind#0\n{length}  value=\"JKSTILL\n{calls}end\"\n{real}"
+        ));
+        let cpu: Vec<i64> = batch.calls.iter().map(|row| row.call.line.c).collect();
+        assert_eq!((cpu, batch.waits.len()), (vec![5], 0), "{length:?}");
+        assert_eq!(reading.files[0].damages.count, 0, "{length:?}");
+    }
+}
+
+#[test]
+fn a_bind_value_without_a_quote_ends_some_time() {
+    let wait = |tim: u32| format!("WAIT #3: nam='a' ela= 1 p1=1 p2=2 p3=3 obj#=-1 tim={tim}\n");
+    let waits: String = (0..100).map(|i| wait(1_000_000 + i)).collect();
+    let (reading, batch) =
+        read_text(&format!("BINDS #3:\n Bind#0\n bln=32  avl=04\n  value=\"open\n{waits}"));
+    // "open" and its line end are one byte more than said; what follows may be 4,000 more.
+    let lost = (4_000 - 1_usize).div_ceil(wait(1_000_000).len());
+    assert_eq!(batch.waits.len(), 100 - lost);
+    assert_eq!(damages(&reading), [(5 + lost as u64, "bind value without a closing quote")]);
+}
+
 #[test]
 fn unclosed_text_does_not_swallow_the_rest() {
     let (reading, batch) = read_text(
@@ -95,6 +123,7 @@ fn unclosed_text_does_not_swallow_the_rest() {
          WAIT #3: nam='a' ela= 1 p1=1 p2=2 p3=3 obj#=-1 tim=200\n\
          \x20 bln=32  avl=04  flg=05\n\
          \x20 value=\"open\n\
+         XCTEND rlbk=0, rd_only=1\n\
          WAIT #3: nam='b' ela= 1 p1=1 p2=2 p3=3 obj#=-1 tim=300\n\
          PARSING IN CURSOR #3 len=900 dep=0 uid=5 oct=3 lid=5 tim=400 hv=463 ad='9d'\n\
          cut her\n\
@@ -103,7 +132,7 @@ fn unclosed_text_does_not_swallow_the_rest() {
     );
     assert_eq!(reading.dictionary.events.list(), ["a", "b", "c"]);
     let lines: Vec<u64> = damages(&reading).iter().map(|damage| damage.0).collect();
-    assert_eq!(lines, [3, 6, 9]);
+    assert_eq!(lines, [3, 6, 10]);
     assert_eq!(batch.waits[2].wait.sql_id, None);
 }
 
@@ -119,13 +148,46 @@ fn damage_is_counted_and_named_with_its_line() {
     assert_eq!(
         damages(&reading),
         [
-            (1, "time below zero, counted as 0"),
+            (1, "ela= below zero: the wait is counted apart"),
             (2, "WAIT with a parameter that is no number"),
             (3, "call without c=, e= or tim="),
             (5, "WAIT that goes on after its last figure"),
         ]
     );
-    assert_eq!((batch.waits.len(), batch.waits[0].wait.elapsed_ns), (1, 0));
+    assert_eq!((batch.waits.len(), reading.files[0].waits_unmeasured), (0, 1));
+}
+
+#[test]
+fn a_wait_of_no_known_length_is_in_no_time_of_its_session() {
+    let (reading, batch) = read_text(
+        "WAIT #1: nam='a' ela= 10 p1=1 p2=2 p3=3 obj#=-1 tim=100\n\
+         WAIT #1: nam='a' ela= -900 p1=1 p2=2 p3=3 obj#=-1 tim=200\n\
+         WAIT #1: nam='a' ela= 99999999999999 p1=1 p2=2 p3=3 obj#=-1 tim=300\n\
+         WAIT #1: nam='a' ela= 30 p1=1 p2=2 p3=3 obj#=-1 tim=400\n",
+    );
+    let lengths: Vec<i64> = batch.waits.iter().map(|row| row.wait.elapsed_ns).collect();
+    assert_eq!(lengths, [10_000, 30_000]);
+    assert_eq!((reading.files[0].waits, reading.files[0].waits_unmeasured), (2, 2));
+    let (_, times) = &reading.files[0].sessions[0];
+    assert_eq!((times.waits, times.wait_us, times.elapsed_us), (2, 40, 310));
+    assert_eq!(damages(&reading).iter().map(|damage| damage.0).collect::<Vec<_>>(), [2, 3]);
+}
+
+#[test]
+fn a_trace_that_begins_with_a_wait_begins_when_that_did() {
+    let wait = |ela: u32, tim: u32| {
+        format!("WAIT #1: nam='a' ela= {ela} p1=1 p2=2 p3=3 obj#=-1 tim={tim}\n")
+    };
+    let (reading, _) = read_text(&[wait(9_000, 10_000), wait(500, 11_000)].concat());
+    let (_, times) = &reading.files[0].sessions[0];
+    assert_eq!((times.first_tim_us, times.elapsed_us), (Some(1_000), 10_000));
+    assert_eq!(times.unaccounted_us(), 500);
+    // Appended, after a header and by a clock that went back: each piece has its own begin.
+    let pieces = [&wait(9_000, 9_010_000), HEAD, &wait(70, 80_000), &wait(5, 80_100)].concat();
+    let (reading, _) = read_text(&pieces);
+    assert_eq!(reading.files[0].sessions[0].1.elapsed_us, 9_000 + 170);
+    let (reading, _) = read_text(&[wait(9_000, 9_010_000), wait(70, 80_000)].concat());
+    assert_eq!(reading.files[0].sessions[0].1.elapsed_us, 9_000 + 70);
 }
 
 #[test]
@@ -242,7 +304,8 @@ fn the_profile_counts_by_what_is_asked_for() {
     assert_eq!(reads.histogram().count(), 2);
     let (_, times) = &reading.files[0].sessions[0];
     assert_eq!((times.cpu_us, times.wait_us, times.idle_us), (9, 45, 100));
-    assert_eq!(times.unaccounted_us(), 1_000_000 - 9 - 45 - 100);
+    // The first line is a wait of 10 us.
+    assert_eq!(times.unaccounted_us(), 1_000_010 - 9 - 45 - 100);
 }
 
 #[test]

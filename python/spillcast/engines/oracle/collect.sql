@@ -169,10 +169,11 @@ prompt Active Session History: spillcast_ash.csv
 set termout off
 spool spillcast_ash.csv
 select to_char(sample_time, 'YYYY-MM-DD HH24:MI:SS.FF3') as sample_time, inst_id,
-       session_id, session_serial#, sql_id, sql_exec_id, sql_plan_line_id, session_state, event,
-       wait_class, p1, p2, p3, time_waited, qc_session_id, qc_instance_id, pga_allocated,
-       temp_space_allocated, delta_read_io_requests, delta_read_io_bytes,
-       delta_write_io_requests, delta_write_io_bytes
+       session_id, session_serial#, sql_id, sql_exec_id,
+       to_char(sql_exec_start, 'YYYY-MM-DD HH24:MI:SS') as sql_exec_start,
+       sql_plan_line_id, session_state, event, wait_class, p1, p2, p3, time_waited,
+       qc_session_id, qc_instance_id, pga_allocated, temp_space_allocated,
+       delta_read_io_requests, delta_read_io_bytes, delta_write_io_requests, delta_write_io_bytes
   from gv$active_session_history
  where sample_time >= systimestamp - numtodsinterval({minutes}, 'minute')
    and {ash_where}
@@ -188,7 +189,8 @@ prompt Active Session History: spillcast_ash.csv
 set termout off
 spool spillcast_ash.csv
 select to_char(sample_time, 'YYYY-MM-DD HH24:MI:SS.FF3') as sample_time, snap_id, dbid,
-       instance_number, session_id, session_serial#, sql_id, sql_exec_id, sql_plan_line_id,
+       instance_number, session_id, session_serial#, sql_id, sql_exec_id,
+       to_char(sql_exec_start, 'YYYY-MM-DD HH24:MI:SS') as sql_exec_start, sql_plan_line_id,
        session_state, event, wait_class, p1, p2, p3, time_waited, qc_session_id, qc_instance_id,
        pga_allocated, temp_space_allocated, delta_read_io_requests, delta_read_io_bytes,
        delta_write_io_requests, delta_write_io_bytes
@@ -202,4 +204,4 @@ set termout on
 --# end
 prompt Done. With the trace file beside the CSV files:
 prompt   spillcast profile spillcast_ash.csv
-prompt   spillcast forecast spillcast_ash.csv TRACE.trc --to TARGET
+prompt   spillcast forecast spillcast_ash.csv spillcast_parameters.csv TRACE.trc --to TARGET

@@ -9,8 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.errors import InputError
-from spillcast.recording.ash import Ash, profile_ash, read_ash, wall_clock_share
+from spillcast.recording.ash import (
+    ALL,
+    Ash,
+    Chosen,
+    hints,
+    only_one,
+    profile_ash,
+    read_ash,
+    wall_clock_share,
+)
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
+from spillcast.recording.same_file import repeated_words
 from spillcast.recording.trace import Progress, Traces, profile_traces
 
 
@@ -41,9 +51,9 @@ class TraceEvidence:
     """All events of some traces, and how long they cover.
 
     ``sessions_s`` is the time of all sessions added up: more than ``elapsed_s`` where they ran side
-    by side. ``before_s`` are waits in ``events`` that lie before it: those that sessions were in
-    when tracing began. ``calls`` is how many there were of each kind of database call; None where
-    the time is not that of whole sessions.
+    by side. ``calls`` is how many there were of each kind of database call; None where the time is
+    not that of whole sessions. Of the damaged lines, ``unmeasured`` are waits whose length cannot
+    be. ``notes`` is what a reader should know of the files.
     """
 
     name: str
@@ -52,7 +62,8 @@ class TraceEvidence:
     events: dict[str, EventLatency]
     damaged: int
     calls: dict[str, int] | None = None
-    before_s: float = 0.0
+    unmeasured: int = 0
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,8 @@ class AshEvidence:
     share: dict[str, float]
     latency_s: dict[str, float]
     notes: list[str] = field(default_factory=list)
+    #: SQL_IDs, as far as the export has them.
+    statements: frozenset[str] = frozenset()
 
 
 def read_traces(
@@ -92,10 +105,27 @@ def read_traces(
         if group["event"] is not None:
             by_event.setdefault(group["event"], []).append(group)
     events = {name: _latency(name, found) for name, found in by_event.items()}
-    label = ", ".join(path.name for path in paths[:2]) + (", ..." if len(paths) > 2 else "")
-    calls = _calls(groups) if sql_id is None else None
-    before_s = read.waits_before_us(lenient=lenient) / 1e6
-    return TraceEvidence(label, wall_s, elapsed_s, events, read.damaged_count(), calls, before_s)
+    names = [path.name for path in read.paths]
+    return TraceEvidence(
+        ", ".join(names[:2]) + (", ..." if len(names) > 2 else ""),
+        wall_s,
+        elapsed_s,
+        events,
+        read.damaged_count(),
+        calls=_calls(groups) if sql_id is None else None,
+        unmeasured=read.unmeasured(),
+        notes=repeated_words(read.repeated),
+    )
+
+
+def statements_of(paths: Sequence[Path], boost: str, *, lenient: bool = False) -> frozenset[str]:
+    """SQL_IDs of the statements that waited for events like ``boost``, as far as traces tell.
+
+    InputError where there are no trace lines.
+    """
+    groups = profile_traces(paths, ["sql"], lenient=lenient).groups
+    waits = [group for group in groups if group["event"] is not None and group["sql"]]
+    return frozenset(group["sql"] for group in waits if is_like(group["event"], boost))
 
 
 def _calls(groups: list[dict[str, Any]]) -> dict[str, int]:
@@ -155,10 +185,17 @@ def _wall_s(read: Traces) -> float:
 
 
 def read_shares(
-    paths: Sequence[Path], boost: str, sql_id: str | None, on_progress: Progress | None = None
+    paths: Sequence[Path],
+    boost: str,
+    chosen: Chosen = ALL,
+    on_progress: Progress | None = None,
 ) -> AshEvidence:
-    """Shares of wall clock of each event like ``boost``, from ASH exports."""
-    ash = read_ash(list(paths), sql_id=sql_id, on_progress=on_progress)
+    """Shares of wall clock of each event like ``boost``, from ASH exports of one execution.
+
+    InputError lists the executions where what is chosen is of several.
+    """
+    ash = read_ash(list(paths), chosen, on_progress=on_progress)
+    only_one(ash)
     whole = wall_clock_share(ash, boost)
     share = {event: _share_of(ash, event) for event in whole.events}
     latency_s = {
@@ -166,7 +203,9 @@ def read_shares(
         for row in profile_ash(ash).to_pylist()
         if row["latency_us"] is not None
     }
-    return AshEvidence(whole.elapsed_s, whole.instants, share, latency_s, list(ash.notes))
+    statements = frozenset(map(str, ash.samples["sql_id"].drop_null().unique().to_pylist()))
+    notes = [*ash.notes, *hints(ash)]
+    return AshEvidence(whole.elapsed_s, whole.instants, share, latency_s, notes, statements)
 
 
 def _share_of(ash: Ash, event: str) -> float:

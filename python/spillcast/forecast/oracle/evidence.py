@@ -7,8 +7,10 @@ from spillcast.forecast.oracle.events import (
     TraceEvidence,
     read_shares,
     read_traces,
+    statements_of,
 )
 from spillcast.forecast.question import Question
+from spillcast.recording.block_size import ASSUMED_BLOCK, BlockSize, block_size
 from spillcast.recording.event_names import TEMP_EVENTS
 from spillcast.recording.evidence import Evidence
 from spillcast.recording.statistics import TempOnFlash, read_statistics, temp_on_flash
@@ -16,11 +18,16 @@ from spillcast.recording.statistics import TempOnFlash, read_statistics, temp_on
 
 @dataclass(frozen=True, kw_only=True)
 class OracleEvidence:
-    """Traces, ASH or both; ``flash`` is what statistics say of temp I/O in a flash cache."""
+    """Traces, ASH or both; ``flash`` is what statistics say of temp I/O in a flash cache.
+
+    ``statements`` are the SQL_IDs that it is of, and ``block`` how large its blocks are.
+    """
 
     traces: TraceEvidence | None = None
     ash: AshEvidence | None = None
     flash: TempOnFlash | None = None
+    statements: frozenset[str] = frozenset()
+    block: BlockSize = ASSUMED_BLOCK
 
     @property
     def covered_s(self) -> float:
@@ -30,9 +37,16 @@ class OracleEvidence:
         return self.traces.elapsed_s if self.traces is not None else 0.0
 
 
-def read_evidence(evidence: Evidence, question: Question) -> OracleEvidence:
-    """Read the files. InputError where they tell nothing of what is asked."""
+def read_evidence(
+    evidence: Evidence, question: Question, *, name_statements: bool = False
+) -> OracleEvidence:
+    """Read the files. InputError where they tell nothing of what is asked.
+
+    The statements of traces are named where that is asked for: they are read once more for it.
+    """
     traces = ash = None
+    boost = question.boost or TEMP_EVENTS
+    statements: frozenset[str] = frozenset()
     if evidence.traces:
         # Beside ASH, traces tell latencies, and may be of another run.
         of_traces = None if evidence.ash else question.sql_id
@@ -42,7 +56,17 @@ def read_evidence(evidence: Evidence, question: Question) -> OracleEvidence:
             )
     if evidence.ash:
         with question.reading(evidence.ash) as read:
-            ash = read_shares(evidence.ash, question.boost or TEMP_EVENTS, question.sql_id, read)
+            ash = read_shares(evidence.ash, boost, question.chosen, read)
+        statements = ash.statements
+    elif question.sql_id is not None:
+        statements = frozenset([question.sql_id])
+    elif name_statements and evidence.traces:
+        statements = statements_of(evidence.traces, boost, lenient=question.lenient)
     statistics = evidence.statistics
-    flash = temp_on_flash(read_statistics(statistics)) if statistics else None
-    return OracleEvidence(traces=traces, ash=ash, flash=flash)
+    return OracleEvidence(
+        traces=traces,
+        ash=ash,
+        flash=temp_on_flash(read_statistics(statistics)) if statistics else None,
+        statements=statements,
+        block=block_size(question.block, evidence.parameters, evidence.traces),
+    )

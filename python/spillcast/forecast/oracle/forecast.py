@@ -10,6 +10,7 @@ event for all, does not match sizes and keeps the time outside, as the post that
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from spillcast.forecast.oracle.warnings import warn
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.sum.interval import DRAWS, resampled_means
+from spillcast.forecast.too_wide import too_wide
 
 Array = NDArray[np.float64]
 
@@ -37,12 +39,11 @@ def forecast_events(
     whole_s = evidence.covered_s if question.elapsed_s is None else question.elapsed_s
     if whole_s <= 0:
         raise InputError("the evidence covers no time", "give the time of the run with --elapsed")
+    unsaid = Forecast(target.name, whole_s, None, None, confidence, whole_s, [], method)
     try:
         parts = parts_of(target, evidence, question, whole_s)
     except Refusal as refused:
-        return Forecast(
-            target.name, whole_s, None, None, confidence, whole_s, [], method, refused=str(refused)
-        )
+        return replace(unsaid, refused=str(refused))
     boosted_s = sum(part.baseline.time_s for part in parts)
     rest_s = max(whole_s - boosted_s, 0.0)
     asked = method != "seed" and "rest" not in question.without
@@ -58,17 +59,15 @@ def forecast_events(
     # A latency or a factor is asked, not measured: it is taken at its word.
     noise = 0.0 if target.storage is None else target.storage.source.noise
     low, high = _interval(parts, whole_s, moved, evidence.ash, method, noise, confidence)
-    return Forecast(
-        target.name,
-        whole_s,
-        total_s,
-        (min(low, total_s), max(high, total_s)),
-        confidence,
-        rest_s + min(moved.change_s, 0.0),
-        terms,
-        method,
-        warn(target, parts, evidence, whole_s, moved.kept),
+    interval_s = min(low, total_s), max(high, total_s)
+    said = replace(
+        unsaid,
+        ceiling_s=rest_s + min(moved.change_s, 0.0),
+        warnings=warn(target, parts, evidence, whole_s, moved.kept),
     )
+    if (reason := too_wide(*interval_s)) is not None:
+        return replace(said, refused=reason)
+    return replace(said, forecast_s=total_s, interval_s=interval_s, terms=terms)
 
 
 def _interval(

@@ -11,16 +11,20 @@ from spillcast.forecast.oracle.events import (
     read_traces,
 )
 from spillcast.forecast.oracle.evidence import OracleEvidence
+from spillcast.forecast.oracle.same_work import traces_of_same_work
 from spillcast.forecast.question import Question
 from spillcast.recording.event_names import TEMP_EVENTS
 from spillcast.recording.evidence import find_evidence
 from spillcast.storage import Storage
 from spillcast.storage.model import Model
-from spillcast.storage.target import resolve_storage
+from spillcast.storage.target import is_place, resolve_storage
 from spillcast.units import parse_duration_s, parse_factor
 
-#: Oracle's default; few databases have another.
-BLOCK_BYTES = 8192
+#: What mends a target that Oracle's evidence cannot be asked about.
+_ASK = (
+    "trace the query for a minute with temp on the other storage, or ask latency:150us, "
+    "catalogue:NAME or a storage.json"
+)
 
 
 @dataclass(frozen=True)
@@ -34,15 +38,20 @@ class Target:
     storage: Storage | None = None
 
 
-def target_of(target: Storage | str | Path, *, lenient: bool = False) -> Target:
-    """The target that a storage is, or that a word names."""
+def target_of(target: Storage | str | Path, evidence: OracleEvidence, question: Question) -> Target:
+    """The target that a storage is, or that a word names. InputError where it names none."""
     if isinstance(target, Storage):
         return Target(target.name, storage=target)
-    return resolve_target(str(target), lenient=lenient)
+    if not is_place(Path(target)):
+        return resolve_target(str(target), lenient=question.lenient)
+    boost = question.boost or TEMP_EVENTS
+    paths = traces_of_same_work(Path(target), evidence.statements, boost, lenient=question.lenient)
+    traces = read_traces(paths, lenient=question.lenient)
+    return Target(f"{target} ({traces.name})", traces=traces)
 
 
 def resolve_target(text: str, *, lenient: bool = False) -> Target:
-    """The target that a word on the command line names. InputError where it names none."""
+    """The target that a word names: a latency, a gain, a storage or traces, but no directory."""
     kind, colon, value = text.partition(":")
     if colon and kind == "latency":
         return Target(text, latency_s=parse_duration_s(value))
@@ -51,13 +60,14 @@ def resolve_target(text: str, *, lenient: bool = False) -> Target:
     if (colon and kind == "catalogue") or (text.endswith(".json") and Path(text).is_file()):
         storage = resolve_storage(text)
         return Target(storage.name, storage=storage)
+    if text == "tmpfs" or (colon and kind == "cache"):
+        raise InputError(
+            f"--to {text}: traces and ASH are not replayed on a storage",
+            f"{_ASK}; a directory can be probed: spillcast probe DIR --grid -o storage.json",
+        )
     evidence = find_evidence([text])
     if not evidence.traces:
-        raise InputError(
-            f"--to {text}: a baseline of traces or ASH is compared with traces",
-            "trace the query for a minute with temp on the other storage, or ask latency:150us, "
-            "catalogue:NAME or a storage.json",
-        )
+        raise InputError(f"--to {text}: a baseline of traces or ASH is compared with traces", _ASK)
     traces = read_traces(evidence.traces, lenient=lenient)
     return Target(traces.name, traces=traces)
 
@@ -96,7 +106,9 @@ def parts_of(
 ) -> list[Part]:
     """The boosted events, the longest first. Refusal where no gain is known."""
     events, method = _baseline(question.boost or TEMP_EVENTS, evidence, whole_s), question.method
-    parts = [part for event in events if (part := _measured(target, event, method)) is not None]
+    parts = [
+        part for event in events if (part := _measured(target, event, evidence, method)) is not None
+    ]
     if not parts:
         missing = ", ".join(event.event for event in events)
         if target.storage is not None:
@@ -139,14 +151,16 @@ def _baseline(boost: str, evidence: OracleEvidence, whole_s: float) -> list[Even
     return sorted(found, key=lambda event: -event.time_s)
 
 
-def _measured(target: Target, baseline: EventBaseline, method: str) -> Part | None:
+def _measured(
+    target: Target, baseline: EventBaseline, evidence: OracleEvidence, method: str
+) -> Part | None:
     """The event with its gain; None where the target did not see it."""
     if target.factor is not None:
         return Part(baseline, None, target.factor)
     if target.latency_s is not None:
         return Part(baseline, None, baseline.latency_s / target.latency_s)
     if target.storage is not None:
-        return _described(target.storage, baseline)
+        return _described(target.storage, baseline, evidence.block.bytes)
     there = target.traces.events.get(baseline.event) if target.traces is not None else None
     if there is None or there.total_s <= 0:
         return None
@@ -156,7 +170,7 @@ def _measured(target: Target, baseline: EventBaseline, method: str) -> Part | No
     return Part(baseline, there, baseline.latency_s / (there.mean_s * ratio), ratio)
 
 
-def _described(storage: Storage, baseline: EventBaseline) -> Part | None:
+def _described(storage: Storage, baseline: EventBaseline, block_bytes: int) -> Part | None:
     """The event with its gain by the figures of a storage, for operations one at a time.
 
     None where the trace does not tell their size, or the storage has no figures for them.
@@ -168,5 +182,5 @@ def _described(storage: Storage, baseline: EventBaseline) -> Part | None:
         or not any(group.count for group in storage.of(baseline.op))
     ):
         return None
-    there = Model(storage).latency(baseline.op, round(blocks * BLOCK_BYTES))
+    there = Model(storage).latency(baseline.op, round(blocks * block_bytes))
     return Part(baseline, None, float(baseline.latency_s / there.mean_s))

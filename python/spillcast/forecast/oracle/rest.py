@@ -145,7 +145,7 @@ def _outside(trace: TraceEvidence | None, sizes: dict[str, float]) -> _Outside |
     boosted = {name: counts[name] / sizes[name] for name in sizes if name in counts}
     waited_s = sum(s.total_s for name, s in trace.events.items() if name in sizes or s.idle)
     count = sum(boosted.values())
-    outside_s = trace.sessions_s + trace.before_s - waited_s
+    outside_s = trace.sessions_s - waited_s
     if count <= 0 or outside_s <= 0:
         return None
     others = {n: s.count for n, s in trace.events.items() if n not in sizes and not s.idle}

@@ -7,9 +7,10 @@ from spillcast.forecast.oracle.events import TraceEvidence
 from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.parts import Part, Target
 from spillcast.forecast.result import Warned
+from spillcast.recording.block_size import BlockSize
 from spillcast.recording.statistics import TempOnFlash
 from spillcast.storage.source import ASSUMED
-from spillcast.units import format_duration
+from spillcast.units import format_bytes, format_duration
 
 
 def warn(
@@ -33,8 +34,7 @@ def warn(
     for part in parts:
         warnings += _about_gain(part, target)
     if target.storage is not None:
-        text = f"{target.name} is known by its figures: blocks are taken to be 8 KiB"
-        warnings.append(Warned("not-replayed", text))
+        warnings += _about_figures(target.storage.name, evidence.block)
     elif target.traces is None:
         warnings += [Warned(*warning) for warning in ASSUMED.warnings]
     else:
@@ -51,9 +51,32 @@ def warn(
     if rest_kept is not None:
         text = f"the time outside the boosted events is taken to stay as it is: {rest_kept}"
         warnings.append(Warned("rest-kept", text))
-    damaged = sum(t.damaged for t in (traces, target.traces) if t is not None)
+    return warnings + _about_files([t for t in (traces, target.traces) if t is not None])
+
+
+def _about_figures(name: str, block: BlockSize) -> list[Warned]:
+    """That no operation was replayed, and how their sizes are known."""
+    size, known = format_bytes(block.bytes), f"{name} is known by its figures"
+    if block.told_by is not None:
+        return [Warned("not-replayed", f"{known}: blocks are {size}, by {block.told_by}")]
+    text = (
+        f"blocks are assumed to be {size}: give --block, or spillcast_parameters.csv as collect "
+        "writes it"
+    )
+    return [Warned("not-replayed", known), Warned("block-assumed", text)]
+
+
+def _about_files(read: Sequence[TraceEvidence]) -> list[Warned]:
+    """What was left out of traces."""
+    warnings = [Warned("repeated", note) for traces in read for note in traces.notes]
+    damaged, unmeasured = (
+        sum(getattr(t, name) for t in read) for name in ("damaged", "unmeasured")
+    )
     if damaged:
-        warnings.append(Warned("damaged", f"{damaged:,} damaged lines were skipped"))
+        text = f"{damaged:,} damaged lines were skipped"
+        if unmeasured:
+            text += f", {unmeasured:,} for a wait whose length cannot be (ela= below zero)"
+        warnings.append(Warned("damaged", text))
     return warnings
 
 

@@ -15,7 +15,7 @@ from math import log
 import numpy as np
 
 from spillcast.errors import Refusal
-from spillcast.forecast.assumptions import MODELS_APART, USELESS
+from spillcast.forecast.assumptions import MODELS_APART
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import CHANGES, Forecast, Term, Warm
 from spillcast.forecast.sum.baseline import Baseline
@@ -30,10 +30,10 @@ from spillcast.forecast.sum.interval import (
 from spillcast.forecast.sum.projection import Projection, project
 from spillcast.forecast.sum.rehearsed import as_measured, drawn_run_s, rehearsed_of, run_s
 from spillcast.forecast.sum.warnings import refusal, warn
+from spillcast.forecast.too_wide import too_wide
 from spillcast.storage import Storage
 from spillcast.storage.rehearsal import Rehearsal
 from spillcast.storage.source import ASSUMED
-from spillcast.units import format_duration
 
 
 def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDENCE) -> Forecast:
@@ -73,10 +73,8 @@ def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDE
     if rehearsed is not None:
         uncertainty = replace(uncertainty, residual_share=1 - rehearsed.share)
     low_s, high_s = uncertainty.bounds_s(confidence)
-    if high_s > USELESS * low_s:
-        low, high = format_duration(low_s), format_duration(high_s)
-        text = f"the evidence does not tell more than that it takes between {low} and {high}"
-        return replace(unsaid, refused=text, uncertainty=uncertainty)
+    if (reason := too_wide(low_s, high_s)) is not None:
+        return replace(unsaid, refused=reason, uncertainty=uncertainty)
     return replace(
         unsaid,
         forecast_s=total_s,

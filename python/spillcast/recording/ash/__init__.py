@@ -1,5 +1,11 @@
 """Active Session History: exports of any shape are read, and profiled without ASH's bias."""
 
+from spillcast.recording.ash.chosen import ALL as ALL
+from spillcast.recording.ash.chosen import Chosen as Chosen
+from spillcast.recording.ash.executions import Execution as Execution
+from spillcast.recording.ash.executions import executions as executions
+from spillcast.recording.ash.executions import hints as hints
+from spillcast.recording.ash.executions import only_one as only_one
 from spillcast.recording.ash.profile import ON_CPU as ON_CPU
 from spillcast.recording.ash.profile import profile_ash as profile_ash
 from spillcast.recording.ash.reader import Ash as Ash
@@ -8,9 +14,15 @@ from spillcast.recording.ash.wall_clock import WallClock as WallClock
 from spillcast.recording.ash.wall_clock import wall_clock_share as wall_clock_share
 
 __all__ = [
+    "ALL",
     "ON_CPU",
     "Ash",
+    "Chosen",
+    "Execution",
     "WallClock",
+    "executions",
+    "hints",
+    "only_one",
     "profile_ash",
     "read_ash",
     "wall_clock_share",

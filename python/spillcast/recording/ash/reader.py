@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spillcast.errors import InputError, first_line
+from spillcast.recording.ash.chosen import ALL, Chosen
 from spillcast.recording.ash.columns import Columns
+from spillcast.recording.same_file import distinct, repeated_words
 from spillcast.recording.schema import SAMPLES_SCHEMA
 from spillcast.recording.spooled import Damage, normal_name, read_spooled
 
@@ -22,8 +24,9 @@ Source = Literal["V$", "DBA_HIST"]
 MEMORY_INTERVAL_US = 1_000_000
 HISTORY_INTERVAL_US = 10 * MEMORY_INTERVAL_US
 
-_TEXTS = ("event", "session_state", "wait_class", "sql_id")
-_EXTRA_NUMBERS = ("p1", "p2", "p3", "instance")
+_TEXTS = ("event", "session_state", "wait_class", "sql_id", "exec_start")
+_EXTRA_TEXTS = ("wait_class", "exec_start")
+_EXTRA_NUMBERS = ("p1", "p2", "p3", "instance", "coordinator_instance")
 _NUMBERS = (
     *("session", "time_waited_us", "sql_exec_id", "plan_line", "coordinator"),
     *("usecs_per_row", "snap_id", *_EXTRA_NUMBERS),
@@ -37,7 +40,9 @@ _NAMES = {
     "sid": "session",
     "time_waited": "time_waited_us",
     "sql_plan_line_id": "plan_line",
+    "sql_exec_start": "exec_start",
     "qc_session_id": "coordinator",
+    "qc_instance_id": "coordinator_instance",
     "inst_id": "instance",
     "instance_number": "instance",
 }
@@ -50,8 +55,9 @@ class Ash:
     """What active sessions did, instant by instant.
 
     ``samples`` has the columns of SAMPLES in recording/schema.py, by time, and p1, p2, p3,
-    instance and wait_class where the export has them. ``began`` is the first sample's time as
-    written, in no particular zone.
+    instance, coordinator_instance, wait_class and exec_start where the export has them. ``began``
+    is the first sample's time as written, in no particular zone. ``exported`` are the columns that
+    every file has, by these names.
     """
 
     samples: pa.Table
@@ -59,6 +65,7 @@ class Ash:
     began: datetime
     notes: list[str] = field(default_factory=list)
     damaged: list[Damage] = field(default_factory=list)
+    exported: frozenset[str] = frozenset()
 
     @property
     def interval_us(self) -> int:
@@ -74,25 +81,25 @@ class _Export:
     source: Source
     damaged: list[Damage]
     has_clock: bool
-    has_snapshots: bool
+    exported: frozenset[str]
 
 
 def read_ash(
     paths: str | Path | Sequence[str | Path],
+    chosen: Chosen = ALL,
     *,
-    sql_id: str | None = None,
-    sql_exec_id: int | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> Ash:
-    """Read ASH exports, of one statement or execution or of all.
+    """Read ASH exports, or what is chosen of them; a file that is given twice counts once.
 
     InputError where a file lacks columns, where V$ and DBA_HIST are mixed, and where no row is
     left. Lines that cannot be read are in ``damaged``, each with its file. ``on_progress`` is told
     of the bytes read so far, about.
     """
-    several = [paths] if isinstance(paths, str | Path) else list(paths)
+    given = [paths] if isinstance(paths, str | Path) else list(paths)
+    several, repeated = distinct([Path(path) for path in given])
     exports, before = [], 0
-    for path in map(Path, several):
+    for path in several:
         told = None if on_progress is None else partial(_on, on_progress, before)
         exports.append(_read_export(path, told))
         before += path.stat().st_size
@@ -105,16 +112,16 @@ def read_ash(
     samples = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
     if samples.num_rows == 0:
         raise InputError(f"{', '.join(map(str, several))}: no row could be read")
-    samples = _chosen(samples, sql_id, sql_exec_id).sort_by("time_ns")
+    samples = chosen.of(samples).sort_by("time_ns")
     first_ns = samples["time_ns"][0].as_py()
     times = pc.subtract(samples["time_ns"], first_ns)
-    notes = []
+    notes = repeated_words(repeated)
     if not all(export.has_clock for export in exports):
         notes.append(
             "SAMPLE_TIME holds dates without a time of day: elapsed time is unknown; "
             "export it with to_char(sample_time, 'YYYY-MM-DD HH24:MI:SS.FF3')"
         )
-    if any(export.source == "DBA_HIST" and not export.has_snapshots for export in exports):
+    if any(export.source == "DBA_HIST" and "snap_id" not in export.exported for export in exports):
         notes.append("samples are 10 s apart: taken for DBA_HIST, 10 s each")
     return Ash(
         samples.set_column(0, samples.schema.field("time_ns"), times),
@@ -122,6 +129,7 @@ def read_ash(
         datetime.fromtimestamp(first_ns / 1e9, UTC).replace(tzinfo=None),
         notes,
         [damage for export in exports for damage in export.damaged],
+        frozenset.intersection(*(export.exported for export in exports)),
     )
 
 
@@ -144,13 +152,12 @@ def _read_export(path: Path, on_progress: Callable[[int], None] | None) -> _Expo
     numbers = {name: reader.numbers(name) for name in _NUMBERS}
     samples, source = _samples(times, numbers, {name: reader.texts(name) for name in _TEXTS})
     extra = {name: numbers[name] for name in _EXTRA_NUMBERS if name in columns}
-    if "wait_class" in columns:
-        extra["wait_class"] = reader.texts("wait_class")
+    extra |= {name: reader.texts(name) for name in _EXTRA_TEXTS if name in columns}
     for name, column in extra.items():
         samples = samples.append_column(name, column)
     samples = samples.filter(pc.is_valid(times))
     damaged.sort(key=lambda damage: damage.line)
-    return _Export(_typed(samples), source, damaged, reader.has_clock, "snap_id" in columns)
+    return _Export(_typed(samples), source, damaged, reader.has_clock, frozenset(columns))
 
 
 def _samples(
@@ -223,21 +230,5 @@ def _typed(samples: pa.Table) -> pa.Table:
     """The columns in the types that schema.py gives them."""
     fields = list(SAMPLES_SCHEMA)
     for name in samples.column_names[len(fields) :]:
-        fields.append(pa.field(name, _NAME if name == "wait_class" else pa.int64()))
+        fields.append(pa.field(name, _NAME if name in _EXTRA_TEXTS else pa.int64()))
     return samples.cast(pa.schema(fields))
-
-
-def _chosen(samples: pa.Table, sql_id: str | None, sql_exec_id: int | None) -> pa.Table:
-    """The rows of one statement or execution; InputError names those there are."""
-    for name, wanted in (("sql_id", sql_id), ("sql_exec_id", sql_exec_id)):
-        if wanted is None:
-            continue
-        column = samples[name].cast(pa.string())
-        chosen = samples.filter(pc.fill_null(pc.equal(column, str(wanted)), False))
-        if chosen.num_rows == 0:
-            counts = pc.value_counts(column.drop_null()).to_pylist()
-            counts.sort(key=lambda entry: (-entry["counts"], entry["values"]))
-            there = ", ".join(entry["values"] for entry in counts[:5]) or "none"
-            raise InputError(f"no sample has {name.upper()} {wanted}", f"there are: {there}")
-        samples = chosen
-    return samples

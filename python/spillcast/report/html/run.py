@@ -10,6 +10,7 @@ from spillcast.histogram import merged
 from spillcast.profile import Profile, profile, timeline
 from spillcast.profile.samples import of_samples
 from spillcast.recording import Recording
+from spillcast.recording.ash import ALL, Chosen
 from spillcast.recording.evidence import Evidence
 from spillcast.recording.relabelled import with_temp
 from spillcast.report.html import measured
@@ -25,14 +26,15 @@ _SMALL = 0.01
 def add_runs(
     material: Material,
     evidence: Evidence,
-    sql_id: str | None,
+    chosen: Chosen = ALL,
     *,
     temp_dirs: Sequence[Path] = (),
     lenient: bool,
 ) -> None:
     """A run for each recording, one for all traces and one for all ASH exports.
 
-    Of recordings, the files under ``temp_dirs`` are temp files, where any is given.
+    Of recordings, the files under ``temp_dirs`` are temp files, where any is given; of ASH exports,
+    only what is ``chosen`` counts.
     """
     if temp_dirs and not evidence.recordings:
         raise InputError("--temp is for recordings")
@@ -40,7 +42,7 @@ def add_runs(
         material.runs.append(_of_recording(material, with_temp(Recording.open(path), temp_dirs)))
     # Samples cover the run; traces, where both are given, a minute of it.
     if evidence.ash:
-        material.runs.append(_of_ash(evidence.ash, sql_id))
+        material.runs.append(_of_ash(evidence.ash, chosen))
     if evidence.traces:
         material.runs.append(_of_traces(material, evidence.traces, lenient))
     for paths in vars(evidence).values():
@@ -84,14 +86,14 @@ def _of_traces(material: Material, paths: Sequence[Path], lenient: bool) -> Docu
         "operations": [],
         "events": _events(by_event),
         "statements": statements,
-        "about": measured.about_traces(paths, read),
+        "about": measured.about_traces(read.paths, read),
         "warnings": by_event.warnings,
     }
 
 
-def _of_ash(paths: Sequence[Path], sql_id: str | None) -> Document:
-    found = profile(*paths)
-    line = timeline.of_ash(paths, sql_id)
+def _of_ash(paths: Sequence[Path], chosen: Chosen) -> Document:
+    found = profile(*paths, chosen=chosen)
+    line = timeline.of_ash(paths, chosen)
     return {
         "name": _names(paths),
         "kind": "ASH",

@@ -1,0 +1,12 @@
+"""When an interval is no answer, whatever evidence it follows from."""
+
+from spillcast.forecast.assumptions import USELESS
+from spillcast.units import format_duration
+
+
+def too_wide(low_s: float, high_s: float) -> str | None:
+    """Why there is no forecast with this interval; None where there is one."""
+    if high_s <= USELESS * low_s:
+        return None
+    low, high = format_duration(low_s), format_duration(high_s)
+    return f"the evidence does not tell more than that it takes between {low} and {high}"

@@ -1,0 +1,203 @@
+"""The executions that ASH samples are of: a statement run once, by a session and its workers."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spillcast.errors import InputError
+from spillcast.recording.ash.reader import Ash
+from spillcast.units import format_duration
+
+_KEYS = (
+    *("sql_id", "sql_exec_id", "exec_start", "instance", "session"),
+    *("coordinator", "coordinator_instance"),
+)
+#: Executions that an error lists.
+_LISTED = 10
+#: Where an export does not tell executions apart, no sample for so long may mean that there are
+#: two: within one, only a client that fetches slowly leaves as long a gap.
+_GAP_S = 60
+_GAP_INTERVALS = 6
+
+#: Instance and session.
+Owner = tuple[int | None, int | None]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One execution, as far as the columns of the export tell it from others.
+
+    ``instance`` and ``session`` are those of its coordinator; ``began`` is its first sample, by the
+    export's clock, and ``elapsed_s`` lasts to the end of its last one. ``sessions`` took part.
+    """
+
+    sql_id: str | None
+    exec_id: int | None
+    instance: int | None
+    session: int | None
+    began: str
+    elapsed_s: float
+    samples: int
+    sessions: int
+
+
+def executions(ash: Ash) -> list[Execution]:
+    """All that the samples are of, in the order of their begin."""
+    rows = _told_apart(ash)
+    _own(rows, ash.exported)
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        key = (row["sql_id"], row["sql_exec_id"], row["exec_start"], row["owner"])
+        groups.setdefault(key, []).append(row)
+    for least in ("exec_start", "sql_exec_id", "sql_id"):
+        _join(groups, least)
+    found = [_execution(ash, group) for group in groups.values()]
+    return sorted(found, key=lambda one: (one.began, -one.elapsed_s))
+
+
+def only_one(ash: Ash) -> None:
+    """InputError that lists the executions where there are several."""
+    found = executions(ash)
+    if len(found) > 1:
+        raise InputError(
+            f"the samples are of {len(found):,} executions, and a forecast is of one",
+            "\n  ".join([f"choose it with {_what_chooses(found)}:", *listing(found)]),
+        )
+
+
+def listing(found: Sequence[Execution]) -> list[str]:
+    """The longest as lines of columns, in the order of their begin."""
+    longest = sorted(found, key=lambda one: -one.elapsed_s)[:_LISTED]
+    table = [["began", "lasted", "samples", "sql", "exec id", "instance", "session"]]
+    for one in (one for one in found if one in longest):
+        keys = (one.sql_id, one.exec_id, one.instance, one.session)
+        words = ("-" if key is None else str(key) for key in keys)
+        table.append([one.began, format_duration(one.elapsed_s), f"{one.samples:,}", *words])
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
+    more = len(found) - len(longest)
+    return [*lines, f"and {more:,} shorter ones"] if more else lines
+
+
+def hints(ash: Ash) -> list[str]:
+    """What may be two executions although no column says so: a long time without a sample."""
+    if {"sql_exec_id", "exec_start"} <= ash.exported or len(executions(ash)) > 1:
+        return []
+    times = ash.samples["time_ns"].combine_chunks()
+    gaps = pc.subtract(times[1:], times[:-1])
+    gap_ns = pc.max(gaps).as_py() or 0
+    if gap_ns < 1e9 * max(_GAP_S, _GAP_INTERVALS * ash.interval_us / 1e6):
+        return []
+    at = pc.index(gaps, gap_ns).as_py()
+    last, first = (_clock(ash, times[n].as_py()) for n in (at, at + 1))
+    text = (
+        f"no sample between {last} and {first} ({format_duration(gap_ns / 1e9)}): perhaps two "
+        "executions, which the export does not tell apart; --until and --since choose one"
+    )
+    return [text]
+
+
+def _told_apart(ash: Ash) -> list[Row]:
+    """A row for all samples that are alike, with their number, first and last time."""
+    there = [name for name in _KEYS if name in ash.samples.schema.names]
+    columns = {name: ash.samples[name] for name in (*there, "time_ns")}
+    for name in ("sql_id", "exec_start"):
+        if name in columns:
+            columns[name] = columns[name].cast(pa.string())
+    grouped = pa.table(columns).group_by(there, use_threads=False)
+    table = grouped.aggregate([("time_ns", "min"), ("time_ns", "max"), ("time_ns", "count")])
+    return [dict.fromkeys(_KEYS) | row for row in table.to_pylist()]
+
+
+def _own(rows: Sequence[Row], exported: frozenset[str]) -> None:
+    """Gives each row its owner: the session that coordinates it, by instance and number.
+
+    Where no column says who coordinates whom, sessions may be workers of one execution.
+    """
+    alone: dict[tuple[Any, ...], set[int | None]] = {}
+    workers: dict[tuple[Any, ...], set[int | None]] = {}
+    for row in rows:
+        serial = row["coordinator"] is None
+        known = alone if serial else workers
+        known.setdefault(_served(row), set()).add(row["instance"])
+    for row in rows:
+        row["owner"] = (None, None)
+        if "coordinator" not in exported:
+            continue
+        if row["coordinator"] is None:
+            row["owner"] = (row["instance"], row["session"])
+            continue
+        instance = row["coordinator_instance"]
+        if instance is None:
+            # The coordinator's own samples tell its instance; workers may run on all.
+            seen = alone.get(_served(row)) or workers[_served(row)]
+            instance = min(seen, key=lambda number: (number is None, number))
+        row["owner"] = (instance, row["coordinator"])
+
+
+def _served(row: Row) -> tuple[Any, ...]:
+    session = row["session"] if row["coordinator"] is None else row["coordinator"]
+    return row["sql_id"], row["sql_exec_id"], session
+
+
+def _join(groups: dict[tuple[Any, ...], list[Row]], missing: str) -> None:
+    """Samples that do not say which, as while a statement is parsed, belong to the only one."""
+    names = ("sql_id", "sql_exec_id", "exec_start", "owner")
+    at = names.index(missing)
+    for key in [key for key in groups if key[at] is None]:
+        # What is less general is missing with it.
+        others = [
+            other
+            for other in groups
+            if other[at] is not None and other[3] == key[3] and other[:at] == key[:at]
+        ]
+        if len(others) == 1 and (missing != "sql_id" or _within(groups[key], groups[others[0]])):
+            groups[others[0]] += groups.pop(key)
+
+
+def _within(some: Iterable[Row], others: Sequence[Row]) -> bool:
+    first, last = _ends(others)
+    return all(first <= row["time_ns_min"] and row["time_ns_max"] <= last for row in some)
+
+
+def _ends(rows: Sequence[Row]) -> tuple[int, int]:
+    return min(row["time_ns_min"] for row in rows), max(row["time_ns_max"] for row in rows)
+
+
+def _execution(ash: Ash, rows: Sequence[Row]) -> Execution:
+    first, last = _ends(rows)
+    head = next((row for row in rows if row["coordinator"] is None), rows[0])
+    instance, session = head["owner"]
+    alone = len({(row["instance"], row["session"]) for row in rows}) == 1
+    found = Execution(
+        head["sql_id"],
+        head["sql_exec_id"],
+        instance,
+        session,
+        _clock(ash, first),
+        (last - first) / 1e9 + ash.interval_us / 1e6,
+        sum(row["time_ns_count"] for row in rows),
+        len({(row["instance"], row["session"]) for row in rows}),
+    )
+    if session is None and alone:
+        return replace(found, instance=head["instance"], session=head["session"])
+    return found
+
+
+def _clock(ash: Ash, time_ns: int) -> str:
+    return f"{ash.began + timedelta(microseconds=time_ns // 1000):%Y-%m-%d %H:%M:%S}"
+
+
+def _what_chooses(found: Sequence[Execution]) -> str:
+    """The options that tell these apart."""
+    several = {
+        "--sql-id": len({one.sql_id for one in found}) > 1,
+        "--exec-id": len({one.exec_id for one in found}) > 1,
+    }
+    options = [option for option, differs in several.items() if differs]
+    return ", ".join([*options, "--since and --until"]) + ", or export it alone"

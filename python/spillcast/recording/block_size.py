@@ -1,0 +1,69 @@
+"""How large a block of an Oracle database is: asked, collected, told by a trace, or assumed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spillcast.errors import InputError
+from spillcast.recording.ash.values import parse_integer
+from spillcast.recording.spooled import read_spooled
+from spillcast.recording.trace_header import block_bytes_of
+from spillcast.units import format_bytes, parse_bytes
+
+#: Sizes that Oracle knows.
+_SIZES = tuple(1 << power for power in range(11, 16))
+_PARAMETER = "db_block_size"
+
+
+@dataclass(frozen=True)
+class BlockSize:
+    """Bytes of a block, and who says so; None where nobody does."""
+
+    bytes: int
+    told_by: str | None = None
+
+
+#: Oracle's default, which few databases differ from.
+ASSUMED_BLOCK = BlockSize(8192)
+
+
+def parse_block(text: str) -> int:
+    """Bytes from ``16K``. InputError for a size that no block has."""
+    size = parse_bytes(text)
+    if size not in _SIZES:
+        known = ", ".join(f"{size >> 10}K" for size in _SIZES)
+        raise InputError(f"--block {text}: no block is as large", f"it is one of {known}")
+    return size
+
+
+def block_size(
+    asked: str | None = None, parameters: Sequence[Path] = (), traces: Sequence[Path] = ()
+) -> BlockSize:
+    """What is asked, or else what spooled parameters say, or else the first header that tells.
+
+    InputError for a size that no block has, or where parameters of several databases are given.
+    """
+    if asked is not None:
+        return BlockSize(parse_block(asked), "--block")
+    told = {size: path for path in parameters if (size := _spooled(path))}
+    if len(told) > 1:
+        each = " and ".join(f"{format_bytes(size)} in {path}" for size, path in told.items())
+        raise InputError(f"{_PARAMETER} is {each}", "give the parameters of one database")
+    for size, path in told.items():
+        return BlockSize(size, path.name)
+    for path in traces:
+        if size := _possible(block_bytes_of(path)):
+            return BlockSize(size, f"the header of {path.name}")
+    return ASSUMED_BLOCK
+
+
+def _spooled(path: Path) -> int:
+    """The parameter as ``spillcast collect oracle`` spools it; 0 where it is missing or damaged."""
+    columns = read_spooled(path, {"name": "name", "value": "value"}).columns
+    names, values = columns.get("name", []), columns.get("value", [])
+    found = dict(zip(names, values, strict=False)).get(_PARAMETER)
+    return _possible(parse_integer(found or ""))
+
+
+def _possible(size: int | None) -> int:
+    return size if size in _SIZES else 0

@@ -1,0 +1,230 @@
+"""What a forecast from Oracle's evidence is of: one execution, traces of one statement."""
+
+import json
+
+import pytest
+
+from ash_files import EXEC_ID, execution, write_ash
+from harness import spillcast
+from oracle_files import HEADER, READ, WRITE, blocks, write_trace
+from spillcast.errors import InputError
+from spillcast.forecast.ask import ask
+from spillcast.forecast.question import Question
+
+NEXT = EXEC_ID + 1
+OTHER = HEADER.replace("4q7zf0d2m8kcx", "aaaaaaaaaaaaa")
+REST = ("SQL*Net message from client", 10_000, "driver id=1 #bytes=1 p3=0")
+SLOW = [(READ, 9_000, blocks(31)), REST] * 100
+FAST = [(READ, 150, blocks(31)), REST] * 100
+
+
+@pytest.fixture
+def two(tmp_path):
+    """773 s and, an hour later, 163 s."""
+    second = execution(163, after_s=3600, sql_exec_id=NEXT)
+    return write_ash(tmp_path / "ash.csv", execution(773), second)
+
+
+def forecast(baseline, to, **options):
+    [(said, _)] = ask([str(baseline)], [str(to)], Question(**options))
+    return said
+
+
+def test_two_executions_are_no_run_of_an_hour(two):
+    result = spillcast("forecast", two, "--to", "factor:2")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "the samples are of 2 executions, and a forecast is of one" in result.stderr
+    lines = result.stderr.splitlines()
+    assert [line.split()[-3] for line in lines[-2:]] == [str(EXEC_ID), str(NEXT)]
+    assert "--exec-id" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "whole_s"),
+    [
+        ({"exec_id": EXEC_ID}, 773),
+        ({"exec_id": NEXT}, 163),
+        ({"since": "21:00"}, 163),
+        ({"until": "21:00"}, 773),
+    ],
+    ids=str,
+)
+def test_the_one_that_is_chosen(two, options, whole_s):
+    said = forecast(two, "factor:2", **options)
+    assert said.baseline_s == whole_s
+    # Every second sample is a read: 387 of 773, 82 of 163.
+    assert said.forecast_s == pytest.approx(whole_s - (whole_s + 1) // 2 / 2)
+
+
+def test_options_of_the_command(two):
+    chosen = ("--exec-id", NEXT, "--since", "21:26:02", "--until", "21:27:01")
+    result = spillcast("forecast", two, "--to", "factor:2", *chosen, "--json")
+    assert json.loads(result.stdout)["baseline_s"] == 60
+    result = spillcast("profile", two, *chosen, "--json")
+    assert json.loads(result.stdout)["elapsed_s"] == 60
+
+
+def test_a_profile_lists_them(two):
+    document = json.loads(spillcast("profile", two, "--json").stdout)
+    assert [(one["exec_id"], one["elapsed_s"]) for one in document["executions"]] == [
+        (EXEC_ID, 773),
+        (NEXT, 163),
+    ]
+    shown = spillcast("profile", two).stdout
+    assert "2 executions; a forecast is of one" in shown
+    assert str(NEXT) in shown
+    one = spillcast("profile", two, "--exec-id", NEXT).stdout
+    assert "executions" not in one
+
+
+def test_the_gap_of_an_export_without_these_columns_is_a_warning(tmp_path):
+    columns = ("SAMPLE_TIME", "SESSION_ID", "SESSION_STATE", "EVENT", "TIME_WAITED")
+    second = execution(163, after_s=3600)
+    path = write_ash(tmp_path / "ash.csv", execution(773), second, columns=columns)
+    said = forecast(path, "factor:2")
+    assert said.baseline_s == 3763
+    assert any(w.code == "ash" and "perhaps two executions" in w.message for w in said.warnings)
+
+
+@pytest.mark.parametrize("options", [{"exec_id": 1}, {"since": "20:00"}, {"until": "20:00"}])
+def test_they_are_for_ash(tmp_path, options):
+    trace = write_trace(tmp_path / "a.trc", SLOW)
+    with pytest.raises(InputError, match="is for ASH exports"):
+        forecast(trace, "factor:2", **options)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A directory with a trace of the statement, one of another, and one of no waits at all."""
+    below = tmp_path / "there" / "trace"
+    below.mkdir(parents=True)
+    write_trace(below / "other.trc", [(READ, 9_000_000, blocks(31)), REST] * 50, header=OTHER)
+    (below / "alert.trc").write_text("nothing of the kind\n")
+    return below.parent
+
+
+def test_unrelated_traces_below_a_directory_are_no_target(folder, tmp_path):
+    """They said 25 h 53 min, 90 % sure between 4.41 s and 75 h 49 min."""
+    here = write_trace(tmp_path / "here.trc", SLOW)
+    with pytest.raises(InputError, match="of 2 traces below it none has waits") as caught:
+        forecast(here, folder)
+    assert f"spillcast probe {folder} --grid" in caught.value.hint
+    result = spillcast("forecast", here, "--to", folder)
+    assert (result.returncode, result.stdout) == (2, "")
+
+
+def test_only_traces_of_the_same_statement_are_taken(folder, tmp_path):
+    here = write_trace(tmp_path / "here.trc", SLOW)
+    there = write_trace(folder / "trace" / "fast.trc", FAST)
+    found, by_name = forecast(here, folder), forecast(here, there)
+    assert found.forecast_s == by_name.forecast_s
+    assert found.target == f"{folder} (fast.trc)"
+    # The statement of ASH counts, too.
+    ash = write_ash(tmp_path / "ash.csv", execution(100))
+    assert forecast(ash, folder).forecast_s == forecast(ash, there).forecast_s
+
+
+def test_a_directory_needs_a_baseline_that_names_its_statement(folder, tmp_path):
+    nameless = HEADER.split("=====================")[0]
+    here = write_trace(tmp_path / "here.trc", SLOW, header=nameless)
+    with pytest.raises(InputError, match="does not name its statement"):
+        forecast(here, folder)
+
+
+@pytest.mark.parametrize("target", ["tmpfs", "cache:flash.json+disk.json?size=2T", "DIRECTORY"])
+def test_where_nothing_is_replayed(target, tmp_path):
+    here = write_trace(tmp_path / "here.trc", SLOW)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    target = str(empty) if target == "DIRECTORY" else target
+    with pytest.raises(InputError, match="traces and ASH are not replayed on a") as caught:
+        forecast(here, target)
+    assert "spillcast probe " in caught.value.hint
+
+
+@pytest.mark.parametrize("with_ash", [False, True], ids=["trace", "ASH"])
+def test_an_interval_of_more_than_ten_fold_is_no_answer(with_ash, tmp_path):
+    """Two waits there, of 5 s each: a mean of two says nothing of the many here."""
+    here = write_trace(tmp_path / "here.trc", [(READ, 9_000, blocks(31))] * 200 + [REST])
+    there = write_trace(tmp_path / "there.trc", [(READ, 5_000_000, blocks(31))] * 2)
+    evidence = [str(here)]
+    if with_ash:
+        evidence.append(str(write_ash(tmp_path / "ash.csv", execution(100))))
+    [(said, _)] = ask(evidence, [str(there)], Question())
+    assert said.forecast_s is None
+    assert "does not tell more than that it takes between" in said.refused
+    result = spillcast("forecast", *evidence, "--to", there)
+    assert result.returncode == 3
+
+
+def storage_of(path):
+    """A storage on which reads of 256 KiB and of 512 KiB take so long."""
+    groups = [
+        {
+            "op": "read", "size_class_bytes": size, "depth": 1, "count": 100, "bytes": 100 * size,
+            "total_ns": 100 * ns, "latency_ns": [ns], "latency_count": [100],
+            "block_count": [100], "block_mean_ns": [ns],
+        }
+        for size, ns in ((256 << 10, 1_000_000), (512 << 10, 2_500_000))
+    ]  # fmt: skip
+    head = {"schema": "spillcast.storage/1", "name": "there", "source": "probe", "facts": {}}
+    path.write_text(json.dumps({**head, "groups": groups}))
+    return path
+
+
+def test_the_size_of_a_block_decides_how_long_figures_say(tmp_path):
+    """40 reads of 32 blocks: 256 KiB of 8 KiB blocks, 512 KiB of blocks twice as large."""
+    here = write_trace(tmp_path / "here.trc", [(READ, 9_000, blocks(32))] * 40 + [REST])
+    there = storage_of(tmp_path / "there.json")
+    assumed, asked = forecast(here, there), forecast(here, there, block="16K")
+    assert assumed.forecast_s == pytest.approx(0.01 + 40 * 1e-3)
+    assert asked.forecast_s == pytest.approx(0.01 + 40 * 2.5e-3)
+    told = {w.code: w.message for w in assumed.warnings}
+    assert "assumed to be 8 KiB" in told["block-assumed"]
+    told = {w.code: w.message for w in asked.warnings}
+    assert "block-assumed" not in told
+    assert "16 KiB, by --block" in told["not-replayed"]
+    spooled = tmp_path / "spillcast_parameters.csv"
+    spooled.write_text('"NAME","VALUE"\n"db_block_size","16384"\n')
+    [(found, _)] = ask([str(here), str(spooled)], [str(there)], Question())
+    assert found.forecast_s == asked.forecast_s
+    here.write_text("db_block_size = 16384\n" + here.read_text())
+    assert forecast(here, there).forecast_s == asked.forecast_s
+
+
+def test_a_profile_in_bytes(tmp_path):
+    here = write_trace(tmp_path / "here.trc", [(READ, 9_000, blocks(31)), (WRITE, 5, blocks(15))])
+    result = spillcast("profile", here, "--by", "op,size", "--block", "16K")
+    assert "496 KiB" in result.stdout
+    assert "240 KiB" in result.stdout
+    plain = spillcast("profile", here, "--by", "op,size", "--json")
+    assert sorted(row["size"] for row in json.loads(plain.stdout)["rows"]) == [15, 31]
+
+
+def test_a_wait_whose_length_is_below_zero_is_counted_apart(tmp_path):
+    path = write_trace(tmp_path / "a.trc", SLOW)
+    line = f"WAIT #7: nam='{READ}' ela= -5000 {blocks(31)} obj#=5 tim=99000000\n"
+    path.write_text(path.read_text() + line)
+    found = json.loads(spillcast("profile", path, "--json").stdout)
+    [row] = [row for row in found["rows"] if row["event"] == READ]
+    assert (row["count"], row["mean_us"], row["min_us"]) == (100, 9_000, 9_000)
+    assert [damage["what"] for damage in found["damaged"]] == [
+        "ela= below zero: the wait is counted apart"
+    ]
+    assert any("counted apart, in no row" in text for text in found["warnings"])
+    told = {w.code: w.message for w in forecast(path, "factor:2").warnings}
+    assert told["damaged"].startswith("1 damaged lines were skipped, 1 for a wait whose length")
+
+
+def test_shares_of_a_trace_that_begins_with_a_wait_add_up(tmp_path):
+    """A wait of 10 s, and after it a tenth of a second: that is 10.1 s of elapsed time."""
+    path = tmp_path / "a.trc"
+    waits = [(10_000_000, 20_000_000), (60_000, 20_100_000)]
+    path.write_text("*** SESSION ID:(35.65385) 2024-09-03T20:26:02.412000+02:00\n" + "".join(
+        f"WAIT #7: nam='{READ}' ela= {ela} {blocks(31)} obj#=5 tim={tim}\n" for ela, tim in waits
+    ))  # fmt: skip
+    found = json.loads(spillcast("profile", path, "--json").stdout)
+    assert found["elapsed_s"] == pytest.approx(10.1)
+    assert sum(row["share"] for row in found["rows"]) == pytest.approx(1)
+    assert max(row["share"] for row in found["rows"]) == pytest.approx(10.06 / 10.1)
+    assert forecast(path, "factor:2").baseline_s == pytest.approx(10.1)

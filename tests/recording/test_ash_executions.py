@@ -1,0 +1,184 @@
+"""Executions in ASH exports: what belongs together, what is apart, and what chooses one."""
+
+import pytest
+
+from ash_files import EXEC_ID, SQL_ID, execution, without, write_ash
+from spillcast.errors import InputError
+from spillcast.recording.ash import Chosen, executions, hints, only_one, read_ash
+
+HOUR_S = 3600
+NEXT = EXEC_ID + 1
+
+
+def told(path, chosen=None):
+    """Statement, number, instance, session, samples and elapsed seconds of each execution."""
+    ash = read_ash(path) if chosen is None else read_ash(path, chosen)
+    return [
+        (one.sql_id, one.exec_id, one.instance, one.session, one.samples, one.elapsed_s)
+        for one in executions(ash)
+    ]
+
+
+FIRST = (SQL_ID, EXEC_ID, 1, 35, 773, 773)
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        ({"sql_exec_id": NEXT}, (SQL_ID, NEXT, 1, 35)),
+        ({"sql_id": "other"}, ("other", EXEC_ID, 1, 35)),
+        ({"inst_id": 2}, (SQL_ID, EXEC_ID, 2, 35)),
+        ({"session_id": 99}, (SQL_ID, EXEC_ID, 1, 99)),
+        ({}, (SQL_ID, EXEC_ID, 1, 35)),
+    ],
+    ids=["execution", "statement", "instance", "session", "start"],
+)
+def test_two_are_told_apart(other, expected, tmp_path):
+    """An hour apart they are not one run of 1 h 03 min; nor are they at the same time."""
+    second = execution(163, after_s=HOUR_S, **other)
+    path = write_ash(tmp_path / "ash.csv", execution(773), second)
+    assert told(path) == [FIRST, (*expected, 163, 163)]
+    if other:
+        beside = execution(163, after_s=300, **other)
+        path = write_ash(tmp_path / "beside.csv", execution(773), beside)
+        assert told(path) == [FIRST, (*expected, 163, 163)]
+
+
+def test_several_are_listed_and_no_forecast_is_of_them(tmp_path):
+    second = execution(163, after_s=HOUR_S, sql_exec_id=NEXT)
+    ash = read_ash(write_ash(tmp_path / "ash.csv", execution(773), second))
+    with pytest.raises(InputError, match="the samples are of 2 executions") as caught:
+        only_one(ash)
+    choose, heading, *rows = caught.value.hint.splitlines()
+    assert choose.startswith("choose it with --exec-id, --since and --until")
+    assert [row.split() for row in rows] == [
+        ["2024-09-03", "20:26:02", "12", "min", "53", "s", "773", SQL_ID, str(EXEC_ID), "1", "35"],
+        ["2024-09-03", "21:26:02", "2", "min", "43", "s", "163", SQL_ID, str(NEXT), "1", "35"],
+    ]
+    assert heading.split() == [
+        *("began", "lasted", "samples", "sql", "exec", "id", "instance", "session")
+    ]
+
+
+def test_of_many_the_longest_are_listed(tmp_path):
+    many = [execution(n, after_s=100 * n, sql_exec_id=EXEC_ID + n) for n in range(1, 15)]
+    with pytest.raises(InputError) as caught:
+        only_one(read_ash(write_ash(tmp_path / "ash.csv", *many)))
+    listed = caught.value.hint.splitlines()
+    assert len(listed) == 2 + 10 + 1
+    assert listed[-1].strip() == "and 4 shorter ones"
+    assert str(EXEC_ID + 5) in listed[2]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "elapsed_s"),
+    [
+        (Chosen(exec_id=EXEC_ID), 773),
+        (Chosen(exec_id=NEXT), 163),
+        (Chosen(since="21:00"), 163),
+        (Chosen(since="2024-09-03 21:26:02"), 163),
+        (Chosen(until="21:00:00"), 773),
+        (Chosen(since="20:30:02", until="20:31:01"), 60),
+    ],
+    ids=str,
+)
+def test_what_chooses_one(chosen, elapsed_s, tmp_path):
+    second = execution(163, after_s=HOUR_S, sql_exec_id=NEXT)
+    path = write_ash(tmp_path / "ash.csv", execution(773), second)
+    [one] = told(path, chosen)
+    assert one[-1] == elapsed_s
+    only_one(read_ash(path, chosen))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message", "hint"),
+    [
+        (Chosen(since="noon"), "--since 'noon' is not a time", "2024-09-03 20:26:02"),
+        (
+            Chosen(until="2024-09-03 20:00"),
+            "no sample lies between",
+            "20:26:02 to 2024-09-04 02:00:22",
+        ),
+        (Chosen(since="20:30"), "--since 20:30: the samples are of several days", "the day too"),
+        (Chosen(exec_id=7), "no sample has SQL_EXEC_ID 7", str(EXEC_ID)),
+    ],
+    ids=["no time", "nothing left", "which day", "no such execution"],
+)
+def test_what_cannot_be_chosen(chosen, message, hint, tmp_path):
+    night = execution(11, after_s=20_050)
+    path = write_ash(tmp_path / "ash.csv", execution(3), night)
+    with pytest.raises(InputError, match=message) as caught:
+        read_ash(path, chosen)
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["qc instance", "no qc instance"])
+def test_a_session_and_its_workers_are_one(known, tmp_path):
+    """Workers on two instances; the coordinator is session 35 of the first one."""
+    served = {"qc_session_id": 35, "sql_exec_start": "2024-09-03 20:26:02"}
+    served |= {"qc_instance_id": 1} if known else {}
+    workers = [
+        execution(60, after_s=n, session_id=50 + n, inst_id=1 + n % 2, **served) for n in range(4)
+    ]
+    path = write_ash(tmp_path / "ash.csv", execution(70), *workers)
+    [one] = executions(read_ash(path))
+    assert (one.instance, one.session, one.sessions, one.samples) == (1, 35, 5, 310)
+    # Of another coordinator they are another execution.
+    others = [execution(60, session_id=70 + n, qc_session_id=36, sql_exec_id=NEXT) for n in (1, 2)]
+    both = write_ash(tmp_path / "both.csv", execution(70), *workers, *others)
+    assert [one.sessions for one in executions(read_ash(both))] == [5, 2]
+
+
+def test_samples_without_a_number_belong_to_the_only_execution(tmp_path):
+    """A statement has no number while it is parsed."""
+    parsed = execution(2, sql_exec_id="", sql_exec_start="")
+    path = write_ash(tmp_path / "ash.csv", parsed, execution(70, after_s=2))
+    assert told(path) == [(SQL_ID, EXEC_ID, 1, 35, 72, 72)]
+
+
+def test_samples_without_a_statement_belong_to_what_they_lie_within(tmp_path):
+    nothing = {"sql_id": "", "sql_exec_id": "", "sql_exec_start": ""}
+    inside = execution(1, after_s=100, **nothing)
+    run = [row for row in execution(200) if row["SAMPLE_TIME"] != inside[0]["SAMPLE_TIME"]]
+    path = write_ash(tmp_path / "ash.csv", run, inside)
+    assert told(path) == [(SQL_ID, EXEC_ID, 1, 35, 200, 200)]
+    outside = execution(1, after_s=500, **nothing)
+    path = write_ash(tmp_path / "more.csv", run, outside)
+    assert [one[0] for one in told(path)] == [SQL_ID, None]
+
+
+FEW = without("SQL_EXEC_ID", "SQL_EXEC_START", "QC_SESSION_ID", "QC_INSTANCE_ID")
+
+
+def test_exports_that_do_not_tell_stay_one_and_say_where_they_have_a_gap(tmp_path):
+    second = execution(163, after_s=HOUR_S, session_id=99)
+    ash = read_ash(write_ash(tmp_path / "ash.csv", execution(773), second, columns=FEW))
+    only_one(ash)
+    assert [one.elapsed_s for one in executions(ash)] == [HOUR_S + 163]
+    [hint] = hints(ash)
+    assert hint.startswith("no sample between 2024-09-03 20:38:54 and 2024-09-03 21:26:02 (47 min")
+    assert "--until and --since" in hint
+
+
+@pytest.mark.parametrize(("gap_s", "said"), [(59, False), (61, True)])
+def test_a_gap_of_a_minute_is_said(gap_s, said, tmp_path):
+    later = execution(20, after_s=19 + gap_s)
+    ash = read_ash(write_ash(tmp_path / "ash.csv", execution(20), later, columns=FEW))
+    assert bool(hints(ash)) == said
+
+
+def test_without_a_gap_or_where_all_is_known_nothing_is_said(tmp_path):
+    steady = write_ash(tmp_path / "steady.csv", execution(200), columns=FEW)
+    assert hints(read_ash(steady)) == []
+    # The client fetched slowly: the start says that it is one.
+    later = execution(20, after_s=HOUR_S, sql_exec_start="2024-09-03 20:26:02")
+    known = write_ash(tmp_path / "known.csv", execution(200), later)
+    assert hints(read_ash(known)) == []
+    assert len(executions(read_ash(known))) == 1
+
+
+def test_statements_are_told_apart_without_numbers_too(tmp_path):
+    other = execution(163, sql_id="other")
+    path = write_ash(tmp_path / "ash.csv", execution(773), other, columns=FEW)
+    assert [one[0] for one in told(path)] == [SQL_ID, "other"]
+    assert [one[0] for one in told(path, Chosen(sql_id="other"))] == ["other"]

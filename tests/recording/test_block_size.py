@@ -1,0 +1,71 @@
+"""How large a block is: by the option, by spooled parameters, by a trace's header, or assumed."""
+
+import gzip
+
+import pytest
+
+from oracle_files import READ, blocks, write_trace
+from spillcast.errors import InputError
+from spillcast.recording.block_size import BlockSize, block_size, parse_block
+from spillcast.recording.evidence import find_evidence
+
+
+def parameters(path, size):
+    """As ``collect oracle`` spools them."""
+    rows = [("control_management_pack_access", "NONE"), ("db_block_size", size)]
+    lines = ['"NAME","VALUE"', *(f'"{name}","{value}"' for name, value in rows)]
+    path.write_text("\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def trace(path, head=""):
+    write_trace(path, [(READ, 1_000, blocks(31))])
+    path.write_text(head + path.read_text())
+    return path
+
+
+@pytest.mark.parametrize(("text", "size"), [("16K", 16_384), ("8192", 8_192), ("32 KiB", 32_768)])
+def test_sizes(text, size):
+    assert parse_block(text) == size
+
+
+@pytest.mark.parametrize("text", ["16", "12K", "64K", "0"])
+def test_no_block_is_as_large(text):
+    with pytest.raises(InputError, match=f"--block {text}") as caught:
+        parse_block(text)
+    assert "2K, 4K, 8K, 16K, 32K" in caught.value.hint
+
+
+def test_the_surest_word_counts(tmp_path):
+    spooled = parameters(tmp_path / "spillcast_parameters.csv", 16384)
+    header = trace(tmp_path / "a.trc", "  db_block_size            = 32768\n")
+    silent = trace(tmp_path / "b.trc")
+    assert block_size("4K", [spooled], [header]) == BlockSize(4_096, "--block")
+    assert block_size(None, [spooled], [header]) == BlockSize(16_384, spooled.name)
+    told = block_size(None, [], [silent, header])
+    assert told == BlockSize(32_768, "the header of a.trc")
+    assert block_size(None, [], [silent]) == BlockSize(8_192, None)
+
+
+def test_a_packed_header_tells_too(tmp_path):
+    plain = trace(tmp_path / "a.trc", "db_block_size=2048\n")
+    packed = tmp_path / "a.trc.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert block_size(traces=[packed]).bytes == 2_048
+
+
+def test_two_databases_are_refused_and_nonsense_counts_for_nothing(tmp_path):
+    two = [parameters(tmp_path / f"{size}.csv", size) for size in (8192, 16384)]
+    with pytest.raises(InputError, match=r"8 KiB in .* and 16 KiB in "):
+        block_size(parameters=two)
+    odd = parameters(tmp_path / "odd.csv", 12345)
+    assert block_size(parameters=[odd]).told_by is None
+
+
+def test_parameters_are_known_by_what_they_hold_and_are_no_evidence_alone(tmp_path):
+    spooled = parameters(tmp_path / "p.csv", 8192)
+    beside = trace(tmp_path / "a.trc")
+    found = find_evidence([spooled, beside])
+    assert (found.parameters, found.traces, found.only_kind()) == ([spooled], [beside], "traces")
+    with pytest.raises(InputError, match="no evidence by themselves"):
+        find_evidence([spooled]).only_kind()

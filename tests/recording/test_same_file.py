@@ -1,0 +1,94 @@
+"""Files given twice, by any name, as copies and packed: all count once, and it is said."""
+
+import gzip
+import os
+import shutil
+
+import pytest
+
+from harness import spillcast
+from oracle_files import READ, blocks, write_trace
+from spillcast.forecast.ask import ask
+from spillcast.profile import profile
+from spillcast.profile.sql import run_sql
+from spillcast.recording.ash import read_ash
+from spillcast.recording.same_file import distinct
+
+WAITS = [(READ, 3_000, blocks(31)), (READ, 200, blocks(15))] * 20
+
+
+@pytest.fixture
+def trace(tmp_path):
+    return write_trace(tmp_path / "once.trc", WAITS)
+
+
+def again_by(way, trace, folder):
+    """Another path of the same trace."""
+    other = folder / f"again_{way}.trc"
+    if way == "name":
+        return trace
+    if way == "gzip":
+        other = other.with_suffix(".trc.gz")
+        other.write_bytes(gzip.compress(trace.read_bytes()))
+    elif way == "copy":
+        shutil.copy(trace, other)
+    else:
+        {"link": os.link, "symlink": os.symlink}[way](trace, other)
+    return other
+
+
+@pytest.mark.parametrize("way", ["name", "link", "symlink", "copy", "gzip"])
+def test_a_trace_given_twice_counts_once(way, trace, tmp_path):
+    again = again_by(way, trace, tmp_path)
+    once, twice = profile(trace), profile(trace, again)
+    assert (twice.rows, twice.elapsed_s) == (once.rows, once.elapsed_s)
+    [said] = twice.warnings
+    assert str(again) in said
+    assert "counts once" in said
+    words = []
+    asked = "select count(*) from waits"
+    assert run_sql(asked, [str(trace), str(again)], say=words.append)[1] == [[40]]
+    assert len(words) == 1
+    assert profile(trace, again, where="true").rows[0]["count"] == 40
+
+
+def test_a_forecast_says_it_too(trace, tmp_path):
+    again = again_by("copy", trace, tmp_path)
+    [(once, _)] = ask([trace], ["factor:2"])
+    [(twice, _)] = ask([trace, again], ["factor:2"])
+    assert (twice.forecast_s, twice.interval_s) == (once.forecast_s, once.interval_s)
+    assert [w.message for w in twice.warnings if w.code == "repeated"] == [
+        f"{again} holds the same as {trace} and counts once"
+    ]
+
+
+def test_what_differs_counts_each(trace, tmp_path):
+    other = write_trace(tmp_path / "other.trc", [(READ, 2_999, blocks(31)), *WAITS[1:]])
+    assert other.stat().st_size == trace.stat().st_size
+    found = profile(trace, other)
+    assert found.rows[0]["count"] == 80
+    assert found.warnings == []
+
+
+def test_an_export_given_twice_counts_once(tmp_path):
+    path = tmp_path / "ash.csv"
+    path.write_text("SAMPLE_TIME,EVENT\n" + "".join(
+        f"2024-10-14 12:00:{second:02d},{READ}\n" for second in range(30)
+    ))  # fmt: skip
+    ash = read_ash([path, again_by("copy", path, tmp_path)])
+    assert ash.samples.num_rows == 30
+    assert len(ash.notes) == 1
+
+
+def test_the_command_says_it_on_stderr(trace):
+    result = spillcast("sql", "select count(*) as n from waits", trace, trace)
+    assert result.stdout.split()[-1] == "40"
+    assert result.stderr == f"spillcast: {trace} is given twice and counts once\n"
+
+
+def test_empty_files_and_what_is_not_there_are_left_to_their_reader(tmp_path):
+    empty = [tmp_path / name for name in ("a", "b")]
+    for path in empty:
+        path.write_text("")
+    given = [*empty, tmp_path / "none"]
+    assert distinct(given) == (given, [])
