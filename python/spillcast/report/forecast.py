@@ -160,7 +160,7 @@ def _several(order: Sequence[Choice]) -> list[Part]:
         row.append(None if share is None or share < 0 else share)
         rows.append([*row, *([choice.cost] if priced else []), _remarks(choice, common)])
     part = best.part.words if best.part else f"Now {format_duration(best.baseline_s)}"
-    now = f"{part}; {best.ceiling_words()}."
+    now = f"{part}; {best.ceiling_words(choice.forecast for choice in order)}."
     said = [f"  warning: {warning.message}" for warning in common]
     for choice in order:
         texts = [choice.forecast.refused, *choice.forecast.advice]
