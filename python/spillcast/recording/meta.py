@@ -10,6 +10,7 @@ from spillcast.document import key, read, written
 from spillcast.errors import InputError
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Server
+from spillcast.recording.temp_places import TempPlace
 from spillcast.recording.wait_cost import MachineCalibration
 
 META_FILE = "meta.json"
@@ -332,6 +333,7 @@ class Meta:
         default=None,
     )
     temp: Temp = key("", default=Temp())
+    temp_places: Sequence[TempPlace] = key("", default=(), later=True)
     other_io: OtherIO = key("", default=OtherIO())
     capture: CaptureAccount = key("", default=CaptureAccount("none"))
     asked: RecordOptions = key("", default=RecordOptions())

@@ -13,6 +13,7 @@ from spillcast.recording.clock import FROM_ITS_START, Clock
 from spillcast.recording.meta import META_FILE, KeptWaits, Meta
 from spillcast.recording.recording import Recording, is_recording
 from spillcast.recording.sums import FileSums, WrittenBytes
+from spillcast.recording.temp_places import temp_places
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,7 +78,8 @@ class RecordingWriter:
         slices = kept["slices_ns"]
         slices_s = None if slices is None else [(a / 1e9, b / 1e9) for a, b in slices]
         slices_s = None if slices_s is None else clock.slices_s(slices_s)
-        meta = replace(meta, raw=KeptWaits(kept["waits"], kept["waits_seen"], slices_s))
+        raw = KeptWaits(kept["waits"], kept["waits_seen"], slices_s)
+        meta = replace(meta, raw=raw, temp_places=temp_places(kept["temp_folders"]))
         self.add_document(META_FILE, meta.to_json())
         shutil.rmtree(self.path, ignore_errors=True)
         os.rename(self._folder, self.path)

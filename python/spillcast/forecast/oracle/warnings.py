@@ -7,6 +7,7 @@ from spillcast.forecast.oracle.events import TraceEvidence
 from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.parts import Part, Target
 from spillcast.forecast.result import Warned
+from spillcast.forecast.sum.target_warnings import about_network
 from spillcast.recording.statistics import TempOnFlash
 from spillcast.storage.source import ASSUMED
 from spillcast.units import format_duration
@@ -35,6 +36,7 @@ def warn(
     if target.storage is not None:
         text = f"{target.name} is known by its figures: blocks are taken to be 8 KiB"
         warnings.append(Warned("not-replayed", text))
+        warnings += about_network(target.storage.facts)
     elif target.traces is None:
         warnings += [Warned(*warning) for warning in ASSUMED.warnings]
     else:
