@@ -69,6 +69,13 @@ def simulate(
     column io_ns, what the storage took. ValueError for columns of another kind.
     """
 
+def mounted(path: str) -> tuple[str, str, bool | None] | None:
+    """Device, type, and whether it lies behind a network, of what is mounted where a path lies.
+
+    As the kernel lists it, without asking the file system: the path, which is absolute, may be
+    gone. None for a network of which nothing is known, and where nothing is listed.
+    """
+
 def size_class_bytes(bytes: int) -> int:
     """The size class that an operation of so many bytes falls into, in bytes."""
 
@@ -206,7 +213,7 @@ class RecordingWriter:
 
         waits, those written, of waits_seen; slices_ns, start and end of the parts kept, None for
         all; written_bytes, to temp files and to others; other_files by name, each as the
-        FileSums of recording/sums.py.
+        FileSums of recording/sums.py; temp_folders, bytes moved on the temp files in each.
         """
 
 @final

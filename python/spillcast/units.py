@@ -4,16 +4,66 @@ import re
 
 from spillcast.errors import InputError
 
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_SECONDS = {
+    **dict.fromkeys(("ns", "nsec", "nanoseconds"), 1e-9),
+    **dict.fromkeys(("us", "usec", "usecs", "microseconds"), 1e-6),
+    **dict.fromkeys(("ms", "msec", "msecs", "milliseconds"), 1e-3),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 86400.0),
+}
 _BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+#: A size without a unit is bytes; no size here is as small as what somebody means by 64 or 200.
+_BARE_BYTES_MIN = 512
+_DURATIONS = "write for example 150us, 9ms, 60s, 12m53s or 12:53"
+_NUMBER = r"\d+(?:\.\d+)?"
+_PART = re.compile(rf"({_NUMBER})\s*([a-z]+)\s*")
+#: Minutes and seconds, or hours before them, as psql and SQL*Plus print them.
+_CLOCK = re.compile(r"(?:(\d+):)?(\d+):([0-5]\d(?:\.\d+)?)")
 
 
-def parse_duration_s(text: str) -> float:
-    """Seconds from ``150us``, ``9 ms``, ``60``, ``2m`` or ``1.5h``; a bare number is seconds."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower().replace("µ", "u"))
-    if match is None or (match[2] or "s") not in _SECONDS:
-        raise InputError(f"'{text}' is not a duration", "write for example 150us, 9ms, 60s or 2m")
-    return float(match[1]) * _SECONDS[match[2] or "s"]
+def parse_duration_s(text: str, option: str = "") -> float:
+    """Seconds from ``150us``, ``12m53s``, ``1 h 03 min``, ``12:53``, ``1:03:20`` or a bare ``60``.
+
+    Whatever ``format_duration`` writes is read. ``option`` is named in an InputError.
+    """
+    seconds = _duration_s(text)
+    if seconds is None:
+        message = f"{option}{': ' if option else ''}'{text}' is not a duration"
+        raise InputError(message, _decimal_point(text, _DURATIONS))
+    return seconds
+
+
+def parse_latency_s(text: str, option: str = "") -> float:
+    """Seconds of one operation, from ``150us`` or ``9 ms``.
+
+    InputError for a bare number: nobody means seconds, and it may be of either unit.
+    """
+    seconds, where = parse_duration_s(text, option), f"{option}{': ' if option else ''}"
+    if seconds and re.fullmatch(_NUMBER, text.strip()):
+        units = ("us", "ms") if seconds >= 1 else ("ms", "s")
+        meant = " or ".join(f"{text.strip()}{unit}" for unit in units)
+        raise InputError(f"{where}'{text}' has no unit", f"write {meant}")
+    return seconds
+
+
+def _duration_s(text: str) -> float | None:
+    """Seconds; None where it is no duration. Units go from large to small, each once."""
+    # Two letters look like a mu: the sign of the unit, and the Greek one.
+    text = text.strip().lower().replace("\u00b5", "u").replace("\u03bc", "u")
+    if re.fullmatch(_NUMBER, text):
+        return float(text)
+    if clock := _CLOCK.fullmatch(text):
+        hours, minutes, seconds = (float(part or 0) for part in clock.groups())
+        return 3600 * hours + 60 * minutes + seconds if clock[1] is None or minutes < 60 else None
+    parts = _PART.findall(text)
+    if not parts or "".join(f"{a}{b}" for a, b in parts) != re.sub(r"\s", "", text):
+        return None
+    scales = [_SECONDS.get(unit, 0.0) for _, unit in parts]
+    if 0.0 in scales or sorted(set(scales), reverse=True) != scales:
+        return None
+    return sum(float(number) * scale for (number, _), scale in zip(parts, scales, strict=True))
 
 
 def parse_factor(target: str, value: str) -> float:
@@ -27,12 +77,27 @@ def parse_factor(target: str, value: str) -> float:
     return factor
 
 
-def parse_bytes(text: str) -> int:
-    """Bytes from ``256K``, ``1.5 GiB`` or ``200MB``; units are powers of 1024."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", text.lower())
+def parse_bytes(text: str, option: str = "") -> int:
+    """Bytes from ``256K``, ``1.5 GiB`` or ``200MB``; units are powers of 1024.
+
+    InputError, which names ``option``, for what is none, and for a bare number that is too small to
+    be one in bytes.
+    """
+    where = f"{option}{': ' if option else ''}"
+    match = re.fullmatch(rf"\s*({_NUMBER})\s*([kmgt]?)(?:i?b)?\s*", text.lower())
     if match is None:
-        raise InputError(f"'{text}' is not a size", "write for example 256K, 200M or 10G")
+        hint = _decimal_point(text, "write for example 256K, 200M or 10G")
+        raise InputError(f"{where}'{text}' is not a size", hint)
+    if re.fullmatch(_NUMBER, text.strip()) and 0 < float(match[1]) < _BARE_BYTES_MIN:
+        meant = ", ".join(f"{match[1]}{unit}" for unit in "KMG")
+        raise InputError(f"{where}'{text}' has no unit: it is not a size", f"write one of {meant}")
     return round(float(match[1]) * _BYTES[match[2]])
+
+
+def _decimal_point(text: str, hint: str) -> str:
+    """The hint, or what to write where the number has a comma for a point."""
+    pointed = re.sub(r"(?<=\d),(?=\d)", ".", text)
+    return hint if pointed == text else f"write {pointed.strip()}, with a point"
 
 
 def format_duration(seconds: float) -> str:

@@ -150,6 +150,7 @@ COMPARISON = document(
 GRID_FACTS = document(
     {
         "filesystem": TEXT, "network": nullable({"type": "boolean"}), "file_bytes": NUMBER,
+        "free_bytes": nullable({"type": "integer"}),
         "buffered_engine": TEXT, "direct_engine": nullable(TEXT), "cells": {"type": "integer"},
         "cells_without_time": {"type": "integer"}, "cells_without_room": {"type": "integer"},
         "sustained": nullable(document({

@@ -46,7 +46,7 @@ OPTIONAL |= {
 } | {"capture.call_cost_s", "capture.switch_cost_s"}
 OPTIONAL |= {f"capture.{name}" for name in ("io_uring_depth", "io_uring_busy_s", "file_faults")}
 OPTIONAL |= {"capture.run_queue_others_s", "capture.file_fault_s"}
-OPTIONAL |= {"machine.calibration", "memory.group_held_bytes"}
+OPTIONAL |= {"machine.calibration", "memory.group_held_bytes", "temp_places"}
 #: Settings, and what no reader looks at.
 FREE = {"engine.exit_status", "engine.work_mem", "engine.plan.file", "engine.plan.execution_s"}
 MAY_BE_NEGATIVE = {"postgres.workers.started_s", "postgres.workers.attached_s"}

@@ -20,6 +20,7 @@ use spillcast_core::probe::{
 use spillcast_core::wait::Op;
 
 use crate::arrow::{self, Table};
+use crate::os_error;
 
 /// A replay of recorded temp I/O on a directory.
 #[pyclass(frozen, module = "spillcast._core")]
@@ -211,9 +212,20 @@ fn facts<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>
     Ok(dict)
 }
 
+/// Device, type, and whether it lies behind a network, of what is mounted where a path lies.
+#[pyfunction]
+pub fn mounted(path: PathBuf) -> PyResult<Option<(String, String, Option<bool>)>> {
+    let found = core::mounted(&path).map_err(os_error)?;
+    Ok(found.map(|(device, name)| {
+        let network = core::is_network(&name);
+        (device, name, network)
+    }))
+}
+
 /// What was found out about the directory.
 pub fn place(facts: &Bound<'_, PyDict>, filesystem: &Filesystem) -> PyResult<()> {
     facts.set_item("filesystem", &filesystem.name)?;
+    facts.set_item("free_bytes", filesystem.free_bytes)?;
     facts.set_item("network", filesystem.network())
 }
 

@@ -110,7 +110,7 @@ impl RecordingWriter {
         let writer = self.0.take().ok_or_else(ended)?;
         let kept = py.detach(|| writer.finish(zero_ns)).map_err(os_error)?;
         let dict = PyDict::new(py);
-        fields! { dict, kept => waits waits_seen slices_ns written_bytes }
+        fields! { dict, kept => waits waits_seen slices_ns written_bytes temp_folders }
         let files = PyDict::new(py);
         for (name, sums) in kept.other_files {
             let (written, read) = (sums.written_bytes, sums.read_bytes);

@@ -1,4 +1,5 @@
-//! What was moved on each file that is no temp file: a spill that was not recognised shows there.
+//! What was moved on each file that is no temp file, where a spill that was not recognised shows,
+//! and in which folders temp files lie.
 
 use std::collections::BTreeMap;
 
@@ -39,5 +40,29 @@ impl OtherFiles {
     pub fn named(self, names: &RowNames) -> Vec<(String, FileSums)> {
         let name = |id: NameId| names.files.list()[id as usize].clone();
         self.0.into_iter().map(|(id, sums)| (name(id), sums)).collect()
+    }
+}
+
+/// Bytes read and written by temp file.
+#[derive(Default)]
+pub struct TempFiles(BTreeMap<NameId, i64>);
+
+impl TempFiles {
+    pub fn add(&mut self, wait: &Wait) {
+        let (Some(file), true, Op::Read | Op::Write) = (wait.file, wait.temp, wait.op) else {
+            return;
+        };
+        *self.0.entry(file).or_default() += wait.bytes.unwrap_or(0);
+    }
+
+    /// The same by the folder that they lie in.
+    pub fn folders(self, names: &RowNames) -> BTreeMap<String, i64> {
+        let mut folders = BTreeMap::new();
+        for (id, bytes) in self.0 {
+            let name = &names.files.list()[id as usize];
+            let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
+            *folders.entry(folder.to_owned()).or_default() += bytes;
+        }
+        folders
     }
 }

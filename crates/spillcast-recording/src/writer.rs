@@ -1,5 +1,6 @@
 //! The rows of a recording: to disk as they come, and as Parquet files when it ends.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use spillcast_core::wait::{NameId, Names, Op, RowNames, Wait};
 
 use crate::clock::{moved, moved_second};
 use crate::columns::{Dictionaries, sample_schema, second_columns, wait_columns};
-use crate::files::{FileSums, OtherFiles};
+use crate::files::{FileSums, OtherFiles, TempFiles};
 use crate::parquet_file::{ParquetFile, write_empty};
 use crate::parts::{Bounds, Parts};
 use crate::seconds::Second;
@@ -43,6 +44,9 @@ pub struct Kept {
     pub written_bytes: (i64, i64),
     /// Files that are no temp files, as the waits that are kept tell.
     pub other_files: Vec<(String, FileSums)>,
+    /// Bytes read and written on temp files by the folder that they lie in, as far as those waits
+    /// tell.
+    pub temp_folders: BTreeMap<String, i64>,
 }
 
 impl Writer {
@@ -91,8 +95,12 @@ impl Writer {
     pub fn finish(mut self, zero_ns: i64) -> io::Result<Kept> {
         let kept = self.parts.kept()?;
         let rows = kept.iter().map(|part| part.1).sum::<u64>();
-        let mut files = OtherFiles::default();
-        let written = self.finish_waits(&kept, zero_ns, &mut files)?;
+        let (mut others, mut temp) = (OtherFiles::default(), TempFiles::default());
+        let add = |wait: &Wait| {
+            others.add(wait);
+            temp.add(wait);
+        };
+        let written = self.finish_waits(&kept, zero_ns, add)?;
         let dropped = rows - written;
         let slices_ns = || kept.iter().map(|part| self.parts.span_ns(part.0)).collect();
         let slices_ns = (rows != self.waits_count).then(slices_ns);
@@ -105,7 +113,8 @@ impl Writer {
             waits_seen: self.waits_count - dropped,
             slices_ns,
             written_bytes,
-            other_files: files.named(&self.names),
+            other_files: others.named(&self.names),
+            temp_folders: temp.folders(&self.names),
         })
     }
 
@@ -113,7 +122,7 @@ impl Writer {
         &self,
         kept: &[(i64, u64)],
         zero_ns: i64,
-        files: &mut OtherFiles,
+        mut see: impl FnMut(&Wait),
     ) -> io::Result<u64> {
         let names = Dictionaries::new(&self.names);
         let columns = |rows: &[Wait]| wait_columns(rows, &names);
@@ -123,7 +132,7 @@ impl Writer {
             self.parts.read(index, |wait| match moved(wait, zero_ns) {
                 Some(wait) => {
                     written += 1;
-                    files.add(&wait);
+                    see(&wait);
                     file.add(wait)
                 }
                 None => Ok(()),

@@ -84,7 +84,7 @@ def cache(
 
     options = None
     if size is not None:
-        size_bytes = parse_bytes(size)
+        size_bytes = parse_bytes(size, "--size")
         options = CacheOptions(
             size_bytes, policy, keep or (), temp_writes, temp_share, from_flash, runs
         )

@@ -118,9 +118,9 @@ def forecast(
 
     check_options(rehearse, command, server, to)
     costs = parse_costs(cost or (), to)
-    within_s = None if within is None else parse_duration_s(within)
+    within_s = None if within is None else parse_duration_s(within, "--within")
     question = Question(
-        elapsed_s=None if elapsed is None else parse_duration_s(elapsed),
+        elapsed_s=None if elapsed is None else parse_duration_s(elapsed, "--elapsed"),
         boost=boost,
         sql_id=sql_id,
         exec_id=exec_id,
@@ -139,13 +139,15 @@ def forecast(
     )
     with ExitStack() as stack:
         if rehearse is not None:
-            folder, duration_s = stack.enter_context(workspace()), parse_duration_s(rehearse)
-            again = rehearsing(duration_s, command, server, folder)
+            duration_s = parse_duration_s(rehearse, "--rehearse")
+            again = rehearsing(duration_s, command, server, stack.enter_context(workspace()))
             question = replace(question, rehearse=again)
         forecasts = [forecast for forecast, _ in ask(baseline, to, question)]
     found = choices(to, forecasts, costs)
     cells = memory_cells(to, forecasts)
-    advice = None if within_s is None or not cells else cheapest(cells, within_s, costs)
+    advice = None
+    if within_s is not None and cells:
+        advice = cheapest(cells, within_s, costs, forecasts[0].baseline_s)
     one = len(found) == 1
     page = forecast_page(found)
     if advice is not None or not one:

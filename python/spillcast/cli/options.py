@@ -54,7 +54,12 @@ RecordedTemp = Annotated[
         help="Of a recording: only files under this directory are temp files. Repeatable.",
     ),
 ]
-Duration = Annotated[str | None, typer.Option(help="End after this time, such as 5m.")]
+Duration = Annotated[
+    str | None,
+    typer.Option(
+        help="End after this time, such as 5m; a query that is waited for must begin within it."
+    ),
+]
 Capture = Annotated[
     CaptureName,
     typer.Option(help="perf events, or a preload library where those are refused."),
@@ -63,7 +68,8 @@ Query = Annotated[
     str | None, typer.Option(metavar="PATTERN", help="The session whose query is like this.")
 ]
 Elapsed = Annotated[
-    str | None, typer.Option(help="Time of the whole query, where the evidence covers a part.")
+    str | None,
+    typer.Option(help="Time of the whole query, such as 12m53s, where the evidence covers a part."),
 ]
 Boost = Annotated[
     str | None, typer.Option(help="Events that change, such as 'direct path * temp'.")

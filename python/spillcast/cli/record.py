@@ -107,7 +107,7 @@ def record(
     need_one("record", command, pid, server)
     wanted = Wanted(backend, query, wait_for_spill)
     check_options(server, wanted, explain, set_ or [], every=all_, live=live)
-    duration_s = None if duration is None else parse_duration_s(duration)
+    duration_s = None if duration is None else parse_duration_s(duration, "--duration")
     options = RecordOptions(tuple(temp or ()), capture, duration_s, slices)
     check_rehearse(rehearse, pid, explain, server)
     if server is not None and all_:

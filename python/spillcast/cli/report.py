@@ -104,7 +104,7 @@ def report(
         raise InputError("--to is for evidence", "a forecast's document has its target already")
     if to:
         question = Question(
-            elapsed_s=None if elapsed is None else parse_duration_s(elapsed),
+            elapsed_s=None if elapsed is None else parse_duration_s(elapsed, "--elapsed"),
             boost=boost,
             sql_id=sql_id,
             queryid=queryid,

@@ -47,7 +47,7 @@ def show(
     from spillcast.units import parse_bytes
 
     found = resolve_storage(storage)
-    size_bytes = None if size is None else parse_bytes(size)
+    size_bytes = None if size is None else parse_bytes(size, "--size")
     if size_bytes == 0:
         raise InputError("--size 0: no operation has this size", "write for example 256K")
     ops = _ops(storage, found, op)

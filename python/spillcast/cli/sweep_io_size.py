@@ -91,7 +91,12 @@ def _spill(like: Path | None, data: str | None, memory: str | None, block_bytes:
     from spillcast.units import parse_bytes
 
     if like is None:
-        return MadeUp(Sort(parse_bytes(data or DATA), parse_bytes(memory or MEMORY)), block_bytes)
+        return MadeUp(
+            Sort(parse_bytes(data or DATA, "--data"), parse_bytes(memory or MEMORY, "--memory")),
+            block_bytes,
+        )
     if data is not None:
         raise InputError("--data is for a made-up sort: --like says what was spilled")
-    return Recorded(Recording.open(like), None if memory is None else parse_bytes(memory))
+    return Recorded(
+        Recording.open(like), None if memory is None else parse_bytes(memory, "--memory")
+    )

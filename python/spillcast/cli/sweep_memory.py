@@ -93,7 +93,7 @@ def memory(
 
     names = on or ["tmpfs", "latency:1ms"]
     costs = parse_costs(cost or (), names, "--on")
-    within_s = None if within is None else parse_duration_s(within)
+    within_s = None if within is None else parse_duration_s(within, "--within")
     sizes = memory_sizes(engine, memory, points)
     open_lab = _lab(engine, own=sql is not None)
     if database is not None and sql is None:
@@ -105,7 +105,7 @@ def memory(
         _query(sql, threads) if sql else _workload(engine, workload, threads),
         sizes,
         min(measure or len(sizes) // 3 + 2, len(sizes)),
-        parse_duration_s(budget),
+        parse_duration_s(budget, "--budget"),
         check,
         confidence,
         repeat,

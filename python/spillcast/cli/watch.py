@@ -79,7 +79,7 @@ def watch(
         raise InputError(f"--backend and --query need {DSN_OPTIONS}")
     if not json and not sys.stderr.isatty():
         raise InputError("watch draws on stderr, which is no terminal here", "--json prints lines")
-    duration_s = None if duration is None else parse_duration_s(duration)
+    duration_s = None if duration is None else parse_duration_s(duration, "--duration")
     options = RecordOptions(tuple(temp or ()), capture, duration_s)
     forecast = None if to is None else RunningForecast(to, confidence)
     running = Running()

@@ -184,7 +184,8 @@ class RecordQuery(Protocol):
         ``output`` nothing is written; ``running`` can be asked meanwhile what there is so far.
 
         InputError for a server, a session or a right that is not there, and where the query ended
-        before anything was seen of it; SpillcastError where the server goes away.
+        before anything was seen of it; SpillcastError where the server goes away, and where no
+        query began within ``options.duration_s``.
         """
 
 

@@ -19,7 +19,7 @@ def tmpfs_move(to: Path, size: str, owner: str | None) -> Move:
 
     Refusal with the figures where this machine has not as much memory to give.
     """
-    size_bytes = parse_bytes(size)
+    size_bytes = parse_bytes(size, "--size")
     if size_bytes < SIZE_BYTES_MIN:
         raise InputError(f"--size {size} is less than {format_bytes(SIZE_BYTES_MIN)}")
     if not to.is_absolute() or to == Path("/"):

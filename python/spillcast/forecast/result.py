@@ -1,6 +1,6 @@
 """What a forecast says: the number, how sure it is, the terms it is the sum of."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -129,13 +129,17 @@ class Forecast(Tabular):
             f"{said}, {self.confidence:.0%} sure between {low} and {high}; {self.ceiling_words()}."
         )
 
-    def ceiling_words(self) -> str:
-        """What storage without any latency would leave, and what no storage can beat."""
+    def ceiling_words(self, beside: Iterable["Forecast"] = ()) -> str:
+        """What storage without any latency would leave, and what no storage can beat.
+
+        ``beside`` are forecasts of the same query that are told together with this one: what one
+        of them holds possible some storage can.
+        """
         words = f"storage without any latency would leave about {format_duration(self.ceiling_s)}"
         if self.ceiling_interval_s is None:
             return words
-        least = format_duration(self.ceiling_interval_s[0])
-        return f"{words}, and none can bring it under {least}"
+        floor = format_duration(floor_s((self, *beside)))
+        return f"{words}, and none can bring it under {floor}"
 
     def to_arrow(self) -> "pa.Table":
         """A row for each term: name, op, bytes, count, baseline_s and forecast_s."""
@@ -214,6 +218,14 @@ class Forecasts(list[Forecast], Tabular):
         """A row for each target."""
         header = ["target", "forecast", "interval", "speed-up", "remarks"]
         return html_table(header, [_target_cells(each) for each in self], left=(0, 4))
+
+
+def floor_s(told: Iterable[Forecast]) -> float:
+    """What no storage is likely to bring a query under, by forecasts of it that are told together.
+
+    At least one of them must know its ceiling.
+    """
+    return min(one.ceiling_interval_s[0] for one in told if one.ceiling_interval_s is not None)
 
 
 def _ends(of: str, interval_s: tuple[float, float] | None) -> dict[str, float | None]:

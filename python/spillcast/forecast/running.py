@@ -10,8 +10,9 @@ from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import Forecast
 from spillcast.recording import Recording
 from spillcast.storage import Storage
+from spillcast.storage.meant import check_word
 from spillcast.storage.target import FORMS, is_place, resolve, resolve_storage
-from spillcast.units import parse_duration_s, parse_factor
+from spillcast.units import parse_factor, parse_latency_s
 
 #: The least time between two forecasts, and the share of one CPU that they may take.
 EVERY_S, SHARE = 3.0, 0.02
@@ -53,9 +54,10 @@ class RunningForecast:
 
 def _known(target: str) -> Storage | None:
     """The storage, where it does not depend on what is recorded."""
+    check_word(target, "--to")
     kind, colon, value = target.partition(":")
     if colon and kind == "latency":
-        parse_duration_s(value)
+        parse_latency_s(value, f"--to {target}")
         return None
     if colon and kind == "factor":
         parse_factor(target, value)

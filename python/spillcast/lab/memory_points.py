@@ -23,7 +23,7 @@ def memory_sizes(engine: str, text: str | None, points: int | None = None) -> li
     first, dots, last = text.partition("..")
     if not dots:
         raise InputError(f"--memory {text}: not a range", "write for example 1M..256M")
-    least, most = parse_bytes(first), parse_bytes(last)
+    least, most = (parse_bytes(end, f"--memory {text}") for end in (first, last))
     if not 0 < least < most:
         raise InputError(f"--memory {text}: it must go from less to more", "for example 1M..256M")
     low, high = setting.bounds_bytes or (least, most)

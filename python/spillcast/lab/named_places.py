@@ -8,8 +8,9 @@ from pathlib import Path
 from spillcast.errors import InputError
 from spillcast.lab.storages import Emulated, Modelled, Place, emulated, fast_parent, plain
 from spillcast.storage.behaviour import behaviour_of
+from spillcast.storage.meant import check_word
 from spillcast.storage.target import is_place, resolve_storage
-from spillcast.units import parse_duration_s
+from spillcast.units import parse_latency_s
 from spillcast.workspace import workspace
 
 #: What a spill of an experiment may take in memory.
@@ -43,9 +44,10 @@ def named_places(words: Sequence[str], room: Path, option: str = "--on") -> Iter
 
 def _asked(word: str, option: str) -> Path | Emulated | Modelled:
     """What a word names; a path without parts is shared memory."""
+    check_word(word, option)
     kind, colon, value = word.partition(":")
     if colon and kind == "latency":
-        seconds = parse_duration_s(value)
+        seconds = parse_latency_s(value, f"{option} {word}")
         return Emulated(word, seconds, seconds)
     if word == "tmpfs":
         return Path()

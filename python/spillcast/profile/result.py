@@ -1,6 +1,6 @@
 """What a profile says: rows of time by what they have in common."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,8 @@ PROFILE_SCHEMA = "spillcast.profile/1"
 QUANTILES = {"p50_us": 0.5, "p95_us": 0.95, "p99_us": 0.99}
 #: Sizes of traces are in blocks, which are fewer; those of recordings are bytes.
 BYTES_FROM = 4096
+#: Rows that sum to so much more than the elapsed time are of sessions side by side.
+_SIDE_BY_SIDE = 0.01
 #: What rows may be counted by, and what it is called in a trace.
 DIMENSIONS = {
     "event": None,
@@ -50,6 +52,10 @@ class Profile(Tabular):
     warnings: list[str] = field(default_factory=list)
     histograms: list[LatencyCounts] = field(default_factory=list)
     executions: list[dict[str, Any]] = field(default_factory=list)
+
+    def elapsed_words(self) -> str:
+        """The time that shares are of, and what the rows sum to where that is more."""
+        return elapsed_words(self.elapsed_s, self.rows)
 
     def sorted(self) -> "Profile":
         """The same rows, the largest total first; their histograms with them."""
@@ -93,7 +99,7 @@ class Profile(Tabular):
             names = list(self.rows[0])
             cells = [[str(row[name]) for name in names] for row in self.rows]
             return html_table(names, cells)
-        shown = html_paragraph(f"{format_duration(self.elapsed_s)} of elapsed time")
+        shown = html_paragraph(self.elapsed_words())
         durations = [
             name
             for name in ("mean_us", *QUANTILES, "max_us", "latency_us")
@@ -118,6 +124,18 @@ class Profile(Tabular):
             "" if row["count"] is None else f"{row['count']:,}",
             *("" if us is None else format_duration(us / 1e6) for us in values),
         ]
+
+
+def elapsed_words(elapsed_s: float, rows: Sequence[Mapping[str, Any]]) -> str:
+    """The elapsed time, and that of sessions side by side, which rows of a profile sum to."""
+    busy_s = sum(row.get("total_us") or 0 for row in rows if not row.get("idle")) / 1e6
+    words = f"{format_duration(elapsed_s)} of elapsed time"
+    if busy_s <= (1 + _SIDE_BY_SIDE) * elapsed_s:
+        return words
+    return (
+        f"{words}, in which sessions side by side spent {format_duration(busy_s)}; shares are of "
+        "the former"
+    )
 
 
 def bare_row(event: str, total_us: float, elapsed_us: float) -> dict[str, Any]:

@@ -36,12 +36,14 @@ _MEMORY = "400MB"
 class Timeline:
     """Time of all sessions by state: in all (s), and the mean number of them in each stretch.
 
-    ``busy`` holds, for each state that there is, a number for each stretch of ``length_s``.
+    ``busy`` holds, for each state that there is, a number for each stretch of ``length_s``;
+    ``sessions`` is how many there were, which are threads of a recording.
     """
 
     length_s: float
     totals_s: dict[str, float]
     busy: dict[str, list[float]]
+    sessions: int = 1
 
 
 def stretch_s(elapsed_s: float, least_s: float = 0.01) -> float:
@@ -64,9 +66,13 @@ def of_recording(recording: Recording) -> Timeline:
     length_s = stretch_s(whole_s)
     path = str(recording.path / "waits.parquet").replace("'", "''")
     waits = "recorded" if recording.waits_in_memory else f"read_parquet('{path}')"
+    working = f"with working as (select distinct session from {waits} where temp)"
+    count = f"""
+        {working} select count(distinct session) from {waits}
+        where op is not null or cpu_before_ns > 0 or session in (from working)
+    """
     query = f"""
-        with working as (select distinct session from {waits} where temp),
-        pieces as (
+        {working}, pieces as (
             select start_ns as low, start_ns + elapsed_ns as high, {_STATE_OF_WAIT} as state
             from {waits} where op is not null or session in (from working)
             union all
@@ -91,7 +97,8 @@ def of_recording(recording: Recording) -> Timeline:
         connection.execute(f"set memory_limit = '{_MEMORY}'")
         connection.execute("set preserve_insertion_order = false")
         rows = connection.execute(query).fetchall()
-    return _timeline(rows, length_s, whole_s)
+        [(sessions,)] = connection.execute(count).fetchall()
+    return _timeline(rows, length_s, whole_s, sessions)
 
 
 def _whole_s(recording: Recording) -> float:
@@ -111,7 +118,14 @@ def _of_seconds(recording: Recording) -> Timeline:
         )
         if op is not None
     ]
-    return _timeline(rows, length_s, whole_s)
+    return _timeline(rows, length_s, whole_s, _sessions(recording.waits))
+
+
+def _sessions(rows: "pa.Table") -> int:
+    import pyarrow.compute as pc
+
+    found: int = pc.count_distinct(rows["session"]).as_py()
+    return found
 
 
 def _state_of_io(op: str, temp: bool) -> str:
@@ -128,7 +142,7 @@ def of_samples(samples: "pa.Table", elapsed_s: float) -> Timeline:
         (int((time_ns - begin_ns) / 1e9 // length_s), state_of(event), weight_us / 1e6)
         for time_ns, event, weight_us in zip(*columns, strict=True)
     ]
-    return _timeline(rows, length_s, elapsed_s)
+    return _timeline(rows, length_s, elapsed_s, _sessions(samples))
 
 
 def of_ash(paths: Sequence[Path], chosen: Chosen = ALL) -> Timeline:
@@ -152,7 +166,7 @@ def of_traces(read: "Traces", elapsed_s: float) -> Timeline:
         for group in read.groups
         if not group["idle"]
     ]
-    return _timeline(rows, length_s, elapsed_s)
+    return _timeline(rows, length_s, elapsed_s, len(read.sessions()))
 
 
 def state_of(event: str | None, op: str | None = None) -> str:
@@ -166,7 +180,9 @@ def state_of(event: str | None, op: str | None = None) -> str:
     return OTHER_IO if op is not None else WAITS
 
 
-def _timeline(rows: Sequence[tuple[int, str, float]], length_s: float, whole_s: float) -> Timeline:
+def _timeline(
+    rows: Sequence[tuple[int, str, float]], length_s: float, whole_s: float, sessions: int
+) -> Timeline:
     # Less than a twentieth of a stretch counts with the one before.
     count = max(math.ceil(whole_s / length_s - 0.05), 1)
     busy_s = {state: [0.0] * count for state in STATES}
@@ -182,4 +198,5 @@ def _timeline(rows: Sequence[tuple[int, str, float]], length_s: float, whole_s: 
             state: [s / length for s, length in zip(found, lengths_s, strict=True)]
             for state, found in there.items()
         },
+        max(sessions, 1),
     )

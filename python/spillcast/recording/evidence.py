@@ -8,6 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from spillcast.errors import InputError
+from spillcast.recording.near import mended
 from spillcast.recording.recording import is_recording
 
 TRACES = ("*.trc", "*.trc.gz", "*.trc.zst")
@@ -80,7 +81,7 @@ def _expand(argument: str) -> list[Path]:
         return [path]
     if found := sorted(glob.glob(argument, recursive=True)):
         return [Path(name) for name in found]
-    raise InputError(f"{argument}: there is no such file or folder")
+    raise InputError(f"{argument}: there is no such file or folder", mended(path))
 
 
 def _kind_of(path: Path, evidence: Evidence) -> list[Path]:

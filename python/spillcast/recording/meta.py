@@ -13,6 +13,7 @@ from spillcast.recording.done_before import DoneBefore
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Server, Statement
 from spillcast.recording.shared_by import SharedBy
+from spillcast.recording.temp_places import TempPlace
 from spillcast.recording.wait_cost import MachineCalibration
 
 META_FILE = "meta.json"
@@ -220,6 +221,7 @@ class Meta:
         default=None,
     )
     temp: Temp = key("", default=Temp())
+    temp_places: Sequence[TempPlace] = key("", default=(), later=True)
     other_io: OtherIO = key("", default=OtherIO())
     capture: CaptureAccount = key("", default=CaptureAccount("none"))
     asked: RecordOptions = key("", default=RecordOptions())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from spillcast.errors import InputError, Refusal, first_line
 from spillcast.recording import sums
 from spillcast.recording.meta import META_FILE, Meta
+from spillcast.recording.near import mended
 from spillcast.tabular import html_paragraph, html_table, polars_of
 from spillcast.units import format_bytes, format_duration
 
@@ -32,7 +33,7 @@ class Recording:
         path = Path(path)
         meta_path = path / META_FILE
         if not path.exists():
-            raise InputError(f"{path}: no such recording")
+            raise InputError(f"{path}: no such recording", mended(path))
         if not meta_path.is_file():
             raise InputError(
                 f"{path}: not a recording, or a cut one: it holds no {META_FILE}",

@@ -31,7 +31,7 @@ class Command:
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         program = shutil.which(arguments[0])
         if program is None:
-            raise InputError(f"{arguments[0]}: no such command", "give its path, or mend PATH")
+            raise _no_program(arguments[0])
         pairs = [f"{name}={value}" for name, value in environment.items()]
         self._held = _core.HeldCommand([program, *arguments[1:]], pairs)
         self.pid = self._held.pid
@@ -57,6 +57,17 @@ class Command:
             _, status = os.waitpid(self.pid, 0)
             self.exit_status = os.waitstatus_to_exitcode(status)
         return self.exit_status is not None
+
+
+def _no_program(word: str) -> InputError:
+    """What is wrong with the first word of a command, which is no program."""
+    first, *others = word.split()[:2] or [word]
+    if others and shutil.which(first) is not None:
+        hint = f"it is one word: leave out the quotes, as in -- {first} {others[0]}"
+        return InputError(f"'{word}': no such command", hint)
+    if os.path.isfile(word):
+        return InputError(f"{word}: is no program", "give the program that runs it before it")
+    return InputError(f"{word}: no such command", "give its path, or mend PATH")
 
 
 class Process:

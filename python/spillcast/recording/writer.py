@@ -11,6 +11,7 @@ from spillcast.recording.folder import RecordingFolder
 from spillcast.recording.meta import META_FILE, KeptWaits, Meta
 from spillcast.recording.recording import Recording
 from spillcast.recording.sums import FileSums, WrittenBytes
+from spillcast.recording.temp_places import temp_places
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +73,8 @@ class RecordingWriter:
         slices = kept["slices_ns"]
         slices_s = None if slices is None else [(a / 1e9, b / 1e9) for a, b in slices]
         slices_s = None if slices_s is None else clock.slices_s(slices_s)
-        meta = replace(meta, raw=KeptWaits(kept["waits"], kept["waits_seen"], slices_s))
+        raw = KeptWaits(kept["waits"], kept["waits_seen"], slices_s)
+        meta = replace(meta, raw=raw, temp_places=temp_places(kept["temp_folders"]))
         self.add_document(META_FILE, meta.to_json())
         finished = Recording(self._output.publish(), meta)
         finished.written_bytes = WrittenBytes(*kept["written_bytes"])

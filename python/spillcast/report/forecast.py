@@ -181,7 +181,7 @@ def _several(order: Sequence[Choice]) -> list[Part]:
         row: list[Any] = [one.target, one.forecast_s, one.interval_s, one.speedup]
         row.append(None if share is None or share < 0 else share)
         rows.append([*row, *([choice.cost] if priced else []), _remarks(choice, common)])
-    now = f"{_seen(best)}; {best.ceiling_words()}."
+    now = f"{_seen(best)}; {best.ceiling_words(choice.forecast for choice in order)}."
     said = [f"  warning: {warning.message}" for warning in common]
     for choice in order:
         texts = [choice.forecast.refused, *choice.forecast.advice]

@@ -14,6 +14,8 @@ from spillcast.units import format_bytes, format_duration
 WATCH_SCHEMA = "spillcast.watch/1"
 #: Rows of events, and columns of bars.
 ROWS_MAX, BAR_MIN, BAR_MAX = 8, 10, 60
+#: Rows that sum to a larger share of the elapsed time are of sessions side by side.
+SIDE_BY_SIDE = 1.01
 _EVENTS = (
     Column("event", "event"),
     Column("total", "total_us", "us"),
@@ -128,6 +130,11 @@ def live_text(glimpse: Glimpse, width: int, keys: str = "") -> str:
         parts.append("  attached, waiting for the query")
     rows = glimpse.rows()
     parts.append(_events(rows, width) if rows else "  nothing was seen yet")
+    spent_s = sum(row["total_us"] for row in rows) / 1e6
+    if spent_s > SIDE_BY_SIDE * glimpse.elapsed_s:
+        spent = format_duration(spent_s)
+        said = f"  shares are of {elapsed}; sessions side by side spent {spent}"
+        parts[-1] += f"\n{paragraph(said, '  ', width)}"
     if temp := glimpse.temp():
         parts.append(_latency(glimpse, temp, width))
     if glimpse.forecast is not None and glimpse.forecast.forecast_s is not None:

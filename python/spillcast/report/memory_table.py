@@ -51,6 +51,9 @@ def advice_said(advice: Advice) -> str:
     limit = format_duration(advice.within_s)
     if advice.cell is None:
         priced = " that has a price" if advice.by == "price" else ""
+        if advice.now_s is not None and advice.now_s < advice.within_s:
+            now = format_duration(advice.now_s)
+            return f"As it is it takes {now}, and no memory and storage{priced} makes it faster."
         return f"No memory and storage{priced} takes {limit} or less."
     cell, bounds = advice.cell, advice.cell.interval_s
     memory = "" if cell.memory_bytes is None else f"{format_bytes(cell.memory_bytes)} on "

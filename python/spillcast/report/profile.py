@@ -9,7 +9,6 @@ from spillcast.profile.result import LatencyCounts
 from spillcast.report.histogram import histogram_text
 from spillcast.report.page import Drawn, Page, Part, Words
 from spillcast.report.table import Column, Table, paragraph
-from spillcast.units import format_duration
 
 #: Damaged lines that are named one by one.
 DAMAGED_NAMED = 10
@@ -50,7 +49,7 @@ def profile_page(profile: Profile, *, histogram: bool = False) -> Page:
         return Page([table], table)
     idle = [row for row in profile.rows if row["idle"]]
     parts: list[Part] = [
-        Words([f"{format_duration(profile.elapsed_s)} of elapsed time"]),
+        Words([profile.elapsed_words()]),
         _table(profile, [row for row in profile.rows if not row["idle"]]),
     ]
     if idle:

@@ -52,7 +52,11 @@ def parse_budget(text: str) -> Budget:
     """A budget from ``60s``, ``4G`` or ``60s,4G``; m are minutes, M and MB are bytes."""
     time_s: float | None = None
     count: int | None = None
-    for part in text.split(","):
+    parts = text.split(",")
+    if len(parts) > 1 and any(re.fullmatch(r"\s*[\d.]+\s*", part) for part in parts):
+        pointed = text.replace(",", ".")
+        raise InputError(f"--budget {text}: a number without a unit", f"{_HINT}; or {pointed}")
+    for part in parts:
         if re.fullmatch(r"\s*[\d.]+\s*(?:[KMGTkgt]|[KMGTkmgt]?i?[bB])\s*", part):
             if count is not None:
                 raise InputError(f"--budget {text}: bytes are given twice", _HINT)

@@ -5,7 +5,7 @@ takes on flash or on the disk, in the shares of its op and size. Temp data is wr
 to the disk only when it leaves the cache, which nobody waits for.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from spillcast.recording.spill import sequential_share, spill_bytes
 from spillcast.storage.limit import Limit
 from spillcast.storage.model import Estimate, Model
 from spillcast.storage.observed import observed
-from spillcast.storage.source import cache
+from spillcast.storage.source import source_of
 from spillcast.storage.storage import Group, Storage
 from spillcast.units import format_bytes, parse_bytes
 
@@ -52,10 +52,11 @@ def cached(
     )
     parts = [
         {"name": part.name, "source": part.source.word, "facts": dict(part.facts)}
-        for part in (flash, disk)
+        | _distance(part, observed(baseline).groups, served, baseline)
+        for part, served in ((flash, shares), (disk, elsewhere))
     ]
     facts = {"read_share_from_flash": share, "parts": parts, "advice": [advice]}
-    return Storage(text, cache([flash.source, disk.source]), groups, facts, limits)
+    return Storage(text, source_of("cache", facts), groups, facts, limits)
 
 
 def parse_cache(text: str, value: str) -> tuple[str, str, CacheOptions]:
@@ -69,7 +70,10 @@ def parse_cache(text: str, value: str) -> tuple[str, str, CacheOptions]:
             f"for example --to '{FORM}', or with &policy=s3fifo",
         )
     options = CacheOptions(
-        parse_bytes(given["size"]), given.get("policy", "lru"), temp_writes=True, runs=1
+        parse_bytes(given["size"], f"--to {text}"),
+        given.get("policy", "lru"),
+        temp_writes=True,
+        runs=1,
     )
     options.check()
     return flash, disk, options
@@ -107,15 +111,11 @@ def _group(
 ) -> Group:
     """What the operations of a group would take: those of flash, and those of the disk."""
     key = group.op, group.size_class_bytes
-    sequential = sequential_share(baseline).get(key, 1.0) > 0.5
-    threads = len(pa.compute.unique(baseline.temp_waits["session"])) or 1
-    parts = []
-    for storage, share in ((flash, shares[key]), (disk, 1 - shares[key])):
-        if share > 0:
-            # Limits are stated of the whole, so they must not count here.
-            model = Model(replace(storage, limits=()))
-            found = model.latency(*key, depth=float(threads), sequential=sequential)
-            parts.append((share, found))
+    parts = [
+        (share, _latency(storage, group, baseline))
+        for storage, share in ((flash, shares[key]), (disk, 1 - shares[key]))
+        if share > 0
+    ]
     latency_ns, latency_count = _mixed(parts, group.count)
     mean_ns = round(1e9 * sum(share * found.mean_s for share, found in parts))
     return replace(
@@ -127,6 +127,41 @@ def _group(
         block_mean_ns=[mean_ns],
         elapsed_ns=None,
     )
+
+
+def _latency(storage: Storage, group: Group, baseline: Recording) -> Estimate:
+    """What the operations of a group take on one part, were they all there."""
+    key = group.op, group.size_class_bytes
+    sequential = sequential_share(baseline).get(key, 1.0) > 0.5
+    threads = len(pa.compute.unique(baseline.temp_waits["session"])) or 1
+    # Limits are stated of the whole, so they must not count here.
+    model = Model(replace(storage, limits=()))
+    return model.latency(*key, depth=float(threads), sequential=sequential)
+
+
+def _distance(
+    storage: Storage, groups: Sequence[Group], shares: Shares, baseline: Recording
+) -> dict[str, float]:
+    """How far a part's figures are from the operations that it serves, as shares of these.
+
+    ``error`` is the relative standard error of its latencies for that, in the root mean square.
+    """
+    if storage.source.any_size:
+        return {}
+    counts = np.array([g.count * shares[g.op, g.size_class_bytes] for g in groups])
+    served = [group for group, count in zip(groups, counts, strict=True) if count > 0]
+    if not served:
+        return {}
+    found = [_latency(storage, group, baseline) for group in served]
+    weights = counts[counts > 0] / counts.sum()
+    outside = np.array([one.extrapolated for one in found])
+    between = np.array([not one.measured for one in found]) & ~outside
+    errors = np.array([one.error for one in found])
+    return {
+        "extrapolated_share": float(weights @ outside),
+        "between_share": float(weights @ between),
+        "error": float(np.sqrt(weights @ errors**2)),
+    }
 
 
 def _mixed(parts: list[tuple[float, Estimate]], count: int) -> tuple[list[int], list[int]]:

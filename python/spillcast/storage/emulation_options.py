@@ -6,7 +6,7 @@ from spillcast.errors import InputError
 from spillcast.storage.behaviour import Behaviour, behaviour_of, fixed_behaviour
 from spillcast.storage.limit import bytes_limit
 from spillcast.storage.target import resolve_storage
-from spillcast.units import format_bytes, parse_bytes, parse_duration_s
+from spillcast.units import format_bytes, parse_bytes, parse_latency_s
 
 
 def model_of_options(
@@ -26,10 +26,13 @@ def model_of_options(
         model = behaviour_of(resolve_storage(storage, f"--storage {storage}"))
     else:
         model = fixed_behaviour(
-            *(None if text is None else parse_duration_s(text) for text in (read, write))
+            *(
+                None if text is None else parse_latency_s(text, f"--{op}")
+                for op, text in (("read", read), ("write", write))
+            )
         )
     if bandwidth is not None:
-        per_s = parse_bytes(bandwidth.removesuffix("/s"))
+        per_s = parse_bytes(bandwidth.removesuffix("/s"), "--bandwidth")
         if per_s == 0:
             raise InputError(f"--bandwidth {bandwidth}: nothing would ever move")
         limit = bytes_limit(f"{format_bytes(per_s)}/s", per_s)

@@ -21,4 +21,7 @@ def failures_said(directory: Path) -> Iterator[None]:
         if error.errno == errno.ENOSPC:
             hint = "free some space, name a larger directory, or give a smaller --budget"
             raise SpillcastError(f"{directory}: filled up during the probe", hint) from error
+        if error.errno == errno.EDQUOT:
+            hint = "see it with quota(1); have it raised, or name a directory of another owner"
+            raise SpillcastError(f"{directory}: the disk quota there is used up", hint) from error
         raise SpillcastError(error.strerror or str(error)) from error

@@ -10,6 +10,7 @@ from spillcast.interruptible import run_interruptibly
 from spillcast.storage.budget import Budget
 from spillcast.storage.failures import failures_said
 from spillcast.storage.page_cache import dirty_limit_bytes
+from spillcast.storage.quota import room_facts
 from spillcast.storage.source import GRID
 from spillcast.storage.storage import Group, Storage, name_of
 
@@ -35,5 +36,5 @@ def probe_grid(
     rows = pa.record_batch(groups).to_pylist()
     if facts["sustained"] is not None:
         facts["sustained"]["dirty_limit_bytes"] = dirty_limit_bytes(facts["filesystem"])
-    facts |= {**limits, "directory": str(directory)}
+    facts |= {**limits, **room_facts(directory), "directory": str(directory)}
     return Storage(name_of(directory), GRID, [Group(**row) for row in rows], facts)

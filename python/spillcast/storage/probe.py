@@ -10,6 +10,7 @@ from spillcast.storage.budget import Budget
 from spillcast.storage.failures import failures_said
 from spillcast.storage.plan import moved_waits, plan
 from spillcast.storage.plan_of_trace import plan_of_trace, waits_known
+from spillcast.storage.quota import room_facts
 from spillcast.storage.source import PROBE
 from spillcast.storage.storage import Changes, Group, Storage, name_of
 
@@ -34,7 +35,8 @@ def probe(
         steps = plan_of_trace(like) if closed_loop else plan(like, with_changes=True)
         replay = _core.Probe(steps, str(directory), **limits)
         rows, changes, facts = bounded_run(like, steps, replay, directory, limits, on_progress)
-    facts |= {**limits, "directory": str(directory), "like": like.path.name}
+    facts |= {**limits, **room_facts(directory)}
+    facts |= {"directory": str(directory), "like": like.path.name}
     facts["closed_loop"] = closed_loop
     if like.meta.only_counts:
         facts["steps_from"] = "counts"

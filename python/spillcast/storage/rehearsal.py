@@ -10,6 +10,7 @@ from spillcast.errors import Refusal
 from spillcast.recording import Recording
 from spillcast.storage import tmpfs
 from spillcast.storage.observed import observed
+from spillcast.storage.quota import quota_of
 from spillcast.storage.storage import Group
 from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes
@@ -59,9 +60,13 @@ def check_room(recording: Recording, directory: Path) -> None:
     """Refusal where what the query writes could fill a directory's storage, or memory."""
     if tmpfs.is_tmpfs(directory):
         tmpfs.check(recording, directory)
-    wrote, free = recording.written_bytes.temp, free_bytes(directory)
+    wrote, free, limit = recording.written_bytes.temp, free_bytes(directory), ""
+    quota = quota_of(directory)
+    if quota is not None and quota.free_bytes < free:
+        free, limit = quota.free_bytes, f" by the quota of {quota.whose}"
     if wrote > free:
-        room = f"{directory} has {format_bytes(free)} free, the query wrote {format_bytes(wrote)}"
+        room = f"{directory} has {format_bytes(free)} free{limit}, "
+        room += f"the query wrote {format_bytes(wrote)}"
         raise Refusal(f"{room}: a rehearsal could fill it")
 
 

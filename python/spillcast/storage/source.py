@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, log
+from math import hypot, isfinite, log
 from typing import Any
 
 #: Spread (standard deviation of the logarithm) of all latencies of a storage together: of the
@@ -78,12 +78,15 @@ def catalogue(spread: float, origin: str) -> StorageSource:
     )
 
 
-def cache(parts: Sequence[StorageSource]) -> StorageSource:
-    """A cache that is simulated of these parts: known as well as the least known of them."""
+def cache(parts: Sequence[StorageSource], error: float = 0.0) -> StorageSource:
+    """A cache that is simulated of these parts: known as well as the least known of them.
+
+    ``error`` is the relative standard error of figures of a part for operations of other sizes.
+    """
     return StorageSource(
         "cache",
         "simulated: flash before a disk",
-        max(LATENCY_NOISE, *(part.noise for part in parts)) if parts else LATENCY_NOISE,
+        hypot(max([LATENCY_NOISE, *(part.noise for part in parts)]), error),
         tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)),
         measured=all(part.measured for part in parts),
         of_load=False,
@@ -101,7 +104,11 @@ def source_of(word: str, facts: Mapping[str, Any]) -> StorageSource:
             raise ValueError(f"facts.spread is {spread}, not a factor of 1 or more")
         return catalogue(spread, str(facts["source"]))
     if word == "cache":
-        return cache([source_of(part["source"], part["facts"]) for part in facts.get("parts", ())])
+        parts = facts.get("parts", ())
+        error = max((float(part.get("error", 0.0)) for part in parts), default=0.0)
+        if not (isfinite(error) and error >= 0):
+            raise ValueError(f"facts.parts has an error of {error}")
+        return cache([source_of(part["source"], part["facts"]) for part in parts], error)
     known = {source.word: source for source in (PROBE, GRID, RECORDING, ASSUMED)}
     if word not in known:
         names = ", ".join((*known, "catalogue", "cache"))

@@ -10,10 +10,11 @@ from spillcast.recording.explain import read_plan, with_counts
 from spillcast.recording.recording import is_recording
 from spillcast.storage import tmpfs
 from spillcast.storage.budget import Budget, all_that_is_free
+from spillcast.storage.meant import check_word, meant
 from spillcast.storage.observed import assumed_latency, observed
 from spillcast.storage.probe import Progress, probe
 from spillcast.storage.storage import Storage
-from spillcast.units import parse_duration_s, parse_factor
+from spillcast.units import parse_factor, parse_latency_s
 
 KNOWN = "a recording, catalogue:NAME, or a storage.json, which is made by: spillcast probe DIR"
 FORMS = (
@@ -33,9 +34,10 @@ def resolve(
 
     Refusal where the temp files would not fit into memory.
     """
+    check_word(text, "--to")
     kind, colon, value = text.partition(":")
     if colon and kind == "latency":
-        return assumed_latency(observed(baseline), parse_duration_s(value), text)
+        return assumed_latency(observed(baseline), parse_latency_s(value, f"--to {text}"), text)
     if colon and kind == "factor":
         factor = parse_factor(text, value)
         return observed(baseline).scaled(1 / factor, text)
@@ -72,6 +74,7 @@ def resolve_storage(text: str, what: str | None = None, forms: str = KNOWN) -> S
         from spillcast.storage.catalogue import lookup
 
         return lookup(value)
+    check_word(text, what or "storage")
     path = Path(text)
     if is_recording(path):
         return replace(observed(with_counts(Recording.open(path))), name=path.stem)
@@ -82,7 +85,18 @@ def resolve_storage(text: str, what: str | None = None, forms: str = KNOWN) -> S
     if path.is_dir():
         hint = f"probe it first: spillcast probe {text} --like run.spill -o storage.json"
         raise InputError(f"{what or text}: is a directory, and was not measured", hint)
-    raise InputError(f"{what or text}: there is no such file or directory", f"name {forms}")
+    if path.exists():
+        raise InputError(f"{what or text}: is no file or directory", _mounted(path, forms))
+    near = meant(text, forms)
+    hint = f"name {forms}" if near is None else f"do you mean {near}? Otherwise name {forms}"
+    raise InputError(f"{what or text}: there is no such file or directory", hint)
+
+
+def _mounted(path: Path, forms: str) -> str:
+    """What to name in place of a device: where it is mounted."""
+    if path.is_block_device():
+        return "a probe wants a directory on it: name the one where it is mounted (findmnt)"
+    return f"name {forms}"
 
 
 def is_place(path: Path) -> bool:

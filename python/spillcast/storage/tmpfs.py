@@ -1,10 +1,10 @@
 """Temp files in memory: whether a spill fits beside the query, and what to mount."""
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from spillcast import _core
 from spillcast.errors import Refusal
 from spillcast.recording import Recording
 from spillcast.recording.machine import command_of
@@ -61,15 +61,8 @@ def check(baseline: Recording, directory: Path | None = None) -> list[str]:
 
 def is_tmpfs(directory: Path) -> bool:
     """Whether a directory lies on a tmpfs."""
-    best, kind = "", ""
-    path = str(directory.resolve())
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        _, mounted, filesystem, *_ = line.split(" ")
-        mounted = re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), mounted)
-        inside = path == mounted or path.startswith(mounted.rstrip("/") + "/")
-        if inside and len(mounted) >= len(best):
-            best, kind = mounted, filesystem
-    return kind == "tmpfs"
+    found = _core.mounted(str(directory.resolve()))
+    return found is not None and found[1] == "tmpfs"
 
 
 def memory_room(baseline: Recording) -> Room:

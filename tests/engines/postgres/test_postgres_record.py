@@ -194,16 +194,33 @@ def test_ctrl_c_keeps_the_recording_and_leaves_the_query(newest, tmp_path):
 def test_duration_counts_from_the_query_on(newest, tmp_path):
     output = tmp_path / "run.spill"
     with newest.client() as client:
-        asked = ("--postgres", newest.dsn, "--backend", str(client.pid), "--duration", "0.4s")
+        asked = ("--postgres", newest.dsn, "--backend", str(client.pid), "--duration", "2s")
         with recorder(output, *asked) as process:
             until_attached(output, process)
             time.sleep(0.6)
-            client.run(JOIN)
+            client.run(LONG)
             _, stderr = process.communicate()
         assert process.returncode == 0, stderr
     meta = meta_of(output)
     assert meta["postgres"]["ended_by"] == meta["ended_by"] == "duration"
-    assert 0.4 <= meta["elapsed_s"] < 1.5
+    assert 2.0 <= meta["elapsed_s"] < 3.5
+
+
+@pytest.mark.parametrize("which", ["idle", "none like it"])
+def test_duration_bounds_the_waiting_for_a_query(newest, tmp_path, which):
+    """Nobody runs one: the recorder gives up, says so, and leaves nothing."""
+    output = tmp_path / "run.spill"
+    with newest.client() as client:
+        idle = ("--backend", client.pid)
+        asked = idle if which == "idle" else ("--query", "from a_table_that_nobody_reads")
+        result = spillcast(
+            "record", "--postgres", newest.dsn, *asked, "--duration", "0.5s", "-o", output
+        )
+    assert result.returncode == 1
+    what = f"a query of session {client.pid}" if which == "idle" else "a session with a query like"
+    assert f"spillcast: waited 500 ms for {what}" in result.stderr
+    assert "none came\n  a longer --duration waits longer" in result.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_session_that_ends_with_its_query_ends_the_recording(newest, tmp_path):

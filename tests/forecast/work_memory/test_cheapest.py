@@ -5,6 +5,7 @@ import pytest
 from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.work_memory.cells import NOW, memory_cells
 from spillcast.forecast.work_memory.cheapest import Cell, cheapest
+from spillcast.report.memory_table import advice_said
 
 M = 1 << 20
 CELLS = [
@@ -48,3 +49,25 @@ def test_without_a_plan_there_is_memory_as_it_was():
     assert cells == [Cell(NOW, None, 60.0), Cell("a", None, 30.0, (25.0, 36.0))]
     assert cheapest(cells, 30, {}).cell == cells[1]
     assert memory_cells(["b"], [refused]) == []
+
+
+@pytest.mark.parametrize(
+    ("now_s", "costs", "cell"),
+    [
+        # Without a bound the slow disk would do, which needs the least memory for its price.
+        (36.0, {}, CELLS[4]),
+        (30.0, {"disk": 1, "flash": 5}, CELLS[2]),
+        # As it is counts as fast enough, also where sums are rounded.
+        (58.0 * (1 - 1e-15), {"disk": 1}, CELLS[1]),
+        (29.0, {}, None),
+        (1000.0, {"disk": 1}, CELLS[0]),
+    ],
+)
+def test_nothing_slower_than_now_is_told_whatever_the_time_allows(now_s, costs, cell):
+    advice = cheapest(CELLS, 500, costs, now_s)
+    assert advice.cell == cell
+    if cell is None:
+        assert (
+            advice_said(advice)
+            == "As it is it takes 29 s, and no memory and storage makes it faster."
+        )

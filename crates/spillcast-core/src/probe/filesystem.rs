@@ -30,17 +30,31 @@ impl Filesystem {
         Ok(Filesystem { name, free_bytes })
     }
 
-    /// Whether it lies behind a network; None for a FUSE server that nothing is known of.
+    /// As of `is_network`.
     pub fn network(&self) -> Option<bool> {
-        const NETWORK: &str = "9p afs beegfs ceph cifs coda gfs2 glusterfs gpfs lustre nfs nfs4 ocfs2 orangefs \
-            panfs pvfs2 smb3 smbfs wekafs";
-        const FUSE_NETWORK: &str = "alluxio ceph ceph-fuse cephfs curlftpfs davfs2 gcsfuse glusterfs goofys gvfsd-fuse \
-            juicefs mount-s3 mountpoint-s3 rclone s3fs sshfs JuiceFS";
-        let among = |names: &str, name| names.split(' ').any(|known| known == name);
-        match self.name.strip_prefix("fuse").map(|rest| rest.trim_start_matches('.')) {
-            Some("blk" | "ctl") | None => Some(among(NETWORK, self.name.as_str())),
-            Some(server) => among(FUSE_NETWORK, server).then_some(true),
-        }
+        is_network(&self.name)
+    }
+}
+
+/// Device and type of what is mounted where an absolute path lies, as the kernel lists it.
+///
+/// The file system itself is not asked: it may hang, and the path may be gone.
+pub fn mounted(path: &Path) -> io::Result<Option<(String, String)>> {
+    let mounts = mounts()?;
+    Ok(holding(&mounts, path).map(|mount| (mount.device.clone(), mount.filesystem.clone())))
+}
+
+/// Whether a file system of this type lies behind a network; None for a FUSE server that nothing is
+/// known of.
+pub fn is_network(name: &str) -> Option<bool> {
+    const NETWORK: &str = "9p afs beegfs ceph cifs coda gfs2 glusterfs gpfs lustre nfs nfs4 ocfs2 orangefs \
+        panfs pvfs2 smb3 smbfs wekafs";
+    const FUSE_NETWORK: &str = "alluxio ceph ceph-fuse cephfs curlftpfs davfs2 gcsfuse glusterfs goofys gvfsd-fuse \
+        juicefs mount-s3 mountpoint-s3 rclone s3fs sshfs JuiceFS";
+    let among = |names: &str, name| names.split(' ').any(|known| known == name);
+    match name.strip_prefix("fuse").map(|rest| rest.trim_start_matches('.')) {
+        Some("blk" | "ctl") | None => Some(among(NETWORK, name)),
+        Some(server) => among(FUSE_NETWORK, server).then_some(true),
     }
 }
 
@@ -56,15 +70,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_mounted_is_told_of_paths_that_are_gone_too() {
+        let (_, filesystem) = mounted(Path::new("/dev/shm/no/such/place")).unwrap().unwrap();
+        assert_eq!(filesystem, "tmpfs");
+        assert_eq!(mounted(Path::new("relative")).unwrap(), None);
+    }
+
+    #[test]
     fn what_lies_behind_a_network_is_known() {
-        let network = |name: &str| Filesystem { name: name.to_owned(), free_bytes: None }.network();
         for name in ["nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "lustre", "gpfs", "fuse.sshfs"] {
-            assert_eq!(network(name), Some(true), "{name}");
+            assert_eq!(is_network(name), Some(true), "{name}");
         }
         for name in ["ext4", "xfs", "tmpfs", "overlay", "fuseblk", "0x1234"] {
-            assert_eq!(network(name), Some(false), "{name}");
+            assert_eq!(is_network(name), Some(false), "{name}");
         }
-        assert_eq!(network("fuse"), None);
-        assert_eq!(network("fuse.spillcast"), None);
+        assert_eq!(is_network("fuse"), None);
+        assert_eq!(is_network("fuse.spillcast"), None);
     }
 }

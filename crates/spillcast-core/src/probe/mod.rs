@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use error::ProbeError;
-pub use filesystem::Filesystem;
+pub use filesystem::{Filesystem, is_network, mounted};
 pub use group::{Access, Group, Pattern};
 pub use outcome::Outcome;
 pub use plan::{Plan, Step};

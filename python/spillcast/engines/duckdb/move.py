@@ -34,7 +34,7 @@ def move(
     ]
     limit = ""
     if size is not None:
-        size_bytes = parse_bytes(size)
+        size_bytes = parse_bytes(size, "--size")
         gib = size_bytes % (1 << 30) == 0
         word = f"{size_bytes >> 30}GiB" if gib else f"{size_bytes >> 20}MiB"
         limit = f", 'max_temp_directory_size': '{word}'"

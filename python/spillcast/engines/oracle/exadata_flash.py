@@ -41,7 +41,7 @@ def parse_flash(cells: int | None, flash: str | None, cache: str) -> Flash | Non
         return None
     if cells is None or flash is None:
         raise InputError("--cells and --cell-flash go together: the number, and the flash of each")
-    found = Flash(cells, parse_bytes(flash), parse_bytes(cache))
+    found = Flash(cells, parse_bytes(flash, "--cell-flash"), parse_bytes(cache, "--cell-cache"))
     if cells < 2:
         raise InputError("--cells: normal redundancy wants two cells at least")
     if found.cache_bytes >= found.bytes:
@@ -60,7 +60,8 @@ def exadata_flash_move(
     if not to.startswith("+"):
         raise InputError(f"--to {to}: flash disks make a disk group", "name it, such as +FLASH_DG")
     check_name("--to", to[1:])
-    wanted, cache_word = parse_bytes(size), f"{parse_bytes(cache) >> 30}g"
+    wanted = parse_bytes(size, "--size")
+    cache_word = f"{parse_bytes(cache, '--cell-cache') >> 30}g"
     if flash is not None and wanted > flash.usable_bytes:
         raise InputError(
             f"--size {size} does not fit: {_figures(flash)}",

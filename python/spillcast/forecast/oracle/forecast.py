@@ -58,11 +58,15 @@ def forecast_events(
     total_s = sum(term.forecast_s for term in terms)
     # A latency or a factor is asked, not measured: it is taken at its word.
     noise = 0.0 if target.storage is None else target.storage.source.noise
-    low, high = _interval(parts, whole_s, moved, evidence.ash, method, noise, confidence)
+    (low, high), (least, most) = _intervals(
+        parts, whole_s, moved, evidence.ash, method, noise, confidence
+    )
     interval_s = min(low, total_s), max(high, total_s)
+    ceiling_s = rest_s + min(moved.change_s, 0.0)
     said = replace(
         unsaid,
-        ceiling_s=rest_s + min(moved.change_s, 0.0),
+        ceiling_s=ceiling_s,
+        ceiling_interval_s=(min(least, ceiling_s), max(most, ceiling_s)),
         warnings=warn(target, parts, evidence, whole_s, moved.kept),
     )
     if (reason := too_wide(*interval_s)) is not None:
@@ -70,7 +74,7 @@ def forecast_events(
     return replace(said, forecast_s=total_s, interval_s=interval_s, terms=terms)
 
 
-def _interval(
+def _intervals(
     parts: Sequence[Part],
     whole_s: float,
     moved: RestThere,
@@ -78,14 +82,19 @@ def _interval(
     method: str,
     noise_level: float,
     confidence: float,
-) -> tuple[float, float]:
-    """What varies: hits of samples, latencies, how these go with size, and the time outside."""
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Bounds of the total, and of what is left of it without the boosted waits.
+
+    What varies: hits of samples, latencies, how these go with size, and the time outside. The same
+    draws make both, so that the first are nowhere below the second.
+    """
     draws = np.random.default_rng(0)
     times = _drawn_times(parts, whole_s, ash, draws)
     rest = np.maximum(whole_s - times.sum(axis=0), 0.0)
     far = np.maximum(rest - moved.near_s, 0.0)
     total: Array = far * draws.normal(0, TRACE_REST_SPREAD, DRAWS)
     total = np.maximum(rest + total + moved.drawn_s(draws), 0.0)
+    unwaited = total
     # In proportion to size, not at all, or anything in between.
     exponent = draws.uniform(0, 1, DRAWS) if method != "seed" else np.zeros(DRAWS)
     noise = np.maximum(1 + draws.normal(0, noise_level, DRAWS), 0.0)
@@ -101,7 +110,8 @@ def _interval(
         total = total + time_s / part.gain * change * noise
     tail = (1 - confidence) / 2
     low, high = np.quantile(total, [tail, 1 - tail])
-    return float(low), float(high)
+    least, most = np.quantile(unwaited, [tail, 1 - tail])
+    return (float(low), float(high)), (float(least), float(most))
 
 
 def _drawn_mean(seen: EventLatency, whole: float, draws: np.random.Generator) -> Array:

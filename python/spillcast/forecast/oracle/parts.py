@@ -1,5 +1,6 @@
 """The events that change on another storage: their time here, and their gain there."""
 
+import glob
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,10 +17,12 @@ from spillcast.forecast.question import Question
 from spillcast.recording.event_names import TEMP_EVENTS
 from spillcast.recording.evidence import find_evidence
 from spillcast.storage import Storage
+from spillcast.storage.meant import check_word
 from spillcast.storage.model import Model
 from spillcast.storage.target import is_place, resolve_storage
-from spillcast.units import parse_duration_s, parse_factor
+from spillcast.units import parse_factor, parse_latency_s
 
+FORMS = "a trace taken there, latency:150us, factor:60, catalogue:NAME or a storage.json"
 #: What mends a target that Oracle's evidence cannot be asked about.
 _ASK = (
     "trace the query for a minute with temp on the other storage, or ask latency:150us, "
@@ -51,10 +54,19 @@ def target_of(target: Storage | str | Path, evidence: OracleEvidence, question: 
 
 
 def resolve_target(text: str, *, lenient: bool = False) -> Target:
-    """The target that a word names: a latency, a gain, a storage or traces, but no directory."""
+    """The target that a word names: a latency, a gain, a storage or traces, but no directory.
+
+    InputError where it names none.
+    """
+    check_word(text, "--to")
     kind, colon, value = text.partition(":")
     if colon and kind == "latency":
-        return Target(text, latency_s=parse_duration_s(value))
+        latency_s = parse_latency_s(value, f"--to {text}")
+        if latency_s == 0:
+            raise InputError(
+                f"--to {text}: every operation takes a time", "for example latency:10us"
+            )
+        return Target(text, latency_s=latency_s)
     if colon and kind == "factor":
         return Target(text, factor=parse_factor(text, value))
     if (colon and kind == "catalogue") or (text.endswith(".json") and Path(text).is_file()):
@@ -65,6 +77,8 @@ def resolve_target(text: str, *, lenient: bool = False) -> Target:
             f"--to {text}: traces and ASH are not replayed on a storage",
             f"{_ASK}; a directory can be probed: spillcast probe DIR --grid -o storage.json",
         )
+    if text != "-" and not (Path(text).exists() or glob.glob(text)):
+        resolve_storage(text, f"--to {text}", FORMS)
     evidence = find_evidence([text])
     if not evidence.traces:
         raise InputError(f"--to {text}: a baseline of traces or ASH is compared with traces", _ASK)

@@ -7,6 +7,7 @@ from spillcast.forecast.oracle.events import TraceEvidence
 from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.parts import Part, Target
 from spillcast.forecast.result import Warned
+from spillcast.forecast.sum.target_warnings import about_network
 from spillcast.recording.block_size import BlockSize
 from spillcast.recording.statistics import TempOnFlash
 from spillcast.storage.source import ASSUMED
@@ -35,6 +36,7 @@ def warn(
         warnings += _about_gain(part, target)
     if target.storage is not None:
         warnings += _about_figures(target.storage.name, evidence.block)
+        warnings += about_network(target.storage.facts)
     elif target.traces is None:
         warnings += [Warned(*warning) for warning in ASSUMED.warnings]
     else:

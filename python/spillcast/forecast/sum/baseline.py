@@ -18,9 +18,14 @@ from spillcast.forecast.threads.overlap import Threads
 from spillcast.recording import Recording
 from spillcast.recording.likely_temp import mend
 from spillcast.recording.part import Part, whole_s
+from spillcast.units import format_duration
 
 if TYPE_CHECKING:
     from spillcast.forecast.sum.ceiling import Ceiling
+
+
+#: A whole query takes no less than so much of what was recorded of it; else the unit is wrong.
+SHORTER = 0.5
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,12 @@ class Baseline:
         loads = temp_load(recording)
         if not loads:
             raise InputError(f"{recording.path}: no temp I/O was recorded", mend(recording))
+        if elapsed_s is not None and 0 < elapsed_s < SHORTER * recording.elapsed_s:
+            raise InputError(
+                f"an elapsed time of {format_duration(elapsed_s)} is less than the "
+                f"{format_duration(recording.elapsed_s)} that were recorded of it",
+                "--elapsed is the time of the whole query: write minutes as 12m or 12:53",
+            )
         part = Part.of(recording.meta) if elapsed_s is None else None
         if elapsed_s is None:
             elapsed_s = whole_s(recording.meta) or recording.elapsed_s

@@ -21,6 +21,7 @@ from spillcast.forecast.result import Warned
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.coverage import is_part, kind_of_evidence, unread_bytes
 from spillcast.forecast.sum.projection import Projection
+from spillcast.forecast.sum.target_warnings import about_storages
 from spillcast.recording import Recording
 from spillcast.recording.likely_temp import large_other_io, unrecognised
 from spillcast.recording.shared_by import TOLD_BY
@@ -67,8 +68,7 @@ def warn(
         *_about_machine(baseline, projection),
         *(Warned(*warning) for warning in target.source.warnings),
         *(_about_sizes(loads, found) if not target.source.any_size else []),
-        *_about_replay(target, loads),
-        *_about_probe(target),
+        *about_storages(recording, target, loads),
     ]
     if projection.saturated:
         text = f"the query would wait for the limit of {target.name}: {projection.saturated}"
@@ -245,50 +245,4 @@ def _about_sizes(loads: Sequence[Load], found: Sequence[Latency]) -> list[Warned
         error = max(lat.error for lat in found)
         text = f"{between:.0%} of the I/O lies between sizes that were measured, {error:.0%} off"
         warnings.append(Warned("sizes", text))
-    return warnings
-
-
-def _about_replay(target: Storage, loads: Sequence[Load]) -> list[Warned]:
-    warnings = []
-    replayed, skipped = target.facts.get("steps_replayed", 0), target.facts.get("steps_skipped", 0)
-    if target.facts.get("steps_from") == "counts":
-        count = sum(load.count for load in loads)
-        text = (
-            f"the probe's I/O was made up from counts, {min(1.0, (replayed + skipped) / count):.0%}"
-            " of them: files written in order, then read back"
-        )
-        warnings.append(Warned("made-up", text))
-    if skipped:
-        text = f"the probe's budget allowed for {replayed / (replayed + skipped):.0%} of the I/O"
-        warnings.append(Warned("budget", text))
-    prefilled = target.facts.get("prefilled_bytes", 0)
-    read = sum(load.bytes for load in loads if load.op == "read")
-    if read and prefilled > 0.1 * read:
-        text = (
-            f"{format_bytes(prefilled)} were read without a recorded write: cached more than real"
-        )
-        warnings.append(Warned("prefilled", text))
-    return warnings
-
-
-def _about_probe(target: Storage) -> list[Warned]:
-    """What the budget and the memory of the probe left open."""
-    facts, warnings = target.facts, []
-    share, whole = facts.get("byte_share", 1.0), facts.get("working_set_bytes", 0)
-    if share < 1:
-        text = f"the byte budget allowed for {share:.1%} of {format_bytes(whole)} of temp files"
-        if facts.get("memory_bound") is None:
-            text += "; whether all of it fits the page cache was not seen"
-        lifted = f"{-(-whole >> 30)}G"
-        warnings.append(Warned("byte-budget", f"{text}: --budget {lifted} lifts that"))
-    reason = facts.get("memory_bound_reason")
-    if reason is not None:
-        text = (
-            f"the engine had {format_bytes(facts['page_cache_bytes'] or 0)} of page cache, the "
-            f"probe had more: no memory cgroup could be made ({reason})"
-        )
-        warnings.append(Warned("page-cache", text))
-    if facts.get("network"):
-        text = f"{facts['filesystem']} lies behind a network: what others do there counts"
-        warnings.append(Warned("network", text))
     return warnings

@@ -37,8 +37,8 @@ def answer(material: Material) -> list[str]:
     return ["There is nothing to tell."]
 
 
-def sentence(forecast: Mapping[str, Any]) -> str:
-    """One forecast."""
+def sentence(forecast: Mapping[str, Any], beside: Sequence[Mapping[str, Any]] = ()) -> str:
+    """One forecast; those ``beside`` it are told on the same page."""
     target, here = place(forecast["target"]), format_duration(forecast["baseline_s"])
     if forecast["forecast_s"] is None:
         return f"There is no forecast for {target}: {forecast['refused']}."
@@ -48,8 +48,10 @@ def sentence(forecast: Mapping[str, Any]) -> str:
     slower = bool(forecast["forecast_s"] >= forecast["baseline_s"])
     ceiling = f"without any latency it would take about {format_duration(forecast['ceiling_s'])}"
     if forecast.get("ceiling_interval_s"):
-        least_s, _ = forecast["ceiling_interval_s"]
-        ceiling = f"no storage can bring it under {format_duration(least_s)}"
+        # What one of them holds possible some storage can.
+        known = [one["ceiling_interval_s"] for one in (forecast, *beside)]
+        floor_s = min(bounds[0] for bounds in known if bounds)
+        ceiling = f"no storage can bring it under {format_duration(floor_s)}"
     said = f"On {target} this query would take about {there} instead of {here}"
     said += recorded_words(forecast.get("recorded_s"))
     if forecast.get("part"):
@@ -74,7 +76,7 @@ def place(target: str) -> str:
 
 def _of_forecasts(forecasts: Sequence[Mapping[str, Any]]) -> list[str]:
     order = ranked(forecasts)
-    said = [sentence(order[0])]
+    said = [sentence(order[0], order[1:])]
     if statement := order[0].get("statement"):
         said.append(f"{statement_said(Statement(**statement))}.")
     given = [one for one in order if one["forecast_s"] is not None]
@@ -189,13 +191,17 @@ def _of_verification(documents: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _of_run(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     run = runs[0]
-    totals = run["timeline"]["totals_s"]
-    busy_s, temp_s = sum(totals.values()), totals.get(READ, 0.0) + totals.get(WRITE, 0.0)
+    line = run["timeline"]
+    totals = line["totals_s"]
+    sessions, temp_s = line["sessions"], totals.get(READ, 0.0) + totals.get(WRITE, 0.0)
     whole = format_duration(run["elapsed_s"])
-    if not temp_s or not busy_s:
+    if not temp_s:
         return [f"This run took {whole}, and nothing was seen of temp files."]
-    share = 100 * temp_s / max(busy_s, run["elapsed_s"])
-    return [f"This run took {whole}, and {share:.0f} % of it went into temp files."]
+    share = 100 * temp_s / run["time_s"]
+    of = "it"
+    if sessions > 1:
+        of = f"the {format_duration(run['time_s'])} of its {sessions} {run['sessions_are']}"
+    return [f"This run took {whole}, and {share:.0f} % of {of} went into temp files."]
 
 
 def _of_profile(profiles: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -53,6 +53,7 @@ def _of_recording(material: Material, recording: Recording) -> Document:
     meta = recording.meta
     groups = observed(recording).groups if meta.captured else []
     samples = recording.samples.num_rows > 0
+    line, server = timeline.of_recording(recording), meta.server_query is not None
     for kind, texts in measured.secrets_of(meta).items():
         material.add_secret(kind, *texts)
     return {
@@ -60,7 +61,9 @@ def _of_recording(material: Material, recording: Recording) -> Document:
         "kind": "recording",
         "capture": meta.capture.method,
         "elapsed_s": recording.elapsed_s,
-        "timeline": asdict(timeline.of_recording(recording)),
+        "time_s": _time_s(line, recording.elapsed_s),
+        "sessions_are": "processes" if server else "threads",
+        "timeline": asdict(line),
         "latencies": by_op(groups),
         "operations": [_operation(group) for group in _told_apart(groups)],
         "events": _events(of_samples(recording, ["event"], None)) if samples else [],
@@ -75,13 +78,16 @@ def _of_traces(material: Material, paths: Sequence[Path], lenient: bool) -> Docu
 
     by_event = profile(*paths, lenient=lenient)
     read = profile_traces(paths, ["idle", "op", "second"], lenient=lenient)
+    line = timeline.of_traces(read, by_event.elapsed_s)
     statements = measured.trace_statements(paths, lenient=lenient)
     material.add_secret("sql", *(one["text"] for one in statements))
     return {
         "name": _names(paths),
         "kind": "traces",
         "elapsed_s": by_event.elapsed_s,
-        "timeline": asdict(timeline.of_traces(read, by_event.elapsed_s)),
+        "time_s": _time_s(line, by_event.elapsed_s),
+        "sessions_are": "sessions",
+        "timeline": asdict(line),
         "latencies": by_events(by_event),
         "operations": [],
         "events": _events(by_event),
@@ -98,6 +104,8 @@ def _of_ash(paths: Sequence[Path], chosen: Chosen) -> Document:
         "name": _names(paths),
         "kind": "ASH",
         "elapsed_s": found.elapsed_s,
+        "time_s": _time_s(line, found.elapsed_s),
+        "sessions_are": "sessions",
         "timeline": asdict(line),
         "latencies": [],
         "operations": [],
@@ -106,6 +114,14 @@ def _of_ash(paths: Sequence[Path], chosen: Chosen) -> Document:
         "about": measured.about_ash(paths, found),
         "warnings": found.warnings,
     }
+
+
+def _time_s(line: timeline.Timeline, elapsed_s: float) -> float:
+    """The time of all sessions, which shares of states are of.
+
+    No less than the elapsed time, of which a part may be idle or not accounted for.
+    """
+    return max(sum(line.totals_s.values()), elapsed_s)
 
 
 def _names(paths: Sequence[Path]) -> str:

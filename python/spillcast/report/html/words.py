@@ -26,6 +26,12 @@ def count(value: float | None) -> str:
     return NOTHING if value is None else f"{value:,.0f}"
 
 
+def number(value: int) -> str:
+    """A whole number, in a word where it has one that is short."""
+    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    return words[value] if 0 <= value < len(words) else f"{value:,}"
+
+
 def percent(value: float | None, digits: int = 1) -> str:
     """A share, or a dash."""
     return NOTHING if value is None else f"{100 * value:.{digits}f} %"

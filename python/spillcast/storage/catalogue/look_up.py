@@ -28,7 +28,7 @@ def lookup(text: str) -> Storage:
     name, question, tail = text.partition("?")
     row = _by_name().get(_slug(name))
     if row is None:
-        near = _nearest(name)
+        near = " or ".join(nearest(name))
         hint = f"do you mean {near}? All are listed by: {_LIST}" if near else f"see: {_LIST}"
         raise InputError(f"catalogue:{name}: there is no such storage", hint)
     asked: dict[str, str] = {}
@@ -52,7 +52,7 @@ def matching(pattern: str) -> list[Row]:
         if any(fnmatchcase(text.lower(), wanted) for text in (row.name, row.what, row.description))
     ]
     if not found:
-        near = _nearest(pattern.strip("*?"))
+        near = " or ".join(nearest(pattern.strip("*?")))
         hint = f"do you mean {near}?" if near else f"without a pattern all are listed: {_LIST}"
         raise InputError(f"no storage of the catalogue fits '{pattern}'", hint)
     return found
@@ -65,7 +65,7 @@ def _by_name() -> dict[str, Row]:
     return {row.name: row for row in [*device_rows(), *rented]}
 
 
-def _nearest(name: str) -> str | None:
+def nearest(name: str) -> list[str]:
     """The names that are most like one that is not there, as a whole or in a part."""
     slug = _slug(name)
 
@@ -73,7 +73,7 @@ def _nearest(name: str) -> str | None:
         return max(SequenceMatcher(None, slug, of).ratio() for of in (known, *known.split("-")))
 
     best = sorted(_by_name(), key=likeness, reverse=True)[:3]
-    return " or ".join(known for known in best if likeness(known) >= _ALIKE) or None
+    return [known for known in best if likeness(known) >= _ALIKE]
 
 
 def _slug(name: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from spillcast.engines.engine import Say, Wanted
 from spillcast.engines.postgres.connection import SAMPLER, Connection, row, what_it_says
-from spillcast.errors import InputError
+from spillcast.errors import InputError, SpillcastError
 from spillcast.recording.machine import redact_text
 from spillcast.units import format_duration
 
@@ -62,14 +62,17 @@ class Session:
         return f"{self.pid}  {self.user}@{self.database}  {since}  {query}"[:LINE_MAX]
 
 
-def find(connection: Connection, wanted: Wanted, say: Say) -> Session:
+def find(
+    connection: Connection, wanted: Wanted, say: Say, within_s: float | None = None
+) -> Session:
     """The session that is wanted, waiting for it where it has to come first.
 
     A session named by its process id may be idle: its next query is what will be recorded.
-    InputError where there is none, where several match, and where the role may not see it.
+    InputError where there is none, where several match, and where the role may not see it;
+    SpillcastError where none has come after ``within_s``.
     """
     may_list = may_list_temp(connection)
-    said = False
+    said, began = False, time.monotonic()
     while True:
         sessions = _sessions(connection, wanted)
         found = _choose(sessions, wanted, _owners(connection) if may_list else set(), connection)
@@ -77,10 +80,19 @@ def find(connection: Connection, wanted: Wanted, say: Say) -> Session:
             return found
         if not said:
             said = True
-            say(f"waiting for {_words(wanted)}; Ctrl-C ends it")
+            say(f"waiting for {words_of(wanted)}; Ctrl-C ends it")
             if wanted.spilling and not may_list:
                 say("pg_ls_tmpdir is for pg_monitor: a spill shows by its waits alone")
+        if within_s is not None and time.monotonic() - began >= within_s:
+            raise none_came(words_of(wanted), within_s)
         time.sleep(LOOK_S)
+
+
+def none_came(what: str, within_s: float) -> SpillcastError:
+    """That what was waited for did not come in time."""
+    waited = format_duration(within_s)
+    hint = "a longer --duration waits longer, and without one it waits until Ctrl-C"
+    return SpillcastError(f"waited {waited} for {what}: none came", hint)
 
 
 def _named(sessions: list[Session], pid: int, connection: Connection) -> Session:
@@ -170,7 +182,8 @@ def _no_right(connection: Connection, what: str) -> InputError:
     )
 
 
-def _words(wanted: Wanted) -> str:
+def words_of(wanted: Wanted) -> str:
+    """What is waited for."""
     who = "a session" if wanted.backend is None else f"session {wanted.backend}"
     what = "" if wanted.query is None else f" with a query like '{wanted.query}'"
     return f"{who}{what}{' to spill' if wanted.spilling else ''}"

@@ -19,7 +19,7 @@ from spillcast.engines.postgres.live.account import (
     query_meta,
     sampling_meta,
 )
-from spillcast.engines.postgres.live.backend import find, may_list_temp
+from spillcast.engines.postgres.live.backend import find, may_list_temp, none_came
 from spillcast.engines.postgres.live.explain import PLAN_FILE, Explained
 from spillcast.engines.postgres.live.sampler import RATE_ALONE_HZ, RATE_HZ, Sampler
 from spillcast.engines.postgres.live.settings import own_settings, settings_of
@@ -70,7 +70,8 @@ def record_postgres(
             connection = stack.enter_context(closing(open_session(dsn, SAMPLER)))
             absent_because = _prepare(recorder, connection, say)
             if wanted is not None:
-                watch = _Watch(recorder, connection, find(connection, wanted, say).pid, None)
+                found = find(connection, wanted, say, recorder.options.duration_s)
+                watch = _Watch(recorder, connection, found.pid, None)
             else:
                 assert explain is not None
                 run = Explained(dsn, explain, settings or {}, say, timed=timed)
@@ -198,7 +199,7 @@ class _Watch:
         """Write what comes in; how it ended."""
         sampler, recorder = self._sampler, self._recorder
         limit_s = recorder.options.duration_s
-        began = None
+        since, began = time.monotonic(), None
         while not self.wait(TICK_S):
             recorder.collect()
             recorder.add_samples(sampler.take())
@@ -208,8 +209,11 @@ class _Watch:
             on_status(recorder, {**recorder.status(), **counts, "waiting": waiting})
             if began is None and (self._run is not None or sampler.life.phase != "waiting"):
                 began = time.monotonic()
-            if limit_s is not None and began is not None and time.monotonic() - began >= limit_s:
-                return "duration"
+            if limit_s is None or time.monotonic() - (began or since) < limit_s:
+                continue
+            if began is None:
+                raise none_came(f"a query of session {self.pid}", limit_s)
+            return "duration"
         return "failure" if sampler.sampled.failure and self._run is None else "query"
 
     def _finish(self, ended_by: str) -> Recording:

@@ -49,9 +49,11 @@ def waterfall(forecast: Mapping[str, Any], layout: Layout) -> Any:
     y = names_axis([row["name"] for row in rows], layout)
     chart = chart_of(rows)
     sure = chart_of([{"name": "there", "low": low, "high": high}])
-    ceiling = chart_of([{"at": forecast["ceiling_s"]}])
     layers = [
-        ceiling.mark_rule(color=colour("muted"), strokeDash=[2, 3]).encode(x="at:Q"),
+        *_ceiling([forecast]),
+        chart_of([{"at": forecast["ceiling_s"]}])
+        .mark_rule(color=colour("muted"), strokeDash=[2, 3])
+        .encode(x="at:Q"),
         chart.mark_bar(height=18).encode(
             x=x, x2="to:Q", y=y, color=alt.Color("shade:N", scale=None)
         ),
@@ -68,6 +70,16 @@ def waterfall(forecast: Mapping[str, Any], layout: Layout) -> Any:
     ]
     rows[-1]["right"] = max(high, there_s)
     return sized(alt.layer(*layers), layout, _ROW_PX * len(rows) + 30)
+
+
+def _ceiling(told: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """The interval of what no latency would leave, by all that is told; none where unknown."""
+    bounds = [one["ceiling_interval_s"] for one in told if one.get("ceiling_interval_s")]
+    if not bounds:
+        return []
+    low_s, high_s = min(low for low, _ in bounds), max(high for _, high in bounds)
+    band = chart_of([{"least": low_s, "most": high_s}])
+    return [band.mark_rect(color=colour("grid"), opacity=0.7).encode(x="least:Q", x2="most:Q")]
 
 
 def _step(name: str, low_s: float, high_s: float, shade: str, words: str) -> dict[str, Any]:
@@ -94,7 +106,7 @@ def choices(ranked: Sequence[Mapping[str, Any]], layout: Layout) -> Any:
     scale = alt.Scale(domain=[0, most * (1.34 if layout.narrow else 1.14)], nice=False)
     y = names_axis([row["name"] for row in rows], layout)
     chart = chart_of(rows)
-    layers: list[Any] = []
+    layers: list[Any] = _ceiling(given)
     for rule, side in rules:
         align: Literal["left", "right"] = "left" if side == "left" else "right"
         line = chart_of([rule])

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from spillcast.profile.result import elapsed_words
 from spillcast.report.html.charts import runs as run_charts
 from spillcast.report.html.charts import storages as storage_charts
 from spillcast.report.html.charts import sweeps as charts
@@ -36,8 +37,8 @@ def _profile(document: Document) -> Section:
     table = events_table(rows, f"By {', '.join(by)}")
     words = "; ".join(f"{name} {text}" for name, _, text, _ in bars)
     chart = figure(
-        f"Time by {', '.join(by)}, of {seconds(document['elapsed_s'])}",
-        "",
+        f"Time by {', '.join(by)}",
+        f"{elapsed_words(document['elapsed_s'], rows)}.",
         f"Bars: {words}",
         partial(time_bars, bars),
         table,

@@ -9,12 +9,14 @@ from spillcast.recording.source import SOURCES
 from spillcast.report.html.charts import runs as charts
 from spillcast.report.html.charts.bars import time_bars
 from spillcast.report.html.page import Figure, Section, Table, figure
-from spillcast.report.html.words import NOTHING, count, micros, percent, seconds, size
+from spillcast.report.html.words import NOTHING, count, micros, number, percent, seconds, size
 from spillcast.units import format_duration
 
 Run = Mapping[str, Any]
 #: Rows of a profile that are drawn.
 _DRAWN_MAX = 10
+#: Time that is in no state, where it is as much of all.
+REST, _TOLD = "idle, or not accounted for", 0.005
 
 
 def sections(runs: Sequence[Run], there: Mapping[str, Any] | None) -> list[Section]:
@@ -52,16 +54,19 @@ def _statement_title(statement: Mapping[str, Any]) -> str:
 
 def _where(run: Run, of: str) -> Section:
     totals = run["timeline"]["totals_s"]
-    whole_s = sum(totals.values()) or 1.0
+    whole_s = run["time_s"] or 1.0
     rows = [(state, totals[state]) for state in STATES if state in totals]
+    rest_s = whole_s - sum(totals.values())
+    if rows and rest_s > _TOLD * whole_s:
+        rows.append((REST, rest_s))
     bars = [
-        (name, total_s, f"{seconds(total_s)}, {percent(total_s / whole_s, 0)}", charts.SHADES[name])
-        for name, total_s in rows
+        (name, s, f"{seconds(s)}, {percent(s / whole_s, 0)}", charts.SHADES.get(name, "domain"))
+        for name, s in rows
     ]
     words = "; ".join(f"{name} {seconds(total_s)}" for name, total_s in rows)
     note = "Of sessions that do no temp I/O, waits are skipped: they may be idle."
     chart = figure(
-        f"Time by what sessions did, of {seconds(run['elapsed_s'])} elapsed",
+        f"Time by what {run['sessions_are']} did, of {_of_all(run)}",
         note if run["kind"] == "recording" else "",
         f"Bars of the time of all sessions: {words}",
         partial(time_bars, bars),
@@ -77,6 +82,14 @@ def _where(run: Run, of: str) -> Section:
     if run["events"]:
         tables.append(events_table(run["events"], "Wait events"))
     return Section(f"Where the time goes{of}", figures=figures, tables=tables)
+
+
+def _of_all(run: Run) -> str:
+    """The time that shares are of: of several sessions that is more than elapsed."""
+    time, sessions = seconds(run["time_s"]), run["timeline"]["sessions"]
+    if sessions == 1:
+        return f"{time} elapsed"
+    return f"{time} in {number(sessions)} {run['sessions_are']}"
 
 
 def _operations(operations: Sequence[Mapping[str, Any]]) -> Table:

@@ -1,0 +1,161 @@
+"""What weakens a forecast in what is known of the storages: probes, room, sharing, parts of one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spillcast.forecast.assumptions import SHARE_TOLD
+from spillcast.forecast.load import Load
+from spillcast.forecast.result import Warned
+from spillcast.recording import Recording
+from spillcast.recording.spill import spill_bytes
+from spillcast.recording.temp_places import TempPlace, told_places
+from spillcast.storage import Storage
+from spillcast.storage.tmpfs import HEADROOM
+from spillcast.units import format_bytes
+
+Facts = Mapping[str, Any]
+
+
+def about_storages(recording: Recording, target: Storage, loads: Sequence[Load]) -> list[Warned]:
+    """All of it: of where temp files were recorded, and of the target."""
+    return [
+        *_about_source(told_places(recording.meta)),
+        *_about_measuring(target.facts, loads),
+        *_about_room(recording, target.facts),
+        *_about_parts(target, loads),
+    ]
+
+
+def about_network(facts: Facts) -> list[Warned]:
+    """That others share the way to a storage, by what a probe found of it."""
+    if not facts.get("network"):
+        return []
+    text = (
+        f"{facts['filesystem']} lies behind a network: what others do there counts, and it was "
+        "measured once: probe it again when it is busy"
+    )
+    return [Warned("network", text)]
+
+
+def _about_source(places: Sequence[TempPlace]) -> list[Warned]:
+    """That temp files were on a storage which others share, or on several at once."""
+    warnings = []
+    shared = [place for place in places if place.network]
+    if shared:
+        where = ", ".join(f"{place.directory} ({place.filesystem})" for place in shared)
+        text = (
+            f"temp files were recorded behind a network, in {where}: what others did there is in "
+            "the time as it was: record again when it is quiet"
+        )
+        warnings.append(Warned("source-network", text))
+    whole = sum(place.bytes for place in places)
+    several = [place for place in places if place.bytes > SHARE_TOLD * whole]
+    if len(several) > 1:
+        said = ", ".join(
+            f"{place.bytes / whole:.0%} in {place.directory} ({place.filesystem})"
+            for place in several
+        )
+        options = " and with ".join(f"--temp {place.directory}" for place in several)
+        text = (
+            f"temp files were on {len(several)} devices: {said}: the target is taken for all of "
+            f"them; forecast the move of one alone with {options}"
+        )
+        warnings.append(Warned("devices", text))
+    return warnings
+
+
+def _about_measuring(facts: Facts, loads: Sequence[Load]) -> list[Warned]:
+    return [*_about_replay(facts, loads), *_about_probe(facts), *about_network(facts)]
+
+
+def _about_replay(facts: Facts, loads: Sequence[Load]) -> list[Warned]:
+    warnings = []
+    replayed, skipped = facts.get("steps_replayed", 0), facts.get("steps_skipped", 0)
+    if facts.get("steps_from") == "counts":
+        count = sum(load.count for load in loads)
+        text = (
+            f"the probe's I/O was made up from counts, {min(1.0, (replayed + skipped) / count):.0%}"
+            " of them: files written in order, then read back"
+        )
+        warnings.append(Warned("made-up", text))
+    if skipped:
+        text = f"the probe's budget allowed for {replayed / (replayed + skipped):.0%} of the I/O"
+        warnings.append(Warned("budget", text))
+    prefilled = facts.get("prefilled_bytes", 0)
+    read = sum(load.bytes for load in loads if load.op == "read")
+    if read and prefilled > 0.1 * read:
+        text = (
+            f"{format_bytes(prefilled)} were read without a recorded write: cached more than real"
+        )
+        warnings.append(Warned("prefilled", text))
+    return warnings
+
+
+def _about_probe(facts: Facts) -> list[Warned]:
+    """What the budget and the memory of the probe left open."""
+    warnings = []
+    share, whole = facts.get("byte_share", 1.0), facts.get("working_set_bytes", 0)
+    if share < 1:
+        text = f"the byte budget allowed for {share:.1%} of {format_bytes(whole)} of temp files"
+        if facts.get("memory_bound") is None:
+            text += "; whether all of it fits the page cache was not seen"
+        lifted = f"{-(-whole >> 30)}G"
+        warnings.append(Warned("byte-budget", f"{text}: --budget {lifted} lifts that"))
+    reason = facts.get("memory_bound_reason")
+    if reason is not None:
+        text = (
+            f"the engine had {format_bytes(facts['page_cache_bytes'] or 0)} of page cache, the "
+            f"probe had more: no memory cgroup could be made ({reason})"
+        )
+        warnings.append(Warned("page-cache", text))
+    return warnings
+
+
+def _about_room(recording: Recording, facts: Facts) -> list[Warned]:
+    """That the temp files do not fit, or hardly, by what was free when it was probed."""
+    free, left = facts.get("free_bytes"), facts.get("quota_free_bytes")
+    rooms = [
+        (count, what)
+        for count, what in ((free, ""), (left, f" by the quota of {facts.get('quota_of')}"))
+        if count is not None
+    ]
+    if not rooms:
+        return []
+    room, limit = min(rooms)
+    # All that was written is no less than what was held, and known at once.
+    if not recording.meta.only_counts and recording.written_bytes.temp * HEADROOM <= room:
+        return []
+    spill = spill_bytes(recording)
+    wanted = round(spill * HEADROOM)
+    if room >= wanted:
+        return []
+    there = f"{facts.get('directory', 'it')} had {format_bytes(room)} free{limit}"
+    holds = f"the temp files hold up to {format_bytes(spill)}, {there}"
+    mend = f"have {format_bytes(wanted)} free there, or name a larger storage"
+    if room < spill:
+        return [Warned("no-room", f"it does not fit: {holds}: the query would fail there: {mend}")]
+    text = f"it hardly fits: {holds}: a run that spills a little more, or another beside it, fails"
+    return [Warned("little-room", f"{text}: {mend}")]
+
+
+def _about_parts(target: Storage, loads: Sequence[Load]) -> list[Warned]:
+    """What weakens the parts that a cache is simulated of, each with the name of its part."""
+    warnings = []
+    for part in target.facts.get("parts", ()):
+        for warned in (*_about_measuring(part["facts"], loads), *_about_figures(part)):
+            warnings.append(Warned(warned.code, f"{part['name']}: {warned.message}"))
+    return warnings
+
+
+def _about_figures(part: Facts) -> list[Warned]:
+    """How far a part's figures are from the operations that it serves."""
+    beyond, between = part.get("extrapolated_share", 0.0), part.get("between_share", 0.0)
+    warnings = []
+    if beyond > SHARE_TOLD:
+        text = f"{beyond:.0%} of its I/O lies outside what was measured: extrapolated"
+        warnings.append(Warned("extrapolated", f"{text}: probe it with the recording (--like)"))
+    if between > SHARE_TOLD:
+        error = part.get("error", 0.0)
+        text = f"{between:.0%} of its I/O lies between sizes that were measured, {error:.0%} off"
+        warnings.append(Warned("sizes", text))
+    return warnings

@@ -1,0 +1,60 @@
+"""What a word that names no storage was likely meant to be."""
+
+import re
+from pathlib import Path
+
+from spillcast.errors import InputError
+from spillcast.recording.near import near_path
+from spillcast.units import parse_latency_s
+
+_KINDS = {"lat": "latency", "catalog": "catalogue", "cat": "catalogue"}
+#: A form in another spelling, such as ``latency=150us`` or ``Catalog:aws-gp3``.
+_FORM = re.compile(
+    r"\s*(latency|lat|factor|cache|catalogue|catalog|cat)\s*[:= ]\s*(\S.*?)\s*", re.I
+)
+_TIMES = re.compile(r"\s*(?:x\s*(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)\s*(?:x|times))\s*", re.I)
+_MEMORY = {"ram", "mem", "memory", "shm", "ramdisk", "ramfs"}
+
+
+def check_word(text: str, option: str) -> None:
+    """InputError for an empty word, which is no path either: often a variable that is not set."""
+    if not text.strip():
+        raise InputError(f"{option} '{text}': names nothing", "is a variable of the shell not set?")
+
+
+def meant(text: str, forms: str) -> str | None:
+    """What is likely meant by ``text``, as far as ``forms`` allow it; None where nothing is."""
+    for word in (_other_form(text), *_names(text)):
+        kind, colon, _ = (word or "").partition(":")
+        known = word != "tmpfs" if not colon else f"{kind}:" in forms
+        if word and word != text and (known or word in forms):
+            return word
+    return None
+
+
+def _other_form(text: str) -> str | None:
+    """The form of the word that is a form in another spelling, or the value of one."""
+    if form := _FORM.fullmatch(text):
+        kind = form[1].lower()
+        return f"{_KINDS.get(kind, kind)}:{form[2]}"
+    if times := _TIMES.fullmatch(text):
+        return f"factor:{times[1] or times[2]}"
+    try:
+        parse_latency_s(text)
+    except InputError:
+        return None
+    return f"latency:{text.replace(' ', '')}"
+
+
+def _names(text: str) -> list[str]:
+    """Names and paths that are like it, the likest first."""
+    if text.strip().lower() in _MEMORY:
+        return ["tmpfs"]
+    home = Path(text).expanduser() if text.startswith("~") else None
+    path = home if home is not None and home.exists() else near_path(Path(text))
+    found = [] if path is None else [str(path)]
+    if "/" not in text and not Path(text).suffix:
+        from spillcast.storage.catalogue import nearest
+
+        found += [f"catalogue:{name}" for name in nearest(text)[:1]]
+    return found

@@ -1,0 +1,170 @@
+"""What no storage is said to bring a query under: nothing that is told beside it lies below."""
+
+import re
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from evidence import change, recording, storage
+from oracle_files import READ, WRITE, blocks, write_trace
+from spillcast.errors import InputError, Refusal
+from spillcast.forecast import ask, forecast
+from spillcast.forecast.choices import choices
+from spillcast.forecast.question import Question
+from spillcast.recording.meta import CpuCache, Machine
+from spillcast.report.forecast import forecast_page
+from spillcast.report.html.answer import answer
+from spillcast.report.html.material import Material
+from spillcast.storage.source import ASSUMED, GRID, PROBE, RECORDING, catalogue
+from spillcast.units import format_duration, parse_duration_s
+
+ROOT = Path(__file__).parents[3]
+FLOOR = re.compile(r"bring\s+it\s+under\s+([\d.]+ \w+(?: \d+ \w+)?)")
+SIZES = (8192, 262144)
+KEYS = [(op, size) for op in ("read", "write") for size in SIZES]
+SOURCES = (PROBE, GRID, RECORDING, ASSUMED, catalogue(1.5, "x"), catalogue(4.0, "a brochure"))
+LATENCY_NS = st.integers(1_000, 20_000_000)
+
+
+def floors_said(forecasts):
+    """The floors, in seconds, that the terminal, a page and each sentence tell, as printed."""
+    found = choices([f"target {number}" for number in range(len(forecasts))], forecasts)
+    material = Material()
+    for number, one in enumerate(forecasts):
+        material.add_document(f"{number}.json", one.to_json())
+    together = [forecast_page(found).text(200), " ".join(answer(material))]
+    for texts, told in ((together, forecasts), *(([one.sentence()], [one]) for one in forecasts)):
+        for text in texts:
+            for floor in FLOOR.findall(text):
+                yield parse_duration_s(floor), told
+
+
+def check(forecasts):
+    """Whether anything was told; each end of an interval, and each forecast, as it is printed."""
+    said = list(floors_said(forecasts))
+    for floor_s, told in said:
+        for one in told:
+            if one.interval_s is not None:
+                for seconds in (*one.interval_s, one.forecast_s):
+                    assert parse_duration_s(format_duration(seconds)) >= floor_s * (1 - 1e-12)
+    return bool(said)
+
+
+@st.composite
+def baselines(draw):
+    """A recording: of a whole run or a part, of one thread or more, busy or not, cold or warm."""
+    loads = draw(
+        st.dictionaries(
+            st.sampled_from(KEYS), st.tuples(st.integers(5, 60), LATENCY_NS), min_size=1
+        )
+    )
+    parts = [(op, size, times, ns) for (op, size), (times, ns) in loads.items()]
+    io_s = sum(times * ns for _, _, times, ns in parts) / 1e9
+    # From a query that does nothing else to one that does a hundred times as much.
+    elapsed_s = io_s * draw(st.floats(1.0, 100.0)) + 1e-3
+    sessions = draw(st.integers(1, 3))
+    with tempfile.TemporaryDirectory() as name:
+        run = recording(
+            Path(name) / "run.spill", parts, elapsed_s=elapsed_s, sessions=sessions,
+            cpu_s=draw(st.none() | st.floats(0, 1).map(lambda share: share * elapsed_s)),
+            run_queue_delay_s=draw(st.floats(0, 0.5)) * elapsed_s,
+        )  # fmt: skip
+        assert run.waits.num_rows > 0
+        assert run.seconds.num_rows > 0
+    if draw(st.booleans()):
+        cold_ns = draw(st.integers(1_000, 3_000_000))
+        change(run, machine=Machine(caches=[CpuCache(8 << 20, 100_000, [(1_000_000, cold_ns)])]))
+    return run, draw(st.none() | st.floats(1.0, 20.0).map(lambda times: times * elapsed_s))
+
+
+TARGETS = st.lists(
+    st.tuples(
+        st.fixed_dictionaries(dict.fromkeys(KEYS, LATENCY_NS | st.just(0))),
+        st.sampled_from(SOURCES),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(baselines(), TARGETS, st.sampled_from((0.5, 0.8, 0.9, 0.99)))
+@settings(max_examples=60, deadline=None)
+def test_no_interval_of_a_recording_reaches_below(baseline, targets, confidence):
+    run, elapsed_s = baseline
+    told = [
+        forecast(run, replace(storage(latencies), source=source), elapsed_s=elapsed_s,
+                 confidence=confidence)
+        for latencies, source in targets
+    ]  # fmt: skip
+    check(told)
+
+
+@given(
+    st.floats(0.1, 100.0),
+    st.lists(st.sampled_from(("catalogue:aws-gp3", "latency:20us", "latency:2ms", "factor:5")),
+             min_size=1, unique=True),
+)  # fmt: skip
+@settings(max_examples=8, deadline=None)
+def test_none_of_a_plan_does(elapsed_s, targets):
+    plan = ROOT / "examples" / "work-memory" / "plan.json"
+    answers = ask([plan], targets, Question(elapsed_s=elapsed_s))
+    check([said for said, _ in answers])
+
+
+@given(
+    st.floats(0.0, 20_000.0), st.floats(1.0, 10_000.0), st.integers(200, 20_000),
+    st.sampled_from(("catalogue:aws-gp3", "latency:20us", "latency:2ms", "factor:5")),
+)  # fmt: skip
+@settings(max_examples=8, deadline=None)
+def test_none_of_counted_statements_does(rest_ms, io_ms, count, target):
+    row = {
+        "queryid": 7, "query": "select 1", "calls": 1, "total_exec_time": rest_ms + io_ms,
+        "temp_blks_read": count, "temp_blks_written": count, "temp_blk_read_time": io_ms / 2,
+        "temp_blk_write_time": io_ms / 2, "parallel_workers_launched": 0,
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "statements.csv"
+        path.write_text(f"{','.join(row)}\n{','.join(map(str, row.values()))}\n")
+        try:
+            answers = ask([path], [target])
+        except (InputError, Refusal):
+            assume(False)
+        check([said for said, _ in answers])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_none_of_oracles_does(tmp_path, seed):
+    """Traces of a baseline and of a target, drawn, and targets that were asked."""
+    draws = np.random.default_rng(seed)
+
+    def trace(name, mean_us):
+        waits = []
+        for _ in range(400):
+            waits.append(("SQL*Net message from client", int(draws.exponential(800)) + 1, "p1=1"))
+            us = int(draws.exponential(mean_us)) + 1
+            waits.append((str(draws.choice([READ, WRITE])), us, blocks(31)))
+        return write_trace(tmp_path / name, waits)
+
+    here, there = trace("here.trc", draws.uniform(500, 20_000)), trace("there.trc", 300)
+    targets = [str(there), "latency:100us", "factor:20", "latency:30ms"]
+    told = [said for said, _ in ask([here], targets, Question(lenient=True))]
+    assert check(told)
+    for one in told:
+        least_s, most_s = one.ceiling_interval_s
+        assert 0 <= least_s <= one.ceiling_s <= most_s
+
+
+def test_the_lowest_of_several_counts():
+    """A brochure's interval reaches below the floor of a storage that was measured."""
+    with tempfile.TemporaryDirectory() as name:
+        run = recording(Path(name) / "r.spill", [("read", 8192, 1000, 1_000_000)], elapsed_s=2.0)
+        assert run.waits.num_rows > 0
+        assert run.seconds.num_rows > 0
+    brochure = replace(storage({("read", 8192): 1_000}), source=catalogue(50.0, "a brochure"))
+    told = [forecast(run, storage({("read", 8192): 900})), forecast(run, brochure)]
+    assert check(told)

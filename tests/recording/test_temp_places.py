@@ -1,0 +1,136 @@
+"""Which storages temp files were on, as the kernel lists its mounts, and what is said of that."""
+
+import ctypes
+import os
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from evidence import change, known, seconds, storage, table
+from spillcast import _core
+from spillcast.forecast import ask, forecast
+from spillcast.forecast.question import Question
+from spillcast.recording import Recording
+from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.temp_places import TempPlace, temp_places
+from spillcast.recording.writer import RecordingWriter
+
+SHARED = Path("/dev/shm")
+SIZE = 8192
+LATENCY_NS = 1_000_000
+THERE = storage({("read", SIZE): LATENCY_NS, ("write", SIZE): LATENCY_NS})
+MNT_DETACH = 2
+
+
+def device(path):
+    """The number of a device, as the kernel writes it."""
+    number = path.stat().st_dev
+    return f"{os.major(number)}:{os.minor(number)}"
+
+
+def recorded(path, files):
+    """A recording with so many writes to each file."""
+    rows = [
+        {
+            "start_ns": number * 2 * LATENCY_NS, "elapsed_ns": LATENCY_NS, "session": 1,
+            "event": "pwrite64", "op": "write", "temp": True, "file": str(file),
+            "offset": number * SIZE, "bytes": SIZE,
+        }
+        for number, file in enumerate(file for file, count in files.items() for _ in range(count))
+    ]  # fmt: skip
+    writer = RecordingWriter(path)
+    writer.add_waits(table(rows, WAITS_SCHEMA))
+    writer.add_seconds(seconds([("write", SIZE, len(rows), LATENCY_NS)], 1))
+    return writer.finish(known(10.0, 0, len(rows)))
+
+
+def warned(said):
+    return {warning.code: warning.message for warning in said.warnings}
+
+
+def test_a_recording_tells_where_its_temp_files_lay(spilled):
+    meta = Recording.open(spilled.path).meta
+    [place] = meta.temp_places
+    assert place.directory == str(spilled.places.temp)
+    assert place.device == device(spilled.places.temp)
+    assert place.bytes == meta.temp.bytes
+    assert place.network is False
+    assert not {"source-network", "devices"} & set(
+        warned(forecast(Recording.open(spilled.path), THERE))
+    )
+
+
+def test_temp_files_on_two_devices_are_said(tmp_path):
+    """One --to would move both; --temp moves one of them."""
+    if device(SHARED) == device(tmp_path):
+        pytest.skip("only one device is here")
+    near, far = SHARED / "ts1" / "pgsql_tmp", tmp_path / "ts2"
+    files = {near / "a.0": 150, near / "b" / "b.0": 30, far / "c.0": 60}
+    run = Recording.open(recorded(tmp_path / "run.spill", files).path)
+    assert [(place.directory, place.bytes) for place in run.meta.temp_places] == [
+        (str(near), 180 * SIZE),
+        (str(far), 60 * SIZE),
+    ]
+    text = warned(forecast(run, THERE))["devices"]
+    assert f"75% in {near} (tmpfs), 25% in {far}" in text
+    assert text.endswith(f"with --temp {near} and with --temp {far}")
+    # As is said there.
+    for folder, count in ((near, 180), (far, 60)):
+        [(said, _)] = ask(run, [THERE], Question(temp_dirs=[folder]))
+        assert sum(term.count or 0 for term in said.terms if term.op) == count
+        assert "devices" not in warned(said)
+
+
+def test_a_few_blocks_elsewhere_are_no_second_device(tmp_path):
+    if device(SHARED) == device(tmp_path):
+        pytest.skip("only one device is here")
+    run = recorded(tmp_path / "run.spill", {SHARED / "a": 200, tmp_path / "b": 2})
+    assert len(run.meta.temp_places) == 2
+    assert "devices" not in warned(forecast(run, THERE))
+
+
+@contextmanager
+def never_answering(point, kind):
+    """A FUSE file system of this type that nobody serves: who asks it waits for ever."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    server = os.open("/dev/fuse", os.O_RDWR)
+    options = f"fd={server},rootmode=40000,user_id=0,group_id=0".encode()
+    try:
+        if libc.mount(b"db-7:/export", os.fsencode(point), kind.encode(), 0, options):
+            pytest.skip(f"no FUSE file system here: {os.strerror(ctypes.get_errno())}")
+        try:
+            yield
+        finally:
+            assert libc.umount2(os.fsencode(point), MNT_DETACH) == 0
+    finally:
+        os.close(server)
+
+
+def test_a_network_is_known_by_its_type_and_is_not_asked(tmp_path):
+    """A server that hangs must not hang the recorder."""
+    point, plain = tmp_path / "far", tmp_path / "near"
+    point.mkdir()
+    plain.mkdir()
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        pytest.skip("no /dev/fuse")
+    with never_answering(point, "fuse.sshfs"):
+        run = recorded(tmp_path / "run.spill", {point / "tmp" / "a": 100, plain / "b": 1})
+        assert _core.mounted(str(point / "tmp"))[1:] == ("fuse.sshfs", True)
+        assert _core.mounted(str(plain))[1:] != ("fuse.sshfs", True)
+    text = warned(forecast(run, THERE))["source-network"]
+    assert f"in {point / 'tmp'} (fuse.sshfs)" in text
+    assert text.endswith("record again when it is quiet")
+
+
+def test_folders_that_no_mount_holds_are_on_no_device():
+    assert temp_places({"": 5, "relative": 7}) == []
+    assert temp_places({}) == []
+
+
+def test_what_an_earlier_version_recorded_says_nothing_of_it(tmp_path):
+    run = recorded(tmp_path / "run.spill", {tmp_path / "a": 10})
+    change(run, temp_places=())
+    assert not {"source-network", "devices"} & set(warned(forecast(run, THERE)))
+    change(run, temp_places=[TempPlace("/mnt", "0:52", "nfs4", True, 100)])
+    assert "source-network" in warned(forecast(run, THERE))

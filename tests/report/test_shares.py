@@ -1,0 +1,113 @@
+"""Shares of time are of the same time wherever they are told, and the words say of which."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from evidence import change, recording
+from oracle_files import READ, blocks, write_trace
+from spillcast.profile import profile
+from spillcast.recording.evidence import find_evidence
+from spillcast.recording.running import Running, Tally
+from spillcast.report.html.answer import answer
+from spillcast.report.html.material import Material
+from spillcast.report.html.run import add_runs
+from spillcast.report.html.sections import runs
+from spillcast.report.live import Glimpse, live_text
+from spillcast.report.profile import profile_page
+
+#: 3 x 11 s of temp reads in 11.8 s.
+SIDE_BY_SIDE = [("read", 8192, 1000, 11_000_000)]
+
+
+def page_of(path):
+    """The material of one run, and the section that tells where its time goes."""
+    material = Material()
+    add_runs(material, find_evidence([path]), None, lenient=False)
+    return material, runs.sections(material.runs, None)[0]
+
+
+def shares(table):
+    """By name, the share in percent."""
+    at = table.header.index("share")
+    return {row[0]: float(row[at].removesuffix(" %")) for row in table.rows}
+
+
+def test_a_chart_and_the_table_below_it_agree(tmp_path):
+    """Of 1 s, 384 ms are temp reads; of what is not idle they would be 61.5 %."""
+    waits = [
+        (READ, 184_000, blocks(31)),
+        ("SQL*Net message from client", 376_000, "p1=1"),
+        ("log file sync", 240_000, "p1=1"),
+        (READ, 200_000, blocks(31)),
+    ]
+    path = write_trace(tmp_path / "one.trc", waits)
+    material, section = page_of(path)
+    [chart] = section.figures
+    assert chart.title == "Time by what sessions did, of 1 s elapsed"
+    assert shares(section.tables[0])[READ] == 38.4
+    drawn = shares(chart.table)
+    assert drawn == {"temp reads": 38.4, "other waits": 24.0, runs.REST: 37.6}
+    assert answer(material) == ["This run took 1 s, and 38 % of it went into temp files."]
+    [row] = [row for row in profile(path).rows if row["event"] == READ]
+    assert row["share"] == pytest.approx(0.384)
+
+
+def test_time_of_several_threads_is_told_as_theirs(tmp_path):
+    run = recording(tmp_path / "run.spill", SIDE_BY_SIDE, elapsed_s=11.8, sessions=3)
+    material, section = page_of(run.path)
+    [chart] = section.figures
+    assert chart.title == "Time by what threads did, of 33 s in three threads"
+    assert shares(chart.table) == {"temp reads": 100.0}
+    assert answer(material) == [
+        "This run took 11.8 s, and 100 % of the 33 s of its 3 threads went into temp files."
+    ]
+    words = profile_page(profile(run.path)).text(200).splitlines()[0]
+    assert words == (
+        "11.8 s of elapsed time, in which sessions side by side spent 33 s; "
+        "shares are of the former"
+    )
+
+
+def test_a_servers_are_processes(tmp_path, monkeypatch):
+    run = recording(tmp_path / "run.spill", SIDE_BY_SIDE, elapsed_s=11.8, sessions=3)
+    query = SimpleNamespace(workers=(), workers_not_attached=0, failure=None)
+    monkeypatch.setattr(type(run.meta), "server_query", query)
+    _, section = page_of(run.path)
+    assert section.figures[0].title == "Time by what processes did, of 33 s in three processes"
+
+
+def test_of_one_thread_the_rest_is_told(tmp_path):
+    """4 s of reads in 10 s, and nobody knows what else: shares are of the 10 s."""
+    loads = [("read", 8192, 400, 10_000_000)]
+    run = recording(tmp_path / "run.spill", loads, elapsed_s=10.0)
+    _, section = page_of(run.path)
+    [chart] = section.figures
+    assert chart.title == "Time by what threads did, of 10 s elapsed"
+    assert shares(chart.table) == {"temp reads": 40.0, runs.REST: 60.0}
+
+
+def test_few_waits_of_many_are_of_as_many_threads(tmp_path):
+    """Where single waits were thinned out, the seconds tell the time, the waits who there was."""
+    run = recording(tmp_path / "run.spill", SIDE_BY_SIDE, elapsed_s=11.8, sessions=3)
+    change(run, raw=run.meta.raw.__class__(3000, 9000, [(0.0, 1.0)]))
+    from spillcast.profile import timeline
+
+    line = timeline.of_recording(run)
+    assert line.sessions == 3
+    assert sum(line.totals_s.values()) == pytest.approx(33.0)
+
+
+@pytest.mark.parametrize(("spent_s", "said"), [(33.0, True), (11.0, False)])
+def test_the_live_view_says_what_its_shares_are_of(spent_s, said):
+    running = Running()
+    tally = Tally(count=3000, total_ns=round(spent_s * 1e9), bytes=1 << 20)
+    tally.recent[5] = 3000, tally.total_ns
+    running.tallies["pread64", "read", True] = tally
+    status = {
+        "elapsed_ns": 11_800_000_000, "cpu_ns": None, "lost": 0, "dropped": 0, "tracer_cpu_ns": 0,
+        "calls": 3000, "switches": 0,
+    }  # fmt: skip
+    text = live_text(Glimpse("process 7", running, status, None, 0.1), 80)
+    words = "shares are of 11.8 s; sessions side by side spent 33 s"
+    assert (words in text) is said

@@ -1,0 +1,217 @@
+"""Storage that is filling, bound by a quota, or a part of another: each is said, with a cure."""
+
+import errno
+import os
+import shutil
+import subprocess
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from evidence import recording as made_up
+from evidence import storage
+from spillcast.errors import Refusal, SpillcastError
+from spillcast.forecast import forecast
+from spillcast.storage import quota
+from spillcast.storage.budget import Budget
+from spillcast.storage.failures import failures_said
+from spillcast.storage.probe import probe
+from spillcast.storage.rehearsal import check_room
+from spillcast.storage.source import catalogue
+from spillcast.storage.target import resolve
+from spills import MIB, recording, written_and_read
+
+K = 1 << 10
+
+
+def warned(said):
+    """By code, the texts of a forecast."""
+    return {warning.code: warning.message for warning in said.warnings}
+
+
+@pytest.fixture(scope="module")
+def spill(tmp_path_factory):
+    """160 MiB in two files, written and read back."""
+    path = tmp_path_factory.mktemp("room") / "run.spill"
+    return recording(path, written_and_read(80 * MIB, files=2), gap_ns=0)
+
+
+@contextmanager
+def nearly_full(room, free_bytes):
+    """An ext4 file system in a file, with so many bytes free for anybody."""
+    if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None:
+        pytest.skip("root and mkfs.ext4 are wanted to make a file system")
+    image, point = room / "image", room / "mounted"
+    point.mkdir()
+    with image.open("wb") as file:
+        file.truncate(512 * MIB)
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", image], check=True)
+    mount = subprocess.run(["mount", "-o", "loop", image, point], capture_output=True, text=True)
+    if mount.returncode != 0:
+        pytest.skip(f"no loop device: {mount.stderr.strip()}")
+    try:
+        stat = os.statvfs(point)
+        with (point / "filler").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, stat.f_bavail * stat.f_frsize - free_bytes)
+        yield point
+    finally:
+        subprocess.run(["umount", "-l", point], check=True)
+
+
+@pytest.mark.parametrize(
+    ("free_mib", "code", "words"),
+    [
+        (140, "no-room", "it does not fit: the temp files hold up to 160 MiB"),
+        (180, "little-room", "it hardly fits: the temp files hold up to 160 MiB"),
+        (260, None, ""),
+    ],
+)
+def test_a_file_system_that_fills_up_is_said(spill, tmp_path, free_mib, code, words):
+    with nearly_full(tmp_path, free_mib * MIB) as point:
+        there = probe(point, spill, budget=Budget(bytes=16 * MIB))
+        texts = warned(forecast(spill, there))
+        assert os.listdir(point) == ["lost+found", "filler"] or "filler" in os.listdir(point)
+    free = there.facts["free_bytes"]
+    assert (free_mib - 2) * MIB < free <= (free_mib + 1) * MIB
+    assert {"no-room", "little-room"} & set(texts) == ({code} if code else set())
+    if code:
+        assert texts[code].startswith(words)
+        assert str(point) in texts[code]
+        # A quarter more than the spill.
+        assert texts[code].endswith("have 200 MiB free there, or name a larger storage")
+
+
+class TestQuota:
+    """The kernel is asked in one place; all else is what is made of its answer."""
+
+    @pytest.fixture
+    def left(self, monkeypatch):
+        """Bytes that each quota leaves."""
+        answers = {}
+        monkeypatch.setattr(
+            quota, "left_bytes", lambda _dir, kind, number: answers.get((kind, number))
+        )
+        return answers
+
+    @pytest.fixture
+    def owned(self, tmp_path):
+        """A directory of user and group 1234, whose files get its group."""
+        if os.geteuid() != 0:
+            pytest.skip("root is wanted to give a directory away")
+        folder = tmp_path / "owned"
+        folder.mkdir()
+        os.chown(folder, 1234, 1234)
+        folder.chmod(0o2755)
+        return folder
+
+    def test_what_it_leaves_is_the_room(self, spill, owned, left):
+        left["user", 1234] = 150 * MIB
+        left["group", 1234] = 900 * MIB
+        there = probe(owned, spill, budget=Budget(bytes=16 * MIB))
+        assert there.facts["quota_free_bytes"] == 150 * MIB
+        text = warned(forecast(spill, there))["no-room"]
+        assert "had 150 MiB free by the quota of user 1234" in text
+        with pytest.raises(Refusal, match="150 MiB free by the quota of user 1234"):
+            check_room(spill, owned)
+        left["group", 1234] = 100 * MIB
+        assert quota.quota_of(owned) == quota.Quota(100 * MIB, "group 1234")
+
+    def test_enough_is_not_worth_a_word(self, spill, owned, left):
+        left["user", 1234] = 900 * MIB
+        there = probe(owned, spill, budget=Budget(bytes=16 * MIB))
+        assert not {"no-room", "little-room"} & set(warned(forecast(spill, there)))
+
+    def test_nobody_binds_root(self, tmp_path, left):
+        left["user", 0] = left["group", 0] = 1
+        assert quota.quota_of(tmp_path) is None or os.geteuid() != 0
+
+    def test_of_a_directory_of_all_it_is_that_of_who_asks(self, owned, left, monkeypatch):
+        owned.chmod(0o1777)
+        monkeypatch.setattr(os, "geteuid", lambda: 4321)
+        left["user", 4321] = 5
+        left["user", 1234] = 1
+        assert quota.quota_of(owned) == quota.Quota(5, "user 4321")
+
+
+def test_the_kernels_answer_is_read_as_it_lays_it_out(monkeypatch, tmp_path):
+    """struct if_dqblk of linux/quota.h: eight numbers of 64 bits, then one of 32."""
+    fields = {
+        name: getattr(quota._Quota, name).offset for name in ("hard", "soft", "used", "valid")
+    }
+    assert fields == {"hard": 0, "soft": 8, "used": 16, "valid": 64}
+
+    class Kernel:
+        def __init__(self, *_, **__):
+            self.syscall = self.answer
+
+        def answer(self, call, descriptor, command, number, found):
+            assert (call, number) == (443, 1234)
+            assert command == 0x80000700 + 1
+            assert os.fstat(descriptor).st_ino == tmp_path.stat().st_ino
+            # Limits in KiB, use in bytes.
+            found._obj.hard, found._obj.soft, found._obj.used = 2048, 1024, 1 << 20
+            return 0
+
+    monkeypatch.setattr(quota.ctypes, "CDLL", Kernel)
+    assert quota.left_bytes(tmp_path, "group", 1234) == 1 << 20
+
+
+def test_where_there_are_no_quotas_nothing_is_known(tmp_path):
+    assert quota.left_bytes(tmp_path, "user", 54321) is None
+
+
+def test_a_quota_that_is_used_up_during_a_probe_is_said(tmp_path):
+    with pytest.raises(SpillcastError) as caught, failures_said(tmp_path):
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+    assert caught.value.message == f"{tmp_path}: the disk quota there is used up"
+    assert "quota(1)" in caught.value.hint
+
+
+class TestCache:
+    """What weakens a storage weakens a cache that it is a part of."""
+
+    @pytest.fixture
+    def run(self, tmp_path, monkeypatch):
+        """Operations of 256 KiB."""
+        monkeypatch.chdir(tmp_path)
+        loads = [("write", 256 * K, 200, 4_000_000), ("read", 256 * K, 200, 6_000_000)]
+        return made_up(tmp_path / "run.spill", loads, elapsed_s=25.0, cpu_s=5.0)
+
+    def save(self, run, name, latencies, **facts):
+        there = replace(storage(latencies, name=name), facts=facts)
+        there.save(run.path.with_name(f"{name}.json"))
+        return there
+
+    def test_a_network_behind_it_is_said(self, run):
+        latencies = {("write", 256 * K): 400_000, ("read", 256 * K): 300_000}
+        self.save(run, "far", latencies, network=True, filesystem="nfs4")
+        self.save(run, "near", latencies, steps_replayed=50, steps_skipped=50)
+        texts = warned(forecast(run, resolve("cache:near.json+far.json?size=2T", run)))
+        assert texts["network"].startswith("far: nfs4 lies behind a network")
+        assert texts["budget"] == "near: the probe's budget allowed for 50% of the I/O"
+
+    def test_figures_of_other_sizes_are_said_and_make_it_no_surer(self, run):
+        """Measured with 4 and 8 KiB alone, and asked for 256 KiB."""
+        small = {("write", size): 100 * size // K for size in (4 * K, 8 * K)}
+        small |= {("read", size): 100 * size // K for size in (4 * K, 8 * K)}
+        alone = forecast(run, self.save(run, "small", small))
+        inside = forecast(run, resolve("cache:small.json+small.json?size=2T", run))
+        assert "extrapolated" in warned(alone)
+        assert warned(inside)["extrapolated"].startswith("small: 100% of its I/O lies outside")
+
+        def width(said):
+            low_s, high_s = said.interval_s
+            return (high_s - low_s) / said.forecast_s
+
+        assert width(inside) == pytest.approx(width(alone), rel=0.35)
+
+    def test_a_row_of_the_catalogue_is_for_any_size(self, run):
+        figures = {("write", 8 * K): 100_000, ("read", 8 * K): 100_000}
+        row = replace(
+            self.save(run, "row", figures), source=catalogue(1.5, "x"),
+            facts={"spread": 1.5, "source": "x"},
+        )  # fmt: skip
+        row.save(run.path.with_name("row.json"))
+        texts = warned(forecast(run, resolve("cache:row.json+row.json?size=2T", run)))
+        assert "extrapolated" not in texts

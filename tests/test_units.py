@@ -1,0 +1,95 @@
+"""Durations and sizes as people type them; what they may have meant where that is not clear."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spillcast.errors import InputError
+from spillcast.units import format_duration, parse_bytes, parse_duration_s, parse_latency_s
+
+M = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("150us", 150e-6), ("150 µs", 150e-6), ("150 μs", 150e-6), ("9 ms", 9e-3), ("60", 60),
+        ("1.5h", 5400), ("2m", 120), ("773.5s", 773.5), ("30 sec", 30), ("2 minutes", 120),
+        # As psql and SQL*Plus print it, as people type it, and as we print it.
+        ("12:53", 773), ("12:53.250", 773.25), ("00:12:53.04", 773.04), ("1:03:20", 3800),
+        ("12m53s", 773), ("12 min 53 s", 773), ("1 h 03 min", 3780), ("2h10m", 7800),
+        ("2H 10M 5S", 7805), ("90:00", 5400), ("0", 0), ("0 s", 0), ("1d2h", 93600),
+        ("1s500ms", 1.5),
+    ],
+)  # fmt: skip
+def test_a_duration_in_many_words(text, seconds):
+    assert parse_duration_s(text) == pytest.approx(seconds, rel=1e-12)
+    assert parse_duration_s(f" {text} ") == pytest.approx(seconds, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "soon", "-1", "1:2", "12:61", "1:75:00", "1:", "2h10", "10m2h", "5s5s", "5x", "1.2.3s",
+     "5 parsecs", "ms", "1e3", "0x10", "inf", "nan"],
+)  # fmt: skip
+def test_what_is_no_duration_is_named_with_its_option(text):
+    with pytest.raises(InputError) as caught:
+        parse_duration_s(text, "--elapsed")
+    assert caught.value.message == f"--elapsed: '{text}' is not a duration"
+    assert "2m" in caught.value.hint
+
+
+@given(st.floats(1e-9, 1e7) | st.just(0.0))
+def test_every_duration_that_is_printed_is_read(seconds):
+    # Three digits, or whole seconds and minutes where there are more.
+    step = 60 if seconds >= 3600 else 1 if seconds >= 99 else max(seconds / 100, 1e-9)
+    assert parse_duration_s(format_duration(seconds)) == pytest.approx(seconds, abs=step / 2 * 1.01)
+
+
+@given(st.floats(1e-9, 1e7), st.floats(1e-9, 1e7))
+def test_what_is_printed_keeps_the_order(one, other):
+    low, high = sorted((one, other))
+    printed = [parse_duration_s(format_duration(seconds)) for seconds in (low, high)]
+    assert printed[0] <= printed[1] * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("150", "150us or 150ms"), ("9", "9us or 9ms"), ("0.15", "0.15ms or 0.15s")],
+)
+def test_a_latency_without_a_unit_is_asked_for_one(text, meant):
+    with pytest.raises(InputError) as caught:
+        parse_latency_s(text, f"--to latency:{text}")
+    assert caught.value.message == f"--to latency:{text}: '{text}' has no unit"
+    assert caught.value.hint == f"write {meant}"
+
+
+def test_a_latency_with_a_unit_is_a_duration():
+    assert parse_latency_s("150us") == pytest.approx(150e-6)
+    assert parse_latency_s("0") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("256K", 256 << 10), ("1.5 GiB", 3 << 29), ("200MB", 200 * M), ("8192", 8192), ("0", 0),
+     ("2t", 2 << 40), ("1048576 B", M)],
+)  # fmt: skip
+def test_a_size_in_many_words(text, count):
+    assert parse_bytes(text) == count
+
+
+def test_a_size_that_cannot_be_in_bytes_is_asked_for_a_unit():
+    with pytest.raises(InputError) as caught:
+        parse_bytes("64", "--memory")
+    assert caught.value.message == "--memory: '64' has no unit: it is not a size"
+    assert caught.value.hint == "write one of 64K, 64M, 64G"
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "meant"),
+    [(parse_bytes, "1,5G", "1.5G"), (parse_duration_s, "0,5 s", "0.5 s")],
+)
+def test_a_decimal_comma_is_a_point(read, text, meant):
+    with pytest.raises(InputError) as caught:
+        read(text)
+    assert caught.value.hint == f"write {meant}, with a point"
