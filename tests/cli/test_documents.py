@@ -150,9 +150,8 @@ COMPARISON = document(
 GRID_FACTS = document(
     {
         "filesystem": TEXT, "network": nullable({"type": "boolean"}), "file_bytes": NUMBER,
-        "free_bytes": nullable({"type": "integer"}),
-        "buffered_engine": TEXT, "direct_engine": nullable(TEXT), "cells": {"type": "integer"},
-        "cells_without_time": {"type": "integer"}, "cells_without_room": {"type": "integer"},
+        "free_bytes": nullable(NUMBER), "buffered_engine": TEXT, "direct_engine": nullable(TEXT),
+        "cells": NUMBER, "cells_without_time": NUMBER, "cells_without_room": NUMBER,
         "sustained": nullable(document({
             "bytes": {"type": "integer"}, "reached": {"type": "boolean"},
             "burst_bytes_per_s": NUMBER, "sustained_bytes_per_s": nullable(NUMBER),

@@ -45,6 +45,7 @@ def target_of(target: Storage | str | Path, evidence: OracleEvidence, question: 
     """The target that a storage is, or that a word names. InputError where it names none."""
     if isinstance(target, Storage):
         return Target(target.name, storage=target)
+    check_word(str(target), "--to")
     if not is_place(Path(target)):
         return resolve_target(str(target), lenient=question.lenient)
     boost = question.boost or TEMP_EVENTS
