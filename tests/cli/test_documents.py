@@ -10,6 +10,8 @@ from emulator import skip_without_fuse
 from harness import spillcast, target
 
 NUMBER, TEXT = {"type": "number"}, {"type": "string"}
+INTEGER, BOOLEAN = {"type": "integer"}, {"type": "boolean"}
+REHEARSED = {"elapsed_s": NUMBER, "operations": INTEGER, "share": NUMBER, "ended": BOOLEAN}
 
 
 def document(properties):
@@ -65,16 +67,7 @@ FORECAST = document(
         ),
         "recorded_s": nullable(NUMBER),
         "warm": nullable(document({"baseline_s": NUMBER, "forecast_s": nullable(NUMBER)})),
-        "rehearsed": nullable(
-            document(
-                {
-                    "elapsed_s": NUMBER,
-                    "operations": {"type": "integer"},
-                    "share": NUMBER,
-                    "ended": {"type": "boolean"},
-                }
-            )
-        ),
+        "rehearsed": nullable(document(REHEARSED)),
         "forecast_s": nullable(NUMBER),
         "interval_s": nullable({"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2}),
         "confidence": NUMBER,
