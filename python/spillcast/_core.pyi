@@ -22,6 +22,7 @@ __all__ = [
     "capture_cost_child",
     "chases",
     "cold_caches",
+    "mounted",
     "simulate",
     "size_class_bytes",
 ]

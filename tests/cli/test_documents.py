@@ -10,6 +10,8 @@ from emulator import skip_without_fuse
 from harness import spillcast, target
 
 NUMBER, TEXT = {"type": "number"}, {"type": "string"}
+INTEGER, BOOLEAN = {"type": "integer"}, {"type": "boolean"}
+REHEARSED = {"elapsed_s": NUMBER, "operations": INTEGER, "share": NUMBER, "ended": BOOLEAN}
 
 
 def document(properties):
@@ -65,16 +67,7 @@ FORECAST = document(
         ),
         "recorded_s": nullable(NUMBER),
         "warm": nullable(document({"baseline_s": NUMBER, "forecast_s": nullable(NUMBER)})),
-        "rehearsed": nullable(
-            document(
-                {
-                    "elapsed_s": NUMBER,
-                    "operations": {"type": "integer"},
-                    "share": NUMBER,
-                    "ended": {"type": "boolean"},
-                }
-            )
-        ),
+        "rehearsed": nullable(document(REHEARSED)),
         "forecast_s": nullable(NUMBER),
         "interval_s": nullable({"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2}),
         "confidence": NUMBER,
@@ -150,8 +143,9 @@ COMPARISON = document(
 GRID_FACTS = document(
     {
         "filesystem": TEXT, "network": nullable({"type": "boolean"}), "file_bytes": NUMBER,
-        "free_bytes": nullable(NUMBER), "buffered_engine": TEXT, "direct_engine": nullable(TEXT),
-        "cells": NUMBER, "cells_without_time": NUMBER, "cells_without_room": NUMBER,
+        "free_bytes": nullable({"type": "integer"}),
+        "buffered_engine": TEXT, "direct_engine": nullable(TEXT), "cells": {"type": "integer"},
+        "cells_without_time": {"type": "integer"}, "cells_without_room": {"type": "integer"},
         "sustained": nullable(document({
             "bytes": {"type": "integer"}, "reached": {"type": "boolean"},
             "burst_bytes_per_s": NUMBER, "sustained_bytes_per_s": nullable(NUMBER),

@@ -224,6 +224,7 @@ def test_waits_in_running_text_only_where_asked():
         (["hdd.trc", "--to", "absent.trc"], "absent.trc: there is no such file"),
         (["hdd.trc", "--to", "ash.csv"], "--to ash.csv: a baseline of traces or ASH"),
         (["hdd.trc", "--to", "latency:soon"], "'soon' is not a duration"),
+        (["hdd.trc", "--to", ""], "names nothing"),
         (["hdd.trc", "--to", "factor:0"], "--to factor:0: a factor is a number above 0"),
         (["hdd.trc", "--to", "flash.trc", "--elapsed", "long"], "'long' is not a duration"),
     ],
