@@ -37,8 +37,9 @@ def test_no_block_is_as_large(text):
 
 
 def test_a_bare_number_has_no_unit():
-    with pytest.raises(InputError, match="'16' has no unit"):
+    with pytest.raises(InputError, match="--block: '16' has no unit") as caught:
         parse_block("16")
+    assert "16K" in caught.value.hint
 
 
 def test_the_surest_word_counts(tmp_path):

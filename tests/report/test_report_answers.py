@@ -188,7 +188,7 @@ def test_many_waits_take_little_memory_and_a_small_page(tmp_path):
     assert waits / 2 * SPACE_NS == 60e9
     # Both sessions' time, and temp I/O that covers a known share of it.
     share = meta["temp"]["total_s"] / (meta["temp"]["total_s"] + meta["cpu_s"])
-    told = int(re.search(r"(\d+) % of", said["answer"][0])[1]) / 100
+    told = int(re.search(r"(\d+) % of the", said["answer"][0])[1]) / 100
     assert told == pytest.approx(share, abs=0.06)
     assert "took 60 s," in said["answer"][0]
 

@@ -29,7 +29,7 @@ ASSUMED_BLOCK = BlockSize(8192)
 
 def parse_block(text: str) -> int:
     """Bytes from ``16K``. InputError for a size that no block has."""
-    size = parse_bytes(text)
+    size = parse_bytes(text, "--block")
     if size not in _SIZES:
         known = ", ".join(f"{size >> 10}K" for size in _SIZES)
         raise InputError(f"--block {text}: no block is as large", f"it is one of {known}")

@@ -44,8 +44,8 @@ def chance():
     return np.random.default_rng(7)
 
 
-@pytest.mark.parametrize("there_s", [0.0, 5e-3])
-def test_what_waits_cost_is_found_in_the_run(tmp_path, chance, there_s):
+@pytest.mark.parametrize(("there_s", "most"), [(0.0, 0.35), (5e-3, 0.4)])
+def test_what_waits_cost_is_found_in_the_run(tmp_path, chance, there_s, most):
     """Half of the reads are served by a cache; work of 0.1 ms varies by a tenth."""
     waits_s = np.where(chance.random(COUNT) < 0.5, 5e-6, 1e-3)
     run = ran(tmp_path / "run.spill", waits_s, chance.normal(100e-6, 10e-6, COUNT))
@@ -55,7 +55,7 @@ def test_what_waits_cost_is_found_in_the_run(tmp_path, chance, there_s):
     assert found.source == "recording"
     assert found.total_s == pytest.approx(right_s, rel=0.03)
     # 5 ms is longer than any wait of the run: less than half of the way there was not seen.
-    assert 0.3 * abs(right_s) <= found.error_s < 0.4 * abs(right_s)
+    assert 0.3 * abs(right_s) <= found.error_s < most * abs(right_s)
 
 
 def test_other_work_in_another_phase_is_no_cost_of_waits(tmp_path, chance):

@@ -126,5 +126,5 @@ def test_only_a_replay_of_all_of_the_run_is_a_time_of_it(tmp_path, cut):
     assert overlap.replayed_s == (None if cut else 20.0)
     # They take turns, so that both models hold them apart; what is beyond is not the storage's.
     assert overlap.elapsed_s == pytest.approx(2 * TURNS * 10 / 1e3, rel=0.01)
-    said = forecast(run, target)
-    assert cut or said.interval_s[1] > 1.1 * said.forecast_s
+    said = forecast(run, target, confidence=0.95)
+    assert cut or said.interval_s[1] > 15.0
