@@ -5,25 +5,16 @@ from itertools import permutations
 
 import pytest
 
+from cells import ALL, ENGINES, EVERYWHERE, FAST, MADE_UP, TPCH
 from spillcast.lab import matrix
 from spillcast.lab.draw import draw
 from spillcast.lab.kernel_slowed import KernelSlowed
 from spillcast.lab.matrix import (
     STORAGES,
     THREADS,
-    all_cells,
     cell_s,
 )
-from spillcast.lab.random_storages import random_storages
 
-ENGINES = ("duckdb", "postgres")
-ALL = all_cells(ENGINES)
-MADE_UP = [cell for cell in ALL if not cell.workload.suite]
-TPCH = [cell for cell in ALL if cell.workload.suite == "tpch"]
-
-
-EVERYWHERE = [*STORAGES, *random_storages(0)]
-FAST = ("disk", "tmpfs")
 KERNEL = {one.name for one in EVERYWHERE if isinstance(one, KernelSlowed)}
 
 

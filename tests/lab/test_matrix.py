@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from cells import ALL, ENGINES, MADE_UP, TPCH
 from spillcast.engines.registry import lab_of
 from spillcast.errors import InputError
 from spillcast.lab.draw import draw
@@ -16,16 +17,6 @@ from spillcast.lab.matrix import (
     choose_storages,
     run_s,
 )
-from spillcast.lab.random_storages import random_storages
-
-ENGINES = ("duckdb", "postgres")
-ALL = all_cells(ENGINES)
-MADE_UP = [cell for cell in ALL if not cell.workload.suite]
-TPCH = [cell for cell in ALL if cell.workload.suite == "tpch"]
-
-
-EVERYWHERE = [*STORAGES, *random_storages(0)]
-FAST = ("disk", "tmpfs")
 
 
 def test_the_matrix_is_what_the_issue_names():

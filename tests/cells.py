@@ -1,0 +1,11 @@
+"""All cells that can be verified, and the storages between which they may be."""
+
+from spillcast.lab.matrix import STORAGES, all_cells
+from spillcast.lab.random_storages import random_storages
+
+ENGINES = ("duckdb", "postgres")
+ALL = all_cells(ENGINES)
+MADE_UP = [cell for cell in ALL if not cell.workload.suite]
+TPCH = [cell for cell in ALL if cell.workload.suite == "tpch"]
+EVERYWHERE = [*STORAGES, *random_storages(0)]
+FAST = ("disk", "tmpfs")
