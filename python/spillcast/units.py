@@ -30,7 +30,7 @@ def parse_duration_s(text: str, option: str = "") -> float:
     """
     seconds = _duration_s(text)
     if seconds is None:
-        message = f"{option}{': ' if option else ''}'{text}' is not a duration"
+        message = f"{_named(option)}'{text}' is not a duration"
         raise InputError(message, _decimal_point(text, _DURATIONS))
     return seconds
 
@@ -40,11 +40,11 @@ def parse_latency_s(text: str, option: str = "") -> float:
 
     InputError for a bare number: nobody means seconds, and it may be of either unit.
     """
-    seconds, where = parse_duration_s(text, option), f"{option}{': ' if option else ''}"
+    seconds = parse_duration_s(text, option)
     if seconds and re.fullmatch(_NUMBER, text.strip()):
         units = ("us", "ms") if seconds >= 1 else ("ms", "s")
         meant = " or ".join(f"{text.strip()}{unit}" for unit in units)
-        raise InputError(f"{where}'{text}' has no unit", f"write {meant}")
+        raise InputError(f"{_named(option)}'{text}' has no unit", f"write {meant}")
     return seconds
 
 
@@ -83,15 +83,20 @@ def parse_bytes(text: str, option: str = "") -> int:
     InputError, which names ``option``, for what is none, and for a bare number that is too small to
     be one in bytes.
     """
-    where = f"{option}{': ' if option else ''}"
     match = re.fullmatch(rf"\s*({_NUMBER})\s*([kmgt]?)(?:i?b)?\s*", text.lower())
     if match is None:
         hint = _decimal_point(text, "write for example 256K, 200M or 10G")
-        raise InputError(f"{where}'{text}' is not a size", hint)
+        raise InputError(f"{_named(option)}'{text}' is not a size", hint)
     if re.fullmatch(_NUMBER, text.strip()) and 0 < float(match[1]) < _BARE_BYTES_MIN:
         meant = ", ".join(f"{match[1]}{unit}" for unit in "KMG")
-        raise InputError(f"{where}'{text}' has no unit: it is not a size", f"write one of {meant}")
+        message = f"{_named(option)}'{text}' has no unit: it is not a size"
+        raise InputError(message, f"write one of {meant}")
     return round(float(match[1]) * _BYTES[match[2]])
+
+
+def _named(option: str) -> str:
+    """The option before what is wrong with its value."""
+    return f"{option}: " if option else ""
 
 
 def _decimal_point(text: str, hint: str) -> str:

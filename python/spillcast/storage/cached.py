@@ -39,8 +39,9 @@ def cached(
 
     Refusal where the recording does not say what was read again, and not all fits.
     """
-    shares = _shares(baseline, options)
-    groups = [_group(group, flash, disk, shares, baseline) for group in observed(baseline).groups]
+    recorded = observed(baseline).groups
+    shares = _shares(recorded, baseline, options)
+    groups = [_group(group, flash, disk, shares, baseline) for group in recorded]
     elsewhere = {key: 1 - share for key, share in shares.items()}
     limits = [*_limits(flash, groups, shares), *_limits(disk, groups, elsewhere)]
     served = sum(g.bytes * shares[g.op, g.size_class_bytes] for g in groups if g.op == "read")
@@ -52,7 +53,7 @@ def cached(
     )
     parts = [
         {"name": part.name, "source": part.source.word, "facts": dict(part.facts)}
-        | _distance(part, observed(baseline).groups, served, baseline)
+        | _distance(part, recorded, served, baseline)
         for part, served in ((flash, shares), (disk, elsewhere))
     ]
     facts = {"read_share_from_flash": share, "parts": parts, "advice": [advice]}
@@ -79,9 +80,8 @@ def parse_cache(text: str, value: str) -> tuple[str, str, CacheOptions]:
     return flash, disk, options
 
 
-def _shares(baseline: Recording, options: CacheOptions) -> Shares:
+def _shares(groups: Sequence[Group], baseline: Recording, options: CacheOptions) -> Shares:
     """By op and size class, share of the bytes that flash serves."""
-    groups = observed(baseline).groups
     if spill_bytes(baseline) <= options.size_bytes and options.policy != "bypass":
         return {(g.op, g.size_class_bytes): 1.0 for g in groups}
     if not baseline.meta.raw.whole or baseline.temp_waits["offset"].null_count:

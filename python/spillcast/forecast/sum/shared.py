@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from spillcast.forecast.assumptions import USELESS
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.sum.baseline import Baseline
+from spillcast.forecast.too_wide import too_wide
 from spillcast.recording.explain.counted import shared_among
 from spillcast.recording.shared_by import TOLD_BY
 from spillcast.units import format_duration
@@ -37,7 +37,7 @@ def forecast_between(
     low_s, high_s = _around(bounds)
     ceilings = [one.ceiling_interval_s for one in found if one.ceiling_interval_s is not None]
     said = replace(said, uncertainty=None, ceiling_interval_s=_around(ceilings))
-    if high_s <= USELESS * low_s:
+    if too_wide(low_s, high_s) is None:
         return replace(said, interval_s=(low_s, high_s))
     shared = baseline.recording.meta.temp.shared_by
     assert shared is not None
