@@ -40,6 +40,13 @@ def polars_of(table: "pa.Table") -> "pl.DataFrame":
     return frame
 
 
+def aligned(rows: Sequence[Sequence[str]], *, right: bool = False) -> list[str]:
+    """Rows as lines with their cells below each other, aligned left or right but for the last."""
+    *widths, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
+    align = str.rjust if right else str.ljust
+    return ["  ".join([*map(align, cells, widths), last]) for *cells, last in rows]
+
+
 def html_paragraph(text: str, *, strong: bool = False) -> str:
     """A sentence."""
     from html import escape

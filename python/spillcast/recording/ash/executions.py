@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from spillcast.errors import InputError
 from spillcast.recording.ash.reader import Ash
+from spillcast.tabular import aligned
 from spillcast.units import format_duration
 
 _KEYS = (
@@ -78,8 +79,7 @@ def listing(found: Sequence[Execution]) -> list[str]:
         keys = (one.sql_id, one.exec_id, one.instance, one.session)
         words = ("-" if key is None else str(key) for key in keys)
         table.append([one.began, format_duration(one.elapsed_s), f"{one.samples:,}", *words])
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
+    lines = aligned(table)
     more = len(found) - len(longest)
     return [*lines, f"and {more:,} shorter ones"] if more else lines
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from spillcast.errors import InputError
 from spillcast.recording.explain.nodes import BLOCK_BYTES
 from spillcast.recording.explain.statement_rows import Row
+from spillcast.tabular import aligned
 from spillcast.units import format_bytes, format_duration
 
 LISTED = 8
@@ -38,12 +39,8 @@ def chosen(path: Path, rows: Sequence[Row], queryid: str | None) -> Row:
 def _several(path: Path, spilling: Sequence[Row]) -> InputError:
     """Those that spill, most temp I/O first."""
     heading = ("queryid", "calls", "mean time", "temp I/O", "statement")
-    table = [heading, *(_cells(row, timed=_timed(spilling)) for row in spilling[:LISTED])]
-    widths = [max(len(cells[at]) for cells in table) for at in range(len(heading) - 1)]
-    lines = [
-        "  ".join([*(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)), text])
-        for *cells, text in table
-    ]
+    timed = _timed(spilling)
+    lines = aligned([heading, *(_cells(row, timed=timed) for row in spilling[:LISTED])], right=True)
     lines += [f"and {len(spilling) - LISTED:,} more"] * (len(spilling) > LISTED)
     said = f"{path}: {len(spilling):,} statements spill, the most temp I/O first:"
     hint = "name one with --queryid"
