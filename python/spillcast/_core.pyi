@@ -1,6 +1,7 @@
 """The Rust core: captures, probes and emulated storage."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, final
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "chases",
     "cold_caches",
     "mounted",
+    "rename",
+    "scratch_prefix",
     "simulate",
     "size_class_bytes",
 ]
@@ -59,23 +62,39 @@ def capture_cost_child(memory: str, seat: int) -> None:
     OSError where it has ended."""
 
 def simulate(
-    rows: Any, cores: int, behaviour: Any = None, memory: tuple[float, float] = ...
+    rows: Any,
+    cores: int,
+    behaviour: Any = None,
+    memory: tuple[float, float] = ...,
+    page_cache: tuple[int, int] | None = None,
+    quota: tuple[int, int] | None = None,
 ) -> tuple[dict[str, Any], Table]:
     """How long threads take that share ``cores``; ``rows`` are those of a ThreadTrace.
 
     Temp operations go to the storage ``behaviour``, if there is one, else they take their waits;
-    what is answered within ``memory``, ns and ns a byte, keeps its core. elapsed_ns; temp_ns, the
-    sum of the temp waits; temp_busy_ns, in which at least one was under way; forced, waits that
-    nothing would have ended; limited_ns, what operations waited for each limit. And, by row, the
-    column io_ns, what the storage took. ValueError for columns of another kind.
+    what is answered within ``memory``, ns and ns a byte, keeps its core. ``page_cache`` is how many
+    bytes one before the storage may hold, and how many of them may be dirty. ``quota`` is the CPU
+    time, ns, that the threads may have of each period, and the length of one. elapsed_ns; temp_ns,
+    the sum of the temp waits; temp_busy_ns, in which at least one was under way; forced, waits that
+    nothing would have ended; limited_ns, what operations waited for each limit; throttled_ns, in
+    which threads waited for the next period. And, by row, the columns io_ns, what it took, and
+    storage_ns, of that the storage's part. ValueError for columns of another kind.
     """
 
-def mounted(path: str) -> tuple[str, str, bool | None] | None:
-    """Device, type, and whether it lies behind a network, of what is mounted where a path lies.
+def mounted(path: str) -> tuple[str, str, bool | None, Path, str] | None:
+    """Device, type, whether it lies behind a network, point and options of what is mounted where a
+    path lies.
 
     As the kernel lists it, without asking the file system: the path, which is absolute, may be
     gone. None for a network of which nothing is known, and where nothing is listed.
     """
+
+def rename(folder: Any, path: Any, *, exchange: bool = False) -> None:
+    """Give a folder a name that is free, FileExistsError where it is not; or ``exchange`` it with
+    the folder that has the name."""
+
+def scratch_prefix() -> str:
+    """How the names of files begin that a probe of this process makes, and no others."""
 
 def size_class_bytes(bytes: int) -> int:
     """The size class that an operation of so many bytes falls into, in bytes."""
@@ -192,7 +211,8 @@ class RecordingWriter:
 
     Raw waits go to parts of equal time. Whenever too many rows or parts are held, every second
     part is dropped and from then on only every second one is kept: what remains is spread evenly
-    over the run, however long it gets. The per-second rows are never thinned.
+    over the run, however long it gets. The same is done where the disk is full. The per-second
+    rows are never thinned.
     """
 
     def __new__(
@@ -213,8 +233,9 @@ class RecordingWriter:
         """Write the Parquet files; times count from ``zero_ns``, ns since the recording's start.
 
         waits, those written, of waits_seen; slices_ns, start and end of the parts kept, None for
-        all; written_bytes, to temp files and to others; other_files by name, each as the
-        FileSums of recording/sums.py; temp_folders, bytes moved on the temp files in each.
+        all; because, what kept waits from being written, or None; written_bytes, to temp files and
+        to others; other_files by name, each as the FileSums of recording/sums.py; temp_folders,
+        bytes moved on the temp files in each; waits_sums and seconds_sums, as RowSums there.
         """
 
 @final
@@ -277,7 +298,13 @@ class Probe:
     """A replay of recorded temp I/O on a directory."""
 
     def __new__(
-        cls, plan: Any, dir: Any, *, budget_s: float, budget_bytes: int | None = None
+        cls,
+        plan: Any,
+        dir: Any,
+        *,
+        budget_s: float,
+        budget_bytes: int | None = None,
+        direct: bool = False,
     ) -> Probe: ...
     @property
     def working_set_bytes(self) -> int:

@@ -4,6 +4,7 @@
 //! slot, or several in a row. A producer reserves slots by advancing `head`, fills them and commits
 //! each by its sequence number. It never waits: where there is no room the record is counted as lost.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -16,9 +17,12 @@ use crate::record::{FileRecord, WORDS_BYTES, Words, words_of_call, words_of_name
 /// Names the memory file whose ring a preloaded program reports to: `/proc/PID/fd/N`.
 pub const RING_VARIABLE: &str = "SPILLCAST_RING";
 
+/// What /proc calls that memory file.
+pub const RING_NAME: &CStr = c"spillcast-ring";
+
 /// "spillrng" and the version of the layout below.
 const MAGIC: u64 = 0x676e_726c_6c69_7073;
-const LAYOUT_VERSION: u64 = 2;
+const LAYOUT_VERSION: u64 = 3;
 
 /// The fields that different sides write stand on cache lines of their own.
 #[repr(C, align(64))]
@@ -34,6 +38,8 @@ struct Header {
     lost: Line<AtomicU64>,
     head: Line<AtomicU64>,
     tail: Line<AtomicU64>,
+    /// When the reader last looked: CLOCK_MONOTONIC, ns.
+    looked_ns: Line<AtomicU64>,
 }
 
 #[repr(C, align(64))]
@@ -155,9 +161,23 @@ impl Ring {
         self.header().attached.load(Ordering::Relaxed)
     }
 
-    /// Tells the producers that nobody reads any more, so that they stop timing.
+    /// Says that nobody reads any more, so that the producers stop timing: the reader, or a
+    /// producer that finds it gone.
     pub fn close(&self) {
         self.header().closed.store(1, Ordering::Relaxed);
+    }
+
+    /// Says that the reader is there. False where a producer had taken it for gone.
+    pub fn look(&self, now_ns: u64) -> bool {
+        self.header().looked_ns.0.store(now_ns, Ordering::Relaxed);
+        // Written only where it has to be: producers read it at each call.
+        !self.is_closed() || self.header().closed.swap(0, Ordering::Relaxed) == 0
+    }
+
+    /// How long ago the reader last looked.
+    #[inline]
+    pub fn unread_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.header().looked_ns.0.load(Ordering::Relaxed))
     }
 
     #[inline]

@@ -14,6 +14,8 @@ pub struct Mount {
     pub point: PathBuf,
     /// As mount(8) writes it, such as `ext4`, `nfs4` or `fuse.sshfs`.
     pub filesystem: String,
+    /// Of the mount and of its file system, as mount(8) writes them: `rw,noatime,data=ordered`.
+    pub options: String,
 }
 
 /// All mounts that this process sees.
@@ -35,13 +37,26 @@ pub fn holding<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
 fn parse(mountinfo: &[u8]) -> Vec<Mount> {
     let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
     let mount = |line: &[u8]| {
-        // Id, parent, device, root, mount point, ..., a dash, type, ...
+        // Id, parent, device, root, mount point, options, ..., a dash, type, ...
         let mut fields = line.split(|&byte| byte == b' ').skip(2);
         let (device, point) = (text(fields.next()?), unescape(fields.nth(1)?));
-        let filesystem = text(fields.skip_while(|field| *field != b"-").nth(1)?);
-        Some(Mount { device, point: point.into(), filesystem })
+        let own = text(fields.next()?);
+        // ..., a source, options of the file system.
+        let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+        let filesystem = text(fields.next()?);
+        let options = joined(&own, &text(fields.nth(1).unwrap_or_default()));
+        Some(Mount { device, point: point.into(), filesystem, options })
     };
     mountinfo.split(|&byte| byte == b'\n').filter_map(mount).collect()
+}
+
+/// Options of a mount, then those of its file system that are not among them. What is read-only in
+/// one mount is so, whatever the file system allows elsewhere.
+fn joined(own: &str, filesystem: &str) -> String {
+    let more = filesystem.split(',').filter(|option| {
+        !matches!(*option, "" | "rw" | "ro") && !own.split(',').any(|known| known == *option)
+    });
+    own.split(',').chain(more).collect::<Vec<_>>().join(",")
 }
 
 /// Blanks and the like are written as three octal digits.
@@ -100,5 +115,8 @@ mod tests {
         assert_eq!(of("/homeless"), "ext4");
         assert_eq!(of("/home/me"), "cifs");
         assert_eq!(holding(&[], Path::new("/")), None);
+        let options = |path| &holding(&mounts, Path::new(path)).unwrap().options[..];
+        assert_eq!(options("/var/tmp"), "rw,relatime");
+        assert_eq!(options("/mnt"), "rw,vers=4.2");
     }
 }

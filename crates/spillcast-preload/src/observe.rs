@@ -231,6 +231,7 @@ pub fn duplicate(kind: CallKind, fd: c_int, call: impl FnOnce() -> c_int) -> c_i
 fn report(call: Call) {
     if let Some(ring) = setup::ring() {
         ring.push_call(&call);
+        setup::look_for_reader(ring, call.end_ns);
     }
 }
 

@@ -5,9 +5,11 @@ use std::fs::File;
 use std::os::fd::FromRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use spillcast_calls::ring::{RING_VARIABLE, Ring};
+use spillcast_calls::ring::{RING_NAME, RING_VARIABLE, Ring};
+
+use crate::next::{errno, set_errno};
 
 /// `DIR:READ_NS:WRITE_NS`: I/O on files under DIR takes so many nanoseconds more.
 const DELAY_VARIABLE: &str = "SPILLCAST_DELAY";
@@ -42,7 +44,13 @@ impl Delay {
 
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 static RING: OnceLock<Ring> = OnceLock::new();
+static RING_PATH: OnceLock<CString> = OnceLock::new();
 static DELAY: OnceLock<Delay> = OnceLock::new();
+
+/// A reader looks every few ms. One that has not for so long may be gone, or waits for a CPU.
+const UNREAD_NS: u64 = 1_000_000_000;
+/// One that cannot be looked for is taken for gone after so long.
+const UNREAD_MAX_NS: u64 = 10_000_000_000;
 
 /// Whether there is anything to do around a call; false until the library is set up.
 #[inline]
@@ -64,6 +72,41 @@ pub fn ring() -> Option<&'static Ring> {
     RING.get().filter(|ring| !ring.is_closed())
 }
 
+/// To be asked with each report: where nobody reads any more, nothing is timed from then on.
+#[inline]
+pub fn look_for_reader(ring: &Ring, now_ns: u64) {
+    if ring.unread_ns(now_ns) > UNREAD_NS {
+        close_if_gone(ring, now_ns);
+    }
+}
+
+/// Looks once in a while. Keeps errno.
+#[cold]
+fn close_if_gone(ring: &Ring, now_ns: u64) {
+    static LOOKED_NS: AtomicU64 = AtomicU64::new(0);
+    let Some(path) = RING_PATH.get() else { return };
+    if now_ns.saturating_sub(LOOKED_NS.load(Ordering::Relaxed)) < UNREAD_NS {
+        return;
+    }
+    LOOKED_NS.store(now_ns, Ordering::Relaxed);
+    let saved_errno = errno();
+    let mut link = [0u8; 64];
+    // SAFETY: the path ends in NUL, and the buffer is ours and as long as said.
+    let bytes = unsafe { libc::readlink(path.as_ptr(), link.as_mut_ptr().cast(), link.len()) };
+    let gone = match bytes {
+        // What has given up its rights may not look, and nobody may look at what has died and is
+        // not forgotten yet.
+        -1 if errno() == libc::EACCES => ring.unread_ns(now_ns) > UNREAD_MAX_NS,
+        -1 => true,
+        // Another process may have got the number.
+        _ => !link.starts_with(b"/memfd:") || !link[7..].starts_with(RING_NAME.to_bytes()),
+    };
+    if gone {
+        ring.close();
+    }
+    set_errno(saved_errno);
+}
+
 #[inline]
 pub fn delay() -> Option<&'static Delay> {
     DELAY.get()
@@ -83,7 +126,7 @@ pub fn read_environment() -> bool {
 
 /// None where the ring is out of reach: the program then runs as if the library were not there.
 fn attach(path: OsString) -> Option<Ring> {
-    let path = CString::new(path.into_vec()).ok()?;
+    let path = RING_PATH.get_or_init(|| CString::new(path.into_vec()).unwrap_or_default());
     let flags = libc::O_RDWR | libc::O_CLOEXEC;
     // SAFETY: the path ends in NUL. The C library's function would be the one defined here.
     let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };

@@ -86,11 +86,13 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<recording::Seconds>()?;
     module.add_class::<recording::Waits>()?;
     module.add_class::<trace::TraceReader>()?;
+    module.add_function(wrap_pyfunction!(recording::rename, module)?)?;
     module.add_function(wrap_pyfunction!(cost::capture_cost, module)?)?;
     module.add_function(wrap_pyfunction!(cost::capture_cost_child, module)?)?;
     module.add_function(wrap_pyfunction!(chases, module)?)?;
     module.add_function(wrap_pyfunction!(cold_caches, module)?)?;
     module.add_function(wrap_pyfunction!(probe::mounted, module)?)?;
+    module.add_function(wrap_pyfunction!(probe::scratch_prefix, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(size_class_bytes, module)?)?;
     Ok(())

@@ -33,18 +33,20 @@ impl Probe {
     /// after_cpu_ns (uint64) and after (uint32, null for none), which is a row of another thread. A row
     /// may name, as `change`, a call that changes the file; then it neither reads nor writes.
     ///
-    /// Work and pauses are kept, the I/O goes through the page cache. ValueError for a plan or directory that
-    /// cannot be used or that is too small.
+    /// Work and pauses are kept. The I/O goes through the page cache, or past it where `direct` is asked
+    /// for and can be. ValueError for a plan or directory that cannot be used or that is too small.
     #[new]
-    #[pyo3(signature = (plan, dir, *, budget_s, budget_bytes=None))]
+    #[pyo3(signature = (plan, dir, *, budget_s, budget_bytes=None, direct=false))]
     fn new(
         plan: &Bound<'_, PyAny>,
         dir: PathBuf,
         budget_s: f64,
         budget_bytes: Option<u64>,
+        direct: bool,
     ) -> PyResult<Probe> {
         let steps = steps(plan)?;
-        let options = Options { budget: duration(budget_s)?, budget_bytes, ..Options::new(&dir) };
+        let options =
+            Options { budget: duration(budget_s)?, budget_bytes, direct, ..Options::new(&dir) };
         Ok(Probe(core::Probe::new(Plan { steps }, options).map_err(to_python)?))
     }
 
@@ -207,18 +209,27 @@ fn words(groups: &[Group], of: fn(&Group) -> &'static str) -> ArrayRef {
 fn facts<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     fields! { dict, outcome => elapsed_ns steps_replayed steps_skipped prefilled_bytes
-    think_scale threads in_flight working_set_bytes byte_share floor_ns }
+    think_scale threads in_flight working_set_bytes byte_share direct floor_ns }
     place(&dict, &outcome.filesystem)?;
     Ok(dict)
 }
 
-/// Device, type, and whether it lies behind a network, of what is mounted where a path lies.
+/// How the names of files begin that a probe of this process makes.
 #[pyfunction]
-pub fn mounted(path: PathBuf) -> PyResult<Option<(String, String, Option<bool>)>> {
+pub fn scratch_prefix() -> PyResult<&'static str> {
+    core::scratch_prefix().map_err(os_error)
+}
+
+/// Device, type, whether it lies behind a network, point and options.
+type Mounted = (String, String, Option<bool>, PathBuf, String);
+
+/// What is mounted where a path lies.
+#[pyfunction]
+pub fn mounted(path: PathBuf) -> PyResult<Option<Mounted>> {
     let found = core::mounted(&path).map_err(os_error)?;
-    Ok(found.map(|(device, name)| {
-        let network = core::is_network(&name);
-        (device, name, network)
+    Ok(found.map(|mount| {
+        let network = core::is_network(&mount.filesystem);
+        (mount.device, mount.filesystem, network, mount.point, mount.options)
     }))
 }
 

@@ -87,10 +87,12 @@ impl RecordingWriter {
         let writer = self.0.as_mut().ok_or_else(ended)?;
         if let Ok(waits) = waits.cast::<Waits>() {
             let waits = &waits.get().0;
-            return py.detach(|| writer.add_waits(waits)).map_err(os_error);
+            py.detach(|| writer.add_waits(waits));
+            return Ok(());
         }
         let waits = waits_of(&import(waits)?).map_err(wrong)?;
-        py.detach(|| writer.add_waits(&waits)).map_err(os_error)
+        py.detach(|| writer.add_waits(&waits));
+        Ok(())
     }
 
     /// Take per-second rows: of a capture, or columns of any other origin.
@@ -98,11 +100,12 @@ impl RecordingWriter {
         let writer = self.0.as_mut().ok_or_else(ended)?;
         if let Ok(seconds) = seconds.cast::<Seconds>() {
             let rows = &seconds.get().0;
-            let add = || writer.add_seconds(rows.iter().map(Second::from));
-            return py.detach(add).map_err(os_error);
+            py.detach(|| writer.add_seconds(rows.iter().map(Second::from)));
+            return Ok(());
         }
         let rows = seconds_of(&import(seconds)?).map_err(wrong)?;
-        py.detach(|| writer.add_seconds(rows)).map_err(os_error)
+        py.detach(|| writer.add_seconds(rows));
+        Ok(())
     }
 
     /// Write the Parquet files; times count from `zero_ns`. What was kept, of what was seen.
@@ -110,7 +113,10 @@ impl RecordingWriter {
         let writer = self.0.take().ok_or_else(ended)?;
         let kept = py.detach(|| writer.finish(zero_ns)).map_err(os_error)?;
         let dict = PyDict::new(py);
-        fields! { dict, kept => waits waits_seen slices_ns written_bytes temp_folders }
+        fields! {
+            dict, kept =>
+            waits waits_seen slices_ns because written_bytes waits_sums seconds_sums temp_folders
+        }
         let files = PyDict::new(py);
         for (name, sums) in kept.other_files {
             let (written, read) = (sums.written_bytes, sums.read_bytes);
@@ -119,6 +125,13 @@ impl RecordingWriter {
         dict.set_item("other_files", files)?;
         Ok(dict)
     }
+}
+
+/// Rename a folder to a name that is free, or exchange it with the folder that has the name.
+#[pyfunction]
+#[pyo3(signature = (folder, path, *, exchange = false))]
+pub fn rename(folder: PathBuf, path: PathBuf, exchange: bool) -> PyResult<()> {
+    spillcast_recording::rename(&folder, &path, exchange).map_err(os_error)
 }
 
 fn ended() -> PyErr {

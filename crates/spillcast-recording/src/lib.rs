@@ -6,6 +6,7 @@
 mod clock;
 mod columns;
 mod files;
+mod folder;
 mod parquet_file;
 mod parts;
 mod rows;
@@ -14,6 +15,7 @@ mod writer;
 
 pub use columns::{Dictionaries, histograms, ops, second_columns, wait_columns};
 pub use files::FileSums;
+pub use folder::rename;
 pub use parts::Bounds;
 pub use rows::{seconds_of, waits_of};
 pub use seconds::Second;

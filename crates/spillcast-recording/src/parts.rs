@@ -1,9 +1,10 @@
 //! Raw waits in parts of equal time, packed on disk: thinned out when they grow many.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 
 use spillcast_core::packed::{pack, unpack};
 use spillcast_core::wait::Wait;
@@ -37,68 +38,102 @@ impl Bounds {
 /// The parts of a recording under way, each a file.
 ///
 /// Whenever too many rows or parts are held, every second part is dropped and from then on only
-/// every second one is kept: what remains is spread evenly over the run, however long it gets.
+/// every second one is kept: what remains is spread evenly over the run, however long it gets. The
+/// same is done where one cannot be written, until there is none left: what waits tell is told by
+/// the second, too, and a recording is not lost for them.
 pub struct Parts {
     folder: PathBuf,
     bounds: Bounds,
-    stride: i64,
+    /// None where no part can be kept.
+    stride: Option<i64>,
     /// Rows of each part.
     rows: BTreeMap<i64, u64>,
     open: BTreeMap<i64, BufWriter<File>>,
     packed: Vec<u8>,
+    trouble: Option<io::Error>,
 }
 
 impl Parts {
     /// Parts in a folder that is made for them.
     pub fn new(folder: PathBuf, bounds: Bounds) -> io::Result<Parts> {
         fs::create_dir(&folder)?;
-        let (rows, open) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Parts { folder, bounds, stride: 1, rows, open, packed: Vec::new() })
+        Ok(Parts {
+            folder,
+            bounds,
+            stride: Some(1),
+            rows: BTreeMap::new(),
+            open: BTreeMap::new(),
+            packed: Vec::new(),
+            trouble: None,
+        })
     }
 
-    pub fn add(&mut self, wait: &Wait) -> io::Result<()> {
+    pub fn add(&mut self, wait: &Wait) {
         let index = wait.start_ns.div_euclid(self.bounds.part_ns);
-        if index % self.stride != 0 {
-            return Ok(());
-        }
-        if !self.open.contains_key(&index) {
-            self.open_part(index)?;
-        }
         self.packed.clear();
         pack(wait, &mut self.packed);
-        self.open.get_mut(&index).expect("it is open now").write_all(&self.packed)?;
-        *self.rows.entry(index).or_default() += 1;
-        Ok(())
+        while self.stride.is_some_and(|stride| index % stride == 0) {
+            match self.write(index) {
+                Ok(()) => {
+                    *self.rows.entry(index).or_default() += 1;
+                    return;
+                }
+                Err(error) => self.give_way(error),
+            }
+        }
     }
 
     /// Drops parts while too many rows or parts are held.
-    pub fn thin_out(&mut self) -> io::Result<()> {
+    pub fn thin_out(&mut self) {
         while self.rows.len() > 1 && self.too_many() {
-            self.stride *= 2;
-            let surplus: Vec<i64> =
-                self.rows.keys().copied().filter(|index| index % self.stride != 0).collect();
-            for index in surplus {
-                self.rows.remove(&index);
-                // What is still buffered need not go to disk.
-                self.open.remove(&index).map(|file| file.into_parts());
-                fs::remove_file(self.path(index))?;
-            }
+            self.halve();
         }
-        Ok(())
+    }
+
+    /// Makes do with fewer parts, and with none where that has not helped.
+    pub fn give_way(&mut self, error: io::Error) {
+        let gone = error.kind() == io::ErrorKind::NotFound && self.trouble.is_none();
+        self.trouble.get_or_insert(error);
+        if gone && make_folder(&self.folder).is_ok() {
+            // What lay there is lost; what comes can be kept.
+            self.drop_parts(|_| false);
+        } else if self.rows.len() > 1 {
+            self.halve();
+        } else {
+            self.stride = None;
+            self.drop_parts(|_| false);
+        }
+    }
+
+    /// What first went wrong with a part; None for nothing.
+    pub fn trouble(&self) -> Option<&io::Error> {
+        self.trouble.as_ref()
+    }
+
+    /// Whether waits are, or may be, kept.
+    pub fn keeps_any(&self) -> bool {
+        self.stride.is_some()
     }
 
     /// Writes what is buffered; the parts to keep, oldest first, and the rows of each.
-    pub fn kept(&mut self) -> io::Result<Vec<(i64, u64)>> {
-        while let Some((_, mut file)) = self.open.pop_first() {
-            file.flush()?;
+    pub fn kept(&mut self) -> Vec<(i64, u64)> {
+        while let Some(mut file) = self.open.first_entry() {
+            let there = || match fs::exists(self.folder.join(name(*file.key()))) {
+                Ok(false) => Err(io::ErrorKind::NotFound.into()),
+                _ => Ok(()),
+            };
+            match there().and_then(|()| file.get_mut().flush()) {
+                Ok(()) => drop(file.remove()),
+                Err(error) => self.give_way(error),
+            }
         }
         let kept: Vec<_> = self.rows.iter().map(|(&index, &rows)| (index, rows)).collect();
         let Some(slices) = self.bounds.slices.filter(|&slices| kept.len() > slices) else {
-            return Ok(kept);
+            return kept;
         };
         let step = (kept.len() - 1) as f64 / (slices.max(2) - 1) as f64;
         let evenly = |slice: usize| kept[(slice as f64 * step).round_ties_even() as usize];
-        Ok((0..slices).map(evenly).collect())
+        (0..slices).map(evenly).collect()
     }
 
     /// Gives the rows of a part in the order in which they came.
@@ -116,8 +151,34 @@ impl Parts {
     }
 
     /// Removes all of it.
-    pub fn remove(self) -> io::Result<()> {
-        fs::remove_dir_all(&self.folder)
+    pub fn remove(&self) {
+        // What cannot be removed is in nobody's way, and goes with the folder.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+
+    fn halve(&mut self) {
+        // So long a stride leaves the first part alone.
+        let stride = self.stride.map(|stride| stride.saturating_mul(2));
+        self.stride = stride;
+        self.drop_parts(|index| stride.is_some_and(|stride| index % stride == 0));
+    }
+
+    fn drop_parts(&mut self, keep: impl Fn(i64) -> bool) {
+        let surplus: Vec<i64> = self.rows.keys().chain(self.open.keys()).copied().collect();
+        for index in surplus.into_iter().filter(|&index| !keep(index)) {
+            self.rows.remove(&index);
+            // What is still buffered need not go to disk.
+            self.open.remove(&index).map(|file| file.into_parts());
+            let _ = fs::remove_file(self.path(index));
+        }
+    }
+
+    fn write(&mut self, index: i64) -> io::Result<()> {
+        if !self.open.contains_key(&index) {
+            self.open_part(index)?;
+        }
+        // It takes all of a row into its buffer, or nothing of it.
+        self.open.get_mut(&index).expect("it is open now").write_all(&self.packed)
     }
 
     fn too_many(&self) -> bool {
@@ -131,8 +192,9 @@ impl Parts {
     /// A wait that ends long after the others of its part opens it again.
     fn open_part(&mut self, index: i64) -> io::Result<()> {
         if self.open.len() == OPEN_MAX {
-            let (_, mut oldest) = self.open.pop_first().expect("some are open");
-            oldest.flush()?;
+            let mut oldest = self.open.first_entry().expect("some are open");
+            oldest.get_mut().flush()?;
+            oldest.remove();
         }
         let file = OpenOptions::new().append(true).create(true).open(self.path(index))?;
         self.open.insert(index, BufWriter::with_capacity(BUFFER_BYTES, file));
@@ -140,6 +202,15 @@ impl Parts {
     }
 
     fn path(&self, index: i64) -> PathBuf {
-        self.folder.join(format!("{index:08}"))
+        self.folder.join(name(index))
     }
+}
+
+/// Makes a folder, for its user alone, where it is not there.
+pub fn make_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+fn name(index: i64) -> String {
+    format!("{index:08}")
 }

@@ -1,6 +1,8 @@
 //! A per-second row as files have it, and packed while a recording lasts.
 
-use std::io::{self, Read};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Cursor, Read, Seek, SeekFrom, Write};
+use std::path::Path;
 
 use spillcast_core::capture::SecondRow;
 use spillcast_core::varint::{get, get_byte, get_signed, put, put_signed};
@@ -66,5 +68,50 @@ impl Second {
         let latencies = latencies.collect::<io::Result<_>>()?;
         let temp = flags & 4 != 0;
         Ok(Second { second, op, temp, size_class_bytes, count, bytes, total_ns, latencies })
+    }
+}
+
+/// Per-second rows of a recording under way: in a file, and in memory once that takes no more.
+///
+/// It is read through the descriptor that wrote it, so that nobody can remove it.
+pub struct SecondsFile {
+    file: BufWriter<File>,
+    rows: u64,
+    /// What the file had no room for.
+    more: Vec<u8>,
+    packed: Vec<u8>,
+}
+
+impl SecondsFile {
+    /// More than a row takes, which is therefore buffered whole or not at all.
+    const BUFFER_BYTES: usize = 1 << 16;
+
+    pub fn new(path: &Path) -> io::Result<SecondsFile> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        let file = BufWriter::with_capacity(Self::BUFFER_BYTES, file);
+        Ok(SecondsFile { file, rows: 0, more: Vec::new(), packed: Vec::new() })
+    }
+
+    pub fn add(&mut self, row: &Second) {
+        self.packed.clear();
+        row.pack(&mut self.packed);
+        if !self.more.is_empty() || self.file.write_all(&self.packed).is_err() {
+            self.more.extend_from_slice(&self.packed);
+        }
+        self.rows += 1;
+    }
+
+    /// Gives all rows in the order in which they came.
+    pub fn read(&mut self, mut each: impl FnMut(Second) -> io::Result<()>) -> io::Result<()> {
+        // What finds no room is still buffered.
+        let _ = self.file.flush();
+        let buffered = Cursor::new(self.file.buffer().to_vec());
+        let mut file = self.file.get_ref();
+        file.seek(SeekFrom::Start(0))?;
+        let mut packed = BufReader::new(file).chain(buffered).chain(self.more.as_slice());
+        for _ in 0..self.rows {
+            each(Second::unpack(&mut packed)?)?;
+        }
+        Ok(())
     }
 }

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 use spillcast_core::capture::Waits;
 use spillcast_core::wait::{NameId, Names, Op, RowNames, Wait};
 
@@ -13,22 +15,24 @@ use crate::clock::{moved, moved_second};
 use crate::columns::{Dictionaries, sample_schema, second_columns, wait_columns};
 use crate::files::{FileSums, OtherFiles, TempFiles};
 use crate::parquet_file::{ParquetFile, write_empty};
-use crate::parts::{Bounds, Parts};
-use crate::seconds::Second;
+use crate::parts::{Bounds, Parts, make_folder};
+use crate::seconds::{Second, SecondsFile};
 
 const PARTS: &str = "parts";
 const SECONDS: &str = "seconds.packed";
+
+/// Room that is held back so that what tells the most can be written on a full disk.
+const RESERVE: &str = "reserve";
+const RESERVE_BYTES: u64 = 1 << 20;
 
 /// Writes the waits and seconds of one recording into a folder.
 pub struct Writer {
     folder: PathBuf,
     parts: Parts,
-    seconds: BufWriter<File>,
-    seconds_count: u64,
+    seconds: SecondsFile,
     waits_count: u64,
     names: RowNames,
     from: Option<Renamed>,
-    packed: Vec<u8>,
 }
 
 /// What a recording holds in the end.
@@ -40,8 +44,14 @@ pub struct Kept {
     /// Start and end of the parts of which waits are kept, since the recording's start; None where
     /// it is all of them.
     pub slices_ns: Option<Vec<(i64, i64)>>,
+    /// Why waits were left out that would have been kept; None for no such reason.
+    pub because: Option<String>,
     /// Bytes written to temp files, and to others.
     pub written_bytes: (i64, i64),
+    /// Bytes and duration of all waits that were written.
+    pub waits_sums: (i64, i64),
+    /// Of the seconds that were written: rows, waits, bytes and duration.
+    pub seconds_sums: [i64; 4],
     /// Files that are no temp files, as the waits that are kept tell.
     pub other_files: Vec<(String, FileSums)>,
     /// Bytes read and written on temp files by the folder that they lie in, as far as those waits
@@ -50,114 +60,144 @@ pub struct Kept {
 }
 
 impl Writer {
-    /// Writes into `folder`, which is there.
+    /// Writes into `folder`, which is there. Errors: where it cannot be written, or has no room.
     pub fn new(folder: PathBuf, bounds: Bounds) -> io::Result<Writer> {
+        let reserve = File::create_new(folder.join(RESERVE))?;
+        match fallocate(&reserve, FallocateFlags::empty(), 0, RESERVE_BYTES) {
+            // Some file systems cannot.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => (),
+            Err(error) => return Err(error.into()),
+        }
         Ok(Writer {
             parts: Parts::new(folder.join(PARTS), bounds)?,
-            seconds: BufWriter::new(File::create_new(folder.join(SECONDS))?),
+            seconds: SecondsFile::new(&folder.join(SECONDS))?,
             folder,
-            seconds_count: 0,
             waits_count: 0,
             names: RowNames::default(),
             from: None,
-            packed: Vec::new(),
         })
     }
 
     /// Takes raw waits.
-    pub fn add_waits(&mut self, waits: &Waits) -> io::Result<()> {
+    pub fn add_waits(&mut self, waits: &Waits) {
         let mut from = match self.from.take() {
             Some(from) if Arc::ptr_eq(&from.names, &waits.names) => from,
             _ => Renamed { names: waits.names.clone(), ..Renamed::default() },
         };
         from.learn(&mut self.names);
         for wait in waits.rows.iter() {
-            self.parts.add(&from.rename(wait))?;
+            self.parts.add(&from.rename(wait));
         }
         self.waits_count += waits.rows.len() as u64;
         self.from = Some(from);
-        self.parts.thin_out()
+        self.parts.thin_out();
     }
 
     /// Takes per-second rows, which are all kept.
-    pub fn add_seconds(&mut self, rows: impl IntoIterator<Item = Second>) -> io::Result<()> {
-        for row in rows {
-            self.packed.clear();
-            row.pack(&mut self.packed);
-            self.seconds.write_all(&self.packed)?;
-            self.seconds_count += 1;
-        }
-        Ok(())
+    pub fn add_seconds(&mut self, rows: impl IntoIterator<Item = Second>) {
+        rows.into_iter().for_each(|row| self.seconds.add(&row));
     }
 
     /// Writes waits.parquet, seconds.parquet and a samples.parquet without rows; nothing else
-    /// remains in the folder of what was written here. Times count from `zero_ns`.
+    /// remains in the folder of what was written here, which is made anew where it is gone. Times
+    /// count from `zero_ns`. Errors: where not even the seconds can be written.
     pub fn finish(mut self, zero_ns: i64) -> io::Result<Kept> {
-        let kept = self.parts.kept()?;
-        let rows = kept.iter().map(|part| part.1).sum::<u64>();
-        let (mut others, mut temp) = (OtherFiles::default(), TempFiles::default());
-        let add = |wait: &Wait| {
-            others.add(wait);
-            temp.add(wait);
-        };
-        let written = self.finish_waits(&kept, zero_ns, add)?;
-        let dropped = rows - written;
-        let slices_ns = || kept.iter().map(|part| self.parts.span_ns(part.0)).collect();
-        let slices_ns = (rows != self.waits_count).then(slices_ns);
-        let written_bytes = self.finish_seconds(zero_ns)?;
-        write_empty(&self.folder.join("samples.parquet"), &sample_schema())?;
-        fs::remove_file(self.folder.join(SECONDS))?;
-        self.parts.remove()?;
-        Ok(Kept {
-            waits: written,
-            waits_seen: self.waits_count - dropped,
-            slices_ns,
-            written_bytes,
-            other_files: others.named(&self.names),
-            temp_folders: temp.folders(&self.names),
-        })
+        make_folder(&self.folder)?;
+        let mut kept = self.finish_waits(zero_ns)?;
+        let _ = fs::remove_file(self.folder.join(RESERVE));
+        loop {
+            match self.finish_seconds(zero_ns) {
+                Ok(sums) => break (kept.written_bytes, kept.seconds_sums) = sums,
+                Err(error) if !self.parts.keeps_any() => return Err(error),
+                // The waits were written, and take the room.
+                Err(error) => {
+                    self.parts.give_way(error);
+                    kept = self.finish_waits(zero_ns)?;
+                }
+            }
+        }
+        let _ = fs::remove_file(self.folder.join(SECONDS));
+        self.parts.remove();
+        Ok(kept)
     }
 
-    fn finish_waits(
-        &self,
-        kept: &[(i64, u64)],
-        zero_ns: i64,
-        mut see: impl FnMut(&Wait),
-    ) -> io::Result<u64> {
+    /// Writes the waits, fewer where there is no room for all.
+    fn finish_waits(&mut self, zero_ns: i64) -> io::Result<Kept> {
+        loop {
+            let kept = self.parts.kept();
+            match self.write_waits(&kept, zero_ns) {
+                Ok(found) => return Ok(found),
+                Err(_) if kept.is_empty() && fs::remove_file(self.folder.join(RESERVE)).is_ok() => {
+                }
+                Err(error) if kept.is_empty() => return Err(error),
+                Err(error) => self.parts.give_way(error),
+            }
+        }
+    }
+
+    fn write_waits(&self, kept: &[(i64, u64)], zero_ns: i64) -> io::Result<Kept> {
+        let (mut others, mut temp) = (OtherFiles::default(), TempFiles::default());
         let names = Dictionaries::new(&self.names);
         let columns = |rows: &[Wait]| wait_columns(rows, &names);
         let mut file = ParquetFile::new(&self.folder.join("waits.parquet"), columns)?;
-        let mut written = 0;
+        let (mut written, mut sums) = (0, (0i64, 0i64));
         for &(index, _) in kept {
             self.parts.read(index, |wait| match moved(wait, zero_ns) {
                 Some(wait) => {
                     written += 1;
-                    see(&wait);
+                    sums.0 = sums.0.wrapping_add(wait.bytes.unwrap_or(0));
+                    sums.1 = sums.1.wrapping_add(wait.elapsed_ns);
+                    others.add(&wait);
+                    temp.add(&wait);
                     file.add(wait)
                 }
                 None => Ok(()),
             })?;
         }
         file.finish()?;
-        Ok(written)
+        let rows = kept.iter().map(|part| part.1).sum::<u64>();
+        let slices_ns = || kept.iter().map(|part| self.parts.span_ns(part.0)).collect();
+        let all = rows == self.waits_count;
+        Ok(Kept {
+            waits: written,
+            waits_seen: self.waits_count - (rows - written),
+            slices_ns: (!all).then(slices_ns),
+            because: self.parts.trouble().filter(|_| !all).map(because),
+            written_bytes: (0, 0),
+            waits_sums: sums,
+            seconds_sums: [0; 4],
+            other_files: others.named(&self.names),
+            temp_folders: temp.folders(&self.names),
+        })
     }
 
-    fn finish_seconds(&mut self, zero_ns: i64) -> io::Result<(i64, i64)> {
-        self.seconds.flush()?;
-        let mut packed = BufReader::new(File::open(self.folder.join(SECONDS))?);
+    fn finish_seconds(&mut self, zero_ns: i64) -> io::Result<((i64, i64), [i64; 4])> {
         let mut file = ParquetFile::new(&self.folder.join("seconds.parquet"), second_columns)?;
         let (mut temp_bytes, mut other_bytes) = (0, 0);
-        for _ in 0..self.seconds_count {
-            let Some(row) = moved_second(Second::unpack(&mut packed)?, zero_ns) else { continue };
+        let mut sums = [0i64; 4];
+        self.seconds.read(|row| {
+            let Some(row) = moved_second(row, zero_ns) else { return Ok(()) };
+            for (sum, more) in sums.iter_mut().zip([1, row.count, row.bytes, row.total_ns]) {
+                *sum = sum.wrapping_add(more);
+            }
             match (row.op, row.temp) {
                 (Op::Write, true) => temp_bytes += row.bytes,
                 (Op::Write, false) => other_bytes += row.bytes,
                 _ => (),
             }
-            file.add(row)?;
-        }
+            file.add(row)
+        })?;
         file.finish()?;
-        Ok((temp_bytes, other_bytes))
+        write_empty(&self.folder.join("samples.parquet"), &sample_schema())?;
+        Ok(((temp_bytes, other_bytes), sums))
+    }
+}
+
+fn because(trouble: &io::Error) -> String {
+    match trouble.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "the disk was full".into(),
+        io::ErrorKind::NotFound => "its folder was removed meanwhile".into(),
+        _ => trouble.to_string(),
     }
 }
 

@@ -11,7 +11,7 @@ mod request;
 mod rows;
 mod simulate;
 mod stack;
-mod store;
+pub(crate) mod store;
 
 pub use curve::{Curve, distances};
 pub use oracle_general::{OracleGeneral, RECORD_BYTES};

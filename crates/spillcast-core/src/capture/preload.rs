@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use spillcast_calls::CallKind;
 use spillcast_calls::record::{FileRecord, Record, Words, path_of_words};
-use spillcast_calls::ring::{RING_VARIABLE, Ring};
+use spillcast_calls::ring::{RING_NAME, RING_VARIABLE, Ring};
 
 use super::event::{Event, FileIdentity, Inside};
 use super::source::{Observed, Source};
+use crate::system::now_ns;
 
 const RING_BYTES: usize = 16 << 20;
 /// The ring wakes no one, so it is looked at this often.
@@ -50,8 +51,9 @@ impl PreloadSource {
     /// Makes a ring of at least `capacity_bytes` (64 bytes a call), all of it allocated now.
     pub fn create(capacity_bytes: usize) -> io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let memory = File::from(memfd_create("spillcast-ring", flags)?);
+        let memory = File::from(memfd_create(RING_NAME, flags)?);
         let ring = Ring::create(&memory, capacity_bytes)?;
+        ring.look(now_ns());
         // A memory file that cannot shrink can never make an access of a program fail.
         fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Ok(PreloadSource { ring, memory, tail: 0, stall: None, calls: 0 })
@@ -116,6 +118,10 @@ impl Source for PreloadSource {
     }
 
     fn drain(&mut self, out: &mut Vec<Event>, _last: bool) {
+        if !self.ring.look(now_ns()) {
+            // Nobody knows how many calls were made meanwhile.
+            self.ring.count_lost(1);
+        }
         // Taken once: producers that never rest must not keep the reader here for ever.
         let head = self.ring.head();
         while self.tail < head {
@@ -279,6 +285,21 @@ mod tests {
                 .collect();
             assert!(starts.is_sorted_by(|a, b| a < b));
         }
+    }
+
+    #[test]
+    fn a_reader_that_was_taken_for_gone_comes_back_and_says_so() {
+        let mut source = PreloadSource::create(64 * 64).unwrap();
+        let producer = Ring::attach(&source.memory).unwrap();
+        assert!(producer.unread_ns(now_ns()) < 1_000_000_000);
+        producer.close();
+        source.drain(&mut Vec::new(), false);
+        assert!(!producer.is_closed());
+        assert_eq!(source.lost(), 1);
+        source.drain(&mut Vec::new(), false);
+        assert_eq!(source.lost(), 1);
+        drop(source);
+        assert!(producer.is_closed());
     }
 
     #[test]

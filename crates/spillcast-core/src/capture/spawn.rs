@@ -38,7 +38,8 @@ impl HeldCommand {
 
     /// Lets the child become its program; an error says why it could not.
     pub fn release(mut self) -> io::Result<i32> {
-        self.go.write_all(b"g")?;
+        // One that a signal has ended reads no more; whoever waits for it is told.
+        let _ = self.go.write_all(b"g");
         let mut code = [0u8; 4];
         match self.failure.read_exact(&mut code) {
             // The pipe closed by itself: the program runs.
@@ -62,6 +63,12 @@ fn child(
     // in a null pointer, their strings in NUL.
     unsafe {
         libc::close(go);
+        // What would end the command ends it while it is held, too.
+        for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            if libc::signal(number, libc::SIG_DFL) == libc::SIG_IGN {
+                libc::signal(number, libc::SIG_IGN);
+            }
+        }
         let mut byte = 0u8;
         // End of file instead of a byte: the observer is gone, so nothing is run.
         if libc::read(held, (&raw mut byte).cast(), 1) == 1 {

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::mounts::{holding, mounts};
+use crate::mounts::{Mount, holding, mounts};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filesystem {
@@ -36,12 +36,11 @@ impl Filesystem {
     }
 }
 
-/// Device and type of what is mounted where an absolute path lies, as the kernel lists it.
+/// What is mounted where an absolute path lies, as the kernel lists it.
 ///
 /// The file system itself is not asked: it may hang, and the path may be gone.
-pub fn mounted(path: &Path) -> io::Result<Option<(String, String)>> {
-    let mounts = mounts()?;
-    Ok(holding(&mounts, path).map(|mount| (mount.device.clone(), mount.filesystem.clone())))
+pub fn mounted(path: &Path) -> io::Result<Option<Mount>> {
+    Ok(holding(&mounts()?, path).cloned())
 }
 
 /// Whether a file system of this type lies behind a network; None for a FUSE server that nothing is
@@ -71,7 +70,7 @@ mod tests {
 
     #[test]
     fn what_is_mounted_is_told_of_paths_that_are_gone_too() {
-        let (_, filesystem) = mounted(Path::new("/dev/shm/no/such/place")).unwrap().unwrap();
+        let filesystem = mounted(Path::new("/dev/shm/no/such/place")).unwrap().unwrap().filesystem;
         assert_eq!(filesystem, "tmpfs");
         assert_eq!(mounted(Path::new("relative")).unwrap(), None);
     }

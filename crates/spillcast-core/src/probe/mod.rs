@@ -25,6 +25,8 @@ mod sample;
 mod scratch;
 mod turns;
 
+pub use scratch::prefix as scratch_prefix;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -51,12 +53,19 @@ pub struct Options {
     /// What the files may hold; None for all that is free but a reserve. Where it has no room for
     /// the whole plan, a share of the regions of its files is replayed.
     pub budget_bytes: Option<u64>,
+    /// Past the page cache, where the file system and the plan's sizes allow for it.
+    pub direct: bool,
 }
 
 impl Options {
-    /// One minute, all of the plan.
+    /// One minute, all of the plan, through the page cache.
     pub fn new(dir: &Path) -> Options {
-        Options { dir: dir.to_owned(), budget: Duration::from_secs(60), budget_bytes: None }
+        Options {
+            dir: dir.to_owned(),
+            budget: Duration::from_secs(60),
+            budget_bytes: None,
+            direct: false,
+        }
     }
 }
 

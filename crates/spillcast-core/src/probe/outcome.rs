@@ -32,6 +32,8 @@ pub struct Outcome {
     /// Share of the working set that the byte budget had room for; 1 for all.
     pub byte_share: f64,
     pub filesystem: Filesystem,
+    /// Whether it went past the page cache.
+    pub direct: bool,
     /// What the replay reports for an operation that takes no time.
     pub floor_ns: u64,
 }
@@ -83,9 +85,10 @@ impl Tally {
         self.io_ns as f64 / self.busy_ns.max(1) as f64
     }
 
-    pub(super) fn into_groups(self, depth: u32) -> Vec<Group> {
+    pub(super) fn into_groups(self, depth: u32, direct: bool) -> Vec<Group> {
+        let access = if direct { Access::Direct } else { Access::Buffered };
         let group = |((op, size_class_bytes), running): ((Op, u64), Running)| {
-            let (pattern, access) = (Pattern::Recorded, Access::Buffered);
+            let pattern = Pattern::Recorded;
             running.into_group(op, size_class_bytes, depth, pattern, access)
         };
         self.groups.into_iter().map(group).collect()
@@ -133,7 +136,7 @@ mod tests {
         tally.overlap(&mut samples);
         assert_eq!(tally.steps, 5);
         assert!((tally.in_flight() - (300.0 + 110.0) / (250.0 + 100.0)).abs() < 1e-12);
-        let groups = tally.into_groups(2);
+        let groups = tally.into_groups(2, false);
         let [read, write] = &groups[..] else { panic!("{groups:?}") };
         assert_eq!(
             (read.op, read.size_class_bytes, read.count, read.bytes),

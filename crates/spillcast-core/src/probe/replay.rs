@@ -54,6 +54,7 @@ type Change = (CallKind, u64);
 pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
     let steps = &probe.steps;
     let files = create_files(probe)?;
+    let direct = probe.options.direct && go_direct(probe, &files)?;
     let seed =
         scratch::random().map_err(|error| probe.place.io_error("reading /dev/urandom", error))?;
     let largest_bytes = steps.iter().map(|step| step.bytes).max().unwrap_or(0);
@@ -93,7 +94,8 @@ pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
         think_scale: replay.pace.think_scale,
         threads: io_threads,
         in_flight: tally.in_flight(),
-        groups: tally.into_groups(io_threads),
+        groups: tally.into_groups(io_threads, direct),
+        direct,
         changes: by_name(&changes),
         working_set_bytes: probe.working_set_bytes,
         byte_share: probe.byte_share,
@@ -131,6 +133,23 @@ fn create_files(probe: &Probe) -> Result<Vec<ReplayFile>, ProbeError> {
         })
     };
     probe.extents_bytes.iter().enumerate().map(create).collect()
+}
+
+/// Turns O_DIRECT on for all files. False where a step is not aligned to sectors, or where the file
+/// system does not know it: then they go through the page cache.
+fn go_direct(probe: &Probe, files: &[ReplayFile]) -> Result<bool, ProbeError> {
+    const SECTOR_BYTES: u64 = 512;
+    let aligned = |step: &Step| (step.offset | u64::from(step.bytes)).is_multiple_of(SECTOR_BYTES);
+    if !probe.steps.iter().all(aligned) {
+        return Ok(false);
+    }
+    for file in files {
+        match scratch::set_direct(&file.alone(), true) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return Ok(false),
+            done => done.map_err(|error| probe.place.io_error("setting O_DIRECT", error))?,
+        }
+    }
+    Ok(true)
 }
 
 impl Replay<'_> {

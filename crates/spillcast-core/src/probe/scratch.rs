@@ -1,9 +1,11 @@
-//! A file that no directory entry leads to, so that nothing is left however the process ends.
+//! A file that no directory entry leads to, so that nothing is left however the process ends; and the
+//! names of those that have one for a moment, by which somebody else can remove them then.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::fs::{Advice, OFlags};
 
@@ -36,7 +38,14 @@ fn create_and_unlink(dir: &Path) -> io::Result<File> {
 
 /// A path that nobody can guess.
 pub(super) fn name_in(dir: &Path) -> io::Result<PathBuf> {
-    Ok(dir.join(format!(".spillcast-{:032x}", random()?)))
+    Ok(dir.join(format!("{}{:016x}", prefix()?, random()? as u64)))
+}
+
+/// How all names of this process begin, and of no other.
+pub fn prefix() -> io::Result<&'static str> {
+    static PREFIX: OnceLock<String> = OnceLock::new();
+    let new = format!(".spillcast-{:016x}-", random()? as u64);
+    Ok(PREFIX.get_or_init(|| new))
 }
 
 /// A new file that has a name until its owner removes it.

@@ -164,6 +164,11 @@ impl Lane {
         Next::Wait { ns, temp: row.temp.then_some(ns) }
     }
 
+    /// CPU time within the row's wait of `ns`.
+    pub fn call_ns(&self, rows: &[Row], ns: u64) -> u64 {
+        self.rows.get(self.position).map_or(0, |&row| rows[row].call_ns.min(ns))
+    }
+
     /// Of the row's wait, what is spent on the core.
     fn on_core_ns(&self, row: &Row) -> u64 {
         match row.wait {

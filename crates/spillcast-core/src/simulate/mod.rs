@@ -5,12 +5,17 @@
 //! moment. Events are simulated one after the other.
 
 mod lane;
+mod page_cache;
+mod quota;
 mod target;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use lane::{Lane, Next};
+pub use page_cache::PageCacheRoom;
+use quota::Budget;
+pub use quota::Quota;
 use target::Target;
 pub use target::{Io, Memory};
 
@@ -18,6 +23,8 @@ use crate::storage::Model;
 
 /// How long a thread keeps a core while others want it; Linux gives a few ms.
 const QUANTUM_NS: u64 = 3_000_000;
+/// In the place of a lane: a new period of the quota begins.
+const NEW_PERIOD: usize = usize::MAX;
 
 /// One step of a thread: CPU, and then a wait.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,6 +32,8 @@ pub struct Row {
     pub thread: u32,
     pub cpu_ns: u64,
     pub wait: Wait,
+    /// CPU time within a wait off the core, which is of the quota.
+    pub call_ns: u64,
     /// Temp I/O, which is counted.
     pub temp: bool,
 }
@@ -61,16 +70,33 @@ pub struct Outcome {
     pub forced: u64,
     /// By row that waits for the storage, how long; 0 for others.
     pub io_ns: Vec<f64>,
+    /// Of that, what the storage took: 0 where a page cache answered.
+    pub storage_ns: Vec<f64>,
     /// By limit of the storage, what operations waited for it.
     pub limited_ns: Vec<f64>,
+    /// Time in which threads that wanted a core waited for the next period of the quota.
+    pub throttled_ns: u64,
 }
 
-/// Runs `rows`, of each thread in order, on so many cores, with their I/O on a storage of `model`.
+/// What threads run on: so many cores, and how much of them they may have.
+#[derive(Clone, Copy, Debug)]
+pub struct Cpus {
+    pub cores: usize,
+    pub quota: Option<Quota>,
+}
+
+/// Runs `rows`, of each thread in order, on `cpus`, with their I/O on a storage of `model`.
 ///
-/// What the storage answers as fast as `memory` keeps its core meanwhile.
-pub fn run(rows: &[Row], cores: usize, model: Model, memory: Memory) -> Outcome {
-    let target = Target::new(model, memory, rows);
-    let mut simulation = Simulation::new(rows, cores.max(1), target);
+/// Before it there may be a page cache. What is answered as fast as `memory` keeps its core meanwhile.
+pub fn run(
+    rows: &[Row],
+    cpus: Cpus,
+    model: Model,
+    memory: Memory,
+    page_cache: Option<PageCacheRoom>,
+) -> Outcome {
+    let target = Target::new(model, memory, page_cache, rows);
+    let mut simulation = Simulation::new(rows, cpus, target);
     simulation.run();
     Outcome { limited_ns: simulation.target.limited_ns(), ..simulation.outcome }
 }
@@ -85,6 +111,9 @@ struct Simulation<'a> {
     free_cores: usize,
     /// Lanes that want a core.
     ready: VecDeque<usize>,
+    budget: Budget,
+    /// Whether lanes that want a core wait for the next period.
+    throttled: bool,
     /// By row that waits: whether what it waits for has happened.
     happened: Vec<bool>,
     temp_under_way: u64,
@@ -94,20 +123,26 @@ struct Simulation<'a> {
 }
 
 impl<'a> Simulation<'a> {
-    fn new(rows: &'a [Row], cores: usize, target: Target) -> Simulation<'a> {
+    fn new(rows: &'a [Row], cpus: Cpus, target: Target) -> Simulation<'a> {
         Simulation {
             rows,
             lanes: lane::lanes(rows),
             now_ns: 0,
             due: BinaryHeap::new(),
             numbered: 0,
-            free_cores: cores,
+            free_cores: cpus.cores.max(1),
             ready: VecDeque::new(),
+            budget: Budget::new(cpus.quota),
+            throttled: false,
             happened: vec![false; rows.len()],
             temp_under_way: 0,
             temp_since_ns: 0,
             target,
-            outcome: Outcome { io_ns: vec![0.0; rows.len()], ..Outcome::default() },
+            outcome: Outcome {
+                io_ns: vec![0.0; rows.len()],
+                storage_ns: vec![0.0; rows.len()],
+                ..Outcome::default()
+            },
         }
     }
 
@@ -118,7 +153,12 @@ impl<'a> Simulation<'a> {
         loop {
             while let Some(Reverse((at_ns, _, lane))) = self.due.pop() {
                 self.now_ns = at_ns;
-                self.stretch_ended(lane);
+                if lane == NEW_PERIOD {
+                    self.throttled = false;
+                    self.hand_out();
+                } else {
+                    self.stretch_ended(lane);
+                }
             }
             let stuck = self.lanes.iter().filter_map(Lane::waiting_row).min();
             let Some(row) = stuck else { break };
@@ -137,14 +177,17 @@ impl<'a> Simulation<'a> {
             match self.lanes[lane].next(self.rows, &self.happened) {
                 Next::Core { ns } => return self.on_core(lane, ns),
                 Next::Wait { ns, temp } => {
+                    self.budget.left_ns(self.now_ns);
+                    self.budget.take(self.lanes[lane].call_ns(self.rows, ns));
                     self.leave_core(lane);
                     self.temp_begins(temp);
                     return self.schedule(lane, ns);
                 }
                 Next::Io { row, io } => {
-                    let (ns, on_core) = self.target.takes(self.now_ns, io);
-                    self.outcome.io_ns[row] = ns;
-                    self.lanes[lane].io_begins(ns.round() as u64, on_core);
+                    let taken = self.target.takes(self.now_ns, io);
+                    self.outcome.io_ns[row] = taken.ns;
+                    self.outcome.storage_ns[row] = taken.storage_ns;
+                    self.lanes[lane].io_begins(taken.ns.round() as u64, taken.on_core);
                 }
                 Next::Signal => return self.leave_core(lane),
                 Next::Row => continue,
@@ -154,18 +197,35 @@ impl<'a> Simulation<'a> {
     }
 
     fn on_core(&mut self, lane: usize, ns: u64) {
-        let others_want = !self.ready.is_empty();
-        let state = &mut self.lanes[lane];
-        if state.on_core && !(others_want && state.held_ns >= QUANTUM_NS) {
+        let over = !self.ready.is_empty() && self.lanes[lane].held_ns >= QUANTUM_NS;
+        if self.lanes[lane].on_core && !over && self.budget.left_ns(self.now_ns) > 0 {
             return self.take_stretch(lane, ns);
         }
-        if state.on_core {
-            self.leave_core(lane);
-        }
-        if self.free_cores > 0 && self.ready.is_empty() {
+        self.ready.push_back(lane);
+        self.leave_core(lane);
+        self.hand_out();
+    }
+
+    /// Free cores to the lanes that want one, first come first served, while the quota lasts.
+    fn hand_out(&mut self) {
+        while self.free_cores > 0 && !self.ready.is_empty() {
+            if self.budget.left_ns(self.now_ns) == 0 {
+                return self.throttle();
+            }
+            let lane = self.ready.pop_front().expect("one is ready");
+            let Next::Core { ns } = self.lanes[lane].next(self.rows, &self.happened) else {
+                unreachable!("a lane that wants a core has CPU time to burn");
+            };
             self.take_core(lane, ns);
-        } else {
-            self.ready.push_back(lane);
+        }
+    }
+
+    /// Nobody gets a core before the next period.
+    fn throttle(&mut self) {
+        if !std::mem::replace(&mut self.throttled, true) {
+            let wait_ns = self.budget.until_ns() - self.now_ns;
+            self.outcome.throttled_ns += wait_ns;
+            self.schedule(NEW_PERIOD, wait_ns);
         }
     }
 
@@ -177,21 +237,17 @@ impl<'a> Simulation<'a> {
     }
 
     fn take_stretch(&mut self, lane: usize, ns: u64) {
-        let (stretch_ns, temp) = self.lanes[lane].take_stretch(self.rows, ns.min(QUANTUM_NS));
+        let most_ns = self.budget.left_ns(self.now_ns).min(QUANTUM_NS);
+        let (stretch_ns, temp) = self.lanes[lane].take_stretch(self.rows, ns.min(most_ns));
+        self.budget.take(stretch_ns);
         self.temp_begins(temp);
         self.schedule(lane, stretch_ns);
     }
 
     fn leave_core(&mut self, lane: usize) {
-        if !std::mem::replace(&mut self.lanes[lane].on_core, false) {
-            return;
-        }
-        self.free_cores += 1;
-        if let Some(next) = self.ready.pop_front() {
-            let Next::Core { ns } = self.lanes[next].next(self.rows, &self.happened) else {
-                unreachable!("a lane that wants a core has CPU time to burn");
-            };
-            self.take_core(next, ns);
+        if std::mem::replace(&mut self.lanes[lane].on_core, false) {
+            self.free_cores += 1;
+            self.hand_out();
         }
     }
 

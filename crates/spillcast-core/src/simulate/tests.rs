@@ -6,11 +6,21 @@ use crate::wait::Op;
 
 /// Without a storage.
 fn run(rows: &[Row], cores: usize) -> Outcome {
-    super::run(rows, cores, Model::default(), Memory::default())
+    super::run(rows, of(cores), Model::default(), Memory::default(), None)
+}
+
+fn of(cores: usize) -> Cpus {
+    Cpus { cores, quota: None }
+}
+
+/// Of each 100, threads may have `quota_ns` of `cores`.
+fn limited(rows: &[Row], cores: usize, quota_ns: u64) -> Outcome {
+    let quota = Some(Quota { quota_ns, period_ns: 100 });
+    super::run(rows, Cpus { cores, quota }, Model::default(), Memory::default(), None)
 }
 
 fn row(thread: u32, cpu_ns: u64, wait: Wait) -> Row {
-    Row { thread, cpu_ns, wait, temp: true }
+    Row { thread, cpu_ns, wait, call_ns: 0, temp: true }
 }
 
 #[test]
@@ -133,7 +143,11 @@ fn many_threads_are_within_the_bounds_that_always_hold() {
 
 /// An operation of 1,000 bytes after so much CPU time.
 fn io(thread: u32, op: Op, offset: u64, cpu_ns: u64) -> Row {
-    row(thread, cpu_ns, Wait::Io(Io { op, file: 0, offset: Some(offset), bytes: 1000 }))
+    row(
+        thread,
+        cpu_ns,
+        Wait::Io(Io { op, file: 0, offset: Some(offset), bytes: 1000, cached_ns: 0 }),
+    )
 }
 
 #[test]
@@ -143,7 +157,7 @@ fn a_write_cache_takes_writes_until_it_is_full_and_empties_in_pauses() {
     let model = Model { limits: vec![cache], ..Model::fixed(100, 100) };
     let writes: Vec<Row> =
         (0..8).map(|at| io(0, Op::Write, 1000 * at, if at == 7 { 50_000 } else { 0 })).collect();
-    let outcome = super::run(&writes, 1, model, Memory::default());
+    let outcome = super::run(&writes, of(1), model, Memory::default(), None);
     assert_eq!(outcome.io_ns[..4], [100.0; 4]);
     // What was written meanwhile has left, 400 ns of it. Then each waits for the one before it.
     assert_eq!(outcome.io_ns[4..], [1_000.0 - 400.0 + 100.0, 1_000.0, 1_000.0, 100.0]);
@@ -162,7 +176,7 @@ fn threads_share_a_server_and_what_follows_is_sequential() {
         row(0, 0, Wait::For(0)),
     ];
     // The server is free at 10, then at 20; the first thread comes back at 10.
-    let outcome = super::run(&rows, 2, model, Memory::default());
+    let outcome = super::run(&rows, of(2), model, Memory::default(), None);
     assert_eq!(outcome.io_ns, [10.0, 5.0 + 10.0, 10.0 + 1_000.0, 0.0]);
     assert_eq!(outcome.elapsed_ns, 1_020);
 }
@@ -172,8 +186,67 @@ fn what_memory_answers_keeps_its_core() {
     let rows: Vec<Row> = (0..20).map(|at| io(at % 2, Op::Read, 0, 0)).collect();
     let elapsed_ns = |memory_ns| {
         let memory = Memory { ns: memory_ns, ns_per_byte: 0.0 };
-        super::run(&rows, 1, Model::fixed(100, 100), memory).elapsed_ns
+        super::run(&rows, of(1), Model::fixed(100, 100), memory, None).elapsed_ns
     };
     assert_eq!(elapsed_ns(99.0), 10 * 100);
     assert_eq!(elapsed_ns(100.0), 20 * 100);
+}
+
+#[test]
+fn a_quota_is_had_once_a_period() {
+    let busy = [row(0, 200, Wait::For(0))];
+    // 40 of each 100: five periods, of the last one only what it needs.
+    let outcome = limited(&busy, 1, 40);
+    assert_eq!((outcome.elapsed_ns, outcome.throttled_ns), (4 * 100 + 40, 4 * 60));
+    assert_eq!(limited(&busy, 1, 100).elapsed_ns, 200);
+}
+
+#[test]
+fn threads_share_a_quota() {
+    let ms = |n: u64| n * 1_000_000;
+    let two = [row(0, ms(99), Wait::For(0)), row(1, ms(99), Wait::For(0))];
+    let elapsed_ns = |quota_ms| {
+        let quota = Some(Quota { quota_ns: ms(quota_ms), period_ns: ms(100) });
+        let cpus = Cpus { cores: 2, quota };
+        super::run(&two, cpus, Model::default(), Memory::default(), None).elapsed_ns
+    };
+    // Each has half of it: 30 a period, and 9 in the last one.
+    assert_eq!(elapsed_ns(60), ms(3 * 100 + 9));
+    assert_eq!(elapsed_ns(150), ms(100 + 24));
+    assert_eq!(elapsed_ns(200), ms(99));
+}
+
+#[test]
+fn a_wait_goes_on_while_the_quota_is_used_up() {
+    // At 40 it waits, till 90; has 30 left to burn and nothing of the period, which has 10 more.
+    let rows = [row(0, 40, Wait::For(50)), row(0, 30, Wait::For(0))];
+    let outcome = limited(&rows, 1, 40);
+    assert_eq!((outcome.elapsed_ns, outcome.throttled_ns), (130, 10));
+    // What waits long enough never meets it.
+    let slow: Vec<Row> = (0..50).map(|_| row(0, 10, Wait::For(40))).collect();
+    let outcome = limited(&slow, 1, 20);
+    assert_eq!((outcome.elapsed_ns, outcome.throttled_ns), (50 * 50, 0));
+    let fast: Vec<Row> = (0..50).map(|_| row(0, 10, Wait::For(1))).collect();
+    // 20 of each 100, the first 20 at once; waits are hidden.
+    assert_eq!(limited(&fast, 1, 20).elapsed_ns, 24 * 100 + 20 + 2);
+}
+
+#[test]
+fn what_stays_on_its_core_is_of_the_quota_too() {
+    let rows: Vec<Row> = (0..10).map(|_| row(0, 10, Wait::OnCore(10))).collect();
+    assert_eq!(limited(&rows, 1, 50).elapsed_ns, 3 * 100 + 50);
+}
+
+#[test]
+fn cpu_time_within_waits_is_of_the_quota() {
+    // 10 and 30 of each 40; the wait is no longer for it.
+    let calls: Vec<Row> =
+        (0..5).map(|_| Row { call_ns: 30, ..row(0, 10, Wait::For(50)) }).collect();
+    let outcome = limited(&calls, 1, 40);
+    assert_eq!((outcome.elapsed_ns, outcome.throttled_ns), (4 * 100 + 60, 4 * 40));
+    // What is had beyond it is owed: 50 of each 40.
+    let calls: Vec<Row> =
+        (0..9).map(|_| Row { call_ns: 40, ..row(0, 10, Wait::For(50)) }).collect();
+    assert_eq!(limited(&calls, 1, 40).elapsed_ns, 10 * 100 + 60);
+    assert_eq!(run(&calls, 1).elapsed_ns, 9 * 60);
 }

@@ -1,0 +1,101 @@
+//! A page cache beside lists of pages, and times that are plain.
+
+use super::*;
+use crate::random::mix;
+use crate::storage::Model;
+
+const PAGE: u64 = PAGE_BYTES;
+
+fn io(op: Op, file: u32, page: u64, pages: u64) -> Io {
+    Io { op, file, offset: Some(page * PAGE), bytes: pages * PAGE, cached_ns: 0 }
+}
+
+fn cache(pages: u64, dirty_pages: u64, operations: &[Io]) -> PageCache {
+    let room = PageCacheRoom { bytes: pages * PAGE, dirty_bytes: dirty_pages * PAGE };
+    PageCache::new(room, operations)
+}
+
+/// Whether each operation finds all of its pages among those used last: as slow as can be.
+fn found_by_lists(operations: &[Io], room: usize) -> Vec<bool> {
+    let mut last: Vec<(u32, u64)> = Vec::new();
+    let pages = |io: &Io| {
+        let (first, file) = (io.offset.unwrap() / PAGE, io.file);
+        (first..first + io.bytes / PAGE).map(move |page| (file, page))
+    };
+    let mut known: Vec<(u32, u64)> = Vec::new();
+    for page in operations.iter().flat_map(|io| pages(io).map(move |page| (page, io.op))) {
+        if !known.contains(&page.0) {
+            known.push(page.0);
+            last.extend((page.1 != Op::Write).then_some(page.0));
+        }
+    }
+    last.drain(..last.len().saturating_sub(room));
+    let uses = operations.iter().enumerate().map(|(at, io)| {
+        let mut all = true;
+        for page in pages(io) {
+            let found = last.iter().position(|&other| other == page);
+            all &= found.is_some();
+            found.map(|at| last.remove(at));
+            last.push(page);
+            last.drain(..last.len().saturating_sub(room));
+        }
+        if operations[at + 1..].iter().all(|other| other.file != io.file) {
+            last.retain(|&(file, _)| file != io.file);
+        }
+        all || io.op == Op::Write
+    });
+    uses.collect()
+}
+
+#[test]
+fn memory_answers_what_a_list_of_the_last_pages_holds() {
+    for seed in 0..20u64 {
+        let draw = |at: u64, of: u64| mix(seed * 1_000_003 + at) % of;
+        let operations: Vec<Io> = (0..400u64)
+            .map(|at| {
+                let op = if draw(4 * at, 3) == 0 { Op::Write } else { Op::Read };
+                let file = (at / 200) as u32 + draw(4 * at + 1, 2) as u32;
+                io(op, file, draw(4 * at + 2, 60), 1 + draw(4 * at + 3, 4))
+            })
+            .collect();
+        let mut cache = cache(50, 1 << 20, &operations);
+        let disk = Schedule::new(Model::fixed(1_000, 1_000), 0);
+        let mut of = |io: &Io| cache.storage_ns(0, *io, false, &disk) == 0.0;
+        let found: Vec<bool> = operations.iter().map(&mut of).collect();
+        assert_eq!(found, found_by_lists(&operations, 50), "seed {seed}");
+        assert!(found.iter().any(|&hit| !hit) && found.iter().any(|&hit| hit));
+    }
+}
+
+#[test]
+fn who_reads_in_order_waits_for_one_page_in_thirty_two() {
+    let written = (0..512).map(|page| io(Op::Write, 0, page, 1));
+    let operations: Vec<Io> =
+        written.chain((0..512).map(|page| io(Op::Read, 0, page, 1))).collect();
+    let mut cache = cache(64, 1 << 20, &operations);
+    let disk = Schedule::new(Model::fixed(1_000, 1_000), 0);
+    let waits = operations.iter().filter(|io| cache.storage_ns(0, **io, true, &disk) > 0.0);
+    assert_eq!(waits.count(), 512 / 32);
+}
+
+#[test]
+fn a_writer_is_as_slow_as_the_storage_once_enough_is_dirty() {
+    let operations: Vec<Io> = (0..200).map(|at| io(Op::Write, 0, at * 256, 256)).collect();
+    let mut cache = cache(1 << 20, 2560, &operations);
+    // A request takes 1 ms and moves 256 KiB, eight at a time: 2 GiB/s, and no time between.
+    let disk = Schedule::new(Model::fixed(1_000_000, 1_000_000), 0);
+    let mut now_ns = 0.0;
+    for one in &operations {
+        now_ns += cache.storage_ns(now_ns as u64, *one, true, &disk);
+    }
+    let written = 200.0 - 10.0;
+    assert!((now_ns / 1e6 - written / 2.0).abs() <= 2.0, "{now_ns}");
+}
+
+#[test]
+fn what_is_gone_before_it_was_written_back_costs_nothing() {
+    let operations: Vec<Io> = (0..100).map(|file| io(Op::Write, file, 0, 256)).collect();
+    let mut cache = cache(1 << 20, 2560, &operations);
+    let disk = Schedule::new(Model::fixed(1_000_000, 1_000_000), 0);
+    assert!(operations.iter().all(|one| cache.storage_ns(0, *one, true, &disk) == 0.0));
+}
