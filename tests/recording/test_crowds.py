@@ -20,7 +20,7 @@ from harness import (
     target,
     until,
 )
-from spillcast.recording.folder import partial_folders
+from spillcast.recording.partial import partial_folders
 from spillcast.report.recording import PROPOSAL
 
 BLOCKS = 50

@@ -152,6 +152,10 @@ BAD = {
         "Execution Time: 5.0 ms\n",
         "without BUFFERS",
     ),
+    "all time": (
+        json.dumps([{"Plan": node("Sort", 9, 9), "Execution Time": 3.7e14}]),
+        "the time of the query is 3",
+    ),
     "no spill": (json.dumps([{"Plan": node("Sort", 0, 0), "Execution Time": 5}]), "does not spill"),
     "xml": ('<explain xmlns="http://www.postgresql.org/2009/explain">', "XML"),
     "yaml": ('- Plan: \n    Node Type: "Sort"\n', "YAML"),

@@ -1,19 +1,19 @@
 """A recording's folder: nothing of anybody else is replaced, removed or followed."""
 
 import os
+import signal
 import subprocess
 import sys
-import time
 
-import pyarrow as pa
 import pytest
 
 from evidence import known
-from harness import only_line, spillcast
+from harness import only_line, ordinary_user, spillcast, spillcast_command, target, until
 from spillcast.errors import InputError
 from spillcast.recording import Recording
-from spillcast.recording.folder import NEW_S, check_output, partial_folders
-from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.folder import check_output
+from spillcast.recording.partial import partial_folders
+from spillcast.recording.server_recording import RecordingsFolder
 from spillcast.recording.writer import RecordingWriter
 
 
@@ -25,12 +25,19 @@ def everything(folder):
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("meta", ["", "{}", "[1]", '{"spillcast": "0.1"}', "[" * 100_000])
+def modes(folder):
+    """The permissions of a folder and of all in it."""
+    inside = {path.stat().st_mode & 0o777 for path in folder.rglob("*") if path.is_file()}
+    return folder.stat().st_mode & 0o777, inside
+
+
+@pytest.mark.parametrize(
+    "meta", ["", "{}", "[1]", '{"spillcast": "0.1"}', '{"schema": "app/1"}', "[" * 100_000]
+)
 def test_a_folder_of_the_users_is_not_replaced(tmp_path, meta):
     project = tmp_path / "proj"
     project.mkdir()
     (project / "meta.json").write_text(meta)
-    (project / "thesis.txt").write_text("years of work")
     before = everything(tmp_path)
     with pytest.raises(InputError, match="proj"):
         RecordingWriter(project)
@@ -39,7 +46,10 @@ def test_a_folder_of_the_users_is_not_replaced(tmp_path, meta):
 
 def test_what_was_put_into_a_recording_is_not_lost(tmp_path):
     path = finish(RecordingWriter(tmp_path / "run.spill"))
+    writer = RecordingWriter(path)
     (path / "notes.txt").write_text("why it was slow")
+    assert finish(writer) == tmp_path / "run-2.spill"
+    assert (path / "notes.txt").read_text() == "why it was slow"
     with pytest.raises(InputError, match=r"holds notes\.txt"):
         check_output(path)
 
@@ -56,7 +66,6 @@ def test_folders_that_are_called_partial_are_the_users(tmp_path):
     for name in ("b.partial", "b.spill.partial", "b.spill.0123abcd.partial"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "keep").write_text(name)
-        os.utime(tmp_path / name, (0, 0))
     before = everything(tmp_path)
     finish(RecordingWriter(tmp_path / "b.spill"))
     assert {name: it for name, it in everything(tmp_path).items() if name in before} == before
@@ -66,7 +75,7 @@ def test_no_link_is_followed(places):
     elsewhere = places.root / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "keep").write_text("kept")
-    for name in ("run.spill", "other.spill.partial"):
+    for name in ("run.spill", "other.spill.partial", "other.spill.0123abcd.partial"):
         (places.root / name).symlink_to(elsewhere)
     ran = places.root / "ran"
     words = ("record", "-o", places.root / "run.spill", "--", "touch", ran)
@@ -76,38 +85,121 @@ def test_no_link_is_followed(places):
     assert [path.name for path in elsewhere.iterdir()] == ["keep"]
 
 
-def test_two_recorders_of_one_name_keep_both(tmp_path):
-    path = tmp_path / "run.spill"
-    one, other = RecordingWriter(path), RecordingWriter(path)
-    one.add_waits(pa.RecordBatch.from_pylist([], WAITS_SCHEMA))
-    assert finish(other, 2) == path
-    assert finish(one, 1) == tmp_path / "run-2.spill"
-    assert [Recording.open(each).elapsed_s for each in (path, tmp_path / "run-2.spill")] == [2, 1]
-    assert not partial_folders(path)
+def test_of_two_recorders_of_one_name_the_second_is_refused_before_its_command(places):
+    output, ran = places.root / "run.spill", places.root / "ran"
+    plan = ("--file", places.temp / "spill", "--base", places.base, "--gate")
+    words = spillcast_command("record", "-o", output, "--", *target("spill", *plan))
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(words, env=places.env, text=True, **pipes) as first:
+        assert first.stdout.readline() == "ready\n"
+        second = spillcast("record", "-o", output, "--", "touch", ran, env=places.env)
+        assert "another spillcast" in only_line(second, 2)
+        assert not ran.exists()
+        first.communicate("go\n")
+    assert first.returncode == 0
+    assert Recording.open(output).meta.temp.writes > 0
+
+
+def test_two_recorders_of_a_server_do_not_share_a_folder(tmp_path):
+    path = tmp_path / "server.spills"
+    first, second = RecordingsFolder(path), RecordingsFolder(path)
+    rows = first.make()
+    for refused in (second.check, second.make):
+        with pytest.raises(InputError, match="another spillcast"):
+            refused()
+    assert rows.is_dir()
+    first.leave()
+    assert not path.exists()
+
+
+def test_recordings_of_a_server_follow_no_link(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "server.spills").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="symbolic link"):
+        RecordingsFolder(tmp_path / "server.spills").check()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "rows.partial").mkdir()
+    with pytest.raises(InputError, match=r"holds rows\.partial"):
+        RecordingsFolder(tmp_path / "mine").check()
 
 
 def test_the_name_may_be_taken_by_anything_meanwhile(tmp_path):
     path = tmp_path / "run.spill"
     writer = RecordingWriter(path)
     path.write_text("a file")
-    assert finish(writer).name == "run-2.spill"
+    (tmp_path / "run-2.spill").mkdir()
+    assert finish(writer).name == "run-3.spill"
     assert path.read_text() == "a file"
 
 
-def test_what_a_killed_recorder_left_goes_with_the_next(tmp_path):
+def test_a_killed_recorder_leaves_nothing(tmp_path):
     path = tmp_path / "run.spill"
     begin = (
-        "import os, signal, sys; from pathlib import Path; "
+        "import sys, time; from pathlib import Path; "
         "from spillcast.recording.writer import RecordingWriter; "
-        "writer = RecordingWriter(Path(sys.argv[1])); os.kill(os.getpid(), signal.SIGKILL)"
+        "writer = RecordingWriter(Path(sys.argv[1])); print('there', flush=True); time.sleep(60)"
     )
-    subprocess.run([sys.executable, "-c", begin, path], check=False)
-    [left] = partial_folders(path)
-    living = RecordingWriter(path)
-    assert left in partial_folders(path), "it might be that of one that has just begun"
-    for folder in partial_folders(path):
-        then = time.time() - 2 * NEW_S
-        os.utime(folder, (then, then))
+    words = [sys.executable, "-c", begin, path]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as recorder:
+        assert recorder.stdout.readline() == b"there\n"
+        assert len(partial_folders(path)) == 1
+        recorder.kill()
+    until(lambda: not list(tmp_path.iterdir()), "the janitor")
+
+
+def test_what_was_left_nevertheless_goes_with_the_next(tmp_path):
+    path = tmp_path / "run.spill"
+    left = tmp_path / "run.spill.0123abcd.partial"
+    (left / "parts").mkdir(parents=True)
+    (left / "seconds.packed").touch()
+    (tmp_path / "other.spill.0123abcd.partial" / "parts").mkdir(parents=True)
     finish(RecordingWriter(path))
-    assert left not in partial_folders(path)
-    assert finish(living).name == "run-2.spill"
+    assert not left.exists()
+    assert (tmp_path / "other.spill.0123abcd.partial").exists()
+
+
+def test_others_may_read_it_only_where_it_is_shared(places):
+    plan = ("--file", places.temp / "spill", "--base", places.base)
+    for asked, expected in (((), (0o700, {0o600})), (("--share",), (0o755, {0o644}))):
+        output = places.root / "run.spill"
+        words = ("record", *asked, "-o", output, "--", *target("spill", *plan))
+        result = spillcast(*words, env=places.env)
+        assert result.returncode == 0, result.stderr
+        assert modes(output) == expected
+
+
+@pytest.mark.skipif(not ordinary_user(), reason="only root becomes another user")
+def test_another_user_is_told_how_it_can_be_read(open_places):
+    path = finish(RecordingWriter(open_places.root / "run.spill"))
+    for words in (("profile", path), ("forecast", path, "--to", "latency:1ms"), ("sql", "x", path)):
+        said = spillcast(*words, under=ordinary_user(), env=open_places.env)
+        assert "record with --share" in said.stderr
+        assert said.returncode == 2
+
+
+def test_nobody_may_read_it_while_it_is_written(tmp_path):
+    umask = os.umask(0)
+    try:
+        writer = RecordingWriter(tmp_path / "run.spill", share=True)
+        [folder] = partial_folders(tmp_path / "run.spill")
+        assert folder.stat().st_mode & 0o777 == 0o700
+        writer.discard()
+        folder = RecordingsFolder(tmp_path / "server.spills")
+        assert folder.make().parent.stat().st_mode & 0o777 == 0o700
+        folder.leave()
+    finally:
+        os.umask(umask)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_one_that_is_ended_leaves_nothing(places, number):
+    output = places.root / "run.spill"
+    words = spillcast_command("record", "-o", output, "--", "sleep", "60")
+    with subprocess.Popen(words, stderr=subprocess.PIPE, env=places.env) as recorder:
+        until(lambda: partial_folders(output), "the recording")
+        recorder.send_signal(number)
+        recorder.communicate()
+    assert recorder.returncode == 128 + number
+    assert not partial_folders(output)
+    assert not output.exists()

@@ -1,16 +1,16 @@
-"""However spillcast is killed, the observed program ends with the same result."""
+"""However spillcast is ended, what it observes comes to the same result, and nothing is left."""
 
-import random
+import signal
 import subprocess
 import time
 
 import pytest
 
-from harness import account_of, available, spillcast_command, target, until
-from spillcast.recording.folder import partial_folders
+from harness import account_of, available, spillcast_command, target
+from kills import REST, check_nothing_left, check_recording, end, moments
 from spillcast.recording.source import SOURCES
 
-MOMENTS = 6
+PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 
 
 def command(places):
@@ -23,58 +23,56 @@ def result_of(places):
     return account_of(done.stdout)["result"]
 
 
-def partial(output):
-    return lambda: partial_folders(output)
-
-
 @pytest.mark.parametrize("capture", SOURCES)
-def test_a_command_survives_its_recorder(places, capture):
-    expected = result_of(places)
-    rng = random.Random(available(capture))
-    ran = 0
-    for moment in range(MOMENTS):
-        output = places.root / f"{moment}.spill"
+def test_a_command_comes_to_its_end(places, capture):
+    expected, ran = result_of(places), 0
+    for number, (death, after_s) in enumerate(moments(available(capture))):
+        output = places.root / f"{number}.spill"
+        words = ("record", "--capture", capture, "-o", output, "--", *command(places))
         recorder = subprocess.Popen(
-            spillcast_command("record", "--capture", capture, "-o", output, "--", *command(places)),
+            spillcast_command(*words),
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             env=places.env,
         )
-        if moment:
-            until(partial(output), "the recording")
-            time.sleep(rng.uniform(0, 0.5))
-        else:
-            time.sleep(rng.uniform(0, 0.3))
-        recorder.kill()
+        alive = end(recorder, death, after_s)
         # The end of the output says that no process holds it any more.
-        stdout, _ = recorder.communicate()
-        # Killed before the command was let go, nothing has run at all.
-        if stdout:
+        stdout, stderr = recorder.communicate()
+        accounts = [line for line in stdout.splitlines() if line.startswith('{"account"')]
+        if accounts:
             ran += 1
             assert account_of(stdout)["result"] == expected
-        assert not output.exists()
+        # Killed before the command was let go, nothing has run at all; the other two it gets, too.
+        assert accounts or (alive and death is not REST), stderr
+        if accounts and death != signal.SIGKILL:
+            # It may have said what it did, and the signal come before it had ended.
+            ends = {0} if death is REST else {0, 128 + death}
+            assert recorder.returncode in ends, stderr
+        check_recording(output)
+        check_nothing_left(places.root)
     assert ran
 
 
 @pytest.mark.parametrize("capture", [name for name in SOURCES if SOURCES[name].attaches])
-def test_a_running_process_survives_its_recorder(places, capture):
+def test_a_running_process_goes_on(places, capture):
     expected = result_of(places)
-    rng = random.Random(available(capture))
-    for moment in range(3):
-        program = subprocess.Popen(
-            [*command(places), "--gate"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=places.env,
-        )  # fmt: skip
+    for number, (death, after_s) in enumerate(moments(available(capture))):
+        program = subprocess.Popen([*command(places), "--gate"], env=places.env, **PIPES)
         assert program.stdout.readline() == "ready\n"
-        output = places.root / f"{moment}.spill"
+        output = places.root / f"{number}.spill"
         how = ("--capture", capture, "--pid", program.pid)
-        recorder = subprocess.Popen(spillcast_command("record", *how, "-o", output))
-        until(partial(output), "the attachment")
+        recorder = subprocess.Popen(
+            spillcast_command("record", *how, "-o", output), stderr=subprocess.PIPE, text=True
+        )
+        time.sleep(after_s / 2)
         program.stdin.write("go\n")
         program.stdin.flush()
-        time.sleep(rng.uniform(0, 0.3))
-        recorder.kill()
-        recorder.wait()
+        end(recorder, death, after_s / 2)
         stdout, _ = program.communicate()
         assert program.returncode == 0
         assert account_of(stdout)["result"] == expected
+        _, stderr = recorder.communicate()
+        assert "Traceback" not in stderr
+        check_recording(output)
+        check_nothing_left(places.root)

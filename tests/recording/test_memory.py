@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from cgroup_files import group, own_group
+from harness import spillcast, target
 from spillcast.recording.memory import MemoryGroup, PeakMemory, memory_groups
+from spillcast.storage.memory_group import NoMemoryGroup, memory_group
 
 HOLD = "import sys; block = bytearray(150 << 20); print('held', flush=True); sys.stdin.read()"
 
@@ -38,29 +40,34 @@ def test_nothing_is_known_of_a_process_that_is_gone():
     assert peak.peak_bytes is None
 
 
-def group(folder: Path, **files: object) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, value in files.items():
-        (folder / name.replace("memory_", "memory.")).write_text(f"{value}\n")
-
-
-def own_groups(controller: str) -> str:
-    lines = Path("/proc/self/cgroup").read_text().splitlines()
-    paths = [line.split(":", 2)[2] for line in lines if line.split(":")[1] == controller]
-    return paths[0] if paths else pytest.skip(f"this kernel has no cgroup of '{controller}'")
-
-
 def test_limits_of_version_1_are_found_and_file_pages_are_not_held(tmp_path):
-    here = tmp_path / "memory" / own_groups("memory").lstrip("/")
+    here = own_group(tmp_path, "memory")
     stat = "cache 900\ntotal_active_file 100\ntotal_inactive_file 200\n"
-    group(here, memory_limit_in_bytes=5000, memory_usage_in_bytes=1000, memory_stat=stat)
-    group(tmp_path / "memory", memory_limit_in_bytes=9223372036854771712)
+    limit = "memory.limit_in_bytes"
+    group(here, {limit: 5000, "memory.usage_in_bytes": 1000, "memory.stat": stat})
+    group(tmp_path / "memory", {limit: 9223372036854771712})
     assert memory_groups(cgroups=tmp_path) == [MemoryGroup(5000, 700)]
 
 
 def test_limits_of_version_2_are_found(tmp_path):
-    here = tmp_path / own_groups("").lstrip("/")
-    group(here, memory_max=7000, memory_current=1000, memory_stat="inactive_file 400\n")
+    here = own_group(tmp_path, "")
+    stat = "inactive_file 400\n"
+    group(here, {"memory.max": 7000, "memory.current": 1000, "memory.stat": stat})
     assert memory_groups(cgroups=tmp_path) == [MemoryGroup(7000, 600)]
-    group(here, memory_max="max")
+    group(here, {"memory.max": "max"})
     assert memory_groups(cgroups=tmp_path) == []
+
+
+@pytest.mark.parametrize(("limit_mb", "is_said"), [(70, True), (400, False)])
+def test_a_group_that_is_too_small_for_a_recorder_is_said(places, limit_mb, is_said):
+    try:
+        with memory_group(limit_mb * 10**6) as small:
+            joined = ["sh", "-c", f'echo $$ > {small}/cgroup.procs; exec "$@"', "sh"]
+            plan = ("--file", places.temp / "spill", "--base", places.base)
+            words = ("record", "-o", places.root / "run.spill", "--", *target("spill", *plan))
+            result = spillcast(*words, under=joined, env=places.env)
+    except NoMemoryGroup as error:
+        pytest.skip(f"no memory cgroup can be made: {error}")
+    assert ("the kernel may kill it" in result.stderr) == is_said
+    if not is_said:
+        assert result.returncode == 0, result.stderr

@@ -36,7 +36,7 @@ QUERY = {
     },
 }  # fmt: skip
 #: Parts that not every recording has.
-OPTIONAL = {"postgres", "sampling", "ended_by", "capture.threads_sampled"} | {
+OPTIONAL = {"postgres", "sampling", "sums", "ended_by", "capture.threads_sampled"} | {
     f"engine.{name}" for name in ("version", "server", "pid", "command", "query", "plan")
 }
 #: What recordings of earlier versions do not tell of their cost.
@@ -46,7 +46,8 @@ OPTIONAL |= {
 } | {"capture.call_cost_s", "capture.switch_cost_s"}
 OPTIONAL |= {f"capture.{name}" for name in ("io_uring_depth", "io_uring_busy_s", "file_faults")}
 OPTIONAL |= {"capture.run_queue_others_s", "capture.file_fault_s"}
-OPTIONAL |= {"machine.calibration", "memory.group_held_bytes", "temp_places"}
+OPTIONAL |= {"machine.calibration", "memory.group_held_bytes", "temp_places", "cpu_limits"}
+OPTIONAL |= {f"temp_places.{name}" for name in ("device_name", "mount_point", "mount_options")}
 #: Settings, and what no reader looks at.
 FREE = {"engine.exit_status", "engine.work_mem", "engine.plan.file", "engine.plan.execution_s"}
 MAY_BE_NEGATIVE = {"postgres.workers.started_s", "postgres.workers.attached_s"}

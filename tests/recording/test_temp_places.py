@@ -116,8 +116,8 @@ def test_a_network_is_known_by_its_type_and_is_not_asked(tmp_path):
         pytest.skip("no /dev/fuse")
     with never_answering(point, "fuse.sshfs"):
         run = recorded(tmp_path / "run.spill", {point / "tmp" / "a": 100, plain / "b": 1})
-        assert _core.mounted(str(point / "tmp"))[1:] == ("fuse.sshfs", True)
-        assert _core.mounted(str(plain))[1:] != ("fuse.sshfs", True)
+        assert _core.mounted(str(point / "tmp"))[1:3] == ("fuse.sshfs", True)
+        assert _core.mounted(str(plain))[1:3] != ("fuse.sshfs", True)
     text = warned(forecast(run, THERE))["source-network"]
     assert f"in {point / 'tmp'} (fuse.sshfs)" in text
     assert text.endswith("record again when it is quiet")

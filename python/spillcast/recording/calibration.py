@@ -11,6 +11,7 @@ from pathlib import Path
 from spillcast import _core
 from spillcast.document import key, read, written
 from spillcast.errors import InputError
+from spillcast.gate import json_of, text_of
 from spillcast.recording.capture_cost import cpu_model
 from spillcast.recording.user_folder import user_folder
 from spillcast.recording.wait_cost import MachineCalibration, WaitCost
@@ -103,8 +104,8 @@ def kept_calibration() -> Calibration | None:
     """The one of this machine; None where there is none, or the file is damaged."""
     try:
         path = calibration_path()
-        kept = read(Calibration, json.loads(path.read_text()), str(path), AGAIN)
-    except (OSError, ValueError, RecursionError, InputError):
+        kept = read(Calibration, json_of(text_of(path), path, AGAIN), str(path), AGAIN)
+    except (OSError, InputError):
         return None
     holds = kept.schema == CALIBRATION_SCHEMA and kept.machine == CalibratedOn.here()
     return kept if holds else None

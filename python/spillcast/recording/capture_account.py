@@ -12,7 +12,7 @@ class CaptureAccount:
 
     method: str = key(
         "`perf`, `preload`, or `none` where samples alone were recorded; `explain` for "
-        "PostgreSQL's counts, never on disk",
+        "PostgreSQL's counts and `trace` for Oracle's traces, never on disk",
         example="perf",
     )
     absent_because: str | None = key(

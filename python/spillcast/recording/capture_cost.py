@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from spillcast.document import key, read, written
 from spillcast.errors import InputError
+from spillcast.gate import json_of, text_of
 from spillcast.recording.user_folder import user_folder
 
 if TYPE_CHECKING:
@@ -95,8 +96,8 @@ def kept_cost(source: "Source", within_s: float = DAY_S) -> CaptureCost | None:
     if path is None:
         return None
     try:
-        kept = read(KeptCost, json.loads(path.read_text()), str(path), "")
-    except (OSError, ValueError, RecursionError, InputError):
+        kept = read(KeptCost, json_of(text_of(path), path), str(path), "")
+    except (OSError, InputError):
         return None
     young = 0 <= time.time() - kept.measured_at_s <= within_s
     same = kept.schema == COST_SCHEMA and kept.setting == _setting(source)

@@ -8,6 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from spillcast.errors import InputError
+from spillcast.gate import reading
 from spillcast.recording.near import mended
 from spillcast.recording.recording import is_recording
 
@@ -108,7 +109,7 @@ def is_plan(path: Path) -> bool:
 
 
 def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with reading(path), path.open("rb") as file:
         return file.read(_HEAD_BYTES)
 
 

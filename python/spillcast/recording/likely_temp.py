@@ -8,6 +8,7 @@ from pathlib import Path
 from spillcast.recording.recording import Recording, is_recording
 from spillcast.recording.sums import FileSums
 from spillcast.units import format_bytes, format_duration
+from spillcast.visible import shell_word
 
 #: Share of the elapsed time from which I/O on other files is worth a word.
 NOTABLE = 0.05
@@ -90,8 +91,8 @@ def mend(recording: Recording) -> str:
 
 
 def _mended_by(recording: Recording, found: Sequence[LikelyTemp]) -> str:
-    options = " ".join(f"--temp {one.directory}" for one in found) or "--temp DIR"
-    command = f"spillcast forecast {recording.path} {options} --to TARGET"
+    options = " ".join(f"--temp {shell_word(one.directory)}" for one in found) or "--temp DIR"
+    command = f"spillcast forecast {shell_word(recording.path)} {options} --to TARGET"
     # Of a recording that is on no disk there is nothing to forecast later.
     said = command if is_recording(recording.path) else options
     if not found:

@@ -2,11 +2,11 @@
 
 import os
 import platform
-import re
 from pathlib import Path
 
 from spillcast.recording.memory import meminfo_bytes
 from spillcast.recording.meta import Machine
+from spillcast.redaction import struck_arguments
 
 
 def describe_machine() -> Machine:
@@ -28,23 +28,4 @@ def command_of(pid: int) -> list[str] | None:
         raw = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return None
-    return redact([os.fsdecode(part) for part in raw.split(b"\0") if part])
-
-
-def redact(arguments: list[str]) -> list[str]:
-    """Arguments without the secrets that command lines carry."""
-    hidden = [re.sub(r"(://[^:/@\s]*:)[^@\s]*@", r"\1***@", text) for text in arguments]
-    secret = r"(?i)((?:password|passwd|pwd|token|secret|api_?key)['\"]?\s*[=:]\s*)\S+"
-    hidden = [re.sub(secret, r"\1***", text) for text in hidden]
-    for i, text in enumerate(hidden[:-1]):
-        if re.fullmatch(r"(?i)--?(password|passwd|pwd|token|secret)", text):
-            hidden[i + 1] = "***"
-    return hidden
-
-
-def redact_text(text: str) -> str:
-    """A statement or any other text without the secrets that it carries."""
-    text = re.sub(
-        r"(?i)\b(password|identified\s+by)(\s+)('(?:[^']|'')*'|\"[^\"]*\")", r"\1\2'***'", text
-    )
-    return redact([text])[0]
+    return struck_arguments([os.fsdecode(part) for part in raw.split(b"\0") if part])

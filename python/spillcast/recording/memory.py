@@ -2,12 +2,18 @@
 
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-CGROUPS = Path("/sys/fs/cgroup")
+from spillcast.recording.cgroups import CGROUPS, group_folders, read
+from spillcast.units import format_bytes
+
+#: What a recorder takes with all that it starts, however long it records; and where it samples a
+#: server or has a live view, for which it loads Arrow.
+RECORDER_BYTES, WITH_ARROW_BYTES = 80 * 10**6, 160 * 10**6
 #: Share of a core that looks at many threads may take.
 LOOKS_SHARE = 0.01
 
@@ -59,7 +65,7 @@ def family(pid: int) -> Iterator[int]:
     except OSError:
         return
     for task in tasks:
-        for child in _read(Path(f"/proc/{pid}/task/{task}/children")).split():
+        for child in read(Path(f"/proc/{pid}/task/{task}/children")).split():
             yield from family(int(child))
 
 
@@ -74,7 +80,7 @@ def resident_bytes(pid: int) -> int | None:
 
 
 def _status_bytes(pid: int, key: str) -> int | None:
-    found = re.search(rf"^{key}:\s+(\d+) kB", _read(Path(f"/proc/{pid}/status")), re.MULTILINE)
+    found = re.search(rf"^{key}:\s+(\d+) kB", read(Path(f"/proc/{pid}/status")), re.MULTILINE)
     return int(found[1]) * 1024 if found else None
 
 
@@ -96,8 +102,8 @@ class MemoryGroup:
 def memory_groups(pid: int | str = "self", cgroups: Path = CGROUPS) -> list[MemoryGroup]:
     """The memory cgroups with a limit that a process is in, innermost first."""
     found = []
-    for group in group_folders(pid, cgroups):
-        limit = _read(group / "memory.max") or _read(group / "memory.limit_in_bytes")
+    for group in group_folders(pid, "memory", cgroups):
+        limit = read(group / "memory.max") or read(group / "memory.limit_in_bytes")
         # `max` in version 2, a number near 2**63 in version 1: no limit.
         if limit.isdigit() and int(limit) < 1 << 60:
             found.append(MemoryGroup(int(limit), _held_bytes(group)))
@@ -109,6 +115,22 @@ def tightest_group(pid: int | str = "self") -> MemoryGroup | None:
     return min(memory_groups(pid), key=lambda group: group.limit_bytes, default=None)
 
 
+def too_little_for_us() -> str | None:
+    """What is wrong where our own memory cgroup may end us, in a line; None: nothing."""
+    group, own = tightest_group(), resident_bytes(os.getpid())
+    if group is None or own is None:
+        return None
+    room = group.limit_bytes - group.held_bytes + own
+    need = WITH_ARROW_BYTES if "pyarrow" in sys.modules else RECORDER_BYTES
+    if room >= need:
+        return None
+    return (
+        f"the memory cgroup has {format_bytes(max(room, 0))} for a recorder, which takes up to "
+        f"{format_bytes(need)}: the kernel may kill it; raise the limit, or record from "
+        "outside with --pid"
+    )
+
+
 def cgroup_limit_bytes(pid: int | str = "self") -> int | None:
     """The lowest memory limit that holds a process; None where there is none."""
     group = tightest_group(pid)
@@ -117,33 +139,9 @@ def cgroup_limit_bytes(pid: int | str = "self") -> int | None:
 
 def _held_bytes(group: Path) -> int:
     """What is in use without the pages of files; those of tmpfs count, for they must stay."""
-    used = _read(group / "memory.current") or _read(group / "memory.usage_in_bytes")
-    pairs = (line.split() for line in _read(group / "memory.stat").splitlines())
+    used = read(group / "memory.current") or read(group / "memory.usage_in_bytes")
+    pairs = (line.split() for line in read(group / "memory.stat").splitlines())
     stat = {name: int(value) for name, value in pairs}
     names = ("active_file", "inactive_file")
     files = sum(stat.get(f"total_{name}", stat.get(name, 0)) for name in names)
     return max(0, int(used or 0) - files)
-
-
-def group_folders(pid: int | str = "self", cgroups: Path = CGROUPS) -> Iterator[Path]:
-    """The folders of the memory cgroups of a process, innermost first."""
-    for line in _read(Path(f"/proc/{pid}/cgroup")).splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            root = cgroups / "unified" if (cgroups / "unified").is_dir() else cgroups
-        elif "memory" in controllers.split(","):
-            root = cgroups / "memory"
-        else:
-            continue
-        group = root / path.lstrip("/")
-        while group != root and root in group.parents:
-            yield group
-            group = group.parent
-        yield root
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""

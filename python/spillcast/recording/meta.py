@@ -1,6 +1,5 @@
 """What meta.json says of a recording: the run, its machine and engine, what was seen and kept."""
 
-import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,11 +7,14 @@ from typing import Any, Literal
 
 from spillcast.document import key, read, written
 from spillcast.errors import InputError
+from spillcast.gate import object_of
 from spillcast.recording.capture_account import CaptureAccount as CaptureAccount
+from spillcast.recording.cpu_limits import CpuLimits
 from spillcast.recording.done_before import DoneBefore
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Server, Statement
 from spillcast.recording.shared_by import SharedBy
+from spillcast.recording.sums import RowSums
 from spillcast.recording.temp_places import TempPlace
 from spillcast.recording.wait_cost import MachineCalibration
 
@@ -160,6 +162,12 @@ class KeptWaits:
     slices_s: Sequence[tuple[float, float]] | None = key(
         "start and end of each slice kept; null for all", unit="s", example=None
     )
+    because: str | None = key(
+        "why waits are missing that would have been kept, such as a full disk",
+        example=None,
+        default=None,
+        optional=True,
+    )
     slices_of_all: bool = key(
         "of a cut recording, never on disk: whether its slices are spread over the whole run",
         default=False,
@@ -214,6 +222,7 @@ class Meta:
     engine: ObservedEngine = key("", default=NOBODY)
     machine: Machine = key("", default=Machine())
     memory: Memory = key("", default=Memory())
+    cpu_limits: CpuLimits = key("", default=CpuLimits(), later=True)
     cpu_s: float | None = key(
         "CPU time of all observed threads outside I/O calls; null with preload",
         unit="s",
@@ -229,6 +238,7 @@ class Meta:
     sampling: Sampling | None = key("", optional=True)
     statement: Statement | None = key("", optional=True)
     raw: KeptWaits = key("", default=KeptWaits(0, 0, []))
+    sums: RowSums | None = key("", optional=True)
     #: Keys of later versions.
     extra: Mapping[str, Any] = key("", rest=True)
 
@@ -275,11 +285,8 @@ class Meta:
 
         That is another schema, a key that lacks, a value of another type.
         """
-        try:
-            document = json.loads(text)
-            schema = document.get("schema")
-        except (ValueError, AttributeError, RecursionError) as error:
-            raise InputError(f"{where}: cut or damaged: {error}", _AGAIN) from error
+        document = object_of(text, where, _AGAIN)
+        schema = document.get("schema")
         if schema != RECORDING_SCHEMA:
             raise InputError(
                 f"{where}: schema is {schema!r}, this spillcast reads {RECORDING_SCHEMA!r}",

@@ -22,3 +22,6 @@ class RecordOptions:
     slices: int | None = key(
         "slices of single waits to keep; null for all", example=None, default=None
     )
+    share: bool = key(
+        "whether others than its user may read it", example=False, default=False, optional=True
+    )

@@ -26,9 +26,15 @@ from spillcast.recording.captured import (
 )
 from spillcast.recording.choice import Choice
 from spillcast.recording.clock import FROM_ITS_START, Clock
+from spillcast.recording.cpu_limits import CpuLimits, CpuWatch
 from spillcast.recording.done_before import DoneBefore, done_before
 from spillcast.recording.folder import check_output
-from spillcast.recording.memory import PeakMemory, cgroup_limit_bytes, high_water_bytes
+from spillcast.recording.memory import (
+    PeakMemory,
+    cgroup_limit_bytes,
+    high_water_bytes,
+    too_little_for_us,
+)
 from spillcast.recording.meta import CpuCache, EndedBy, Machine, Memory, Meta, ObservedEngine
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.recording import Recording
@@ -36,6 +42,7 @@ from spillcast.recording.sink import Sink
 from spillcast.recording.source import Capture, Source
 from spillcast.recording.target import Command, Process, Target
 from spillcast.recording.writer import RecordingWriter
+from spillcast.redaction import struck_arguments
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,14 +145,16 @@ class Recorder:
         self._capture: Capture = self._choice.begin(target.pid, dirs)
         self._source = self._choice.source
         self.cost = kept_cost(self._source)
-        arguments = machine.command_of(target.pid) if command is None else list(command)
-        self._command = arguments and machine.redact(arguments)
+        self._command = (
+            machine.command_of(target.pid) if command is None else struck_arguments(command)
+        )
         self._machine = machine.describe_machine()
         # Of a server's session it is the query's own start that counts.
         if isinstance(target, Process):
             self._before = done_before(target.pid)
         self._memory: PeakMemory | None = PeakMemory(target.pid) if watch_memory else None
         self._memory_limit_bytes = cgroup_limit_bytes(target.pid)
+        self._cpu: CpuWatch | None = CpuWatch(target.pid)
         self._begin(target)
 
     @property
@@ -154,14 +163,15 @@ class Recorder:
         if self._source is None:
             return []
         sampled = sampled_threads(self.status()["sampled"])
-        return [one for one in (self._choice.notice(), sampled) if one is not None]
+        said = self._choice.notice(), sampled, too_little_for_us()
+        return [one for one in said if one is not None]
 
     def observe_from_afar(self, target: Target, because: str) -> None:
         """Begin without a capture, for the reason given: the recording holds samples alone."""
         self._source, self._absent_because, self.cost = None, because, None
         self._capture = AbsentCapture()
         self._command, self._machine = None, Machine()
-        self._memory = self._memory_limit_bytes = None
+        self._memory = self._memory_limit_bytes = self._cpu = None
         self._begin(target)
 
     def attach(self, pid: int) -> None:
@@ -183,7 +193,9 @@ class Recorder:
     def _begin(self, target: Target) -> None:
         self.target = target
         if self.output is not None:
-            self._sinks.append(RecordingWriter(self.output, self.options.slices))
+            self._sinks.append(
+                RecordingWriter(self.output, self.options.slices, share=self.options.share)
+            )
         self._sinks += [one for one in (self.running, self._given) if one is not None]
         self._started_at = datetime.now(UTC)
         self._started = time.monotonic()
@@ -206,6 +218,8 @@ class Recorder:
         if self._memory is not None:
             self._memory.add(*(process.pid for process in self.joined()))
             self._memory.look()
+        if self._cpu is not None:
+            self._cpu.look()
         waits, seconds = self._capture.take()
         for sink in self._sinks:
             sink.add_waits(waits)
@@ -367,6 +381,7 @@ class Recorder:
             ),
             machine=about,
             memory=Memory(self._memory_limit_bytes, peak_bytes, held_bytes),
+            cpu_limits=CpuLimits() if self._cpu is None else self._cpu.limits,
             **seen,
             asked=self.options,
         )

@@ -4,10 +4,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from spillcast.errors import InputError, Refusal, first_line
+from spillcast.errors import InputError, Refusal
+from spillcast.gate import batches_of, table_of, text_of
 from spillcast.recording import sums
 from spillcast.recording.meta import META_FILE, Meta
 from spillcast.recording.near import mended
+from spillcast.recording.sums import AGAIN
 from spillcast.tabular import html_paragraph, html_table, polars_of
 from spillcast.units import format_bytes, format_duration
 
@@ -26,6 +28,8 @@ class Recording:
     def __init__(self, path: Path, meta: Meta) -> None:
         self.path = path
         self.meta = meta
+        #: What meta.json says of the rows beside it; None of rows that were never apart from it.
+        self._told: Meta | None = None
 
     @classmethod
     def open(cls, path: str | Path) -> "Recording":
@@ -34,16 +38,19 @@ class Recording:
         meta_path = path / META_FILE
         if not path.exists():
             raise InputError(f"{path}: no such recording", mended(path))
-        if not meta_path.is_file():
+        try:
+            is_whole = meta_path.is_file()
+        except PermissionError as error:
+            hint = "become that user, or record with --share"
+            raise InputError(f"{path}: another user's recording, for them alone", hint) from error
+        if not is_whole:
             raise InputError(
                 f"{path}: not a recording, or a cut one: it holds no {META_FILE}",
                 "record again with: spillcast record -o run.spill -- COMMAND",
             )
-        try:
-            text = meta_path.read_text()
-        except (OSError, ValueError) as error:
-            raise InputError(f"{meta_path}: cut or damaged: {error}", "record again") from error
-        return cls(path, Meta.from_json(text, str(meta_path)))
+        found = cls(path, Meta.from_json(text_of(meta_path, AGAIN), str(meta_path)))
+        found._told = found.meta
+        return found
 
     def need_io(self) -> None:
         """Refusal where there are samples alone, which tell shares and neither counts nor sizes."""
@@ -77,17 +84,23 @@ class Recording:
     @cached_property
     def seconds(self) -> "pa.Table":
         """Per second, op and size: the whole run. See recording/schema.py."""
-        return self._table("seconds.parquet")
+        rows = self._table("seconds")
+        sums.check_seconds(rows, self._told, self.path / "seconds.parquet")
+        return rows
 
     @cached_property
     def waits(self) -> "pa.Table":
         """Single waits by start: of the whole run, or of slices of it."""
-        return self._table("waits.parquet").sort_by("start_ns")
+        rows = self._table("waits")
+        sums.check_waits(sums.of_waits(rows), self._told, self.path / "waits.parquet")
+        return rows.sort_by("start_ns")
 
     @cached_property
     def samples(self) -> "pa.Table":
         """What sessions did, instant by instant."""
-        return self._table("samples.parquet")
+        rows = self._table("samples")
+        sums.check_samples(rows, self._told, self.path / "samples.parquet")
+        return rows
 
     @cached_property
     def temp_waits(self) -> "pa.Table":
@@ -150,18 +163,29 @@ class Recording:
 
         return bursts_of(self)
 
-    def _table(self, name: str) -> "pa.Table":
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+    def check_rows(self, table: Literal["waits", "samples"]) -> None:
+        """InputError unless a table is whole, which who reads its file without us must ask.
 
-        try:
-            # Not read_table, which imports pandas where that is installed.
-            with pq.ParquetFile(self.path / name) as file:
-                return file.read()
-        except (OSError, pa.ArrowInvalid) as error:
-            what = first_line(error)
-            message = f"{self.path / name}: cut or damaged: {what}"
-            raise InputError(message, "record again") from error
+        Rows pass through without being held.
+        """
+        from spillcast.recording import schema
+
+        if table in vars(self):
+            return
+        path, seen = self.path / f"{table}.parquet", sums.NOTHING
+        for rows in batches_of(path, schema.TABLES[table], AGAIN, signed=schema.SIGNED):
+            if table == "waits":
+                seen = seen.plus(sums.of_waits(rows))
+            else:
+                sums.check_samples(rows, self._told, path)
+        if table == "waits":
+            sums.check_waits(seen, self._told, path)
+
+    def _table(self, name: Table) -> "pa.Table":
+        from spillcast.recording import schema
+
+        path = self.path / f"{name}.parquet"
+        return table_of(path, schema.TABLES[name], AGAIN, signed=schema.SIGNED)
 
 
 def _temp(rows: "pa.Table", *, moved: bool) -> "pa.Table":

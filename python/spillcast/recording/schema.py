@@ -76,3 +76,7 @@ def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
 WAITS_SCHEMA = arrow_schema(WAITS)
 SECONDS_SCHEMA = arrow_schema(SECONDS)
 SAMPLES_SCHEMA = arrow_schema(SAMPLES)
+#: By the name of a table.
+TABLES = {"waits": WAITS_SCHEMA, "seconds": SECONDS_SCHEMA, "samples": SAMPLES_SCHEMA}
+#: Columns in which a number may be negative: names that a server or a kernel gives.
+SIGNED = frozenset(("session", "object", "sql_exec_id", "coordinator"))

@@ -1,7 +1,6 @@
 """The recordings of a server's queries made at once: their folder, the document that lists them."""
 
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 from spillcast.document import key, written
 from spillcast.errors import InputError
 from spillcast.recording.meta import EndedBy
+from spillcast.recording.partial import OTHER, PARTIAL, PartialFolder, check_free
 from spillcast.recording.postgres_meta import Server
 from spillcast.recording.recording import is_recording
 
@@ -88,33 +88,41 @@ class RecordingsFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        #: Where rows stand until they are those of a query.
-        self.rows = path / f"rows{_PARTIAL}"
+        self._rows: PartialFolder | None = None
         self._is_ours = False
 
     def check(self) -> None:
         """InputError where recordings cannot be put there."""
         path, parent = self.path, self.path.absolute().parent
+        if path.is_symlink():
+            raise InputError(f"{path}: is a symbolic link", "name the folder it leads to with -o")
         if not parent.is_dir():
             raise InputError(f"{path}: there is no directory {parent}")
         if not path.exists():
             if not os.access(parent, os.W_OK):
-                raise InputError(f"{path}: its directory is not writable", _OTHER)
+                raise InputError(f"{path}: its directory is not writable", OTHER)
             return
         if not path.is_dir() or is_recording(path):
-            raise InputError(f"{path}: exists and is no folder of recordings", _OTHER)
+            raise InputError(f"{path}: exists and is no folder of recordings", OTHER)
         if not os.access(path, os.W_OK):
-            raise InputError(f"{path}: is not writable", _OTHER)
+            raise InputError(f"{path}: is not writable", OTHER)
         for inner in path.iterdir():
-            if not is_recording(inner) and not inner.name.endswith(_PARTIAL):
-                raise InputError(f"{path}: holds {inner.name}, which is no recording", _OTHER)
+            if not is_recording(inner) and not PARTIAL.search(inner.name):
+                raise InputError(f"{path}: holds {inner.name}, which is no recording", OTHER)
+        check_free(path / _ROWS)
 
-    def make(self) -> None:
-        """Make it, without what a recorder that was killed has left there."""
+    def make(self, *, share: bool = False) -> Path:
+        """Make it, without what a recorder that was killed has left there.
+
+        The folder in which rows stand until they are those of a query. InputError where another
+        recorder writes there.
+        """
         self._is_ours = not self.path.exists()
-        self.path.mkdir(exist_ok=True)
-        for left in self.path.glob(f"*{_PARTIAL}"):
-            shutil.rmtree(left, ignore_errors=True)
+        if self._is_ours:
+            self.path.mkdir()
+            self.path.chmod(0o755 if share else 0o700)
+        self._rows = PartialFolder(self.path / _ROWS)
+        return self._rows.path
 
     def next(self, pid: int) -> Path:
         """Where the next recording of a session goes."""
@@ -125,9 +133,10 @@ class RecordingsFolder:
 
     def leave(self) -> None:
         """Take it away again where it was made for nothing."""
-        if self._is_ours and not any(self.path.iterdir()):
+        if self._rows is not None:
+            self._rows.close()
+        if self._is_ours and self.path.is_dir() and not any(self.path.iterdir()):
             self.path.rmdir()
 
 
-_PARTIAL = ".partial"
-_OTHER = "name another with -o"
+_ROWS = "rows"

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TextIO
 
-from spillcast.errors import InputError
+from spillcast.gate import reading
 
 #: Lines before the heading: echoed commands and blank lines.
 _HEADING_LINES_MAX = 200
@@ -63,7 +63,7 @@ def read_spooled(
     ``773 rows selected.`` are no rows. A row with too few or too many values is damage.
     ``on_progress`` is told of the letters read so far.
     """
-    with _open(path) as file:
+    with reading(path), _open(path) as file:
         told = file if on_progress is None else _told(file, on_progress)
         lines = (line.rstrip("\r\n").replace("\f", "") for line in told)
         head = list(islice(lines, _HEADING_LINES_MAX))
@@ -84,11 +84,8 @@ def _told(file: TextIO, on_progress: Callable[[int], None]) -> Iterator[str]:
 
 
 def _open(path: Path) -> TextIO:
-    try:
-        with path.open("rb") as file:
-            start = file.read(4)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
+    with path.open("rb") as file:
+        start = file.read(4)
     utf16 = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     return path.open(encoding="utf-16" if utf16 else "utf-8-sig", errors="replace", newline="")
 

@@ -1,9 +1,24 @@
-"""Sums of a recording's rows; who wrote it knows them, so that nobody need read them again."""
+"""Sums of a recording's rows: its writer knows them, and rows that were read must agree."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import add
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from spillcast.document import key
+from spillcast.gate import damaged
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from spillcast.recording.meta import Meta
+
+AGAIN = "copy the whole folder again from where it was recorded, or record again"
+#: A row may end so much after its recording did, as clocks are read one after the other.
+_LATER_S, _LATER_SHARE = 1.0, 0.01
+#: Of what was counted, at least so much was done after the run began.
+_BEFORE_SHARE = 0.9
 
 
 class WrittenBytes(NamedTuple):
@@ -53,3 +68,122 @@ def other_files(waits: "pa.Table") -> dict[str, FileSums]:
             sums = sums._replace(read_bytes=size, last_read_ns=row["start_ns_max"])
         found[row["file"]] = sums
     return found
+
+
+@dataclass(frozen=True)
+class RowSums:
+    """What the rows beside meta.json sum to, by which is known whether they are all there."""
+
+    waits_bytes: int = key(
+        "bytes of the single waits that were kept", unit="bytes", example=921108480
+    )
+    waits_ns: int = key("their durations", unit="ns", example=3900000000)
+    seconds_rows: int = key("rows of the seconds", unit="rows", example=112)
+    seconds_count: int = key("waits that they count", unit="waits", example=3515)
+    seconds_bytes: int = key("bytes that they count", unit="bytes", example=921108480)
+    seconds_ns: int = key("durations that they count", unit="ns", example=3900000000)
+
+
+class Totals(NamedTuple):
+    """Of single waits: how many, their bytes and time, and the end of the last."""
+
+    rows: int
+    bytes: int
+    total_ns: int
+    end_ns: int
+
+    def plus(self, other: "Totals") -> "Totals":
+        """Those of other rows besides."""
+        summed = Totals(*map(add, self, other))
+        return summed._replace(end_ns=max(self.end_ns, other.end_ns))
+
+
+NOTHING = Totals(0, 0, 0, 0)
+
+
+def of_waits(waits: "pa.Table") -> Totals:
+    """Of single waits."""
+    import pyarrow.compute as pc
+
+    end = pc.max(pc.add(waits["start_ns"], waits["elapsed_ns"])).as_py()
+    return Totals(len(waits), _sum(waits, "bytes"), _sum(waits, "elapsed_ns"), end or 0)
+
+
+def check_waits(found: Totals, told: "Meta | None", path: Path) -> None:
+    """InputError where the single waits are not those that ``told`` counts."""
+    if told is None or not told.captured:
+        return
+    _check(path, [("waits", found.rows, told.raw.rows)])
+    if told.sums is not None:
+        said = ("bytes", found.bytes, told.sums.waits_bytes)
+        _check(path, [said, ("ns of waits", found.total_ns, told.sums.waits_ns)])
+    _check_end(found.end_ns / 1e9, told, path)
+
+
+def check_seconds(seconds: "pa.Table", told: "Meta | None", path: Path) -> None:
+    """InputError where the per-second rows are not all that ``told`` counts."""
+    import pyarrow.compute as pc
+
+    if told is None or not told.captured:
+        return
+    latencies, counts = seconds["latency_ns"], seconds["latency_count"]
+    lengths = (pc.list_value_length(column) for column in (latencies, counts))
+    in_histograms = pc.sum(pc.list_flatten(counts)).as_py() or 0
+    alike = pc.all(pc.equal(*lengths), min_count=0).as_py()
+    if not alike or in_histograms != _sum(seconds, "count"):
+        raise damaged(path, "its histograms do not add up to its counts", AGAIN)
+    if told.sums is None:
+        _check_temp(seconds, told, path)
+    else:
+        figures = [
+            ("rows", len(seconds), told.sums.seconds_rows),
+            ("waits", _sum(seconds, "count"), told.sums.seconds_count),
+            ("bytes", _sum(seconds, "bytes"), told.sums.seconds_bytes),
+            ("ns of waits", _sum(seconds, "total_ns"), told.sums.seconds_ns),
+        ]
+        _check(path, figures)
+    _check_end(pc.max(seconds["second"]).as_py() or 0, told, path)
+
+
+def check_samples(samples: "pa.Table", told: "Meta | None", path: Path) -> None:
+    """InputError where samples are of another time than the recording."""
+    import pyarrow.compute as pc
+
+    if told is not None:
+        _check_end((pc.max(samples["time_ns"]).as_py() or 0) / 1e9, told, path)
+
+
+def _sum(rows: "pa.Table", name: str) -> int:
+    import pyarrow.compute as pc
+
+    return pc.sum(rows[name]).as_py() or 0
+
+
+def _check(path: Path, figures: Sequence[tuple[str, int, int]]) -> None:
+    for what, has, told in figures:
+        if has != told:
+            raise damaged(path, f"it holds {has:,} {what}, and meta.json counts {told:,}", AGAIN)
+
+
+def _check_temp(seconds: "pa.Table", told: "Meta", path: Path) -> None:
+    """Of a recording that does not tell what its rows sum to: by its counts of temp I/O.
+
+    These may be more, by what was done before the run began.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    op = seconds["op"].cast(pa.string())
+    for name, all_of_them in (("read", told.temp.reads), ("write", told.temp.writes)):
+        rows = seconds.filter(pc.and_(seconds["temp"], pc.fill_null(pc.equal(op, name), False)))
+        found = _sum(rows, "count")
+        if not _BEFORE_SHARE * all_of_them <= found <= all_of_them:
+            _check(path, [(f"{name}s of temp files", found, all_of_them)])
+
+
+def _check_end(end_s: float, told: "Meta", path: Path) -> None:
+    """InputError where rows lie after the end. Some recordings do not tell how long they were."""
+    length_s = max(told.recorded_s, told.elapsed_s)
+    if told.recorded_s and end_s > length_s * (1 + _LATER_SHARE) + _LATER_S:
+        text = f"a row at {end_s:,.1f} s of a recording of {length_s:,.1f} s"
+        raise damaged(path, text, AGAIN)

@@ -6,6 +6,7 @@ import select
 import shutil
 import signal
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -44,6 +45,11 @@ class Command:
             self._held.release()
         except OSError as error:
             raise InputError(f"cannot run the command: {error.strerror}") from error
+
+    def send_signal(self, number: int) -> None:
+        """As of a shell's kill; nothing where it has ended."""
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, number)
 
     def abandon(self) -> None:
         """End it before it has done anything."""

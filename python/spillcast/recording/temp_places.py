@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spillcast.document import key
+from spillcast.recording.mounted import Mounted, mounted
 
 if TYPE_CHECKING:
     from spillcast.recording.meta import Meta
@@ -24,6 +25,16 @@ class TempPlace:
     bytes: int = key(
         "read and written there, as far as single waits tell", unit="bytes", example=921108480
     )
+    device_name: str | None = key(
+        "the block device and the model of its disk; null for others",
+        example="nvme0n1 (Samsung SSD 990 PRO)", default=None, later=True,
+    )  # fmt: skip
+    mount_point: str | None = key(
+        "where it is mounted", example="/mnt/temp", default=None, later=True
+    )
+    mount_options: str | None = key(
+        "its options as mount(8) writes them", example="rw,noatime", default=None, later=True
+    )
 
 
 def temp_places(folders: Mapping[str, int]) -> list[TempPlace]:
@@ -31,16 +42,23 @@ def temp_places(folders: Mapping[str, int]) -> list[TempPlace]:
 
     As this process sees its mounts: a folder in another's may be told wrong.
     """
-    from spillcast import _core
-
-    by_device: dict[tuple[str, str, bool | None], dict[str, int]] = {}
+    by_mount: dict[Mounted, dict[str, int]] = {}
     for folder, count in folders.items():
-        found = _core.mounted(folder)
+        found = mounted(folder)
         if found is not None:
-            by_device.setdefault(found, {})[folder] = count
+            by_mount.setdefault(found, {})[folder] = count
     places = [
-        TempPlace(os.path.commonpath(those), *device, sum(those.values()))
-        for device, those in by_device.items()
+        TempPlace(
+            directory=os.path.commonpath(those),
+            device=mount.device,
+            filesystem=mount.filesystem,
+            network=mount.network,
+            bytes=sum(those.values()),
+            device_name=mount.device_name,
+            mount_point=mount.point,
+            mount_options=mount.options,
+        )
+        for mount, those in by_mount.items()
     ]
     return sorted(places, key=lambda place: -place.bytes)
 

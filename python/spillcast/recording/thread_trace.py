@@ -65,10 +65,16 @@ class ThreadTrace:
         under_way: NDArray[Any] = np.where(self.io, wait_ns, 0)
         return under_way
 
-    def batch(self, wait_ns: Array) -> pa.RecordBatch:
-        """The rows for ``_core.simulate``, with these waits in place of its own."""
+    def batch(self, wait_ns: Array, **more_ns: Array | None) -> pa.RecordBatch:
+        """The rows for ``_core.simulate``, with these waits in place of its own.
+
+        ``more_ns`` are columns that it may have besides: ``cached_ns``, how long each takes that a
+        page cache answers, and ``call_ns``, CPU time within waits.
+        """
+        more = {name: pa.array(ns, pa.int64()) for name, ns in more_ns.items() if ns is not None}
         return pa.record_batch(
             {
+                **more,
                 "thread": pa.array(self.thread, pa.uint32()),
                 "cpu_ns": pa.array(self.cpu_ns, pa.int64()),
                 "wait_ns": pa.array(wait_ns, pa.int64()),

@@ -1,16 +1,21 @@
-"""The folder of a recording while it is written: visible when it is whole, or not at all."""
+"""The folder of a recording while it is written: visible when it is whole, or not at all.
+
+Where the disk is full or the folder is gone, fewer single waits are kept rather than nothing.
+"""
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast import _core
+from spillcast.errors import InputError
 from spillcast.recording.clock import FROM_ITS_START, Clock
 from spillcast.recording.folder import RecordingFolder
 from spillcast.recording.meta import META_FILE, KeptWaits, Meta
 from spillcast.recording.recording import Recording
-from spillcast.recording.sums import FileSums, WrittenBytes
+from spillcast.recording.sums import FileSums, RowSums, WrittenBytes
 from spillcast.recording.temp_places import temp_places
 
 if TYPE_CHECKING:
@@ -27,11 +32,19 @@ class RecordingWriter:
     samples, documents and the folder.
     """
 
-    def __init__(self, path: Path, slices: int | None = None, **bounds: int) -> None:
-        self._output = RecordingFolder(path)
+    def __init__(
+        self, path: Path, slices: int | None = None, *, share: bool = False, **bounds: int
+    ) -> None:
+        self._output = RecordingFolder(path, share=share)
         self._folder = self._output.folder
-        self._rows = _core.RecordingWriter(self._folder, slices, **bounds)
         self._samples: pq.ParquetWriter | None = None
+        self._samples_lost: str | None = None
+        try:
+            self._rows = _core.RecordingWriter(self._folder, slices, **bounds)
+        except OSError as error:
+            self._output.discard()
+            reason = f"cannot be written: {error.strerror or error}"
+            raise InputError(f"{path}: {reason}", "name another with -o") from error
 
     def add_waits(self, rows: Any) -> None:
         """Take raw waits, of the core or as columns of recording/schema.py."""
@@ -55,13 +68,18 @@ class RecordingWriter:
 
         from spillcast.recording.schema import SAMPLES_SCHEMA
 
-        if batch.num_rows:
+        if not batch.num_rows or self._samples_lost is not None:
+            return
+        try:
             if self._samples is None:
                 self._samples = pq.ParquetWriter(self._folder / "samples", SAMPLES_SCHEMA)
             self._samples.write_batch(batch.cast(SAMPLES_SCHEMA))
+        except OSError as error:
+            self._lose_samples(error)
 
     def add_document(self, name: str, document: object) -> None:
         """Write a JSON document beside the other files."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (self._folder / name).open("w") as file:
             json.dump(document, file, indent=2)
             file.write("\n")
@@ -69,12 +87,19 @@ class RecordingWriter:
     def finish(self, meta: Meta, clock: Clock = FROM_ITS_START) -> Recording:
         """Write what is left and make the recording visible."""
         kept = self._rows.finish(clock.zero_ns)
-        self._finish_samples(clock)
+        try:
+            self._finish_samples(clock)
+        except OSError as error:
+            self._lose_samples(error)
         slices = kept["slices_ns"]
         slices_s = None if slices is None else [(a / 1e9, b / 1e9) for a, b in slices]
         slices_s = None if slices_s is None else clock.slices_s(slices_s)
-        raw = KeptWaits(kept["waits"], kept["waits_seen"], slices_s)
-        meta = replace(meta, raw=raw, temp_places=temp_places(kept["temp_folders"]))
+        raw = KeptWaits(
+            kept["waits"], kept["waits_seen"], slices_s, kept["because"] or self._samples_lost
+        )
+        sums = RowSums(*kept["waits_sums"], *kept["seconds_sums"])
+        places = temp_places(kept["temp_folders"])
+        meta = replace(meta, raw=raw, sums=sums, temp_places=places)
         self.add_document(META_FILE, meta.to_json())
         finished = Recording(self._output.publish(), meta)
         finished.written_bytes = WrittenBytes(*kept["written_bytes"])
@@ -84,8 +109,18 @@ class RecordingWriter:
     def discard(self) -> None:
         """Leave nothing behind."""
         if self._samples is not None:
-            self._samples.close()
+            with suppress(OSError):
+                self._samples.close()
         self._output.discard()
+
+    def _lose_samples(self, error: OSError) -> None:
+        """Go on without any: a file that was cut cannot be read."""
+        self._samples_lost = f"samples could not be written: {error.strerror or error}"
+        if self._samples is not None:
+            with suppress(OSError):
+                self._samples.close()
+        self._samples = None
+        (self._folder / "samples").unlink(missing_ok=True)
 
     def _finish_samples(self, clock: Clock) -> None:
         """Put samples in place of the file without rows that the core writes."""

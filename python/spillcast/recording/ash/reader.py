@@ -9,9 +9,9 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from spillcast.errors import InputError, first_line
+from spillcast.errors import InputError
+from spillcast.gate import any_table_of, reading
 from spillcast.recording.ash.chosen import ALL, Chosen
 from spillcast.recording.ash.columns import Columns
 from spillcast.recording.same_file import distinct, repeated_words
@@ -101,7 +101,8 @@ def read_ash(
     exports, before = [], 0
     for path in several:
         told = None if on_progress is None else partial(_on, on_progress, before)
-        exports.append(_read_export(path, told))
+        with reading(path, "export it again"):
+            exports.append(_read_export(path, told))
         before += path.stat().st_size
     if len({export.source for export in exports}) > 1:
         raise InputError(
@@ -214,11 +215,8 @@ def _is_parquet(path: Path) -> bool:
 
 
 def _parquet_columns(path: Path) -> tuple[list[str], dict[str, pa.Array]]:
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowInvalid) as error:
-        what = first_line(error)
-        raise InputError(f"{path}: cut or damaged: {what}", "export it again") from error
+    # Columns of exports are of many types: what of them is used is converted, or told.
+    table = any_table_of(path, "export it again")
     columns: dict[str, pa.Array] = {}
     for heading in table.column_names:
         if (name := _NAMES.get(normal_name(heading))) is not None and name not in columns:

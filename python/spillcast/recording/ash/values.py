@@ -78,11 +78,11 @@ def parse_time_ns(text: str, *, month_first: bool = False) -> int | None:
             minutes=int(match["minute"] or 0),
             seconds=int(match["second_of_minute"] or 0),
         )
-    except (ValueError, KeyError):
+        since = date + clock - _offset(match["zone"]) - _EPOCH
+    except (ValueError, KeyError, OverflowError):
         return None
-    since = date + clock - _offset(match["zone"]) - _EPOCH
     fraction_ns = int((match["fraction"] or "0").ljust(9, "0"))
-    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + fraction_ns
+    return _within((since.days * 86_400 + since.seconds) * 1_000_000_000 + fraction_ns)
 
 
 def has_clock(text: str) -> bool:

@@ -1,13 +1,13 @@
 """The plan in a file: what psql, pgAdmin or a server's log put around it is taken off."""
 
 import csv
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from spillcast.errors import InputError
+from spillcast.gate import json_of, reading, text_of
 from spillcast.recording.explain.text import document_of_text
 
 HOW = (
@@ -21,14 +21,11 @@ _TEXT = "Query Text:"
 
 def read_documents(path: Path) -> list[dict[str, Any]]:
     """All plans in a file, each as FORMAT JSON gives it. InputError where there is none."""
-    try:
-        text = path.read_text(encoding="utf-8-sig", errors="replace")
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
-    lines = text.splitlines()
-    if logged := list(_logged(path, lines)):
-        return logged
-    document = _document(path, _bare(lines))
+    lines = text_of(path).splitlines()
+    with reading(path, HOW):
+        if logged := list(_logged(path, lines)):
+            return logged
+        document = _document(path, _bare(lines))
     if document is None:
         raise InputError(f"{path}: holds no plan of EXPLAIN", HOW)
     return [document]
@@ -77,10 +74,7 @@ def _document(path: Path, lines: list[str], *, logged: bool = False) -> dict[str
 
 
 def _of_json(path: Path, text: str) -> dict[str, Any] | None:
-    try:
-        document, _ = json.JSONDecoder().raw_decode(text.strip())
-    except ValueError as error:
-        raise InputError(f"{path}: cut or damaged: {error}", HOW) from error
+    document = json_of(text, path, HOW, rest=True)
     if isinstance(document, list):
         document = next(iter(document), None)
     if not isinstance(document, dict) or not isinstance(document.get("Plan"), dict):

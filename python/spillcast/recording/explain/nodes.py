@@ -4,7 +4,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spillcast.gate import COUNT_MAX
+
 BLOCK_BYTES = 8192
+#: What is read of a node as a number, here or by who asks what more memory would do.
+_AMOUNTS = frozenset(
+    (
+        *("Actual Rows", "Actual Loops", "Plan Rows", "Plan Width", "Rows Removed by Filter"),
+        *("Hash Batches", "Original Hash Batches", "Hash Buckets", "HashAgg Batches"),
+        *("Peak Memory Usage", "Sort Space Used", "Disk Usage", "Maximum Storage"),
+    )
+)
+#: PostgreSQL has no more for all queries together.
+WORKERS_MAX = 1024
+#: Of blocks and of milliseconds: 73 TB and 104 days.
+_TEMP_MAX = COUNT_MAX // 1_000_000
 
 
 @dataclass(frozen=True)
@@ -57,18 +71,25 @@ class Node:
     @property
     def rows(self) -> float:
         """Rows of one execution in one process, on average."""
-        return float(self.values.get("Actual Rows", 0.0))
+        return float(amount(self.values.get("Actual Rows", 0.0), "Actual Rows"))
 
     @property
     def rows_in_all(self) -> float:
         """Rows of all executions in all processes."""
-        return self.rows * float(self.values.get("Actual Loops", 1))
+        return self.rows * amount(self.values.get("Actual Loops", 1), "Actual Loops")
 
     def walk(self) -> "Iterator[Node]":
         """The node and all below it."""
         yield self
         for child in self.children:
             yield from child.walk()
+
+
+def amount(value: Any, what: str, most: float = COUNT_MAX) -> float:
+    """A count or a time of a plan. ValueError where it is none."""
+    if not isinstance(value, int | float) or not 0 <= value <= most:
+        raise ValueError(f"{what} is {str(value)[:40]}")
+    return value
 
 
 def nodes_of(plan: Mapping[str, Any]) -> Node:
@@ -88,6 +109,8 @@ def nodes_of(plan: Mapping[str, Any]) -> Node:
 def _node(
     values: Mapping[str, Any], processes: int, above: str, shared: Mapping[str, TempIO]
 ) -> Node:
+    for name in _AMOUNTS & values.keys():
+        amount(values[name], name)
     below = _processes_below(values, processes)
     kind, spread = values["Node Type"], _spread(values, processes)
     children = [_node(one, below, kind, shared) for one in values.get("Plans", ())]
@@ -104,8 +127,10 @@ def _processes_below(values: Mapping[str, Any], processes: int) -> int:
     """Workers and, unless it only collects, the leader."""
     if values["Node Type"] not in {"Gather", "Gather Merge"}:
         return processes
-    launched = int(values.get("Workers Launched", 0))
-    loops = [int(one.get("Actual Loops", 1)) for one in values.get("Plans", ())]
+    launched = int(amount(values.get("Workers Launched", 0), "Workers Launched", WORKERS_MAX))
+    loops = [
+        int(amount(one.get("Actual Loops", 1), "Actual Loops")) for one in values.get("Plans", ())
+    ]
     alone = values.get("Single Copy") or (launched and loops[:1] == [launched])
     return max(1, launched if alone else launched + 1)
 
@@ -117,18 +142,21 @@ def _spread(values: Mapping[str, Any], processes: int) -> float:
     if any(parts):
         parts.append(max(0, _temp(values).blocks - sum(parts)))
     else:
-        parts = [int(one.get("Sort Space Used", 0)) for one in (values, *workers)]
+        used = "Sort Space Used"
+        parts = [int(amount(one.get(used, 0), used)) for one in (values, *workers)]
     if processes == 1 or len(parts) == 1 or not any(parts):
         return float(processes)
     return min(float(processes), sum(parts) / max(parts))
 
 
 def _temp(values: Mapping[str, Any]) -> TempIO:
+    times = (f"Temp I/O {name} Time" for name in ("Read", "Write"))
     read_s, write_s = (
-        None if (ms := values.get(f"Temp I/O {name} Time")) is None else float(ms) / 1e3
-        for name in ("Read", "Write")
+        None if (ms := values.get(name)) is None else amount(ms, name, _TEMP_MAX) / 1e3
+        for name in times
     )
-    read, written = (int(values.get(f"Temp {name} Blocks", 0)) for name in ("Read", "Written"))
+    blocks = (f"Temp {name} Blocks" for name in ("Read", "Written"))
+    read, written = (int(amount(values.get(name, 0), name, _TEMP_MAX)) for name in blocks)
     return TempIO(read, written, read_s, write_s)
 
 

@@ -1,20 +1,22 @@
 """A plan of EXPLAIN (ANALYZE, BUFFERS) -> a recording."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from spillcast.errors import InputError, Refusal
+from spillcast.gate import reading
 from spillcast.recording.explain.counted import Counted, recording_of
 from spillcast.recording.explain.document import HOW, read_documents
-from spillcast.recording.explain.nodes import BLOCK_BYTES, Node, TempIO, nodes_of
-from spillcast.recording.machine import redact_text
+from spillcast.recording.explain.nodes import BLOCK_BYTES, Node, TempIO, amount, nodes_of
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import Statement
 from spillcast.recording.recording import Recording
+from spillcast.redaction import struck_text
 
+#: 30 years: no query took as long, and nobody could follow it step by step.
+LONGEST_MS = 1e12
 #: What takes the times that are not in a plan.
 TIMED = (
     "set track_io_timing = on and make it again: PostgreSQL 15 or newer times temp I/O; "
@@ -31,7 +33,7 @@ def read_plan(path: str | Path, *, elapsed_s: float | None = None, timed: bool =
     """
     path = Path(path)
     documents = read_documents(path)
-    with _damage_told(path):
+    with reading(path, HOW):
         most = max(documents, key=lambda one: _blocks(one["Plan"]))
         spilling = sum(_blocks(one["Plan"]) > 0 for one in documents)
     found = recording_of_plan(most, path=path, elapsed_s=elapsed_s, timed=timed)
@@ -52,7 +54,7 @@ def recording_of_plan(
     """
     if isinstance(document, list):
         document = document[0]
-    with _damage_told(path):
+    with reading(path, HOW):
         own_s = _elapsed_s(path, document)
         top = nodes_of(document["Plan"])
     temp = top.all_temp
@@ -63,7 +65,7 @@ def recording_of_plan(
         temp = TempIO(temp.read, temp.written, None, None)
         if timed:
             raise Refusal(f"{path}: temp I/O was not timed: {TIMED}")
-    with _damage_told(path):
+    with reading(path, HOW):
         counted = Counted(
             path,
             own_s if elapsed_s is None else elapsed_s,
@@ -85,19 +87,10 @@ def _statement(document: Mapping[str, Any], spilling: int) -> Statement | None:
         return None
     return Statement(
         None if queryid is None else str(queryid),
-        None if query is None else redact_text(str(query)),
+        None if query is None else struck_text(str(query)),
         1,
         spilling,
     )
-
-
-@contextmanager
-def _damage_told(path: Path) -> Iterator[None]:
-    """Keys that lack and values of another kind are damage, not a failure of ours."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{path}: damaged: {error}", HOW) from error
 
 
 def _elapsed_s(path: Path, document: Mapping[str, Any]) -> float:
@@ -110,7 +103,7 @@ def _elapsed_s(path: Path, document: Mapping[str, Any]) -> float:
     elapsed_ms = document.get("Execution Time", plan.get("Actual Total Time"))
     if elapsed_ms is None:
         raise InputError(f"{path}: it has no Execution Time: made with SUMMARY OFF", HOW)
-    return float(elapsed_ms) / 1e3
+    return amount(elapsed_ms, "the time of the query", LONGEST_MS) / 1e3
 
 
 def _processes(top: Node) -> float:
@@ -128,7 +121,7 @@ def _held_bytes(top: Node) -> int | None:
         written = node.temp.written * BLOCK_BYTES
         processes = [node.values, *node.values.get("Workers", ())]
         disk = [
-            1024 * int(each.get("Sort Space Used", 0))
+            1024 * int(amount(each.get("Sort Space Used", 0), "Sort Space Used"))
             for each in processes
             if each.get("Sort Space Type") == "Disk"
         ]
@@ -144,4 +137,5 @@ def _files(top: Node) -> int:
 
 
 def _blocks(plan: Mapping[str, Any]) -> int:
-    return int(plan.get("Temp Read Blocks", 0)) + int(plan.get("Temp Written Blocks", 0))
+    names = "Temp Read Blocks", "Temp Written Blocks"
+    return sum(int(amount(plan.get(name, 0), name)) for name in names)

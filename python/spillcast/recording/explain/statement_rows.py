@@ -1,20 +1,23 @@
 """Rows of pg_stat_statements out of CSV or JSON, as numbers, of whatever version the server is."""
 
 import csv
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from spillcast.errors import InputError
-from spillcast.recording.machine import redact_text
+from spillcast.gate import COUNT_MAX, json_of, reading, text_of
+from spillcast.recording.explain.nodes import WORKERS_MAX
+from spillcast.redaction import struck_text
 
 _NEEDED = ("calls", "total_exec_time", "temp_blks_read", "temp_blks_written")
 #: Times of all other blocks: up to version 16 those of shared ones have a name without "shared".
 _OTHER_TIMES = tuple(
     f"{kind}blk_{op}_time" for kind in ("", "shared_", "local_") for op in ("read", "write")
 )
+#: The server keeps 5,000 statements, unless it is told to keep more.
+_BYTES_MAX, _LINES_MAX = 64 << 20, 1_000_000
 PER_GATHER = "max_parallel_workers_per_gather"
 MAINTENANCE = "max_parallel_maintenance_workers"
 HOW = "export it with: \\copy (select * from pg_stat_statements) to 'statements.csv' csv header"
@@ -60,19 +63,20 @@ class Row:
     def of(cls, values: Mapping[str, Any]) -> "Row":
         """From a row's values by column. ValueError or TypeError where they are no such numbers."""
         queryid, query = values.get("queryid"), values.get("query")
+        calls = int(_number(values["calls"]))
         return cls(
             queryid=None if queryid is None else str(queryid),
-            query=None if query is None else redact_text(str(query)),
-            calls=int(_number(values["calls"])),
+            query=None if query is None else struck_text(str(query)),
+            calls=calls,
             elapsed_s=_number(values["total_exec_time"]) / 1e3,
             read_blocks=int(_number(values["temp_blks_read"])),
             written_blocks=int(_number(values["temp_blks_written"])),
             read_s=_seconds(values.get("temp_blk_read_time")),
             write_s=_seconds(values.get("temp_blk_write_time")),
             other_s=sum((_seconds(values.get(name)) or 0.0 for name in _OTHER_TIMES), 0.0),
-            workers=_whole(values.get("parallel_workers_launched")),
-            per_gather=_whole(values.get(PER_GATHER)),
-            maintenance=_whole(values.get(MAINTENANCE)),
+            workers=_whole(values, "parallel_workers_launched", WORKERS_MAX * (calls or 1)),
+            per_gather=_whole(values, PER_GATHER, WORKERS_MAX),
+            maintenance=_whole(values, MAINTENANCE, WORKERS_MAX),
         )
 
     def plus(self, other: "Row") -> "Row":
@@ -92,18 +96,15 @@ class Row:
 
 def read_rows(path: Path) -> list[Row]:
     """One for each statement. InputError for a file that is cut, damaged or lacks columns."""
-    try:
-        text = path.read_text(encoding="utf-8-sig", errors="replace").strip()
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
-    try:
-        rows = _of_json(text) if text.startswith(("[", "{")) else _of_csv(text)
+    text = text_of(path, bytes_max=_BYTES_MAX).strip()
+    if text.count("\n") > _LINES_MAX:
+        raise InputError(f"{path}: more than {_LINES_MAX:,} lines of statements", HOW)
+    with reading(path, HOW):
+        rows = _of_json(text, path) if text.startswith(("[", "{")) else _of_csv(text)
         for name in _NEEDED:
             if any(name not in row for row in rows) or not rows:
                 raise InputError(f"{path}: pg_stat_statements without {name}", HOW)
         return _merged([Row.of(row) for row in rows])
-    except (ValueError, AttributeError, TypeError, OverflowError, csv.Error) as error:
-        raise InputError(f"{path}: cut or damaged: {error}", HOW) from error
 
 
 def _merged(rows: Iterable[Row]) -> list[Row]:
@@ -115,12 +116,12 @@ def _merged(rows: Iterable[Row]) -> list[Row]:
     return list(found.values())
 
 
-def _of_json(text: str) -> list[dict[str, Any]]:
+def _of_json(text: str, path: Path) -> list[dict[str, Any]]:
     """A list of rows, or one row after the other."""
     try:
-        found = json.loads(text)
-    except ValueError:
-        found = [json.loads(line) for line in text.split("\n") if line.strip()]
+        found = json_of(text, path, HOW)
+    except InputError:
+        found = [json_of(line, path, HOW) for line in text.split("\n") if line.strip()]
     rows = [found] if isinstance(found, dict) else found
     return [dict(row.items()) for row in rows]
 
@@ -145,13 +146,17 @@ def _of_full_length(rows: Iterable[dict[Any, Any]]) -> Iterable[Mapping[str, str
 
 def _number(value: Any) -> float:
     number = float(value)
-    if not 0 <= number < float("inf"):
+    if not 0 <= number <= COUNT_MAX:
         raise ValueError(f"{value} is no count and no time")
     return number
 
 
-def _whole(value: Any) -> int | None:
-    return None if value is None else int(_number(value))
+def _whole(values: Mapping[str, Any], name: str, most: int) -> int | None:
+    value = values.get(name)
+    number = None if value is None else int(_number(value))
+    if number is not None and number > most:
+        raise ValueError(f"{name} is {number:,}, more than {most:,}")
+    return number
 
 
 def _seconds(milliseconds: Any) -> float | None:

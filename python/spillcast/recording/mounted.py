@@ -1,0 +1,56 @@
+"""What is mounted where a path lies: device, file system, mount point and options."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from spillcast.redaction import struck_text
+
+
+@dataclass(frozen=True)
+class Mounted:
+    """A mount, as the kernel lists it."""
+
+    #: As the kernel numbers it.
+    device: str
+    #: As mount(8) writes it.
+    filesystem: str
+    #: Whether it lies behind a network; None where nothing is known.
+    network: bool | None
+    point: str
+    options: str
+    #: Of a block device, with the model of its disk; None for others.
+    device_name: str | None
+
+
+def mounted(path: str) -> Mounted | None:
+    """The mount that holds an absolute path, which may be gone; None where nothing is listed.
+
+    As this process sees its mounts: in another's it may be told wrong.
+    """
+    from spillcast import _core
+
+    found = _core.mounted(path)
+    if found is None:
+        return None
+    device, filesystem, network, point, options = found
+    options = struck_text(options)
+    return Mounted(device, filesystem, network, str(point), options, _device_name(device))
+
+
+def _device_name(device: str) -> str | None:
+    """Such as ``nvme0n1p2 (Samsung SSD 990 PRO)`` for ``259:2``."""
+    folder = Path("/sys/dev/block", device)
+    if not folder.exists():
+        return None
+    folder = folder.resolve()
+    # A partition lies in its disk's folder; device-mapper has a name of its own.
+    about = (folder / "dm/name", folder / "device/model", folder.parent / "device/model")
+    said = next((text for path in about if (text := _line(path))), None)
+    return f"{folder.name} ({said})" if said else folder.name
+
+
+def _line(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,79 @@
+"""The temp I/O of Oracle's traces as a recording in memory: what a probe can do again."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from spillcast import _core
+from spillcast.errors import InputError
+from spillcast.interruptible import run_interruptibly
+from spillcast.recording.counted import seconds_of, totals
+from spillcast.recording.meta import CaptureAccount, KeptWaits, Meta, ObservedEngine
+from spillcast.recording.recording import Recording
+from spillcast.recording.same_file import distinct
+from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.trace import ReadFailures, open_reader
+
+#: The capture of such a recording: what a database wrote down itself.
+TRACE = "trace"
+#: What a trace tells of a wait, but for its place in the file.
+_COLUMNS = ("start_ns", "elapsed_ns", "session", "event", "op", "temp", "file", "sql_id", "line")
+
+
+def recording_of_traces(
+    paths: Sequence[Path], block_bytes: int, *, lenient: bool = False
+) -> Recording:
+    """Each temp read and write of the traces, by session, file, block and time.
+
+    A wait without file, block or count is not among them. InputError where there is none.
+    """
+    paths, _ = distinct(paths)
+    waits = _temp_waits(paths, block_bytes, lenient)
+    if waits.num_rows == 0:
+        raise InputError(
+            f"{paths[0]}: its waits name no temp file, block and count",
+            "a probe does again what a trace has of direct path read temp and write temp",
+        )
+    starts = waits["start_ns"]
+    first_ns = pa.compute.min(starts).as_py()
+    last_ns = pa.compute.max(pa.compute.add(starts, waits["elapsed_ns"])).as_py()
+    waits = waits.set_column(0, WAITS_SCHEMA.field(0), pa.compute.subtract(starts, first_ns))
+    temp, other_io = totals(waits)
+    elapsed_s = (last_ns - first_ns) / 1e9
+    meta = Meta(
+        elapsed_s=elapsed_s,
+        recorded_s=elapsed_s,
+        engine=ObservedEngine("oracle"),
+        temp=temp,
+        other_io=other_io,
+        capture=CaptureAccount(TRACE),
+        raw=KeptWaits(waits.num_rows, waits.num_rows, None),
+    )
+    recording = Recording(paths[0], meta)
+    recording.waits = recording.temp_waits = waits
+    recording.seconds = seconds_of(waits)
+    return recording
+
+
+def _temp_waits(paths: Sequence[Path], block_bytes: int, lenient: bool) -> pa.Table:
+    reader, _ = open_reader(paths, lenient, None)
+    batches: list[pa.RecordBatch] = []
+
+    def take(waits: _core.Table, _calls: _core.Table, _statements: _core.Table) -> None:
+        batch = pa.record_batch(waits)
+        moved = pa.compute.fill_null(pa.compute.greater(batch["blocks"], 0), False)
+        known = pa.compute.and_(batch["op"].is_valid(), batch["file"].is_valid())
+        picked = pa.compute.and_(pa.compute.and_(batch["temp"], known), moved)
+        batches.append(batch.filter(picked).select([*_COLUMNS, "p2", "blocks"]))
+
+    with ReadFailures():
+        run_interruptibly(lambda: reader.rows(take), reader.cancel)
+    rows = pa.Table.from_batches(batches).unify_dictionaries().sort_by("start_ns")
+    found = {name: rows[name] for name in _COLUMNS}
+    found["file"] = rows["file"].cast(pa.string())
+    found["offset"] = pa.compute.multiply(rows["p2"], block_bytes)
+    found["bytes"] = pa.compute.multiply(rows["blocks"], block_bytes)
+    found["blocked"] = pa.repeat(True, rows.num_rows)
+    none = {field.name: pa.nulls(rows.num_rows, field.type) for field in WAITS_SCHEMA}
+    return pa.table({**none, **found}).select(WAITS_SCHEMA.names).cast(WAITS_SCHEMA)

@@ -1,0 +1,136 @@
+"""A recording of which something lacks: rows are compared with what meta.json counts."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evidence import recording
+from harness import only_line, spillcast
+
+LOADS = [("write", 65_536, 40, 900_000), ("read", 65_536, 60, 300_000)]
+LATENCY = ("--to", "latency:1ms")
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, cpu_s=0.5)
+    return made.path
+
+
+@pytest.fixture
+def older(run):
+    """One that does not tell what its rows sum to."""
+    change(run, sums=None)
+    return run
+
+
+def change(path, **parts):
+    """Other values in meta.json."""
+    file = path / "meta.json"
+    document = json.loads(file.read_text())
+    for name, value in parts.items():
+        document[name] = document[name] | value if isinstance(value, dict) else value
+    file.write_text(json.dumps(document))
+
+
+def rewrite(path, change):
+    pq.write_table(change(pq.read_table(path)), path)
+
+
+def with_values(table, name, values):
+    return table.set_column(
+        table.schema.get_field_index(name), name, pa.array(values, table[name].type)
+    )
+
+
+def test_a_whole_one_is_read(run):
+    result = spillcast("forecast", run, *LATENCY, "--json")
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("verb", [("forecast", *LATENCY), ("profile",), ("export", "--format",
+                                  "perfetto"), ("cache",)])  # fmt: skip
+@pytest.mark.parametrize("kept", [0, 50])
+def test_waits_that_lack(run, verb, kept):
+    rewrite(run / "waits.parquet", lambda rows: rows.slice(0, kept))
+    said = only_line(spillcast(verb[0], run, *verb[1:]), 2)
+    words = f"cut or damaged: it holds {kept} waits, and meta.json counts 100"
+    assert f"run.spill/waits.parquet: {words}" in said
+    assert "  copy the whole folder again from where it was recorded, or record again" in said
+
+
+@pytest.mark.parametrize("verb", [("forecast", *LATENCY), ("sql", "from seconds")])
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ("run", "it holds 1 rows, and meta.json counts 2"),
+        ("older", "it holds 0 reads of temp files, and meta.json counts 60"),
+    ],
+)
+def test_seconds_that_lack(request, made, verb, words):
+    run = request.getfixturevalue(made)
+    rewrite(run / "seconds.parquet", lambda rows: rows.slice(0, 1))
+    name, *more = verb
+    arguments = (name, run, *more) if name != "sql" else (name, *more, run)
+    said = only_line(spillcast(*arguments), 2)
+    assert f"run.spill/seconds.parquet: cut or damaged: {words}" in said
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "factor", "words"),
+    [
+        ("seconds", "bytes", 2, "it holds 13,107,200 bytes, and meta.json counts 6,553,600"),
+        ("seconds", "total_ns", 2, "108,000,000 ns of waits, and meta.json counts 54,000,000"),
+        ("waits", "elapsed_ns", 3, "162,000,000 ns of waits, and meta.json counts 54,000,000"),
+        ("seconds", "count", -1, "count is -60 in some row"),
+    ],
+)
+def test_rows_of_other_values(run, table, column, factor, words):
+    rewrite(
+        run / f"{table}.parquet",
+        lambda rows: with_values(
+            rows, column, [factor * value for value in rows[column].to_pylist()]
+        ),
+    )
+    assert words in only_line(spillcast("forecast", run, *LATENCY), 2)
+
+
+def test_rows_after_the_end(run):
+    change(run, recorded_s=1.0)
+    rewrite(
+        run / "waits.parquet",
+        lambda rows: with_values(rows, "start_ns", [t + 10**10 for t in range(len(rows))]),
+    )
+    said = only_line(spillcast("forecast", run, *LATENCY), 2)
+    assert "waits.parquet: cut or damaged: a row at 10.0 s of a recording of 1.0 s" in said
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"cpu_s": -3}, "cpu_s is -3, not 0 or more"),
+        ({"capture": {"lost": -5}}, "capture.lost is -5, not 0 or more"),
+        ({"temp": {"reads": -1}}, "temp.reads is -1, not 0 or more"),
+        ({"elapsed_s": 1e300}, "elapsed_s is 1e+300, not finite"),
+    ],
+)
+def test_figures_that_cannot_be(run, parts, words):
+    change(run, **parts)
+    assert words in only_line(spillcast("forecast", run, *LATENCY), 2)
+
+
+def test_one_without_sums_is_still_read(older):
+    assert spillcast("forecast", older, *LATENCY).returncode == 0
+
+
+def test_one_whose_columns_lack_that_came_later_is_still_read(run):
+    rewrite(run / "waits.parquet", lambda rows: rows.drop_columns(["line", "object", "sql_id"]))
+    assert spillcast("forecast", run, *LATENCY).returncode == 0
+
+
+def test_the_recorders_own_sums_agree(spilled):
+    assert spillcast("forecast", spilled.path, *LATENCY).returncode == 0
+    result = spillcast("sql", "select count(*) from waits where temp", spilled.path, "--json")
+    assert result.returncode == 0, result.stderr

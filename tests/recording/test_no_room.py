@@ -1,0 +1,164 @@
+"""A recording on a disk that fills up, or whose folder is removed: what is left of it is kept."""
+
+import json
+import os
+import shutil
+import subprocess
+from contextlib import contextmanager, suppress
+from functools import cache
+
+import pyarrow as pa
+import pyarrow.compute
+import pytest
+
+from evidence import known
+from harness import only_line, spillcast, spillcast_command, target
+from spillcast.recording import Recording
+from spillcast.recording.partial import partial_folders
+from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
+from spillcast.recording.writer import RecordingWriter
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a disk that is full")
+SECONDS, A_SECOND = 64, 5_000
+S = 1_000_000_000
+
+
+@contextmanager
+def small(room, mib):
+    """A file system of so many MiB."""
+    place = room / "small"
+    place.mkdir()
+    size = f"size={mib}m"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", place], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def fill(place):
+    """Leave no room, not for one page."""
+    with (place / "hog").open("ab", buffering=0) as hog, suppress(OSError):
+        while True:
+            hog.write(bytes(4096))
+
+
+@cache
+def waits(second):
+    """The waits of a second, each of 512 bytes, which do not compress well."""
+    rows = [
+        {
+            "start_ns": second * S + (at * 7919) % S, "elapsed_ns": 1 + (at * 104_729) % 1_000_003,
+            "session": 1, "event": "pread64", "op": "read", "temp": True, "file": "/t/spill",
+            "offset": (at * 15_485_863) % (1 << 40), "bytes": 512,
+        }
+        for at in range(A_SECOND)
+    ]  # fmt: skip
+    return pa.RecordBatch.from_pylist(rows, WAITS_SCHEMA)
+
+
+def sums(second):
+    """What those of a second add up to."""
+    row = {
+        "second": second, "op": "read", "temp": True, "size_class_bytes": 512,
+        "count": A_SECOND, "bytes": 512 * A_SECOND, "total_ns": second,
+        "latency_ns": [100], "latency_count": [A_SECOND],
+    }  # fmt: skip
+    return pa.RecordBatch.from_pylist([row], SECONDS_SCHEMA)
+
+
+def written(writer, meanwhile):
+    for second in range(SECONDS):
+        meanwhile(second)
+        writer.add_waits(waits(second))
+        writer.add_seconds(sums(second))
+    return Recording.open(writer.finish(known(SECONDS, 1, 1)).path)
+
+
+def check_whole(recording):
+    """All seconds are there, in order; of waits whole seconds, as said."""
+    seconds, raw = recording.seconds, recording.meta.raw
+    assert seconds["second"].to_pylist() == list(range(SECONDS))
+    assert seconds["total_ns"].to_pylist() == list(range(SECONDS))
+    assert raw.rows_seen == SECONDS * A_SECOND
+    assert not partial_folders(recording.path)
+    if raw.slices_s is None:
+        assert raw.because is None
+        assert raw.rows == raw.rows_seen
+        return raw
+    assert raw.rows == recording.waits.num_rows == A_SECOND * len(raw.slices_s)
+    kept = pyarrow.compute.divide(recording.waits["start_ns"], S).unique().to_pylist()
+    assert kept == [round(begin_s) for begin_s, _ in raw.slices_s]
+    return raw
+
+
+def test_fewer_waits_where_the_disk_is_small(tmp_path):
+    with small(tmp_path, 17) as place:
+        (place / "others").write_bytes(bytes(1 << 19))
+        writer = RecordingWriter(place / "run.spill")
+        # As long as it is recorded there are some 9 MB of them, and then the Parquet file as well.
+        raw = check_whole(written(writer, lambda second: second == 1 and shrink(place, 8)))
+        assert raw.because == "the disk was full"
+        assert 1 < len(raw.slices_s) < SECONDS
+
+
+def shrink(place, mib):
+    size = f"remount,size={mib}m"
+    subprocess.run(["mount", "-o", size, place], check=True)
+
+
+@pytest.mark.parametrize("when", [0, 3, SECONDS - 1])
+def test_no_waits_where_the_disk_is_full(tmp_path, when):
+    with small(tmp_path, 24) as place:
+        writer = RecordingWriter(place / "run.spill")
+        raw = check_whole(written(writer, lambda second: second >= when and fill(place)))
+        assert raw.because == "the disk was full"
+        told = spillcast("forecast", place / "run.spill", "--to", "latency:1ms", "--json")
+        assert told.returncode in (0, 3), told.stderr
+        assert "Traceback" not in told.stderr
+
+
+@pytest.mark.parametrize("when", [0, 1, 30, SECONDS - 1])
+@pytest.mark.parametrize("parent", [False, True])
+def test_what_comes_after_its_folder_was_removed(tmp_path, when, parent):
+    room = tmp_path / "room"
+    room.mkdir()
+    writer = RecordingWriter(room / "run.spill")
+
+    def remove(second):
+        if second == when:
+            shutil.rmtree(room if parent else partial_folders(room / "run.spill")[0])
+
+    raw = check_whole(written(writer, remove))
+    if when == 0:
+        assert raw.slices_s is None
+    else:
+        assert raw.because == "its folder was removed meanwhile"
+        assert len(raw.slices_s) >= SECONDS - when - 5
+
+
+def test_a_command_runs_to_its_end_where_its_recording_cannot_be_kept(places):
+    plan = ("--file", places.temp / "spill", "--base", places.base, "--gate", "--pause", 0.02)
+    with small(places.root, 20) as place:
+        output = place / "run.spill"
+        words = spillcast_command("record", "-o", output, "--json", "--", *target("spill", *plan))
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen(words, env=places.env, text=True, **pipes) as recorder:
+            assert recorder.stdout.readline() == "ready\n"
+            fill(place)
+            stdout, stderr = recorder.communicate("go\n")
+        assert recorder.returncode == 0, stderr
+        assert "not all single waits could be kept: the disk was full" in stderr
+        account, said = stdout.split("\n", 1)
+        assert json.loads(account)["result"] is not None
+        told = json.loads(said)
+        assert told["temp"]["writes"] > 0
+        assert told["raw"]["because"] == "the disk was full"
+
+
+def test_no_room_is_said_before_the_command_starts(places):
+    ran = places.root / "ran"
+    with small(places.root, 8) as place:
+        words = ("record", "-o", place / "run.spill", "--", "touch", ran)
+        assert "no room" in only_line(spillcast(*words, env=places.env), 2)
+    assert not ran.exists()

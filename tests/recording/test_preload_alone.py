@@ -1,0 +1,86 @@
+"""A preloaded program whose recorder is gone stops reporting; one whose recorder rests does not."""
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from harness import spillcast_command, until
+
+#: Reads a block so many times for each number on stdin.
+READS = """
+import os, sys
+descriptor = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.pwrite(descriptor, bytes(512), 0)
+print(os.getpid(), flush=True)
+for line in sys.stdin:
+    for _ in range(int(line)):
+        os.pread(descriptor, 512, 0)
+    print("done", flush=True)
+"""
+#: Where the ring's header has the position of the next report.
+HEAD_OFFSET = 128
+#: A recorder that has not looked for a second may be gone.
+UNREAD_S = 1.2
+
+
+class Preloaded:
+    """A program that reports to a recorder, and how many reports it has made."""
+
+    def __init__(self, places):
+        words = [sys.executable, "-c", READS, str(places.temp / "spill")]
+        output = places.root / "run.spill"
+        asked = spillcast_command("record", "--capture", "preload", "-o", output, "--", *words)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self.recorder = subprocess.Popen(asked, text=True, env=places.env, **pipes)
+        self.pid = int(self.recorder.stdout.readline())
+        maps = Path(f"/proc/{self.pid}/maps").read_text().splitlines()
+        [ring] = [line for line in maps if "/memfd:spillcast-ring" in line]
+        self._head = int(ring.partition("-")[0], 16) + HEAD_OFFSET
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        with self.recorder:
+            self.recorder.kill()
+
+    def reports_of(self, reads):
+        """How many reports it makes for so many reads."""
+        before = self._reports()
+        self.recorder.stdin.write(f"{reads}\n")
+        self.recorder.stdin.flush()
+        assert self.recorder.stdout.readline() == "done\n"
+        return self._reports() - before
+
+    def _reports(self):
+        with open(f"/proc/{self.pid}/mem", "rb") as memory:
+            memory.seek(self._head)
+            return struct.unpack("<Q", memory.read(8))[0]
+
+
+def test_nothing_is_reported_after_the_recorder_was_killed(places):
+    with Preloaded(places) as program:
+        assert program.reports_of(1000) >= 1000
+        program.recorder.kill()
+        os.waitid(os.P_PID, program.recorder.pid, os.WEXITED | os.WNOWAIT)
+        time.sleep(UNREAD_S)
+        # It is found out by the first of them, also while nobody has buried the recorder.
+        assert program.reports_of(1000) <= 1
+        assert program.reports_of(1000) == 0
+        program.recorder.stdin.close()
+        until(lambda: not Path(f"/proc/{program.pid}/exe").exists(), "its end")
+
+
+def test_all_is_reported_to_a_recorder_that_rests(places):
+    with Preloaded(places) as program:
+        program.recorder.send_signal(signal.SIGSTOP)
+        time.sleep(UNREAD_S)
+        assert program.reports_of(1000) >= 1000
+        program.recorder.send_signal(signal.SIGCONT)
+        program.recorder.stdin.close()
+        _, said = program.recorder.stdout.read(), program.recorder.stderr.read()
+        assert program.recorder.wait() == 0, said
