@@ -10,8 +10,9 @@ import pytest
 
 from harness import ordinary_user, spillcast, spillcast_command, until
 from spillcast.forecast import forecast
-from spillcast.recording.memory import group_folders
+from spillcast.recording.cgroups import group_folders
 from spillcast.recording.meta import Memory
+from spillcast.recording.partial import allow
 from spillcast.storage import memory_group as groups
 from spillcast.storage.bounded import SLACK_BYTES
 from spillcast.storage.memory_group import NoMemoryGroup, memory_group
@@ -117,7 +118,7 @@ def test_without_privilege_it_goes_on_and_says_so(open_places):
     path = open_places.root / "run.spill"
     operations = written_and_read(8 * MIB)
     held = recording(path, operations, memory=Memory(4 * MIB, 0))
-    path.chmod(0o755)
+    allow(path, share=True)
     output = open_places.temp / "storage.json"
     where = open_places.temp / "probed"
     where.mkdir()

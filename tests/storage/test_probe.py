@@ -148,7 +148,8 @@ def test_a_directory_of_another_user(open_places):
         pytest.skip("only root can make a directory of another user")
     recording = open_places.root / "run.spill"
     plan = ("--file", open_places.temp / "spill", "--base", open_places.base)
-    made = spillcast("record", "-o", recording, "--", *target("spill", *plan), env=open_places.env)
+    words = ("record", "--share", "-o", recording, "--", *target("spill", *plan))
+    made = spillcast(*words, env=open_places.env)
     assert made.returncode == 0, made.stderr
     result = spillcast("probe", open_places.data, "--like", recording, under=ordinary_user())
     text = only_line(result, 2)
@@ -179,8 +180,8 @@ def test_the_output_must_have_a_directory(spilled, tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "not JSON, or cut"),
-        ('{"schema": "spillcast.stor', "not JSON, or cut"),
+        ("", "cut or damaged: no JSON"),
+        ('{"schema": "spillcast.stor', "cut or damaged: no JSON"),
         ("[]", "schema is None"),
         ('{"schema": "spillcast.storage/2"}', "'spillcast.storage/2'"),
         ('{"schema": "spillcast.storage/1"}', "damaged"),

@@ -9,8 +9,10 @@ from spillcast.errors import InputError, Refusal
 from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.sum.estimate import forecast_of, refused
+from spillcast.forecast.sum.estimate import forecast_of, refused, total_on
+from spillcast.forecast.sum.page_cache import either_way, with_and_without
 from spillcast.forecast.sum.shared import ends_of, forecast_between
+from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.work_memory.advice import work_memory
 from spillcast.recording import Recording
 from spillcast.recording.evidence import Evidence, find_evidence
@@ -31,16 +33,25 @@ def forecast(
     *,
     elapsed_s: float | None = None,
     confidence: float = CONFIDENCE,
+    cpus: int | None = None,
+    cpu_quota: float | None = None,
     without: Collection[str] = (),
 ) -> Forecast:
     """Forecast the elapsed time of ``recording`` with its temp files on ``target``.
 
     ``elapsed_s`` is the wall time of the whole query where the recording covers a part of it; the
-    recorded mix is then taken to hold for the rest. ``without`` names what is not asked of the time
-    outside temp I/O, for experiments that tell what each brings. InputError when there was no temp
-    I/O, Refusal when none could be recorded.
+    recorded mix is then taken to hold for the rest. The target has ``cpus`` CPUs, and a quota of
+    ``cpu_quota`` CPUs, where given, else those of the recording. ``without`` names what is not
+    asked of the time outside temp I/O, for experiments that tell what each brings. InputError when
+    there was no temp I/O, Refusal when none could be recorded.
     """
-    question = Question(elapsed_s=elapsed_s, confidence=confidence, without=without)
+    question = Question(
+        elapsed_s=elapsed_s,
+        confidence=confidence,
+        cpus=cpus,
+        cpu_quota=cpu_quota,
+        without=without,
+    )
     [(found, _)] = _from_recording(recording, [target], question, elapsed_s)
     return found
 
@@ -114,7 +125,8 @@ def _from_recording(
 ) -> list[Answer]:
     recording.need_io()
     # What the recording says is worked out once for all targets, and before any is probed.
-    baseline = Baseline.of(recording, elapsed_s, question.without)
+    cpus = Cpus.of(recording).but(question.cpus, question.cpu_quota)
+    baseline = Baseline.of(recording, elapsed_s, question.without, cpus)
     ends = ends_of(baseline)
     memory = work_memory(baseline, question.confidence)
     found = [_resolved(target, recording, question) for target in targets]
@@ -124,7 +136,11 @@ def _from_recording(
             said, there = refused(baseline, str(target), str(storage)), None
         else:
             on_it = partial(forecast_of, target=storage, confidence=question.confidence)
-            said, there = forecast_between(baseline, ends, on_it), storage
+            said = forecast_between(baseline, ends, on_it)
+            if either_way(baseline, said):
+                without = forecast_between(baseline, ends, partial(on_it, cached=False))
+                said = with_and_without(said, without, total_on(baseline, storage))
+            there = storage
         said = replace(said, work_memory=memory, statement=recording.meta.statement)
         answers.append((said, there))
     return answers

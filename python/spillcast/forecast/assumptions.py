@@ -41,6 +41,13 @@ OWN_SPREAD = 0.3
 #: move by so much of itself that the run does not tell: what queries of TPC-H's moved by.
 OWN_BEYOND = 0.2
 
+#: Of the memory that a page cache may have, the share that may be dirty before writers wait: the
+#: kernel's vm.dirty_ratio as it comes.
+DIRTY_SHARE = 0.2
+#: Which pages memory keeps is not exactly those used last: of what a page cache saves, where it
+#: holds half of it, so much may be wrong (standard deviation).
+PAGE_CACHE_ERROR = 0.1
+
 # What is worth a warning: from there on a reader would decide otherwise.
 #: Share of the reports that were lost: as much as the forecast may be off for other reasons.
 LOST_SHARE_MAX = 0.02
@@ -50,6 +57,8 @@ LITTLE = 0.9
 SHARE_TOLD = 0.05
 #: Share of the elapsed time for which the query waited for CPUs that others had.
 BUSY_TOLD = 0.05
+#: Share of the elapsed time in which a CPU quota held threads back.
+THROTTLED_TOLD = 0.02
 #: Share of the elapsed time in cold reads of data files from which they are a term of their own.
 COLD_SHOWN = 0.01
 #: Share of the elapsed time in calls of which the target tells nothing.

@@ -44,8 +44,9 @@ class Question:
     ``since`` and ``until`` choose samples of ASH; ``queryid`` picks a row of
     pg_stat_statements, ``origin`` is the storage that counts without times were made on. Of a
     recording, the files under ``temp_dirs`` and no others are temp files, where any is given. A
-    directory is probed within ``budget``, after ``rehearse`` has run the query there. ``without``
-    is for experiments: what is not asked of the time outside temp I/O.
+    target has ``cpus`` CPUs, and a quota of ``cpu_quota`` of them a second, where given, else those
+    of the recording. A directory is probed within ``budget``, after ``rehearse`` has run the query
+    there. ``without`` is for experiments: what is not asked of the time outside temp I/O.
     """
 
     elapsed_s: float | None = None
@@ -60,6 +61,8 @@ class Question:
     origin: str | None = None
     temp_dirs: Sequence[str | Path] = ()
     lenient: bool = False
+    cpus: int | None = None
+    cpu_quota: float | None = None
     confidence: float = CONFIDENCE
     budget: str = "60s"
     without: Collection[str] = ()
@@ -86,7 +89,8 @@ class Question:
         """
         _only_for("rows of pg_stat_statements", bool(evidence.statements), queryid=self.queryid)
         observed = bool(evidence.recordings) and not counts
-        _only_for("recordings", observed, temp=self.temp_dirs or None)
+        own = {"temp": self.temp_dirs or None, "cpus": self.cpus, "cpu_quota": self.cpu_quota}
+        _only_for("recordings", observed, **own)
         _only_for("recordings", bool(evidence.recordings), rehearse=self.rehearse)
         _only_for("plans and rows of pg_stat_statements", counts, **{"from": self.origin})
         method = None if self.method == "counts" else self.method

@@ -20,6 +20,8 @@ FORECAST_SCHEMA = "spillcast.forecast/1"
 CHANGES = "other calls on temp files"
 #: The term of reads of data files that memory did not answer.
 DATA_READS = "data reads"
+#: The term of waits for a CPU quota that storage without any latency would leave.
+QUOTA = "CPU quota"
 #: The term of what recording cost, which no target has.
 RECORDING = "recording"
 

@@ -13,6 +13,7 @@ from spillcast.storage import Storage
 from spillcast.storage.meant import check_word
 from spillcast.storage.target import FORMS, is_place, resolve, resolve_storage
 from spillcast.units import parse_factor, parse_latency_s
+from spillcast.visible import shell_word
 
 #: The least time between two forecasts, and the share of one CPU that they may take.
 EVERY_S, SHARE = 3.0, 0.02
@@ -67,6 +68,6 @@ def _known(target: str) -> Storage | None:
     if target == "tmpfs" or is_place(Path(target)):
         raise InputError(
             f"--to {target}: a probe would disturb what is watched",
-            f"probe before: spillcast probe {target} --grid -o storage.json",
+            f"probe before: spillcast probe {shell_word(target)} --grid -o storage.json",
         )
     return resolve_storage(target, f"--to {target}", FORMS)

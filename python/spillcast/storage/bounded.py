@@ -21,6 +21,7 @@ from spillcast.errors import SpillcastError
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
 from spillcast.storage.memory_group import NoMemoryGroup, memory_group
+from spillcast.storage.no_names import no_names_left
 from spillcast.storage.page_cache import cache_bound_bytes, engine_cache_bytes
 
 #: Groups, calls that change files, facts.
@@ -57,7 +58,8 @@ def bounded_run(
         except NoMemoryGroup as error:
             reason = str(error)
     watch = None if on_progress is None else lambda: on_progress(*replay.progress())
-    groups, changes, found = run_interruptibly(replay.run, replay.cancel, watch)
+    with no_names_left(directory):
+        groups, changes, found = run_interruptibly(replay.run, replay.cancel, watch)
     facts |= {"memory_bound": None, "memory_bound_reason": reason}
     groups, changes = (pa.record_batch(table).to_pylist() for table in (groups, changes))
     return groups, changes, {**found, **facts}

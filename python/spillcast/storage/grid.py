@@ -9,7 +9,9 @@ from spillcast import _core
 from spillcast.interruptible import run_interruptibly
 from spillcast.storage.budget import Budget
 from spillcast.storage.failures import failures_said
+from spillcast.storage.no_names import no_names_left
 from spillcast.storage.page_cache import dirty_limit_bytes
+from spillcast.storage.provenance import measured_now
 from spillcast.storage.quota import room_facts
 from spillcast.storage.source import GRID
 from spillcast.storage.storage import Group, Storage, name_of
@@ -32,9 +34,11 @@ def probe_grid(
         limits = (budget or Budget()).limits(directory)
         grid = _core.Grid(str(directory), psync=psync, **limits)
         watch = None if on_progress is None else lambda: on_progress(*grid.progress())
-        groups, facts = run_interruptibly(grid.run, grid.cancel, watch)
-    rows = pa.record_batch(groups).to_pylist()
+        with no_names_left(directory):
+            cells, facts = run_interruptibly(grid.run, grid.cancel, watch)
+    rows = pa.record_batch(cells).to_pylist()
     if facts["sustained"] is not None:
         facts["sustained"]["dirty_limit_bytes"] = dirty_limit_bytes(facts["filesystem"])
     facts |= {**limits, **room_facts(directory), "directory": str(directory)}
-    return Storage(name_of(directory), GRID, [Group(**row) for row in rows], facts)
+    groups = [Group(**row) for row in rows]
+    return Storage(name_of(directory), GRID, groups, facts, provenance=measured_now(directory))

@@ -1,17 +1,20 @@
 """What a word that names no storage was likely meant to be."""
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 
 from spillcast.errors import InputError
 from spillcast.recording.near import near_path
 from spillcast.units import parse_latency_s
 
-_KINDS = {"lat": "latency", "catalog": "catalogue", "cat": "catalogue"}
+_KINDS = {"lat": "latency", "cat": "catalogue"}
+_ALL_KINDS = ("latency", "factor", "cache", "catalogue", *_KINDS)
 #: A form in another spelling, such as ``latency=150us`` or ``Catalog:aws-gp3``.
-_FORM = re.compile(
-    r"\s*(latency|lat|factor|cache|catalogue|catalog|cat)\s*[:= ]\s*(\S.*?)\s*", re.I
-)
+_FORM = re.compile(r"\s*([a-z]+)\s*[:= ]\s*(\S.*?)\s*", re.I)
+#: How much of a mistyped word is right.
+_ALIKE = 0.7
 _TIMES = re.compile(r"\s*(?:x\s*(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)\s*(?:x|times))\s*", re.I)
 _MEMORY = {"ram", "mem", "memory", "shm", "ramdisk", "ramfs"}
 
@@ -34,8 +37,7 @@ def meant(text: str, forms: str) -> str | None:
 
 def _other_form(text: str) -> str | None:
     """The form of the word that is a form in another spelling, or the value of one."""
-    if form := _FORM.fullmatch(text):
-        kind = form[1].lower()
+    if (form := _FORM.fullmatch(text)) and (kind := _like(form[1], _ALL_KINDS)) is not None:
         return f"{_KINDS.get(kind, kind)}:{form[2]}"
     if times := _TIMES.fullmatch(text):
         return f"factor:{times[1] or times[2]}"
@@ -46,9 +48,14 @@ def _other_form(text: str) -> str | None:
     return f"latency:{text.replace(' ', '')}"
 
 
+def _like(word: str, words: Iterable[str]) -> str | None:
+    """The one of some words that another is, or is nearly; None where none is."""
+    return next(iter(get_close_matches(word.lower(), words, n=1, cutoff=_ALIKE)), None)
+
+
 def _names(text: str) -> list[str]:
     """Names and paths that are like it, the likest first."""
-    if text.strip().lower() in _MEMORY:
+    if text.strip().lower() in _MEMORY or _like(text.strip(), ["tmpfs"]):
         return ["tmpfs"]
     home = Path(text).expanduser() if text.startswith("~") else None
     path = home if home is not None and home.exists() else near_path(Path(text))

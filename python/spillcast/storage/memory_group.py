@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
-from spillcast.recording.memory import group_folders
+from spillcast.recording.cgroups import group_folders
 from spillcast.workspace import undone_by
 
 _PREFIX = "spillcast-probe-"

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from spillcast.histogram import merged, rounded
 from spillcast.recording import Recording
+from spillcast.storage.provenance import of_recording
 from spillcast.storage.source import ASSUMED, RECORDING
 from spillcast.storage.storage import Changes, Group, Storage
 
@@ -25,7 +26,10 @@ def observed(recording: Recording) -> Storage:
         Changes(event, len(ns), sum(ns), *rounded(ns)) for event, ns in _changes_ns(recording)
     ]
     facts = {"like": recording.path.name}
-    return Storage(recording.path.stem, RECORDING, groups, facts, changes=changes)
+    return Storage(
+        recording.path.stem, RECORDING, groups, facts, changes=changes,
+        provenance=of_recording(recording.meta),
+    )  # fmt: skip
 
 
 def _changes_ns(recording: Recording) -> list[tuple[str, list[int]]]:

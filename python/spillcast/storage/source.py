@@ -40,6 +40,8 @@ class StorageSource:
     any_size: bool = False
     #: Histograms are those of the load that is asked about.
     of_load: bool = True
+    #: Figures are those of the storage itself: a page cache may lie before it.
+    uncached: bool = False
 
 
 PROBE = StorageSource(
@@ -51,6 +53,7 @@ GRID = StorageSource(
     GRID_NOISE,
     (("grid", "measured with a grid, not with the I/O of this recording"),),
     of_load=False,
+    uncached=True,
 )
 RECORDING = StorageSource("recording", "as an engine saw it in {like}", LATENCY_NOISE)
 ASSUMED = StorageSource(
@@ -75,6 +78,7 @@ def catalogue(spread: float, origin: str) -> StorageSource:
         stated=True,
         any_size=True,
         of_load=False,
+        uncached=True,
     )
 
 

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 from spillcast import histogram
 from spillcast.document import key, read, written
 from spillcast.errors import InputError
+from spillcast.gate import json_of, reading, text_of
+from spillcast.storage.facts import check_facts
 from spillcast.storage.limit import Limit
+from spillcast.storage.provenance import Provenance
 from spillcast.storage.source import ASSUMED, StorageSource, source_of
 from spillcast.tabular import Tabular, html_paragraph, html_table
 from spillcast.units import format_bytes, format_duration
@@ -106,6 +109,7 @@ class StorageDocument:
     servers: int | None = key(
         "operations served at once; null for all", example=None, default=None, later=True
     )
+    provenance: Provenance | None = key("", optional=True)
     facts: Mapping[str, Any] = key(
         "what else is known; below those of a probe, others where figures come from elsewhere"
     )
@@ -127,6 +131,8 @@ class Storage(Tabular):
     limits: Sequence[Limit] = ()
     servers: int | None = None
     changes: Sequence[Changes] = ()
+    #: When, where and with what it was measured; None where nobody wrote that down.
+    provenance: Provenance | None = None
     #: The first part of the query as it ran there; not in the document.
     rehearsal: "Rehearsal | None" = None
 
@@ -170,6 +176,7 @@ class Storage(Tabular):
             changes=self.changes,
             limits=self.limits,
             servers=self.servers,
+            provenance=self.provenance,
             facts=dict(self.facts),
         )
         return {"schema": STORAGE_SCHEMA, **written(document)}
@@ -182,13 +189,7 @@ class Storage(Tabular):
     @classmethod
     def load(cls, path: Path) -> "Storage":
         """Read a document. InputError says what is wrong with it."""
-        try:
-            document = json.loads(path.read_text())
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror}") from error
-        except ValueError as error:
-            raise InputError(f"{path}: not JSON, or cut: {error}", "probe again") from error
-        return cls.from_json(document, str(path))
+        return cls.from_json(json_of(text_of(path), path, "probe again"), str(path))
 
     @classmethod
     def from_json(cls, document: Any, where: str) -> "Storage":
@@ -200,17 +201,16 @@ class Storage(Tabular):
                 "make it with: spillcast probe DIR --grid -o storage.json",
             )
         found = read(StorageDocument, document, where, "probe again")
-        try:
+        check_facts(found.facts, where, "probe again")
+        with reading(where, "probe again"):
             for group in found.groups:
                 _check(group)
             for one in found.changes:
                 _check_counts(one.event, one.count, one.latency_ns, one.latency_count)
             source = source_of(found.source, found.facts)
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{where}: damaged: {error}", "probe again") from error
         return cls(
             found.name, source, found.groups, found.facts, found.limits, found.servers,
-            found.changes,
+            found.changes, found.provenance,
         )  # fmt: skip
 
     def scaled(self, factor: float, name: str) -> "Storage":

@@ -15,6 +15,7 @@ from spillcast.storage.observed import assumed_latency, observed
 from spillcast.storage.probe import Progress, probe
 from spillcast.storage.storage import Storage
 from spillcast.units import parse_factor, parse_latency_s
+from spillcast.visible import shell_word
 
 KNOWN = "a recording, catalogue:NAME, or a storage.json, which is made by: spillcast probe DIR"
 FORMS = (
@@ -83,7 +84,8 @@ def resolve_storage(text: str, what: str | None = None, forms: str = KNOWN) -> S
     if path.is_file():
         return Storage.load(path)
     if path.is_dir():
-        hint = f"probe it first: spillcast probe {text} --like run.spill -o storage.json"
+        word = shell_word(text)
+        hint = f"probe it first: spillcast probe {word} --like run.spill -o storage.json"
         raise InputError(f"{what or text}: is a directory, and was not measured", hint)
     if path.exists():
         raise InputError(f"{what or text}: is no file or directory", _mounted(path, forms))

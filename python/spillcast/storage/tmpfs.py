@@ -4,13 +4,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from spillcast import _core
 from spillcast.errors import Refusal
 from spillcast.recording import Recording
 from spillcast.recording.machine import command_of
 from spillcast.recording.memory import meminfo_bytes, memory_groups, resident_bytes
+from spillcast.recording.mounted import mounted
 from spillcast.recording.spill import spill_bytes
 from spillcast.units import format_bytes
+from spillcast.visible import shell_word
 
 SHARED_MEMORY = Path("/dev/shm")
 #: Room that a mount has beyond the spill that was seen: the next run may spill a little more.
@@ -43,7 +44,8 @@ def check(baseline: Recording, directory: Path | None = None) -> list[str]:
     size = mount_size_bytes(spill)
     where, remedy = "DIR", f"mount -t tmpfs -o size={mount_word(size)} tmpfs DIR"
     if directory is not None:
-        where, remedy = str(directory), f"mount -o remount,size={mount_word(size)} {directory}"
+        word = shell_word(directory)
+        where, remedy = str(directory), f"mount -o remount,size={mount_word(size)} {word}"
         stat = os.statvfs(directory)
         if stat.f_blocks and stat.f_bavail * stat.f_frsize < spill:
             free = format_bytes(stat.f_bavail * stat.f_frsize)
@@ -61,8 +63,8 @@ def check(baseline: Recording, directory: Path | None = None) -> list[str]:
 
 def is_tmpfs(directory: Path) -> bool:
     """Whether a directory lies on a tmpfs."""
-    found = _core.mounted(str(directory.resolve()))
-    return found is not None and found[1] == "tmpfs"
+    found = mounted(str(directory.resolve()))
+    return found is not None and found.filesystem == "tmpfs"
 
 
 def memory_room(baseline: Recording) -> Room:

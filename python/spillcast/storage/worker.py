@@ -12,6 +12,7 @@ import pyarrow as pa
 from spillcast import _core
 from spillcast.interruptible import run_interruptibly
 from spillcast.storage.memory_group import NoMemoryGroup, join
+from spillcast.storage.no_names import no_names_left
 
 
 def main() -> None:
@@ -24,7 +25,8 @@ def main() -> None:
         replay = _core.Probe(steps, directory, **options)
         join(group)
         watch = lambda: _say(progress=replay.progress())  # noqa: E731
-        groups, changes, facts = run_interruptibly(replay.run, replay.cancel, watch)
+        with no_names_left(Path(directory)):
+            groups, changes, facts = run_interruptibly(replay.run, replay.cancel, watch)
     except NoMemoryGroup as error:
         _say(no_group=str(error))
     except ValueError as error:

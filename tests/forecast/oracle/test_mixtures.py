@@ -131,17 +131,6 @@ def test_a_directory_needs_a_baseline_that_names_its_statement(folder, tmp_path)
         forecast(here, folder)
 
 
-@pytest.mark.parametrize("target", ["tmpfs", "cache:flash.json+disk.json?size=2T", "DIRECTORY"])
-def test_where_nothing_is_replayed(target, tmp_path):
-    here = write_trace(tmp_path / "here.trc", SLOW)
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    target = str(empty) if target == "DIRECTORY" else target
-    with pytest.raises(InputError, match="traces and ASH are not replayed on a") as caught:
-        forecast(here, target)
-    assert "spillcast probe " in caught.value.hint
-
-
 @pytest.mark.parametrize("with_ash", [False, True], ids=["trace", "ASH"])
 def test_an_interval_of_more_than_ten_fold_is_no_answer(with_ash, tmp_path):
     """Two waits there, of 5 s each: a mean of two says nothing of the many here."""

@@ -39,6 +39,8 @@ class EventLatency:
     stretches: NDArray[np.float64]
     #: The seconds of these, of the database's clock.
     seconds: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    #: Operations by the number of blocks they move, where the trace tells it.
+    sizes: dict[float, int] = field(default_factory=dict)
 
     @property
     def mean_s(self) -> float:
@@ -169,7 +171,16 @@ def _latency(name: str, groups: list[dict[str, Any]]) -> EventLatency:
         blocks=float(np.average(blocks[known], weights=count[known])) if known.any() else None,
         stretches=np.column_stack([counts, totals_s / counts]),
         seconds=seconds.astype(np.int64),
+        sizes=_sizes(groups),
     )
+
+
+def _sizes(groups: list[dict[str, Any]]) -> dict[float, int]:
+    found: dict[float, int] = {}
+    for group in groups:
+        if group["blocks"]:
+            found[group["blocks"]] = found.get(group["blocks"], 0) + group["count"]
+    return found
 
 
 def _wall_s(read: Traces) -> float:

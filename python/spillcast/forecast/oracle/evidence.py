@@ -1,6 +1,8 @@
 """What Oracle's evidence says of one run: traces of it, ASH, and what a flash cache serves."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from spillcast.forecast.oracle.events import (
     AshEvidence,
@@ -20,7 +22,8 @@ from spillcast.recording.statistics import TempOnFlash, read_statistics, temp_on
 class OracleEvidence:
     """Traces, ASH or both; ``flash`` is what statistics say of temp I/O in a flash cache.
 
-    ``statements`` are the SQL_IDs that it is of, and ``block`` how large its blocks are.
+    ``statements`` are the SQL_IDs that it is of, ``block`` how large its blocks are, and ``paths``
+    the files of ``traces``.
     """
 
     traces: TraceEvidence | None = None
@@ -28,6 +31,7 @@ class OracleEvidence:
     flash: TempOnFlash | None = None
     statements: frozenset[str] = frozenset()
     block: BlockSize = ASSUMED_BLOCK
+    paths: Sequence[Path] = ()
 
     @property
     def covered_s(self) -> float:
@@ -69,4 +73,5 @@ def read_evidence(
         flash=temp_on_flash(read_statistics(statistics)) if statistics else None,
         statements=statements,
         block=block_size(question.block, evidence.parameters, evidence.traces),
+        paths=evidence.traces,
     )

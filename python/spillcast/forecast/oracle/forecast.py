@@ -68,6 +68,7 @@ def forecast_events(
         ceiling_s=ceiling_s,
         ceiling_interval_s=(min(least, ceiling_s), max(most, ceiling_s)),
         warnings=warn(target, parts, evidence, whole_s, moved.kept),
+        advice=target.storage.facts.get("advice", ()) if target.storage is not None else (),
     )
     if (reason := too_wide(*interval_s)) is not None:
         return replace(said, refused=reason)

@@ -12,10 +12,11 @@ from spillcast.forecast.oracle.events import (
     read_traces,
 )
 from spillcast.forecast.oracle.evidence import OracleEvidence
+from spillcast.forecast.oracle.probed import probed
 from spillcast.forecast.oracle.same_work import traces_of_same_work
 from spillcast.forecast.question import Question
 from spillcast.recording.event_names import TEMP_EVENTS
-from spillcast.recording.evidence import find_evidence
+from spillcast.recording.evidence import find_evidence, traces_below
 from spillcast.storage import Storage
 from spillcast.storage.meant import check_word
 from spillcast.storage.model import Model
@@ -45,9 +46,13 @@ def target_of(target: Storage | str | Path, evidence: OracleEvidence, question: 
     """The target that a storage is, or that a word names. InputError where it names none."""
     if isinstance(target, Storage):
         return Target(target.name, storage=target)
-    check_word(str(target), "--to")
-    if not is_place(Path(target)):
-        return resolve_target(str(target), lenient=question.lenient)
+    text = str(target)
+    check_word(text, "--to")
+    place = is_place(Path(target))
+    if text == "tmpfs" or text.startswith("cache:") or (place and not traces_below(Path(target))):
+        return Target(text, storage=probed(text, evidence, question))
+    if not place:
+        return resolve_target(text, lenient=question.lenient)
     boost = question.boost or TEMP_EVENTS
     paths = traces_of_same_work(Path(target), evidence.statements, boost, lenient=question.lenient)
     traces = read_traces(paths, lenient=question.lenient)
@@ -73,11 +78,6 @@ def resolve_target(text: str, *, lenient: bool = False) -> Target:
     if (colon and kind == "catalogue") or (text.endswith(".json") and Path(text).is_file()):
         storage = resolve_storage(text)
         return Target(storage.name, storage=storage)
-    if text == "tmpfs" or (colon and kind == "cache"):
-        raise InputError(
-            f"--to {text}: traces and ASH are not replayed on a storage",
-            f"{_ASK}; a directory can be probed: spillcast probe DIR --grid -o storage.json",
-        )
     if text != "-" and not (Path(text).exists() or glob.glob(text)):
         resolve_storage(text, f"--to {text}", FORMS)
     evidence = find_evidence([text])
@@ -190,12 +190,17 @@ def _described(storage: Storage, baseline: EventBaseline, block_bytes: int) -> P
 
     None where the trace does not tell their size, or the storage has no figures for them.
     """
-    blocks = baseline.seen.blocks if baseline.seen is not None else None
+    seen = baseline.seen
     if (
         baseline.op is None
-        or blocks is None
+        or seen is None
+        or seen.blocks is None
         or not any(group.count for group in storage.of(baseline.op))
     ):
         return None
-    there = Model(storage).latency(baseline.op, round(blocks * block_bytes))
-    return Part(baseline, None, float(baseline.latency_s / there.mean_s))
+    model, sizes = Model(storage), seen.sizes or {seen.blocks: 1}
+    there_s = sum(
+        count * model.latency(baseline.op, round(blocks * block_bytes)).mean_s
+        for blocks, count in sizes.items()
+    )
+    return Part(baseline, None, float(baseline.latency_s * sum(sizes.values()) / there_s))

@@ -6,6 +6,7 @@ from pathlib import Path
 from spillcast.errors import InputError
 from spillcast.forecast.oracle.events import statements_of
 from spillcast.recording.evidence import traces_below
+from spillcast.visible import shell_word
 
 #: Statements that an error names.
 _NAMED = 3
@@ -20,7 +21,7 @@ def traces_of_same_work(
     where the baseline does not say which statement it is of.
     """
     target = f"--to {folder}"
-    probe = f"spillcast probe {folder} --grid -o there.json, then --to there.json"
+    probe = f"spillcast probe {shell_word(folder)} --grid -o there.json, then --to there.json"
     found = traces_below(folder)
     if not found:
         raise InputError(

@@ -7,9 +7,12 @@ from spillcast.forecast.oracle.events import TraceEvidence
 from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.parts import Part, Target
 from spillcast.forecast.result import Warned
-from spillcast.forecast.sum.target_warnings import about_network
+from spillcast.forecast.sum.provenance import about_provenance
+from spillcast.forecast.sum.target_warnings import about_measuring
 from spillcast.recording.block_size import BlockSize
 from spillcast.recording.statistics import TempOnFlash
+from spillcast.storage import Storage
+from spillcast.storage.page_cache import IN_MEMORY
 from spillcast.storage.source import ASSUMED
 from spillcast.units import format_bytes, format_duration
 
@@ -35,8 +38,9 @@ def warn(
     for part in parts:
         warnings += _about_gain(part, target)
     if target.storage is not None:
-        warnings += _about_figures(target.storage.name, evidence.block)
-        warnings += about_network(target.storage.facts)
+        warnings += _about_figures(target.storage, evidence.block)
+        warnings += about_measuring(target.storage.facts)
+        warnings += about_provenance(target.storage)
     elif target.traces is None:
         warnings += [Warned(*warning) for warning in ASSUMED.warnings]
     else:
@@ -56,16 +60,23 @@ def warn(
     return warnings + _about_files([t for t in (traces, target.traces) if t is not None])
 
 
-def _about_figures(name: str, block: BlockSize) -> list[Warned]:
-    """That no operation was replayed, and how their sizes are known."""
-    size, known = format_bytes(block.bytes), f"{name} is known by its figures"
-    if block.told_by is not None:
-        return [Warned("not-replayed", f"{known}: blocks are {size}, by {block.told_by}")]
-    text = (
-        f"blocks are assumed to be {size}: give --block, or spillcast_parameters.csv as collect "
-        "writes it"
-    )
-    return [Warned("not-replayed", known), Warned("block-assumed", text)]
+def _about_figures(storage: Storage, block: BlockSize) -> list[Warned]:
+    """Where no operation was replayed, and how their sizes are known."""
+    size, warnings = format_bytes(block.bytes), []
+    if "like" not in storage.facts:
+        text = f"{storage.name} is known by its figures"
+        text += f": blocks are {size}, by {block.told_by}" if block.told_by is not None else ""
+        warnings.append(Warned("not-replayed", text))
+    elif not (storage.facts.get("direct") or storage.facts["filesystem"] in IN_MEMORY):
+        text = f"{storage.name} takes no direct I/O: the page cache answered a part of the probe"
+        warnings.append(Warned("page-cache", text))
+    if block.told_by is None:
+        text = (
+            f"blocks are assumed to be {size}: give --block, or spillcast_parameters.csv as "
+            "collect writes it"
+        )
+        warnings.append(Warned("block-assumed", text))
+    return warnings
 
 
 def _about_files(read: Sequence[TraceEvidence]) -> list[Warned]:

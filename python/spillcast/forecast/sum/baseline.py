@@ -1,7 +1,7 @@
 """A query on the storage it was recorded on: its elapsed time, and what of it is temp I/O."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,8 +12,9 @@ from spillcast.forecast.duckdb.compression import Compression, compression
 from spillcast.forecast.load import Load, sessions, temp_load
 from spillcast.forecast.rest.data_reads import data_reads
 from spillcast.forecast.rest.observed import Observed, observed
-from spillcast.forecast.result import DATA_READS, RECORDING, Term
+from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, Term
 from spillcast.forecast.sum.coverage import is_part
+from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.recording import Recording
 from spillcast.recording.likely_temp import mend
@@ -40,10 +41,16 @@ class Baseline:
     #: What is not asked of the time outside temp I/O: names of forecast/rest, for experiments;
     #: ``cost`` leaves in it what recording cost.
     without: Collection[str] = ()
+    #: The CPUs on the target; None for those of the recording.
+    cpus: Cpus | None = None
 
     @classmethod
     def of(
-        cls, recording: Recording, elapsed_s: float | None, without: Collection[str] = ()
+        cls,
+        recording: Recording,
+        elapsed_s: float | None,
+        without: Collection[str] = (),
+        cpus: Cpus | None = None,
     ) -> "Baseline":
         """``elapsed_s`` is that of the whole query, by default as the recording tells.
 
@@ -64,7 +71,7 @@ class Baseline:
             elapsed_s = whole_s(recording.meta) or recording.elapsed_s
         if min(elapsed_s, recording.elapsed_s) <= 0:
             raise InputError(f"{recording.path}: an elapsed time of 0 leaves nothing to forecast")
-        return cls(recording, loads, elapsed_s, part, without)
+        return cls(recording, loads, elapsed_s, part, without, cpus)
 
     @property
     def recorded_s(self) -> float | None:
@@ -80,7 +87,7 @@ class Baseline:
     @cached_property
     def threads(self) -> Threads:
         """How its threads overlap."""
-        return Threads(self.recording, self.loads)
+        return Threads(self.recording, self.loads, self.cpus)
 
     @cached_property
     def compression(self) -> Compression | None:
@@ -143,6 +150,11 @@ class Baseline:
         """The elapsed time outside of all calls on temp files, without what recording cost."""
         return self._recorded_rest_s - self.outside_cost_s
 
+    @property
+    def limits_s(self) -> float:
+        """What other CPUs on the target than were recorded make it longer; below 0 shorter."""
+        return sum(t.forecast_s - t.baseline_s for t in self.rest if t.name != RECORDING)
+
     @cached_property
     def _recorded_rest_s(self) -> float:
         return max(self.whole_s - sum(self._recorded_io_s) - self.changes_s, 0.0)
@@ -159,6 +171,18 @@ class Baseline:
         """The most that its CPU time may shrink by: cold caches never are most of what it takes."""
         return -self.remainder_s / 2
 
+    @cached_property
+    def others_s(self) -> float:
+        """Of the time that threads were runnable without a CPU, the most that others caused.
+
+        While a quota holds a CPU back, all threads that wait for it wait for the quota.
+        """
+        meta, threads = self.recording.meta, self.threads
+        if not (held_s := meta.cpu_limits.throttled_s):
+            return meta.run_queue_others_s
+        held_s *= max(threads.at_work / (threads.here.cores or 1), 1.0)
+        return min(meta.run_queue_others_s, max(meta.capture.run_queue_delay_s - held_s, 0.0))
+
     @property
     def ready_s(self) -> float:
         """Of the remainder, at most: the time that it was runnable while others had the CPUs.
@@ -166,8 +190,7 @@ class Baseline:
         That it waited for CPUs which its own threads had is its own, wherever temp files are. Of
         several threads each lost its share.
         """
-        delay_s = self.recording.meta.run_queue_others_s
-        return min(self.scale * delay_s / self.threads.at_work, self.remainder_s)
+        return min(self.scale * self.others_s / self.threads.at_work, self.remainder_s)
 
     @cached_property
     def _own_cpu_s(self) -> float | None:
@@ -195,11 +218,11 @@ class Baseline:
         )
         return Term(DATA_READS, None, size, count, cold_s, cold_s)
 
-    @property
+    @cached_property
     def rest(self) -> list[Term]:
         """The remainder, which stays: CPU, cold data and other waits, CPU apart for one thread.
 
-        And what recording cost, which does not.
+        But for what other CPUs on the target change. And what recording cost, which does not stay.
         """
 
         def stays(name: str, s: float) -> Term:
@@ -207,10 +230,18 @@ class Baseline:
 
         cold, cpu_s = self.cold_data, self._own_cpu_s
         other_s = self.remainder_s - (cold.baseline_s if cold else 0.0)
+        quota_s, quota_there_s = (self.scale * s for s in self.threads.quota_s)
+        held_s = min(quota_s, other_s - (cpu_s or 0.0))
+        held_there_s = max(held_s + quota_there_s - quota_s, 0.0)
+        other_s -= held_s
         if cpu_s is None:
             terms = [stays("CPU and other waits", other_s)]
         else:
             terms = [stays("CPU", cpu_s), stays("other waits", other_s - cpu_s)]
+        there_s = max(terms[0].baseline_s + self.scale * self.threads.cores_s, 0.0)
+        terms[0] = replace(terms[0], forecast_s=there_s)
+        if max(held_s, held_there_s) > 0:
+            terms.append(Term(QUOTA, None, None, None, held_s, held_there_s))
         if cold is not None:
             terms.append(cold)
         if self.cost_s > 0:

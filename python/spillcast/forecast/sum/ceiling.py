@@ -59,7 +59,7 @@ def ceiling_of(baseline: Baseline) -> Ceiling:
     done: Sequence[Load] = compressed.loads if compressed else loads
     cpu_s = baseline.scale * overlap.of_cpu
     drift_s = cpu_s * (float(counts(done) @ cpu.each_s) + compressing_s)
-    about_s = baseline.remainder_s + max(drift_s, baseline.least_drift_s)
+    about_s = baseline.remainder_s + baseline.limits_s + max(drift_s, baseline.least_drift_s)
 
     draws = np.random.default_rng(0)
     error_s = cpu_s * hypot(cpu.error_s, COMPRESSING_SPREAD * compressing_s)
@@ -95,6 +95,7 @@ def drawn_rest(
     """
     drawn_s = drift_s + error_s * draws.standard_normal(DRAWS)
     rest_s = baseline.remainder_s + np.maximum(drawn_s, baseline.least_drift_s)
+    rest_s += baseline.limits_s
     rest_s -= baseline.ready_s * draws.uniform(0, 1, DRAWS)
     if baseline.cost_error_s:
         cost_s = baseline.outside_cost_s

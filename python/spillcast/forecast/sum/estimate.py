@@ -10,14 +10,15 @@ caches make. docs/method.md derives it and says what breaks it.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import log
+from functools import partial
+from math import hypot, log, sqrt
 
 import numpy as np
 
 from spillcast.errors import Refusal
-from spillcast.forecast.assumptions import MODELS_APART
+from spillcast.forecast.assumptions import MODELS_APART, PAGE_CACHE_ERROR
 from spillcast.forecast.question import CONFIDENCE
-from spillcast.forecast.result import CHANGES, Forecast, Term, Warm
+from spillcast.forecast.result import CHANGES, QUOTA, Forecast, Term, Warm
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.ceiling import direction_of, drawn_rest
 from spillcast.forecast.sum.coverage import kind_of_evidence, part_factors
@@ -27,18 +28,30 @@ from spillcast.forecast.sum.interval import (
     Uncertainty,
     drawn_totals,
 )
+from spillcast.forecast.sum.page_cache import about_page_cache, about_skipped_cache
 from spillcast.forecast.sum.projection import Projection, project
 from spillcast.forecast.sum.rehearsed import as_measured, drawn_run_s, rehearsed_of, run_s
 from spillcast.forecast.sum.warnings import refusal, warn
 from spillcast.forecast.too_wide import too_wide
 from spillcast.storage import Storage
 from spillcast.storage.rehearsal import Rehearsal
-from spillcast.storage.source import ASSUMED
+from spillcast.storage.source import ASSUMED, LATENCY_NOISE
 
 
-def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDENCE) -> Forecast:
-    """The elapsed time of a query with its temp files on ``target``."""
+def forecast_of(
+    baseline: Baseline,
+    target: Storage,
+    confidence: float = CONFIDENCE,
+    *,
+    cached: bool | None = None,
+) -> Forecast:
+    """The elapsed time of a query with its temp files on ``target``.
+
+    Through a page cache where ``cached``; by default where the figures of the target leave room for
+    one, and the recording shows one.
+    """
     recording = baseline.recording
+    cached = target.source.uncached if cached is None else cached
     unsaid = Forecast(
         target.name,
         baseline.whole_s,
@@ -59,26 +72,36 @@ def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDE
         unsaid = replace(
             unsaid, ceiling_s=ceiling.about_s, ceiling_interval_s=ceiling.interval_s(confidence)
         )
-        projection = project(baseline, target)
+        projection = project(baseline, target, cached=cached)
     except Refusal as because:
         return replace(unsaid, refused=str(because))
+    unhelped_s = total_on(baseline, target) if projection.missed is not None else None
     rehearsed = rehearsed_of(baseline, target)
     measured = target.rehearsal if rehearsed is not None and rehearsed.ended else None
     if measured is not None:
         projection = as_measured(projection, baseline, run_s(measured))
     there_s = projection.changes_s + sum(projection.io_s)
-    total_s = baseline.remainder_s + projection.drift_s + there_s
+    total_s = float(baseline.remainder_s + baseline.limits_s + projection.drift_s + there_s)
     ceiling = ceiling.at_most(total_s)
-    uncertainty = _uncertainty(baseline, projection, target, total_s, measured)
+    uncertainty = _uncertainty(baseline, projection, target, total_s, measured, unhelped_s)
     if rehearsed is not None:
         uncertainty = replace(uncertainty, residual_share=1 - rehearsed.share)
     low_s, high_s = uncertainty.bounds_s(confidence)
+    unsaid = replace(
+        unsaid,
+        uncertainty=uncertainty,
+        warnings=[
+            *warn(baseline, target, projection, ceiling.about_s),
+            *about_page_cache(baseline, projection, total_s, unhelped_s),
+            *about_skipped_cache(baseline, target, total_s, partial(total_on, cached=True)),
+        ],
+    )
+    # What is refused for its interval keeps its warnings: they tell why it is so wide.
     if (reason := too_wide(low_s, high_s)) is not None:
-        return replace(unsaid, refused=reason, uncertainty=uncertainty)
+        return replace(unsaid, refused=reason)
     return replace(
         unsaid,
         forecast_s=total_s,
-        uncertainty=uncertainty,
         rehearsed=rehearsed,
         interval_s=(low_s, high_s),
         ceiling_s=ceiling.about_s,
@@ -88,7 +111,6 @@ def forecast_of(baseline: Baseline, target: Storage, confidence: float = CONFIDE
             *_io_terms(baseline, projection.io_s),
             *_changes_term(baseline, projection.changes_s),
         ],
-        warnings=warn(baseline, target, projection, ceiling.about_s),
         advice=target.facts.get("advice", ()),
         warm=_warm(baseline, total_s),
     )
@@ -100,8 +122,12 @@ def _uncertainty(
     target: Storage,
     total_s: float,
     measured: Rehearsal | None,
+    unhelped_s: float | None,
 ) -> Uncertainty:
-    """What is known of this very question, drawn, beside what verified forecasts tell."""
+    """What is known of this very question, drawn, beside what verified forecasts tell.
+
+    ``unhelped_s`` is the elapsed time without the page cache that it is taken to have there.
+    """
     draws, recording = np.random.default_rng(0), baseline.recording
     rest_s = drawn_rest(baseline, projection.drift_s, projection.drift_error_s, draws)
     if baseline.changes:
@@ -111,13 +137,17 @@ def _uncertainty(
     drawn_s = drawn_totals(
         rest_s,
         [
-            Measured(load.op, recorded_s, s, lat.blocks, lat.error)
+            Measured(load.op, recorded_s, s, lat.blocks, lat.error, load.count)
             for load, recorded_s, s, lat in terms
         ],
         draws,
-        noise=target.source.noise,
+        noise=hypot(LATENCY_NOISE, target.source.noise * projection.storage_share),
         factors=part_factors(recording, baseline.whole_s, DRAWS, draws),
     )
+    if unhelped_s is not None and projection.missed is not None:
+        half = 2 * sqrt(projection.missed * (1 - projection.missed))
+        off_s = PAGE_CACHE_ERROR * half * abs(unhelped_s - total_s)
+        drawn_s = np.maximum(drawn_s + draws.normal(0, off_s, DRAWS), baseline.remainder_s / 2)
     apart = MODELS_APART * log(projection.overlap.apart)
     drawn_s *= np.exp(draws.normal(0, apart, DRAWS))
     if measured is not None:
@@ -129,6 +159,13 @@ def _uncertainty(
         kind_of_evidence(recording, baseline.whole_s),
         direction_of(baseline.loads, projection.latencies),
     )
+
+
+def total_on(baseline: Baseline, target: Storage, *, cached: bool = False) -> float:
+    """The elapsed time on a storage, with a page cache before it or without."""
+    there = project(baseline, target, cached=cached)
+    there_s = there.drift_s + there.changes_s + sum(there.io_s)
+    return baseline.remainder_s + baseline.limits_s + there_s
 
 
 def refused(baseline: Baseline, target: str, reason: str) -> Forecast:
@@ -145,9 +182,21 @@ def _warm(baseline: Baseline, total_s: float | None) -> Warm | None:
 
 
 def _moved(rest: Sequence[Term], drift_s: float) -> list[Term]:
-    """The first term, which holds the CPU time, as it is on the target."""
+    """The first term, which holds the CPU time, as it is on the target.
+
+    Where CPU time is had at the rate of a quota, less of it is less of that wait, too.
+    """
     cpu, *others = rest
-    return [replace(cpu, forecast_s=cpu.forecast_s + drift_s), *others]
+    own_s = drift_s
+    if any(term.name == QUOTA for term in others):
+        own_s = max(drift_s, -cpu.forecast_s / 2)
+        others = [
+            replace(term, forecast_s=term.forecast_s + drift_s - own_s)
+            if term.name == QUOTA
+            else term
+            for term in others
+        ]
+    return [replace(cpu, forecast_s=cpu.forecast_s + own_s), *others]
 
 
 def _changes_term(baseline: Baseline, target_s: float) -> list[Term]:

@@ -23,7 +23,8 @@ LEAST = 1e-9
 class Measured:
     """Seconds of one term as recorded and on the target, and the measured blocks behind the latter.
 
-    ``error`` is the relative standard error of a latency that lies between measured ones.
+    ``error`` is the relative standard error of a latency that lies between measured ones. ``count``
+    operations take other times in every run; None for so many that they even out.
     """
 
     op: str
@@ -31,6 +32,7 @@ class Measured:
     forecast_s: float
     blocks: Array
     error: float = 0.0
+    count: int | None = None
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,8 @@ def drawn_totals(
     """
     io_s = np.zeros(DRAWS)
     for term in terms:
-        off = np.exp(draws.normal(0, term.error, DRAWS))
+        error = hypot(term.error, _own_noise(term.blocks, term.count))
+        off = np.exp(draws.normal(0, error, DRAWS))
         factor = factors[term.op] if factors else 1.0
         rest_s = rest_s + term.recorded_s * (1 - factor)
         io_s += term.forecast_s * factor * resampled_means(term.blocks, draws) * off
@@ -120,6 +123,17 @@ def resampled_means(blocks: Array, draws: np.random.Generator) -> Array:
     picks = draws.integers(0, len(blocks), (DRAWS, len(blocks)))
     means = (count[picks] * mean_s[picks]).sum(axis=1) / count[picks].sum(axis=1)
     return np.asarray(means / whole)
+
+
+def _own_noise(blocks: Array, count: int | None) -> float:
+    """How far the mean of so few operations is from that of many, by the scatter of stretches."""
+    if (
+        count is None
+        or len(blocks) < 2
+        or not (whole := np.average(blocks[:, 1], weights=blocks[:, 0]))
+    ):
+        return 0.0
+    return float(blocks[:, 1].std() / whole * np.sqrt(blocks[:, 0].mean() / max(count, 1)))
 
 
 def direction(recorded_s: float, target_s: float, mean_bytes: float) -> str:

@@ -11,7 +11,9 @@ from spillcast.forecast.latency import Latency, latencies, rehearsed
 from spillcast.forecast.rest.change import counts
 from spillcast.forecast.rest.cpu import cpu_change
 from spillcast.forecast.sum.baseline import Baseline
+from spillcast.forecast.sum.cpu_limits import unknown_limits
 from spillcast.forecast.threads.overlap import Overlap
+from spillcast.forecast.threads.page_cache import missed, storage_share
 from spillcast.storage import Storage
 from spillcast.storage.behaviour import behaviour_of
 
@@ -33,16 +35,30 @@ class Projection:
     compressed: float | None
     #: The limit of the storage that the run would wait for.
     saturated: str | None
+    #: Where a page cache lies before the storage, the share of the operations that it leaves to it;
+    #: None where there is none.
+    missed: float | None
+    #: Share of the temp I/O's time that the storage takes.
+    storage_share: float
+    #: Share of the run in which a CPU quota holds threads back.
+    throttled_share: float
 
 
-def project(baseline: Baseline, target: Storage) -> Projection:
-    """The query's loads on ``target``. Refusal where it has no figures for them."""
+def project(baseline: Baseline, target: Storage, *, cached: bool = False) -> Projection:
+    """The query's loads on ``target``, through the page cache or not.
+
+    Refusal where it has no figures for them.
+    """
     loads, threads, scale = baseline.loads, baseline.threads, baseline.scale
     for op in sorted({load.op for load in loads}):
         if not any(group.count for group in target.of(op)):
             raise Refusal(f"{target.name} has no figures for {op}s, and the query does some")
     changes = changes_on(target, baseline.changes)
-    simulated = threads.on(behaviour_of(target, access="buffered"), scale, changes.times)
+    page_cache = threads.page_cache if cached else None
+    behaviour = behaviour_of(target, access="buffered")
+    simulated = threads.on(behaviour, scale, changes.times, page_cache)
+    if (reason := unknown_limits(baseline, simulated)) is not None:
+        raise Refusal(reason)
     found = [
         latency if mean_s is None else latency.at(mean_s)
         for latency, mean_s in zip(
@@ -72,6 +88,9 @@ def project(baseline: Baseline, target: Storage) -> Projection:
         cpu_s * hypot(cpu.error_s, COMPRESSING_SPREAD * compressing_s),
         compressed.share if compressed else None,
         target.limits[most].name if most is not None and saturated else None,
+        None if page_cache is None else missed(threads.trace, simulated.storage_ns),
+        storage_share(threads.trace, simulated.wait_ns, simulated.storage_ns),
+        threads.throttled_share(simulated),
     )
 
 

@@ -52,7 +52,7 @@ def as_measured(projection: Projection, baseline: Baseline, total_s: float) -> P
         io_s=[fits * s for s in projection.io_s],
         changes_s=fits * projection.changes_s,
         changes_kept_s=fits * projection.changes_kept_s,
-        drift_s=total_s - fits * there_s - baseline.remainder_s,
+        drift_s=total_s - fits * there_s - baseline.remainder_s - baseline.limits_s,
     )
 
 

@@ -31,9 +31,9 @@ def forecast_between(
         return said
     found, bounds = [said, *map(of, ends)], list[tuple[float, float]]()
     for one in found:
-        if (bounds_s := _bounds_s(one)) is None:
+        if (ends_s := bounds_s(one)) is None:
             return one
-        bounds.append(bounds_s)
+        bounds.append(ends_s)
     low_s, high_s = _around(bounds)
     ceilings = [one.ceiling_interval_s for one in found if one.ceiling_interval_s is not None]
     said = replace(said, uncertainty=None, ceiling_interval_s=_around(ceilings))
@@ -50,7 +50,7 @@ def forecast_between(
     )
 
 
-def _bounds_s(said: Forecast) -> tuple[float, float] | None:
+def bounds_s(said: Forecast) -> tuple[float, float] | None:
     """The interval, also one that was too wide for a number; None where nothing is known."""
     if said.interval_s is not None or said.uncertainty is None:
         return said.interval_s

@@ -6,6 +6,7 @@ from typing import Any
 from spillcast.forecast.assumptions import SHARE_TOLD
 from spillcast.forecast.load import Load
 from spillcast.forecast.result import Warned
+from spillcast.forecast.sum.provenance import about_provenance
 from spillcast.recording import Recording
 from spillcast.recording.spill import spill_bytes
 from spillcast.recording.temp_places import TempPlace, told_places
@@ -20,7 +21,8 @@ def about_storages(recording: Recording, target: Storage, loads: Sequence[Load])
     """All of it: of where temp files were recorded, and of the target."""
     return [
         *_about_source(told_places(recording.meta)),
-        *_about_measuring(target.facts, loads),
+        *about_measuring(target.facts, loads),
+        *about_provenance(target, recording.meta.machine.host),
         *_about_room(recording, target.facts),
         *_about_parts(target, loads),
     ]
@@ -64,7 +66,8 @@ def _about_source(places: Sequence[TempPlace]) -> list[Warned]:
     return warnings
 
 
-def _about_measuring(facts: Facts, loads: Sequence[Load]) -> list[Warned]:
+def about_measuring(facts: Facts, loads: Sequence[Load] = ()) -> list[Warned]:
+    """What a probe left open, and that others share the way to a storage."""
     return [*_about_replay(facts, loads), *_about_probe(facts), *about_network(facts)]
 
 
@@ -142,7 +145,7 @@ def _about_parts(target: Storage, loads: Sequence[Load]) -> list[Warned]:
     """What weakens the parts that a cache is simulated of, each with the name of its part."""
     warnings = []
     for part in target.facts.get("parts", ()):
-        for warned in (*_about_measuring(part["facts"], loads), *_about_figures(part)):
+        for warned in (*about_measuring(part["facts"], loads), *_about_figures(part)):
             warnings.append(Warned(warned.code, f"{part['name']}: {warned.message}"))
     return warnings
 

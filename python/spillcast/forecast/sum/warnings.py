@@ -20,6 +20,7 @@ from spillcast.forecast.load import Load, sessions
 from spillcast.forecast.result import Warned
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.coverage import is_part, kind_of_evidence, unread_bytes
+from spillcast.forecast.sum.cpu_limits import about_cpu_limits
 from spillcast.forecast.sum.projection import Projection
 from spillcast.forecast.sum.target_warnings import about_storages
 from spillcast.recording import Recording
@@ -60,7 +61,8 @@ def warn(
     recording, loads, found = baseline.recording, baseline.loads, projection.latencies
     warnings = [
         *_about_part(baseline),
-        *_about_recording(recording),
+        *_about_recording(baseline),
+        *about_cpu_limits(baseline, projection.throttled_share),
         *_about_cold_data(baseline),
         *_about_little_io(baseline, ceiling_s),
         *_about_threads(recording, projection),
@@ -87,7 +89,8 @@ def warn(
     return warnings
 
 
-def _about_recording(recording: Recording) -> list[Warned]:
+def _about_recording(baseline: Baseline) -> list[Warned]:
+    recording = baseline.recording
     capture, warnings = recording.meta.capture, []
     if capture.lost:
         warnings.append(Warned("lost", f"{capture.lost:,} reports of the capture were lost"))
@@ -100,7 +103,7 @@ def _about_recording(recording: Recording) -> list[Warned]:
         warnings.append(
             Warned("unknown-file", f"{count} calls were on files closed before they could be seen")
         )
-    others_s = recording.meta.run_queue_others_s
+    others_s = baseline.others_s
     if others_s > BUSY_TOLD * recording.elapsed_s:
         text = (
             f"the query was runnable for {format_duration(others_s)} while others had the CPUs: "
@@ -223,7 +226,8 @@ def _about_machine(baseline: Baseline, projection: Projection) -> list[Warned]:
     """That nobody measured on the machine what waits cost in CPU time, where much depends on it."""
     if baseline.recording.meta.machine.calibration is not None:
         return []
-    forecast_s = baseline.remainder_s + projection.drift_s + sum(projection.io_s)
+    forecast_s = baseline.remainder_s + baseline.limits_s
+    forecast_s += projection.drift_s + sum(projection.io_s)
     if projection.drift_error_s <= UNCALIBRATED * forecast_s:
         return []
     text = (

@@ -7,12 +7,14 @@ have work as had. Each holds a run to something that it is not held to, so the s
 unless a replay of all threads on the storage itself says how far the longer is right.
 
 The time without any latency taken off, what remains is what temp I/O adds; over the sum of
-latencies it is the overlap's share of a wait. One thread has 1.
+latencies it is the overlap's share of a wait. One thread has 1, unless a CPU quota holds it back:
+then a part of its waits is hidden behind the wait for the next period, and it is simulated too.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +24,20 @@ from spillcast import _core
 from spillcast.calibrated import calibrated
 from spillcast.forecast.load import Load, in_flight, sessions
 from spillcast.forecast.threads.counted import counted_trace
+from spillcast.forecast.threads.cpus import Cpus
+from spillcast.forecast.threads.page_cache import (
+    ANY_STORAGE,
+    PageCache,
+    memory_ns,
+    page_cache_of,
+    page_cache_of_counts,
+)
 from spillcast.forecast.threads.repairman import repairman_s
 from spillcast.forecast.threads.stretches import Stretches
 from spillcast.recording import Recording
 from spillcast.recording.thread_trace import NONE, ThreadTrace, thread_trace
 from spillcast.storage.behaviour import Behaviour
+from spillcast.storage.page_cache import engine_cache_bytes
 
 Array = NDArray[np.int64]
 Seconds = NDArray[np.float64]
@@ -43,6 +54,8 @@ class Simulated:
     in_flight: float
     #: By limit of the storage, share of the temp I/O's time that operations wait for it.
     limited: Sequence[float]
+    #: By row, ns that the storage took: 0 where memory answered.
+    storage_ns: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -79,19 +92,30 @@ class Overlap:
 class Threads:
     """The threads of a recording. Where one did everything, all of its waits add up."""
 
-    def __init__(self, recording: Recording, loads: Sequence[Load]) -> None:
+    def __init__(
+        self, recording: Recording, loads: Sequence[Load], there: Cpus | None = None
+    ) -> None:
+        """``there`` are the CPUs on the target, by default those of the recording."""
         self._recording = recording
         self._loads = loads
-        self._cores = recording.meta.machine.cpus or 0
+        self.here = Cpus.of(recording)
+        self.there = self.here if there is None else there
+        self._unwaited_on = dict[Cpus, Simulated]()
 
     @cached_property
     def recorded(self) -> Overlap:
         """On the storage of the recording."""
-        if not self._several:
+        if not self._simulates:
             return self._constant
-        return self.overlap(self._recorded, np.zeros(len(self._loads)))
+        return self._overlap(self._recorded, np.zeros(len(self._loads)), self.here)
 
-    def on(self, behaviour: Behaviour, scale: float, changes: Mapping[str, float]) -> Simulated:
+    def on(
+        self,
+        behaviour: Behaviour,
+        scale: float,
+        changes: Mapping[str, float],
+        page_cache: PageCache | None = None,
+    ) -> Simulated:
         """On a storage; the whole query does ``scale`` times what was recorded.
 
         Of calls that change files, ``changes`` has by event how many times as long they take there.
@@ -100,7 +124,20 @@ class Threads:
         share = min(1.0, int((own.temp & ~own.change).sum()) / whole)
         wait_ns = np.where(own.temp, 0, own.wait_ns)
         wait_ns[own.change] = own.wait_ns[own.change] * self._times_as_long(changes)
-        return self._simulated(wait_ns, behaviour, share)
+        return self._simulated(wait_ns, self.there, behaviour, share, page_cache)
+
+    @cached_property
+    def page_cache(self) -> PageCache | None:
+        """The page cache that its temp I/O went through; None where none is known."""
+        own = self.trace
+        if self._recording.meta.only_counts:
+            return page_cache_of_counts(own, self._load_of, self._loads)
+        if (room_bytes := engine_cache_bytes(self._recording)) is None:
+            return None
+        tried = PageCache(room_bytes, np.zeros_like(own.wait_ns))
+        waits_ns = np.where(own.temp, 0, own.wait_ns)
+        simulated = self._simulated(waits_ns, self.here, ANY_STORAGE, page_cache=tried)
+        return page_cache_of(own, simulated.storage_ns, room_bytes)
 
     def _times_as_long(self, changes: Mapping[str, float]) -> Seconds:
         """Of each call that changes a file; 1 where nothing is known."""
@@ -118,7 +155,9 @@ class Threads:
 
     def unwaited(self, cpu_s: Seconds) -> Overlap:
         """Without any latency of temp I/O, where operations make more CPU time, by load."""
-        return self.overlap(self._unwaited, cpu_s) if self._several else self._constant
+        if not self._simulates:
+            return self._constant
+        return self.overlap(self._unwaited(self.there), cpu_s)
 
     def overlap(
         self, simulated: Simulated, cpu_s: Seconds, replayed_s: float | None = None
@@ -127,19 +166,62 @@ class Threads:
 
         ``replayed_s`` is what a replay of all that the threads did took on the storage.
         """
-        if not self._several:
+        if not self._simulates:
             return self._constant
+        return self._overlap(simulated, cpu_s, self.there, replayed_s)
+
+    def _overlap(
+        self, simulated: Simulated, cpu_s: Seconds, cpus: Cpus, replayed_s: float | None = None
+    ) -> Overlap:
         own, wait_ns = self.trace, simulated.wait_ns
-        fixed_s, moving_s = self._fixed_s(simulated), self._moving_s(wait_ns, own.cpu_ns)
+        fixed_s, moving_s = self._fixed_s(simulated), self._moving_s(simulated, own.cpu_ns, cpus)
         sum_s = max(float(wait_ns[own.temp].sum()), 1.0) / 1e9
         # The last one is for operations that moved nothing and belong to no load.
         cpu_ns = self._with_cpu(np.array([*cpu_s, 0.0])[self._load_of])
         more_s = float((cpu_ns - own.cpu_ns).sum()) / 1e9
         of_cpu = 1 / simulated.in_flight
         if abs(more_s) > moving_s / 1000:
-            of_cpu = (self._moving_s(wait_ns, cpu_ns) - moving_s) / more_s
-        found = Overlap(0.0, moving_s, fixed_s, replayed_s, float(np.clip(of_cpu, 0.0, 1.0)))
-        return replace(found, of_waits=max(found.elapsed_s - self._without_s, 0.0) / sum_s)
+            of_cpu = (self._moving_s(simulated, cpu_ns, cpus) - moving_s) / more_s
+        most = max(1.0, 1 / (cpus.quota_cpus or 1.0))
+        found = Overlap(0.0, moving_s, fixed_s, replayed_s, float(np.clip(of_cpu, 0.0, most)))
+        without_s = self._without_s(cpus)
+        return replace(found, of_waits=max(found.elapsed_s - without_s, 0.0) / sum_s)
+
+    @cached_property
+    def quota_s(self) -> tuple[float, float]:
+        """What quotas make longer without any latency of temp I/O, here and on the target."""
+        if not self._simulates:
+            return 0.0, 0.0
+        here_s, there_s = (
+            (self._without_s(cpus) - self._without_s(cpus.unlimited)) / self._kept
+            for cpus in (self.here, self.there)
+        )
+        return max(here_s, 0.0), max(there_s, 0.0)
+
+    @cached_property
+    def cores_s(self) -> float:
+        """What other cores on the target make longer without latency and quota; below 0 shorter."""
+        if not self._simulates or self.here.cores == self.there.cores:
+            return 0.0
+        cpus = self.there.unlimited, self.here.unlimited
+        there_s, here_s = map(self._without_s, cpus)
+        return (there_s - here_s) / self._kept
+
+    @property
+    def _kept(self) -> float:
+        """Share of the temp operations whose waits were kept."""
+        kept = int((self.trace.temp & ~self.trace.change).sum())
+        return min(1.0, kept / max(sum(load.count for load in self._loads), 1))
+
+    def throttled_share(self, simulated: Simulated) -> float:
+        """Share of a run on the target in which a quota holds threads back.
+
+        Where nobody saw their CPU time it is at most that: all time between waits may be it.
+        """
+        if self.there.quota_ns is None:
+            return 0.0
+        found = self._run(simulated.wait_ns, self.there, self.trace.cpu_ns)
+        return float(found["throttled_ns"] / max(found["elapsed_ns"], 1))
 
     @cached_property
     def at_work(self) -> float:
@@ -169,18 +251,30 @@ class Threads:
         return not self._recording.meta.only_counts and sessions(self._recording) > 1
 
     @cached_property
+    def cpu_known(self) -> bool:
+        """Whether it was seen how much CPU time threads had between waits."""
+        return not self._recording.meta.only_counts and self.trace.cpu_known
+
+    @cached_property
+    def _simulates(self) -> bool:
+        """Whether waits add to the elapsed time as the simulation says."""
+        quotas = self.here.quota_ns, self.there.quota_ns
+        return self._several or (any(quotas) and self.cpu_known)
+
+    @cached_property
     def _recorded(self) -> Simulated:
-        return self._simulated(self.trace.wait_ns)
+        return self._simulated(self.trace.wait_ns, self.here)
 
-    @cached_property
-    def _without_s(self) -> float:
+    def _without_s(self, cpus: Cpus) -> float:
         """Elapsed time without any latency of temp I/O, by the model with which it is shorter."""
-        unwaited = self._unwaited
-        return min(self._fixed_s(unwaited), self._moving_s(unwaited.wait_ns, self.trace.cpu_ns))
+        unwaited = self._unwaited(cpus)
+        return min(self._fixed_s(unwaited), self._moving_s(unwaited, self.trace.cpu_ns, cpus))
 
-    @cached_property
-    def _unwaited(self) -> Simulated:
-        return self._simulated(np.where(self.trace.temp, 0, self.trace.wait_ns))
+    def _unwaited(self, cpus: Cpus) -> Simulated:
+        if cpus not in self._unwaited_on:
+            wait_ns = np.where(self.trace.temp, 0, self.trace.wait_ns)
+            self._unwaited_on[cpus] = self._simulated(wait_ns, cpus)
+        return self._unwaited_on[cpus]
 
     @cached_property
     def _load_of(self) -> Array:
@@ -205,25 +299,39 @@ class Threads:
         more_ns = simulated.elapsed_ns - self._recorded.elapsed_ns
         return self._recording.elapsed_s + more_ns / 1e9
 
-    def _moving_s(self, wait_ns: Array | Seconds, cpu_ns: Array) -> float:
-        """Elapsed time if in each stretch as many threads have work as had; idle time stays."""
-        recorded_s = self._shared_s(self.trace.wait_ns, self.trace.cpu_ns)
-        target_s = self._shared_s(wait_ns, cpu_ns)
+    def _moving_s(self, simulated: Simulated, cpu_ns: Array, cpus: Cpus) -> float:
+        """Elapsed time if in each stretch as many threads have work as had; idle time stays.
+
+        What one thread does moves nowhere.
+        """
+        if not self._several:
+            fixed_s, own_ns = self._fixed_s(simulated), self.trace.cpu_ns
+            if np.array_equal(cpu_ns, own_ns):
+                return fixed_s
+            more, own = (self._run(simulated.wait_ns, cpus, each) for each in (cpu_ns, own_ns))
+            return fixed_s + float(more["elapsed_ns"] - own["elapsed_ns"]) / 1e9
+        recorded_s = self._shared_s(self.trace.wait_ns, self.trace.cpu_ns, self.here)
+        target_s = self._shared_s(simulated.wait_ns, cpu_ns, cpus)
         grown = np.divide(target_s, recorded_s, out=np.ones_like(target_s), where=recorded_s > 0)
         return float((self._stretches.idle_s + self._stretches.active_s * grown).sum())
 
-    def _shared_s(self, wait_ns: Array | Seconds, cpu_ns: Array) -> Seconds:
-        """By stretch: how long the threads that have work take if they share the cores."""
+    def _shared_s(self, wait_ns: Array | Seconds, cpu_ns: Array, cpus: Cpus) -> Seconds:
+        """By stretch: how long the threads that have work take if they share the CPUs."""
         cpu_s = self._stretches.sums(cpu_ns / 1e9)
         io_s = self._stretches.sums(self.trace.io_ns(wait_ns) / 1e9)
         count = np.maximum(self._stretches.sums(self.trace.io.astype(float)), 1.0)
+        cores = self._usable(cpus)
         times_s = [
-            number * repairman_s(threads, self._usable_cores, cpu / number, io / number)
+            number * repairman_s(threads, cores, cpu / number, io / number)
             for threads, number, cpu, io in zip(
                 self._stretches.threads, count, cpu_s, io_s, strict=True
             )
         ]
-        return np.array(times_s)
+        if cpus.quota_cpus is None or not self.cpu_known:
+            return np.array(times_s)
+        call_ns = np.where(self.trace.on_core, wait_ns, np.minimum(self._call_ns, wait_ns))
+        had_s = cpu_s + self._stretches.sums(self.trace.io_ns(call_ns) / 1e9)
+        return np.maximum(times_s, had_s / cpus.quota_cpus)
 
     @cached_property
     def _stretches(self) -> Stretches:
@@ -241,24 +349,52 @@ class Threads:
         changed: Array = np.maximum(cpu_ns, 0).astype(np.int64)
         return changed
 
-    @property
-    def _usable_cores(self) -> int:
-        return self._cores if self.trace.cpu_known and self._cores else self.trace.threads
+    @cached_property
+    def _call_ns(self) -> Array:
+        """CPU time within the temp operations that wait: what memory takes to move the bytes."""
+        size = self.trace.bytes
+        call_ns: Array = np.where(size > 0, memory_ns(size), 0).astype(np.int64)
+        return call_ns
+
+    def _usable(self, cpus: Cpus) -> int:
+        """How many cores threads can have at once."""
+        return cpus.cores if self.trace.cpu_known and cpus.cores else self.trace.threads
 
     def _simulated(
-        self, wait_ns: Array, behaviour: Behaviour | None = None, share: float = 1.0
+        self,
+        wait_ns: Array,
+        cpus: Cpus,
+        behaviour: Behaviour | None = None,
+        share: float = 1.0,
+        page_cache: PageCache | None = None,
     ) -> Simulated:
         """With these waits, or with the temp I/O on a storage of which it is such a share."""
         outcome, waited = _core.simulate(
-            self.trace.batch(wait_ns),
-            self._usable_cores,
+            self.trace.batch(
+                wait_ns,
+                cached_ns=None if page_cache is None else page_cache.cached_ns,
+                call_ns=self._call_ns,
+            ),
+            self._usable(cpus),
             behaviour and behaviour.for_share(share),
             memory=(calibrated().memory_s * 1e9, 1e9 / calibrated().memory_bytes_per_s),
+            page_cache=None if page_cache is None else page_cache.for_share(share),
+            quota=cpus.quota_ns if self.cpu_known else None,
         )
         temp_ns = max(outcome["temp_ns"], 1)
+        took = pa.record_batch(waited)
         return Simulated(
-            wait_ns + pa.record_batch(waited)["io_ns"].to_numpy(),
+            wait_ns + took["io_ns"].to_numpy(),
             outcome["elapsed_ns"],
             max(outcome["temp_ns"] / max(outcome["temp_busy_ns"], 1), 1.0),
             [ns / temp_ns for ns in outcome["limited_ns"]],
+            took["storage_ns"].to_numpy(),
         )
+
+    def _run(self, wait_ns: Array | Seconds, cpus: Cpus, cpu_ns: Array) -> dict[str, Any]:
+        """What a run with these waits comes to, each as long as given, and with this CPU time."""
+        trace = replace(self.trace, cpu_ns=cpu_ns)
+        batch = trace.batch(wait_ns.astype(np.int64), call_ns=self._call_ns)
+        outcome: dict[str, Any]
+        outcome, _ = _core.simulate(batch, self._usable(cpus), quota=cpus.quota_ns)
+        return outcome

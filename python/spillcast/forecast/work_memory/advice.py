@@ -11,9 +11,10 @@ from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.work_memory.postgres import rounded_up
 from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, Spill, io_share, spills_of
+from spillcast.gate import reading
 from spillcast.recording import Recording
 from spillcast.recording.explain.document import read_documents
-from spillcast.recording.explain.nodes import nodes_of
+from spillcast.recording.explain.nodes import amount, nodes_of
 from spillcast.recording.memory import meminfo_bytes
 
 #: What is computed was up to a tenth less than what servers of version 15 and 18 took.
@@ -86,9 +87,11 @@ def work_memory(baseline: Baseline, confidence: float = CONFIDENCE) -> WorkMemor
     plan = _plan(recording)
     if plan is None:
         return None
-    settings = {**recording.meta.engine.settings, **plan.get("Settings", {})}
-    multiplier = float(settings.get("hash_mem_multiplier", HASH_MEM_MULTIPLIER))
-    found = spills_of(nodes_of(plan["Plan"]), multiplier)
+    with reading(f"{recording.path}: its plan"):
+        settings = {**recording.meta.engine.settings, **plan.get("Settings", {})}
+        name = "hash_mem_multiplier"
+        multiplier = amount(float(settings.get(name, HASH_MEM_MULTIPLIER)), name)
+        found = spills_of(nodes_of(plan["Plan"]), multiplier)
     if not any(spill.weight for spill in found):
         return None
     current = size_of_setting(settings["work_mem"]) if "work_mem" in settings else None

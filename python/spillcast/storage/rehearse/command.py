@@ -18,6 +18,7 @@ from spillcast.recording.choice import StartAgain
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.recorder import Recorder
 from spillcast.recording.target import Command, describe_exit
+from spillcast.redaction import STRUCK
 from spillcast.storage.rehearsal import LONGER, Rehearsal
 from spillcast.storage.rehearse.place import Replaced, replaced
 from spillcast.units import format_duration
@@ -70,7 +71,7 @@ def command_to_run(recording: Recording, given: Sequence[str] | None) -> list[st
     engine = recording.meta.engine
     if not engine.command:
         raise Refusal("what was recorded is no command that could be run again", GIVE)
-    if any("***" in text for text in engine.command):
+    if any(STRUCK in text for text in engine.command):
         raise Refusal("its command holds secrets, which are not kept", GIVE)
     if engine.settings.get("exit_status") is None:
         raise Refusal("it was not recorded from its start to its end, as a command is", GIVE)

@@ -19,7 +19,9 @@ trap "" INT TERM HUP
 cat >/dev/null
 name="$1"; shift
 for attempt in $(seq 50); do
-    found=$(grep -l -s -F -e "$name" /proc/[0-9]*/mountinfo) || break
+    # Its status is that of a failure where any process of the machine ends meanwhile.
+    found=$(grep -l -s -F -e "$name" /proc/[0-9]*/mountinfo)
+    [ -n "$found" ] || break
     for one in $found; do
         pid="${one#/proc/}"; kill -KILL "${pid%/mountinfo}" 2>/dev/null
     done

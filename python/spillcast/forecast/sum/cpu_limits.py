@@ -1,0 +1,60 @@
+"""CPU limits of a forecast: what they hold back, in words, and where nobody knows by how much."""
+
+from spillcast.forecast.assumptions import THROTTLED_TOLD
+from spillcast.forecast.result import Warned
+from spillcast.forecast.sum.baseline import Baseline
+from spillcast.forecast.threads.cpus import Cpus
+from spillcast.forecast.threads.overlap import Simulated
+from spillcast.units import format_duration
+
+_MEND = "record it again"
+
+
+def unknown_limits(baseline: Baseline, simulated: Simulated) -> str | None:
+    """Why CPU limits leave no number for a target; None where they do.
+
+    Where it was not seen how much CPU time threads had between waits, it may be all the time.
+    """
+    threads, recording = baseline.threads, baseline.recording
+    limited = threads.here.quota_ns or threads.there.quota_ns or threads.here != threads.there
+    if not limited or threads.cpu_known:
+        return None
+    unseen = "how much CPU time its threads had is not in the recording"
+    if threads.here != threads.there:
+        return f"other CPUs than those of the recording are asked for, and {unseen}: {_MEND}"
+    throttled_s = recording.meta.cpu_limits.throttled_s or 0.0
+    if throttled_s > THROTTLED_TOLD * recording.elapsed_s:
+        held = f"{_quota(threads.here)} held it back for {format_duration(throttled_s)}"
+        return f"{held}, and {unseen}: {_MEND}"
+    if threads.throttled_share(simulated) > THROTTLED_TOLD:
+        return f"{_quota(threads.there)} may hold it back there, and {unseen}: {_MEND}"
+    return None
+
+
+def about_cpu_limits(baseline: Baseline, throttled_share: float) -> list[Warned]:
+    """That a quota held the run back, or would on the target."""
+    threads, recording = baseline.threads, baseline.recording
+    if threads.here.quota_ns is None and threads.there.quota_ns is None:
+        return []
+    throttled_s = recording.meta.cpu_limits.throttled_s or 0.0
+    was = throttled_s > THROTTLED_TOLD * recording.elapsed_s
+    would = throttled_share > THROTTLED_TOLD
+    if not (was or would):
+        return []
+    text = "no CPU quota was in force"
+    if threads.here.quota_ns is not None:
+        held = f", throttled {format_duration(throttled_s)}" if was else " and hardly met"
+        text = f"{_quota(threads.here)} was in force{held}"
+    if threads.there == threads.here:
+        text += "; the forecast keeps it"
+    elif threads.there.quota_ns is None:
+        text += "; the forecast is for none"
+    else:
+        text += f"; the forecast is for {_quota(threads.there)}"
+    if would and not was:
+        text += ", which holds the query back there"
+    return [Warned("quota", text)]
+
+
+def _quota(cpus: Cpus) -> str:
+    return f"a CPU quota of {cpus.quota_cpus:g} CPUs"

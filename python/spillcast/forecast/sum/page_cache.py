@@ -1,0 +1,90 @@
+"""What a page cache before the target makes of a forecast; both answers where it is not known."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from spillcast.forecast.assumptions import SHARE_TOLD
+from spillcast.forecast.result import Forecast, Warned
+from spillcast.forecast.sum.baseline import Baseline
+from spillcast.forecast.sum.projection import Projection
+from spillcast.forecast.sum.shared import bounds_s
+from spillcast.forecast.too_wide import too_wide
+from spillcast.recording.spill import spill_bytes
+from spillcast.recording.temp_places import told_places
+from spillcast.storage import Storage
+from spillcast.storage.page_cache import IN_MEMORY
+from spillcast.storage.source import ASSUMED
+from spillcast.units import format_bytes, format_duration
+
+
+def about_page_cache(
+    baseline: Baseline, projection: Projection, total_s: float, unhelped_s: float | None
+) -> list[Warned]:
+    """That memory answers temp I/O there, where that makes a difference.
+
+    ``unhelped_s`` is the elapsed time without; None where no page cache is taken to be there.
+    """
+    cache, missed = baseline.threads.page_cache, projection.missed
+    if cache is None or missed is None or unhelped_s is None:
+        return []
+    if abs(unhelped_s - total_s) <= SHARE_TOLD * total_s:
+        return []
+    without = f"without it the run takes about {format_duration(unhelped_s)}"
+    if baseline.recording.meta.only_counts:
+        text = (
+            "temp I/O was as fast as memory, so that a page cache likely holds the temp files: it "
+            f"is taken to hold all of them there; {without}"
+        )
+    else:
+        room, spill = format_bytes(cache.room_bytes), format_bytes(spill_bytes(baseline.recording))
+        text = (
+            f"a page cache answers {1 - missed:.0%} of the temp I/O: it may take the {room} that "
+            f"were free, temp files hold up to {spill}; {without}"
+        )
+    return [Warned("page-cache-answers", text)]
+
+
+def about_skipped_cache(
+    baseline: Baseline,
+    target: Storage,
+    total_s: float,
+    on_it: Callable[[Baseline, Storage], float],
+) -> list[Warned]:
+    """That an assumed latency is also that of what a page cache answered. ``on_it`` is with one."""
+    places = told_places(baseline.recording.meta)
+    on_disk = any(place.filesystem not in IN_MEMORY for place in places)
+    if target.source is not ASSUMED or not on_disk or baseline.threads.page_cache is None:
+        return []
+    cached_s = on_it(baseline, target)
+    if abs(cached_s - total_s) <= SHARE_TOLD * total_s:
+        return []
+    text = (
+        "every operation is assumed to take that long, also those that the page cache answered "
+        f"here: if it answers them there, too, the run takes about {format_duration(cached_s)}"
+    )
+    return [Warned("page-cache-skipped", text)]
+
+
+def with_and_without(said: Forecast, without: Forecast, without_s: float) -> Forecast:
+    """A forecast from counts for either answer, as how much memory there is no count tells.
+
+    ``without`` is the forecast where no page cache holds temp files, ``without_s`` its time.
+    """
+    bounds = bounds_s(said), bounds_s(without)
+    if said.forecast_s is None or bounds[0] is None or bounds[1] is None:
+        return said
+    low_s, high_s = min(bounds[0][0], bounds[1][0]), max(bounds[0][1], bounds[1][1])
+    if too_wide(low_s, high_s) is None:
+        return replace(said, interval_s=(low_s, high_s), uncertainty=None)
+    text = (
+        f"it takes about {format_duration(said.forecast_s)} where a page cache holds the temp "
+        f"files, as it likely did, and {format_duration(without_s)} where none does: record the "
+        "query, which tells how much memory there was"
+    )
+    return replace(said, forecast_s=None, interval_s=None, refused=text, warnings=[])
+
+
+def either_way(baseline: Baseline, said: Forecast) -> bool:
+    """Whether a forecast rests on a page cache of which only counts tell."""
+    codes = {warning.code for warning in said.warnings}
+    return baseline.recording.meta.only_counts and "page-cache-answers" in codes

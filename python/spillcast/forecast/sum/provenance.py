@@ -1,0 +1,57 @@
+"""What weakens a forecast in when and where the target was measured: age, host, mount."""
+
+import platform
+
+from spillcast.forecast.result import Warned
+from spillcast.recording.mounted import mounted
+from spillcast.storage import Storage
+from spillcast.storage.provenance import Provenance
+
+#: A storage that was measured longer ago may be another by now.
+DAYS_MAX = 30
+
+
+def about_provenance(storage: Storage, recorded_host: str | None = None) -> list[Warned]:
+    """All of it; ``recorded_host`` is where the query ran, if that is known."""
+    known = storage.provenance
+    if known is None:
+        return []
+    return [*_about_age(known), *_about_host(known, recorded_host), *_about_mount(known)]
+
+
+def _about_age(known: Provenance) -> list[Warned]:
+    days = known.age_days
+    if days is None or days <= DAYS_MAX:
+        return []
+    text = (
+        f"its latencies are {days:,} days old, of {(known.measured_at or '')[:10]}: measure them "
+        "again if anything may have changed there"
+    )
+    return [Warned("stale", text)]
+
+
+def _about_host(known: Provenance, recorded_host: str | None) -> list[Warned]:
+    """Another host's storage may well be meant; it is said, for CPUs and memory are not its."""
+    there = recorded_host or platform.node()
+    if known.host in (None, there):
+        return []
+    what = "the query was recorded" if recorded_host else "this runs"
+    text = f"its latencies were measured on host {known.host}, and {what} on host {there}"
+    return [Warned("another-host", text)]
+
+
+def _about_mount(known: Provenance) -> list[Warned]:
+    """That something else is mounted by now where a directory of this host was measured."""
+    if known.directory is None or known.mount_point is None or known.host != platform.node():
+        return []
+    found = mounted(known.directory)
+    if found is None or known.on(found).where == known.where:
+        return []
+    was, now = _words(known), _words(known.on(found))
+    text = f"{known.directory} was {was} when it was measured, and is {now} now"
+    return [Warned("another-mount", f"{text}: probe it again")]
+
+
+def _words(known: Provenance) -> str:
+    device = f" on {known.device_name}" if known.device_name else ""
+    return f"{known.filesystem}{device} at {known.mount_point} ({known.mount_options})"

@@ -1,0 +1,60 @@
+"""The CPUs that threads run on: how many, and how much of them they may have."""
+
+from dataclasses import dataclass
+from math import inf
+
+from spillcast.errors import InputError
+from spillcast.recording import Recording
+
+#: The kernel's period of a quota, as it comes.
+PERIOD_S = 0.1
+
+
+@dataclass(frozen=True)
+class Cpus:
+    """What a run has; None where that is not known, or not limited."""
+
+    cores: int | None
+    #: CPU time for each second, and the period in which it is had.
+    quota_cpus: float | None = None
+    period_s: float = PERIOD_S
+
+    @classmethod
+    def of(cls, recording: Recording) -> "Cpus":
+        """Those of the recording."""
+        machine, limits = recording.meta.machine.cpus, recording.meta.cpu_limits
+        cores = min((known for known in (machine, limits.cpus) if known), default=None)
+        return cls._with(cores, limits.quota_cpus, limits.period_s or PERIOD_S)
+
+    def but(self, cpus: int | None, quota_cpus: float | None) -> "Cpus":
+        """The same with what is asked for in its place. InputError for what no CPU can give."""
+        if cpus is not None and cpus < 1:
+            raise InputError(f"--cpus {cpus}: nothing runs on that", "it takes one CPU or more")
+        if quota_cpus is not None and not 0 < quota_cpus < inf:
+            raise InputError(
+                f"--cpu-quota {quota_cpus:g}: nothing runs with that",
+                "say how many CPUs, such as 0.4; as many as there are stands for no quota",
+            )
+        cores = self.cores if cpus is None else cpus
+        quota_cpus = self.quota_cpus if quota_cpus is None else quota_cpus
+        return self._with(cores, quota_cpus, self.period_s)
+
+    @classmethod
+    def _with(cls, cores: int | None, quota_cpus: float | None, period_s: float) -> "Cpus":
+        """A quota of all CPUs that there are is none."""
+        if quota_cpus is None or (cores is not None and quota_cpus >= cores):
+            return cls(cores)
+        return cls(cores, quota_cpus, period_s)
+
+    @property
+    def unlimited(self) -> "Cpus":
+        """The same without a quota."""
+        return Cpus(self.cores)
+
+    @property
+    def quota_ns(self) -> tuple[int, int] | None:
+        """CPU time of each period, and its length; None without a quota."""
+        if self.quota_cpus is None:
+            return None
+        period_ns = round(self.period_s * 1e9)
+        return round(self.quota_cpus * period_ns), period_ns

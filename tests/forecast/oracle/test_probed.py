@@ -1,0 +1,140 @@
+"""Traces replayed on a directory: the forecast is that of a recording of the same I/O."""
+
+import json
+
+import pytest
+
+from ash_files import execution, write_ash
+from emulator import skip_without_fuse
+from evidence import recording
+from harness import only_line, spillcast
+from oracle_files import HEADER, READ, WRITE, blocks, write_trace
+from spillcast.storage.behaviour import fixed_behaviour
+from spillcast.storage.emulation import emulate
+from spills import written_and_read
+
+KIB, US = 1 << 10, 1_000
+BLOCK = 8 * KIB
+#: Files of several sizes of operations, written in order and read back.
+OPERATIONS = [
+    one
+    for size in (8 * KIB, 64 * KIB, 128 * KIB)
+    for one in written_and_read(60 * size, size=size, files=1)
+]
+LATENCY_NS, GAP_NS = 2_000 * US, 500 * US
+#: Of a read and of a write, in seconds.
+STORAGES = [(0.0003, 0.0003), (0.001, 0.0005), (0.003, 0.001), (0.0005, 0.004)]
+
+
+def trace_of(path, operations, *, header=HEADER):
+    """The trace that a database writes of the same, one operation after another."""
+    tim, lines = 1_000_000, []
+    for op, file, offset, size in operations:
+        tim += (LATENCY_NS + GAP_NS) // US
+        place = f"file number={201 + file} first dba={offset // BLOCK} block cnt={size // BLOCK}"
+        event = READ if op == "read" else WRITE
+        lines.append(f"WAIT #7: nam='{event}' ela= {LATENCY_NS // US} {place} obj#=5 tim={tim}")
+    path.write_text(header + "\n".join(lines) + "\n")
+    return path
+
+
+def answer(baseline, target, *options):
+    result = spillcast("forecast", baseline, "--to", target, "--json", *options)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize(("read_s", "write_s"), STORAGES)
+def test_it_is_that_of_a_recording_of_the_same(tmp_path, read_s, write_s):
+    skip_without_fuse()
+    whole_s = len(OPERATIONS) * (LATENCY_NS + GAP_NS) / 1e9
+    loads = [(op, size, 1, LATENCY_NS) for op, _, _, size in OPERATIONS]
+    run = recording(tmp_path / "run.spill", loads, elapsed_s=whole_s)
+    trace = trace_of(tmp_path / "here.trc", OPERATIONS)
+    backing, there = tmp_path / "backing", tmp_path / "there"
+    for folder in (backing, there):
+        folder.mkdir()
+    measured = tmp_path / "there.json"
+    with emulate(fixed_behaviour(read_s, write_s), there, backing):
+        result = spillcast("probe", there, "--like", trace, "-o", measured)
+    assert result.returncode == 0, result.stderr
+    by_trace, by_recording = (
+        answer(one, measured, "--elapsed", f"{whole_s}s") for one in (trace, run.path)
+    )
+    assert by_trace["forecast_s"] == pytest.approx(by_recording["forecast_s"], rel=0.03)
+    groups = json.loads(measured.read_text())["groups"]
+    # Every operation was done there, and took no less than the storage does.
+    assert sum(group["count"] for group in groups) == len(OPERATIONS)
+    for group in groups:
+        least_s = read_s if group["op"] == "read" else write_s
+        assert group["total_ns"] >= 0.99e9 * least_s * group["count"]
+    there_s = sum(group["total_ns"] for group in groups) / 1e9
+    assert by_trace["forecast_s"] == pytest.approx(
+        len(OPERATIONS) * GAP_NS / 1e9 + there_s, rel=0.01
+    )
+    codes = {warning["code"] for warning in by_trace["warnings"]}
+    assert "block-assumed" in codes
+    assert "not-replayed" not in codes
+
+
+def test_sessions_are_replayed_side_by_side(tmp_path):
+    others = HEADER.replace("(35.65385)", "(36.1)")
+    half = len(OPERATIONS) // 2
+    traces = [
+        trace_of(tmp_path / "a.trc", OPERATIONS[:half]),
+        trace_of(tmp_path / "b.trc", OPERATIONS[half:], header=others),
+    ]
+    there = tmp_path / "there"
+    there.mkdir()
+    result = spillcast("probe", there, "--like", tmp_path, "--block", "8K", "--json")
+    assert result.returncode == 0, result.stderr
+    said = json.loads(result.stdout)
+    assert said["facts"]["threads"] == len(traces)
+    counts = {(one["op"], one["size_class_bytes"]): one["count"] for one in said["groups"]}
+    assert sum(counts.values()) == len(OPERATIONS)
+    assert list(there.iterdir()) == []
+
+
+def test_it_goes_past_the_page_cache_where_that_can_be(tmp_path):
+    trace = trace_of(tmp_path / "here.trc", OPERATIONS)
+    result = spillcast("probe", tmp_path, "--like", trace, "--json")
+    said = json.loads(result.stdout)
+    if not said["facts"]["direct"]:
+        pytest.skip(f"{said['facts']['filesystem']} takes no direct I/O")
+    assert {one["access"] for one in said["groups"]} == {"direct"}
+
+
+def test_a_directory_is_probed_with_it(tmp_path):
+    there = tmp_path / "there"
+    there.mkdir()
+    said = answer(trace_of(tmp_path / "here.trc", OPERATIONS), there)
+    assert said["forecast_s"] < said["baseline_s"]
+    assert "not-replayed" not in {warning["code"] for warning in said["warnings"]}
+    assert list(there.iterdir()) == []
+
+
+def test_to_tmpfs(tmp_path):
+    said = answer(trace_of(tmp_path / "here.trc", OPERATIONS), "tmpfs")
+    assert said["forecast_s"] < said["baseline_s"] / 2
+    assert any("mount -t tmpfs" in advice for advice in said["advice"])
+
+
+def test_samples_alone_are_no_io(tmp_path):
+    ash = write_ash(tmp_path / "ash.csv", execution(100))
+    told = only_line(spillcast("forecast", ash, "--to", "tmpfs"), 2)
+    assert "samples of ASH are no I/O that could be replayed" in told
+    assert "give a trace" in told
+
+
+def test_waits_that_name_no_place(tmp_path):
+    trace = write_trace(tmp_path / "here.trc", [(READ, 900, "p1=0 p2=0 p3=0")] * 9)
+    told = only_line(spillcast("probe", tmp_path, "--like", trace), 2)
+    assert "its waits name no temp file, block and count" in told
+
+
+def test_a_block_size_is_for_traces(tmp_path):
+    write_trace(tmp_path / "here.trc", [(READ, 900, blocks(1))])
+    run = recording(tmp_path / "run.spill", [("read", BLOCK, 4, LATENCY_NS)], elapsed_s=1.0)
+    for source in (("--like", run.path), ("--grid",)):
+        told = only_line(spillcast("probe", tmp_path, *source, "--block", "8K"), 2)
+        assert "--block is for an Oracle trace" in told

@@ -1,0 +1,169 @@
+"""The page cache before storage that was only looked up: as fast as memory where that suffices."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from evidence import change
+from harness import spillcast
+from spillcast.forecast import ask, forecast
+from spillcast.forecast.question import Question
+from spillcast.recording.explain import recording_of_plan
+from spillcast.recording.meta import Machine, Memory
+from spillcast.recording.temp_places import TempPlace
+from spillcast.storage import Group, Storage
+from spillcast.storage.source import ASSUMED, GRID, catalogue
+from spills import MIB, recording, written_and_read
+
+US, MS = 1_000, 1_000_000
+SPILL = 64 * MIB
+#: Of pages of 4 KiB, read and written in order.
+OPERATIONS = written_and_read(SPILL, size=64 << 10)
+COUNT = len(OPERATIONS)
+
+
+def disk(latency_ns, source=GRID):
+    groups = [
+        Group(op, size, 1, 1, size, latency_ns, [latency_ns], [1], [1], [latency_ns])
+        for op in ("read", "write")
+        for size in (4096, 8192, 64 << 10, 128 << 10, 256 << 10)
+    ]
+    return Storage("disk", source, groups)
+
+
+def run(path, *, latency_ns=20 * US, room=1 << 30, operations=OPERATIONS):
+    made = recording(path, operations, latency_ns=latency_ns, available=room)
+    change(made, machine=replace(made.meta.machine, cpus=2))
+    return made
+
+
+def codes(said):
+    return {warning.code for warning in said.warnings}
+
+
+def other_s(made, latency_ns):
+    """What is no temp I/O."""
+    return made.elapsed_s - COUNT * latency_ns / 1e9
+
+
+@pytest.mark.parametrize("source", [GRID, catalogue(1.0, "a table")], ids=["grid", "catalogue"])
+def test_a_spill_that_memory_holds_takes_as_long_on_any_storage(tmp_path, source):
+    made = run(tmp_path / "r.spill")
+    said = forecast(made, disk(100 * US, source))
+    assert said.forecast_s == pytest.approx(made.elapsed_s, rel=0.02)
+    [warning] = [one for one in said.warnings if one.code == "page-cache-answers"]
+    # Without: 0.1 ms for each operation.
+    without_s = other_s(made, 20 * US) + COUNT * 1e-4
+    assert f"the run takes about {without_s:.2f} s" in warning.message
+    assert "64 MiB" in warning.message
+
+
+def test_without_memory_every_operation_is_the_storages(tmp_path):
+    made = run(tmp_path / "r.spill", room=0)
+    said = forecast(made, disk(100 * US))
+    assert said.forecast_s == pytest.approx(other_s(made, 20 * US) + COUNT * 1e-4, rel=0.05)
+
+
+def test_what_memory_could_have_answered_and_did_not_goes_around_it(tmp_path):
+    made = run(tmp_path / "r.spill", latency_ns=70 * US)
+    said = forecast(made, disk(100 * US))
+    assert said.forecast_s == pytest.approx(other_s(made, 70 * US) + COUNT * 1e-4, rel=0.05)
+    assert "page-cache-answers" not in codes(said)
+
+
+def test_where_half_fits_what_was_written_last_is_read_from_memory(tmp_path):
+    """Half is read again at once, while it is there; the other half is written and read later."""
+    half, parts = SPILL // 2, 8
+    writes, reads = OPERATIONS[: COUNT // 2], OPERATIONS[COUNT // 2 :]
+    recent = [
+        one
+        for part in range(parts)
+        for one in (*_part(writes, part, parts), *_part(reads, part, parts))
+    ]
+    near = forecast(run(tmp_path / "near.spill", room=half, operations=recent), disk(100 * US))
+    far = forecast(run(tmp_path / "far.spill", room=half), disk(100 * US))
+    # Reading waits for nothing in one, and for all in the other, 128 KiB at a time.
+    reads_s = {
+        name: sum(term.forecast_s for term in said.terms if term.op == "read")
+        for name, said in (("near", near), ("far", far))
+    }
+    assert reads_s["near"] == pytest.approx(COUNT / 2 * 20e-6)
+    assert reads_s["far"] == pytest.approx(COUNT / 2 * 20e-6 + COUNT / 4 * 1e-4, rel=0.1)
+
+
+def test_an_interval_is_wider_where_memory_holds_a_part(tmp_path):
+    def half_width(room):
+        made = run(tmp_path / f"{room}.spill", room=room)
+        low, high = forecast(made, disk(100 * US)).interval_s
+        return high - low
+
+    assert half_width(SPILL // 2) > 1.3 * half_width(1 << 30)
+
+
+def test_an_assumed_latency_is_that_of_every_operation_and_says_so(tmp_path):
+    for filesystem, told in (("tmpfs", False), ("ext4", True)):
+        one = run(tmp_path / f"{filesystem}.spill")
+        change(one, temp_places=[TempPlace("/t", "0:9", filesystem, False, SPILL)])
+        said = forecast(one, disk(100 * US, ASSUMED))
+        assert said.forecast_s == pytest.approx(other_s(one, 20 * US) + COUNT * 1e-4, rel=0.05)
+        assert ("page-cache-skipped" in codes(said)) == told
+
+
+def test_a_group_of_little_memory_is_what_counts(tmp_path):
+    made = run(tmp_path / "r.spill")
+    change(made, memory=Memory(limit_bytes=100 * MIB, peak_rss_bytes=99 * MIB))
+    said = forecast(made, disk(100 * US))
+    # All that is read waits, 128 KiB at a time.
+    assert said.forecast_s == pytest.approx(made.elapsed_s + COUNT / 2 / 2 * 1e-4, rel=0.02)
+
+
+def test_machines_that_tell_nothing_have_no_page_cache(tmp_path):
+    made = run(tmp_path / "r.spill")
+    change(made, machine=Machine(cpus=2))
+    said = forecast(made, disk(100 * US))
+    assert said.forecast_s == pytest.approx(other_s(made, 20 * US) + COUNT * 1e-4, rel=0.05)
+
+
+def plan(read_ms, *, elapsed_ms=4000.0):
+    node = {
+        "Node Type": "Sort", "Actual Rows": 9.0, "Actual Loops": 1,
+        "Temp Read Blocks": 1000, "Temp Written Blocks": 1000,
+        "Temp I/O Read Time": read_ms, "Temp I/O Write Time": read_ms,
+    }  # fmt: skip
+    return {"Plan": node, "Execution Time": elapsed_ms}
+
+
+def test_counts_that_were_as_fast_as_memory_have_both_answers():
+    [(said, _)] = ask(recording_of_plan(plan(5.0)), [disk(300 * US)], Question())
+    assert said.forecast_s == pytest.approx(4.0, rel=0.01)
+    low, high = said.interval_s
+    # 2,000 operations of 0.3 ms more.
+    assert low < 4.0 < 4.0 + 2000 * 3e-4 < high
+    assert "page-cache-answers" in codes(said)
+
+
+def test_counts_that_were_slow_met_no_page_cache():
+    [(said, _)] = ask(recording_of_plan(plan(1500.0)), [disk(100 * US)], Question())
+    assert said.forecast_s == pytest.approx(1.0 + 2000 * 1e-4, rel=0.01)
+    assert "page-cache-answers" not in codes(said)
+
+
+def test_answers_too_far_apart_are_both_named_and_neither_is_given(tmp_path):
+    [(said, _)] = ask(recording_of_plan(plan(5.0, elapsed_ms=200.0)), [disk(9 * MS)], Question())
+    assert said.forecast_s is None
+    assert "200 ms" in said.refused
+    assert "18.2 s" in said.refused
+
+
+def test_a_catalogues_disk_from_the_command_line(tmp_path):
+    made = run(tmp_path / "r.spill")
+    result = spillcast("forecast", made.path, "--to", "catalogue:linux-hdd", "--json")
+    said = json.loads(result.stdout)
+    assert said["forecast_s"] == pytest.approx(made.elapsed_s, rel=0.03)
+    assert "page-cache-answers" in {warning["code"] for warning in said["warnings"]}
+
+
+def _part(operations, part, parts):
+    each = len(operations) // parts
+    return operations[part * each : (part + 1) * each]

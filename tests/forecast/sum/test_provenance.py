@@ -1,0 +1,179 @@
+"""When and where a storage was measured is written with it, and told where it matters."""
+
+import json
+import os
+import platform
+import subprocess
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from evidence import change, recording
+from harness import only_line, spillcast, spillcast_command
+from spillcast._core import __version__
+from spillcast.forecast import forecast
+from spillcast.recording import Recording
+from spillcast.recording.meta import Machine
+from spillcast.storage import Storage
+from spillcast.storage.observed import observed
+
+LOADS = [("read", 8192, 400, 900_000), ("write", 8192, 400, 400_000)]
+CODES = {"stale", "another-host", "another-mount"}
+
+
+@pytest.fixture(scope="module")
+def probed(tmp_path_factory):
+    """A directory, the storage.json of it, and when that was measured."""
+    folder = tmp_path_factory.mktemp("probed")
+    path = folder / "storage.json"
+    before = datetime.now(UTC).replace(microsecond=0)
+    done = spillcast("probe", folder, "--grid", "--budget", "1s,16M", "-o", path)
+    assert done.returncode == 0, done.stderr
+    return folder, path, before, datetime.now(UTC)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A recording of this host."""
+    made = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, cpu_s=0.3)
+    change(made, machine=Machine(host=platform.node()))
+    return made
+
+
+def told(run, storage):
+    return {w.code: w.message for w in forecast(run, storage).warnings if w.code in CODES}
+
+
+def changed(probed, **parts):
+    storage = Storage.load(probed[1])
+    return replace(storage, provenance=replace(storage.provenance, **parts))
+
+
+def days_ago(days):
+    return (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="seconds")
+
+
+def test_a_probe_says_when_where_and_with_what(probed):
+    folder, path, before, after = probed
+    known = json.loads(path.read_text())["provenance"]
+    assert before <= datetime.fromisoformat(known["measured_at"]) <= after
+    assert known["measured_at"].endswith("+00:00")
+    assert known["host"] == platform.node()
+    assert known["kernel"] == os.uname().release
+    assert known["spillcast"] == __version__
+    assert known["directory"] == str(folder.resolve())
+    asked = ["findmnt", "-n", "-o", "MAJ:MIN,FSTYPE,TARGET,OPTIONS", "-T", folder]
+    found = subprocess.run(asked, capture_output=True, text=True)
+    if found.returncode:
+        pytest.skip("no findmnt")
+    device, filesystem, point, options = found.stdout.split()
+    assert (known["device"], known["filesystem"]) == (device, filesystem)
+    assert known["mount_point"] == point
+    assert set(known["mount_options"].split(",")) == set(options.split(","))
+
+
+def test_a_recording_says_it_of_its_temp_files(spilled):
+    known = observed(Recording.open(spilled.path)).provenance
+    assert known.host == platform.node()
+    assert known.spillcast == __version__
+    found = subprocess.run(
+        ["findmnt", "-n", "-o", "FSTYPE,TARGET", "-T", spilled.places.temp],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    if found.returncode:
+        pytest.skip("no findmnt")
+    assert [known.filesystem, known.mount_point] == found.stdout.split()
+
+
+def test_what_was_measured_here_and_now_is_not_warned_of(probed, run):
+    assert told(run, Storage.load(probed[1])) == {}
+
+
+def test_what_an_earlier_version_wrote_still_reads(probed, run, tmp_path):
+    document = json.loads(probed[1].read_text())
+    del document["provenance"]
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(document))
+    storage = Storage.load(path)
+    assert storage.provenance is None
+    assert "provenance" not in storage.to_json()
+    assert told(run, storage) == {}
+
+
+@pytest.mark.parametrize(("days", "codes"), [(29, set()), (30, set()), (32, {"stale"})])
+def test_what_is_old_is_told(probed, run, days, codes):
+    said = told(run, changed(probed, measured_at=days_ago(days)))
+    assert set(said) == codes
+    assert not codes or f"are {days} days old" in said["stale"]
+
+
+def test_another_host_is_told(probed, run):
+    said = told(run, changed(probed, host="db-7"))
+    assert set(said) == {"another-host"}
+    assert (
+        f"on host db-7, and the query was recorded on host {platform.node()}"
+        in (said["another-host"])
+    )
+    # Recorded where it was measured: whichever host this is.
+    change(run, machine=Machine(host="db-7"))
+    assert told(run, changed(probed, host="db-7")) == {}
+    # Nobody knows where it was recorded: then this host counts.
+    change(run, machine=Machine())
+    assert "this runs" in told(run, changed(probed, host="db-7"))["another-host"]
+
+
+@pytest.mark.parametrize(
+    "part", [{"mount_options": "rw,sync"}, {"mount_point": "/x"}, {"filesystem": "xfs"}]
+)
+def test_another_mount_is_told(probed, run, part):
+    said = told(run, changed(probed, **part))
+    assert set(said) == {"another-mount"}
+    assert next(iter(part.values())) in said["another-mount"]
+    # Of another host nothing is known.
+    assert set(told(run, changed(probed, host="db-7", **part))) == {"another-host"}
+
+
+def test_a_mount_over_a_probed_directory_is_told(probed, tmp_path):
+    """For real, in mounts of its own."""
+    own_mounts = ["unshare", "--mount", "bash", "-ec"]
+    if os.geteuid() or subprocess.run([*own_mounts, "true"], capture_output=True).returncode:
+        pytest.skip("mounts are refused here")
+    folder, path, *_ = probed
+    made = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, cpu_s=0.3)
+    copy = tmp_path / "storage.json"
+    copy.write_bytes(path.read_bytes())
+    command = spillcast_command("forecast", made.path, "--to", copy, "--json")
+    script = f'mount -t tmpfs tmpfs {folder}; exec "$@"'
+    done = subprocess.run([*own_mounts, script, "bash", *command], capture_output=True, text=True)
+    codes = {one["code"]: one["message"] for one in json.loads(done.stdout)["warnings"]}
+    assert "is tmpfs at" in codes["another-mount"]
+
+
+@pytest.mark.parametrize(
+    "known", [{"measured_at": "yesterday"}, {"host": 7}, {"mount_point": ["x"]}, [], "x"]
+)
+def test_damage_is_told_in_a_line(probed, tmp_path, known):
+    document = json.loads(probed[1].read_text()) | {"provenance": known}
+    path = tmp_path / "damaged.json"
+    path.write_text(json.dumps(document))
+    assert "damaged" in only_line(spillcast("storage", "show", path), 2)
+
+
+def test_it_is_shown_and_a_redacted_page_lacks_the_host(probed, tmp_path):
+    document = json.loads(probed[1].read_text())
+    document["provenance"] |= {"host": "db-7", "measured_at": days_ago(40)}
+    path = tmp_path / "storage.json"
+    path.write_text(json.dumps(document))
+    shown = " ".join(spillcast("storage", "show", path).stdout.split())
+    assert f"measured at {days_ago(40)[:10]}" in shown
+    assert "on host db-7" in shown
+    made = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, cpu_s=0.3)
+    said = tmp_path / "forecast.json"
+    said.write_text(spillcast("forecast", made.path, "--to", path, "--json").stdout)
+    for more, there in ([], True), (["--redact"], False):
+        page = tmp_path / "page.html"
+        done = spillcast("report", made.path, path, said, "--to", path, "-o", page, *more)
+        assert done.returncode == 0, done.stderr
+        assert ("db-7" in page.read_text()) is there
+        assert "days old" in page.read_text()

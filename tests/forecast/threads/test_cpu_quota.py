@@ -1,0 +1,194 @@
+"""Forecasts under a CPU quota, against a slow simulation that moves the clock by 0.1 ms."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from evidence import change, known, seconds, storage, table
+from harness import spillcast
+from spillcast.errors import InputError
+from spillcast.forecast import forecast
+from spillcast.forecast.result import QUOTA
+from spillcast.forecast.sum.baseline import Baseline
+from spillcast.recording import Recording
+from spillcast.recording.cpu_limits import CpuLimits
+from spillcast.recording.meta import KeptWaits, Machine
+from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.writer import RecordingWriter
+
+US, MS = 1_000, 1_000_000
+#: So long is a step of the slow simulation, and all times are multiples of it.
+STEP_NS = 100 * US
+PERIOD_NS = 100 * MS
+TURNS = 2_000
+CPU_NS, SLOW_NS, FAST_NS = 600 * US, 5 * MS, 200 * US
+#: CPU time within a wait: what memory takes for 4 KiB, 20 us and 3 GB/s.
+CALL_NS = 20 * US + 1365
+
+
+def slowly(threads, latency_ns, *, quota_cpus=None, cores=2):
+    """How long threads take that burn CPU_NS and wait, TURNS times; first come, first served."""
+    elapsed, left = 0, 0
+    burn, wait, turns = [CPU_NS] * threads, [0] * threads, [TURNS] * threads
+    ready = list(range(threads))
+    while any(turns):
+        if elapsed % PERIOD_NS == 0:
+            # What was had beyond it is owed.
+            left = min(left, 0) + round((quota_cpus or 2 * cores) * PERIOD_NS)
+        burning = []
+        for thread in ready[:cores]:
+            if left > 0:
+                burning.append(thread)
+                left -= STEP_NS
+        for thread in [one for one in range(threads) if wait[one]]:
+            wait[thread] -= STEP_NS
+            if wait[thread] == 0:
+                burn[thread], turns[thread] = CPU_NS, turns[thread] - 1
+                ready += [thread] * (turns[thread] > 0)
+        for thread in burning:
+            burn[thread] -= STEP_NS
+            if burn[thread] == 0:
+                wait[thread], left = latency_ns, left - CALL_NS
+                ready.remove(thread)
+        elapsed += STEP_NS
+    return elapsed
+
+
+def recorded(path, threads, latency_ns, *, quota_cpus=None, elapsed_ns=None, cpu_known=True):
+    """Threads that burn and read, one after the other, each by itself; as slowly() has them."""
+    rows, counted = [], TURNS * threads
+    for thread in range(threads):
+        for turn in range(TURNS):
+            rows.append({
+                "start_ns": turn * (CPU_NS + latency_ns) + CPU_NS, "elapsed_ns": latency_ns,
+                "session": thread, "event": "pread64", "op": "read", "temp": True, "file": "/t/x",
+                "offset": turn * 4096, "bytes": 4096, "blocked": True,
+                "cpu_before_ns": CPU_NS if cpu_known else None,
+            })  # fmt: skip
+    writer = RecordingWriter(path)
+    writer.add_waits(table(sorted(rows, key=lambda row: row["start_ns"]), WAITS_SCHEMA))
+    writer.add_seconds(seconds([("read", 4096, counted, latency_ns)], 1))
+    if elapsed_ns is None:
+        elapsed_ns = slowly(threads, latency_ns, quota_cpus=quota_cpus)
+    cpu_s = counted * CPU_NS / 1e9 if cpu_known else None
+    run = writer.finish(known(elapsed_ns / 1e9, counted, 0, cpu_s=cpu_s))
+    period_s = None if quota_cpus is None else PERIOD_NS / 1e9
+    limits = CpuLimits(2, quota_cpus, period_s, None if quota_cpus is None else 0.0)
+    change(run, machine=Machine(cpus=2), cpu_limits=limits)
+    return run
+
+
+def on(latency_ns):
+    return storage({("read", 4096): latency_ns})
+
+
+def quota_said(said):
+    return [warning.message for warning in said.warnings if warning.code == "quota"]
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("quota_cpus", [0.2, 0.4, 1.0, 1.5])
+def test_a_quota_holds_the_query_back_where_storage_gets_fast(tmp_path, threads, quota_cpus):
+    run = recorded(tmp_path / "r.spill", threads, SLOW_NS, quota_cpus=quota_cpus)
+    said = forecast(run, on(FAST_NS))
+    measured_s = slowly(threads, FAST_NS, quota_cpus=quota_cpus) / 1e9
+    assert said.forecast_s == pytest.approx(measured_s, rel=0.05)
+    assert sum(term.forecast_s for term in said.terms) == pytest.approx(said.forecast_s)
+    assert sum(term.baseline_s for term in said.terms) == pytest.approx(said.baseline_s)
+    if quota_cpus < min(threads, 2) * CPU_NS / (CPU_NS + FAST_NS):
+        [told] = quota_said(said)
+        assert told.endswith("hardly met; the forecast keeps it, which holds the query back there")
+    # All CPU time is had at that rate, wherever temp files are.
+    least_s = threads * TURNS * CPU_NS / 1e9 / min(quota_cpus, threads)
+    assert said.ceiling_s == pytest.approx(least_s, rel=0.05)
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_run_that_was_held_back_takes_no_longer_on_slower_storage(tmp_path, threads):
+    run = recorded(tmp_path / "r.spill", threads, FAST_NS, quota_cpus=0.2)
+    change(run, cpu_limits=replace(run.meta.cpu_limits, throttled_s=4.5))
+    for latency_ns in (FAST_NS, 5 * FAST_NS):
+        measured_s = slowly(threads, latency_ns, quota_cpus=0.2) / 1e9
+        said = forecast(run, on(latency_ns))
+        assert said.forecast_s == pytest.approx(measured_s, rel=0.05)
+    [told] = quota_said(said)
+    assert told == "a CPU quota of 0.2 CPUs was in force, throttled 4.50 s; the forecast keeps it"
+
+
+@pytest.mark.parametrize(("threads", "asked"), [(1, 0.4), (1, 2.0), (4, 0.4), (4, 2.0)])
+def test_another_quota_may_be_asked_for(tmp_path, threads, asked):
+    run = recorded(tmp_path / "r.spill", threads, FAST_NS, quota_cpus=0.2)
+    said = forecast(run, on(FAST_NS), cpu_quota=asked)
+    measured_s = slowly(threads, FAST_NS, quota_cpus=asked) / 1e9
+    assert said.forecast_s == pytest.approx(measured_s, rel=0.05)
+    assert sum(term.forecast_s for term in said.terms) == pytest.approx(said.forecast_s)
+    assert sum(term.baseline_s for term in said.terms) == pytest.approx(said.baseline_s)
+
+
+def test_other_cpus_may_be_asked_for(tmp_path):
+    run = recorded(tmp_path / "r.spill", 4, SLOW_NS)
+    for cpus in (1, 2, 4):
+        measured_s = slowly(4, FAST_NS, cores=cpus) / 1e9
+        assert forecast(run, on(FAST_NS), cpus=cpus).forecast_s == pytest.approx(
+            measured_s, rel=0.05
+        )
+
+
+def test_a_part_of_the_waits_tells_of_the_whole_quota(tmp_path):
+    run = recorded(tmp_path / "r.spill", 1, FAST_NS, quota_cpus=0.2)
+    whole = forecast(run, on(FAST_NS), cpu_quota=0.4)
+    half = TURNS // 2
+    kept = KeptWaits(half, TURNS, [(0.0, half * (CPU_NS + FAST_NS) / 1e9)])
+    cut = Recording(run.path, replace(run.meta, raw=kept))
+    cut.waits = run.waits.slice(0, half)
+    said = forecast(cut, on(FAST_NS), cpu_quota=0.4)
+    assert said.forecast_s == pytest.approx(whole.forecast_s, rel=0.05)
+    assert whole.forecast_s < 0.6 * run.elapsed_s
+
+
+def test_a_quota_that_is_never_met_says_and_changes_nothing(tmp_path):
+    without = recorded(tmp_path / "without.spill", 1, SLOW_NS)
+    run = recorded(tmp_path / "r.spill", 1, SLOW_NS, quota_cpus=1.5)
+    assert forecast(run, on(FAST_NS)).forecast_s == pytest.approx(
+        forecast(without, on(FAST_NS)).forecast_s, rel=0.01
+    )
+    assert quota_said(forecast(run, on(FAST_NS))) == []
+    assert QUOTA not in {term.name for term in forecast(without, on(FAST_NS)).terms}
+
+
+def test_where_nobody_saw_cpu_time_it_is_refused_if_it_may_matter(tmp_path):
+    run = recorded(tmp_path / "r.spill", 1, SLOW_NS, quota_cpus=0.4, cpu_known=False)
+    assert forecast(run, on(SLOW_NS)).refused is None
+    refused = forecast(run, on(FAST_NS)).refused
+    assert "a CPU quota of 0.4 CPUs may hold it back there, and how much CPU time" in refused
+    assert "other CPUs" in forecast(run, on(SLOW_NS), cpu_quota=0.1).refused
+    change(run, cpu_limits=replace(run.meta.cpu_limits, throttled_s=5.0))
+    assert "held it back for 5 s" in forecast(run, on(SLOW_NS)).refused
+
+
+@pytest.mark.parametrize("asked", [{"cpus": 0}, {"cpu_quota": 0.0}, {"cpu_quota": float("nan")}])
+def test_what_no_cpu_can_give_is_refused(tmp_path, asked):
+    run = recorded(tmp_path / "r.spill", 1, FAST_NS, elapsed_ns=2 * 10**9)
+    with pytest.raises(InputError):
+        forecast(run, on(FAST_NS), **asked)
+
+
+def test_throttled_time_is_no_busy_machine(tmp_path):
+    run = recorded(tmp_path / "r.spill", 1, FAST_NS, quota_cpus=0.2)
+    limits = replace(run.meta.cpu_limits, throttled_s=4.5)
+    capture = replace(run.meta.capture, run_queue_delay_s=4.6, run_queue_others_s=4.6)
+    change(run, cpu_limits=limits, capture=capture)
+    assert Baseline.of(run, None).others_s == pytest.approx(0.1)
+    assert "run-queue" not in {warning.code for warning in forecast(run, on(FAST_NS)).warnings}
+
+
+def test_the_command_line_asks_for_another_quota(spilled):
+    asked = ("forecast", spilled.path, "--to", "factor:1", "--json")
+    now = json.loads(spillcast(*asked).stdout)
+    # A quarter of what it had.
+    quota = Recording.open(spilled.path).meta.cpu_s / now["baseline_s"] / 4
+    held = json.loads(spillcast(*asked, "--cpu-quota", f"{quota:.6f}").stdout)
+    assert held["forecast_s"] > 3 * now["forecast_s"]
+    assert "quota" in {warning["code"] for warning in held["warnings"]}
+    assert QUOTA in {term["name"] for term in held["terms"]}
