@@ -13,7 +13,7 @@ import psycopg
 from emulator import skip_without_fuse
 from harness import spillcast_command, until
 from spillcast.engines.postgres.server import PrivateServer, installed, make_cluster, serve
-from spillcast.recording.folder import partial_folders
+from spillcast.recording.partial import partial_folders
 from spillcast.storage.behaviour import fixed_behaviour
 from spillcast.storage.emulation import emulate
 from spillcast.workspace import workspace

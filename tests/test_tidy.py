@@ -20,10 +20,13 @@ EVERYWHERE = {
     "spillcast.calibrated",
     "spillcast.document",
     "spillcast.errors",
+    "spillcast.gate",
     "spillcast.histogram",
     "spillcast.interruptible",
+    "spillcast.redaction",
     "spillcast.tabular",
     "spillcast.units",
+    "spillcast.visible",
     "spillcast.without_pandas",
     "spillcast.workspace",
 }
@@ -208,6 +211,7 @@ def test_every_verb_is_a_file_and_every_file_a_verb():
     helpers = {
         "__init__",
         "live",
+        "observed_command",
         "options",
         "output",
         "progress",
@@ -215,6 +219,7 @@ def test_every_verb_is_a_file_and_every_file_a_verb():
         "record_server",
         "rehearse",
         "stage",
+        "terminal",
     }
     helpers |= {"storage_list", "sweep_io_size", "sweep_memory", "tree"}
     assert {path.stem for path in (PACKAGE / "cli").glob("*.py")} - helpers == set(VERBS)

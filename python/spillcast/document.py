@@ -1,7 +1,6 @@
 """JSON documents as frozen dataclasses: read and checked in one place, written, and described."""
 
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache
@@ -10,6 +9,7 @@ from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from spillcast.errors import InputError
+from spillcast.gate import INTEGER_MAX
 
 Document = TypeVar("Document")
 #: An example that is not given.
@@ -108,7 +108,9 @@ def table(kind: type, prefix: str = "") -> Iterator[tuple[str, Key]]:
 
 
 def _about(one: Field[Any]) -> Key:
-    found: Key = one.metadata["key"]
+    """What is known of a field; of a plain one that it may lack where it has a default."""
+    bare = Key("", "", UNSHOWN, one.default is not MISSING, False, False, False)
+    found: Key = one.metadata.get("key", bare)
     return found
 
 
@@ -184,8 +186,8 @@ def _scalar(kind: Any, value: Any, at: str, about: Key) -> Any:
         wanted: str = _WORDS.get(kind, "a number")
         raise _Damage(_unlike(value, at, wanted))
     if kind in (int, float):
-        if not abs(value) <= sys.float_info.max:
-            raise _Damage(_unlike(value, at, "finite"))
+        if not abs(value) <= INTEGER_MAX:
+            raise _Damage(_unlike(value, at, f"finite, or at most {INTEGER_MAX:.2g}"))
         if value < 0 and not about.signed:
             raise _Damage(_unlike(value, at, "0 or more"))
     return kind(value)

@@ -1,12 +1,17 @@
-"""Ctrl-C: at once in long work in Rust, which Python watches; later while something is kept."""
+"""Ctrl-C and what ends a process as it does: at once in long work in Rust, which Python watches;
+later while something is kept.
+"""
 
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from types import FrameType
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+#: The signals that end spillcast as Ctrl-C does.
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TICK_S = 0.1
 
 
@@ -41,25 +46,26 @@ def run_interruptibly(
 @contextmanager
 def no_interrupts() -> Iterator[None]:
     """A second Ctrl-C would lose what is being kept; only the main thread is told of any."""
-    if threading.current_thread() is not threading.main_thread():
+    with _handled(signal.SIG_IGN):
         yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
 def interrupts_told() -> Iterator[threading.Event]:
     """Ctrl-C sets the event and interrupts nothing; only the main thread is told of any."""
     told = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
+    with _handled(lambda _number, _frame: told.set()):
         yield told
-        return
-    before = signal.signal(signal.SIGINT, lambda _number, _frame: told.set())
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -> Iterator[None]:
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        taken = [one for one in ENDING if signal.getsignal(one) != signal.SIG_IGN]
+        before = {number: signal.signal(number, handler) for number in taken}
     try:
-        yield told
+        yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, old in before.items():
+            signal.signal(number, old)

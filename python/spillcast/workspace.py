@@ -1,10 +1,11 @@
 """Directories that are gone after some work, also when it is killed; files that are there whole."""
 
 import os
+import secrets
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 #: Reads until the other end of the pipe closes, which it does however the work ends. A mount in
@@ -27,8 +28,13 @@ def workspace(parent: Path | None = None) -> Iterator[Path]:
     """
     path = Path(tempfile.mkdtemp(prefix="spillcast-", dir=parent))
     path.chmod(0o711)
-    with undone_by(_JANITOR, "spillcast-janitor", path):
+    with gone_when_killed(path):
         yield path
+
+
+def gone_when_killed(path: Path) -> AbstractContextManager[None]:
+    """A directory is removed after the block, also when this process is killed meanwhile."""
+    return undone_by(_JANITOR, "spillcast-janitor", path.absolute())
 
 
 @contextmanager
@@ -54,7 +60,7 @@ def undone_by(script: str, name: str, *words: str | Path) -> Iterator[None]:
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """A name to write a file under, which gets its own once all is written and is gone if not."""
-    partial = path.with_name(path.name + ".partial")
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     try:
         yield partial
         partial.replace(path)

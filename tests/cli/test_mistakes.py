@@ -119,6 +119,10 @@ MISTAKES = {
     "a duration in words": (
         ("record", "--duration", "soon", "--", "true"), "--duration: 'soon'", "write for example",
     ),
+    "a quota of nothing": (
+        ("forecast", "run.spill", "--to", "flash.json", "--cpu-quota", "0"), "--cpu-quota 0",
+        "such as 0.4",
+    ),
     "a cache's size": (("cache", "run.spill", "--size", "80"), "--size: '80'", "80G"),
     "a mount's size": (
         ("move", "tmpfs", "--to", "/mnt/temp", "--size", "8"), "--size: '8'", "8G",

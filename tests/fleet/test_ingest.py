@@ -9,8 +9,10 @@ import sys
 from collections import defaultdict
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 
+from evidence import recording
 from fleet_files import IDLE, READ, contents, waits, write_fleet, write_trace
 from harness import only_line, spillcast, until
 from spillcast.errors import SpillcastError
@@ -137,6 +139,33 @@ def test_damaged_files_are_set_aside_and_listed(tmp_path):
     result = spillcast("ingest", tmp_path / "in" / "no.trc", "-o", tmp_path / "other")
     assert result.returncode == 0
     assert "1 set aside\n" in result.stdout
+    assert f"spillcast: {tmp_path}/in/no.trc: set aside: no extended SQL trace" in result.stderr
+
+
+def test_one_bad_file_of_each_kind_ends_no_ingest(tmp_path):
+    """Each is told on stderr and in the document, and what is good is taken."""
+    folder = tmp_path / "in"
+    write_fleet(folder, 2)
+    bad = {
+        "deep.json": b"[" * 100_000,
+        "infinite.json": b'[{"Plan": {"Node Type": "Sort", "Temp Read Blocks": Infinity}}]',
+        "half.parquet": b"PAR1 and no more PAR1",
+        "late.csv": b"SAMPLE_TIME,EVENT\n9999-12-31 23:59:59,x\n",
+    }
+    for name, content in bad.items():
+        (folder / name).write_bytes(content)
+    cut = recording(folder / "cut.spill", [("read", 8192, 9, 1000)], elapsed_s=1.0).path
+    pq.write_table(pq.read_table(cut / "waits.parquet").slice(0, 4), cut / "waits.parquet")
+    result = spillcast("ingest", folder, "-o", tmp_path / "fleet", "--database", "erp", "--json")
+    assert result.returncode == 0, result.stderr
+    done = json.loads(result.stdout)
+    assert done["files"] == 2
+    names = {row["file"].rpartition("/")[2] for row in done["set_aside"]}
+    assert names == {*bad, "cut.spill"}
+    told = [line for line in result.stderr.splitlines() if ": set aside: " in line]
+    assert len(told) == len(names)
+    assert all(any(f"/{name}: " in line for line in told) for name in names)
+    assert "it holds 4 waits, and meta.json counts 9" in result.stderr
 
 
 def test_a_file_that_cannot_be_read_is_tried_again(tmp_path):

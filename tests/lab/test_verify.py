@@ -26,11 +26,11 @@ ATTEMPTS = 3
 def small(processes):
     """A hash join of a tenth of a second."""
     [join, *_] = postgres_queries.verified(processes)
-    sql = postgres_queries.JOIN.format(kept=60_000)
-    return replace(join, sql=sql, rows=200_000, memory=f"{512 // processes}kB")
+    sql = postgres_queries.JOIN.format(kept=24_000)
+    return replace(join, sql=sql, rows=80_000, memory=f"{256 // processes}kB")
 
 
-SORT = replace(duckdb_queries.verified(1)[2], rows=1_000_000, memory="30MB")
+SORT = replace(duckdb_queries.verified(1)[2], rows=600_000, memory="24MB")
 CELLS = [
     Cell("postgres", small(1), NAMES),
     Cell("postgres", small(3), NAMES[:2]),

@@ -246,9 +246,12 @@ def test_no_cases_make_a_page_too(tmp_path):
     ("arguments", "words"),
     [
         (["--from", "missing.parquet"], "missing.parquet: no such file"),
-        (["--from", "text.parquet"], "no Parquet file"),
+        (["--from", "text.parquet"], "cut or damaged: Parquet file size is 2 bytes"),
         (["--from", "other.parquet"], "holds no cases"),
-        (["--from", "older.parquet"], "older.parquet: damaged: it lacks the column direction"),
+        (
+            ["--from", "older.parquet"],
+            "older.parquet: cut or damaged: there is no column direction",
+        ),
         (["-o", "nowhere/cases.parquet"], "-o nowhere/cases.parquet: there is no such directory"),
         (["--markdown", "nowhere/page.md"], "--markdown nowhere/page.md"),
         (["-o", "."], "-o .: is a directory"),

@@ -11,6 +11,7 @@ import pytest
 
 from evidence import known, table
 from harness import only_line, spillcast, spillcast_command
+from large_recording import write_large_recording
 from spillcast.recording.meta import Meta, ObservedEngine
 from spillcast.recording.schema import SAMPLES_SCHEMA, SECONDS_SCHEMA, WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
@@ -180,15 +181,10 @@ def test_to_a_file(spilled, tmp_path):
 
 def test_memory_does_not_grow_with_the_recording(tmp_path):
     """400,000 waits are 100 MB of JSON, and more as rows in memory."""
-    rows = [wait(1, 3_000 * i, 2_000, 1_000) for i in range(50_000)]
-    recording = write(tmp_path / "run.spill", rows)
-    waits = pq.read_table(recording.path / "waits.parquet")
     peaks = []
-    for times in (1, 8):
-        with pq.ParquetWriter(recording.path / "waits.parquet", WAITS_SCHEMA) as writer:
-            for _ in range(times):
-                writer.write_table(waits)
-        command = spillcast_command("export", recording.path, "--format", "perfetto")
+    for waits in (50_000, 400_000):
+        recording = write_large_recording(tmp_path / f"{waits}.spill", waits)
+        command = spillcast_command("export", recording, "--format", "perfetto")
         measured = (
             "import resource, subprocess, sys; "
             "subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True); "

@@ -197,10 +197,10 @@ def test_many_waits_take_little_memory_and_a_small_page(tmp_path):
     ("arguments", "words"),
     [
         (["missing.spill"], "missing.spill: no such recording"),
-        (["cut.json"], "cut.json: not JSON, or cut"),
+        (["cut.json"], "cut.json: cut or damaged: no JSON"),
         (["other.json"], "other.json: schema is 'spillcast.sql/1'"),
         (["less.json"], "less.json: damaged: it lacks ceiling_s"),
-        (["within.json"], "a document is damaged"),
+        (["within.json"], "within.json: damaged: it lacks terms[].baseline_s"),
         (["whole.json", "-o", "nowhere/report.html"], "nowhere/report.html: No such file"),
         (["whole.json", "--elapsed", "5m"], "--elapsed, --boost and --queryid are for a forecast"),
         (["plan.json"], "a plan holds counts, not waits"),

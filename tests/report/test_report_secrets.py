@@ -145,3 +145,76 @@ def test_placeholders_are_stable_and_figures_stay(inputs, tmp_path):
 )
 def test_what_looks_like_a_secret(text, asked):
     assert Redactor().text(text) == (text if asked is None else asked)
+
+
+#: Keys whose words are of spillcast's own choice, which a page's structure rests on.
+STRUCTURE = {"schema", "op", "kind", "policy", "class", "code", "method", "engine", "day", "source"}
+
+
+class Planted:
+    """Markers that nobody else could have written, one for each text of a document."""
+
+    def __init__(self):
+        self.marks = []
+
+    def mark(self):
+        self.marks.append(f"Zqx{'abcdefghij'[len(self.marks) % 10]}q{len(self.marks)}wvy")
+        return self.marks[-1]
+
+    def __call__(self, tree, key=""):
+        if isinstance(tree, dict):
+            return {name: self(value, name) for name, value in tree.items()}
+        if isinstance(tree, list):
+            return [self(value, key) for value in tree]
+        if not isinstance(tree, str) or key in STRUCTURE:
+            return tree
+        # As a whole name where it is one, beside our words where it is prose.
+        return f"{tree} {self.mark()}" if " " in tree else self.mark()
+
+
+@pytest.mark.parametrize("make", [cache, fleet, forecast, io_size_sweep])
+def test_a_word_that_is_not_ours_is_in_no_redacted_page(tmp_path, make):
+    planted = Planted()
+    document = planted(make())
+    if "warnings" in document:
+        warned = f"somebody said {planted.mark()}.{planted.mark()} of '{planted.mark()}'"
+        structured = make in (forecast, io_size_sweep)
+        document["warnings"] += [{"code": "x", "message": warned}] if structured else [warned]
+    name = f"{planted.mark()}.json"
+    arguments = [save(tmp_path / name, document)]
+    shown = page_of(tmp_path, *arguments)
+    assert sum(mark in shown for mark in planted.marks) >= 3
+    page = page_of(tmp_path, *arguments, "--redact")
+    assert [mark for mark in planted.marks if mark.lower() in page.lower()] == []
+
+
+def test_a_recordings_own_words_are_in_no_redacted_page(tmp_path):
+    planted = Planted()
+    folder = tmp_path / planted.mark()
+    folder.mkdir()
+    loads = [("read", 8192, 400, 900_000), ("write", 8192, 400, 400_000)]
+    made = made_up_recording(folder / f"{planted.mark()}.spill", loads, elapsed_s=1.0, cpu_s=0.3)
+    meta = json.loads((made.path / "meta.json").read_text())
+    meta["machine"] |= {"host": planted.mark(), "cpus": 2, "kernel": f"6.1-{planted.mark()}"}
+    meta["engine"] = {
+        "name": "postgres", "version": f"18.6 ({planted.mark()})", "query": planted.mark(),
+        "work_mem": planted.mark(), "command": [planted.mark(), f"-x{planted.mark()}"],
+        "server": {"host": planted.mark(), "port": 5432, "dbname": planted.mark(),
+                   "user": planted.mark()},
+    }  # fmt: skip
+    meta["asked"] |= {"temp_dirs": [f"/{planted.mark()}"]}
+    meta["capture"] |= {"mapped_temp_files": [planted.mark(), f"/t/{planted.mark()}.map"]}
+    (made.path / "meta.json").write_text(json.dumps(meta))
+    arguments = [made.path, "--to", "latency:20us"]
+    shown = page_of(tmp_path, *arguments)
+    assert sum(mark in shown for mark in planted.marks) >= 6
+    page = page_of(tmp_path, *arguments, "--redact")
+    assert [mark for mark in planted.marks if mark.lower() in page.lower()] == []
+
+
+def test_a_database_called_like_an_ordinary_word_is_told_to_nobody(tmp_path):
+    document = json.loads(json.dumps(fleet()).replace("erp01", "storage").replace("erp02", "time"))
+    page = page_of(tmp_path, save(tmp_path / "f.json", document), "--redact")
+    assert ">storage<" not in page
+    assert ">time<" not in page
+    assert "database-1" in page

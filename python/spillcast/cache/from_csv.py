@@ -10,7 +10,8 @@ import pyarrow.csv
 
 from spillcast import _core
 from spillcast.cache.rows import Integers, Rows, coded
-from spillcast.errors import InputError, first_line
+from spillcast.errors import InputError
+from spillcast.gate import COUNT_MAX, reading
 
 _NEEDED = ("object", "offset", "bytes")
 _HINT = "columns: object, offset, bytes; and if you have them: time_s, class, query"
@@ -41,8 +42,8 @@ def read_csv(paths: Sequence[Path]) -> Rows:
     return Rows(
         np.floor(table["time_s"].to_numpy()).astype(np.int64),
         object_,
-        _whole(table, "offset", paths[0]),
-        _whole(table, "bytes", paths[0]),
+        _whole(table, "offset"),
+        _whole(table, "bytes"),
         object_,
         query,
         np.array([classes.index(name) for name in names], dtype=np.int64),
@@ -53,14 +54,14 @@ def read_csv(paths: Sequence[Path]) -> Rows:
 def _read(path: Path) -> pa.Table:
     types = {"object": pa.string(), "class": pa.string(), "query": pa.string()}
     types |= {"offset": pa.int64(), "bytes": pa.int64(), "time_s": pa.float64()}
-    try:
-        table = pa.csv.read_csv(
-            path, convert_options=pa.csv.ConvertOptions(column_types=types, null_values=[""])
-        )
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: there is no such file") from error
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: {first_line(error)}", _HINT) from error
+    if not path.exists():
+        raise InputError(f"{path}: there is no such file")
+    with reading(path, _HINT):
+        options = pa.csv.ConvertOptions(column_types=types, null_values=[""])
+        table = pa.csv.read_csv(path, convert_options=options)
+        table.validate(full=True)
+    if twice := [name for name in types if table.column_names.count(name) > 1]:
+        raise InputError(f"{path}: there are several columns {twice[0]}", _HINT)
     missing = [name for name in _NEEDED if name not in table.column_names]
     if missing:
         raise InputError(
@@ -74,12 +75,23 @@ def _read(path: Path) -> pa.Table:
     for name, column in defaults.items():
         if name not in table.column_names:
             table = table.append_column(name, column)
-    return table.select([*_NEEDED, "time_s", "class", "query"])
+    table = table.select([*_NEEDED, "time_s", "class", "query"])
+    for name in table.column_names:
+        _check(path, name, table[name])
+    return table
 
 
-def _whole(table: pa.Table, name: str, path: Path) -> Integers:
-    """A column of numbers that are not negative."""
-    column = table[name].combine_chunks()
-    if column.null_count or pa.compute.min(column).as_py() < 0:
-        raise InputError(f"{path}: {name} is empty or negative in some row", _HINT)
-    return np.asarray(column.to_numpy(), dtype=np.int64)
+def _check(path: Path, name: str, column: pa.ChunkedArray) -> None:
+    """InputError for what is empty, or a number that makes no sense."""
+    if column.null_count:
+        raise InputError(f"{path}: {name} is empty in some row", _HINT)
+    if pa.types.is_string(column.type) or not len(column):
+        return
+    least, most = pa.compute.min_max(column).as_py().values()
+    if not (least >= 0 and most <= COUNT_MAX):
+        wrong = least if least < 0 else most
+        raise InputError(f"{path}: {name} is {wrong:,} in some row", _HINT)
+
+
+def _whole(table: pa.Table, name: str) -> Integers:
+    return np.asarray(table[name].combine_chunks().to_numpy(), dtype=np.int64)

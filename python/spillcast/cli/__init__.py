@@ -43,19 +43,45 @@ def main() -> None:
 
         print(f"spillcast {__version__}")
         sys.exit(0)
-    if not {"fleet", "ingest"} & {*arguments[:1]}:
-        # Spark wants it.
-        from spillcast.without_pandas import start_without_pandas
+    # Ending by SIGTERM is ending by Ctrl-C: recordings are kept, mounts and files are undone; so is
+    # the end of the terminal, but under nohup. A shell that starts a command in the background has
+    # it ignore SIGINT, which must not hold here.
+    hangup = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
+    sys.unraisablehook = _unraisable
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM, *hangup):
+            signal.signal(number, signal.default_int_handler)
+        if not {"fleet", "ingest"} & {*arguments[:1]}:
+            # Spark wants it.
+            from spillcast.without_pandas import start_without_pandas
 
-        start_without_pandas()
-    # Ending by SIGTERM is ending by Ctrl-C: recordings are kept, mounts and files are undone. A
-    # shell that starts a command in the background has it ignore SIGINT, which must not hold here.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
-    sys.exit(_run(arguments))
+            start_without_pandas()
+        status = _run(arguments)
+    except KeyboardInterrupt:
+        status = _interrupted()
+    sys.exit(status)
+
+
+def _unraisable(lost: "sys.UnraisableHookArgs") -> None:
+    """Interrupt again where Python lost it, in a callback of an import that cannot fail."""
+    if not isinstance(lost.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    import threading
+
+    main = threading.main_thread().ident
+    if main is not None:
+        threading.Timer(0.01, signal.pthread_kill, (main, signal.SIGINT)).start()
 
 
 def _run(arguments: list[str]) -> int:
+    from spillcast.cli.terminal import visible_streams
+
+    with visible_streams():
+        return _status(arguments)
+
+
+def _status(arguments: list[str]) -> int:
     from spillcast.errors import SpillcastError
 
     try:
@@ -69,8 +95,6 @@ def _run(arguments: list[str]) -> int:
         if isinstance(getattr(exited.__context__, "__cause__", None), KeyboardInterrupt):
             return _interrupted()
         raise
-    except KeyboardInterrupt:
-        return _interrupted()
     except BrokenPipeError:
         # The reader of stdout has gone; nothing more can be said to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -82,6 +106,8 @@ def _run(arguments: list[str]) -> int:
 
 
 def _interrupted() -> int:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     print("spillcast: interrupted", file=sys.stderr)
     return 130
 

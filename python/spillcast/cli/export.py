@@ -43,6 +43,7 @@ def export(
     Example: spillcast export hdd.trc --format openmetrics --by event,file
     """
     from spillcast.cli.output import emit
+    from spillcast.cli.terminal import obeyed
     from spillcast.errors import InputError
     from spillcast.workspace import whole_file
 
@@ -59,7 +60,8 @@ def export(
     else:
         pieces = _metrics(evidence, by or "event", where)
     if output is None:
-        sys.stdout.writelines(pieces)
+        # A program reads it as it is; a terminal obeys nothing that is in it.
+        (sys.stdout if sys.stdout.isatty() else obeyed(sys.stdout)).writelines(pieces)
         return
     with whole_file(output) as partial, partial.open("w") as file:
         file.writelines(pieces)

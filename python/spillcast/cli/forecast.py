@@ -64,6 +64,17 @@ def forecast(
     ] = None,
     temp: RecordedTemp = None,
     lenient: Lenient = False,
+    cpus: Annotated[
+        int | None,
+        typer.Option(help="CPUs there; by default as many as were recorded.", min=1),
+    ] = None,
+    cpu_quota: Annotated[
+        float | None,
+        typer.Option(
+            help="CPU quota there, such as 0.4; by default the recorded one, and with as many as "
+            "there are CPUs none."
+        ),
+    ] = None,
     cost: Annotated[
         list[str] | None,
         typer.Option(help="Price of a target, as TARGET=96: marks the best value. Repeatable."),
@@ -132,6 +143,8 @@ def forecast(
         origin=origin,
         temp_dirs=temp or (),
         lenient=lenient,
+        cpus=cpus,
+        cpu_quota=cpu_quota,
         confidence=confidence,
         budget=budget,
         watch=lambda name: progress_bar(f"probing {name}"),

@@ -1,5 +1,6 @@
 """``spillcast ingest``: evidence of many databases into one dataset."""
 
+import sys
 from typing import Annotated
 
 import typer
@@ -33,14 +34,14 @@ def ingest(
     """Take evidence into a dataset, each file once however it is called.
 
     Killed and started again, it goes on. Files that hold no usable evidence are set aside and
-    listed.
+    listed, on stderr and with --json too.
 
     Example: spillcast ingest /backup/traces ash/*.csv -o fleet
     """
     from spillcast.cli.output import emit
     from spillcast.cli.progress import progress_bar
     from spillcast.fleet.ingest import ingest as local_ingest
-    from spillcast.report.fleet import ingested_text
+    from spillcast.report.fleet import ingested_text, not_taken
 
     only_with_spark(engine, master)
     with progress_bar("ingesting") as show:
@@ -50,4 +51,6 @@ def ingest(
             done = spark_ingest(source, output, master=master, database=database, on_progress=show)
         else:
             done = local_ingest(source, output, database=database, on_progress=show)
+    for words in not_taken(done):
+        print(f"spillcast: {words}", file=sys.stderr)
     emit(done.to_json()) if json else print(ingested_text(done))

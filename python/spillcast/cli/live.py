@@ -1,6 +1,5 @@
 """The live view: drawn on stderr each second, ended by q or Ctrl-C, the terminal put back."""
 
-import json
 import os
 import select
 import shutil
@@ -9,6 +8,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+
+from spillcast.cli.output import COLUMNS_MAX, COLUMNS_MIN, json_text, takes_colours
+from spillcast.cli.terminal import obeyed
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -93,7 +95,9 @@ class LiveView:
         if self._live is None:
             print(_said(text), file=sys.stderr)
         else:
-            self._live.console.print(_said(text))
+            from spillcast.visible import visible
+
+            self._live.console.print(visible(_said(text)))
 
     def _glimpse(
         self, recorder: "Recorder", status: Mapping[str, Any], *, ended: bool
@@ -119,16 +123,16 @@ class LiveView:
         from spillcast.report.live import live_text, watch_document
 
         if self._live is None:
-            print(json.dumps(watch_document(glimpse)), flush=True)
+            print(json_text(watch_document(glimpse)), flush=True)
             return
         from rich.text import Text
 
-        from spillcast.cli.output import COLUMNS_MAX, COLUMNS_MIN, takes_colours
         from spillcast.report.colour import Marks
+        from spillcast.visible import visible
 
         keys = "" if glimpse.ended else "q ends it" if self._keyboard is not None else "Ctrl-C ends"
         width = min(max(self._live.console.width, COLUMNS_MIN), COLUMNS_MAX) - 1
-        text = Text(live_text(glimpse, width, keys), no_wrap=True, overflow="crop")
+        text = Text(visible(live_text(glimpse, width, keys)), no_wrap=True, overflow="crop")
         if takes_colours(True):
             Marks().highlight(text)
         self._live.update(text, refresh=True)
@@ -171,7 +175,7 @@ def live_view(
         if keyboard and sys.stdin.isatty():
             descriptor = stack.enter_context(_single_keys(sys.stdin.fileno()))
         live = Live(
-            console=Console(stderr=True, highlight=False, emoji=False, markup=False),
+            console=Console(file=obeyed(sys.stderr), highlight=False, emoji=False, markup=False),
             auto_refresh=False,
             transient=not keep,
             redirect_stdout=False,

@@ -47,9 +47,21 @@ def _shown(move: "Callable[..., Move]") -> Callable[..., None]:
 
     def called(given: dict[str, Any]) -> None:
         json = given.pop("json")
+        _check_printable(str(given.get("to") or ""))
         _show(move(**given), json=json)
 
     return command(move, called, {"json": (Json, False)})
+
+
+def _check_printable(to: str) -> None:
+    """InputError for a place that no statement and no command could name in every program."""
+    from spillcast.errors import InputError
+    from spillcast.visible import has_control
+
+    if has_control(to):
+        raise InputError(
+            f"--to {to}: has control characters in its name", "give the directory another name"
+        )
 
 
 def _show(move: "Move", *, json: bool) -> None:

@@ -33,7 +33,12 @@ def show(
 
 def emit(document: Mapping[str, Any]) -> None:
     """Print one JSON document."""
-    print(json.dumps(document, indent=2, default=str))
+    print(json_text(document, indent=2))
+
+
+def json_text(document: Mapping[str, Any], indent: int | None = None) -> str:
+    """JSON of printable ASCII: whatever it holds, no terminal obeys it."""
+    return json.dumps(document, indent=indent, default=str).replace("\x7f", "\\u007f")
 
 
 def terminal_columns() -> int:
@@ -51,9 +56,11 @@ def print_coloured(text: str) -> None:
     if not takes_colours(sys.stdout.isatty()):
         print(text)
         return
+    from spillcast.cli.terminal import obeyed
     from spillcast.report.colour import console
+    from spillcast.visible import visible
 
-    console(sys.stdout).print(text, soft_wrap=True)
+    console(obeyed(sys.stdout)).print(visible(text), soft_wrap=True)
 
 
 def takes_colours(is_terminal: bool) -> bool:

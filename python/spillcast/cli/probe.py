@@ -22,7 +22,8 @@ def probe(
         Path | None, typer.Argument(help="Directory on the storage to measure.")
     ] = None,
     like: Annotated[
-        Path | None, typer.Option(help="Recording or plan whose temp I/O is replayed.")
+        Path | None,
+        typer.Option(help="Recording, plan or Oracle trace whose temp I/O is replayed."),
     ] = None,
     grid: Annotated[
         bool, typer.Option("--grid", help="Measure op by size, depth, pattern and page cache.")
@@ -32,6 +33,9 @@ def probe(
     ] = None,
     iolog: Annotated[
         Path | None, typer.Option(help="Write the recorded I/O as a log for fio --read_iolog.")
+    ] = None,
+    block: Annotated[
+        str | None, typer.Option(help="Block size of an Oracle trace, such as 16K.")
     ] = None,
     psync: Annotated[bool, typer.Option("--psync", help="Keep io_uring out of --grid.")] = False,
     budget: Budget = "60s",
@@ -45,6 +49,8 @@ def probe(
 
     Example: spillcast probe /mnt/nvme --like run.spill -o nvme.json
 
+    Example: spillcast probe /mnt/nvme --like hdd.trc --block 8K -o nvme.json
+
     Example: spillcast probe /mnt/nvme --grid -o nvme.json
 
     Example: spillcast probe --like run.spill --iolog spill.log
@@ -52,16 +58,16 @@ def probe(
     from spillcast.cli.output import emit, show
     from spillcast.report.storage import iolog_text, storage_page
 
-    _check(directory, like, grid=grid, psync=psync, iolog=iolog, output=output)
+    _check(directory, like, grid=grid, psync=psync, iolog=iolog, output=output, block=block)
     if iolog is not None and like is not None:
         from spillcast.storage.iolog import write_iolog
 
-        written = write_iolog(_recording(like), iolog)
+        written = write_iolog(_recording(like, block), iolog)
         if directory is None:
             emit(written.to_json()) if json else print(iolog_text(written))
             return
     assert directory is not None
-    storage = _measure(directory, like, budget, psync=psync)
+    storage = _measure(directory, like, budget, psync=psync, block=block)
     if output is not None:
         storage.save(output)
     show(
@@ -81,6 +87,7 @@ def _check(
     psync: bool,
     iolog: Path | None,
     output: Path | None,
+    block: str | None,
 ) -> None:
     from spillcast.errors import InputError
 
@@ -88,6 +95,8 @@ def _check(
         raise InputError("give either --like RECORDING or --grid")
     if grid and iolog is not None:
         raise InputError("--iolog exports a recording: give --like RECORDING")
+    if grid and block is not None:
+        raise InputError("--block is for an Oracle trace: give --like TRACE")
     if psync and not grid:
         raise InputError("--psync is for --grid: a replay makes the calls that were recorded")
     if directory is None and iolog is None:
@@ -99,7 +108,9 @@ def _check(
             raise InputError(f"{path}: there is no directory {path.absolute().parent}")
 
 
-def _measure(directory: Path, like: Path | None, budget: str, *, psync: bool) -> "Storage":
+def _measure(
+    directory: Path, like: Path | None, budget: str, *, psync: bool, block: str | None
+) -> "Storage":
     from spillcast.cli.progress import progress_bar
     from spillcast.storage.budget import parse_budget
 
@@ -111,17 +122,26 @@ def _measure(directory: Path, like: Path | None, budget: str, *, psync: bool) ->
             return probe_grid(directory, budget=parsed, psync=psync, on_progress=show)
     from spillcast.storage.probe import probe as replay
 
-    recording = _recording(like)
+    recording = _recording(like, block)
     with progress_bar(f"probing {directory}") as show:
         return replay(directory, recording, budget=parsed, on_progress=show)
 
 
-def _recording(path: Path) -> "Recording":
+def _recording(path: Path, block: str | None) -> "Recording":
+    from spillcast.errors import InputError
     from spillcast.recording import Recording
-    from spillcast.recording.evidence import is_plan
+    from spillcast.recording.block_size import block_size
+    from spillcast.recording.evidence import find_evidence
     from spillcast.recording.explain import read_plan, with_counts
+    from spillcast.recording.trace_run import recording_of_traces
 
-    if path.is_file() and is_plan(path):
+    evidence = find_evidence([path]) if path.exists() else None
+    if evidence is not None and evidence.traces:
+        size = block_size(block, [], evidence.traces)
+        return recording_of_traces(evidence.traces, size.bytes)
+    if block is not None:
+        raise InputError("--block is for an Oracle trace: give --like TRACE")
+    if evidence is not None and evidence.plans:
         return read_plan(path, timed=False)
     recording = with_counts(Recording.open(path), timed=False)
     recording.need_io()

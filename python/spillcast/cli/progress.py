@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from spillcast.cli.terminal import obeyed, write_over
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -44,14 +46,12 @@ def live_line(*, show: bool = True) -> Iterator[Callable[[str], None]]:
         import shutil
 
         width = shutil.get_terminal_size().columns - 1
-        sys.stderr.write("\r\x1b[2K" + text[:width])
-        sys.stderr.flush()
+        write_over(text, width)
 
     try:
         yield write
     finally:
-        sys.stderr.write("\r\x1b[2K")
-        sys.stderr.flush()
+        write_over("", 0)
 
 
 @contextmanager
@@ -117,10 +117,11 @@ class _Bar:
 
     def _appear(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, ProgressColumn, Task
+        from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
         from rich.text import Text
 
         from spillcast.report.table import shortened
+        from spillcast.visible import visible
 
         bar = self
 
@@ -135,13 +136,13 @@ class _Bar:
         with self._lock:
             if self._ended:
                 return
-            console = Console(stderr=True)
+            console = Console(file=obeyed(sys.stderr))
             wide = console.width >= WIDE
-            title = shortened(self._title, max(16, console.width - (60 if wide else 42)))
+            title = shortened(visible(self._title), max(16, console.width - (60 if wide else 42)))
             bars = [BarColumn(20)] if wide else []
-            self._progress = Progress(
-                "{task.description}", *bars, Told(), console=console, transient=True
-            )
+            # A name of a file is no markup.
+            name = TextColumn("{task.description}", markup=False)
+            self._progress = Progress(name, *bars, Told(), console=console, transient=True)
             self._progress.add_task(title, total=None)
             self._progress.start()
             self._draw()

@@ -14,6 +14,7 @@ from spillcast.cli.options import Capture, Duration, Json, Query, Temp
 
 if TYPE_CHECKING:
     from spillcast.cli.live import OthersOutput, View
+    from spillcast.cli.observed_command import PassedOn
     from spillcast.recording import Recording
     from spillcast.recording.options import RecordOptions
     from spillcast.recording.recorder import Recorder
@@ -77,6 +78,9 @@ def record(
             "that tells of it. Not for what writes. Repeatable.",
         ),
     ] = None,
+    share: Annotated[
+        bool, typer.Option("--share", help="Let everybody read it, not its user alone.")
+    ] = False,
     live: Annotated[
         bool, typer.Option("--live", help="Show the profile meanwhile, anew each second.")
     ] = False,
@@ -84,7 +88,8 @@ def record(
 ) -> None:
     """Record the temp I/O of a command, a running process or a PostgreSQL query.
 
-    Ctrl-C ends a recording and keeps it. What is observed is never changed or stopped.
+    Ctrl-C ends a recording and keeps it. What is observed is never changed or stopped. A command
+    is recorded to its end: it gets the signals, and its exit status is that of spillcast.
 
     Example: spillcast record -o run.spill -- duckdb warehouse.db -c "select ..."
 
@@ -93,66 +98,75 @@ def record(
     Example: spillcast record --postgres service=dwh --all --duration 10m
     """
     from spillcast.cli.live import OthersOutput, line_view, live_view
-    from spillcast.cli.output import emit
+    from spillcast.cli.observed_command import as_it_ends
     from spillcast.cli.record_server import check_options, record_all, record_server
     from spillcast.cli.rehearse import check_rehearse, rehearse_recorded
     from spillcast.engines.engine import Wanted
-    from spillcast.errors import SpillcastError
-    from spillcast.recording.likely_temp import unrecognised
     from spillcast.recording.options import RecordOptions
-    from spillcast.recording.target import describe_exit
-    from spillcast.report.recording import calibration_wanted, recording_text
     from spillcast.units import parse_duration_s
 
     need_one("record", command, pid, server)
     wanted = Wanted(backend, query, wait_for_spill)
     check_options(server, wanted, explain, set_ or [], every=all_, live=live)
     duration_s = None if duration is None else parse_duration_s(duration, "--duration")
-    options = RecordOptions(tuple(temp or ()), capture, duration_s, slices)
+    options = RecordOptions(tuple(temp or ()), capture, duration_s, slices, share)
     check_rehearse(rehearse, pid, explain, server)
     if server is not None and all_:
         record_all(server, output, options, json=json)
         return
     output = output or Path("run.spill")
-    status = None
     running = _running(live)
     others = OthersOutput(json=False) if live and command is not None else None
     title = f"recording {described(command, pid, server)}"
     view: AbstractContextManager[View]
     view = live_view(title, keyboard=command is None) if live else line_view(show=not json)
-    try:
-        if server is not None:
-            with view as shown:
-                result = record_server(
-                    server,
-                    output,
-                    options,
-                    wanted,
-                    shown,
-                    running,
-                    explain=explain,
-                    settings=set_ or [],
-                )
-        else:
-            result, status = _record_process(command, pid, output, options, view, running, others)
-    finally:
-        if others is not None:
-            others.give_out()
-    if result.path != output:
-        said = f"{output}: another recording came there meanwhile; kept as {result.path}"
-        print(f"spillcast: {said}", file=sys.stderr)
-    if rehearse and not status:
-        rehearse_recorded(result, rehearse, server)
+    with as_it_ends(command) as passed_on:
+        try:
+            if server is not None:
+                with view as shown:
+                    result = record_server(
+                        server,
+                        output,
+                        options,
+                        wanted,
+                        shown,
+                        running,
+                        explain=explain,
+                        settings=set_ or [],
+                    )
+            else:
+                recorder = begin(command, pid, output, options, running, others, passed_on)
+                with view as shown:
+                    follow(recorder, shown)
+                result = recorder.finish()
+        finally:
+            if others is not None:
+                others.give_out()
+        if rehearse and not result.meta.engine.settings.get("exit_status"):
+            rehearse_recorded(result, rehearse, server)
+        _tell(result, output, json=json)
+
+
+def _tell(recording: "Recording", output: Path, *, json: bool) -> None:
+    """What was recorded, and what whoever asked for it should know of that."""
+    from spillcast.cli.output import emit
+    from spillcast.recording.likely_temp import unrecognised
+    from spillcast.report.recording import calibration_wanted, recording_text
+
+    said: list[str | None] = []
+    if recording.path != output:
+        said.append(f"{output}: another recording came there meanwhile; kept as {recording.path}")
+    if (because := recording.meta.raw.because) is not None:
+        said.append(f"{recording.path}: not all single waits could be kept: {because}")
     if json:
-        emit({"path": str(result.path), **result.meta.to_json()})
-        if (warning := unrecognised(result)) is not None:
-            print(f"spillcast: {warning}", file=sys.stderr)
+        emit({"path": str(recording.path), **recording.meta.to_json()})
+        said.append(unrecognised(recording))
     else:
-        print(recording_text(result))
-        if (proposed := calibration_wanted(result.meta)) is not None:
-            print(f"spillcast: {proposed}", file=sys.stderr)
-    if status:
-        raise SpillcastError(f"the command {describe_exit(status)}; its recording is kept")
+        print(recording_text(recording))
+        said.append(calibration_wanted(recording.meta))
+    for words in said:
+        if words is not None:
+            print(f"spillcast: {words}", file=sys.stderr)
 
 
 def _running(live: bool) -> "Running | None":
@@ -168,31 +182,17 @@ def _running(live: bool) -> "Running | None":
     return Running()
 
 
-def _record_process(
-    command: list[str] | None,
-    pid: int | None,
-    output: Path,
-    options: "RecordOptions",
-    view: "AbstractContextManager[View]",
-    running: "Running | None",
-    others: "OthersOutput | None",
-) -> "tuple[Recording, int | None]":
-    """Record a command or a running process; the recording, and how the command ended."""
-    recorder = begin(command, pid, output, options, running, others)
-    with view as shown:
-        follow(recorder, shown)
-    result = recorder.finish()
-    return result, recorder.target.exit_status
-
-
 def follow(recorder: "Recorder", view: "View") -> None:
     """Show a recording to its end, or to Ctrl-C."""
+    from spillcast.interruptible import ENDING
+
     try:
         while not recorder.poll():
             view.look(recorder, recorder.status())
     except KeyboardInterrupt:
         # What was recorded is kept; a second Ctrl-C would lose it.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in ENDING:
+            signal.signal(number, signal.SIG_IGN)
     except BaseException:
         recorder.abandon()
         raise
@@ -205,14 +205,17 @@ def begin(
     options: "RecordOptions",
     running: "Running | None",
     others: "OthersOutput | None",
+    passed_on: "PassedOn | None",
 ) -> "Recorder":
-    """Start a command under observation, or attach to a process."""
+    """Start a command under observation, which gets our signals, or attach to a process."""
     from spillcast.cli.progress import progress_bar
     from spillcast.recording.begin import record_command, record_pid
 
     if command is not None:
         with others.starting() if others is not None else nullcontext():
-            recorder, _ = record_command(command, output, options, running)
+            recorder, started = record_command(command, output, options, running)
+        if passed_on is not None:
+            passed_on.to(started)
     else:
         assert pid is not None
         with progress_bar(f"attaching to process {pid}"):

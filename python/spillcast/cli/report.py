@@ -57,7 +57,7 @@ def report(
     lenient: Lenient = False,
     redact: Annotated[
         bool,
-        typer.Option("--redact", help="Leave out SQL text, bind values, paths and host names."),
+        typer.Option("--redact", help="Leave out SQL text, bind values, paths and others' names."),
     ] = False,
     confidence: Confidence = 0.9,
     budget: Budget = "60s",
@@ -146,6 +146,8 @@ def _add_forecasts(
         name = forecast.target
         material.add_document(name, forecast.to_json())
         if storage is not None:
+            if storage.provenance is not None:
+                material.add_secret("host", storage.provenance.host)
             material.latencies.append(latencies_there(name, storage))
         elif Path(word).exists() and forecast.forecast_s is not None:
             material.latencies.append(latencies_traced(name, word, lenient=lenient))

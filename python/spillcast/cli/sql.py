@@ -24,7 +24,8 @@ def sql(
     """Ask the evidence in SQL.
 
     Traces are the tables waits, calls and statements; ASH exports are samples; a recording is
-    waits, seconds and samples. docs/schema.md describes the columns.
+    waits, seconds and samples. docs/schema.md describes the columns. The query sees them alone: it
+    opens no file and writes none.
 
     Example: spillcast sql "select event, count(*) from waits group by all" *.trc
     """

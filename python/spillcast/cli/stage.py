@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any
 
 from spillcast.cli.progress import told
+from spillcast.cli.terminal import write_over
 from spillcast.report.recording import status_line
 from spillcast.report.table import shortened
 from spillcast.units import format_duration
@@ -69,14 +70,14 @@ class TerminalStage:
             left = f"  ({format_duration(round(left_s))} left at most)"
         room = max(width - len(detail) - len(left) - 2, 12)
         line = f"{shortened(self._title, room)}  {detail}{left}"
-        sys.stderr.write("\r\x1b[2K" + line[:width])
-        sys.stderr.flush()
+        write_over(line, width)
 
     def _finish(self, *, done: bool) -> None:
         if not self._title:
             return
         took = format_duration(time.monotonic() - self._since)
-        start = "\r\x1b[2K" if self._alive else ""
-        sys.stderr.write(f"{start}{self._title}: {took if done else 'ended after ' + took}\n")
+        if self._alive:
+            write_over("", 0)
+        sys.stderr.write(f"{self._title}: {took if done else 'ended after ' + took}\n")
         sys.stderr.flush()
         self._title = ""

@@ -55,8 +55,8 @@ def watch(
 ) -> None:
     """Watch a run spill: where the time goes, temp latency, and the forecast for other storage.
 
-    q or Ctrl-C ends it. What is watched is never changed or stopped, and nothing is written
-    without -o. The forecast is of what ran so far.
+    q or Ctrl-C ends it. What is watched is never changed or stopped: a command gets the signals
+    and is watched to its end. Nothing is written without -o. The forecast is of what ran so far.
 
     Example: spillcast watch --pid 4711 --to catalogue:aws-gp3
 
@@ -65,6 +65,7 @@ def watch(
     Example: spillcast watch --to latency:150us -- duckdb warehouse.db -f query.sql
     """
     from spillcast.cli.live import OthersOutput, live_view
+    from spillcast.cli.observed_command import as_it_ends
     from spillcast.cli.record import begin, described, need_one
     from spillcast.cli.record_server import record_server
     from spillcast.engines.engine import Wanted
@@ -92,25 +93,26 @@ def watch(
         keyboard=command is None,
     )
     recorder, recording = None, None
-    try:
-        if server is None:
-            recorder = begin(command, pid, output, options, running, others)
-        with view as shown:
-            if server is not None:
-                wanted = Wanted(backend, query, spilling=backend is None and query is None)
-                found = record_server(server, output, options, wanted, shown, running)
-                recording = found if output is not None else None
-                shown.end()
-            else:
-                assert recorder is not None
-                recording = _follow(recorder, shown)
-    finally:
-        if others is not None:
-            others.give_out()
-    if recording is not None:
-        from spillcast.report.recording import recording_text
+    with as_it_ends(command) as passed_on:
+        try:
+            if server is None:
+                recorder = begin(command, pid, output, options, running, others, passed_on)
+            with view as shown:
+                if server is not None:
+                    wanted = Wanted(backend, query, spilling=backend is None and query is None)
+                    found = record_server(server, output, options, wanted, shown, running)
+                    recording = found if output is not None else None
+                    shown.end()
+                else:
+                    assert recorder is not None
+                    recording = _follow(recorder, shown)
+        finally:
+            if others is not None:
+                others.give_out()
+        if recording is not None:
+            from spillcast.report.recording import recording_text
 
-        print(recording_text(recording), file=sys.stderr)
+            print(recording_text(recording), file=sys.stderr)
 
 
 def _follow(recorder: "Recorder", view: "View") -> "Recording | None":

@@ -71,8 +71,3 @@ class Move:
 def sql_literal(text: str) -> str:
     """A string constant of standard SQL."""
     return "'" + text.replace("'", "''") + "'"
-
-
-def sql_name(name: str) -> str:
-    """A quoted identifier of standard SQL."""
-    return '"' + name.replace('"', '""') + '"'

@@ -1,7 +1,6 @@
 """A file system in memory for temp files: the commands that mount it, never run here."""
 
 import pwd
-import shlex
 from pathlib import Path
 
 from spillcast.engines.move import Move, Step
@@ -9,6 +8,7 @@ from spillcast.errors import InputError, Refusal
 from spillcast.recording.memory import meminfo_bytes
 from spillcast.storage.tmpfs import mount_word
 from spillcast.units import format_bytes, parse_bytes
+from spillcast.visible import shell_word
 
 #: A mount's page is the smallest thing it can hold.
 SIZE_BYTES_MIN = 1 << 20
@@ -33,7 +33,7 @@ def tmpfs_move(to: Path, size: str, owner: str | None) -> Move:
             "a full mount would swap, or the machine would stand still; take a smaller --size",
         )
     options = f"size={mount_word(size_bytes)},{_mode(owner)}"
-    path = shlex.quote(str(to))
+    path = shell_word(to)
     line = f"tmpfs {_fstab(to)} tmpfs {options} 0 0"
     enough = (
         f"""[ "$(awk '/^MemAvailable:/ {{print $2}}' /proc/meminfo)" -ge {size_bytes >> 10} ]"""
@@ -47,10 +47,10 @@ def tmpfs_move(to: Path, size: str, owner: str | None) -> Move:
         Step("Its size and what is in it.", command=f"df -h {path}"),
         Step(
             "If it is to be there after a restart too.",
-            command=f"echo {shlex.quote(line)} >> /etc/fstab",
+            command=f"echo {shell_word(line)} >> /etc/fstab",
         ),
     ]
-    pattern = shlex.quote(f"\\#^{_escaped(line)}$#d")
+    pattern = shell_word(f"\\#^{_escaped(line)}$#d")
     revert = [
         Step("Refused while a file in it is open.", command=f"umount {path}"),
         Step("Removed only where it is empty.", command=f"rmdir {path}"),

@@ -14,6 +14,7 @@ import duckdb
 from spillcast.errors import InputError
 from spillcast.fleet.identity import Identity
 from spillcast.fleet.schema import ACTIVE, UNKNOWN, WAIT
+from spillcast.gate import any_table_of
 from spillcast.recording.ash import ON_CPU, Ash
 from spillcast.recording.ash.reader import MEMORY_INTERVAL_US
 from spillcast.recording.spooled import read_spooled
@@ -85,14 +86,11 @@ def database_of_export(path: Path) -> str:
 def _columns(path: Path) -> Iterator[list[Any]]:
     """The columns that may name the database, as far as the export has them, the best first."""
     if path.suffix.lower() == ".parquet":
-        import pyarrow.parquet as pq
-
-        schema = pq.read_schema(path)
-        by_name = {name.lower(): name for name in schema.names}
+        table = any_table_of(path)
+        by_name = {name.lower(): at for at, name in enumerate(table.column_names)}
         for name in _NAMES:
             if name in by_name:
-                table = pq.read_table(path, columns=[by_name[name]])
-                yield table.column(0).unique().to_pylist()
+                yield table.column(by_name[name]).unique().to_pylist()
         return
     spooled = read_spooled(path, {name: name for name in _NAMES})
     for name in _NAMES:

@@ -6,6 +6,7 @@ log names is what a killed ingest left, and counts for nothing.
 
 import io
 import json
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -16,11 +17,15 @@ import pyarrow.parquet as pq
 from spillcast.errors import InputError
 from spillcast.fleet.place import Place, place
 from spillcast.fleet.schema import DATASET_SCHEMA, SOURCES
+from spillcast.gate import bounded, damaged, object_of, reading, table_of
 
 _HEAD = "dataset.json"
 _LOG = "log"
 #: Folders of parts: facts of traces and ASH, and recordings and plans as they are.
 FACTS_FOLDER, RUNS_FOLDER = "facts", "runs"
+#: As ``batch`` names them.
+_PART = re.compile(r"(facts|runs)/database=(?!\.+/)[^/]*/day=(?!\.+/)[^/]*/[0-9a-f]{32}\.parquet")
+ANEW = "ingest into a new dataset"
 
 
 class Dataset:
@@ -60,7 +65,7 @@ class Dataset:
     def sources(self) -> pa.Table:
         """All that was ingested or set aside, by the columns of SOURCES."""
         files = [name for name in self.place.names(_LOG) if name.endswith(".parquet")]
-        tables = [pq.read_table(io.BytesIO(self.place.read(name))) for name in files]
+        tables = [_log(self.place, name) for name in files]
         return pa.concat_tables([SOURCES.empty_table(), *tables])
 
     def known(self) -> set[str]:
@@ -78,6 +83,17 @@ class Dataset:
         self.place.write(f"{_LOG}/{batch}.parquet", parquet_bytes(table))
 
 
+def _log(where: Place, name: str) -> pa.Table:
+    """A file of the log. InputError where it is damaged, or names a file that is no part."""
+    path = f"{where.address}/{name}"
+    with reading(path, ANEW):
+        rows = table_of(path, SOURCES, ANEW, content=where.read(name))
+        for part in (part for parts in rows["parts"].to_pylist() for part in parts):
+            if not _PART.fullmatch(part):
+                raise damaged(path, f"{part!r} is no part of a dataset", ANEW)
+    return rows.replace_schema_metadata(None)
+
+
 def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
     """A table as a Parquet file, the same bytes for the same rows."""
     buffer = io.BytesIO()
@@ -87,9 +103,9 @@ def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
 
 def _check_version(where: Place, *, missing_is_fine: bool) -> None:
     """InputError where something else stands there."""
+    path = f"{where.address}/{_HEAD}"
     try:
-        head = json.loads(where.read(_HEAD))
-        version = head["schema"]
+        head = object_of(bounded(where.read(_HEAD), path).decode(errors="replace"), path, ANEW)
     except (FileNotFoundError, NotADirectoryError):
         if missing_is_fine and not [n for n in where.names("") if n != ".lock"]:
             return
@@ -97,10 +113,7 @@ def _check_version(where: Place, *, missing_is_fine: bool) -> None:
             f"{where.address}: there is no dataset",
             "make one with: spillcast ingest SOURCE... -o DATASET",
         ) from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{where.address}/{_HEAD}: damaged", "ingest into a new dataset"
-        ) from error
+    version = head.get("schema")
     if version != DATASET_SCHEMA:
         raise InputError(
             f"{where.address}: schema is {version!r}, this spillcast reads {DATASET_SCHEMA!r}",

@@ -1,6 +1,5 @@
 """Who answers the questions of a fleet: DuckDB on this machine, or a cluster."""
 
-import io
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
@@ -8,15 +7,24 @@ from urllib.parse import unquote
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
-from spillcast.fleet.dataset import FACTS_FOLDER, RUNS_FOLDER, Dataset
+from spillcast.fleet.ash import KINDS as ASH_KINDS
+from spillcast.fleet.dataset import ANEW, FACTS_FOLDER, RUNS_FOLDER, Dataset
 from spillcast.fleet.forecasts import of_runs
 from spillcast.fleet.place import Place
 from spillcast.fleet.query import quoted_list
-from spillcast.fleet.schema import FACTS
+from spillcast.fleet.schema import ACTIVE, CPU, FACTS, RUNS, WAIT
+from spillcast.fleet.traces import KIND as TRACE
+from spillcast.gate import batches_of, damaged, reading, table_of
 
 Rows = list[dict[str, Any]]
+#: What may stand in columns of facts.
+_KNOWN: dict[str, set[str | None]] = {
+    "kind": {TRACE, *ASH_KINDS.values()},
+    "measure": {ACTIVE, CPU, WAIT},
+    "op": {"read", "write", None},
+}
 
 
 class Engine(Protocol):
@@ -42,13 +50,17 @@ class Local:
         where = dataset.place
         if where.filesystem is not None:
             connection.register_filesystem(where.filesystem)
-        parts = [where.url(part) for part in dataset.parts(FACTS_FOLDER)]
+        names = dataset.parts(FACTS_FOLDER)
+        for name in names:
+            read_facts(where, name)
+        parts = [where.url(name) for name in names]
         if parts:
             source = (
                 f"read_parquet({quoted_list(parts)}, hive_partitioning = true, "
                 "hive_types_autocast = false)"
             )
-            connection.execute(f"create view facts as from {source}")
+            with reading(where.address, ANEW):
+                connection.execute(f"create view facts as from {source}")
         else:
             connection.register("no_facts", FACTS.empty_table())
             connection.execute(
@@ -57,7 +69,8 @@ class Local:
 
     def rows(self, sql: str) -> Rows:
         """What a query gives."""
-        found: Rows = self._connection.sql(sql).to_arrow_table().to_pylist()
+        with reading(self._dataset.place.address, ANEW):
+            found: Rows = self._connection.sql(sql).to_arrow_table().to_pylist()
         return found
 
     def runs(self, to: str, confidence: float) -> Rows:
@@ -70,15 +83,28 @@ class Local:
 
 
 def read_facts(where: Place, part: str) -> pa.Table:
-    """The rows of a part, without the columns of its path."""
-    return pq.ParquetFile(io.BytesIO(where.read(part))).read()
+    """The rows of a part, without the columns of its path. InputError where it is damaged."""
+    path = f"{where.address}/{part}"
+    with reading(path, ANEW):
+        rows = table_of(path, FACTS, ANEW, content=where.read(part))
+        for name, known in _KNOWN.items():
+            if unknown := set(rows[name].unique().to_pylist()) - known:
+                raise damaged(path, f"{name} is {unknown.pop()!r} in some row", ANEW)
+        lengths = (pc.list_value_length(rows[name]) for name in ("latency_ns", "latency_count"))
+        if not pc.all(pc.equal(*lengths), min_count=0).as_py():
+            raise damaged(path, "a histogram has not as many counts as buckets", ANEW)
+        if not pc.all(pc.greater(rows["count"], 0), min_count=0).as_py():
+            raise damaged(path, "count is 0 in some row", ANEW)
+    return rows.replace_schema_metadata(None)
 
 
 def read_runs(where: Place, part: str) -> Iterator[dict[str, Any]]:
     """The recordings and plans of a part, one after another, with database and day."""
-    file = pq.ParquetFile(io.BytesIO(where.read(part)))
-    for batch in file.iter_batches(batch_size=1):
-        yield {**batch.to_pylist()[0], **partition_of(part)}
+    path = f"{where.address}/{part}"
+    with reading(path, ANEW):
+        content = where.read(part)
+    for row in batches_of(path, RUNS, ANEW, content=content, rows=1):
+        yield {**row.to_pylist()[0], **partition_of(part)}
 
 
 def partition_of(part: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ from spillcast.profile.traces import quantile_us
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
 from spillcast.recording.recording import is_recording
 from spillcast.storage.target import is_place
+from spillcast.visible import shell_word
 
 #: (database, statement)
 Key = tuple[str, str]
@@ -79,7 +80,7 @@ class Facts:
         if is_place(Path(to)):
             raise InputError(
                 f"--to {to}: a fleet is not replayed on a directory",
-                f"probe it once: spillcast probe {to} --grid -o storage.json",
+                f"probe it once: spillcast probe {shell_word(to)} --grid -o storage.json",
             )
         self._clashes = clashes
         label = query.label_sql(clashes)

@@ -12,6 +12,7 @@ from typing import Any
 
 from spillcast.errors import InputError
 from spillcast.fleet.identity import Identity
+from spillcast.gate import damaged, reading
 from spillcast.recording import Recording
 from spillcast.recording.explain import read_plan
 
@@ -64,9 +65,14 @@ def _statement(path: Path, kind: str) -> str:
 @contextmanager
 def unpacked(row: dict[str, Any]) -> Iterator[Recording]:
     """The recording of a row, for as long as the context lasts. Refusal as ``read_plan``."""
+    name = row["name"]
     with TemporaryDirectory(prefix="spillcast-") as folder:
-        path = Path(folder) / row["name"]
+        path = Path(folder) / name
         target = path if row["kind"] == RECORDING else Path(folder)
-        with zipfile.ZipFile(io.BytesIO(row["evidence"])) as archive:
+        with reading(name), zipfile.ZipFile(io.BytesIO(row["evidence"])) as archive:
+            if Path(name).name != name or row["kind"] not in (RECORDING, PLAN):
+                raise damaged(name, f"neither a {RECORDING} nor a {PLAN} of that name")
+            if sum(file.file_size for file in archive.infolist()) > _BYTES_MAX:
+                raise damaged(name, f"more than {_BYTES_MAX >> 20} MiB of evidence")
             archive.extractall(target)
         yield Recording.open(path) if row["kind"] == RECORDING else read_plan(path)

@@ -1,6 +1,6 @@
 """One source -> what the dataset keeps of it, or why it is set aside."""
 
-from collections.abc import Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from spillcast.fleet.schema import UNKNOWN
 from spillcast.fleet.sources import Source, content_hash
 from spillcast.fleet.traces import KIND as TRACE
 from spillcast.fleet.traces import facts_of_trace, read_trace
+from spillcast.gate import COUNT_MAX, damaged, reading
 from spillcast.recording import Recording
 from spillcast.recording.ash import read_ash
 from spillcast.recording.evidence import find_evidence
@@ -24,6 +25,8 @@ from spillcast.recording.evidence import find_evidence
 _DAMAGE_KEPT = 20
 #: A CSV export passes through memory whole, at some ten times its size.
 _ASH_BYTES_MAX = 64 << 20
+
+_SUMS = ("count", "total_us", "blocks", "blocks_count", "sampled_us", "waits_e6")
 
 #: Folder of parts, database and day: the rows of one part.
 Shelf = tuple[str, str, str]
@@ -39,7 +42,7 @@ class Taken:
 
 
 def take(source: Source, known: Set[str], database: str | None) -> Taken:
-    """Read one source. OSError where it cannot be read; damage of any other kind is in the row."""
+    """Read one source. OSError where its bytes cannot be read; damage of any kind is in the row."""
     with source.local() as path:
         content = content_hash(path)
         if content in known:
@@ -53,7 +56,12 @@ def take(source: Source, known: Set[str], database: str | None) -> Taken:
             "damage": [],
         }
         try:
-            return Taken(content, row, _shelves(path, content, database, row))
+            with reading(path):
+                shelves = _shelves(path, content, database, row)
+                for (folder, _, _), rows in shelves.items():
+                    if folder == FACTS_FOLDER:
+                        _check_facts(path, rows)
+                return Taken(content, row, shelves)
         except (InputError, Refusal) as error:
             # The name is told apart, and a fetched copy's means nothing.
             what = error.message.removeprefix(f"{path}: ").replace(str(path), source.name)
@@ -88,7 +96,7 @@ def _shelves(
         recording = Recording.open(path)
         who = identity.of_recording(recording.meta).named(database)
         # Damaged tables are found now, and not when a forecast needs them.
-        _ = recording.seconds, recording.waits
+        _ = recording.seconds, recording.waits, recording.samples
         _name(row, RECORDING, who)
     elif kind == "plans":
         who = Identity().named(database)
@@ -96,6 +104,16 @@ def _shelves(
     else:
         raise InputError("sums over many queries, of which no forecast of one can be made")
     return {(RUNS_FOLDER, who.database, who.day): [pack(path, row["kind"], content, who)]}
+
+
+def _check_facts(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """InputError for sums that the dataset could not be read with."""
+    for row in rows:
+        for name in _SUMS:
+            if not 0 <= row[name] <= COUNT_MAX:
+                raise damaged(path, f"{name} of {row['event'] or 'all'} is {row[name]:,}")
+        if max(row["latency_ns"], default=0) > COUNT_MAX:
+            raise damaged(path, f"a wait for {row['event']} took {max(row['latency_ns']):,} ns")
 
 
 def _name(row: dict[str, Any], kind: str, who: Identity) -> None:

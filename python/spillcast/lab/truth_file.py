@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spillcast.engines.held import Ran
-from spillcast.errors import InputError, first_line
+from spillcast.errors import InputError
 from spillcast.forecast.result import Forecast, Term, Warned
 from spillcast.forecast.sum.interval import Uncertainty
-from spillcast.lab.case import Case, Evidence, Runs, Truth
+from spillcast.gate import object_of, reading, table_of
+from spillcast.lab.case import DIRECTIONS, Case, Evidence, Runs, Truth
 from spillcast.lab.variant import Variant
 from spillcast.recording.schema import Column, arrow_schema
 from spillcast.workspace import whole_file
@@ -121,19 +122,14 @@ def read_truth(path: Path) -> Truth:
     """Read what ``write_truth`` wrote. InputError says why it is no such file."""
     if not path.is_file():
         raise InputError(f"{path}: no such file", "make one with: spillcast verify -o FILE")
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowInvalid) as error:
-        what = first_line(error)
-        raise InputError(f"{path}: no Parquet file, or a damaged one: {what}") from error
-    about = json.loads((table.schema.metadata or {}).get(ABOUT, b"{}"))
-    if about.pop("schema", None) != CASES_SCHEMA:
-        hint = "make one with: spillcast verify -o FILE"
-        raise InputError(f"{path}: holds no cases of a verification ({CASES_SCHEMA})", hint)
-    missing = [name for name in CASES.names if name not in {*table.column_names, *NOT_NEEDED}]
-    if missing:
-        raise InputError(f"{path}: damaged: it lacks the column {missing[0]}")
-    return Truth([_case(row) for row in table.to_pylist()], about)
+    hint = "make one with: spillcast verify -o FILE"
+    with reading(path, hint):
+        metadata = pq.read_schema(path).metadata or {}
+        about = object_of(metadata.get(ABOUT, b"{}").decode(), path, hint)
+        if about.pop("schema", None) != CASES_SCHEMA:
+            raise InputError(f"{path}: holds no cases of a verification ({CASES_SCHEMA})", hint)
+        rows = table_of(path, CASES, hint, signed=("terms", "uncertainty"))
+        return Truth([_case(row) for row in rows.to_pylist()], about)
 
 
 def _row(case: Case) -> dict[str, Any]:
@@ -198,6 +194,13 @@ def _variant_row(name: str, one: Variant) -> dict[str, Any]:
 
 
 def _case(row: Mapping[str, Any]) -> Case:
+    for name in ("recorded_s", "forecast_s", "measured_from_s", "measured_to_s"):
+        if row[name] == 0:
+            raise ValueError(f"{name} of a case is 0")
+    if row["direction"] not in DIRECTIONS:
+        raise ValueError(f"direction is {row['direction']!r}")
+    if (row["forecast_s"] is None) != (row["low_s"] is None):
+        raise ValueError("a case has a forecast_s without low_s, or the reverse")
     said = Forecast(
         row["to"],
         row["recorded_s"],
@@ -210,9 +213,7 @@ def _case(row: Mapping[str, Any]) -> Case:
         [Warned(**warning) for warning in row["warnings"]],
         row["refused"],
         uncertainty=Uncertainty(**said_of) if (said_of := row.get("uncertainty")) else None,
-        ceiling_interval_s=(row["ceiling_low_s"], row["ceiling_high_s"])
-        if row.get("ceiling_low_s") is not None
-        else None,
+        ceiling_interval_s=_bounds(row, "ceiling_"),
     )
     evidence = Evidence(
         row["evidence"],
@@ -246,11 +247,17 @@ def _variant(row: Mapping[str, Any]) -> Variant:
 
 
 def _bounds(row: Mapping[str, Any], of: str = "") -> tuple[float, float] | None:
-    low_s = row.get(f"{of}low_s")
-    return None if low_s is None else (low_s, row[f"{of}high_s"])
+    low_s, high_s = row.get(f"{of}low_s"), row.get(f"{of}high_s")
+    if low_s is not None and high_s is not None:
+        return low_s, high_s
+    if low_s is not None or high_s is not None:
+        raise ValueError(f"{of}low_s is there without {of}high_s, or the reverse")
+    return None
 
 
 def _runs(row: Mapping[str, Any], way: str) -> Runs:
     figures = zip(*(row[f"{name}_{way}_s"] for name in ("runs", "delays", "cpu")), strict=True)
     made = [Ran(elapsed_s, "", delay_s, cpu_s) for elapsed_s, delay_s, cpu_s in figures]
+    if not made or not row["runs_wanted"] or not all(ran.elapsed_s for ran in made):
+        raise ValueError(f"runs_{way}_s holds no run that counts")
     return Runs(made, row["runs_wanted"])

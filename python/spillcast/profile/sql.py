@@ -32,6 +32,7 @@ def run_sql(
     found = find_evidence(evidence)
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
         _register(connection, found, Path(folder), lenient, on_progress, say)
+        _confine(connection, Path(folder))
         try:
             result = connection.sql(query)
             if result is None:
@@ -41,6 +42,15 @@ def run_sql(
             tables = ", ".join(row[0] for row in connection.execute("show tables").fetchall())
             what = first_line(error)
             raise InputError(f"the query: {what}", f"the tables are {tables}") from error
+
+
+def _confine(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """The query is not asked where it comes from: it sees the evidence, and no file but that."""
+    connection.execute("set temp_directory = ?", [str(folder / "temp")])
+    connection.execute("set allowed_directories = ?", [[str(folder)]])
+    connection.execute("set python_enable_replacements = false")
+    connection.execute("set enable_external_access = false")
+    connection.execute("set lock_configuration = true")
 
 
 def _register(

@@ -62,6 +62,7 @@ def of_recording(recording: Recording) -> Timeline:
         return of_samples(recording.samples, recording.elapsed_s)
     if not recording.meta.raw.whole:
         return _of_seconds(recording)
+    recording.check_rows("waits")
     whole_s = _whole_s(recording)
     length_s = stretch_s(whole_s)
     path = str(recording.path / "waits.parquet").replace("'", "''")

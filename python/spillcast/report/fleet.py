@@ -45,25 +45,29 @@ _LISTED = 10
 
 
 def ingested_text(done: Ingested) -> str:
-    """Counts, and the first files that are set aside or damaged."""
+    """Counts, and the first damaged lines."""
     lines = [
         f"{done.dataset}: {_counted(done.files, 'file')}, {format_bytes(done.bytes)} of evidence"
     ]
     if done.seen_before:
         lines.append(f"  {done.seen_before:,} were there before, by their content")
-    lines += _listed(
-        f"{len(done.set_aside):,} set aside",
-        [f"{one['file']}: {one['what']}" for one in done.set_aside],
-    )
-    lines += _listed(
-        f"{len(done.unread):,} could not be read, and are tried again next time",
-        [f"{one['file']}: {one['what']}" for one in done.unread],
-    )
+    if done.set_aside:
+        lines.append(f"  {len(done.set_aside):,} set aside")
+    if done.unread:
+        lines.append(f"  {len(done.unread):,} could not be read, and are tried again next time")
     lines += _listed(
         f"{done.damaged_lines:,} damaged lines skipped",
         [f"{one['file']}:{one['line']}: {one['what']}" for one in done.damaged],
     )
     return "\n".join(lines)
+
+
+def not_taken(done: Ingested) -> list[str]:
+    """The first files that are set aside or could not be read, a line each, with the reason."""
+    said = [f"{one['file']}: set aside: {one['what']}" for one in done.set_aside]
+    said += [f"{one['file']}: could not be read: {one['what']}" for one in done.unread]
+    more = [f"... and {len(said) - _LISTED:,} more, see --json"] if len(said) > _LISTED else []
+    return said[:_LISTED] + more
 
 
 def _listed(title: str, items: Sequence[str]) -> list[str]:

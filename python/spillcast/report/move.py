@@ -23,7 +23,7 @@ def plan_text(move: Move) -> str:
         parts.append(_comment("All is so already.", mark))
     parts += _script(move.steps, mark)
     if move.revert:
-        back = "\n\n".join(_script(move.revert, mark)).splitlines()
+        back = "\n\n".join(_script(move.revert, mark)).split("\n")
         parts.append(_comment("To go back:", mark))
         parts.append("\n".join(f"{mark} {line}".rstrip() for line in back))
     return "\n\n".join(parts)
@@ -55,12 +55,20 @@ def _script(steps: list[Step], mark: str) -> list[str]:
         together = list(group)
         if client:
             inside = "\n\n".join(_statements(step) for step in together)
-            parts.append(f"{client} <<'SQL'\n{inside}\nSQL")
+            parts.append(_here_document(client, inside))
         elif mark == "#":
             parts += [_for_shell(step) for step in together]
         else:
             parts += [_statements(step) for step in together]
     return parts
+
+
+def _here_document(client: str, text: str) -> str:
+    """A text on a client's standard input, to an end that is no line of it."""
+    end = "SQL"
+    while end in text.split("\n"):
+        end += "_"
+    return f"{client} <<'{end}'\n{text}\n{end}"
 
 
 def _statements(step: Step) -> str:

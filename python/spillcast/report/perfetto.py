@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, islice
-from typing import Any
+from typing import Any, Literal
 
 import duckdb
 
@@ -35,10 +35,10 @@ def trace_text(recording: Recording, where: str | None = None) -> Iterator[str]:
     the thread that ended a wait. InputError for a condition that cannot be asked, or that none
     meets.
     """
-    name, columns = ("samples", _SAMPLE_COLUMNS)
     if recording.meta.captured:
-        name, columns = ("waits", _COLUMNS)
-    rows = _rows(recording, name, columns, where)
+        rows = _rows(recording, "waits", _COLUMNS, where)
+    else:
+        rows = _rows(recording, "samples", _SAMPLE_COLUMNS, where)
     # Bad input is told before the document begins.
     first = list(islice(rows, 1))
     about = {"elapsed_s": recording.elapsed_s, "recorded_at": recording.meta.started_at}
@@ -74,12 +74,16 @@ def _events(recording: Recording, rows: Iterator[tuple[Any, ...]], *, whole: boo
 
 
 def _rows(
-    recording: Recording, table: str, columns: tuple[str, ...], where: str | None
+    recording: Recording,
+    table: Literal["waits", "samples"],
+    columns: tuple[str, ...],
+    where: str | None,
 ) -> Iterator[tuple[Any, ...]]:
     """The rows of a table as they were written, which is each thread's in the order of time.
 
     Viewers sort by time themselves; here it would need as much room as the recording.
     """
+    recording.check_rows(table)
     path = recording.path / f"{table}.parquet"
     names = ", ".join(f'"{name}"' for name in columns)
     found = False

@@ -11,6 +11,7 @@ from spillcast.recording.part import Part
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling
 from spillcast.report.capture_cost import cost_sentence
 from spillcast.units import format_bytes, format_duration
+from spillcast.visible import shell_word
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,10 +66,10 @@ def recording_text(recording: Recording) -> str:
         lines.append(f"  kept       {meta.raw.rows:,} waits in {len(meta.raw.slices_s)} slices")
     lines += [f"  warning    {text}" for text in recording_warnings(recording)]
     if meta.temp.operations or recording.plan_alone is not None:
-        lines.append(f"  next       spillcast forecast {recording.path} --to DIRECTORY")
+        lines.append(f"  next       spillcast forecast {shell_word(recording.path)} --to DIRECTORY")
     else:
         by = " --by file" if meta.captured else ""
-        lines.append(f"  next       spillcast profile {recording.path}{by}")
+        lines.append(f"  next       spillcast profile {shell_word(recording.path)}{by}")
     return "\n".join(lines)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from spillcast.recording.server_recording import QueryRecording, ServerRecording
 from spillcast.report.table import Column, Table
 from spillcast.units import format_duration
+from spillcast.visible import shell_word
 
 _COLUMNS = (
     Column("recording", "recording"),
@@ -38,7 +39,7 @@ def server_recording_text(found: ServerRecording, width: int) -> str:
             table.text(width),
             "",
             *_notes(found),
-            f"  next       spillcast forecast {largest.path} --to DIRECTORY",
+            f"  next       spillcast forecast {shell_word(largest.path)} --to DIRECTORY",
         ]
     )
 

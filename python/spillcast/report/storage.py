@@ -64,10 +64,12 @@ def _replay_parts(storage: Storage) -> list[Part]:
     facts = storage.facts
     title = f"{storage.name} ({storage.source.word}"
     if "filesystem" in facts:
-        title += f", {facts['filesystem']}, {facts['threads']} at once"
+        title += f", {facts['filesystem']}"
+    if "threads" in facts:
+        title += f", {facts['threads']} at once"
     parts: list[Part] = [Words([f"{title})"]), figures(storage)]
     if facts.get("steps_skipped"):
-        done = facts["steps_replayed"]
+        done = facts.get("steps_replayed", 0)
         all_steps = done + facts["steps_skipped"]
         parts.append(Words([f"  {done:,} of {all_steps:,} operations fitted the budget"]))
     return parts
@@ -118,19 +120,19 @@ def _rate(group: Group) -> str:
 
 def _grid_facts(facts: Mapping[str, Any]) -> Iterator[str]:
     """What a reader of the tables should know."""
-    if facts["direct_refusal"] is not None:
+    if facts.get("direct_refusal") is not None:
         yield f"  no direct I/O here: {facts['direct_refusal']}"
-    elif facts["io_uring_refusal"] is not None:
+    elif facts.get("io_uring_refusal") is not None:
         yield f"  direct I/O by threads, for there was no io_uring: {facts['io_uring_refusal']}"
     for key, why in (("time", "time: give a larger --budget"), ("room", "room in the file")):
-        count = facts[f"cells_without_{key}"]
+        count = facts.get(f"cells_without_{key}")
         if count:
             yield f"  {count} of {facts['cells']} cells found no {why}"
-    written = facts["sustained"]
+    written = facts.get("sustained")
     if written is None:
         return
     burst = f"{written['burst_bytes_per_s'] / 1e6:,.0f} MB/s"
-    limit = written["dirty_limit_bytes"]
+    limit = written.get("dirty_limit_bytes")
     dirty = "" if limit is None else f"; the page cache takes {format_bytes(limit)} of writes"
     if written["reached"]:
         later = f"{written['sustained_bytes_per_s'] / 1e6:,.0f} MB/s"

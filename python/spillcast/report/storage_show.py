@@ -6,7 +6,12 @@ from string import ascii_uppercase
 from spillcast.report.histogram import histogram_text
 from spillcast.report.page import Drawn, Page, Part, Words
 from spillcast.report.storage import figures, measured_parts
-from spillcast.report.storage_words import ability_words, limits_words, origin_words
+from spillcast.report.storage_words import (
+    ability_words,
+    limits_words,
+    origin_words,
+    provenance_words,
+)
 from spillcast.report.table import Column, Table
 from spillcast.storage import Group, Storage
 from spillcast.storage.description import Shape, ability, shape
@@ -26,7 +31,8 @@ def show_page(storage: Storage, ops: Sequence[str], size_bytes: int | None) -> P
         parts += [_stated(storage, ops), Words(["  one operation at a time"])]
     else:
         parts += measured_parts(only)
-        parts.append(Words([f"  {origin_words(storage)}"], "  "))
+        told = filter(None, (origin_words(storage), provenance_words(storage)))
+        parts.append(Words([f"  {words}" for words in told], "  "))
         for op in ops:
             parts += _op_parts(storage, op, size_bytes)
     if size_bytes is not None:

@@ -23,6 +23,23 @@ def origin_words(storage: Storage) -> str:
     return storage.source.words.format(like=facts.get("like", "a recording"), where=where)
 
 
+def provenance_words(storage: Storage) -> str | None:
+    """When, where and with what it was measured, as far as that is known."""
+    known = storage.provenance
+    if known is None:
+        return None
+    when = (known.measured_at or "")[:16].replace("T", " ")
+    parts = [
+        f"measured at {when}" if when else None,
+        f"on host {known.host}" if known.host else None,
+        known.kernel and f"kernel {known.kernel}",
+        known.device_name,
+        known.mount_point and f"{known.filesystem} at {known.mount_point} ({known.mount_options})",
+        known.spillcast and f"spillcast {known.spillcast}",
+    ]
+    return ", ".join(part for part in parts if part) or None
+
+
 def limits_words(storage: Storage) -> str | None:
     """``3,000 operations/s, 125 MiB/s``; None where no limits are stated."""
     parts = [part for limit in storage.limits for part in _limit_words(limit)]

@@ -10,10 +10,13 @@ from textwrap import fill, wrap
 from typing import Any
 
 from spillcast.units import format_bytes, format_duration, format_speedup
+from spillcast.visible import visible
 
 #: Sentences are broken so that they can be read.
 WIDTH = 96
 _GLUE = "\x00"
+#: How a text begins that a spreadsheet takes for a formula; also after a tab or the end of a line.
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 #: What stands for a value that there is not.
 NONE = "-"
 #: More than any terminal has.
@@ -84,8 +87,8 @@ class Column:
         return [shortened(cell, width)]
 
     def written(self, value: Any) -> str:
-        """A value for people, on one line."""
-        return NONE if value is None else " ".join(UNITS[self.unit](value).split())
+        """A value for people, on one line, as wide as a terminal shows it."""
+        return NONE if value is None else visible(" ".join(UNITS[self.unit](value).split()))
 
 
 @dataclass(frozen=True)
@@ -121,11 +124,14 @@ class Table:
         return full or named
 
     def csv(self) -> str:
-        """One header line, then raw values; nothing stands for what there is not."""
+        """One header line, then raw values; nothing stands for what there is not.
+
+        A spreadsheet takes no text for a formula.
+        """
         kept = [at for at, column in enumerate(self.columns) if column.key is not None]
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(self.columns[at].key for at in kept)
+        writer.writerow(_raw(self.columns[at].key) for at in kept)
         for row in self.rows:
             writer.writerow(_raw(row[at]) for at in kept)
         return out.getvalue()
@@ -262,6 +268,9 @@ def shortened(text: str, width: int) -> str:
 
 
 def _raw(value: Any) -> Any:
+    """A value for CSV. A text that spreadsheets would run begins with an apostrophe (OWASP)."""
+    if isinstance(value, str) and value.startswith(FORMULA):
+        return f"'{value}"
     return str(value).lower() if isinstance(value, bool) else "" if value is None else value
 
 

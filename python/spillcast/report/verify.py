@@ -181,4 +181,4 @@ def _data(cases: Sequence[Case]) -> Table:
 
 
 def _heading(case: Case) -> str:
-    return f"{case.engine}, from {EVIDENCE[case.evidence.name]}"
+    return f"{case.engine}, from {EVIDENCE.get(case.evidence.name, case.evidence.name)}"

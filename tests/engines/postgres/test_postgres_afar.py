@@ -59,8 +59,9 @@ def test_it_is_a_target_and_a_likeness_too(afar, tmp_path):
 def test_options_are_those_of_a_plan(afar):
     assert said(afar, *FACTOR, "--elapsed", "60s")["baseline_s"] == 60
     assert said(afar, *FACTOR, "--from", "latency:100us")["warnings"]
-    refused = spillcast("forecast", afar, *FACTOR, "--temp", "/tmp")
-    assert "--temp is for recordings" in only_line(refused, 2)
+    for option, value in (("--temp", "/tmp"), ("--cpus", "2"), ("--cpu-quota", "0.4")):
+        refused = spillcast("forecast", afar, *FACTOR, option, value)
+        assert f"{option} is for recordings" in only_line(refused, 2)
 
 
 def test_a_plan_without_times_says_so(newest, tmp_path):

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import InputError
+from spillcast.redaction import STRUCK
 
 if TYPE_CHECKING:
     import psycopg
@@ -39,11 +40,12 @@ def open_session(dsn: str, name: str) -> Connection:
     parts = {"connect_timeout": CONNECT_TIMEOUT_S, **_parts(dsn), "application_name": name}
     try:
         connection = psycopg.connect(autocommit=True, **parts)
-    except psycopg.OperationalError as error:
+    except (psycopg.OperationalError, UnicodeError) as error:
+        # The second of a name of a host that is none.
         said = " ".join(str(error).split())
         for key in SECRETS:
             secret = str(parts.get(key) or "")
-            said = said.replace(secret, "***") if secret else said
+            said = said.replace(secret, STRUCK) if secret else said
         raise InputError(f"PostgreSQL: {said}", _remedy(said)) from None
     try:
         _check(connection)

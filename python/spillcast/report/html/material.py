@@ -1,12 +1,15 @@
 """What a page is made of: plain documents and nothing else, so that they can be redacted."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from spillcast.document import read
 from spillcast.errors import InputError
+from spillcast.gate import bounded, damaged, json_of, text_of
+from spillcast.report.html import forms
+from spillcast.storage.storage import StorageDocument
 
 Document = dict[str, Any]
 #: Where documents of a schema go, by the schema's name.
@@ -19,20 +22,20 @@ _ROOMS = {
     "spillcast.cache/1": "caches",
     "spillcast.fleet/1": "fleets",
 }
-#: What a page cannot do without, by room.
-_NEEDED = {
-    "profiles": ("by", "elapsed_s", "rows"),
-    "forecasts": ("target", "baseline_s", "forecast_s", "interval_s", "confidence", "ceiling_s",
-                  "speedup", "terms", "warnings", "refused"),
-    "verifications": ("cases",),
-    "storages": ("name", "source", "groups"),
-    "sweeps": ("kind",),
-    "caches": ("cache", "curve"),
-    "fleets": ("target", "statements", "databases", "days", "saved_s", "saved_interval_s"),
-}  # fmt: skip
-_NEEDED_OF_SWEEP = {"io-size": ("storage", "rows", "best"), "memory": ("points",)}
+#: What is checked of them, by room, and of sweeps by kind.
+_FORMS: dict[str, type] = {
+    "profiles": forms.Profile,
+    "forecasts": forms.Forecast,
+    "verifications": forms.Verification,
+    "storages": StorageDocument,
+    "io-size": forms.SizeSweep,
+    "memory": forms.MemorySweep,
+    "caches": forms.Cache,
+    "fleets": forms.Fleet,
+}
+AGAIN = "print it again"
 #: A document of more bytes is no report's matter.
-_DOCUMENT_BYTES_MAX = 64 << 20
+_DOCUMENT_BYTES_MAX = 32 << 20
 
 
 @dataclass
@@ -40,7 +43,8 @@ class Material:
     """Documents by kind; ``runs`` are what recordings, traces and ASH exports tell (run.py).
 
     ``latencies`` are those of targets: ``name`` and ``groups`` as in a run. ``secrets`` are texts
-    that a redacted page must not hold, by kind: ``host``, ``path`` and ``sql``.
+    that a redacted page must not hold, by kind: ``host``, ``path``, ``sql``, ``database``
+    and ``user``.
     """
 
     runs: list[Document] = field(default_factory=list)
@@ -62,10 +66,13 @@ class Material:
             hint = f"a report is made of {', '.join(_ROOMS)}"
             raise InputError(f"{name}: schema is {schema!r}", hint)
         parts = document.get("targets", [document])
+        if not isinstance(parts, Sequence) or not parts:
+            raise damaged(name, "targets are empty or no list", AGAIN)
         for part in parts:
-            needed = _NEEDED[room] + _NEEDED_OF_SWEEP.get(str(part.get("kind")), ())
-            if missing := [key for key in needed if key not in part]:
-                raise InputError(f"{name}: damaged: it lacks {missing[0]}", "print it again")
+            kind = str(part.get("kind")) if room == "sweeps" and isinstance(part, dict) else room
+            if kind not in _FORMS:
+                raise damaged(name, f"kind is {kind!r}", AGAIN)
+            read(_FORMS[kind], part, name, AGAIN)
         getattr(self, room).extend({"name": Path(name).name, **part} for part in parts)
 
     def add_secret(self, kind: str, *texts: str | None) -> None:
@@ -92,20 +99,22 @@ def _document_of(word: str) -> Document | None:
     if word == "-":
         import sys
 
-        text, name = sys.stdin.read(), "standard input"
+        name = "standard input"
+        content = sys.stdin.buffer.read(_DOCUMENT_BYTES_MAX + 1)
+        text = bounded(content, name, _DOCUMENT_BYTES_MAX).decode(errors="replace")
     else:
         path = Path(word)
         if path.suffix.lower() != ".json" or not path.is_file():
             return None
         if path.stat().st_size > _DOCUMENT_BYTES_MAX:
             raise InputError(f"{word}: too large for a report ({path.stat().st_size:,} bytes)")
-        text, name = path.read_text(errors="replace"), word
+        text, name = text_of(path), word
     try:
-        found = json.loads(text)
-    except ValueError as error:
+        found = json_of(text, name, AGAIN)
+    except InputError:
         if word != "-" and "spillcast." not in text[:200]:
             return None
-        raise InputError(f"{name}: not JSON, or cut: {error}", "print it again") from error
+        raise
     ours = isinstance(found, Mapping) and str(found.get("schema", "")).startswith("spillcast.")
     if not ours and word == "-":
         raise InputError("standard input: no document of spillcast", "print one with --json")

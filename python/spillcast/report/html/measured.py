@@ -9,6 +9,7 @@ from typing import Any
 from spillcast.engines.registry import known_as
 from spillcast.profile import Profile, profile
 from spillcast.recording import Recording
+from spillcast.recording.cpu_limits import CpuLimits
 from spillcast.recording.meta import (
     NOBODY,
     CaptureAccount,
@@ -48,6 +49,7 @@ def about_recording(recording: Recording) -> About:
             ("settings", ", ".join(f"{k} = {value}" for k, value in given.items() if value)),
             ("machine", _machine(meta.machine)),
             ("host", meta.machine.host),
+            ("CPU quota", _quota(meta.cpu_limits)),
             ("memory held at most", _size(meta.memory.peak_rss_bytes)),
             ("capture", _capture(meta.capture)),
             *(_loss_and_cost(meta.capture) if meta.captured else ()),
@@ -65,6 +67,14 @@ def _machine(machine: Machine) -> str:
     ]
     parts.append(f"kernel {machine.kernel}" if machine.kernel else "")
     return ", ".join(part for part in parts if part)
+
+
+def _quota(limits: CpuLimits) -> str | None:
+    if limits.quota_cpus is None:
+        return None
+    throttled = limits.throttled_s
+    held = "" if throttled is None else f", throttled {format_duration(throttled)}"
+    return f"{limits.quota_cpus:g} CPUs{held}"
 
 
 def _capture(capture: CaptureAccount) -> str:
@@ -114,12 +124,16 @@ def secrets_of(meta: Meta) -> dict[str, list[str]]:
     command = engine.command or []
     hosts = [meta.machine.host, socket.gethostname(), server and server.host]
     paths = [*meta.asked.temp_dirs, *(word for word in command if "/" in word)]
+    paths += meta.capture.mapped_temp_files
     # A single word of a command may be any word; what holds a space is a statement.
     long = [word for word in command if " " in word.strip()]
     sql = [shlex.join(command), *long, engine.query, engine.sql, query and query.failure]
     return {
         kind: [str(text) for text in texts if text and text != "localhost"]
-        for kind, texts in (("host", hosts), ("path", paths), ("sql", sql))
+        for kind, texts in (
+            *(("host", hosts), ("path", paths), ("sql", sql)),
+            *(("database", [server and server.dbname]), ("user", [server and server.user])),
+        )
     }
 
 

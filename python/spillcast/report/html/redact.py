@@ -1,14 +1,19 @@
-"""Material without SQL texts, bind values, paths and host names: stable placeholders instead."""
+"""Material without SQL texts, bind values and the names that others gave: placeholders instead.
+
+What is known as a secret by its key goes first, then what looks like one, and of all that is left
+every word that is none of ours.
+"""
 
 import re
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from spillcast.fleet.schema import UNKNOWN
+from spillcast.redaction import struck_text
 from spillcast.report.html.material import Material
+from spillcast.report.html.vocabulary import is_ours, strangers
 
-#: Words that stand for no file.
-_NO_PATH = {"tmpfs", "disk", "keep", "lru"}
 _SUFFIXES = r"spill|trc|trc\.gz|trc\.zst|json|csv|parquet|sql|db|duckdb|tmp|log"
 _PATHS = re.compile(
     # From the root or home on; with a known suffix; never within an address or a unit.
@@ -20,9 +25,11 @@ _ADDRESSES = re.compile(
     r"|(?<!://)(?<![\w./-])(?:[\w-]+\.){2,}[a-z]{2,}\b(?!/)",
     re.IGNORECASE,
 )
-#: A host before a path of its own or behind a user's name; a kind of target is none.
+#: A host before a path of its own, behind a user's name or our word; a kind of target is none.
 _HOSTS = re.compile(
-    r"(?<![\w.-])(?!(?:cache|file|host)\b)[\w.-]+(?=:path-\d)|(?<=\w@)[\w.-]*\w", re.IGNORECASE
+    r"(?<![\w.-])(?!(?:cache|file|host)\b)[\w.-]+(?=:path-\d)|(?<=\w@)[\w.-]*\w"
+    r"|(?<=\bon host )[\w.-]*\w",
+    re.IGNORECASE,
 )
 _STATEMENT = re.compile(
     r"\b(?:select\b.{1,2000}?\bfrom|insert\s+into|update\b.{1,200}?\bset|delete\s+from|merge\s+into)"
@@ -31,11 +38,23 @@ _STATEMENT = re.compile(
 )
 #: Keys whose text is secret as a whole, and of which kind.
 _KEYS = {"host": "host", "hostname": "host", "query": "sql", "file": "path", "files": "path"}
-_KEYS |= {"dataset": "path"}
+_KEYS |= {"dataset": "path", "database": "database", "dbname": "database", "user": "user"}
 _KEYS |= {"directory": "path", "like": "path", "path": "path", "object": "object", "keep": "object"}
-_KEYS |= {"longest_at": "path", "name": "name", "target": "name", "storage": "name"}
-#: Keys whose text is a word of ours, whatever a file or a host is called.
+_KEYS |= {
+    "longest_at": "path",
+    "mount_point": "path",
+    "name": "name",
+    "target": "name",
+    "storage": "name",
+}
+_NAMED = {"host", "hostname", "database", "dbname", "user"}
+#: What names are made of, each of which is secret by itself.
+_PARTS = {"path": "/", "host": "."}
+#: Keys whose text is of words of ours, whatever a file or a host is called.
 _OURS = {"schema", "op", "kind", "code", "method", "engine", "policy", "class", "source", "label"}
+#: Keys of what Oracle makes of a statement's text, by which it is found there.
+_IDENTIFIERS = {"sql", "sql_id"}
+_SQL_ID = re.compile(r"[0-9a-z]{13}")
 
 
 def redacted(material: Material) -> Material:
@@ -59,13 +78,17 @@ class Redactor:
         self._learned: re.Pattern[str] | None = None
 
     def learn(self, kind: str, text: str) -> None:
-        """Take a text for a secret, unless it is known as one."""
-        if (text := text.strip()) and text not in self._kinds:
+        """Take a text for a secret, unless it is known as one; of a path also its names."""
+        text = text.strip().casefold()
+        if text and text not in self._kinds and not (kind in _PARTS and _is_ordinary(text)):
             self._kinds[text] = kind
             self._learned = None
+            for part in text.split(_PARTS[kind]) if kind in _PARTS else ():
+                self.learn(kind, part)
 
     def _placeholder(self, secret: str) -> str:
         """Numbered in the order in which a page names them."""
+        secret = secret.strip().casefold()
         if secret not in self._placeholders:
             kind = self._kinds[secret]
             number = sum(self._kinds[other] == kind for other in self._placeholders) + 1
@@ -74,7 +97,10 @@ class Redactor:
 
     def _replaced(self, kind: str, text: str) -> str:
         self.learn(kind, text)
-        return self._placeholder(text.strip())
+        return self._placeholder(text) if text.strip().casefold() in self._kinds else text
+
+    def _knows(self, text: str) -> bool:
+        return text.strip().casefold() in self._kinds and not _is_ordinary(text)
 
     def collect(self, tree: Any, key: str = "") -> None:
         """Learn what the keys of a tree say is secret."""
@@ -93,14 +119,14 @@ class Redactor:
             # Of a storage: a wish or a row of the catalogue is no secret, a file is.
             if Path(text).is_absolute():
                 self.learn("path", text)
-        elif kind is not None and not text.isdigit() and text.lower() not in _NO_PATH:
+        elif kind is not None:
             self.learn(kind, text)
 
     def apply(self, tree: Any) -> Any:
         """The tree with placeholders."""
         if isinstance(tree, dict):
             return {
-                self._of_key(str(name)): value if name in _OURS else self.apply(value)
+                self._of_key(str(name)): self._of_name(str(name), value)
                 for name, value in tree.items()
             }
         if isinstance(tree, list | tuple):
@@ -108,17 +134,43 @@ class Redactor:
         return self.text(tree) if isinstance(tree, str) else tree
 
     def _of_key(self, name: str) -> str:
-        return self.text(name) if "/" in name else name
+        return self.text(name) if "/" in name else self._of_ours(name)
+
+    def _of_name(self, name: str, value: Any) -> Any:
+        """The value of a key."""
+        if name in _IDENTIFIERS and isinstance(value, str) and _SQL_ID.fullmatch(value):
+            return value
+        if name in _OURS and isinstance(value, str):
+            return self._of_ours(value)
+        if name in _NAMED and isinstance(value, str) and value != UNKNOWN:
+            # An ordinary word as well, which elsewhere stays one.
+            return self._replaced(_KEYS[name], value) if value else value
+        return self.apply(value)
+
+    def _of_ours(self, text: str) -> str:
+        """A text without words that are none of ours."""
+        for name in strangers(text):
+            text = text.replace(name, self._replaced("name", name))
+        return text
 
     def text(self, text: str) -> str:
         """A text with placeholders: what was learned first, then whatever looks like a secret."""
-        if text in self._kinds:
+        if self._knows(text):
             return self._placeholder(text)
+        text = struck_text(text)
         if self._learned is None:
-            known = sorted(self._kinds, key=len, reverse=True)
+            told = (secret for secret in self._kinds if not _is_ordinary(secret))
+            known = sorted(told, key=len, reverse=True)
             words = "|".join(re.escape(secret) for secret in known)
-            self._learned = re.compile(rf"(?<!\w)(?:{words})(?!\w)" if known else r"(?!)")
+            self._learned = re.compile(
+                rf"(?<!\w)(?:{words})(?!\w)" if known else r"(?!)", re.IGNORECASE
+            )
         text = self._learned.sub(lambda found: self._placeholder(found[0]), text)
         text = _STATEMENT.sub(lambda found: self._replaced("sql", found[0]), text)
         text = _PATHS.sub(lambda found: self._replaced("path", found[0]), text)
-        return _HOSTS.sub("host", _ADDRESSES.sub("host", text))
+        return self._of_ours(_HOSTS.sub("host", _ADDRESSES.sub("host", text)))
+
+
+def _is_ordinary(text: str) -> bool:
+    """Whether a text tells nothing: a number, a word that everybody uses, a kind of place."""
+    return text.isdigit() or (text.isalpha() and len(text) > 1 and is_ours(text))

@@ -13,6 +13,7 @@ from spillcast.recording import Recording
 from spillcast.recording.ash import ALL, Chosen
 from spillcast.recording.evidence import Evidence
 from spillcast.recording.relabelled import with_temp
+from spillcast.redaction import struck_document
 from spillcast.report.html import measured
 from spillcast.report.html.material import Document, Material
 from spillcast.report.recording import recording_warnings
@@ -67,8 +68,8 @@ def _of_recording(material: Material, recording: Recording) -> Document:
         "latencies": by_op(groups),
         "operations": [_operation(group) for group in _told_apart(groups)],
         "events": _events(of_samples(recording, ["event"], None)) if samples else [],
-        "statements": measured.statements_of(meta.engine),
-        "about": measured.about_recording(recording),
+        "statements": struck_document(measured.statements_of(meta.engine)),
+        "about": struck_document(measured.about_recording(recording)),
         "warnings": recording_warnings(recording),
     }
 
@@ -79,7 +80,7 @@ def _of_traces(material: Material, paths: Sequence[Path], lenient: bool) -> Docu
     by_event = profile(*paths, lenient=lenient)
     read = profile_traces(paths, ["idle", "op", "second"], lenient=lenient)
     line = timeline.of_traces(read, by_event.elapsed_s)
-    statements = measured.trace_statements(paths, lenient=lenient)
+    statements = struck_document(measured.trace_statements(paths, lenient=lenient))
     material.add_secret("sql", *(one["text"] for one in statements))
     return {
         "name": _names(paths),

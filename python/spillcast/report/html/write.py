@@ -11,9 +11,10 @@ from markupsafe import Markup
 
 from spillcast._core import __version__
 from spillcast.errors import InputError, SpillcastError
+from spillcast.gate import reading
 from spillcast.report.draw import PALETTE
 from spillcast.report.html.compose import compose
-from spillcast.report.html.material import Document, Material
+from spillcast.report.html.material import AGAIN, Document, Material
 from spillcast.report.html.redact import redacted
 from spillcast.report.table import glued
 from spillcast.workspace import whole_file
@@ -28,11 +29,8 @@ def write_report(material: Material, path: Path, *, redact: bool = False) -> Doc
 
     InputError where it cannot be written, SpillcastError where it would be larger than BYTES_MAX.
     """
-    try:
+    with reading("an input of the report", AGAIN):
         page = compose(redacted(material) if redact else material)
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        what = f"{type(error).__name__}: {error}"
-        raise InputError(f"a document is damaged: {what}", "print it again") from error
     templates = jinja2.Environment(
         loader=jinja2.PackageLoader("spillcast.report.html", "."),
         autoescape=True,

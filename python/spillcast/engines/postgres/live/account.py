@@ -9,7 +9,6 @@ from spillcast.engines.postgres.live.query import QueryLife
 from spillcast.engines.postgres.live.sampler import Sampled
 from spillcast.engines.postgres.live.settings import FROM_OUTSIDE, OWN
 from spillcast.recording.captured import Joined
-from spillcast.recording.machine import redact_text
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import (
     Missed,
@@ -19,6 +18,7 @@ from spillcast.recording.postgres_meta import (
     TempFiles,
     Worker,
 )
+from spillcast.redaction import struck_text
 
 
 def engine_meta(
@@ -35,7 +35,7 @@ def engine_meta(
         version=info.parameter_status("server_version"),
         server=Server(info.host or info.hostaddr, info.port, info.dbname, info.user),
         pid=pid,
-        query=redact_text(query if explained is None else explained.statement),
+        query=struck_text(query if explained is None else explained.statement),
         settings={
             **settings,
             "settings_of": FROM_OUTSIDE if explained is None else OWN,

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from spillcast.engines.engine import Say, Wanted
 from spillcast.engines.postgres.connection import SAMPLER, Connection, row, what_it_says
+from spillcast.engines.postgres.quoting import shown_name
 from spillcast.errors import InputError, SpillcastError
-from spillcast.recording.machine import redact_text
+from spillcast.redaction import struck_text
 from spillcast.units import format_duration
 
 LOOK_S = 0.05
@@ -58,7 +59,7 @@ class Session:
     def describe(self) -> str:
         """One line for a list of sessions."""
         since = format_duration(self.running_s or 0.0)
-        query = " ".join(redact_text(self.query).split())
+        query = " ".join(struck_text(self.query).split())
         return f"{self.pid}  {self.user}@{self.database}  {since}  {query}"[:LINE_MAX]
 
 
@@ -178,7 +179,7 @@ def _no_right(connection: Connection, what: str) -> InputError:
     user = connection.info.user
     return InputError(
         f"role {user} may not see {what}",
-        f"as a superuser: grant pg_monitor to {user} (or pg_read_all_stats)",
+        f"as a superuser: grant pg_monitor to {shown_name(user)} (or pg_read_all_stats)",
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from spillcast.engines.postgres.connection import EXPLAINER, Connection, open_session, what_it_says
 from spillcast.errors import InputError, SpillcastError
-from spillcast.recording.machine import redact_text
+from spillcast.redaction import struck_document
 
 #: The file of the plan in a recording's folder.
 PLAN_FILE = "plan.json"
@@ -78,7 +78,7 @@ class Explained:
             # Whatever the statement changes is taken back; binary forbids a second statement.
             with self.connection.transaction(force_rollback=True):
                 cursor = self.connection.execute(self._explain + self.statement, binary=True)
-                self.plan = redacted(cursor.fetchall()[0][0])
+                self.plan = struck_document(cursor.fetchall()[0][0])
             self.elapsed_s = (time.monotonic_ns() - self.started_ns) / 1e9
         except psycopg.errors.QueryCanceled:
             pass
@@ -106,15 +106,6 @@ def _prepare(
         connection.execute("set track_io_timing = on")
     except psycopg.Error as error:
         say(f"the plan may have no I/O times: {what_it_says(error)}")
-
-
-def redacted(plan: Any) -> Any:
-    """A plan whose texts hold no secrets."""
-    if isinstance(plan, dict):
-        return {key: redacted(value) for key, value in plan.items()}
-    if isinstance(plan, list):
-        return [redacted(value) for value in plan]
-    return redact_text(plan) if isinstance(plan, str) else plan
 
 
 def plan_summary(plan: list[dict[str, Any]]) -> dict[str, Any]:

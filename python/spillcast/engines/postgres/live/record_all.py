@@ -27,10 +27,10 @@ from spillcast.engines.postgres.processes import (
     postmaster,
     temp_directories,
 )
+from spillcast.engines.postgres.quoting import shown_name
 from spillcast.errors import InputError, SpillcastError
 from spillcast.interruptible import interrupts_told
 from spillcast.recording.captured import Joined
-from spillcast.recording.machine import redact_text
 from spillcast.recording.meta import EndedBy
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.recorder import Recorder
@@ -43,6 +43,7 @@ from spillcast.recording.server_recording import (
 from spillcast.recording.session_rows import SessionRows
 from spillcast.recording.source import check_attaches
 from spillcast.recording.target import Process
+from spillcast.redaction import struck_text
 
 TICK_S = 0.25
 #: What a query did is here so long after its end, at the latest.
@@ -73,9 +74,8 @@ def record_all_of_postgres(
             connection = stack.enter_context(closing(open_session(dsn, SAMPLER)))
             server = _server_process(connection)
             _may_see_all(connection)
-            folder.make()
             stack.callback(folder.leave)
-            rows = SessionRows(folder.rows)
+            rows = SessionRows(folder.make(share=options.share))
             stack.callback(rows.discard)
             recorder = Recorder(None, options, sink=rows)
             recorder.prepare(server, "the server's processes", CALLS)
@@ -107,7 +107,7 @@ def _may_see_all(connection: Connection) -> None:
         user = connection.info.user
         raise InputError(
             f"role {user} may not see sessions of other roles",
-            f"as a superuser: grant pg_monitor to {user} (or pg_read_all_stats)",
+            f"as a superuser: grant pg_monitor to {shown_name(user)} (or pg_read_all_stats)",
         )
 
 
@@ -227,7 +227,7 @@ class _AllSessions:
         window = Window.of(query, recorder.origin_ns, self._sampler.last_ns)
         if not rows.spilled(query.sampled.pids, window.begin_ns, window.end_ns):
             return
-        text = redact_text(query.sampled.query)
+        text = struck_text(query.sampled.query)
         if window.begin_ns < rows.whole_from_ns:
             because = (
                 "the server did more I/O than could be kept while it ran: record it alone with "
@@ -236,7 +236,7 @@ class _AllSessions:
             self._unkept.append(UnkeptQuery(query.pid, text, because))
             return
         path = self._folder.next(query.pid)
-        writer, sums = write(query, window, rows, path, recorder.options.slices)
+        writer, sums = write(query, window, rows, path, recorder.options)
         if not sums.temp.operations or window.elapsed_s(sums) <= 0:
             writer.discard()
             return

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from spillcast.engines.postgres.connection import EXPLAINER, Connection, open_session, row
 from spillcast.engines.postgres.live.record import record_postgres
+from spillcast.engines.postgres.quoting import literal
 from spillcast.errors import InputError, Refusal
 from spillcast.recording import Recording
 from spillcast.recording.options import RecordOptions
+from spillcast.redaction import STRUCK
 from spillcast.storage.rehearsal import LONGER, Rehearsal
 from spillcast.units import format_duration
 
@@ -86,7 +88,7 @@ def _text(connection: Connection, recording: Recording, given: str | None) -> st
     text = given or recording.meta.engine.query or recording.meta.engine.sql
     if not text:
         raise Refusal("the recording does not hold the text of its query", hint)
-    if given is None and "***" in text:
+    if given is None and STRUCK in text:
         raise Refusal("its query holds secrets, which are not kept", hint)
     kept = "select setting::int from pg_settings where name = 'track_activity_query_size'"
     if given is None and len(text.encode()) >= row(connection, kept)[0] - 1:
@@ -110,7 +112,6 @@ def _tablespace(connection: Connection, directory: Path) -> str:
     place = str(directory.resolve())
     found = connection.execute(_SPACE, [place]).fetchone()
     if found is None:
-        quoted = place.replace("'", "''")
-        hint = f"as a superuser: create tablespace rehearsal location '{quoted}'"
+        hint = f"as a superuser: create tablespace rehearsal location {literal(place)}"
         raise InputError(f"{directory}: no tablespace of the server lies there", hint)
     return str(found[0])

@@ -18,6 +18,7 @@ from spillcast.recording import Recording
 from spillcast.recording.captured import Joined, share_of
 from spillcast.recording.counted import seconds_of, sum_of
 from spillcast.recording.meta import EndedBy, Memory, Meta, ObservedEngine, OtherIO, Temp
+from spillcast.recording.options import RecordOptions
 from spillcast.recording.server_recording import QueryRecording
 from spillcast.recording.session_rows import SessionRows
 from spillcast.recording.writer import RecordingWriter
@@ -58,10 +59,10 @@ class Sums:
 
 
 def write(
-    query: SessionQuery, window: Window, rows: SessionRows, path: Path, slices: int | None
+    query: SessionQuery, window: Window, rows: SessionRows, path: Path, options: RecordOptions
 ) -> tuple[RecordingWriter, Sums]:
     """Write the rows of a query into a recording that is still to be finished."""
-    writer = RecordingWriter(path, slices)
+    writer = RecordingWriter(path, options.slices, share=options.share)
     where = query.sampled.pids, window.begin_ns, window.end_ns
     counted, cpu_ns, until_ns = Counter[tuple[str | None, bool, str]](), list[int](), 0
     try:
@@ -114,6 +115,8 @@ def finish(
         before=None,
         engine=engine,
         memory=Memory(about.memory.limit_bytes, peak_bytes),
+        # Throttling was counted of the whole server, and of all the time.
+        cpu_limits=replace(about.cpu_limits, throttled_s=None, throttled_periods=None),
         cpu_s=None if about.cpu_s is None else sums.cpu_s,
         temp=temp,
         other_io=other,

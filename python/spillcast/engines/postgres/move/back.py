@@ -1,12 +1,13 @@
 """Temp files of PostgreSQL back to where they were: the steps, and what keeps them from it."""
 
-import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from spillcast.engines.move import Step, sql_literal, sql_name
+from spillcast.engines.move import Step
 from spillcast.engines.postgres.move.situation import Situation
 from spillcast.engines.postgres.move.tablespace import SETTING, Note, Scope, Tablespace
+from spillcast.engines.postgres.quoting import identifier, literal
+from spillcast.visible import shell_word
 
 
 def revert_steps(
@@ -36,7 +37,7 @@ def revert_steps(
     gone = set(note.granted) - set(left.granted)
     roles = [name for name in sorted(gone) if facts.roles is None or name in facts.roles]
     if roles:
-        on, names = sql_name(tablespace.name), ", ".join(map(sql_name, roles))
+        on, names = identifier(tablespace.name), ", ".join(map(identifier, roles))
         statements.append(f"REVOKE CREATE ON TABLESPACE {on} FROM {names}")
     if not left.before and not note.made_tablespace:
         statements.append(comment_statement(tablespace.name, note.comment))
@@ -59,9 +60,7 @@ def remaining(note: Note, scopes: list[Scope]) -> Note:
 
 def remove_directory(path: Path) -> Step:
     """The step that takes an empty directory away."""
-    return Step(
-        "The directory, which was made for this.", command=f"rmdir {shlex.quote(str(path))}"
-    )
+    return Step("The directory, which was made for this.", command=f"rmdir {shell_word(path)}")
 
 
 def set_statement(scope: Scope | None, names: list[str] | None) -> str:
@@ -69,12 +68,12 @@ def set_statement(scope: Scope | None, names: list[str] | None) -> str:
     if scope is None:
         who = ""
     elif scope.role:
-        who = f"ALTER ROLE {sql_name(scope.role)} "
+        who = f"ALTER ROLE {identifier(scope.role)} "
     else:
-        who = f"ALTER DATABASE {sql_name(scope.database)} " if scope.database else "ALTER SYSTEM "
+        who = f"ALTER DATABASE {identifier(scope.database)} " if scope.database else "ALTER SYSTEM "
     if names is None:
         return f"{who}RESET {SETTING}"
-    return f"{who}SET {SETTING} = {', '.join(map(sql_literal, names))}"
+    return f"{who}SET {SETTING} = {', '.join(map(literal, names))}"
 
 
 def reload_step(facts: Situation) -> Step:
@@ -106,16 +105,16 @@ def in_use_by_settings(facts: Situation, after: dict[Scope, list[str]], name: st
 
 def comment_statement(name: str, text: str | None) -> str:
     """The statement that gives a tablespace its comment, or none for None."""
-    word = "NULL" if text is None else sql_literal(text)
-    return f"COMMENT ON TABLESPACE {sql_name(name)} IS {word}"
+    word = "NULL" if text is None else literal(text)
+    return f"COMMENT ON TABLESPACE {identifier(name)} IS {word}"
 
 
 def _drop_steps(tablespace: Tablespace, note: Note, facts: Situation) -> list[Step]:
     path = Path(tablespace.location)
     why = "The tablespace; the server refuses where anything lies in it."
-    drop = facts.step(why, f"DROP TABLESPACE {sql_name(tablespace.name)}")
+    drop = facts.step(why, f"DROP TABLESPACE {identifier(tablespace.name)}")
     if not note.made_directory:
         return [drop]
     why = "The directory was made for this, which its sticky bit says from now on."
-    mark = Step(why, command=f"chmod 1700 {shlex.quote(str(path))}")
+    mark = Step(why, command=f"chmod 1700 {shell_word(path)}")
     return [mark, drop, remove_directory(path)]

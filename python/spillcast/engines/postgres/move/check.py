@@ -7,7 +7,9 @@ from spillcast.engines.postgres.connection import Connection, row, what_it_says
 from spillcast.engines.postgres.move.plan import Directory, Wish, user_id
 from spillcast.engines.postgres.move.situation import Situation
 from spillcast.engines.postgres.move.tablespace import Scope
+from spillcast.engines.postgres.quoting import shown_name
 from spillcast.errors import InputError
+from spillcast.visible import shell_word
 
 
 def check_server(facts: Situation) -> None:
@@ -21,15 +23,16 @@ def check_server(facts: Situation) -> None:
         hint = "give the DSN of its primary; the directory has to be on both"
         raise InputError("the server is a standby and cannot be changed", hint)
     if not facts.superuser:
+        by = facts.superusers[0] if facts.superusers else ""
         grant = (
-            f"let a superuser run: GRANT {facts.superusers[0]} TO {facts.user}, and add "
-            f"options='-c role={facts.superusers[0]}' to the DSN; "
-            if facts.superusers
+            f"let a superuser run: GRANT {shown_name(by)} TO {shown_name(facts.user)}, and add "
+            f"options='-c role={by}' to the DSN; "
+            if by
             else ""
         )
         raise InputError(
             f"role {facts.user} lacks SUPERUSER, without which no tablespace is made or dropped",
-            f"connect as {facts.superusers[0] if facts.superusers else 'a superuser'}, or "
+            f"connect as {by or 'a superuser'}, or "
             f"{grant}or let one run what is printed without --apply",
         )
 
@@ -60,22 +63,25 @@ def _check_directory(connection: Connection, facts: Situation, wish: Wish) -> No
             raise InputError(f"--to {path}: is inside of the data directory {data}")
     parent = path.parent
     if not parent.is_dir():
-        raise InputError(f"--to {path}: there is no directory {parent}", f"mkdir -p {parent}")
+        raise InputError(
+            f"--to {path}: there is no directory {parent}", f"mkdir -p {shell_word(parent)}"
+        )
     for seen in (parent, path):
         _check_seen(connection, seen, f"--to {path}")
     if facts.at(path) is not None:
         return
     directory = Directory.look(path)
-    owner = facts.owner or ""
+    owner, word = facts.owner or "", shell_word(path)
+    user = shell_word(owner)
     root = os.geteuid() == 0
     mine = user_id(owner) == os.geteuid()
     if not directory.there and not (root or (mine and os.access(parent, os.W_OK))):
-        hint = f"as root: mkdir -m 700 {path} && chown {owner}: {path}"
+        hint = f"as root: mkdir -m 700 {word} && chown {user}: {word}"
         raise InputError(f"--to {path}: cannot be made here without being root", hint)
     if not directory.there:
         return
     if directory.uid != user_id(owner) and not (directory.made and root):
-        hint = f"chown {owner}: {path}, or name a directory in it that is still to be made"
+        hint = f"chown {user}: {word}, or name a directory in it that is still to be made"
         raise InputError(f"--to {path}: is not the server's own; it runs as {owner}", hint)
     entries = _entries(connection, path, by_server=directory.uid == user_id(owner))
     if entries:

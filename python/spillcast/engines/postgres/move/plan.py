@@ -6,12 +6,11 @@ the directory until its comment does, and settings change together with the comm
 """
 
 import os
-import shlex
 import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spillcast.engines.move import Move, Step, sql_literal, sql_name
+from spillcast.engines.move import Move, Step
 from spillcast.engines.postgres.move.back import (
     comment_statement,
     reload_step,
@@ -27,7 +26,9 @@ from spillcast.engines.postgres.move.tablespace import (
     Scope,
     Tablespace,
 )
+from spillcast.engines.postgres.quoting import identifier, literal
 from spillcast.errors import InputError
+from spillcast.visible import shell_word
 
 NAME = "spillcast_temp"
 
@@ -82,13 +83,13 @@ def plan(wish: Wish, facts: Situation, lacking: list[str], directory: Directory)
         steps += _directory_steps(wish.to, facts, directory)
         steps.append(_create(wish.to, facts, made))
     statements = (
-        [] if finished else [f"ALTER TABLESPACE {_unfinished(made)} RENAME TO {sql_name(name)}"]
+        [] if finished else [f"ALTER TABLESPACE {_unfinished(made)} RENAME TO {identifier(name)}"]
     )
     if note != old or not finished:
         statements.append(comment_statement(name, str(note)))
     if lacking:
-        roles = ", ".join(map(sql_name, lacking))
-        statements.append(f"GRANT CREATE ON TABLESPACE {sql_name(name)} TO {roles}")
+        roles = ", ".join(map(identifier, lacking))
+        statements.append(f"GRANT CREATE ON TABLESPACE {identifier(name)} TO {roles}")
     to_set = wish.scope is not None and facts.settings.get(wish.scope) != [name]
     if to_set and wish.scope != Scope():
         statements.append(set_statement(wish.scope, [name]))
@@ -102,7 +103,7 @@ def plan(wish: Wish, facts: Situation, lacking: list[str], directory: Directory)
         steps.append(reload_step(facts))
     if wish.scope is None:
         why = "In the session whose temp files are to go there:"
-        steps.append(Step(why, sql=(f"SET {SETTING} = {sql_literal(name)}",)))
+        steps.append(Step(why, sql=(f"SET {SETTING} = {literal(name)}",)))
 
     after = replace(facts, settings=facts.settings | ({wish.scope: [name]} if wish.scope else {}))
     table = Tablespace(existing.oid if existing else 0, name, str(wish.to), None)
@@ -148,14 +149,14 @@ def _unfinished(made_directory: bool) -> str:
 
 
 def _directory_steps(path: Path, facts: Situation, directory: Directory) -> list[Step]:
-    steps, word = [], shlex.quote(str(path))
+    steps, word = [], shell_word(path)
     if not directory.there:
         why = "A directory on the server's machine. Its sticky bit says that spillcast made it."
         steps.append(Step(why, command=f"mkdir -m 1700 {word}"))
     owner = facts.owner or "postgres"
     if user_id(owner) != (directory.uid if directory.there else os.geteuid()):
         why = "It has to be the server's own."
-        steps.append(Step(why, command=f"chown {owner}: {word}"))
+        steps.append(Step(why, command=f"chown {shell_word(owner)}: {word}"))
     return steps
 
 
@@ -171,7 +172,7 @@ def user_id(owner: str) -> int | None:
 
 def _create(path: Path, facts: Situation, made: bool) -> Step:
     why = "A tablespace in it, under a name that says the move has not ended."
-    statement = f"CREATE TABLESPACE {_unfinished(made)} LOCATION {sql_literal(str(path))}"
+    statement = f"CREATE TABLESPACE {_unfinished(made)} LOCATION {literal(str(path))}"
     return facts.step(why, statement)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.engines.move import Move, Step, sql_name
+from spillcast.engines.move import Move, Step
 from spillcast.engines.postgres.connection import MOVER, Connection, open_session, row, what_it_says
 from spillcast.engines.postgres.move.back import (
     in_use_by_settings,
@@ -35,6 +35,7 @@ from spillcast.engines.postgres.move.tablespace import (
     spilled_by,
     users_of,
 )
+from spillcast.engines.postgres.quoting import identifier, shown_name
 from spillcast.errors import InputError, SpillcastError
 from spillcast.storage.tmpfs import is_tmpfs
 
@@ -158,7 +159,7 @@ def _asked(connection: Connection, dsn: str, wish: Wish) -> tuple[Move, Situatio
 
 
 def _warnings(facts: Situation, wish: Wish, move: Move) -> Iterator[str]:
-    grant = f"GRANT CREATE ON TABLESPACE {move.tablespace} TO ..."
+    grant = f"GRANT CREATE ON TABLESPACE {shown_name(move.tablespace or '')} TO ..."
     try:
         check_server(facts)
     except InputError as error:
@@ -247,7 +248,7 @@ def _take_setting(
     now = settings(connection, server=True)
     (user, database) = row(session, "select session_user, current_database()")
     if scope.role:
-        session.execute(f"set role {sql_name(scope.role)}".encode())
+        session.execute(f"set role {identifier(scope.role)}".encode())
     elif not any(own.outranks(scope) for own in now if _holds(own, user, database)):
         _wait_for_setting(session, scope, tablespace)
         return

@@ -2,7 +2,6 @@
 
 import os
 import pwd
-import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from spillcast.engines.postgres.move.tablespace import (
 )
 from spillcast.engines.postgres.processes import local_process
 from spillcast.errors import InputError
+from spillcast.visible import shell_word
 
 _FACTS = """
 select current_user, current_setting('is_superuser')::bool, pg_is_in_recovery(),
@@ -86,7 +86,7 @@ def situation(connection: Connection, dsn: str) -> Situation:
     user, superuser, standby, superusers, roles, databases = row(connection, _FACTS)
     pid, elsewhere = local_process(connection)
     common = Situation(
-        client=f"psql -X -v ON_ERROR_STOP=1 {shlex.quote(shown_dsn(dsn))}",
+        client=f"psql -X -v ON_ERROR_STOP=1 {shell_word(shown_dsn(dsn))}",
         user=user,
         superuser=superuser,
         superusers=superusers,

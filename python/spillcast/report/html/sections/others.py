@@ -67,8 +67,18 @@ def storages(documents: Sequence[Document], there: Sequence[Document]) -> list[S
         table = Table(header, rows, left=(0, 3), caption="Latency by operation and size")
         if groups := storage_charts.alone(document["groups"]):
             figures.insert(0, _by_size(document["name"], groups))
-        found.append(Section(f"Storage: {document['name']}", (), figures, [table]))
+        found.append(Section(f"Storage: {document['name']}", _measured(document), figures, [table]))
     return found
+
+
+def _measured(document: Document) -> Sequence[str]:
+    """When and where a storage was measured."""
+    known = document.get("provenance") or {}
+    when = str(known.get("measured_at") or "")[:10]
+    parts = [f"on {when}" if when else "", f"on host {known['host']}" if known.get("host") else ""]
+    parts += [str(known.get("device_name") or ""), str(known.get("mount_options") or "")]
+    said = ", ".join(part for part in parts if part)
+    return [f"Measured {said}."] if said else []
 
 
 def _by_size(name: str, groups: Sequence[Document]) -> Figure:

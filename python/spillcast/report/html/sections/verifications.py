@@ -53,7 +53,7 @@ def _row(case: Case) -> list[str]:
 
 def _points(given: Sequence[Case], layout: Layout) -> Any:
     points = [
-        (case["measured_to_s"], case["forecast"]["forecast_s"], case["threads"]) for case in given
+        (case["measured_to_s"], case["forecast"]["forecast_s"], case["direction"]) for case in given
     ]
     side = min(layout.width, 460)
     place = Layout(side, layout.narrow)

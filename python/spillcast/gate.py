@@ -1,0 +1,320 @@
+"""The gate of foreign data: what a file holds is bounded and checked here, or refused by its name.
+
+Readers ask for text, JSON or a table and say what they expect; ``reading`` is around what a reader
+does itself. Whatever goes wrong in there is an InputError that names the file and the place.
+"""
+
+import json
+import math
+import os
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spillcast.errors import InputError, SpillcastError, first_line
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Text that is read whole. Documents and plans take some KiB, a server's log may hold much more.
+TEXT_BYTES_MAX = 256 << 20
+#: JSON, of which a byte may take much more in memory; and its lists and objects, and values.
+JSON_LENGTH_MAX, JSON_PARTS_MAX, JSON_VALUES_MAX = 32 << 20, 1_000_000, 8_000_000
+#: Lists and objects in each other. A plan of PostgreSQL takes two for each of its nodes.
+DEPTH_MAX = 400
+#: Whole numbers: counts, bytes, nanoseconds and the 64 bits of a query's identifier.
+INTEGER_MAX = (1 << 64) - 1
+#: Of counts, bytes and times in tables: 9 PB and 104 days, so that sums of many fit 64 bits.
+COUNT_MAX = 1 << 53
+#: What a row of a table may take of the machine's memory, as a share of it.
+_MEMORY_SHARE = 0.5
+
+
+@contextmanager
+def reading(where: str | Path, hint: str | None = None) -> Iterator[None]:
+    """Read a file within: what fails is an InputError with its name, where, and ``hint``."""
+    try:
+        yield
+    except SpillcastError:
+        raise
+    except OSError as error:
+        # Arrow puts much more than the reason into what it raises.
+        what = os.strerror(error.errno) if error.errno else f"cut or damaged: {first_line(error)}"
+        raise InputError(f"{where}: {what}", hint) from error
+    except Exception as error:
+        raise damaged(where, f"{_said(error)}{_place(error)}", hint) from error
+
+
+def damaged(where: str | Path, what: str, hint: str | None = None) -> InputError:
+    """The error of a file that is not what it should be."""
+    return InputError(f"{where}: cut or damaged: {what}", hint)
+
+
+def text_of(path: Path, hint: str | None = None, *, bytes_max: int = TEXT_BYTES_MAX) -> str:
+    """The text of a file, bytes that are none replaced. InputError where it is too long."""
+    with reading(path, hint), path.open("rb") as file:
+        content = file.read(bytes_max + 1)
+    return bounded(content, path, bytes_max).decode("utf-8-sig", errors="replace")
+
+
+def bounded(content: bytes, where: str | Path, bytes_max: int = TEXT_BYTES_MAX) -> bytes:
+    """The same, or InputError where it is longer than can be read."""
+    if len(content) > bytes_max:
+        raise InputError(f"{where}: more than {bytes_max >> 20} MiB, which is too long to be read")
+    return content
+
+
+def json_of(text: str, where: str | Path, hint: str | None = None, *, rest: bool = False) -> Any:
+    """The JSON value of a text; with ``rest`` more may follow.
+
+    InputError where it is cut or damaged, deeper than DEPTH_MAX, or holds numbers that are not
+    finite or text that is none.
+    """
+    if len(text) > JSON_LENGTH_MAX:
+        raise InputError(f"{where}: more than {JSON_LENGTH_MAX >> 20} MiB of JSON")
+    if text.count("[") + text.count("{") > JSON_PARTS_MAX or text.count(",") > JSON_VALUES_MAX:
+        raise InputError(f"{where}: more than {JSON_PARTS_MAX:,} lists and objects, or values")
+    decoder = json.JSONDecoder(parse_constant=_no_number)
+    try:
+        found = decoder.raw_decode(text.strip())[0] if rest else decoder.decode(text)
+        _check(found)
+    except RecursionError as error:
+        raise damaged(where, f"nested deeper than {DEPTH_MAX} levels", hint) from error
+    except json.JSONDecodeError as error:
+        raise damaged(where, f"no JSON: {error}", hint) from error
+    except ValueError as error:
+        raise damaged(where, str(error), hint) from error
+    return found
+
+
+def object_of(text: str, where: str | Path, hint: str | None = None) -> dict[str, Any]:
+    """The object of a text in JSON. InputError as ``json_of``, and where it is something else."""
+    found = json_of(text, where, hint)
+    if not isinstance(found, dict):
+        raise damaged(where, "it is no object", hint)
+    return found
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _check(value: Any) -> None:
+    """ValueError for what no reader can use, with the way to it."""
+    waiting: list[tuple[Any, int, str]] = [(value, 0, "")]
+    while waiting:
+        one, depth, at = waiting.pop()
+        if isinstance(one, dict | list):
+            if depth == DEPTH_MAX:
+                raise ValueError(f"nested deeper than {DEPTH_MAX} levels")
+            inner = one.items() if isinstance(one, dict) else ((f"[{n}]", v) for n, v in _few(one))
+            for name, each in inner:
+                _text(name, at)
+                waiting.append((each, depth + 1, f"{at}.{name}" if depth < 4 else at))
+        elif isinstance(one, str):
+            _text(one, at)
+        elif isinstance(one, float) and not math.isfinite(one):
+            raise ValueError(f"{at[1:] or 'a number'} is not finite")
+        elif type(one) is int and abs(one) > INTEGER_MAX:
+            raise ValueError(f"{at[1:] or 'a number'} is too large")
+
+
+def _few(values: list[Any]) -> Iterator[tuple[int, Any]]:
+    """The members of a list; of whole numbers alone, as histograms are, the extremes."""
+    if values and all(type(one) is int for one in values):
+        return iter(((0, min(values)), (1, max(values))))
+    return enumerate(values)
+
+
+def _text(text: str, at: str) -> None:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{at[1:] or 'a text'} holds half a character") from error
+
+
+def table_of(
+    path: Path | str,
+    schema: "pa.Schema",
+    hint: str | None = None,
+    *,
+    signed: Collection[str] = (),
+    content: bytes | None = None,
+) -> "pa.Table":
+    """The columns of ``schema`` of a Parquet file; ``content`` is what it holds, where it is known.
+
+    Columns that may be null may lack, as in files of earlier versions; others of the file are left
+    out. InputError where one lacks or is of another kind, or holds nulls, negative numbers (but
+    for ``signed``), numbers that are not finite or text that is none; where it takes too much
+    memory.
+    """
+    with _opened(path, schema, hint, content) as (file, names):
+        found = _checked(path, file.read(columns=names), schema, signed, hint)
+        return found.replace_schema_metadata(file.schema_arrow.metadata)
+
+
+def any_table_of(path: Path, hint: str | None = None) -> "pa.Table":
+    """All columns of a Parquet file, whatever they are. InputError where it is damaged."""
+    import pyarrow.parquet as pq
+
+    with reading(path, hint), pq.ParquetFile(path) as file:
+        _check_size(path, file.metadata)
+        found = file.read()
+        found.validate(full=True)
+        return found
+
+
+def batches_of(
+    path: Path | str,
+    schema: "pa.Schema",
+    hint: str | None = None,
+    *,
+    signed: Collection[str] = (),
+    content: bytes | None = None,
+    rows: int = 1 << 16,
+) -> Iterator["pa.Table"]:
+    """The same, so many rows at a time."""
+    import pyarrow as pa
+
+    with _opened(path, schema, hint, content) as (file, names):
+        for batch in file.iter_batches(rows, columns=names):
+            yield _checked(path, pa.Table.from_batches([batch]), schema, signed, hint)
+
+
+@contextmanager
+def _opened(
+    path: Path | str, schema: "pa.Schema", hint: str | None, content: bytes | None
+) -> Iterator[tuple[Any, list[str]]]:
+    """A Parquet file, and the columns of ``schema`` that it has."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if content is None and not Path(path).exists():
+        raise damaged(path, "there is no such file", hint)
+    source = Path(path) if content is None else pa.BufferReader(content)
+    # Not read_table, which imports pandas where that is installed.
+    with reading(path, hint), pq.ParquetFile(source) as file:
+        _check_size(path, file.metadata)
+        given = file.schema_arrow
+        for field in schema:
+            _check_field(path, field, given, hint)
+        yield file, [field.name for field in schema if field.name in given.names]
+
+
+def _checked(
+    path: Path | str, found: "pa.Table", schema: "pa.Schema", signed: Collection[str], hint: Any
+) -> "pa.Table":
+    import pyarrow as pa
+
+    columns = [
+        found[field.name]
+        if field.name in found.column_names
+        else pa.chunked_array([pa.nulls(found.num_rows, field.type)])
+        for field in schema
+    ]
+    table = pa.table(columns, names=schema.names)
+    table.validate(full=True)
+    for field in schema:
+        _check_column(path, field, table[field.name], field.name in signed, hint)
+    return table.cast(schema)
+
+
+def _check_size(path: Path | str, metadata: Any) -> None:
+    """InputError where the rows would not fit into memory."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    packed = sum(group.total_byte_size for group in groups)
+    wanted = max(packed, 8 * metadata.num_rows * metadata.num_columns)
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if min(packed, metadata.num_rows) < 0 or wanted > _MEMORY_SHARE * memory:
+        raise InputError(
+            f"{path}: {metadata.num_rows:,} rows, which would take {wanted >> 20:,} MiB of memory"
+        )
+
+
+def _check_field(path: Path | str, field: "pa.Field", given: "pa.Schema", hint: Any) -> None:
+    """InputError where a column lacks, stands twice or is of another kind."""
+    found = given.get_all_field_indices(field.name)
+    if len(found) > 1 or (not found and not field.nullable):
+        what = "there is no column" if not found else "there are several columns"
+        raise damaged(path, f"{what} {field.name}", hint)
+    if found and _kind(given.field(found[0]).type) != _kind(field.type):
+        what = f"column {field.name} holds {given.field(found[0]).type}, not {field.type}"
+        raise damaged(path, what, hint)
+
+
+def _kind(of: "pa.DataType") -> str:
+    """What a type is of, however it is packed."""
+    import pyarrow.types as pt
+
+    if pt.is_dictionary(of):
+        return _kind(of.value_type)
+    if pt.is_list(of) or pt.is_large_list(of):
+        return f"list of {_kind(of.value_type)}"
+    if pt.is_struct(of):
+        return f"struct of {', '.join(f'{one.name} {_kind(one.type)}' for one in of)}"
+    tests: tuple[tuple[str, Callable[[Any], bool]], ...] = (
+        ("integers", pt.is_integer),
+        ("bytes", lambda one: bool(pt.is_binary(one) or pt.is_large_binary(one))),
+        ("text", lambda one: bool(pt.is_string(one) or pt.is_large_string(one))),
+    )
+    return next((name for name, test in tests if test(of)), str(of))
+
+
+def _check_column(
+    path: Path | str, field: "pa.Field", column: "pa.ChunkedArray", signed: bool, hint: Any
+) -> None:
+    """InputError for values that make no sense, also within lists and structures."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.types as pt
+
+    name, kind = field.name, column.type
+    if not field.nullable and column.null_count:
+        raise damaged(path, f"{name} is empty in {column.null_count:,} rows", hint)
+    if pt.is_list(kind) or pt.is_large_list(kind):
+        inner = pa.field(name, kind.value_type, nullable=False)
+        _check_column(path, inner, pc.list_flatten(column), signed, hint)
+    if pt.is_struct(kind):
+        present = column.filter(column.is_valid())
+        for at, one in enumerate(kind):
+            inner = one.with_name(f"{name}.{one.name}")
+            _check_column(path, inner, pc.struct_field(present, [at]), signed, hint)
+    if not (pt.is_integer(kind) or pt.is_floating(kind)):
+        return
+    if pt.is_floating(kind) and not pc.all(pc.is_finite(column), min_count=0).as_py():
+        raise damaged(path, f"{name} is not finite in some row", hint)
+    least, most = pc.min_max(column).as_py().values()
+    if least is None:
+        return
+    if least < 0 and not signed:
+        raise damaged(path, f"{name} is {least:,} in some row, not 0 or more", hint)
+    if max(most, -least) > COUNT_MAX and name not in _ANY_SIZE:
+        raise damaged(path, f"{name} is {max(most, -least):,} in some row", hint)
+
+
+#: Columns of names and places, which nothing is summed up of.
+_ANY_SIZE = frozenset(("session", "offset", "object", "sql_exec_id", "coordinator"))
+
+
+def _said(error: Exception) -> str:
+    """What an error says, in the words of who reads files."""
+    if isinstance(error, KeyError):
+        return f"it lacks {error}"
+    if isinstance(error, RecursionError):
+        return f"nested deeper than {DEPTH_MAX} levels"
+    return first_line(error) or type(error).__name__
+
+
+def _place(error: Exception) -> str:
+    """Where in the reader it failed, for who has to look; nothing where the error says enough."""
+    if type(error) is ValueError or type(error).__module__.startswith("pyarrow"):
+        return ""
+    frame, found = error.__traceback__, None
+    while frame is not None:
+        code = frame.tb_frame.f_code
+        if f"{os.sep}spillcast{os.sep}" in code.co_filename and code.co_filename != __file__:
+            found = f" ({type(error).__name__} in {Path(code.co_filename).stem}.{code.co_name})"
+        frame = frame.tb_next
+    return found or ""

@@ -1,0 +1,47 @@
+"""Text of others on a terminal or in a shell: control characters shown, words quoted."""
+
+import re
+import shlex
+
+#: C0 but tab and the ends of lines, DEL, C1, what turns the direction of writing around, separators
+#: of lines that are no newline, and bytes that are no UTF-8.
+_CONTROL = re.compile(
+    "\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
+    "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def visible(text: str) -> str:
+    """The text with control characters as escapes, such as ``\\x1b``; tab and newline stay."""
+    return _CONTROL.sub(lambda found: _escape(found[0]), text)
+
+
+def has_control(text: str) -> bool:
+    """Whether a text holds control characters, tab and newline among them."""
+    return "\n" in text or "\t" in text or _CONTROL.search(text) is not None
+
+
+def shell_word(text: object) -> str:
+    """One word of a shell, whatever it holds, on one line.
+
+    Control characters and quotes beside them are octal in ``$'...'``: a shell that does not know
+    this form takes another name, and runs nothing.
+    """
+    word = str(text)
+    if not has_control(word):
+        return shlex.quote(word)
+    return "$'" + "".join(map(_octal, word)) + "'"
+
+
+def _octal(letter: str) -> str:
+    if letter in "'\\" or has_control(letter):
+        return "".join(f"\\{byte:03o}" for byte in letter.encode(errors="surrogateescape"))
+    return letter
+
+
+def _escape(letter: str) -> str:
+    code = ord(letter)
+    if 0xDC80 <= code <= 0xDCFF:
+        # A byte that is no UTF-8, as file names may hold.
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"

@@ -1,0 +1,184 @@
+"""What others have named reaches a terminal as letters, and a spreadsheet as text."""
+
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+
+from ash_files import execution, write_ash
+from harness import TIMEOUT_S, spillcast, spillcast_command, target
+from oracle_files import HEADER, READ, blocks, write_trace
+from screen import at_terminal
+
+#: Sets a title, erases, colours, turns the direction of writing, rings; C1 in UTF-8; DEL.
+EVIL = "\x1b]0;PWN\x07\x1b[2J\x9b31m\u202e\x7f\u2066"
+FORMULA = "=cmd|'calc'!A1"
+#: What a line of a program's output may hold beside letters.
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+@pytest.fixture(scope="module")
+def evil(tmp_path_factory):
+    """Evidence of every kind, at a path and with names that a terminal would obey."""
+    folder = tmp_path_factory.mktemp("evil") / EVIL
+    temp = folder / "temp"
+    temp.mkdir(parents=True)
+    base = folder / "table.db"
+    base.write_bytes(bytes(512 * 101))
+    run = folder / "run.spill"
+    spill = target("spill", "--file", temp / f"spill{EVIL}", "--base", base)
+    recorded = subprocess.run(
+        spillcast_command("record", "-o", run, "--", *spill), capture_output=True, timeout=TIMEOUT_S
+    )
+    assert recorded.returncode == 0, recorded.stderr
+    grid = folder / f"storage{EVIL}.json"
+    probed = spillcast("probe", folder, "--grid", "--budget", "1s,16M", "-o", grid)
+    assert probed.returncode == 0, probed.stderr
+    header = HEADER.replace("select 1 from big", f"select '{EVIL}' from big")
+    event = f"{READ}{EVIL}"
+    trace = write_trace(
+        folder / "t.trc", [(READ, 9000, blocks(31)), (event, 9000, blocks(31))] * 200, header=header
+    )
+    ash = folder / "ash.csv"
+    write_ash(ash, execution(20), execution(20, session_id=36, event=EVIL))
+    fleet = folder / "fleet"
+    ingested = spillcast("ingest", trace, "-o", fleet)
+    assert ingested.returncode == 0, ingested.stderr
+    return SimpleNamespace(
+        folder=folder, run=run, grid=grid, trace=trace, ash=ash, fleet=fleet, none=folder / EVIL,
+        recorded=recorded, probed=probed, ingested=ingested, page=folder / "page.html",
+        evil=EVIL, spill=spill,
+    )  # fmt: skip
+
+
+LINES = {
+    "profile": "profile {run} --by file,op",
+    "profile of a trace": "profile {trace} --by event",
+    "profile of ASH": "profile {ash}",
+    "forecast": "forecast {run} --to {grid}",
+    "forecast of a trace": "forecast {trace} --to latency:150us",
+    "forecast refused": "forecast {ash} --to {none}",
+    "report": "report {run} {trace} -o {page}",
+    "storage show": "storage show {grid}",
+    "storage compare": "storage compare {grid} {run}",
+    "cache": "cache {run}",
+    "fleet": "fleet {fleet} --to latency:150us",
+    "ingest again": "ingest {trace} {none} -o {fleet}",
+    "move duckdb": "move duckdb --to {none}",
+    "move tmpfs": "move tmpfs --to {none} --size 1G --owner {evil}",
+    "move oracle": "move oracle --to {none} --user {evil}",
+    "move postgres": "move postgres --to /mnt/x --for role:{evil}",
+    "no such file": "profile {none}",
+    "no such verb": "{evil}",
+    "no such option": "profile --{evil}",
+    "no such value": "profile {run} --by {evil}",
+    "no such number": "profile {run} --top {evil}",
+    "no such command": "record -o {none}.spill -- {evil}",
+    "no such DSN": "record --postgres host={evil} --query x -o {none}.dsn",
+    "probe": "probe {none} --grid",
+    "emulate": "emulate {none} --storage {none}",
+    "sweep": "sweep io-size {none}",
+    "verify": "verify --from {none}",
+    "export": "export {none} --format perfetto",
+    "sql of the wrong": "sql {evil} {run}",
+}
+
+#: What says nothing that others have named, or its ends alone.
+QUIET = {
+    *("profile", "profile of a trace", "forecast of a trace", "forecast refused", "report"),
+    *("cache", "fleet", "sql of the wrong", "no such DSN"),
+}
+
+
+def words(line, evil):
+    return [word.format(**vars(evil)) for word in line.split()]
+
+
+def is_harmless(text):
+    return OBEYED.search(text.replace("\r\n", "\n")) is None
+
+
+@pytest.mark.parametrize("what", LINES)
+def test_no_verb_passes_control_characters_on(evil, what):
+    done = spillcast(*words(LINES[what], evil))
+    said = done.stdout + done.stderr
+    assert "PWN" in said or what in QUIET
+    assert is_harmless(said), repr(said)
+    assert "Traceback" not in said
+
+
+def test_what_was_said_while_evidence_was_made(evil):
+    for done in (evil.probed, evil.ingested):
+        assert is_harmless(done.stdout + done.stderr)
+    assert "PWN" in evil.ingested.stdout + evil.probed.stdout
+    assert is_harmless(evil.recorded.stderr.decode())
+
+
+@pytest.mark.parametrize("form", ["--csv", "--markdown"])
+def test_other_forms_for_people(evil, form):
+    done = spillcast("profile", evil.run, "--by", "file", form)
+    assert "PWN" in done.stdout
+    assert is_harmless(done.stdout)
+
+
+def test_json_is_raw_and_of_printable_letters(evil):
+    done = spillcast("profile", evil.run, "--by", "file", "--json")
+    assert is_harmless(done.stdout)
+    files = {row["file"] for row in json.loads(done.stdout)["rows"]}
+    assert str(evil.folder / "temp" / f"spill{EVIL}") in files
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "profile {run} --by file",
+        "sql select(file)from(waits) {run}",
+        "record -o {none}.again -- {spill}",
+        "export {run} --format openmetrics --by file",
+        "watch -- {spill}",
+    ],
+)
+def test_a_terminal_is_told_only_what_is_ours(evil, line):
+    """Colours, the line that is written over and the live view are ours; names are letters."""
+    command = []
+    for word in line.split():
+        command += evil.spill if word == "{spill}" else words(word, evil)
+    with at_terminal(*command, TMPDIR=str(evil.folder / "temp")) as terminal:
+        terminal.end()
+        assert "\\x7f\\u2066" in terminal.text
+        for code in ("\x1b]", "\x07", "\x1b[2J", "\x9b", "\u202e", "\x7f", "\u2066"):
+            assert code not in terminal.text
+
+
+def test_a_name_is_no_markup_of_a_progress_bar(tmp_path):
+    fifo = tmp_path / "[bold][link=http:x]t.trc"
+    os.mkfifo(fifo)
+    with at_terminal("profile", fifo) as terminal:
+        terminal.until("p:x]t.trc")
+        assert "\x1b]8" not in terminal.text
+        with fifo.open("w"):
+            pass
+
+
+@pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r", "\n"])
+def test_a_cell_of_text_is_no_formula(evil, first):
+    """As https://owasp.org/www-community/attacks/CSV_Injection has it; numbers stay numbers."""
+    escaped = {"\t": "chr(9)", "\r": "chr(13)", "\n": "chr(10)"}.get(first, f"'{first}'")
+    query = f"select {escaped} || 'cmd|calc' as text, -1.5 as number, -2 as \"{first}name\""
+    done = spillcast("sql", query, evil.run, "--csv")
+    header, row = csv.reader(io.StringIO(done.stdout))
+    assert row[0].startswith("'")
+    assert row[1:] == ["-1.5", "-2"]
+    assert header[2].startswith("'")
+    raw = json.loads(spillcast("sql", query, evil.run, "--json").stdout)
+    assert raw["rows"][0][0] == f"{first}cmd|calc"
+
+
+def test_a_file_name_in_csv_is_no_formula(evil):
+    query = f"select '{FORMULA.replace(chr(39), chr(39) * 2)}' as file, count(*) as n from waits"
+    assert f"'{FORMULA}," in spillcast("sql", query, evil.run, "--csv").stdout

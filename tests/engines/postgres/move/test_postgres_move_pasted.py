@@ -1,0 +1,110 @@
+"""What a move prints is pasted into a shell: no name of the server's runs anything there."""
+
+import os
+import re
+import subprocess
+
+import pytest
+
+from spillcast.engines.postgres.quoting import identifier, literal
+
+#: Each would make a file ``planted`` if some layer of quoting took it for its own.
+EVIL = {
+    "here-document": "SQL\ntouch {mark}\nSQL",
+    "command of psql": "x\n\\! touch {mark}\n",
+    "substitution": "$(touch {mark})`touch {mark}`",
+    "quotes": "'; touch {mark}; '\"; touch {mark}; \"",
+    "end of a constant": "\\'; \\! touch {mark} \\'",
+    "SQL": "'; copy (select 1) to program 'touch {mark}'; --",
+    "SQL in a name": "\"; copy (select 1) to program 'touch {mark}'; --",
+    "carriage return": "x\rtouch {mark}\r",
+    "line separators": "x\x0b\x0c\x85\u2028touch {mark}\u2029",
+    "variables of psql": ":'HOME' :\"USER\" :HOME",
+}
+TEXTS = [*EVIL.values(), "", "plain", "back\\slash", "\x1b[31m", "\u202e", "ä€😀", "\x01\x7f"]
+
+
+@pytest.fixture
+def psql(moving):
+    programs = moving.server.installation.programs
+    if os.geteuid() != 0:
+        pytest.skip("the printed commands want root")
+    if not (programs / "psql").exists():
+        pytest.skip("no psql: install postgresql-client")
+
+    def run(text):
+        environ = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
+        ran = subprocess.run(
+            ["sh", "-e"], input=text, env=environ, text=True, capture_output=True, cwd=moving.room
+        )
+        assert ran.returncode == 0, ran.stderr
+
+    return run
+
+
+@pytest.mark.parametrize("conforming", ["on", "off"])
+@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+def test_a_server_reads_what_was_meant(moving, text, conforming):
+    with moving.connect() as connection:
+        connection.execute(f"set standard_conforming_strings = {conforming}".encode())
+        name = text[:20] or "x"
+        query = f"select {literal(text)} as {identifier(name)}"
+        assert "\n" not in query
+        cursor = connection.execute(query.encode())
+        assert cursor.fetchone() == (text,)
+        assert cursor.description[0].name == name
+
+
+@pytest.mark.parametrize("what", EVIL)
+@pytest.mark.parametrize("conforming", ["on", "off"])
+def test_nothing_that_a_server_names_is_run(moving, psql, what, conforming):
+    mark = moving.room / "planted"
+    name = EVIL[what].format(mark="planted")
+    quoted = identifier(name)
+    moving.rows(f"create role {quoted} login")
+    moving.rows(f"alter role {quoted} set temp_tablespaces = {literal(name)}")
+    moving.rows(f"alter role {quoted} set standard_conforming_strings = {conforming}")
+    moving.rows(f"alter role postgres set standard_conforming_strings = {conforming}")
+    before = moving.state()
+    try:
+        script = moving.move("--for", f"role:{name}").stdout
+        there, _, back = script.partition("# To go back:\n")
+        assert all(line.startswith("#") for line in back.split("\n") if line)
+        psql(there)
+        assert moving.rows(
+            "select 'temp_tablespaces=\"spillcast_temp\"' = any(setconfig) or "
+            "'temp_tablespaces=spillcast_temp' = any(setconfig) from pg_db_role_setting "
+            "join pg_roles on pg_roles.oid = setrole where rolname = %s",
+            name,
+        ) == [(True,)]
+        psql(re.sub("^# ?", "", back, flags=re.MULTILINE))
+        moving.is_as(before)
+        # Done by spillcast it is the same.
+        moving.move("--for", f"role:{name}", "--apply")
+        moving.move("--revert")
+        moving.is_as(before)
+        assert not mark.exists()
+    finally:
+        moving.rows(f"drop role {quoted}")
+
+
+def test_a_directory_that_no_command_can_name_is_refused(moving):
+    moving.to = moving.room / "new\nline"
+    try:
+        assert "control characters" in moving.move("--for", "role:etl", status=2).stderr
+    finally:
+        moving.to = moving.room / "fast"
+
+
+def test_a_directory_of_quotes_is_one_word(moving, psql):
+    moving.to = moving.room / '$(touch planted) `touch planted` "; touch planted; \\'
+    before = moving.state()
+    try:
+        script = moving.move("--for", "role:etl").stdout
+        there, _, back = script.partition("# To go back:\n")
+        psql(there)
+        psql(re.sub("^# ?", "", back, flags=re.MULTILINE))
+        moving.is_as(before)
+    finally:
+        moving.to = moving.room / "fast"
+    assert not (moving.room / "planted").exists()

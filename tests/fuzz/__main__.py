@@ -1,0 +1,82 @@
+"""The fuzzer: damaged evidence for every reader for some minutes, and what came of it, counted.
+
+python -m fuzz --minutes 5            # with tests/ on PYTHONPATH, as make fuzz has it
+python -m fuzz --known                # whole, cut and missing files, and what once broke
+python -m fuzz --only 4711 --keep DIR # one input again, and its damaged file
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from multiprocessing import get_context
+from pathlib import Path
+
+from fuzz.inputs import Damaged, Known, keep, told
+from fuzz.trial import FINE, warm_up
+
+
+def main():
+    """Run inputs by their numbers; status 1 where one was neither answered nor refused."""
+    parser = argparse.ArgumentParser(
+        prog="fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--count", type=int, help="inputs, in place of minutes")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--shape", default="", help="only shapes whose names begin so")
+    parser.add_argument("--known", action="store_true", help="inputs that need no draw")
+    parser.add_argument("--only", type=int, nargs="*", help="these inputs alone, with their words")
+    parser.add_argument("--keep", type=Path, help="keep the first input of each failure here")
+    said = parser.parse_args()
+    warm_up()
+    with tempfile.TemporaryDirectory(prefix="spillcast-fuzz-") as name:
+        os.environ |= {"XDG_CACHE_HOME": f"{name}/cache", "XDG_STATE_HOME": f"{name}/state"}
+        root = Path(name)
+        if said.known:
+            inputs = Known(root, said.shape)
+            return _run(inputs, range(len(inputs)), said, None)
+        inputs = Damaged(root, said.seed, said.shape)
+        numbers = range(said.count or 1 << 40) if said.only is None else said.only
+        ends = None if said.count or said.only else time.monotonic() + 60 * said.minutes
+        return _run(inputs, numbers, said, ends)
+
+
+def _run(inputs, numbers, said, ends):
+    outcomes, sites = Counter(), {}
+    pool = get_context("fork").Pool(said.processes)
+    try:
+        for number, outcome in pool.imap_unordered(inputs.attempt, numbers):
+            outcomes[outcome.what] += 1
+            if said.only:
+                print(outcome.words)
+            if outcome.what not in FINE:
+                first = sites.setdefault((outcome.what, outcome.site), [0, number])
+                first[0] += 1
+                if first[0] == 1 and said.keep:
+                    keep(inputs[number], number, said.keep)
+            done = sum(outcomes.values())
+            if done % 500 == 0:
+                print(f"{done:,}: {_counted(outcomes)}", file=sys.stderr, flush=True)
+            if ends is not None and time.monotonic() > ends:
+                break
+    finally:
+        pool.terminate()
+    for (what, site), (times, number) in sorted(sites.items(), key=lambda one: -one[1][0]):
+        print(f"{times:5} {what}: {site} (input {number}: {told(inputs[number])})")
+    print(f"{sum(outcomes.values()):,} inputs, seed {said.seed}: {_counted(outcomes)}", flush=True)
+    return int(bool(sites))
+
+
+def _counted(outcomes):
+    return ", ".join(f"{count:,} {what}" for what, count in outcomes.most_common())
+
+
+if __name__ == "__main__":
+    # Libraries say at their end what they did not free.
+    status = main()
+    sys.stdout.flush()
+    os._exit(status)

@@ -1,0 +1,115 @@
+"""Inputs by number: a shape, what is damaged in it, and the command line that reads it."""
+
+import random
+import shutil
+from collections import namedtuple
+from pathlib import Path
+
+from fuzz.corpus import shapes
+from fuzz.mutate import mutated
+from fuzz.trial import Outcome, attempt
+
+#: One page in so many is drawn, which takes a second; of others the charts' data are checked alone.
+DRAWN = 48
+#: One file in so many is missing.
+MISSING = 40
+#: Lists in lists, of which a parser without a limit ends in a traceback.
+DEEP = 100_000
+#: What broke a reader once: SHAPE/NUMBER/FILE.
+BROKEN = Path(__file__).parent / "broken"
+
+#: ``content`` in place of a file's, None for a file that is missing; ``file`` None for whole input.
+Input = namedtuple("Input", "shape file content command")
+
+
+class Damaged:
+    """All inputs of a seed, each the same whenever it is asked for."""
+
+    def __init__(self, root, seed, only=""):
+        self._root, self._seed = root, seed
+        self._shapes = [one for one in shapes(root / "shapes") if one.name.startswith(only)]
+
+    def attempt(self, number):
+        """Run one; its number and outcome."""
+        return number, run(self._root / f"input-{number}", self[number], number % DRAWN == 0)
+
+    def __getitem__(self, number):
+        draw = random.Random(f"{self._seed}/{number}")
+        shape = draw.choice(self._shapes)
+        file, command = draw.choice(shape.files), draw.choice(shape.commands)
+        content = None
+        if draw.randrange(MISSING):
+            content = mutated(Path(file).name, (shape.folder / file).read_bytes(), draw)
+        return Input(shape, file, content, command)
+
+
+class Known:
+    """Whole inputs, which must be answered; files that lack or are cut; what once broke one."""
+
+    def __init__(self, root, only=""):
+        self._root, self._inputs = root, []
+        for shape in shapes(root / "shapes"):
+            if shape.name.startswith(only):
+                self._inputs += [Input(shape, None, None, command) for command in shape.commands]
+                self._inputs += _cut(shape)
+                self._inputs += _broken(shape)
+
+    def __len__(self):
+        return len(self._inputs)
+
+    def __getitem__(self, number):
+        return self._inputs[number]
+
+    def attempt(self, number):
+        """Run one; its number and outcome."""
+        one = self[number]
+        found = run(self._root / f"input-{number}", one, drawn=False)
+        if one.file is None and found.what == "refused":
+            found = Outcome("refused although whole", one.shape.name, found.words)
+        return number, found
+
+
+def _cut(shape):
+    for number, file in enumerate(shape.files):
+        whole = (shape.folder / file).read_bytes()
+        command = shape.commands[number % len(shape.commands)]
+        contents = [None, b"", whole[:1], whole[: len(whole) // 2], whole[:-5]]
+        if file.endswith(".json"):
+            contents += [b"[" * DEEP, b'{"x":' * DEEP, b"[" * DEEP + b"]" * DEEP]
+        for content in contents:
+            yield Input(shape, file, content, command)
+
+
+def _broken(shape):
+    """Each kept file with all command lines of its shape."""
+    for kept in sorted((BROKEN / shape.name).glob("*")):
+        for file in (path for path in kept.rglob("*") if path.is_file()):
+            for command in shape.commands:
+                yield Input(shape, str(file.relative_to(kept)), file.read_bytes(), command)
+
+
+def run(folder, one, drawn):
+    """The outcome of an input, whose files are gone then."""
+    shutil.copytree(one.shape.folder, folder)
+    try:
+        if one.file is not None:
+            (folder / one.file).unlink(missing_ok=True)
+        if one.content is not None:
+            (folder / one.file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / one.file).write_bytes(one.content)
+        return attempt(one.command, folder, drawn=drawn)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def told(one):
+    """What an input is, in words."""
+    return f"{one.shape.name}/{one.file or '*'}, {' '.join(map(str, one.command))[:90]}"
+
+
+def keep(one, number, where):
+    """Write what is damaged, as ``where``/SHAPE/NUMBER/FILE."""
+    if one.content is not None:
+        target = where / one.shape.name / str(number) / one.file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(one.content)

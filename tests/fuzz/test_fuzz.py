@@ -1,0 +1,52 @@
+"""Readers of damaged evidence: each input is answered or refused, none ends in a traceback."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from harness import environment
+
+TESTS = Path(__file__).parents[1]
+
+
+def fuzz(*arguments):
+    """Run the fuzzer in a process that has no threads yet, as it forks."""
+    path = ":".join((str(TESTS), *(entry for entry in sys.path if entry)))
+    return subprocess.run(
+        [sys.executable, "-m", "fuzz", *map(str, arguments)],
+        env=environment(PYTHONPATH=path),
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+
+
+def test_drawn_inputs_are_answered_or_refused():
+    found = fuzz("--count", 150, "--seed", 0)
+    assert found.returncode == 0, found.stdout
+
+
+def test_whole_inputs_are_answered_and_what_once_broke_breaks_no_more():
+    found = fuzz("--known")
+    assert found.returncode == 0, found.stdout
+
+
+def test_a_traceback_is_seen(tmp_path):
+    """A fuzzer that sees nothing would pass everything."""
+    package = tmp_path / "sitecustomize.py"
+    package.write_text(
+        "import spillcast.gate as gate\n"
+        "def damaged(*_): return RuntimeError('on purpose')\n"
+        "gate.damaged = damaged\n"
+    )
+    path = ":".join((str(tmp_path), str(TESTS), *(entry for entry in sys.path if entry)))
+    found = subprocess.run(
+        [sys.executable, "-m", "fuzz", "--count", "40", "--shape", "plan-json"],
+        env=environment(PYTHONPATH=path),
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert found.returncode == 1
+    assert "traceback: " in found.stdout
+    assert "RuntimeError" in found.stdout

@@ -1,0 +1,149 @@
+"""One run of a verb in a forked process with limits, and what came of it."""
+
+import gc
+import json
+import os
+import re
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections import namedtuple
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+CPU_S, WALL_S = 10, 60
+MEMORY_BYTES = 1 << 30
+_TRACEBACK = 70
+_FRAME = re.compile(r'File ".*?/spillcast/(.+?)", line (\d+), in (\S+)')
+
+#: ``what`` is answered, refused, failed, traceback, no JSON, hang, memory or killed; ``site`` says
+#: where, of those that must not be.
+Outcome = namedtuple("Outcome", "what site words")
+FINE = ("answered", "refused")
+
+
+def warm_up():
+    """Import all that verbs import, so that a fork has it."""
+    import pkgutil
+    from importlib import import_module
+
+    import spillcast
+    from spillcast.without_pandas import start_without_pandas
+
+    start_without_pandas()
+    for module in pkgutil.walk_packages(spillcast.__path__, "spillcast."):
+        if not module.name.endswith("__main__"):
+            try:
+                import_module(module.name)
+            except ImportError:
+                continue
+    # What is never looked at again need not be copied for a fork.
+    gc.collect()
+    gc.freeze()
+
+
+def attempt(arguments, folder, *, drawn=True):
+    """Run the command line with these arguments in ``folder``; what it prints is kept there.
+
+    Unless ``drawn``, charts are not drawn, and only their data looked at.
+    """
+    said, printed = folder / "stderr", folder / "stdout"
+    began = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        if not drawn:
+            sys.modules["vl_convert"] = _not_drawn()
+        _run([str(argument) for argument in arguments], folder, said, printed)
+    while True:
+        ended, status, used = os.wait4(child, os.WNOHANG)
+        if ended:
+            break
+        # Limits of the kernel are on addresses, of which the drawing of charts reserves many.
+        if time.monotonic() - began > WALL_S or _resident_bytes(child) > MEMORY_BYTES:
+            os.kill(child, signal.SIGKILL)
+            _, status, used = os.wait4(child, 0)
+            break
+        time.sleep(0.005)
+    words = said.read_text(errors="replace")
+    if used.ru_maxrss << 10 > MEMORY_BYTES or "MemoryError" in words:
+        return Outcome("memory", _site(words) or arguments[0], words)
+    if used.ru_utime + used.ru_stime > CPU_S or time.monotonic() - began > WALL_S:
+        return Outcome("hang", arguments[0], words)
+    if os.WIFSIGNALED(status):
+        return Outcome("killed", f"{arguments[0]}: signal {os.WTERMSIG(status)}", words)
+    code = os.waitstatus_to_exitcode(status)
+    if code == _TRACEBACK or "Traceback" in words or "panicked at" in words:
+        return Outcome("traceback", _site(words), words)
+    if code == 2:
+        return Outcome("refused", "", words)
+    if code not in (0, 3):
+        return Outcome("failed", words.strip().splitlines()[0][:80] if words else "", words)
+    if "--json" in arguments and code == 0 and not _is_json(printed):
+        return Outcome("no JSON", arguments[0], words)
+    return Outcome("answered", "", words)
+
+
+def _run(arguments, folder, said, printed):
+    status = _TRACEBACK
+    try:
+        os.chdir(folder)
+        for path, number in ((os.devnull, 0), (printed, 1), (said, 2)):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+            os.dup2(descriptor, number)
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_S + 2, CPU_S + 2))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        from spillcast.cli import _run as run
+
+        try:
+            status = run(arguments)
+        except SystemExit as exited:
+            status = exited.code if isinstance(exited.code, int) else int(exited.code is not None)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
+
+
+def _not_drawn():
+    """In place of what draws charts: an empty drawing of data that are finite."""
+
+    def draw(specification):
+        json.dumps(specification, allow_nan=False)
+        return '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9" viewBox="0 0 9 9"/>'
+
+    found = ModuleType("vl_convert")
+    found.__spec__, found.vegalite_to_svg = ModuleSpec("vl_convert", None), draw
+    return found
+
+
+def _resident_bytes(child):
+    try:
+        return int(Path(f"/proc/{child}/statm").read_text().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError):
+        return 0
+
+
+def _site(words):
+    """Where in the package a traceback ends, and with what."""
+    frames = _FRAME.findall(words)
+    lines = [line for line in words.strip().splitlines() if line and not line.startswith(" ")]
+    kind = lines[-1].split(":")[0][:60] if lines else ""
+    return f"{frames[-1][0]}:{frames[-1][1]} {frames[-1][2]}: {kind}" if frames else kind
+
+
+def _is_json(printed: Path):
+    def refuse(word):
+        raise ValueError(word)
+
+    try:
+        json.loads(printed.read_text(), parse_constant=refuse)
+    except (ValueError, RecursionError):
+        return False
+    return True

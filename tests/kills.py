@@ -1,0 +1,67 @@
+"""How recorders are ended in tests of what they leave, and what there is left of one."""
+
+import json
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+from harness import until
+
+#: Each way to end a recorder as often; SPILLCAST_KILLS=50 makes 50 in each test.
+KILLS = int(os.environ.get("SPILLCAST_KILLS", "4"))
+#: Stopped, and let go on a while later.
+REST = (signal.SIGSTOP, signal.SIGCONT)
+DEATHS = (signal.SIGKILL, REST, signal.SIGTERM, signal.SIGINT)
+#: From before a recorder has begun until after it has ended.
+WITHIN_S = 1.2
+
+
+def moments(seed, within_s=WITHIN_S):
+    """Ways to end a recorder, each with the time to wait before it."""
+    rng = random.Random(seed)
+    for number in range(KILLS):
+        yield DEATHS[number % len(DEATHS)], rng.uniform(0, within_s)
+
+
+def end(recorder, death, after_s):
+    """End a recorder so; whether it was still there."""
+    time.sleep(after_s)
+    alive = recorder.poll() is None
+    if death is REST:
+        recorder.send_signal(signal.SIGSTOP)
+        time.sleep(0.3)
+        recorder.send_signal(signal.SIGCONT)
+    else:
+        recorder.send_signal(death)
+    return alive
+
+
+def check_nothing_left(root):
+    """No partial folder, no process that names the directory, no mount; it may take a moment."""
+    until(lambda: not list(root.rglob("*.partial")), "partial folders to go")
+    until(lambda: not processes_of(root), "processes to go")
+    assert str(root) not in Path("/proc/self/mounts").read_text()
+
+
+def processes_of(root):
+    """Command lines of processes that name a directory, of which none should be left."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if os.fsencode(root) in words and int(process.name) != os.getpid():
+            found.append(words)
+    return found
+
+
+def check_recording(output):
+    """A recording that was kept is whole."""
+    if output.exists():
+        assert {"meta.json", "waits.parquet", "seconds.parquet", "samples.parquet"} <= {
+            path.name for path in output.iterdir()
+        }
+        assert json.loads((output / "meta.json").read_text())["capture"]["lost"] >= 0

@@ -1,0 +1,87 @@
+"""Questions drawn by a seed: each answer is right, or refused, or warns of what makes it wrong.
+
+SKEPTIC_SEED and SKEPTIC_COUNT draw others than the usual ones.
+"""
+
+import os
+import random
+import re
+from collections import Counter, defaultdict
+
+import pytest
+from situations import UNTROUBLED
+from troubled import TROUBLED
+
+from spillcast.errors import InputError, Refusal
+from spillcast.forecast.ask import ask
+
+SEED = int(os.environ.get("SKEPTIC_SEED", 20))
+COUNT = int(os.environ.get("SKEPTIC_COUNT", 200))
+#: A refusal for an interval that is no answer names no cause.
+TOO_WIDE = "does not tell more than"
+#: An interval that is 90 % sure misses one in ten, and with few questions some more.
+MISSED_MAX = 0.2
+
+
+def outcome(situation):
+    """right, refused, warned, missed (by less than two half-widths) or wrong; and why."""
+    try:
+        [(said, _)] = ask(situation.evidence, [situation.target], situation.question)
+    except (InputError, Refusal) as error:
+        return _refused(situation, f"{error} {getattr(error, 'hint', '')}")
+    if said.forecast_s is None:
+        return _refused(situation, said.refused)
+    codes = {warning.code for warning in said.warnings}
+    low_s, high_s = said.interval_s
+    told = (
+        f"{said.forecast_s:.3f} s ({low_s:.3f} to {high_s:.3f}), in truth {situation.truth_s}, "
+        f"warnings {sorted(codes)}, instead of {said.baseline_s:.3f}"
+    )
+    if situation.truth_s is not None:
+        if low_s <= situation.truth_s <= high_s:
+            return "right", told
+        floor_s = said.ceiling_interval_s and said.ceiling_interval_s[0]
+        if floor_s and not situation.troubled and situation.truth_s < floor_s:
+            return "wrong", f"below what no storage can beat, {floor_s}: {told}"
+    if codes & situation.causes:
+        return "warned", told
+    if situation.truth_s is None:
+        return "wrong", told
+    missed = abs(situation.truth_s - said.forecast_s) / ((high_s - low_s) / 2)
+    return ("missed" if missed <= 2 and not situation.troubled else "wrong"), told
+
+
+def _refused(situation, text):
+    named = re.search(situation.says, text) or TOO_WIDE in text
+    return ("refused" if named else "wrong"), text
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """By troubled or not: (what was asked, outcome, why)."""
+    draws, all_found = random.Random(SEED), defaultdict(list)
+    for number in range(COUNT):
+        kinds = UNTROUBLED if number % 2 else TROUBLED
+        kind = kinds[number // 2 % len(kinds)]
+        own = random.Random(draws.getrandbits(64))
+        situation = kind(tmp_path_factory.mktemp("asked"), own)
+        all_found[situation.troubled].append((situation.name, *outcome(situation)))
+    return all_found
+
+
+def _wrong(found):
+    return "\n".join(f"{name}: {why}" for name, what, why in found if what == "wrong")
+
+
+def test_nothing_is_wrong_without_a_word(found):
+    for troubled, answers in sorted(found.items()):
+        counts = Counter(what for _, what, _ in answers)
+        print("with something planted:" if troubled else "undisturbed:", dict(counts))
+    assert not _wrong([*found[False], *found[True]])
+
+
+def test_what_is_undisturbed_is_answered_and_held(found):
+    counts = Counter(what for _, what, _ in found[False])
+    whole = sum(counts.values())
+    assert counts["right"] >= whole / 2
+    assert counts["missed"] <= MISSED_MAX * whole
