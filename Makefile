@@ -3,6 +3,8 @@
 VENV := .venv
 PYTHON ?= python3
 MINUTES ?= 52
+# How the core is built: `release`, or `quick`, as Rust's tests are, in half of the time.
+PROFILE ?= release
 BIN := $(VENV)/bin
 PRELOAD := python/spillcast/_preload.so
 # What these test takes the time it takes: they run one by one.
@@ -11,7 +13,7 @@ TIMED := $(addprefix tests/,forecast/duckdb/test_compression.py lab/test_demo.py
 	storage/test_emulation.py storage/test_grid.py)
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help build demo docs test check bench bench-wide constants truth truth-quick requirements clean
+.PHONY: help build demo docs test fuzz check bench bench-wide constants truth truth-quick requirements clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -25,23 +27,26 @@ $(VENV)/tools: requirements.txt
 	@touch $@
 
 $(VENV)/built: $(VENV)/tools $(RUST) pyproject.toml
-	cargo build --release --locked -p spillcast-preload
-	install -m 755 target/release/libspillcast_preload.so $(PRELOAD)
+	cargo build --profile $(PROFILE) --locked -p spillcast-preload
+	install -m 755 target/$(PROFILE)/libspillcast_preload.so $(PRELOAD)
 	# Whatever other environment is active, it goes into the one of this folder.
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --release --locked --quiet
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --profile $(PROFILE) --locked --quiet
 	@touch $@
 
 demo: build ## the whole loop on a real engine: record, probe, forecast, run it there, compare
 	$(BIN)/spillcast demo
 
 test: build ## every test; what wants a missing system package is skipped by name
-	cargo test --release --locked --workspace --exclude spillcast-python
+	cargo test --profile quick --locked --workspace --exclude spillcast-python
 	$(BIN)/pytest -n 3 --dist loadfile $(addprefix --ignore=,$(TIMED))
 	$(BIN)/pytest $(TIMED)
 
+fuzz: build ## damaged evidence for every reader, MINUTES=5; what came of it, counted
+	PYTHONPATH=tests $(BIN)/python -m fuzz --minutes $(if $(filter command line,$(origin MINUTES)),$(MINUTES),5)
+
 check: build ## formatting, lints, types
 	cargo fmt --check
-	cargo clippy --release --locked --workspace --all-targets -- --deny warnings
+	cargo clippy --profile quick --locked --workspace --all-targets -- --deny warnings
 	$(BIN)/ruff format --check python tests bench docs
 	$(BIN)/ruff check --no-cache python tests bench docs
 	$(BIN)/mypy

@@ -19,6 +19,8 @@ NAMES = (
     "oracle_pairs",
     "probe",
     "elsewhere",
+    "page_cache",
+    "quota",
     "emulate",
     "cache",
     "io_size",

@@ -40,7 +40,6 @@ def run() -> Iterator[Result]:
                 if stdout or of_pid:
                     ran += 1
                     wrong += not stdout or told(stdout)["calls"] != expected
-                shutil.rmtree(room.with_name(f"{OUTPUT}.partial"), ignore_errors=True)
                 shutil.rmtree(room.with_name(OUTPUT), ignore_errors=True)
             left = [*_left_in_kernel(before), *_processes_of(room), *_files_beside(room)]
         yield Result(
@@ -126,4 +125,10 @@ def _processes_of(room: Path) -> list[str]:
 
 
 def _files_beside(room: Path) -> list[str]:
-    return [f"file {path.name}" for path in room.parent.iterdir() if path != room]
+    """What a recorder wrote goes a moment after it."""
+    deadline = time.monotonic() + GRACE_S
+    while True:
+        left = [f"file {path.name}" for path in room.parent.iterdir() if path != room]
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.1)

@@ -1,0 +1,184 @@
+"""The page cache of storage that was only looked up: forecasts beside runs with so much of it.
+
+ext4 on a loop device over an emulated file, its page cache bounded by a memory cgroup to a share of
+what the query spills. Each query is recorded on a near device and forecast for a far one, whose
+figures are known, from the recording alone; the truth is the query on the far one. The peer is the
+same forecast without any page cache.
+"""
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+
+from bench.queries import QUERIES
+from bench.result import Result
+from spillcast.engines.engine import Lab
+from spillcast.engines.registry import lab_of
+from spillcast.engines.workload import Workload
+from spillcast.forecast.ask import forecast
+from spillcast.forecast.sum.baseline import Baseline
+from spillcast.forecast.sum.projection import project
+from spillcast.lab.kernel_slowed import held_in
+from spillcast.lab.run import run as run_bare
+from spillcast.lab.run import run_recorded
+from spillcast.lab.storages import SHARED_MEMORY, Emulated, Place
+from spillcast.recording import Recording
+from spillcast.recording.spill import spill_bytes
+from spillcast.storage import Group, Storage
+from spillcast.storage.emulation import emulate
+from spillcast.storage.memory_group import join, memory_group
+from spillcast.storage.source import catalogue
+from spillcast.workspace import workspace
+
+SHARES = (0.0, 0.25, 0.5, 1.0, 2.0)
+AIM, RUNS = 0.15, 3
+ENOUGH_BYTES = 16 << 30
+IMAGE_BYTES = 4 << 30
+#: Memory over what the engine once held: it is not always as large, and the kernel needs some.
+LEAST = 1.15
+NEAR = Emulated("near", 1e-4, 1e-4, 2e-9)
+FAR = Emulated("far", 1e-3, 1e-3, 1e-8)
+ASKED = (("duckdb", 0), ("duckdb", 1), ("postgres", 1))
+
+
+def run() -> Iterator[Result]:
+    """Each query with each share of its spill in memory."""
+    cases = []
+    for engine_name, number in ASKED:
+        with workspace() as room:
+            engine = lab_of(engine_name)(room)
+            query = QUERIES[engine_name][number]
+            for share, said, without_s, measured_s in of_query(engine, query, room):
+                assert said.forecast_s is not None
+                assert said.interval_s is not None
+                held = said.interval_s[0] <= measured_s <= said.interval_s[1]
+                cases.append((abs(said.forecast_s / measured_s - 1), without_s / measured_s, held))
+                print(
+                    f"{engine_name} {query.name}, {share:.0%}: {said.forecast_s:.2f} s, without "
+                    f"{without_s:.2f} s, measured {measured_s:.2f} s, "
+                    f"{'held' if held else 'missed'}",
+                    flush=True,
+                )
+    off = median(error for error, _, _ in cases)
+    peer = median(abs(ratio - 1) for _, ratio, _ in cases)
+    yield Result(
+        f"page_cache: {len(cases)} runs with page cache for 0 to 200 % of the spill",
+        f"{off:.1%} off in the median, {sum(held for *_, held in cases)} held",
+        f"no page cache: {peer:.0%} off",
+        off / peer,
+        f"{AIM:.0%}",
+        off <= AIM,
+    )
+
+
+def of_query(engine: Lab, query: Workload, room: Path) -> Iterator[tuple]:
+    """Share, forecast, forecast without a page cache, and the time measured."""
+    engine.build(query.rows)
+    with ExitStack() as stack:
+        group = stack.enter_context(memory_group(ENOUGH_BYTES))
+        near, far = (stack.enter_context(device(storage, group, room)) for storage in (NEAR, FAR))
+        with peak_of(group) as held_bytes:
+            _, whole = run_recorded(engine, query, near, room / "whole.spill")
+        spill, held = spill_bytes(whole), max(held_bytes)
+        for share in SHARES:
+            limit = group / "memory.limit_in_bytes"
+            limit.write_text(str(int(LEAST * held + share * spill)))
+            output = room / f"{share}.spill"
+            _, recording = run_recorded(engine, query, near, output)
+            times = [run_bare(engine, query, far).elapsed_s for _ in range(RUNS)]
+            limit.write_text(str(ENOUGH_BYTES))
+            known = storage_of(FAR)
+            yield share, forecast(recording, known), uncached_s(recording, known), median(times)
+
+
+def uncached_s(recording: Recording, known: Storage) -> float:
+    """The elapsed time without any page cache."""
+    baseline = Baseline.of(recording, None)
+    there = project(baseline, known)
+    return baseline.remainder_s + there.drift_s + there.changes_s + sum(there.io_s)
+
+
+class Held:
+    """The group that an engine's processes are started in."""
+
+    def __init__(self, group: Path) -> None:
+        self._group = group
+        [own] = [
+            line.split(":")[2].strip().lstrip("/")
+            for line in Path("/proc/self/cgroup").read_text().splitlines()
+            if line.split(":")[1] == "memory"
+        ]
+        self._before = Path("/sys/fs/cgroup/memory") / own
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """This process in it, and back."""
+        join(self._group)
+        try:
+            yield
+        finally:
+            join(self._before)
+
+    limited = unbounded = inside
+
+
+@contextmanager
+def device(storage: Emulated, group: Path, room: Path) -> Iterator[Place]:
+    """A file system on an emulated device."""
+    mountpoint, emulated = room / f"{storage.name}-mnt", room / f"{storage.name}-device"
+    with ExitStack() as stack:
+        backing = stack.enter_context(workspace(SHARED_MEMORY))
+        for folder in (mountpoint, emulated):
+            folder.mkdir()
+        with (backing / "image").open("wb") as file:
+            file.truncate(IMAGE_BYTES)
+        call("mkfs.ext4", "-q", "-F", "-O", "^has_journal", backing / "image")
+        stack.enter_context(emulate(storage.model, emulated, backing))
+        loop = call("losetup", "--find", "--show", "--direct-io=on", emulated / "image")
+        stack.callback(call, "losetup", "--detach", loop)
+        call("mount", "-o", "noatime,discard", loop, mountpoint)
+        stack.callback(call, "umount", mountpoint)
+        directory = mountpoint / "spill"
+        directory.mkdir()
+        directory.chmod(0o777)
+        mountpoint.chmod(0o755)
+        yield Place(storage.name, directory, {}, "kernel", fast=False, groups=Held(group))
+
+
+def call(*command: object) -> str:
+    """What a command prints."""
+    done = subprocess.run([*map(os.fspath, command)], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@contextmanager
+def peak_of(group: Path) -> Iterator[list[int]]:
+    """What the group held at times that was no page of a file."""
+    seen, over = [0], threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.01):
+            seen.append(held_in(group))
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        watcher.join()
+
+
+def storage_of(emulated: Emulated) -> Storage:
+    """Its figures, as a catalogue would have them."""
+    groups = [
+        Group(op, size, 1, 1, size, ns, [ns], [1], [1], [ns])
+        for op, base_s in (("read", emulated.read_s), ("write", emulated.write_s))
+        for size in (4096, 1 << 20)
+        for ns in [round(1e9 * (base_s + size * emulated.s_per_byte))]
+    ]
+    return Storage(emulated.name, catalogue(1.0, "an emulation"), groups)

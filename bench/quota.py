@@ -1,0 +1,112 @@
+"""CPU quotas: forecasts of queries in a limited group beside what they take on faster storage.
+
+DuckDB in a CPU cgroup spills to a slow emulated storage and is recorded there; the truth is the
+same query in the same group on a fast one, whose figures are known. The peer is the same forecast
+as if there were no quota. The groups go before what else the machine does.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+from bench.cpu_group import cpu_group, inside, limit
+from bench.page_cache import storage_of
+from bench.result import Result
+from spillcast.engines.engine import Lab
+from spillcast.engines.registry import lab_of
+from spillcast.engines.workload import Workload
+from spillcast.forecast.ask import forecast
+from spillcast.forecast.result import Forecast
+from spillcast.lab.run import run as run_bare
+from spillcast.lab.run import run_recorded
+from spillcast.lab.storages import SHARED_MEMORY, Emulated, emulated
+from spillcast.recording.cpu_limits import CpuLimits
+from spillcast.workspace import workspace
+
+QUOTAS = (0.4, 1.0, 1.5)
+THREADS = (1, 4)
+#: Of the queries of a verification.
+ASKED = ("hash join", "sort", "count distinct")
+AIM, RUNS = 0.12, 3
+SLOW = Emulated("slow", 4e-3, 4e-3, 4e-9)
+FAST = Emulated("fast", 3e-4, 3e-4, 1e-9)
+#: Where others have 1,024.
+FIRST = 200_000
+
+
+def run() -> Iterator[Result]:
+    """Each query with each quota."""
+    errors, peers, held, refused = [], [], 0, 0
+    with ExitStack() as stack:
+        room = stack.enter_context(workspace())
+        unlimited = stack.enter_context(cpu_group(None, FIRST))
+        limited = stack.enter_context(cpu_group(None, FIRST))
+        stack.enter_context(inside(unlimited))
+        engine = lab_of("duckdb")(room)
+        for query in (one for n in THREADS for one in engine.verified(n) if one.name in ASKED):
+            for quota, said, without, measured_s in of_query(engine, query, limited, room):
+                what = f"{query.name}, threads {query.threads}, quota {quota}"
+                if without.forecast_s is not None:
+                    peers.append(abs(without.forecast_s / measured_s - 1))
+                if said.forecast_s is None or said.interval_s is None:
+                    refused += 1
+                    print(f"{what}: measured {measured_s:.2f} s, {said.refused}", flush=True)
+                    continue
+                errors.append(abs(said.forecast_s / measured_s - 1))
+                ok = said.interval_s[0] <= measured_s <= said.interval_s[1]
+                held += ok
+                peer = "refused" if without.forecast_s is None else f"{without.forecast_s:.2f} s"
+                print(
+                    f"{what}: {said.forecast_s:.2f} s, as if without {peer}, measured "
+                    f"{measured_s:.2f} s from {said.baseline_s:.2f} s, {errors[-1]:.1%} off, "
+                    f"{'held' if ok else 'missed'}",
+                    flush=True,
+                )
+    off, usual = median(errors), median(peers)
+    yield Result(
+        f"quota: {len(errors) + refused} runs with 0.4 to 1.5 of {os.cpu_count()} CPUs",
+        f"{off:.1%} off in the median, {held} held, {refused} refused",
+        f"without quotas: {usual:.0%} off",
+        off / usual,
+        f"{AIM:.0%}",
+        off <= AIM,
+    )
+
+
+def of_query(
+    engine: Lab, query: Workload, group: Path, room: Path
+) -> Iterator[tuple[float, Forecast, Forecast, float]]:
+    """Quota, forecast, forecast as if there were none, and the time measured."""
+    engine.build(query.rows)
+    with ExitStack() as stack:
+        below = stack.enter_context(workspace(SHARED_MEMORY))
+        above = stack.enter_context(workspace())
+        slow, fast = (
+            replace(stack.enter_context(emulated(one, above, below)), groups=Held(group))
+            for one in (SLOW, FAST)
+        )
+        for quota in QUOTAS:
+            limit(group, quota)
+            output = room / f"{query.name}-{query.threads}-{quota}.spill"
+            _, recording = run_recorded(engine, query, slow, output)
+            measured_s = median(run_bare(engine, query, fast).elapsed_s for _ in range(RUNS))
+            limit(group, None)
+            said = forecast(recording, storage_of(FAST))
+            recording.meta = replace(recording.meta, cpu_limits=CpuLimits())
+            yield quota, said, forecast(recording, storage_of(FAST)), measured_s
+
+
+class Held:
+    """The group that an engine's processes are started in."""
+
+    def __init__(self, group: Path) -> None:
+        self._group = group
+
+    def inside(self) -> AbstractContextManager[None]:
+        """This process in it, and back."""
+        return inside(self._group)
+
+    limited = unbounded = inside
