@@ -1,0 +1,112 @@
+"""However probe, emulate and ingest end: nothing is left, and what was not done is done again."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from emulator import Emulator, skip_without_fuse
+from fleet_files import contents, write_fleet
+from harness import spillcast_command
+from kills import REST, check_nothing_left, end, moments
+
+#: Writes numbers to a file, until it is told that the file is gone; prints how many it wrote.
+WRITER = """
+import os, sys
+fd, done = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), 0
+print("writing", flush=True)
+try:
+    while True:
+        assert os.pwrite(fd, done.to_bytes(8, "little") * 512, done % 64 * 4096) == 4096
+        back = os.pread(fd, 8, done % 64 * 4096)
+        assert back == done.to_bytes(8, "little"), back
+        done += 1
+except OSError:
+    print(done, flush=True)
+"""
+
+
+def ended(process, death, after_s):
+    """A process ended so: its exit status, and that it was no crash."""
+    end(process, death, after_s)
+    stdout, stderr = process.communicate(timeout=120)
+    # While Python itself starts, an interrupt is its own to tell of.
+    assert "Traceback" not in stderr or ", in main\n" not in stderr, stderr
+    return process.returncode, stdout
+
+
+def start(*words):
+    command = spillcast_command(*words)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_probe(tmp_path):
+    ends = set()
+    for death, after_s in moments("probe", 2.5):
+        directory = tmp_path / "directory"
+        directory.mkdir()
+        (directory / "theirs").write_text("theirs")
+        output = tmp_path / "storage.json"
+        probe = start("probe", directory, "--grid", "--budget", "2s,64M", "-o", output)
+        status, _ = ended(probe, death, after_s)
+        ends.add(status == 0)
+        # There is a storage where it came to its end, and none where it did not.
+        assert output.exists() == (status == 0)
+        assert not output.exists() or json.loads(output.read_text())["groups"]
+        assert {path.name: path.read_text() for path in directory.iterdir()} == {"theirs": "theirs"}
+        assert {path.name for path in tmp_path.iterdir()} <= {"directory", "storage.json"}
+        check_nothing_left(tmp_path)
+        output.unlink(missing_ok=True)
+        (directory / "theirs").unlink()
+        directory.rmdir()
+    assert False in ends
+
+
+def test_emulate(tmp_path):
+    skip_without_fuse()
+    for number, (death, after_s) in enumerate(moments("emulate")):
+        room = tmp_path / str(number)
+        room.mkdir()
+        with Emulator(room, "--read", "1ms", "--write", "1ms") as emulator:
+            mountpoint = emulator.ready().mountpoint
+            writer = subprocess.Popen(
+                [sys.executable, "-c", WRITER, mountpoint / "data"],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            assert writer.stdout.readline() == "writing\n"
+            end(emulator.process, death, after_s)
+            if death is REST:
+                assert emulator.process.poll() is None
+                emulator.end(signal.SIGTERM)
+            assert emulator.left_nothing()
+            # All that it read back was what it had written, and it does not hang.
+            stdout, _ = writer.communicate(timeout=60)
+            assert int(stdout) >= 0
+        check_nothing_left(room)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    """Traces, and what an ingest of them comes to."""
+    room = tmp_path_factory.mktemp("fleet")
+    traces = write_fleet(room / "traces", 30)
+    command = spillcast_command("ingest", traces, "-o", room / "whole")
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return traces, contents(room / "whole")
+
+
+def test_ingest(fleet, tmp_path):
+    traces, whole = fleet
+    for number, (death, after_s) in enumerate(moments("ingest")):
+        output = tmp_path / str(number)
+        ended(start("ingest", traces, "-o", output), death, after_s)
+        again = start("ingest", traces, "-o", output)
+        _, stderr = again.communicate()
+        assert again.returncode == 0, stderr
+        assert contents(output) == whole
+        assert not [name for name in os.listdir(output) if "partial" in name]
+        check_nothing_left(tmp_path)
