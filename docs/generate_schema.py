@@ -14,6 +14,7 @@ from spillcast.document import UNSHOWN, table
 from spillcast.lab.truth_file import COLUMNS
 from spillcast.recording.calibration import Calibration
 from spillcast.recording.capture_cost import KeptCost
+from spillcast.recording.figures.stated import StatedFigures
 from spillcast.recording.meta import Meta
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS, Column
 from spillcast.recording.server_recording import ServerRecording
@@ -67,6 +68,7 @@ def tables() -> dict[str, list[str]]:
         "capture_cost": key_lines(KeptCost),
         "calibration": key_lines(Calibration),
         "server-recording": key_lines(ServerRecording),
+        "figures": key_lines(StatedFigures),
         "storage": key_lines(StorageDocument),
         "cases": column_lines(COLUMNS),
     }

@@ -35,7 +35,7 @@ def forecast(
         list[str],
         typer.Argument(
             help="A recording; Oracle traces and an ASH export; a plan of PostgreSQL's EXPLAIN or "
-            "rows of pg_stat_statements."
+            "rows of pg_stat_statements; figures in a file or as figures:elapsed=773s,..."
         ),
     ],
     to: Annotated[

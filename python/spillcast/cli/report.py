@@ -123,8 +123,8 @@ def report(
     elif elapsed or boost or queryid:
         given = "--elapsed, --boost and --queryid"
         raise InputError(f"{given} are for a forecast", "name a target with --to")
-    elif evidence.plans or evidence.statements:
-        raise InputError("a plan holds counts, not waits", "name a target with --to")
+    elif evidence.plans or evidence.statements or evidence.figures:
+        raise InputError("this evidence holds counts, not waits", "name a target with --to")
     said = write_report(material, output, redact=redact)
     if json:
         emit(said)

@@ -101,6 +101,8 @@ def _shelves(
     elif kind == "plans":
         who = Identity().named(database)
         _name(row, PLAN, who)
+    elif kind == "figures":
+        raise InputError("figures of a run, which spillcast forecast reads, and a dataset does not")
     else:
         raise InputError("sums over many queries, of which no forecast of one can be made")
     return {(RUNS_FOLDER, who.database, who.day): [pack(path, row["kind"], content, who)]}

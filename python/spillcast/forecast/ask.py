@@ -74,7 +74,7 @@ def ask(
         evidence = find_evidence(baseline)
         recorded = Recording.open(evidence.recordings[0]) if len(evidence.recordings) == 1 else None
     afar = recorded is not None and recorded.plan_alone is not None
-    counts = bool(evidence.plans or evidence.statements) or afar
+    counts = bool(evidence.plans or evidence.statements or evidence.figures) or afar
     question.check(evidence, events=not (evidence.recordings or counts), counts=counts)
     if evidence.recordings or counts:
         recording = _recording(evidence, recorded, question)
@@ -96,10 +96,13 @@ def _recording(evidence: Evidence, recorded: Recording | None, question: Questio
     """The one recording, plan or export that is given; ``recorded`` is what was opened of it."""
     from spillcast.forecast.sum.assumed import timed_on
     from spillcast.recording.explain import read_plan, read_statements, with_counts
+    from spillcast.recording.figures.choice import Choice
+    from spillcast.recording.figures.reading import read_figures
     from spillcast.storage.target import resolve
 
     kind = evidence.only_kind()
-    if len(paths := getattr(evidence, kind)) > 1:
+    # Several figures may tell of one run, each a part.
+    if len(paths := getattr(evidence, kind)) > 1 and kind != "figures":
         raise InputError(f"{len(paths)} files are given", "forecast one query at a time")
     elapsed_s, origin = question.elapsed_s, question.origin
     timed = origin is None
@@ -109,6 +112,13 @@ def _recording(evidence: Evidence, recorded: Recording | None, question: Questio
         recording = with_counts(recorded, elapsed_s=elapsed_s, timed=timed)
     elif kind == "plans":
         recording = read_plan(paths[0], elapsed_s=elapsed_s, timed=timed)
+    elif kind == "figures":
+        recording = read_figures(
+            paths,
+            Choice(sql_id=question.sql_id, exec_id=question.exec_id, block=question.block),
+            elapsed_s=elapsed_s,
+            timed=timed,
+        )
     else:
         recording = read_statements(
             paths[0], queryid=question.queryid, elapsed_s=elapsed_s, timed=timed

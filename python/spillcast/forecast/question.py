@@ -92,14 +92,15 @@ class Question:
         own = {"temp": self.temp_dirs or None, "cpus": self.cpus, "cpu_quota": self.cpu_quota}
         _only_for("recordings", observed, **own)
         _only_for("recordings", bool(evidence.recordings), rehearse=self.rehearse)
-        _only_for("plans and rows of pg_stat_statements", counts, **{"from": self.origin})
+        _only_for("counts, as of plans and figures", counts, **{"from": self.origin})
         method = None if self.method == "counts" else self.method
-        oracle = {
-            "boost": self.boost, "sql_id": self.sql_id, "method": method, "block": self.block
-        }  # fmt: skip
-        _only_for("traces and ASH exports", events, **oracle)
-        samples = {"exec_id": self.exec_id, "since": self.since, "until": self.until}
-        _only_for("ASH exports", events and bool(evidence.ash), **samples)
+        _only_for("traces and ASH exports", events, boost=self.boost, method=method)
+        reports = events or bool(evidence.figures)
+        oracle = {"sql_id": self.sql_id, "block": self.block}
+        _only_for("Oracle's traces, ASH exports and reports", reports, **oracle)
+        ash = events and bool(evidence.ash)
+        _only_for("ASH exports", ash, since=self.since, until=self.until)
+        _only_for("ASH exports and reports", ash or bool(evidence.figures), exec_id=self.exec_id)
 
 
 def _only_for(kind: str, given: bool, **options: object) -> None:

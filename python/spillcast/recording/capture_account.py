@@ -12,7 +12,8 @@ class CaptureAccount:
 
     method: str = key(
         "`perf`, `preload`, or `none` where samples alone were recorded; `explain` for "
-        "PostgreSQL's counts and `trace` for Oracle's traces, never on disk",
+        "PostgreSQL's counts, `trace` for Oracle's traces, `report` for its reports, `figures` for "
+        "bare ones: never on disk",
         example="perf",
     )
     absent_because: str | None = key(

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 from spillcast.errors import InputError
 from spillcast.gate import reading
+from spillcast.recording.figures.kinds import is_word, reader_of
 from spillcast.recording.near import mended
 from spillcast.recording.recording import is_recording
 
@@ -28,6 +30,7 @@ _WORDS = {
     "parameters": "database parameters",
     "plans": "plans of EXPLAIN",
     "statements": "rows of pg_stat_statements",
+    "figures": "figures of a run",
 }
 
 
@@ -42,11 +45,13 @@ class Evidence:
     parameters: list[Path] = field(default_factory=list)
     plans: list[Path] = field(default_factory=list)
     statements: list[Path] = field(default_factory=list)
+    #: Files, and words of ``figures:``.
+    figures: list[Path | str] = field(default_factory=list)
 
     def only_waits(self) -> str:
         """``only_kind``, but InputError where it is counts, of which there is no single wait."""
         kind = self.only_kind()
-        if kind in {"plans", "statements"}:
+        if kind in {"plans", "statements", "figures"}:
             hint = "they can be a baseline: spillcast forecast FILE --to TARGET"
             raise InputError(f"{_WORDS[kind]} hold counts, not waits", hint)
         return kind
@@ -71,6 +76,9 @@ def find_evidence(arguments: Sequence[str | Path]) -> Evidence:
     """Sort files, folders and patterns by kind. InputError for what is not there or is empty."""
     evidence = Evidence()
     for argument in map(str, arguments):
+        if is_word(argument):
+            evidence.figures.append(argument)
+            continue
         for path in _expand(argument):
             _kind_of(path, evidence).extend(_files(path))
     return evidence
@@ -85,7 +93,7 @@ def _expand(argument: str) -> list[Path]:
     raise InputError(f"{argument}: there is no such file or folder", mended(path))
 
 
-def _kind_of(path: Path, evidence: Evidence) -> list[Path]:
+def _kind_of(path: Path, evidence: Evidence) -> list[Any]:
     if path.suffix == ".spill" or is_recording(path):
         return evidence.recordings
     if not path.is_file() or any(fnmatch(path.name.lower(), pattern) for pattern in TRACES):
@@ -93,6 +101,8 @@ def _kind_of(path: Path, evidence: Evidence) -> list[Path]:
     head = _head(path)
     if b"temp_blks_written" in head:
         return evidence.statements
+    if reader_of(path, head) is not None:
+        return evidence.figures
     if _PLAN.search(head) or path.suffix.lower() == ".json":
         return evidence.plans
     if path.suffix.lower() not in ASH_SUFFIXES:

@@ -16,6 +16,7 @@ from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Server, S
 from spillcast.recording.shared_by import SharedBy
 from spillcast.recording.sums import RowSums
 from spillcast.recording.temp_places import TempPlace
+from spillcast.recording.timed_within import TimedWithin
 from spillcast.recording.wait_cost import MachineCalibration
 
 META_FILE = "meta.json"
@@ -127,6 +128,10 @@ class Temp:
         "of counts, never on disk: processes that shared it in equal parts", optional=True
     )
     shared_by: SharedBy | None = key("", optional=True)
+    within: TimedWithin | None = key("", optional=True)
+    untold: Sequence[str] = key(
+        "of figures, never on disk: what their source cannot tell", default=(), optional=True
+    )
     held_bytes: int | None = key(
         "of counts, never on disk: what the files held", unit="bytes", optional=True
     )

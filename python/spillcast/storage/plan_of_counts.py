@@ -1,8 +1,8 @@
 """Steps for a probe where only counts are known, as of a plan of EXPLAIN.
 
-PostgreSQL writes temp files in blocks of 8 KiB, each file from its beginning to its end, and then
-reads them back. A hash writes its batches by turns, one file each; a sort that needs several passes
-does all of it several times.
+Temp files are taken to be written each from its beginning to its end, and then read back. A hash
+writes its batches by turns, one file each; a sort that needs several passes does all of it several
+times.
 """
 
 import numpy as np
@@ -20,12 +20,15 @@ def plan_of_counts(recording: Recording, steps_max: int = STEPS_MAX) -> pa.Recor
     """At most ``steps_max`` steps in the proportions of the counts, in as many threads."""
     temp, processes = recording.meta.temp, recording.meta.temp.processes or 1.0
     reads, writes = temp.reads, temp.writes
-    size = temp.bytes // temp.operations
+    read_bytes, write_bytes = _mean_bytes(recording)
     threads = max(1, round(processes))
     kept = min(1.0, steps_max / temp.operations)
     each_read, each_write = (max(1, round(n * kept / threads)) if n else 0 for n in (reads, writes))
-    passes = max(1, round(writes * size / temp.held_bytes)) if temp.held_bytes else 1
-    write, file, block = _one_process(each_read, each_write, passes, temp.files or 1)
+    passes = max(1, round(writes * write_bytes / temp.held_bytes)) if temp.held_bytes else 1
+    # A file holds so many blocks of a read's size.
+    ratio = write_bytes / read_bytes
+    write, file, block = _one_process(each_read, each_write, passes, temp.files or 1, ratio)
+    size = np.where(write, write_bytes, read_bytes)
     # What a process does between its operations, in equal parts.
     think_s = recording.elapsed_s - temp.total_s / processes
     think_ns = round(max(0.0, think_s) * kept * 1e9 / len(write))
@@ -36,17 +39,26 @@ def plan_of_counts(recording: Recording, steps_max: int = STEPS_MAX) -> pa.Recor
             "thread": pa.array(thread, pa.uint32()),
             "file": pa.array(np.repeat(file, threads) * threads + thread, pa.uint32()),
             "write": pa.array(np.repeat(write, threads), pa.bool_()),
-            "offset": pa.array(np.repeat(block, threads) * size, pa.uint64()),
-            "bytes": pa.array(np.full(len(thread), size), pa.uint32()),
+            "offset": pa.array(np.repeat(block * size, threads), pa.uint64()),
+            "bytes": pa.array(np.repeat(size, threads), pa.uint32()),
             "delay_ns": pa.array(np.full(len(thread), think_ns), pa.uint64()),
         }
     )
 
 
+def _mean_bytes(recording: Recording) -> tuple[int, int]:
+    """Of a read and of a write; of an op that there is none of, as of the other."""
+    temp = recording.meta.temp
+    any_bytes = temp.bytes // temp.operations
+    sums = {row["op"]: row["bytes"] // row["count"] for row in recording.temp_seconds.to_pylist()}
+    found = (max(1, sums.get(op, any_bytes)) for op in ("read", "write"))
+    return next(found), next(found)
+
+
 def _one_process(
-    reads: int, writes: int, passes: int, files: int
+    reads: int, writes: int, passes: int, files: int, ratio: float
 ) -> tuple[NDArray[np.bool_], Array, Array]:
-    """Whether each step writes, its file, and its block there."""
+    """Whether each step writes, its file, and its block there: of a write's size, or a read's."""
     parts = []
     for at in range(passes):
         here = [writes * (at + 1) // passes - writes * at // passes,
@@ -54,7 +66,7 @@ def _one_process(
         written = np.arange(here[0])
         parts.append((np.ones(here[0], dtype=bool), written % files, written // files))
         # File by file, each to its end; what is read more often than written begins again.
-        held = max(1, -(-(here[0] or here[1]) // files))
+        held = max(1, int(-(-(here[0] * ratio or here[1]) // files)))
         read = np.arange(here[1])
         parts.append((np.zeros(here[1], dtype=bool), read // held % files, read % held))
     write, file, block = (np.concatenate(columns) for columns in zip(*parts, strict=True))

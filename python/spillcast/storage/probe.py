@@ -6,6 +6,7 @@ from typing import Any
 
 from spillcast import _core
 from spillcast.recording import Recording
+from spillcast.recording.figures.figures import REPORT
 from spillcast.recording.trace_run import TRACE
 from spillcast.storage.bounded import bounded_run
 from spillcast.storage.budget import Budget
@@ -33,8 +34,8 @@ def probe(
     the directory cannot be used; nothing is left in it, whatever happens.
     """
     with failures_said(directory):
-        # A database that writes traces has a cache of its own, and goes past the kernel's.
-        direct = like.meta.capture.method == TRACE
+        # A database that writes traces and reports has a cache of its own: past the kernel's.
+        direct = like.meta.capture.method in (TRACE, REPORT)
         limits: dict[str, Any] = {**(budget or Budget()).limits(directory), "direct": direct}
         closed_loop = not like.meta.only_counts and bool(moved_waits(like)) and waits_known(like)
         steps = plan_of_trace(like) if closed_loop else plan(like, with_changes=True)

@@ -7,6 +7,8 @@ from spillcast.errors import InputError
 from spillcast.recording import Recording
 from spillcast.recording.evidence import is_plan
 from spillcast.recording.explain import read_plan, with_counts
+from spillcast.recording.figures.kinds import are_figures, is_word
+from spillcast.recording.figures.reading import read_figures
 from spillcast.recording.recording import is_recording
 from spillcast.storage import tmpfs
 from spillcast.storage.budget import Budget, all_that_is_free
@@ -81,6 +83,8 @@ def resolve_storage(text: str, what: str | None = None, forms: str = KNOWN) -> S
         return replace(observed(with_counts(Recording.open(path))), name=path.stem)
     if path.is_file() and is_plan(path):
         return observed(read_plan(path))
+    if is_word(text) or (path.is_file() and are_figures(path)):
+        return replace(observed(read_figures([text])), name=text if is_word(text) else path.stem)
     if path.is_file():
         return Storage.load(path)
     if path.is_dir():

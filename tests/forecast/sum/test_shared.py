@@ -7,8 +7,8 @@ import pytest
 from evidence import storage
 from harness import spillcast
 from spillcast.forecast import forecast
+from spillcast.recording.between import shared_among
 from spillcast.recording.explain import read_statements
-from spillcast.recording.explain.counted import shared_among
 from statement_files import export, row
 
 BLOCK = 8192

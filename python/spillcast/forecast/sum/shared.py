@@ -1,25 +1,31 @@
-"""A forecast where bounds of the processes that shared the temp I/O are known: it holds for all."""
+"""A forecast where bounds of what shared or took the temp I/O are known: it holds for all."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from spillcast.forecast.load import temp_load
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.too_wide import too_wide
-from spillcast.recording.explain.counted import shared_among
+from spillcast.recording import Recording
+from spillcast.recording.between import shared_among, timed_in_all
 from spillcast.recording.shared_by import TOLD_BY
 from spillcast.units import format_duration
 
 
 def ends_of(baseline: Baseline) -> Sequence[Baseline]:
-    """The query with the fewest and with the most processes; empty where they are known."""
-    shared = baseline.recording.meta.temp.shared_by
-    if shared is None:
-        return []
-    return [
-        replace(baseline, recording=shared_among(baseline.recording, processes))
-        for processes in (shared.least, shared.most)
-    ]
+    """The query with the least and with the most of what has bounds; empty where all is known.
+
+    That is how many processes shared its temp I/O, or how long that took.
+    """
+    recording = baseline.recording
+    shared, within = recording.meta.temp.shared_by, recording.meta.temp.within
+    found: list[Recording] = []
+    if shared is not None:
+        found = [shared_among(recording, one) for one in (shared.least, shared.most)]
+    elif within is not None:
+        found = [timed_in_all(recording, s) for s in (within.least_s, within.most_s) if s > 0]
+    return [replace(baseline, recording=one, loads=temp_load(one)) for one in found]
 
 
 def forecast_between(
@@ -39,15 +45,26 @@ def forecast_between(
     said = replace(said, uncertainty=None, ceiling_interval_s=_around(ceilings))
     if too_wide(low_s, high_s) is None:
         return replace(said, interval_s=(low_s, high_s))
-    shared = baseline.recording.meta.temp.shared_by
-    assert shared is not None
     text = (
-        f"{shared.words}, so that it may take {format_duration(low_s)} or "
-        f"{format_duration(high_s)}; {TOLD_BY}"
+        f"{unknown_words(baseline.recording)}, so that it may take {format_duration(low_s)} or "
+        f"{format_duration(high_s)}; {told_by(baseline.recording)}"
     )
     return replace(
         said, forecast_s=None, interval_s=None, refused=text, terms=baseline.rest, warnings=[]
     )
+
+
+def unknown_words(recording: Recording) -> str | None:
+    """What has only bounds, in words; None where nothing has."""
+    temp = recording.meta.temp
+    bounds = temp.shared_by or temp.within
+    return None if bounds is None else bounds.words
+
+
+def told_by(recording: Recording) -> str:
+    """What would tell it."""
+    within = recording.meta.temp.within
+    return TOLD_BY if within is None else within.mend
 
 
 def bounds_s(said: Forecast) -> tuple[float, float] | None:

@@ -22,10 +22,10 @@ from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.coverage import is_part, kind_of_evidence, unread_bytes
 from spillcast.forecast.sum.cpu_limits import about_cpu_limits
 from spillcast.forecast.sum.projection import Projection
+from spillcast.forecast.sum.shared import told_by, unknown_words
 from spillcast.forecast.sum.target_warnings import about_storages
 from spillcast.recording import Recording
 from spillcast.recording.likely_temp import large_other_io, unrecognised
-from spillcast.recording.shared_by import TOLD_BY
 from spillcast.recording.thread_trace import wakings_seen
 from spillcast.storage import Storage
 from spillcast.units import format_bytes, format_duration
@@ -118,15 +118,17 @@ def _about_recording(baseline: Baseline) -> list[Warned]:
         warnings.append(Warned("file-faults", text))
     if recording.meta.only_counts:
         text = (
-            "only PostgreSQL's own counts and times are known: nothing of caches, a busy machine "
-            "or of when which block came"
+            "only sums of counts and times are known: nothing of caches, a busy machine or of when "
+            "which block came"
         )
         if capture.absent_because is not None:
             text = f"no I/O was recorded ({capture.absent_because}), so its plan counts: {text}"
         warnings.append(Warned("counts-only", text))
-    if (shared := recording.meta.temp.shared_by) is not None:
-        text = f"{shared.words}; the interval holds for either end, and {TOLD_BY}"
-        warnings.append(Warned("processes", text))
+    warnings += [Warned("untold", text) for text in recording.meta.temp.untold]
+    if (words := unknown_words(recording)) is not None:
+        text = f"{words}; the interval holds for either end, and {told_by(recording)}"
+        code = "processes" if recording.meta.temp.within is None else "time-unknown"
+        warnings.append(Warned(code, text))
     if (storage := recording.meta.temp.timed_on) is not None:
         text = f"temp I/O was not timed: it is taken to have the latency of {storage}"
         warnings.append(Warned("assumed", text))

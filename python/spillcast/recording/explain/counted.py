@@ -1,16 +1,16 @@
 """Counts and times of temp I/O as a recording in memory: the whole run, and no single waits."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
-from spillcast import _core
+from spillcast.recording.even_rows import even_seconds
 from spillcast.recording.explain.nodes import BLOCK_BYTES, TempIO
 from spillcast.recording.meta import CaptureAccount, KeptWaits, Meta, ObservedEngine, Temp
 from spillcast.recording.postgres_meta import Statement
 from spillcast.recording.recording import Recording
-from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
+from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.shared_by import SharedBy
 
 
@@ -62,34 +62,11 @@ def recording_of(counted: Counted) -> Recording:
     return recording
 
 
-def shared_among(recording: Recording, processes: float) -> Recording:
-    """The same counts where so many processes are known to have shared them."""
-    temp = replace(recording.meta.temp, processes=processes, shared_by=None)
-    found = Recording(recording.path, replace(recording.meta, temp=temp))
-    found.seconds, found.waits = recording.seconds, recording.waits
-    return found
-
-
 def _seconds(temp: TempIO) -> pa.Table:
-    """One row for each op, as if all had been in the first second and equally long."""
-    rows = []
-    for op, count, total_s in (
-        ("read", temp.read, temp.read_s),
-        ("write", temp.written, temp.write_s),
-    ):
-        total_ns = round((total_s or 0.0) * 1e9)
-        if count:
-            rows.append(
-                {
-                    "second": 0,
-                    "op": op,
-                    "temp": True,
-                    "size_class_bytes": _core.size_class_bytes(BLOCK_BYTES),
-                    "count": count,
-                    "bytes": count * BLOCK_BYTES,
-                    "total_ns": total_ns,
-                    "latency_ns": [total_ns // count],
-                    "latency_count": [count],
-                }
-            )
-    return pa.Table.from_pylist(rows, SECONDS_SCHEMA)
+    read, written = temp.read * BLOCK_BYTES, temp.written * BLOCK_BYTES
+    return even_seconds(
+        [
+            ("read", temp.read, read, temp.read_s or 0.0),
+            ("write", temp.written, written, temp.write_s or 0.0),
+        ]
+    )

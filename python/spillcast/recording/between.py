@@ -1,0 +1,57 @@
+"""Counts of a run at one end of what is known of them: other processes, or another time in all."""
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from spillcast.recording.meta import Temp
+from spillcast.recording.recording import Recording
+from spillcast.recording.schema import SECONDS_SCHEMA
+
+
+def shared_among(recording: Recording, processes: float) -> Recording:
+    """The same counts where so many processes are known to have shared them."""
+    temp = replace(recording.meta.temp, processes=processes, shared_by=None)
+    return _with(recording, temp, recording.seconds)
+
+
+def timed_in_all(recording: Recording, total_s: float) -> Recording:
+    """The same where temp I/O is known to have taken ``total_s`` in all.
+
+    There were as many more or fewer operations where their number follows from the time.
+    """
+    temp = recording.meta.temp
+    assert temp.within is not None
+    factor = total_s / temp.total_s
+    counts = factor if temp.within.counts_too else 1.0
+    rows = [_scaled(row, factor, counts) for row in recording.seconds.to_pylist()]
+    by_op = {row["op"]: row["count"] for row in rows}
+    temp = replace(
+        temp,
+        reads=by_op.get("read", 0),
+        writes=by_op.get("write", 0),
+        bytes=sum(row["bytes"] for row in rows),
+        total_s=total_s,
+        within=None,
+    )
+    return _with(recording, temp, pa.Table.from_pylist(rows, SECONDS_SCHEMA))
+
+
+def _scaled(row: dict[str, Any], factor: float, counts: float) -> dict[str, Any]:
+    count = max(1, round(row["count"] * counts))
+    total_ns = round(row["total_ns"] * factor)
+    return {
+        **row,
+        "count": count,
+        "bytes": round(row["bytes"] / row["count"] * count),
+        "total_ns": total_ns,
+        "latency_ns": [total_ns // count],
+        "latency_count": [count],
+    }
+
+
+def _with(recording: Recording, temp: Temp, seconds: pa.Table) -> Recording:
+    found = Recording(recording.path, replace(recording.meta, temp=temp))
+    found.seconds, found.waits = seconds, recording.waits
+    return found

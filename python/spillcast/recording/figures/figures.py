@@ -1,0 +1,124 @@
+"""Figures of one run as somebody tells them: elapsed time, temp I/O, threads -> a recording."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from spillcast.errors import InputError, Refusal
+from spillcast.gate import COUNT_MAX
+from spillcast.recording.even_rows import even_seconds
+from spillcast.recording.meta import CaptureAccount, KeptWaits, Meta, ObservedEngine, Temp
+from spillcast.recording.postgres_meta import Statement
+from spillcast.recording.recording import Recording
+from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.timed_within import TimedWithin
+from spillcast.units import format_duration
+
+#: The captures of such recordings: what a person typed, and what Oracle reports.
+FIGURES, REPORT = "figures", "report"
+_UNTIMED = "say how long its temp I/O took, or what storage it was on with --from"
+#: Rounded times may add up to more than the run by so much of it.
+ROUNDED = 0.02
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The reads or the writes of temp files: how many, how much, how long over all threads."""
+
+    count: int = 0
+    bytes: int = 0
+    time_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """What is told of one run.
+
+    ``threads`` is how many were at work on the mean; times of I/O and CPU are summed over them.
+    Where ``within`` has bounds of the time of temp I/O, the times of ``reads`` and ``writes`` are
+    between them. ``untold`` says what this source cannot tell.
+    """
+
+    path: Path
+    elapsed_s: float
+    reads: Moved
+    writes: Moved
+    cpu_s: float | None = None
+    threads: float = 1.0
+    within: TimedWithin | None = None
+    engine: str = "process"
+    capture: str = FIGURES
+    statement: Statement | None = None
+    untold: Sequence[str] = ()
+
+    @property
+    def times_s(self) -> list[float]:
+        """The times that are known."""
+        return [one.time_s for one in (self.reads, self.writes) if one.time_s is not None]
+
+
+def recording_of_figures(
+    figures: Figures, *, elapsed_s: float | None = None, timed: bool = True
+) -> Recording:
+    """A recording that is nowhere on disk: rows of ``seconds``, and empty ``waits``.
+
+    ``elapsed_s`` is that of the run where it is known better. InputError for figures that cannot
+    be; Refusal, if ``timed``, where nothing tells how long temp I/O took.
+    """
+    figures = replace(figures, elapsed_s=elapsed_s or figures.elapsed_s)
+    _check(figures)
+    if timed and not sum(figures.times_s):
+        raise Refusal(f"{figures.path}: no time of temp I/O is given: {_UNTIMED}")
+    reads, writes = figures.reads, figures.writes
+    cpu_s = figures.cpu_s if figures.threads == 1 else None
+    meta = Meta(
+        elapsed_s=figures.elapsed_s,
+        recorded_s=figures.elapsed_s,
+        engine=ObservedEngine(figures.engine),
+        cpu_s=cpu_s,
+        temp=Temp(
+            reads.count,
+            writes.count,
+            reads.bytes + writes.bytes,
+            sum(figures.times_s),
+            processes=figures.threads,
+            within=figures.within,
+            untold=tuple(figures.untold),
+            # What is read was written once, if nothing else is known.
+            held_bytes=writes.bytes or reads.bytes,
+            files=1,
+        ),
+        capture=CaptureAccount(figures.capture),
+        statement=figures.statement,
+        raw=KeptWaits(0, reads.count + writes.count, []),
+    )
+    recording = Recording(figures.path, meta)
+    recording.waits = WAITS_SCHEMA.empty_table()
+    recording.seconds = even_seconds(
+        (op, one.count, one.bytes, one.time_s or 0.0)
+        for op, one in (("read", reads), ("write", writes))
+    )
+    return recording
+
+
+def _check(figures: Figures) -> None:
+    """InputError for what no run can have been."""
+    path, reads, writes = figures.path, figures.reads, figures.writes
+    if figures.elapsed_s <= 0:
+        raise InputError(f"{path}: no elapsed time", "say it with --elapsed, such as 12m53s")
+    if not reads.count + writes.count:
+        raise InputError(
+            f"{path}: no reads and writes of temp files",
+            "a forecast wants how many there were, and how large",
+        )
+    if max(reads.count, writes.count, reads.bytes, writes.bytes) > COUNT_MAX:
+        raise InputError(f"{path}: more operations or bytes than any storage has")
+    if figures.threads < 1:
+        raise InputError(f"{path}: {figures.threads:g} threads", "there is one at least")
+    most_s = figures.threads * figures.elapsed_s
+    if (io_s := sum(figures.times_s)) > (1 + ROUNDED) * most_s:
+        raise InputError(
+            f"{path}: temp I/O took {format_duration(io_s)} in {figures.threads:.3g} threads, and "
+            f"the run {format_duration(figures.elapsed_s)}",
+            "say how many threads there were on the mean, or how long the whole run took",
+        )

@@ -1,0 +1,55 @@
+"""The sources of figures: how a file of each is known, and what reads it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spillcast.recording.figures.choice import Choice
+    from spillcast.recording.figures.figures import Figures
+
+#: Bare figures on the command line begin so.
+WORD = "figures:"
+HEAD_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A kind of file, its module here, which has ``read(paths, choice)``, and its marks."""
+
+    module: str
+    known: Callable[[Path, bytes], bool]
+    #: Several such files may be parts of one report.
+    joins: bool = False
+
+    def read(self, paths: Sequence[Path], choice: "Choice") -> "Figures":
+        """What the files say of the run that is chosen. InputError where they are damaged."""
+        module = import_module(f"spillcast.recording.figures.{self.module}")
+        found: Figures = module.read(paths, choice)
+        return found
+
+
+def _stated(path: Path, head: bytes) -> bool:
+    written = path.suffix.lower() == ".toml" or head.lstrip()[:1] == b"{"
+    return written and b"elapsed_s" in head and b'"schema"' not in head and b'"Plan"' not in head
+
+
+READERS = (Reader("stated", _stated),)
+
+
+def reader_of(path: Path, head: bytes) -> Reader | None:
+    """What reads a file that begins so; None where it holds no figures."""
+    return next((one for one in READERS if one.known(path, head)), None)
+
+
+def is_word(text: str) -> bool:
+    """Whether an argument is bare figures and no file."""
+    return text.startswith(WORD)
+
+
+def are_figures(path: Path) -> bool:
+    """Whether a file holds figures of a run, as far as its beginning tells."""
+    with path.open("rb") as file:
+        return reader_of(path, file.read(HEAD_BYTES)) is not None
