@@ -137,7 +137,7 @@ def _recording(path: Path, block: str | None) -> "Recording":
 
     evidence = find_evidence([path]) if path.exists() else None
     if evidence is not None and evidence.traces:
-        size = block_size(block, [], evidence.traces)
+        size = block_size(block, evidence.parameters, evidence.traces)
         return recording_of_traces(evidence.traces, size.bytes)
     if block is not None:
         raise InputError("--block is for an Oracle trace: give --like TRACE")

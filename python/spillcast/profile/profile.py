@@ -56,6 +56,10 @@ def profile(
         from spillcast.recording.ash import ALL
 
         result = of_ash(found.ash, by, where, chosen or ALL, on_progress)
+        if found.traces:
+            where_to = f"{found.collected[0]}/*.trc"
+            text = f"how long single waits took tell its traces: spillcast profile {where_to}"
+            result = replace(result, warnings=[*result.warnings, text])
     elif kind == "statistics":
         from spillcast.profile.statistics import of_statistics
 

@@ -15,6 +15,7 @@ from spillcast.recording.same_file import repeated_words
 from spillcast.recording.statistics import read_statistics
 from spillcast.recording.trace import Progress
 from spillcast.recording.trace_spool import TABLES, spool_traces
+from spillcast.recording.work_areas import read_temp_usage, read_work_areas
 
 
 def run_sql(
@@ -62,18 +63,24 @@ def _register(
     say: Callable[[str], None],
 ) -> None:
     kind = found.only_waits()
-    if kind == "ash":
+    # What was collected together is asked together.
+    kinds = {kind} if not found.collected else {"ash", "statistics", "traces"}
+    if "ash" in kinds and found.ash:
         connection.register("samples", read_ash(found.ash, on_progress=on_progress).samples)
-    elif kind == "statistics":
+    if "statistics" in kinds and found.statistics:
         connection.register("statistics", read_statistics(found.statistics).rows)
-    elif kind == "recordings":
+    if found.work_areas:
+        connection.register("work_areas", read_work_areas(found.work_areas))
+    if found.temp_usage:
+        connection.register("temp_usage", read_temp_usage(found.temp_usage))
+    if kind == "recordings":
         if len(found.recordings) != 1:
             raise InputError("several recordings are given", "ask one at a time")
         recording = Recording.open(found.recordings[0])
         connection.register("waits", recording.waits)
         connection.register("seconds", recording.seconds)
         connection.register("samples", recording.samples)
-    else:
+    elif "traces" in kinds and found.traces:
         read = spool_traces(found.traces, folder, lenient=lenient, on_progress=on_progress)
         for words in repeated_words(read.repeated):
             say(words)

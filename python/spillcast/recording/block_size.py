@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spillcast.errors import InputError
 from spillcast.recording.ash.values import parse_integer
-from spillcast.recording.spooled import read_spooled
+from spillcast.recording.parameters import read_parameters
 from spillcast.recording.trace_header import block_bytes_of
 from spillcast.units import format_bytes, parse_bytes
 
@@ -59,10 +59,7 @@ def block_size(
 
 def _spooled(path: Path) -> int:
     """The parameter as ``spillcast collect oracle`` spools it; 0 where it is missing or damaged."""
-    columns = read_spooled(path, {"name": "name", "value": "value"}).columns
-    names, values = columns.get("name", []), columns.get("value", [])
-    found = dict(zip(names, values, strict=False)).get(_PARAMETER)
-    return _possible(parse_integer(found or ""))
+    return _possible(parse_integer(read_parameters(path).get(_PARAMETER, "")))
 
 
 def _possible(size: int | None) -> int:

@@ -3,7 +3,7 @@
 import glob
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,27 @@ _PLAN = re.compile(
     rb'"Plan":|QUERY PLAN|\(cost=\d|\(actual (time|rows)=|Buffers: |ms\s+plan:|<explain|- Plan:'
 )
 _BESIDE = "give a trace or an ASH export besides"
+#: Files that ``spillcast collect oracle`` spools, and what they are, whatever stands in them.
+SPOOLS = {
+    "spillcast_ash.csv": "ash",
+    "spillcast_sessions.csv": "ash",
+    "spillcast_statistics.csv": "statistics",
+    "spillcast_parameters.csv": "parameters",
+    "spillcast_workareas.csv": "work_areas",
+    "spillcast_temp.csv": "temp_usage",
+}
+#: What says more of a run, but not where its time goes.
+_MORE = ("parameters", "work_areas", "temp_usage")
+#: What one folder may hold of one run, the best for its shares of time first.
+_COLLECTED = ("ash", "traces", "statistics")
 _WORDS = {
     "recordings": "recordings",
     "traces": "traces",
     "ash": "ASH exports",
     "statistics": "statistics",
-    "parameters": "database parameters",
+    "parameters": "parameters of a database",
+    "work_areas": "work areas",
+    "temp_usage": "temp usage",
     "plans": "plans of EXPLAIN",
     "statements": "rows of pg_stat_statements",
     "figures": "figures of a run",
@@ -36,17 +51,23 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Evidence:
-    """Paths by kind; ``-`` among the traces is standard input."""
+    """Paths by kind; ``-`` among the traces is standard input.
+
+    ``collected`` are the folders among what was given that ``spillcast collect oracle`` filled.
+    """
 
     recordings: list[Path] = field(default_factory=list)
     traces: list[Path] = field(default_factory=list)
     ash: list[Path] = field(default_factory=list)
     statistics: list[Path] = field(default_factory=list)
     parameters: list[Path] = field(default_factory=list)
+    work_areas: list[Path] = field(default_factory=list)
+    temp_usage: list[Path] = field(default_factory=list)
     plans: list[Path] = field(default_factory=list)
     statements: list[Path] = field(default_factory=list)
     #: Files, and words of ``figures:``.
     figures: list[Path | str] = field(default_factory=list)
+    collected: list[Path] = field(default_factory=list)
 
     def only_waits(self) -> str:
         """``only_kind``, but InputError where it is counts, of which there is no single wait."""
@@ -57,13 +78,18 @@ class Evidence:
         return kind
 
     def only_kind(self) -> str:
-        """The kind of all of it, as a field's name. InputError where kinds are mixed."""
-        kinds = {field.name: getattr(self, field.name) for field in fields(self)}
-        given = [kind for kind, paths in kinds.items() if paths]
-        if given == ["parameters"]:
-            raise InputError("parameters of a database are no evidence by themselves", _BESIDE)
-        # They only say how large a block is.
-        given = [kind for kind in given if kind != "parameters"]
+        """The kind of all of it, as a field's name. InputError where kinds are mixed.
+
+        What was collected together is one evidence: its ASH tells where the time goes, and its
+        traces where there is none.
+        """
+        given = [kind for kind in _WORDS if getattr(self, kind)]
+        if given and not set(given) - set(_MORE):
+            words = " and ".join(_WORDS[kind] for kind in given)
+            raise InputError(f"{words} are no evidence by themselves", _BESIDE)
+        given = [kind for kind in given if kind not in _MORE]
+        if self.collected and set(given) <= set(_COLLECTED):
+            return next(kind for kind in _COLLECTED if kind in given)
         if len(given) != 1:
             raise InputError(
                 f"{' and '.join(_WORDS[kind] for kind in given)} are mixed",
@@ -80,8 +106,29 @@ def find_evidence(arguments: Sequence[str | Path]) -> Evidence:
             evidence.figures.append(argument)
             continue
         for path in _expand(argument):
-            _kind_of(path, evidence).extend(_files(path))
+            if spools := spools_of(path):
+                evidence.collected.append(path)
+                for spool in spools:
+                    _kind_of(spool, evidence).append(spool)
+                evidence.traces.extend(traces_below(path))
+            else:
+                _kind_of(path, evidence).extend(_files(path))
     return evidence
+
+
+def spools_of(folder: Path) -> list[Path]:
+    """What ``spillcast collect oracle`` spooled into a folder and holds rows; none of others.
+
+    SQL*Plus leaves a file empty where a query has no row. Samples of V$SESSION are those of ASH
+    once more where there are both.
+    """
+    if not folder.is_dir() or folder.suffix == ".spill":
+        return []
+    found = [folder / name for name in SPOOLS if (folder / name).is_file()]
+    found = [path for path in found if _head(path).strip()]
+    if folder / "spillcast_ash.csv" in found:
+        found = [path for path in found if path.name != "spillcast_sessions.csv"]
+    return found
 
 
 def _expand(argument: str) -> list[Path]:
@@ -98,6 +145,9 @@ def _kind_of(path: Path, evidence: Evidence) -> list[Any]:
         return evidence.recordings
     if not path.is_file() or any(fnmatch(path.name.lower(), pattern) for pattern in TRACES):
         return evidence.traces
+    if (spooled := SPOOLS.get(path.name.lower())) is not None:
+        found: list[Path] = getattr(evidence, spooled)
+        return found
     head = _head(path)
     if b"temp_blks_written" in head:
         return evidence.statements
@@ -110,6 +160,10 @@ def _kind_of(path: Path, evidence: Evidence) -> list[Any]:
     start = head[:4096].lower()
     if b"db_block_size" in start:
         return evidence.parameters
+    if b"number_passes" in start and b"operation_type" in start:
+        return evidence.work_areas
+    if b"segtype" in start and b"extents" in start:
+        return evidence.temp_usage
     return evidence.statistics if _are_statistics(start) else evidence.ash
 
 
@@ -125,7 +179,7 @@ def _head(path: Path) -> bytes:
 
 def _are_statistics(head: bytes) -> bool:
     """Whether the headings of a CSV file are those of spooled session statistics."""
-    return b"accumulated" in head and b"value" in head and b"sample_time" not in head
+    return b"accumulated" in head and b"value" in head
 
 
 def _files(path: Path) -> list[Path]:

@@ -6,14 +6,13 @@ There is no Oracle server here. SQL*Plus commands and the frame of the PL/SQL bl
 import csv
 import json
 import re
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-import duckdb
 import pytest
-import sqlglot
 from sqlglot import exp
 
 from harness import spillcast
+from made_up_sqlplus import NOW, VIEWS, database, insert, parsed, run
 from spillcast.engines.oracle.collect import collect, parse_session
 from spillcast.errors import InputError
 from spillcast.recording.ash import executions, read_ash
@@ -21,103 +20,13 @@ from spillcast.recording.statistics import read_statistics
 
 SQL_ID = "09bmj7j9q8a5z"
 SESSION = "33,4711"
-NOW = datetime(2024, 10, 14, 13)
 READ = "direct path read temp"
-COMMANDS = re.compile(r"(set|prompt|spool|exec|whenever|accept)\b|--")
-
-# Columns that the views have by Oracle's reference, with types that hold them.
-ASH_COLUMNS = (
-    "sample_time timestamp, session_id bigint, session_serial# bigint, sql_id text, "
-    "sql_exec_id bigint, sql_exec_start timestamp, sql_plan_line_id bigint, session_state text, "
-    "event text, wait_class text, p1 bigint, p2 bigint, p3 bigint, time_waited bigint, "
-    "qc_session_id bigint, qc_session_serial# bigint, qc_instance_id bigint, pga_allocated bigint, "
-    "temp_space_allocated bigint, delta_read_io_requests bigint, delta_read_io_bytes bigint, "
-    "delta_write_io_requests bigint, delta_write_io_bytes bigint"
-)
-VIEWS = {
-    "dual": "dummy text",
-    "v$parameter": "name text, value text",
-    "v$diag_info": "inst_id bigint, name text, value text",
-    "v$process": "addr text, tracefile text",
-    "v$session": "sid bigint, serial# bigint, paddr text",
-    "gv$session": "inst_id bigint, sid bigint, serial# bigint, saddr text, username text, "
-    "last_call_et bigint, sql_id text, status text",
-    "gv$sql_workarea_active": "inst_id bigint, sid bigint, qcsid bigint, sql_id text, "
-    "sql_exec_id bigint, operation_id bigint, operation_type text, policy text, "
-    "active_time bigint, work_area_size bigint, expected_size bigint, actual_mem_used bigint, "
-    "max_mem_used bigint, number_passes bigint, tempseg_size bigint, tablespace text",
-    "gv$tempseg_usage": "inst_id bigint, username text, session_addr text, sql_id text, "
-    "tablespace text, segtype text, segfile# bigint, extents bigint, blocks bigint",
-    "v$sesstat": "sid bigint, statistic# bigint, value bigint",
-    "v$statname": "statistic# bigint, name text",
-    "gv$active_session_history": f"inst_id bigint, {ASH_COLUMNS}",
-    "dba_hist_active_sess_history": "snap_id bigint, dbid bigint, instance_number bigint, "
-    + ASH_COLUMNS,
-}
-
-
-def statements(script):
-    """The SELECTs of a script, those in PL/SQL too; any line that is none of it fails."""
-    found, lines = [], iter(script.splitlines())
-    for line in lines:
-        if not line or COMMANDS.match(line):
-            continue
-        text = line
-        if line == "declare":
-            while (line := next(lines)) != "/":
-                text += "\n" + line
-            found += re.findall(r"for r in \((.*?)\n    \) loop", text, re.DOTALL)
-            continue
-        assert line.startswith("select "), line
-        while not text.endswith(";"):
-            text += "\n" + next(lines)
-        found.append(text[:-1])
-    return found
-
-
-def parsed(script):
-    return [sqlglot.parse_one(text, read="oracle") for text in statements(script)]
 
 
 @pytest.fixture
 def oracle():
-    """DuckDB with the views, empty, and the Oracle functions that it lacks."""
-    with duckdb.connect() as connection:
-        for name, columns in VIEWS.items():
-            quoted = re.sub(r"(\w+#)", r'"\1"', columns)
-            connection.execute(f'create table "{name}" ({quoted})')
-        connection.execute("create macro numtodsinterval(n, unit) as to_minutes(n)")
-        connection.execute(f"create macro systimestamp() as timestamp '{NOW}'")
-        connection.execute(
-            "create macro regexp_substr(s, pattern, start, nth, flags, part) as "
-            "nullif(regexp_extract(s, pattern, part), '')"
-        )
-        connection.execute("insert into dual values ('X')")
+    with database() as connection:
         yield connection
-
-
-def insert(oracle, view, *rows):
-    for row in rows:
-        names = ", ".join(f'"{name}"' for name in row)
-        marks = ", ".join("?" * len(row))
-        oracle.execute(f'insert into "{view}" ({names}) values ({marks})', list(row.values()))
-
-
-def run(oracle, script, view, **variables):
-    """The rows of the statements on a view, as dictionaries."""
-    rows = []
-    for tree in parsed(script):
-        if not any(table.name == view for table in tree.find_all(exp.Table)):
-            continue
-        for column in list(tree.find_all(exp.Column)):
-            if column.name in variables:
-                column.replace(exp.convert(variables[column.name]))
-        found = oracle.execute(
-            tree.sql("duckdb", identify=True, unsupported_level=sqlglot.ErrorLevel.IGNORE)
-        )
-        names = [description[0] for description in found.description]
-        rows += [dict(zip(names, row, strict=True)) for row in found.fetchall()]
-    return rows
 
 
 @pytest.mark.parametrize("session", [None, SESSION])

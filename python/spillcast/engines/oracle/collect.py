@@ -10,6 +10,8 @@ import typer
 
 from spillcast.errors import InputError
 
+#: How long V$SESSION is sampled instead of ASH.
+SAMPLED_MINUTES = 10
 #: A window that ASH keeps in memory on most databases; an older one is in DBA_HIST.
 MEMORY_MINUTES = 60
 MINUTES_MAX = 60 * 24 * 366
@@ -32,7 +34,13 @@ def collect(
         str | None,
         typer.Option(metavar="SID,SERIAL", help="Session to trace and take statistics of."),
     ] = None,
-    minutes: Annotated[int, typer.Option(help="How far ASH goes back.")] = MEMORY_MINUTES,
+    minutes: Annotated[
+        int | None,
+        typer.Option(
+            help="How far ASH goes back (default: 60); without the pack, for how long sessions are "
+            "sampled (default: 10)."
+        ),
+    ] = None,
     interval: Annotated[int, typer.Option(help="Seconds between samples of statistics.")] = 3,
     history: Annotated[
         bool | None,
@@ -41,11 +49,18 @@ def collect(
             help="ASH from DBA_HIST or from memory (default: memory up to 60 minutes).",
         ),
     ] = None,
+    without_pack: Annotated[
+        bool,
+        typer.Option(
+            "--without-pack", help="Sample V$SESSION each second: no Diagnostics Pack is needed."
+        ),
+    ] = False,
 ) -> str:
     """Print a SQL*Plus script: ASH, work areas, temp space, statistics and a session's trace.
 
     It reads views and changes nothing but the trace of the session, on and off. ASH needs the
-    Diagnostics Pack licence.
+    Diagnostics Pack licence; --without-pack samples sessions instead, and is rougher. The folder
+    that it writes is one evidence: spillcast forecast FOLDER --to TARGET.
 
     Example: spillcast collect oracle --sql-id 09bmj7j9q8a5z --sid 33,4711 -o collect.sql
     """
@@ -57,6 +72,10 @@ def collect(
             f"--sql-id '{sql_id}' is not an SQL_ID",
             "it has 13 characters of 0-9 and a-z, such as 09bmj7j9q8a5z",
         )
+    if minutes is None:
+        minutes = SAMPLED_MINUTES if without_pack else MEMORY_MINUTES
+    if without_pack and history is not None:
+        raise InputError("--history and --memory are of ASH, and --without-pack reads none")
     _check_range("--minutes", minutes, MINUTES_MAX)
     _check_range("--interval", interval, INTERVAL_S_MAX)
     samples = max(1, round(TRACE_S / interval))
@@ -72,7 +91,8 @@ def collect(
     }
     from_history = minutes > MEMORY_MINUTES if history is None else history
     text = _sections()
-    parts = _parts(sql_id, session, history=from_history)
+    samples_of = "sampler" if without_pack else "ash_history" if from_history else "ash_memory"
+    parts = _parts(sql_id, session, samples_of)
     return "\n".join(text[part].format(**fields).rstrip() + "\n" for part in parts)
 
 
@@ -87,7 +107,7 @@ def parse_session(text: str) -> Session:
     return Session(int(match[1]), int(match[2]))
 
 
-def _parts(sql_id: str | None, session: Session | None, *, history: bool) -> Iterator[str]:
+def _parts(sql_id: str | None, session: Session | None, samples_of: str) -> Iterator[str]:
     """Sections in the order of their work: ASH comes last, so that it covers the trace."""
     yield from ("begin", "database")
     if session is None and sql_id is not None:
@@ -95,8 +115,9 @@ def _parts(sql_id: str | None, session: Session | None, *, history: bool) -> Ite
     yield "temp"
     if session is not None:
         yield from ("trace_on", "statistics", "trace_off")
-    yield "licence"
-    yield "ash_history" if history else "ash_memory"
+    if samples_of != "sampler":
+        yield "licence"
+    yield samples_of
     yield "end"
 
 
@@ -109,10 +130,11 @@ def _sections() -> dict[str, str]:
 
 def _conditions(sql_id: str | None, session: Session | None) -> dict[str, str]:
     """WHERE conditions by part; parallel workers belong to the session that coordinates them."""
-    ash, workareas, temp = [], [], []
+    ash, workareas, temp, sampler = [], [], [], []
     if sql_id is not None:
         ash.append(f"sql_id = '{sql_id}'")
-        workareas.append(f"sql_id = '{sql_id}'")
+        workareas.append(f"a.sql_id = '{sql_id}'")
+        sampler.append(f"s.sql_id = '{sql_id}'")
         temp.append(f"s.sql_id = '{sql_id}'")
     if session is not None:
         sid, serial = session.sid, session.serial
@@ -120,11 +142,13 @@ def _conditions(sql_id: str | None, session: Session | None) -> dict[str, str]:
             f"(session_id = {sid} and session_serial# = {serial}\n"
             f"        or qc_session_id = {sid} and qc_session_serial# = {serial})"
         )
-        workareas.append(f"(sid = {sid} or qcsid = {sid})")
+        workareas.append(f"(a.sid = {sid} or a.qcsid = {sid})")
+        sampler.append(f"(s.sid = {sid} and s.serial# = {serial} or x.qcsid = {sid})")
         temp.append(f"s.sid = {sid} and s.serial# = {serial}")
     return {
         "ash_where": "\n   and ".join(ash) or "1 = 1",
         "workareas_where": "\n   and ".join(workareas) or "1 = 1",
+        "sampler_where": "\n              and ".join(sampler) or "1 = 1",
         # Workers take temp in sessions of their own, which run the same statement.
         "temp_where": "\n    or ".join(temp) or "1 = 1",
     }

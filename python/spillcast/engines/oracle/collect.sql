@@ -40,16 +40,20 @@ select inst_id, sid, serial#, username, last_call_et as active_s
  order by inst_id, sid;
 
 --# temp
--- Work areas in use and temp space taken, as they are at this moment. Costs nothing to speak of.
+-- Work areas in use, with the memory that Oracle thinks each would need, and temp space taken, as
+-- they are at this moment. Costs nothing to speak of.
 prompt Work areas: spillcast_workareas.csv
 set termout off
 spool spillcast_workareas.csv
-select inst_id, sid, qcsid, sql_id, sql_exec_id, operation_id, operation_type, policy,
-       active_time as active_us, work_area_size, expected_size, actual_mem_used, max_mem_used,
-       number_passes, tempseg_size, tablespace
-  from gv$sql_workarea_active
+select a.inst_id, a.sid, a.qcsid, a.sql_id, a.sql_exec_id, a.operation_id, a.operation_type,
+       a.policy, a.active_time as active_us, a.work_area_size, a.expected_size, a.actual_mem_used,
+       a.max_mem_used, a.number_passes, a.tempseg_size, a.tablespace, w.estimated_optimal_size,
+       w.estimated_onepass_size
+  from gv$sql_workarea_active a
+  left join gv$sql_workarea w
+    on w.inst_id = a.inst_id and w.workarea_address = a.workarea_address
  where {workareas_where}
- order by inst_id, sid, operation_id;
+ order by a.inst_id, a.sid, a.operation_id;
 spool off
 set termout on
 prompt Temp space: spillcast_temp.csv
@@ -144,7 +148,8 @@ exec dbms_monitor.session_trace_disable(session_id => {sid}, serial_num => {seri
 -- LICENCE: Active Session History belongs to the Oracle Diagnostics Pack, which is licensed apart,
 -- on Enterprise Edition. To query it without that licence is a breach of it, and Oracle records the
 -- use. The answer decides: at anything but yes the script ends here. All that stands above needs no
--- pack, and a forecast can be made from the trace alone.
+-- pack, and a forecast can be made from the trace alone. Made with --without-pack, the script looks
+-- at V$SESSION instead.
 prompt
 prompt LICENCE: what follows reads Active Session History, part of the Oracle Diagnostics Pack.
 set define on
@@ -171,8 +176,8 @@ spool spillcast_ash.csv
 select to_char(sample_time, 'YYYY-MM-DD HH24:MI:SS.FF3') as sample_time, inst_id,
        session_id, session_serial#, sql_id, sql_exec_id,
        to_char(sql_exec_start, 'YYYY-MM-DD HH24:MI:SS') as sql_exec_start,
-       sql_plan_line_id, session_state, event, wait_class, p1, p2, p3, time_waited,
-       qc_session_id, qc_instance_id, pga_allocated, temp_space_allocated,
+       sql_plan_line_id, sql_plan_operation, sql_plan_options, session_state, event, wait_class,
+       p1, p2, p3, time_waited, qc_session_id, qc_instance_id, pga_allocated, temp_space_allocated,
        delta_read_io_requests, delta_read_io_bytes, delta_write_io_requests, delta_write_io_bytes
   from gv$active_session_history
  where sample_time >= systimestamp - numtodsinterval({minutes}, 'minute')
@@ -191,9 +196,9 @@ spool spillcast_ash.csv
 select to_char(sample_time, 'YYYY-MM-DD HH24:MI:SS.FF3') as sample_time, snap_id, dbid,
        instance_number, session_id, session_serial#, sql_id, sql_exec_id,
        to_char(sql_exec_start, 'YYYY-MM-DD HH24:MI:SS') as sql_exec_start, sql_plan_line_id,
-       session_state, event, wait_class, p1, p2, p3, time_waited, qc_session_id, qc_instance_id,
-       pga_allocated, temp_space_allocated, delta_read_io_requests, delta_read_io_bytes,
-       delta_write_io_requests, delta_write_io_bytes
+       sql_plan_operation, sql_plan_options, session_state, event, wait_class, p1, p2, p3,
+       time_waited, qc_session_id, qc_instance_id, pga_allocated, temp_space_allocated,
+       delta_read_io_requests, delta_read_io_bytes, delta_write_io_requests, delta_write_io_bytes
   from dba_hist_active_sess_history
  where sample_time >= systimestamp - numtodsinterval({minutes}, 'minute')
    and {ash_where}
@@ -201,7 +206,59 @@ select to_char(sample_time, 'YYYY-MM-DD HH24:MI:SS.FF3') as sample_time, snap_id
 spool off
 set termout on
 
+--# sampler
+-- What Active Session History would tell, without the Diagnostics Pack: V$SESSION is looked at once
+-- a second, for {minutes} minutes or until nothing of it was active for a minute. It tells no plan
+-- lines and not how long a single wait took, and the rows appear at the end. Before Oracle 18, write
+-- dbms_lock.sleep for dbms_session.sleep.
+prompt Samples of V$SESSION for {minutes} minutes at most: spillcast_sessions.csv
+set termout off
+spool spillcast_sessions.csv
+declare
+  v_seen number;
+  v_idle_s number := 0;
+  v_clock number;
+  v_weight_us number := 1000000;
+begin
+  dbms_output.put_line('"SAMPLE_TIME","INST_ID","SESSION_ID","SESSION_SERIAL#","SQL_ID",'
+    || '"SQL_EXEC_ID","SQL_EXEC_START","SESSION_STATE","EVENT","WAIT_CLASS","P1","P2","P3",'
+    || '"QC_SESSION_ID","QC_INSTANCE_ID","USECS_PER_ROW"');
+  for i in 1 .. {minutes} * 60 loop
+    v_clock := dbms_utility.get_time;
+    v_seen := 0;
+    for r in (
+      select s.inst_id || ',' || s.sid || ',' || s.serial# || ',"' || s.sql_id || '",'
+             || s.sql_exec_id || ',"' || to_char(s.sql_exec_start, 'YYYY-MM-DD HH24:MI:SS') || '","'
+             || case s.state when 'WAITING' then 'WAITING","' || s.event || '","' || s.wait_class
+                                                 || '",' || s.p1 || ',' || s.p2 || ',' || s.p3
+                             else 'ON CPU","","",,,' end
+             || ',' || case when x.qcinst_id is not null then x.qcsid end || ',' || x.qcinst_id
+             as sample
+        from gv$session s
+        left join gv$px_session x
+          on x.inst_id = s.inst_id and x.sid = s.sid and x.serial# = s.serial#
+       where s.status = 'ACTIVE'
+         and (s.state <> 'WAITING' or s.wait_class <> 'Idle')
+         and s.audsid <> sys_context('userenv', 'sessionid')
+         and ({sampler_where})
+       order by s.inst_id, s.sid
+    ) loop
+      v_seen := v_seen + 1;
+      dbms_output.put_line(to_char(systimestamp, 'YYYY-MM-DD HH24:MI:SS.FF3') || ',' || r.sample
+        || ',' || v_weight_us);
+    end loop;
+    v_idle_s := case v_seen when 0 then v_idle_s + 1 else 0 end;
+    exit when v_idle_s >= 60;
+    dbms_session.sleep(greatest(1 - (dbms_utility.get_time - v_clock) / 100, 0.01));
+    -- A look stands for the time up to it.
+    v_weight_us := (dbms_utility.get_time - v_clock) * 10000;
+  end loop;
+end;
+/
+spool off
+set termout on
+
 --# end
-prompt Done. With the trace file beside the CSV files:
-prompt   spillcast profile spillcast_ash.csv
-prompt   spillcast forecast spillcast_ash.csv spillcast_parameters.csv TRACE.trc --to TARGET
+prompt Done. Put the trace file into this folder, which is one evidence:
+prompt   spillcast profile .
+prompt   spillcast forecast . --to TARGET

@@ -24,9 +24,9 @@ Source = Literal["V$", "DBA_HIST"]
 MEMORY_INTERVAL_US = 1_000_000
 HISTORY_INTERVAL_US = 10 * MEMORY_INTERVAL_US
 
-_TEXTS = ("event", "session_state", "wait_class", "sql_id", "exec_start")
-_EXTRA_TEXTS = ("wait_class", "exec_start")
-_EXTRA_NUMBERS = ("p1", "p2", "p3", "instance", "coordinator_instance")
+_EXTRA_TEXTS = ("wait_class", "exec_start", "plan_operation", "plan_options")
+_TEXTS = ("event", "session_state", "sql_id", *_EXTRA_TEXTS)
+_EXTRA_NUMBERS = ("p1", "p2", "p3", "instance", "coordinator_instance", "pga_bytes", "temp_bytes")
 _NUMBERS = (
     *("session", "time_waited_us", "sql_exec_id", "plan_line", "coordinator"),
     *("usecs_per_row", "snap_id", *_EXTRA_NUMBERS),
@@ -40,6 +40,10 @@ _NAMES = {
     "sid": "session",
     "time_waited": "time_waited_us",
     "sql_plan_line_id": "plan_line",
+    "sql_plan_operation": "plan_operation",
+    "sql_plan_options": "plan_options",
+    "pga_allocated": "pga_bytes",
+    "temp_space_allocated": "temp_bytes",
     "sql_exec_start": "exec_start",
     "qc_session_id": "coordinator",
     "qc_instance_id": "coordinator_instance",
@@ -55,7 +59,8 @@ class Ash:
     """What active sessions did, instant by instant.
 
     ``samples`` has the columns of SAMPLES in recording/schema.py, by time, and p1, p2, p3,
-    instance, coordinator_instance, wait_class and exec_start where the export has them. ``began``
+    instance, coordinator_instance, wait_class, exec_start, plan_operation, plan_options, pga_bytes
+    and temp_bytes (of the session) where the export has them. ``began``
     is the first sample's time as written, in no particular zone. ``exported`` are the columns that
     every file has, by these names.
     """
@@ -124,6 +129,11 @@ def read_ash(
         )
     if any(export.source == "DBA_HIST" and "snap_id" not in export.exported for export in exports):
         notes.append("samples are 10 s apart: taken for DBA_HIST, 10 s each")
+    if any(_of_v_session(export) for export in exports):
+        notes.append(
+            "samples of V$SESSION, not of ASH: how long single waits took and which line of the "
+            "plan they are of is not known"
+        )
     return Ash(
         samples.set_column(0, samples.schema.field("time_ns"), times),
         exports[0].source,
@@ -132,6 +142,11 @@ def read_ash(
         [damage for export in exports for damage in export.damaged],
         frozenset.intersection(*(export.exported for export in exports)),
     )
+
+
+def _of_v_session(export: _Export) -> bool:
+    """Whether these are the looks of ``collect oracle --without-pack``."""
+    return "usecs_per_row" in export.exported and "time_waited_us" not in export.exported
 
 
 def _on(on_progress: Callable[[int], None], before: int, count: int) -> None:

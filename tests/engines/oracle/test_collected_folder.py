@@ -1,0 +1,173 @@
+"""One folder is one evidence: script -> what SQL*Plus spools -> readers -> profile and forecast."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from harness import spillcast
+from made_up_sqlplus import NOW, database, insert, run_script
+from oracle_files import READ, WRITE, blocks, write_trace
+from spillcast.engines.oracle.collect import collect
+from spillcast.recording.ash import executions, read_ash
+from spillcast.recording.evidence import SPOOLS, find_evidence
+
+SQL_ID = "4q7zf0d2m8kcx"
+SESSION = "35,65385"
+#: Growth of the session's statistics each time: all of 1,000 reads of temp come from flash.
+FLASH = {
+    1: ("cell flash cache read hits for temp IO", 1_000),
+    2: ("physical read IO requests", 1_000),
+    3: ("physical reads", 31_000),
+    4: ("physical reads direct temporary tablespace", 31_000),
+}
+WAITING = {"session_state": "WAITING", "event": READ, "p3": 31, "time_waited": 9_000}
+ON_CPU = {"session_state": "ON CPU", "event": None, "time_waited": 0}
+
+
+@pytest.fixture
+def oracle():
+    """A database in which a hash join of line 3 spills: 60 of 100 s are reads of temp."""
+    with database() as connection:
+        parameters = {"db_block_size": "16384", "pga_aggregate_target": str(8 << 30)}
+        for name, value in parameters.items():
+            insert(connection, "v$parameter", {"name": name, "value": value})
+        usual = {"inst_id": 1, "sql_id": SQL_ID, "session_id": 35, "session_serial#": 65385}
+        usual |= {"sql_exec_id": 16777216, "sql_exec_start": NOW - timedelta(seconds=101)}
+        line = {"sql_plan_line_id": 3, "sql_plan_operation": "HASH JOIN"}
+        for second in range(100):
+            at = NOW - timedelta(seconds=100 - second)
+            state = WAITING | line if second < 60 else ON_CPU
+            insert(connection, "gv$active_session_history", {"sample_time": at} | usual | state)
+        area = {"inst_id": 1, "sid": 35, "qcsid": 35, "sql_id": SQL_ID, "workarea_address": "W"}
+        area |= {"operation_id": 3, "operation_type": "HASH-JOIN", "policy": "AUTO"}
+        area |= {"max_mem_used": 1 << 30, "number_passes": 1, "tempseg_size": 20 << 30}
+        insert(connection, "gv$sql_workarea_active", area)
+        sizes = {"estimated_optimal_size": 12 << 30, "estimated_onepass_size": 64 << 20}
+        insert(connection, "gv$sql_workarea", {"inst_id": 1, "workarea_address": "W"} | sizes)
+        session = {"inst_id": 1, "sid": 35, "serial#": 65385, "saddr": "S", "audsid": 5}
+        insert(connection, "gv$session", session | {"sql_id": SQL_ID, "status": "ACTIVE"})
+        segment = {"inst_id": 1, "session_addr": "S", "tablespace": "TEMP", "segtype": "HASH"}
+        insert(connection, "gv$tempseg_usage", segment | {"blocks": 1_310_720, "extents": 9})
+        for number, (name, _) in FLASH.items():
+            insert(connection, "v$statname", {"statistic#": number, "name": name})
+        yield connection
+
+
+def look(oracle):
+    """What changes while the script looks: statistics grow."""
+
+    def at(turn):
+        oracle.execute('delete from "v$sesstat"')
+        for number, (_, growth) in FLASH.items():
+            value = 5_000 + growth * max(turn, 0)
+            insert(oracle, "v$sesstat", {"sid": 35, "statistic#": number, "value": value})
+
+    return at
+
+
+@pytest.fixture
+def folder(oracle, tmp_path):
+    """What the script leaves, and the trace that somebody put beside it."""
+    there = tmp_path / "collected"
+    there.mkdir()
+    script = collect(sql_id=SQL_ID, sid=SESSION, interval=20)
+    run_script(oracle, script.replace("&licensed", "yes"), there, look(oracle))
+    write_trace(
+        there / "orcl_ora_1.trc", [(READ, 9_000, blocks(31)), (WRITE, 300, blocks(31))] * 50
+    )
+    return there
+
+
+def test_every_spool_has_a_reader(folder):
+    found = find_evidence([folder])
+    assert found.collected == [folder]
+    spooled = {path.name for path in folder.glob("*.csv")}
+    assert spooled == set(SPOOLS) - {"spillcast_sessions.csv"}
+    for name in spooled:
+        assert [path.name for path in getattr(found, SPOOLS[name])] == [name]
+    assert [path.name for path in found.traces] == ["orcl_ora_1.trc"]
+    # Each is known by what stands in it as well, wherever it was put.
+    for name in spooled:
+        other = folder.parent / f"other_{name}"
+        other.write_bytes((folder / name).read_bytes())
+        assert getattr(find_evidence([other]), SPOOLS[name]) == [other]
+
+
+def test_the_folder_is_forecast(folder, tmp_path):
+    there = write_trace(tmp_path / "there.trc", [(READ, 900, blocks(31))] * 50)
+    said = spillcast("forecast", folder, "--to", there, "--json")
+    document = json.loads(said.stdout)
+    # 60 of 100 samples wait for reads, which take a tenth there.
+    assert document["baseline_s"] == pytest.approx(100, abs=0.1)
+    assert document["forecast_s"] == pytest.approx(40 + 6, abs=0.2)
+    warnings = {warning["code"]: warning["message"] for warning in document["warnings"]}
+    assert "100% of temp reads" in warnings["flash-cache"]
+    # Its parameters say how large a block is.
+    document = json.loads(
+        spillcast("forecast", folder, "--to", "catalogue:aws-gp3", "--json").stdout
+    )
+    warnings = {warning["code"]: warning["message"] for warning in document["warnings"]}
+    assert "16" in warnings["not-replayed"]
+    assert "block-assumed" not in warnings
+
+
+def test_the_folder_is_profiled_by_its_samples(folder):
+    document = json.loads(spillcast("profile", folder, "--json").stdout)
+    assert {row["event"]: row["total_us"] for row in document["rows"]} == {
+        READ: 60_000_000,
+        "(on CPU)": 40_000_000,
+    }
+
+
+def test_sql_asks_all_of_the_folder_together(folder):
+    tables = ("samples", "statistics", "work_areas", "temp_usage", "waits", "calls", "statements")
+    query = "select " + ", ".join(f"(select count(*) from {name})" for name in tables)
+    rows = json.loads(spillcast("sql", query, folder, "--json").stdout)["rows"]
+    assert rows == [[100, 12, 1, 1, 100, 0, 1]]
+
+
+def test_a_statement_that_does_not_run_leaves_empty_spools(oracle, tmp_path):
+    """SQL*Plus writes nothing at all where a query has no row."""
+    for view in ("gv$sql_workarea_active", "gv$tempseg_usage"):
+        oracle.execute(f'delete from "{view}"')
+    run_script(oracle, collect(sql_id=SQL_ID).replace("&licensed", "yes"), tmp_path)
+    assert (tmp_path / "spillcast_workareas.csv").read_text() == ""
+    found = find_evidence([tmp_path])
+    assert (found.work_areas, found.temp_usage) == ([], [])
+    assert len(read_ash(found.ash).samples) == 100
+
+
+def test_without_the_pack_sessions_are_sampled(oracle, tmp_path):
+    """A session and its worker: 8 s at work, 4 of them in reads of temp; then nothing."""
+    script = collect(sql_id=SQL_ID, without_pack=True, minutes=1)
+    assert "active_session_history" not in script
+    assert "accept" not in script
+    running = {"inst_id": 1, "sql_id": SQL_ID, "sql_exec_id": 7, "audsid": 5}
+    reading = {"state": "WAITING", "event": READ, "wait_class": "User I/O", "p1": 201, "p3": 31}
+    on_cpu = {"state": "WAITED SHORT TIME", "event": READ, "wait_class": "User I/O"}
+    idle = {"state": "WAITING", "event": "PX Deq: Execute Reply", "wait_class": "Idle"}
+    insert(oracle, "gv$px_session", {"inst_id": 1, "sid": 35, "serial#": 65385, "qcsid": 35})
+    worker = {"inst_id": 1, "sid": 50, "serial#": 2, "qcsid": 35, "qcinst_id": 1}
+    insert(oracle, "gv$px_session", worker)
+
+    def at(turn):
+        oracle.execute('delete from "gv$session"')
+        status = {"status": "ACTIVE" if turn < 8 else "INACTIVE"}
+        at_work = reading if turn < 4 else on_cpu
+        insert(oracle, "gv$session", running | idle | status | {"sid": 35, "serial#": 65385})
+        insert(oracle, "gv$session", running | at_work | status | {"sid": 50, "serial#": 2})
+        # The script's own session is none of it.
+        insert(oracle, "gv$session", running | on_cpu | {"status": "ACTIVE", "audsid": 4711})
+
+    run_script(oracle, script, tmp_path, at)
+    found = find_evidence([tmp_path])
+    assert [path.name for path in found.ash] == ["spillcast_sessions.csv"]
+    ash = read_ash(found.ash)
+    assert ash.damaged == []
+    assert ash.samples["event"].to_pylist() == [READ] * 4 + [None] * 4
+    assert ash.samples["coordinator"].to_pylist() == [35] * 8
+    assert ash.samples["p3"].to_pylist() == [31] * 4 + [None] * 4
+    assert [one.exec_id for one in executions(ash)] == [7]
+    said = spillcast("profile", tmp_path)
+    assert "samples of V$SESSION, not of ASH" in " ".join(said.stdout.split())
