@@ -73,6 +73,7 @@ class Material:
             if kind not in _FORMS:
                 raise damaged(name, f"kind is {kind!r}", AGAIN)
             read(_FORMS[kind], part, name, AGAIN)
+            _check_warnings(part.get("warnings", ()), name)
         getattr(self, room).extend({"name": Path(name).name, **part} for part in parts)
 
     def add_secret(self, kind: str, *texts: str | None) -> None:
@@ -93,6 +94,16 @@ def split_inputs(words: Sequence[str]) -> tuple[list[tuple[str, Document]], list
         else:
             documents.append((word, document))
     return documents, evidence
+
+
+def _check_warnings(warnings: object, name: str) -> None:
+    """InputError unless they are what any of our documents has: messages, alone or with a code."""
+    if not isinstance(warnings, list | tuple):
+        raise damaged(name, "warnings are no list", AGAIN)
+    for warning in warnings:
+        message = warning.get("message") if isinstance(warning, Mapping) else warning
+        if not isinstance(message, str):
+            raise damaged(name, "a warning has no message", AGAIN)
 
 
 def _document_of(word: str) -> Document | None:
