@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING, Any
 from spillcast.errors import InputError, SpillcastError, first_line
 
 if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
     import pyarrow as pa
 
 #: Text that is read whole. Documents and plans take some KiB, a server's log may hold much more.
 TEXT_BYTES_MAX = 256 << 20
 #: JSON, of which a byte may take much more in memory; and its lists and objects, and values.
 JSON_LENGTH_MAX, JSON_PARTS_MAX, JSON_VALUES_MAX = 32 << 20, 1_000_000, 8_000_000
+#: XML, whose elements take as much each.
+XML_LENGTH_MAX = 64 << 20
 #: Lists and objects in each other. A plan of PostgreSQL takes two for each of its nodes.
 DEPTH_MAX = 400
 #: Whole numbers: counts, bytes, nanoseconds and the 64 bits of a query's identifier.
@@ -133,6 +137,40 @@ def _text(text: str, at: str) -> None:
             text.encode()
         except UnicodeEncodeError as error:
             raise ValueError(f"{at[1:] or 'a text'} holds half a character") from error
+
+
+def xml_of(text: str, where: str | Path, hint: str | None = None) -> "Element":
+    """The root of a text in XML. InputError where it is damaged, too large or too deep.
+
+    Definitions of entities are refused: they can make much of little.
+    """
+    from xml.etree.ElementTree import ParseError, TreeBuilder, XMLParser
+
+    if len(text) > XML_LENGTH_MAX or text.count("<") > 2 * JSON_PARTS_MAX:
+        raise InputError(f"{where}: more than {XML_LENGTH_MAX >> 20} MiB or too many parts of XML")
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise damaged(where, "it defines entities, as no report does", hint)
+
+    class Bounded(TreeBuilder):
+        depth = 0
+
+        def start(self, tag: str, attrs: dict[Any, Any]) -> "Element":
+            self.depth += 1
+            if self.depth > DEPTH_MAX:
+                raise damaged(where, f"nested deeper than {DEPTH_MAX} levels", hint)
+            return super().start(tag, attrs)
+
+        def end(self, tag: str) -> "Element":
+            self.depth -= 1
+            return super().end(tag)
+
+    parser = XMLParser(target=Bounded())
+    try:
+        parser.feed(text)
+        found: Element = parser.close()
+    except (ParseError, ValueError) as error:
+        raise damaged(where, f"no XML: {error}", hint) from error
+    return found
 
 
 def table_of(

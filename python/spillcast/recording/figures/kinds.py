@@ -36,7 +36,16 @@ def _stated(path: Path, head: bytes) -> bool:
     return written and b"elapsed_s" in head and b'"schema"' not in head and b'"Plan"' not in head
 
 
-READERS = (Reader("stated", _stated),)
+def _marked(*marks: bytes) -> Callable[[Path, bytes], bool]:
+    """Whether one of these stands in the beginning of a file."""
+    return lambda _path, head: any(mark in head for mark in marks)
+
+
+READERS = (
+    Reader("monitor_xml", _marked(b"<sql_monitor_report", b"FXTMODEL")),
+    Reader("monitor_text", _marked(b"SQL Monitoring Report")),
+    Reader("stated", _stated),
+)
 
 
 def reader_of(path: Path, head: bytes) -> Reader | None:
