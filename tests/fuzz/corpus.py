@@ -14,6 +14,7 @@ import fleet_files
 import report_documents
 import statement_files
 from evidence import GAP_NS, recording, storage
+from fuzz.figure_shapes import figures
 from fuzz.mutate import zstd
 from fuzz.trial import attempt
 from io_made_up import oracle_general
@@ -76,6 +77,8 @@ def _words(command, folder):
 
 
 def _oracle(shape):
+    figures(shape)
+
     def trace(name, pack=bytes):
         def write(place):
             path = fleet_files.write_trace(place / "x.trc", fleet_files.waits(7, 30))

@@ -9,6 +9,9 @@ from spillcast.recording.meta import Temp
 from spillcast.recording.recording import Recording
 from spillcast.recording.schema import SECONDS_SCHEMA
 
+#: What stands for no time at all, of which no latency could be told.
+_NEXT_TO_NONE_S = 1e-6
+
 
 def shared_among(recording: Recording, processes: float) -> Recording:
     """The same counts where so many processes are known to have shared them."""
@@ -23,6 +26,7 @@ def timed_in_all(recording: Recording, total_s: float) -> Recording:
     """
     temp = recording.meta.temp
     assert temp.within is not None
+    total_s = max(total_s, _NEXT_TO_NONE_S)
     factor = total_s / temp.total_s
     counts = factor if temp.within.counts_too else 1.0
     rows = [_scaled(row, factor, counts) for row in recording.seconds.to_pylist()]

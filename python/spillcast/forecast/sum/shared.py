@@ -24,7 +24,7 @@ def ends_of(baseline: Baseline) -> Sequence[Baseline]:
     if shared is not None:
         found = [shared_among(recording, one) for one in (shared.least, shared.most)]
     elif within is not None:
-        found = [timed_in_all(recording, s) for s in (within.least_s, within.most_s) if s > 0]
+        found = [timed_in_all(recording, s) for s in (within.least_s, within.most_s)]
     return [replace(baseline, recording=one, loads=temp_load(one)) for one in found]
 
 

@@ -19,6 +19,9 @@ FIGURES, REPORT = "figures", "report"
 _UNTIMED = "say how long its temp I/O took, or what storage it was on with --from"
 #: Rounded times may add up to more than the run by so much of it.
 ROUNDED = 0.02
+#: 30 years: no run took as long.
+LONGEST_S = 1e9
+THREADS_MAX = 10_000
 
 
 @dataclass(frozen=True)
@@ -113,8 +116,10 @@ def _check(figures: Figures) -> None:
         )
     if max(reads.count, writes.count, reads.bytes, writes.bytes) > COUNT_MAX:
         raise InputError(f"{path}: more operations or bytes than any storage has")
-    if figures.threads < 1:
-        raise InputError(f"{path}: {figures.threads:g} threads", "there is one at least")
+    if not 1 <= figures.threads <= THREADS_MAX:
+        raise InputError(f"{path}: {figures.threads:g} threads", f"there are 1 to {THREADS_MAX:,}")
+    if max(figures.elapsed_s, figures.cpu_s or 0.0, *figures.times_s, 0.0) > LONGEST_S:
+        raise InputError(f"{path}: a time of more than 30 years", "times are in seconds")
     most_s = figures.threads * figures.elapsed_s
     if (io_s := sum(figures.times_s)) > (1 + ROUNDED) * most_s:
         raise InputError(

@@ -1,5 +1,6 @@
 """The sources of figures: how a file of each is known, and what reads it."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -41,9 +42,23 @@ def _marked(*marks: bytes) -> Callable[[Path, bytes], bool]:
     return lambda _path, head: any(mark in head for mark in marks)
 
 
+def _monitor_rows(_path: Path, head: bytes) -> bool:
+    start = head[:4096].lower()
+    return b"physical_read_requests" in start and b"sql_exec_id" in start
+
+
+def _tkprof(_path: Path, head: bytes) -> bool:
+    return (
+        b"TKPROF: Release" in head or re.search(rb"call\s+count\s+cpu\s+elapsed", head) is not None
+    )
+
+
 READERS = (
     Reader("monitor_xml", _marked(b"<sql_monitor_report", b"FXTMODEL")),
     Reader("monitor_text", _marked(b"SQL Monitoring Report")),
+    Reader("awr", _marked(b"WORKLOAD REPOSITORY", b"AWR Report for DB", b"STATSPACK report")),
+    Reader("monitor_views", _monitor_rows, joins=True),
+    Reader("tkprof", _tkprof),
     Reader("stated", _stated),
 )
 
