@@ -11,9 +11,13 @@ PRELOAD := python/spillcast/_preload.so
 TIMED := $(addprefix tests/,forecast/duckdb/test_compression.py lab/test_demo.py lab/test_slow_writes.py \
 	recording/test_blocked.py recording/test_capture_cost.py storage/test_closed_loop.py \
 	storage/test_emulation.py storage/test_grid.py)
+# What builds and checks what goes to other machines; PLATFORMS=native is one, none is all.
+RELEASE := build/release/tools
+PLATFORMS ?=
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help build demo docs test fuzz check bench bench-wide constants truth truth-quick requirements clean
+.PHONY: help build demo docs test fuzz check wheel wheel-check bench bench-wide constants truth truth-quick
+.PHONY: requirements clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -47,10 +51,21 @@ fuzz: build ## damaged evidence for every reader, MINUTES=5; what came of it, co
 check: build ## formatting, lints, types
 	cargo fmt --check
 	cargo clippy --profile quick --locked --workspace --all-targets -- --deny warnings
-	$(BIN)/ruff format --check python tests bench docs
-	$(BIN)/ruff check --no-cache python tests bench docs
+	$(BIN)/ruff format --check python tests bench docs release
+	$(BIN)/ruff check --no-cache python tests bench docs release
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest spillcast._core --ignore-disjoint-bases
+
+$(RELEASE)/ready: release/requirements.txt
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
+wheel: $(RELEASE)/ready ## a wheel for each processor and C library, in dist; PLATFORMS=native for this one
+	$(RELEASE)/bin/python -m release.wheel --profile $(PROFILE) --platform $(PLATFORMS)
+
+wheel-check: $(RELEASE)/ready ## what the wheels promise, and the loop from clean environments; CHECK=--quick
+	$(RELEASE)/bin/python -m release.check $(CHECK)
 
 docs: build ## the docs as a site and a man page, in build/docs
 	$(BIN)/sphinx-build --fresh-env --write-all --quiet --fail-on-warning -b html docs build/docs/html
@@ -79,4 +94,4 @@ requirements: $(VENV)/tools ## pin the newest versions of all that is used
 		--python-version 3.11 --extra dev pyproject.toml --output-file requirements.txt
 
 clean: ## remove all that was built
-	rm -rf $(VENV) build target $(PRELOAD) python/spillcast/*.so
+	rm -rf $(VENV) build dist target $(PRELOAD) python/spillcast/*.so

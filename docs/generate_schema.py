@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from spillcast.document import UNSHOWN, table
+from spillcast.lab.doctor import Diagnosis
 from spillcast.lab.truth_file import COLUMNS
 from spillcast.recording.calibration import Calibration
 from spillcast.recording.capture_cost import KeptCost
@@ -67,6 +68,7 @@ def tables() -> dict[str, list[str]]:
         "query": [head, rows[0], *of_a_query],
         "capture_cost": key_lines(KeptCost),
         "calibration": key_lines(Calibration),
+        "doctor": key_lines(Diagnosis),
         "server-recording": key_lines(ServerRecording),
         "figures": key_lines(StatedFigures),
         "storage": key_lines(StorageDocument),

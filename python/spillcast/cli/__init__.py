@@ -18,6 +18,7 @@ VERBS = (
     "report",
     "record",
     "calibrate",
+    "doctor",
     "watch",
     "probe",
     "storage",
@@ -40,8 +41,10 @@ def main() -> None:
     arguments = sys.argv[1:]
     if arguments == ["--version"]:
         from spillcast._core import __version__
+        from spillcast.built import commit
 
-        print(f"spillcast {__version__}")
+        of = commit()
+        print(f"spillcast {__version__}{f' ({of})' if of else ''}")
         sys.exit(0)
     # Ending by SIGTERM is ending by Ctrl-C: recordings are kept, mounts and files are undone; so is
     # the end of the terminal, but under nohup. A shell that starts a command in the background has
@@ -90,6 +93,13 @@ def _status(arguments: list[str]) -> int:
     except SpillcastError as error:
         _complain(error)
         return error.exit_status
+    except ModuleNotFoundError as error:
+        from spillcast.extras import wanted
+
+        if (missing := wanted(error)) is None:
+            raise
+        _complain(missing)
+        return missing.exit_status
     except SystemExit as exited:
         # typer makes an exit of Ctrl-C and says nothing.
         if isinstance(getattr(exited.__context__, "__cause__", None), KeyboardInterrupt):

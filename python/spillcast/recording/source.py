@@ -52,6 +52,8 @@ class Source(ABC):
     blind_spots: ClassVar[str]
     #: Whether it can observe a process that runs already.
     attaches: ClassVar[bool] = True
+    #: Whether an ordinary user never may.
+    needs_privilege: ClassVar[bool] = False
     #: Why it may have reached no process at all.
     unconnected: ClassVar[str] = "no process was observed"
     #: By error number, what is wrong where the source refuses, and what mends it.
@@ -140,6 +142,7 @@ class BpfSource(CoreSource):
 
     name = "bpf"
     title = "eBPF"
+    needs_privilege = True
     blind_spots = "time runnable without a CPU"
     refusals: ClassVar[Mapping[int, tuple[str, str]]] = {
         **dict.fromkeys(

@@ -1,0 +1,27 @@
+"""``spillcast doctor``: what works here, and what mends the rest."""
+
+import typer
+
+from spillcast.cli.options import Csv, Json, Markdown
+
+
+def add_to(application: typer.Typer) -> None:
+    """Register the verb."""
+    application.command("doctor")(doctor)
+
+
+def doctor(json: Json = False, csv: Csv = False, markdown: Markdown = False) -> None:
+    """Say what works on this machine and, for each thing that does not, the command that mends it.
+
+    It looks at what observes processes, at what emulates storage, at control groups and at
+    what is installed; nothing is changed.
+
+    Example: spillcast doctor
+    """
+    from spillcast.cli.output import show
+    from spillcast.document import written
+    from spillcast.lab.doctor import diagnose
+    from spillcast.report.doctor import doctor_page
+
+    found = diagnose()
+    show(lambda: written(found), lambda: doctor_page(found), json=json, csv=csv, markdown=markdown)

@@ -1,0 +1,56 @@
+"""The packages that some verbs want and the base does not: each belongs to an extra of ours."""
+
+import re
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution, requires
+
+from spillcast.errors import InputError
+
+#: Those that only serve who builds this.
+_OURS = {"dev", "docs"}
+_REQUIRED = re.compile(r"([\w.-]+)[^;]*;.*\bextra == ['\"]([\w-]+)['\"]")
+
+
+@cache
+def extras() -> dict[str, list[str]]:
+    """By extra, its packages, as the installed metadata has them; none where there is none."""
+    found: dict[str, list[str]] = {}
+    try:
+        required = requires("spillcast") or []
+    except PackageNotFoundError:
+        required = []
+    for line in required:
+        match = _REQUIRED.match(line)
+        if match and match[1] != "spillcast" and match[2] not in _OURS:
+            found.setdefault(match[2], []).append(match[1])
+    return found
+
+
+def install(extra: str) -> str:
+    """The command that installs an extra."""
+    return f"pip install 'spillcast[{extra}]'"
+
+
+def lacking(extra: str) -> list[str]:
+    """The packages of an extra that are not installed."""
+    return [package for package in extras()[extra] if not _installed(package)]
+
+
+def wanted(error: ModuleNotFoundError) -> InputError | None:
+    """What to say where an import failed for want of an extra; None where it is another module."""
+    module = (error.name or "").partition(".")[0]
+    for extra, packages in extras().items():
+        for package in packages:
+            # vl-convert-python is imported as vl_convert.
+            if module and f"{package.replace('-', '_')}_".startswith(f"{module}_"):
+                message = f"this wants {package}, which is not installed"
+                return InputError(message, install(extra))
+    return None
+
+
+def _installed(package: str) -> bool:
+    try:
+        distribution(package)
+    except PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,153 @@
+"""What works on this machine, for this user, and the one command that mends what does not."""
+
+import os
+import platform
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spillcast import _core
+from spillcast.built import commit
+from spillcast.document import key
+from spillcast.errors import InputError
+from spillcast.extras import extras, install, lacking
+from spillcast.recording.calibration import kept_calibration
+from spillcast.recording.cgroups import group_folders
+from spillcast.recording.refused import refused
+from spillcast.recording.source import SOURCES, Source
+
+DOCTOR_SCHEMA = "spillcast.doctor/1"
+PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
+#: The most that lets ordinary users observe processes of their own.
+PARANOID_MAX = 2
+#: What a container needs to be observed from within, or to observe.
+CONTAINER = (
+    "docker run --cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE "
+    "--security-opt seccomp=unconfined"
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that works here or does not."""
+
+    name: str = key("what was looked at", example="perf")
+    works: bool = key("whether it works, for this user, now", example=False)
+    detail: str = key(
+        "what it is for or, where it does not work, what is wrong",
+        example="kernel.perf_event_paranoid is 3",
+    )
+    mend: str | None = key(
+        "the command that mends it; null where it works, or nothing does",
+        example="sudo sysctl kernel.perf_event_paranoid=2",
+        default=None,
+    )
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All that was looked at."""
+
+    schema: str = key("the form", example=DOCTOR_SCHEMA)
+    spillcast: str = key("version", example="0.1.0")
+    commit: str | None = key("commit that it was built of; null where not known", example=None)
+    python: str = key("version of Python", example="3.11.7")
+    kernel: str = key("release of the kernel", example="6.12.0-amd64")
+    user: int = key("id of the user", example=1000)
+    findings: Sequence[Finding] = key("what was looked at, one by one")
+
+
+def diagnose() -> Diagnosis:
+    """Look at everything; nothing is changed, and no process is observed."""
+    parts = (_proc, _sources, _fuse, _cgroups, _calibration, _extras)
+    findings = [finding for part in parts for finding in part()]
+    return Diagnosis(
+        DOCTOR_SCHEMA,
+        _core.__version__,
+        commit(),
+        platform.python_version(),
+        platform.release(),
+        os.geteuid(),
+        findings,
+    )
+
+
+def _proc() -> Iterator[Finding]:
+    if Path("/proc/self/fd").exists():
+        yield Finding("/proc", True, "tells of processes and their files")
+    else:
+        detail = "is not mounted: nothing can be recorded"
+        yield Finding("/proc", False, detail, "mount -t proc proc /proc")
+
+
+def _sources() -> Iterator[Finding]:
+    for source in SOURCES.values():
+        try:
+            source(None).environment()
+        except OSError as error:
+            said = refused(error, "anything", None, source)
+            detail = said.message.partition(": ")[2] or said.message
+            yield Finding(source.name, False, detail, _mend(source, error))
+        except InputError as error:
+            yield Finding(source.name, False, error.message, error.hint)
+        else:
+            whom = "processes that run, and commands" if source.attaches else "commands alone"
+            yield Finding(source.name, True, f"records {whom} by {source.title}")
+
+
+def _mend(source: type[Source], error: OSError) -> str | None:
+    """The command after which a source works, as far as one is known."""
+    if not isinstance(error, PermissionError):
+        return source.refusals.get(error.errno or 0, ("", None))[1]
+    if source.needs_privilege and os.geteuid() != 0:
+        return "sudo spillcast record"
+    if not source.needs_privilege and os.geteuid() != 0 and _paranoid() > PARANOID_MAX:
+        return f"sudo sysctl kernel.perf_event_paranoid={PARANOID_MAX}"
+    return CONTAINER
+
+
+def _paranoid() -> int:
+    try:
+        return int(PARANOID.read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def _fuse() -> Iterator[Finding]:
+    device, helper = Path("/dev/fuse"), shutil.which("fusermount3")
+    if not os.access(device, os.R_OK | os.W_OK):
+        mend = "sudo modprobe fuse" if not device.exists() else "sudo chmod 666 /dev/fuse"
+        if Path("/.dockerenv").exists():
+            mend = "docker run --device /dev/fuse --cap-add SYS_ADMIN"
+        yield Finding("FUSE", False, f"emulate cannot use {device}", mend)
+    elif os.geteuid() != 0 and helper is None:
+        detail = "emulate wants root, or the program fusermount3"
+        yield Finding("FUSE", False, detail, "sudo apt-get install fuse3")
+    else:
+        yield Finding("FUSE", True, "emulate can mount a storage")
+
+
+def _cgroups() -> Iterator[Finding]:
+    if any(folder.is_dir() for folder in group_folders()):
+        yield Finding("cgroups", True, "limits of memory and CPU are told in recordings")
+    else:
+        detail = "limits of memory and CPU are not known to recordings"
+        yield Finding("cgroups", False, detail, "sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup")
+
+
+def _calibration() -> Iterator[Finding]:
+    if kept_calibration() is not None:
+        yield Finding("calibration", True, "what waits cost here is told in recordings")
+    else:
+        detail = "it is not known what waits cost here: intervals are wider"
+        yield Finding("calibration", False, detail, "spillcast calibrate")
+
+
+def _extras() -> Iterator[Finding]:
+    for extra in extras():
+        if missing := lacking(extra):
+            detail = f"not installed: {', '.join(missing)}"
+            yield Finding(f"extra {extra}", False, detail, install(extra))
+        else:
+            yield Finding(f"extra {extra}", True, "installed")

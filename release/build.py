@@ -1,0 +1,39 @@
+"""How cargo builds for a platform: with zig as linker and C library, so without a container."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from release.platforms import Platform
+from release.tree import TREE, commit, target_folder
+
+#: The folder of the tools that release/requirements.txt names, which run this too.
+TOOLS = Path(sys.executable).parent
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Of all that builds: the tools first on PATH."""
+    if shutil.which(os.environ.get("CLANG", "clang")) is None:
+        raise SystemExit("there is no clang: nothing would hold the capture by eBPF; install it")
+    paths = f"{TOOLS}{os.pathsep}{os.environ['PATH']}"
+    known = {"PATH": paths, "SPILLCAST_COMMIT": commit(), "CARGO_TARGET_DIR": str(target_folder())}
+    return dict(os.environ) | known | more
+
+
+def cargo(one: Platform, profile: str, package: str, extra: Mapping[str, str]) -> Path:
+    """Builds a package; the folder of what was built."""
+    command = ["cargo", "zigbuild", "--quiet", "--locked", "--profile", profile]
+    command += ["--package", package, "--target", one.zig_target]
+    subprocess.run(command, cwd=TREE, env=environment(**extra), check=True)
+    return target_folder() / one.target / profile
+
+
+def preload_library(one: Platform, profile: str) -> Path:
+    """The library that commands load, for a platform's C library."""
+    # Rust links musl statically by default, and then builds no libraries.
+    name = f"CARGO_TARGET_{one.target.upper().replace('-', '_')}_RUSTFLAGS"
+    flags = {name: "-Ctarget-feature=-crt-static"} if one.musl else {}
+    return cargo(one, profile, "spillcast-preload", flags) / "libspillcast_preload.so"

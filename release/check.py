@@ -1,0 +1,78 @@
+"""Checks wheels: what they promise, and the whole loop from clean virtual environments."""
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from release import inspect, loop
+from release.installed import Installed, pythons
+from release.platforms import PLATFORMS, Platform, native
+from release.wheel import DIST
+
+
+def main() -> None:
+    """Check every wheel of dist, and run the native one; ``--quick``: one Python, no charts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    found = {one: wheel for one in PLATFORMS if (wheel := wheel_of(one)) is not None}
+    if not found:
+        raise SystemExit(f"no wheel in {DIST}: run make wheel")
+    passed, skipped = 0, 0
+    for one in PLATFORMS:
+        if one not in found:
+            skipped += _skip(f"wheel {one.name}", "not built")
+            continue
+        print(f"{one.name}: {inspect.check(found[one], one)}", flush=True)
+        passed += 1
+        if one.machine != native().machine:
+            skipped += _skip(f"loop {one.name}", "another processor: there is no Python of it here")
+        elif one != native():
+            skipped += _skip(f"loop {one.name}", "another C library than that of Python here")
+    if native() in found:
+        there = pythons()
+        for python in there[:1] if options.quick else there:
+            more = check_loops(
+                found[native()], python, charts=python == there[0] and not options.quick
+            )
+            passed += more
+    print(f"wheel-check: {passed} passed, 0 failed, {skipped} skipped")
+
+
+def wheel_of(one: Platform) -> Path | None:
+    """The wheel of a platform; None where it was not built."""
+    return next(iter(DIST.glob(f"spillcast-*-{one.tag}_{one.machine}*.whl")), None)
+
+
+def check_loops(wheel: Path, python: Path, *, charts: bool) -> int:
+    """The loop in a clean environment of one Python, in every way; how many there were."""
+    with tempfile.TemporaryDirectory(prefix="spillcast-wheel-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        installed = Installed(python, folder)
+        version = installed.run("python", "--version").stdout.strip()
+        seconds = installed.install(str(wheel))
+        print(f"{version}: installed in {seconds:.0f} s, {installed.size_mb:.0f} MB", flush=True)
+        if charts:
+            installed.install(f"{wheel}[report]")
+            print(f"{version}: with the extra report {installed.size_mb:.0f} MB", flush=True)
+        count = 0
+        for way, under, captures in loop.ways(installed):
+            if os.geteuid() != 0 and way != "with perf events refused":
+                _skip(f"loop {way}", "this is not root")
+                continue
+            method = loop.run(installed, under, captures, charts=charts)
+            print(f"{version}: record, probe, forecast, report {way}: {method}", flush=True)
+            count += 1
+    return count
+
+
+def _skip(what: str, reason: str) -> int:
+    print(f"skipped {what}: {reason}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""A wheel installed into a virtual environment of its own, where no compiler is on PATH."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+NEWEST_TRIED = 14
+
+
+class Installed:
+    """One virtual environment, and a home of its own beside it."""
+
+    def __init__(self, python: Path, folder: Path) -> None:
+        self.bin, self.home = folder / "venv" / "bin", folder / "home"
+        self.home.mkdir(parents=True, mode=0o777)
+        self.home.chmod(0o777)
+        subprocess.run([python, "-m", "venv", folder / "venv"], check=True)
+
+    def install(self, what: str, *options: str) -> float:
+        """Install by pip, wheels alone; the seconds that it took."""
+        began = time.monotonic()
+        command = ["pip", "install", "--quiet", "--only-binary", ":all:", *options, what]
+        done = self.run(*command)
+        assert done.returncode == 0, f"pip install {what}: {done.stderr}"
+        return time.monotonic() - began
+
+    def run(self, *words: object, under: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+        """Run one of its programs, with nothing but them on PATH."""
+        program, *arguments = map(str, words)
+        kept = {
+            name: value for name, value in os.environ.items() if name.startswith(("PIP", "SSL"))
+        }
+        env = kept | {"PATH": str(self.bin), "HOME": str(self.home), "TMPDIR": str(self.home)}
+        command = [*under, str(self.bin / program), *arguments]
+        return subprocess.run(command, env=env, cwd=self.home, capture_output=True, text=True)
+
+    @property
+    def size_mb(self) -> float:
+        """What its packages take, without pip."""
+        done = self.run("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
+        pip = ("pip", "setuptools", "pkg_resources", "_distutils")
+        return sum(
+            path.stat().st_blocks * 512
+            for one in Path(done.stdout.strip()).iterdir()
+            if not one.name.startswith(pip)
+            for path in (one.rglob("*") if one.is_dir() else [one])
+            if path.is_file()
+        ) / 1e6  # fmt: skip
+
+
+def pythons() -> list[Path]:
+    """The newest of each version of Python, 3.11 or later, on PATH or kept by pyenv."""
+    found: dict[str, Path] = {}
+    for minor in range(11, NEWEST_TRIED + 1):
+        name = f"python3.{minor}"
+        kept = sorted((Path.home() / ".pyenv" / "versions").glob(f"3.{minor}.*/bin/python"))
+        on_path = [Path(path)] if (path := shutil.which(name)) else []
+        for python in [*kept[-1:], *on_path]:
+            if name not in found and _runs(python):
+                found[name] = python
+    if sys.prefix == sys.base_prefix:
+        found.setdefault(f"python3.{sys.version_info.minor}", Path(sys.executable))
+    return list(found.values())
+
+
+def _runs(python: Path) -> bool:
+    return subprocess.run([python, "-m", "venv", "--help"], capture_output=True).returncode == 0

@@ -1,0 +1,65 @@
+"""A copy of the sources to build from, so that no library of another platform gets in here."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TREE = ROOT / "build" / "release" / "tree"
+#: Where the commit is told, beside the modules of a wheel.
+COMMIT = Path("python", "spillcast", "commit.txt")
+_SOURCES = (
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE",
+    "README.md",
+    "crates",
+    "pyproject.toml",
+    "python",
+)
+
+
+def copied() -> Path:
+    """The copy, brought up to date; files that did not change keep their time, for cargo."""
+    wanted = {path.relative_to(ROOT) for name in _SOURCES for path in _files(ROOT / name)}
+    for path in wanted:
+        there = TREE / path
+        if not _same(ROOT / path, there):
+            there.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / path, there)
+    for path in [path for path in TREE.rglob("*") if path.is_file()]:
+        if path.relative_to(TREE) not in wanted:
+            path.unlink()
+    (TREE / COMMIT).write_text(f"{commit()}\n")
+    return TREE
+
+
+def commit() -> str:
+    """The commit that is built, with a + where files differ; nothing where none is known."""
+    git = ["git", "-C", str(ROOT)]
+    try:
+        found = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True)
+        changed = subprocess.run([*git, "status", "--porcelain", "-uno"], capture_output=True)
+    except FileNotFoundError:
+        return ""
+    return found.stdout.decode().strip() + "+" * bool(changed.stdout.strip())
+
+
+def target_folder() -> Path:
+    """Where cargo builds."""
+    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    skipped = {".so", ".pyc"}
+    return [one for one in path.rglob("*") if one.is_file() and one.suffix not in skipped]
+
+
+def _same(one: Path, other: Path) -> bool:
+    if not other.exists():
+        return False
+    a, b = one.stat(), other.stat()
+    return (a.st_size, a.st_mtime_ns) == (b.st_size, b.st_mtime_ns)

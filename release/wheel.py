@@ -1,0 +1,59 @@
+"""Builds one wheel a platform, each with the preload library in it."""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from release.build import TOOLS, environment, preload_library
+from release.platforms import Platform, asked, missing_toolchain
+from release.tree import ROOT, TREE, copied
+
+DIST = ROOT / "dist"
+#: What a wheel is nothing without.
+LIBRARIES = ("spillcast/_core.abi3.so", "spillcast/_preload.so")
+
+
+def build(one: Platform, profile: str) -> Path:
+    """The wheel of a platform."""
+    copied()
+    library = preload_library(one, profile)
+    shutil.copy2(library, TREE / "python" / "spillcast" / "_preload.so")
+    command = [TOOLS / "maturin", "build", "--quiet", "--locked", "--zig", "--profile", profile]
+    command += ["--target", one.target, "--compatibility", one.tag, "--out", DIST]
+    subprocess.run(list(map(str, command)), cwd=TREE, env=environment(), check=True)
+    [wheel] = DIST.glob(f"spillcast-*-{one.tag}_{one.machine}*.whl")
+    check_whole(wheel)
+    return wheel
+
+
+def check_whole(wheel: Path) -> None:
+    """SystemExit where a wheel lacks a library."""
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for name in LIBRARIES:
+        if name not in names:
+            wheel.unlink()
+            raise SystemExit(f"{wheel.name}: lacks {name}; it was removed")
+
+
+def main() -> None:
+    """Build what is asked for; a platform whose toolchain cannot be had is skipped by name."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--profile", default="release")
+    parser.add_argument("--platform", nargs="*", default=[])
+    options = parser.parse_args()
+    DIST.mkdir(exist_ok=True)
+    for old in DIST.glob("spillcast-*.whl"):
+        old.unlink()
+    for one in asked(options.platform):
+        if (reason := missing_toolchain(one)) is not None:
+            print(f"skipped {one.name}: {reason}", file=sys.stderr)
+            continue
+        wheel = build(one, options.profile)
+        print(f"{wheel.relative_to(ROOT)}  {wheel.stat().st_size / 1e6:.1f} MB", flush=True)
+
+
+if __name__ == "__main__":
+    main()

