@@ -8,8 +8,8 @@ from pathlib import Path
 
 from release import inspect, loop
 from release.installed import Installed, pythons
-from release.platforms import PLATFORMS, Platform, native
-from release.wheel import DIST
+from release.platforms import PLATFORMS, native
+from release.wheel import DIST, wheel_of
 
 
 def main() -> None:
@@ -39,11 +39,6 @@ def main() -> None:
             )
             passed += more
     print(f"wheel-check: {passed} passed, 0 failed, {skipped} skipped")
-
-
-def wheel_of(one: Platform) -> Path | None:
-    """The wheel of a platform; None where it was not built."""
-    return next(iter(DIST.glob(f"spillcast-*-{one.tag}_{one.machine}*.whl")), None)
 
 
 def check_loops(wheel: Path, python: Path, *, charts: bool) -> int:

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 NEWEST_TRIED = 14
+#: What every server has; nothing else is on PATH.
+PROGRAMS = ("cat", "env", "ls", "rm", "seq", "sh", "sleep")
 
 
 class Installed:
@@ -19,6 +21,10 @@ class Installed:
         self.home.mkdir(parents=True, mode=0o777)
         self.home.chmod(0o777)
         subprocess.run([python, "-m", "venv", folder / "venv"], check=True)
+        self._programs = folder / "programs"
+        self._programs.mkdir()
+        for name in PROGRAMS:
+            (self._programs / name).symlink_to(shutil.which(name) or f"/bin/{name}")
 
     def install(self, what: str, *options: str) -> float:
         """Install by pip, wheels alone; the seconds that it took."""
@@ -29,12 +35,16 @@ class Installed:
         return time.monotonic() - began
 
     def run(self, *words: object, under: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-        """Run one of its programs, with nothing but them on PATH."""
+        """Run one of its programs; on PATH are they, and what every server has."""
         program, *arguments = map(str, words)
         kept = {
             name: value for name, value in os.environ.items() if name.startswith(("PIP", "SSL"))
         }
-        env = kept | {"PATH": str(self.bin), "HOME": str(self.home), "TMPDIR": str(self.home)}
+        env = kept | {
+            "PATH": f"{self.bin}:{self._programs}",
+            "HOME": str(self.home),
+            "TMPDIR": str(self.home),
+        }
         command = [*under, str(self.bin / program), *arguments]
         return subprocess.run(command, env=env, cwd=self.home, capture_output=True, text=True)
 

@@ -28,7 +28,8 @@ def run(installed: Installed, under: Sequence[str], captures: set[str], *, chart
     for folder in (work, work / "temp", work / "there"):
         folder.mkdir(exist_ok=True)
         folder.chmod(0o777)
-    (work / "base").write_bytes(bytes(BASE_BYTES))
+    base = installed.home.parent / "base"
+    base.write_bytes(bytes(BASE_BYTES))
     run, storage, page = work / "run.spill", work / "there.json", work / "report.html"
 
     def spillcast(*words: object) -> str:
@@ -42,12 +43,12 @@ def run(installed: Installed, under: Sequence[str], captures: set[str], *, chart
         "--file",
         work / "temp" / "f",
         "--base",
-        work / "base",
+        base,
     ]
     told = spillcast("record", "-o", run, "--", *program, "--threads", "2", "--sequential")
     operations = json.loads(told.splitlines()[0])["account"]
     meta = json.loads((run / "meta.json").read_text())
-    temp = [one for one in operations if one[5] != str(work / "base")]
+    temp = [one for one in operations if one[5] != str(base)]
     seen = meta["temp"]["reads"] + meta["temp"]["writes"]
     assert seen == len(temp), f"{seen} operations were recorded of {len(temp)}"
     assert meta["capture"]["method"] in captures, meta["capture"]["method"]

@@ -24,9 +24,15 @@ def build(one: Platform, profile: str) -> Path:
     command = [TOOLS / "maturin", "build", "--quiet", "--locked", "--zig", "--profile", profile]
     command += ["--target", one.target, "--compatibility", one.tag, "--out", DIST]
     subprocess.run(list(map(str, command)), cwd=TREE, env=environment(), check=True)
-    [wheel] = DIST.glob(f"spillcast-*-{one.tag}_{one.machine}*.whl")
+    wheel = wheel_of(one)
+    assert wheel is not None, f"maturin made no wheel for {one.name}"
     check_whole(wheel)
     return wheel
+
+
+def wheel_of(one: Platform) -> Path | None:
+    """The wheel of a platform; None where it was not built."""
+    return next(iter(DIST.glob(f"spillcast-*{one.tag}_{one.machine}*.whl")), None)
 
 
 def check_whole(wheel: Path) -> None:

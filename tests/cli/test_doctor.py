@@ -36,4 +36,4 @@ def test_all_that_does_not_work_is_listed_with_its_mend():
     text = spillcast("doctor", under=refuse_tracing()).stdout
     for name, one in findings(refuse_tracing()).items():
         assert name in text
-        assert one["works"] or one["mend"] is None or f"{name}: {one['mend']}" in text
+        assert one["works"] or one["mend"] is None or one["mend"] in text

@@ -51,3 +51,11 @@ def test_no_module_of_another_kind_is_taken_for_an_extra():
     assert extras.wanted(ModuleNotFoundError("no", name="vl_convert.inner")).hint == extras.install(
         "report"
     )
+
+
+def test_the_base_probes_with_a_recording(spilled, tmp_path):
+    result = without(
+        OPTIONAL, "probe", tmp_path, "--like", spilled.path, "--budget", "2s", "--json"
+    )
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["groups"]

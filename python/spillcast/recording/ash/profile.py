@@ -1,6 +1,5 @@
 """Where active sessions spent their time, and how long their waits were without ASH's bias."""
 
-import duckdb
 import pyarrow as pa
 
 from spillcast.recording.ash.reader import MEMORY_INTERVAL_US, Ash
@@ -70,6 +69,8 @@ def profile_ash(ash: Ash) -> pa.Table:
     keeps one row in ten, each with ten times the weight. ``latency_error_us`` is the standard
     error of ``latency_us``. On CPU there are no waits: ``n_est`` is 0 and the latency null.
     """
+    import duckdb
+
     with duckdb.connect() as connection:
         connection.register("samples", ash.samples)
         return connection.sql(_PROFILE).to_arrow_table()

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import duckdb
 import pyarrow as pa
 
 from spillcast.errors import InputError
@@ -61,6 +60,8 @@ def wall_clock_share(ash: Ash, pattern: str = TEMP_EVENTS) -> WallClock:
     Each instant of an execution counts once, however many parallel workers were active: an event
     gets the part of them that waited for it. InputError names the events where none is like it.
     """
+    import duckdb
+
     names = [ON_CPU if name is None else name for name in ash.samples["event"].unique().to_pylist()]
     events = sorted(name for name in names if is_like(name, pattern))
     if not events:
