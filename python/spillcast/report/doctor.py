@@ -1,11 +1,11 @@
 """What works on this machine, as a page."""
 
 from spillcast.lab.doctor import Diagnosis
-from spillcast.report.page import Page, Words
+from spillcast.report.page import Drawn, Page, Words
 from spillcast.report.table import Column, Table
 
-_WORKS, _WHAT = Column("works", "works"), Column("what", "what")
-_HOW, _MEND = Column("how", "detail"), Column("mended by", "mend")
+_COLUMNS = (Column("works", "works"), Column("what", "what"), Column("how", "detail"))
+_MEND = Column("mended by", "mend")
 
 
 def doctor_page(found: Diagnosis) -> Page:
@@ -15,7 +15,8 @@ def doctor_page(found: Diagnosis) -> Page:
     rows = [
         ["yes" if one.works else "no", one.name, one.detail, one.mend] for one in found.findings
     ]
-    looked = Table((_WORKS, _WHAT, _HOW), [row[:3] for row in rows])
-    mends = [[one.name, one.mend] for one in found.findings if one.mend is not None]
-    mended = [Table((_WHAT, _MEND), mends)] if mends else []
-    return Page([Words([version]), looked, *mended], Table((_WORKS, _WHAT, _HOW, _MEND), rows))
+    looked = Table(_COLUMNS, [row[:3] for row in rows])
+    mends = [f"{one.name}: {one.mend}" for one in found.findings if one.mend is not None]
+    # A command is copied, so it keeps its line however wide that is.
+    mended = [Drawn(lambda _: "\n".join(["mended by", *mends]))] if mends else []
+    return Page([Words([version]), looked, *mended], Table((*_COLUMNS, _MEND), rows))
