@@ -128,6 +128,14 @@ def format_bytes(count: float) -> str:
     return f"{count:.0f} B"
 
 
+def format_setting(size: int) -> str:
+    """Bytes as PostgreSQL writes a setting: ``64MB``, ``1536kB``."""
+    for unit, scale in (("GB", 1 << 30), ("MB", 1 << 20)):
+        if size % scale == 0 and size:
+            return f"{size // scale}{unit}"
+    return f"{size // 1024}kB"
+
+
 def format_speedup(ratio: float) -> str:
     """A ratio of elapsed times: ``2.23x``, ``59x``, ``0.0025x``."""
     if 0 < abs(ratio) < 0.0995:

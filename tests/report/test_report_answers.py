@@ -35,14 +35,12 @@ def answer_of(*documents):
     return " ".join(answer(material))
 
 
-def test_a_forecast_in_one_sentence():
-    """As the work was asked for."""
+def test_a_forecast_in_two_sentences():
+    """Of 12 min 53 s the document's terms leave 5 min 40 s."""
     assert answer_of(forecast()) == (
-        "On local NVMe this query would take about 5 min 50 s instead of 12 min 53 s, 90 % sure "
-        "between 5 min 30 s and 6 min 12 s; no storage can bring it under 5 min 25 s."
+        "Temp I/O is 56 % of this query: storage is the problem. Forecast: local NVMe, 5 min 50 s "
+        "(5 min 30 s to 6 min 12 s) instead of 12 min 53 s."
     )
-    unknown = forecast(ceiling_interval_s=None)
-    assert answer_of(unknown).endswith("without any latency it would take about 5 min 40 s.")
 
 
 def test_of_many_statements_it_says_which():
@@ -64,43 +62,39 @@ def test_its_text_is_left_out_of_a_redacted_page(tmp_path):
 
 def test_of_several_the_fastest_is_told():
     slow = forecast("disk", forecast_s=900.0, interval_s=[850.0, 950.0], speedup=0.86)
-    said = answer_of(slow, forecast())
-    assert said.startswith("On local NVMe")
-    assert said.endswith("That is the fastest of 2 storages that were asked about.")
-    assert "it gets no faster" in answer_of(slow)
+    assert "Fastest: local NVMe, 5 min 50 s (" in answer_of(slow, forecast())
+    assert answer_of(slow).endswith(
+        "It is not faster than the 12 min 53 s now: disk, 15 min 00 s (14 min 10 s to 15 min 50 s)."
+    )
+
+
+def test_two_queries_have_two_verdicts():
+    other = forecast(baseline_s=400.0, ceiling_s=390.0, forecast_s=395.0, interval_s=[392, 398])
+    said = answer_of(forecast(), other)
+    assert said.count("this query") == 2
 
 
 def test_a_refusal_is_said_as_plainly():
     refused = forecast(
         "tmpfs", forecast_s=None, interval_s=None, speedup=None, refused="reports were lost"
     )
-    assert answer_of(refused) == "There is no forecast for tmpfs: reports were lost."
-    assert answer_of(refused, forecast()).startswith("On local NVMe")
-
-
-def test_wishes_are_spoken_of_in_words():
-    assert answer_of(forecast("latency:20us")).startswith(
-        "On storage that takes 20 us an operation this query"
-    )
-    assert answer_of(forecast("catalogue:aws-gp3")).startswith("On aws-gp3 this")
+    assert answer_of(refused) == "No forecast: reports were lost."
+    assert "local NVMe" in answer_of(refused, forecast())
 
 
 def test_more_work_memory_is_told_of():
     enough = {"work_mem_bytes": 64 << 20, "forecast_s": 341.0, "interval_s": [250.0, 450.0]}
     memory = {"enough": enough, "most_bytes": 1 << 27}
     told = answer_of(forecast(work_memory=memory))
-    assert "With 64 MiB of work memory nothing would spill" in told
-    assert told.endswith("(4 min 10 s to 7 min 30 s), if the plan stays as it is.")
+    assert "Cheapest cure: work_mem 64MB, 5 min 41 s (4 min 10 s to 7 min 30 s) instead" in told
     enough["interval_s"] = [250.0, 773.5]
-    assert answer_of(forecast(work_memory=memory)).endswith("that may be no gain.")
+    assert "work_mem" not in answer_of(forecast(work_memory=memory))
 
 
-def test_data_that_memory_did_not_hold_is_told_of():
-    warm = {"baseline_s": 700.0, "forecast_s": 277.0}
-    told = answer_of(forecast(warm=warm))
-    assert told.endswith(
-        "With the data that it reads in memory it would take 11 min 40 s, and 4 min 37 s there."
-    )
+def test_what_is_not_there_is_no_cheap_cure():
+    enough = {"work_mem_bytes": 64 << 20, "forecast_s": 341.0, "interval_s": [250.0, 450.0]}
+    memory = {"enough": enough, "most_bytes": 1 << 37, "available_bytes": 1 << 34}
+    assert "Cheapest" not in answer_of(forecast(work_memory=memory))
 
 
 def test_sweeps_and_caches():

@@ -94,6 +94,12 @@ def forecast(
     server: Server | None = None,
     confidence: Confidence = 0.9,
     budget: Budget = "60s",
+    details: Annotated[
+        bool,
+        typer.Option(
+            "--details", help="Also what each number is made of, and what each warning means."
+        ),
+    ] = False,
     json: Json = False,
     csv: Csv = False,
     markdown: Markdown = False,
@@ -123,7 +129,7 @@ def forecast(
     from spillcast.forecast.work_memory.cells import memory_cells, memory_document
     from spillcast.forecast.work_memory.cheapest import cheapest
     from spillcast.report.forecast import forecast_page
-    from spillcast.report.memory_table import forecast_memory_parts
+    from spillcast.report.memory_table import advice_said, forecast_memory_parts
     from spillcast.units import parse_duration_s
     from spillcast.workspace import workspace
 
@@ -161,13 +167,12 @@ def forecast(
     advice = None
     if within_s is not None and cells:
         advice = cheapest(cells, within_s, costs, forecasts[0].baseline_s)
-    one = len(found) == 1
-    page = forecast_page(found)
-    if advice is not None or not one:
+    said = [] if advice is None else [advice_said(advice)]
+    page = forecast_page(found, said, in_full=details)
+    if details and (advice is not None or len(found) > 1):
         page = replace(page, parts=[*page.parts, *forecast_memory_parts(cells, advice)])
-    document = found[0].to_json() if one else choices_document(found)
     show(
-        lambda: document | {"memory": memory_document(cells, advice)},
+        lambda: choices_document(found) | {"memory": memory_document(cells, advice)},
         lambda: page,
         json=json,
         csv=csv,

@@ -4,8 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spillcast.document import read
 from spillcast.errors import InputError
 from spillcast.forecast.result import FORECAST_SCHEMA, Forecast
+from spillcast.forecast.told import Told
+from spillcast.forecast.verdict import Verdict, verdict_of
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,23 @@ def ranked(found: Sequence[Choice]) -> list[Choice]:
     return sorted(found, key=elapsed_s)
 
 
+def told_of(found: Sequence[Choice]) -> list[Told]:
+    """The forecasts as their documents tell them."""
+    return [read(Told, choice.to_json(), "a forecast", "forecast again") for choice in found]
+
+
+def verdict(found: Sequence[Choice]) -> Verdict:
+    """On all targets together."""
+    return verdict_of(told_of(found))
+
+
 def choices_document(found: Sequence[Choice]) -> dict[str, Any]:
-    """The document of docs/schema.md for several targets."""
-    return {"schema": FORECAST_SCHEMA, "targets": [choice.to_json() for choice in found]}
+    """The document of docs/schema.md: of one target, or of several; with the verdict on all."""
+    said = {"verdict": verdict(found).to_json()}
+    if len(found) == 1:
+        return found[0].to_json() | said
+    targets = [choice.to_json() for choice in found]
+    return {"schema": FORECAST_SCHEMA, **said, "targets": targets}
 
 
 def parse_costs(

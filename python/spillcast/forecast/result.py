@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from spillcast.explained import warning_document
 from spillcast.recording.part import Part, recorded_words
 from spillcast.recording.postgres_meta import Statement
 from spillcast.tabular import Tabular, html_paragraph, html_table
@@ -115,8 +116,8 @@ class Forecast(Tabular):
             return None
         return (self.baseline_s - self.forecast_s) / (self.baseline_s - self.ceiling_s)
 
-    def sentence(self) -> str:
-        """The answer in one sentence."""
+    def sentence(self, beside: Iterable["Forecast"] = ()) -> str:
+        """The answer in one sentence; ``beside`` as of ``ceiling_words``."""
         here = format_duration(self.baseline_s)
         if self.forecast_s is None or self.interval_s is None:
             return f"No forecast for {self.target}: {self.refused}."
@@ -128,7 +129,8 @@ class Forecast(Tabular):
         else:
             said = f"{self.part.words}: on {self.target} these would take about {there}"
         return (
-            f"{said}, {self.confidence:.0%} sure between {low} and {high}; {self.ceiling_words()}."
+            f"{said}, {self.confidence:.0%} sure between {low} and {high}; "
+            f"{self.ceiling_words(beside)}."
         )
 
     def ceiling_words(self, beside: Iterable["Forecast"] = ()) -> str:
@@ -181,7 +183,7 @@ class Forecast(Tabular):
             "ceiling_share": self.ceiling_share,
             "terms": [asdict(term) for term in self.terms],
             "method": self.method,
-            "warnings": [asdict(warning) for warning in self.warnings],
+            "warnings": [warning_document(one.code, one.message) for one in self.warnings],
             "refused": self.refused,
             "part": self.part and self.part.to_json(),
             "recorded_s": self.recorded_s,

@@ -1,38 +1,37 @@
-"""A forecast as people read it: one sentence, the terms, what weakens it."""
+"""A forecast as people read it: the verdict, all targets in one table, what weakens them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-from spillcast.forecast import Forecast, Term, Warned
-from spillcast.forecast.choices import Choice, ranked
-from spillcast.forecast.result import CHANGES, RECORDING, Rehearsed
+from spillcast.explained import title_of
+from spillcast.forecast.choices import Choice, ranked, told_of, verdict
+from spillcast.forecast.verdict import work_mem_cure
 from spillcast.recording.postgres_meta import Statement
+from spillcast.report.forecast_details import common_warnings, details
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
-from spillcast.report.work_memory import leads, work_memory_said
-from spillcast.units import format_duration, format_speedup
 
-#: Share of the elapsed time below which the term of a size is shown with others.
-SMALL = 0.005
-#: Times have three digits.
-ROUNDED = 0.0005
 #: Letters of a statement that are shown.
 STATEMENT_MAX = 200
+#: The rows of a table that are no target: as it is, and without any latency.
+NOW, NO_LATENCY = "as it is", "(no latency at all)"
+MORE = "  --details: what the numbers are made of, and what to do about warnings"
 
 
-def forecast_page(found: Sequence[Choice]) -> Page:
-    """One target with its terms, or several side by side."""
+def forecast_page(
+    found: Sequence[Choice], said: Sequence[str] = (), *, in_full: bool = False
+) -> Page:
+    """The verdict, what else is ``said``, and the table; ``in_full`` with all that it rests on."""
     order = ranked(found)
     first = order[0].forecast
-    parts = _one(first) if len(order) == 1 else _several(order)
-    if (memory := first.work_memory) is not None:
-        leading = leads(memory, [choice.forecast for choice in order])
-        said = Words(work_memory_said(memory, first, first=leading))
-        parts = [said, *parts] if leading else [*parts, said]
+    parts: list[Part] = [Words([verdict(found).text, *said], indent="")]
     if first.statement is not None:
-        parts = [Words([statement_said(first.statement)]), *parts]
-    return Page(parts, Table(_DATA, [_data(choice) for choice in found]))
+        parts.append(Words([statement_said(first.statement)]))
+    if any(choice.forecast.forecast_s is not None for choice in order):
+        parts.append(_table(order))
+    if notes := _notes(order):
+        parts.append(Words([*notes, *([] if in_full else [MORE])]))
+    return Page([*parts, *(details(order) if in_full else [])], _data(found))
 
 
 def statement_said(statement: Statement) -> str:
@@ -48,8 +47,65 @@ def statement_said(statement: Statement) -> str:
     return f"Statement{name}, {of}: {text}"
 
 
+def _table(order: Sequence[Choice]) -> Table:
+    """A row for each target, for more work memory, as it is and without latency: best first."""
+    first = next(c.forecast for c in order if c.forecast.forecast_s is not None)
+    columns = [
+        Column("target", None),
+        Column("elapsed", None, "s"),
+        Column(f"{100 * first.confidence:.0f} % sure", None, "interval"),
+        Column("speed-up", None, "ratio", spare=1),
+        *[Column("cost", None, "number")] * any(choice.cost is not None for choice in order),
+        Column("", None, "words"),
+    ]
+    priced = len(columns) == 6
+
+    def row(name: str, seconds: float | None, bounds: Any, cost: Any, remark: str) -> list[Any]:
+        speedup = first.baseline_s / seconds if seconds else None
+        return [name, seconds, bounds, speedup, *([cost] if priced else []), remark]
+
+    rows = []
+    for choice in order:
+        one = choice.forecast
+        rows.append(row(one.target, one.forecast_s, one.interval_s, choice.cost, _remark(choice)))
+    if first.work_memory is not None:
+        told = next(one for one in told_of(order) if one.work_memory is not None)
+        assert told.work_memory is not None
+        more = work_mem_cure(told.work_memory)
+        room = "if the plan stays" if told.work_memory.fits else "more than there is free"
+        rows.append(row(more.target, more.forecast_s, more.interval_s, None, room))
+    rows.append(row(NO_LATENCY, first.ceiling_s, first.ceiling_interval_s, None, "the limit"))
+    rows.append([NOW, first.baseline_s, *[None] * (len(columns) - 3), ""])
+    rows.sort(key=lambda cells: float("inf") if cells[1] is None else cells[1])
+    return Table(columns, rows)
+
+
+def _remark(choice: Choice) -> str:
+    if choice.forecast.refused:
+        return "no number"
+    return "best value" if choice.best_value else ""
+
+
+def _notes(order: Sequence[Choice]) -> list[str]:
+    """A line for each warning, with its targets where not common; and why one is refused."""
+    forecasts = [choice.forecast for choice in order]
+    common = [warning.code for warning in common_warnings(forecasts)]
+    titles: dict[str, list[str]] = {code: [] for code in common}
+    for one in forecasts:
+        for warning in one.warnings:
+            if warning.code not in common:
+                titles.setdefault(warning.code, []).append(one.target)
+    said = []
+    for code, targets in titles.items():
+        of = "" if len(targets) in (0, len(order)) else f": {', '.join(dict.fromkeys(targets))}"
+        said.append(f"  warning: {title_of(code)} ({code}){of}")
+    if any(one.forecast_s is not None for one in forecasts):
+        said += [f"  no number for {one.target}: {one.refused}" for one in forecasts if one.refused]
+    return said
+
+
 #: A row a target, in the order in which they were given.
-_DATA = (
+_COLUMNS = (
     Column(None, "target"),
     *(Column(None, key, "s") for key in ("baseline_s", "forecast_s", "low_s", "high_s")),
     Column(None, "confidence", "share"),
@@ -63,7 +119,11 @@ _DATA = (
 )
 
 
-def _data(choice: Choice) -> list[Any]:
+def _data(found: Sequence[Choice]) -> Table:
+    return Table(_COLUMNS, [_cells(choice) for choice in found])
+
+
+def _cells(choice: Choice) -> list[Any]:
     said = choice.forecast
     low_s, high_s = said.interval_s or (None, None)
     least_s, most_s = said.ceiling_interval_s or (None, None)
@@ -73,140 +133,3 @@ def _data(choice: Choice) -> list[Any]:
         *(said.method, said.refused),
         *(choice.cost, choice.best_value),
     ]
-
-
-def _one(forecast: Forecast) -> list[Part]:
-    """Sentence, terms and warnings."""
-    parts: list[Part] = [Words([forecast.sentence()], indent="")]
-    if forecast.forecast_s is not None and forecast.speedup is not None:
-        slower = ": the query gets slower" if forecast.speedup < 1 else ""
-        parts += [
-            _terms(forecast),
-            Words([f"  speed-up {format_speedup(forecast.speedup)}{slower}"]),
-        ]
-    said = [f"  warning: {warning.message}" for warning in forecast.warnings]
-    said += [f"  to do: {advice}" for advice in forecast.advice]
-    if (warm := forecast.warm) is not None and warm.forecast_s is not None:
-        here, there = map(format_duration, (warm.baseline_s, warm.forecast_s))
-        said.insert(0, f"  with its data in memory: {here} now, {there} there")
-    if forecast.rehearsed is not None:
-        said.insert(0, f"  {_rehearsed(forecast.rehearsed)}")
-    return [*parts, *([Words(said)] if said else [])]
-
-
-def _rehearsed(done: Rehearsed) -> str:
-    """What was run on the target."""
-    ran = f"rehearsed for {format_duration(done.elapsed_s)} there"
-    if done.ended:
-        return f"{ran}: that was the whole query, and its time is measured"
-    return f"{ran}: {done.operations:,} of its temp operations, {done.share:.0%}"
-
-
-_TERMS = (
-    Column("term", "term"),
-    Column("count", "count", "count"),
-    Column("size", "mean_bytes", "bytes"),
-    Column("now", "baseline_s", "s"),
-    Column("there", "forecast_s", "s"),
-)
-
-
-def _terms(forecast: Forecast) -> Table:
-    rows: list[list[Any]] = [
-        [
-            term.name,
-            term.count,
-            term.bytes / term.count if term.count and term.bytes else None,
-            term.baseline_s,
-            term.forecast_s,
-        ]
-        for term in _merged(forecast)
-    ]
-    rows.append(["elapsed", None, None, forecast.baseline_s, forecast.forecast_s])
-    return Table(_TERMS, rows)
-
-
-def _merged(forecast: Forecast) -> list[Term]:
-    """The terms, sizes that take next to nothing on either storage together.
-
-    Of calls that change files, and of recording, such a term is nobody's concern.
-    """
-    kept: list[Term] = []
-    small: dict[str, list[Term]] = {}
-    for term in forecast.terms:
-        here = term.baseline_s < SMALL * forecast.baseline_s
-        if term.op and here and term.forecast_s < SMALL * (forecast.forecast_s or 0):
-            small.setdefault(term.op, []).append(term)
-        elif term.name in (CHANGES, RECORDING) and _unseen(forecast, term):
-            continue
-        else:
-            kept.append(term)
-    for op, terms in small.items():
-        one = replace(
-            terms[0],
-            name=terms[0].name if len(terms) == 1 else f"temp {op}, other sizes",
-            bytes=sum(term.bytes or 0 for term in terms),
-            count=sum(term.count or 0 for term in terms),
-            baseline_s=sum(term.baseline_s for term in terms),
-            forecast_s=sum(term.forecast_s for term in terms),
-        )
-        kept.append(one)
-    return kept
-
-
-def _unseen(forecast: Forecast, term: Term) -> bool:
-    """Whether it takes less on both storages than the elapsed times are rounded to."""
-    here = term.baseline_s < ROUNDED * forecast.baseline_s
-    return here and term.forecast_s < ROUNDED * (forecast.forecast_s or 0)
-
-
-def _several(order: Sequence[Choice]) -> list[Part]:
-    """The fastest first, and what to do to have them."""
-    best = order[0].forecast
-    common = _common_warnings([choice.forecast for choice in order])
-    columns = [
-        Column("target", None),
-        Column("forecast", None, "s"),
-        Column(f"{best.confidence:.0%} sure", None, "interval"),
-        Column("speed-up", None, "ratio", spare=1),
-        Column("of ceiling", None, "percent", spare=2),
-    ]
-    if priced := any(choice.cost is not None for choice in order):
-        columns.append(Column("cost", None, "number"))
-    columns.append(Column("remarks", None, "words"))
-    rows: list[list[Any]] = []
-    for choice in order:
-        one = choice.forecast
-        share = one.ceiling_share
-        row: list[Any] = [one.target, one.forecast_s, one.interval_s, one.speedup]
-        row.append(None if share is None or share < 0 else share)
-        rows.append([*row, *([choice.cost] if priced else []), _remarks(choice, common)])
-    now = f"{_seen(best)}; {best.ceiling_words(choice.forecast for choice in order)}."
-    said = [f"  warning: {warning.message}" for warning in common]
-    for choice in order:
-        texts = [choice.forecast.refused, *choice.forecast.advice]
-        said += [f"  {choice.forecast.target}: {text}" for text in texts if text]
-    return [Words([now], indent=""), Table(columns, rows), *([Words(said)] if said else [])]
-
-
-def _seen(forecast: Forecast) -> str:
-    """What the numbers are for."""
-    if forecast.part is not None:
-        return forecast.part.words
-    now = f"Now {format_duration(forecast.baseline_s)}"
-    if forecast.recorded_s is None:
-        return now
-    return f"{now}, of which {format_duration(forecast.recorded_s)} were recorded"
-
-
-def _common_warnings(forecasts: Sequence[Forecast]) -> list[Warned]:
-    """What weakens every number alike, and needs to be said once only."""
-    first, *others = [f.warnings for f in forecasts if not f.refused] or [[]]
-    return [warning for warning in first if all(warning in warnings for warnings in others)]
-
-
-def _remarks(choice: Choice, common: Sequence[Warned]) -> str:
-    forecast = choice.forecast
-    words = ["best value"] * choice.best_value + ["refused"] * bool(forecast.refused)
-    words += ["slower"] * (forecast.speedup is not None and forecast.speedup < 1)
-    return ", ".join([*words, *(w.code for w in forecast.warnings if w not in common)])

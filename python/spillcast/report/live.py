@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spillcast.forecast import Forecast
+from spillcast.forecast.choices import Choice, choices_document, verdict
 from spillcast.recording.capture_cost import CaptureCost
 from spillcast.recording.running import Running, Tally
 from spillcast.report.histogram import bar, sparkline
@@ -115,7 +116,7 @@ def watch_document(glimpse: Glimpse) -> dict[str, Any]:
         "overhead_s": glimpse.overhead_s,
         "tracer_cpu_s": status["tracer_cpu_ns"] / 1e9,
         "own_cpu_s": glimpse.own_cpu_s,
-        "forecast": None if glimpse.forecast is None else glimpse.forecast.to_json(),
+        "forecast": glimpse.forecast and choices_document([Choice(glimpse.forecast)]),
         "because": glimpse.because,
     }
 
@@ -138,9 +139,7 @@ def live_text(glimpse: Glimpse, width: int, keys: str = "") -> str:
     if temp := glimpse.temp():
         parts.append(_latency(glimpse, temp, width))
     if glimpse.forecast is not None and glimpse.forecast.forecast_s is not None:
-        said = glimpse.forecast.sentence().replace(
-            "this run would", "what was seen so far would", 1
-        )
+        said = verdict([Choice(glimpse.forecast)]).text
         parts.append(paragraph(f"  {said}", "  ", min(width, 100)))
     elif glimpse.because is not None:
         parts.append(paragraph(f"  no forecast yet: {glimpse.because}", "    ", width))

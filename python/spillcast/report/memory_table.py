@@ -30,14 +30,11 @@ def memory_table(cells: Sequence[Cell], advice: Advice | None, *, measured: bool
 
 
 def forecast_memory_parts(cells: Sequence[Cell], advice: Advice | None) -> list[Part]:
-    """The table of a forecast where work memory is known, and the advice; empty without both."""
-    parts: list[Part] = []
-    if any(cell.memory_bytes is not None for cell in cells):
-        title = "Work memory by storage, if the plan stays as it is:"
-        parts += [Words([title]), memory_table(cells, advice)]
-    if advice is not None:
-        parts.append(Words([advice_said(advice)], indent=""))
-    return parts
+    """The table of a forecast where work memory is known, the cell of ``advice`` marked."""
+    if all(cell.memory_bytes is None for cell in cells):
+        return []
+    title = "Work memory by storage, if the plan stays as it is:"
+    return [Words([title]), memory_table(cells, advice)]
 
 
 def _said(cell: Cell, advice: Advice | None, measured: bool) -> str:

@@ -1,41 +1,21 @@
 """What more work memory would do, in words."""
 
 from collections import Counter
-from collections.abc import Sequence
 
-from spillcast.forecast import Forecast
 from spillcast.forecast.work_memory.advice import Cure, WorkMemory
-from spillcast.units import format_bytes, format_duration
+from spillcast.units import format_bytes, format_duration, format_setting
 
 
-def leads(memory: WorkMemory, forecasts: Sequence[Forecast]) -> bool:
-    """Whether enough is sure to be faster than the run as it is and on any storage asked about.
-
-    And there, where that is known.
-    """
-    if memory.available_bytes is not None and memory.most_bytes >= memory.available_bytes:
-        return False
-    lows_s = [one.interval_s[0] for one in forecasts if one.interval_s is not None]
-    return memory.enough.wins([forecasts[0].baseline_s, *lows_s])
-
-
-def work_memory_said(memory: WorkMemory, best: Forecast, *, first: bool) -> list[str]:
-    """Sentences: the cure beside the best storage's, what it may take; ``first`` where it leads."""
+def work_memory_said(memory: WorkMemory) -> list[str]:
+    """Sentences: what is enough and what it may take, and what spares a sort its passes."""
     enough = memory.enough
-    was = f" (it was {setting(memory.current_bytes)})" if memory.current_bytes else ""
-    text = (
-        f"{'Work memory first' if first else 'Work memory'}: "
-        f"work_mem = '{setting(enough.work_mem_bytes)}'{was} would remove the spill and leave "
-        f"{_about(enough)}, if the plan stays as it is"
-    )
-    if best.forecast_s is not None:
-        text += f"; {best.target} about {format_duration(best.forecast_s)}"
-    if not enough.wins([best.baseline_s]):
-        now = format_duration(best.baseline_s)
-        text += f". It may as well be slower than the {now} now: try it before"
-    lines = [f"{text}."]
+    was = f" (it was {format_setting(memory.current_bytes)})" if memory.current_bytes else ""
+    lines = [
+        f"work_mem = '{format_setting(enough.work_mem_bytes)}'{was} would remove the spill and "
+        f"leave {_about(enough)}, if the plan stays as it is."
+    ]
     if memory.one_pass is not None:
-        size = setting(memory.one_pass.work_mem_bytes)
+        size = format_setting(memory.one_pass.work_mem_bytes)
         lines.append(
             f"  '{size}' would spare a sort its further passes: {_about(memory.one_pass)}."
         )
@@ -48,17 +28,9 @@ def _about(cure: Cure) -> str:
     return f"about {format_duration(cure.forecast_s)} ({low} to {high})"
 
 
-def setting(size: int) -> str:
-    """Bytes as PostgreSQL writes a setting: ``64MB``, ``1536kB``."""
-    for unit, scale in (("GB", 1 << 30), ("MB", 1 << 20)):
-        if size % scale == 0 and size:
-            return f"{size // scale}{unit}"
-    return f"{size // 1024}kB"
-
-
 def _price(memory: WorkMemory) -> str:
     """It counts for each node in each process, and a hash may take a multiple."""
-    size = setting(memory.enough.work_mem_bytes)
+    size = format_setting(memory.enough.work_mem_bytes)
     kinds = Counter((s.kind, s.processes, s.taken / s.processes) for s in memory.spills)
     parts = []
     for (kind, processes, times), count in kinds.items():

@@ -37,7 +37,7 @@ def floors_said(forecasts):
     material = Material()
     for number, one in enumerate(forecasts):
         material.add_document(f"{number}.json", one.to_json())
-    together = [forecast_page(found).text(200), " ".join(answer(material))]
+    together = [forecast_page(found, in_full=True).text(200), " ".join(answer(material))]
     for texts, told in ((together, forecasts), *(([one.sentence()], [one]) for one in forecasts)):
         for text in texts:
             for floor in FLOOR.findall(text):

@@ -4,13 +4,15 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from spillcast.document import read
+from spillcast.forecast.told import Told
+from spillcast.forecast.verdict import verdict_of
 from spillcast.profile.timeline import READ, WRITE
-from spillcast.recording.part import Part, recorded_words
 from spillcast.recording.postgres_meta import Statement
 from spillcast.report.forecast import statement_said
 from spillcast.report.html.charts.storages import alone
 from spillcast.report.html.charts.sweeps import sizes_words
-from spillcast.report.html.material import Material
+from spillcast.report.html.material import AGAIN, Material
 from spillcast.units import format_bytes, format_duration, parse_duration_s
 
 
@@ -37,29 +39,9 @@ def answer(material: Material) -> list[str]:
     return ["There is nothing to tell."]
 
 
-def sentence(forecast: Mapping[str, Any], beside: Sequence[Mapping[str, Any]] = ()) -> str:
-    """One forecast; those ``beside`` it are told on the same page."""
-    target, here = place(forecast["target"]), format_duration(forecast["baseline_s"])
-    if forecast["forecast_s"] is None:
-        return f"There is no forecast for {target}: {forecast['refused']}."
-    there = format_duration(forecast["forecast_s"])
-    low, high = map(format_duration, forecast["interval_s"])
-    sure = f"{forecast['confidence']:.0%}".replace("%", " %")
-    slower = bool(forecast["forecast_s"] >= forecast["baseline_s"])
-    ceiling = f"without any latency it would take about {format_duration(forecast['ceiling_s'])}"
-    if forecast.get("ceiling_interval_s"):
-        # What one of them holds possible some storage can.
-        known = [one["ceiling_interval_s"] for one in (forecast, *beside)]
-        floor_s = min(bounds[0] for bounds in known if bounds)
-        ceiling = f"no storage can bring it under {format_duration(floor_s)}"
-    said = f"On {target} this query would take about {there} instead of {here}"
-    said += recorded_words(forecast.get("recorded_s"))
-    if forecast.get("part"):
-        said = f"{Part(**forecast['part']).words}: on {target} these would take about {there}"
-    return (
-        f"{said}, {sure} sure between {low} and {high}; " + "it gets no faster, and " * slower
-        + f"{ceiling}."
-    )  # fmt: skip
+def refusal(forecast: Mapping[str, Any]) -> str:
+    """Why there is no number."""
+    return f"There is no forecast for {place(forecast['target'])}: {forecast['refused']}."
 
 
 def place(target: str) -> str:
@@ -75,30 +57,13 @@ def place(target: str) -> str:
 
 
 def _of_forecasts(forecasts: Sequence[Mapping[str, Any]]) -> list[str]:
-    order = ranked(forecasts)
-    said = [sentence(order[0], order[1:])]
-    if statement := order[0].get("statement"):
-        said.append(f"{statement_said(Statement(**statement))}.")
-    given = [one for one in order if one["forecast_s"] is not None]
-    if len(given) > 1:
-        said.append(f"That is the fastest of {len(given)} storages that were asked about.")
-    warm = order[0].get("warm")
-    if warm and warm["forecast_s"] is not None:
-        here, there = map(format_duration, (warm["baseline_s"], warm["forecast_s"]))
-        said.append(
-            f"With the data that it reads in memory it would take {here}, and {there} there."
-        )
-    memory = order[0].get("work_memory")
-    if memory:
-        enough = memory["enough"]
-        low, high = map(format_duration, enough["interval_s"])
-        text = (
-            f"With {format_bytes(enough['work_mem_bytes'])} of work memory nothing would spill, "
-            f"and it would take about {format_duration(enough['forecast_s'])} ({low} to {high}), "
-            "if the plan stays as it is"
-        )
-        slower = enough["interval_s"][1] >= order[0]["baseline_s"]
-        said.append(f"{text}: that may be no gain." if slower else f"{text}.")
+    """The verdict on each query, and whose it is."""
+    said = []
+    for baseline_s in dict.fromkeys(one["baseline_s"] for one in forecasts):
+        of_it = [one for one in forecasts if one["baseline_s"] == baseline_s]
+        said.append(verdict_of([read(Told, one, "a forecast", AGAIN) for one in of_it]).text)
+        if statement := of_it[0].get("statement"):
+            said.append(f"{statement_said(Statement(**statement))}.")
     return said
 
 

@@ -14,12 +14,12 @@ RAW_BYTES_MAX = 300_000
 
 
 def compose(material: Material) -> Page:
-    """The answer first, then where the time goes, what it would be elsewhere, and how sure."""
+    """The answer first, then the choices, where the time goes, what they rest on, and how sure."""
     there = _there(material)
-    found: list[Section] = []
+    found: list[Section] = forecasts.choices(material.forecasts)
     found += runs.sections(material.runs, there)
     found += others.profiles(material.profiles)
-    found += forecasts.sections(material.forecasts) if material.forecasts else []
+    found += forecasts.terms(material.forecasts)
     found += fleets.fleets(material.fleets)
     found += others.sweeps(material.sweeps)
     found += others.caches(material.caches)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from spillcast.document import key
 
@@ -32,100 +32,6 @@ class Profile:
     by: Sequence[str]
     elapsed_s: float
     rows: Sequence[Row]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Term:
-    """Of a forecast."""
-
-    name: str
-    baseline_s: float = key("", signed=True)
-    forecast_s: float = key("", signed=True)
-    op: str | None = None
-    bytes: int | None = None
-    count: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Warned:
-    """What weakens a forecast."""
-
-    message: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """What was recorded of a run that took longer."""
-
-    recorded_s: float
-    because: str
-    before_s: float | None = None
-    what: Literal["run", "process"] = "run"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Statement:
-    """Whose counts a forecast is made from."""
-
-    queryid: str | None
-    query: str | None
-    calls: int
-    most_of: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Warm:
-    """A run that finds its data in memory."""
-
-    baseline_s: float
-    forecast_s: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Enough:
-    """Work memory with which nothing spills."""
-
-    work_mem_bytes: int
-    forecast_s: float
-    interval_s: Interval
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkMemory:
-    """What more of it would do."""
-
-    enough: Enough
-    most_bytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Forecast:
-    """spillcast.forecast, of one target."""
-
-    target: str
-    baseline_s: float
-    forecast_s: float | None
-    interval_s: Interval | None
-    confidence: float
-    ceiling_s: float
-    speedup: float | None
-    terms: Sequence[Term]
-    warnings: Sequence[Warned]
-    refused: str | None
-    ceiling_interval_s: Interval | None = None
-    ceiling_share: float | None = key("", signed=True, optional=True)
-    recorded_s: float | None = None
-    part: Part | None = None
-    statement: Statement | None = None
-    warm: Warm | None = None
-    work_memory: WorkMemory | None = None
-    advice: Sequence[str] = ()
-    cost: float | None = None
-    best_value: bool | None = None
-
-    def __post_init__(self) -> None:
-        if self.forecast_s is not None and (self.interval_s is None or self.speedup is None):
-            raise ValueError("there is a forecast_s without an interval_s or speedup")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from spillcast.document import read
 from spillcast.errors import InputError
+from spillcast.forecast.told import Told
 from spillcast.gate import bounded, damaged, json_of, text_of
 from spillcast.report.html import forms
 from spillcast.storage.storage import StorageDocument
@@ -25,7 +26,7 @@ _ROOMS = {
 #: What is checked of them, by room, and of sweeps by kind.
 _FORMS: dict[str, type] = {
     "profiles": forms.Profile,
-    "forecasts": forms.Forecast,
+    "forecasts": Told,
     "verifications": forms.Verification,
     "storages": StorageDocument,
     "io-size": forms.SizeSweep,
@@ -74,7 +75,9 @@ class Material:
                 raise damaged(name, f"kind is {kind!r}", AGAIN)
             read(_FORMS[kind], part, name, AGAIN)
             _check_warnings(part.get("warnings", ()), name)
-        getattr(self, room).extend({"name": Path(name).name, **part} for part in parts)
+        # A page makes its own verdict, of all that it shows and with names as it shows them.
+        kept = [{k: v for k, v in part.items() if k != "verdict"} for part in parts]
+        getattr(self, room).extend({"name": Path(name).name, **part} for part in kept)
 
     def add_secret(self, kind: str, *texts: str | None) -> None:
         """Note what a redacted page must not hold."""

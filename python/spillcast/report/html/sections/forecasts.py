@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from spillcast.report.html.answer import ranked, sentence
+from spillcast.report.forecast import NO_LATENCY, NOW
+from spillcast.report.html.answer import ranked, refusal
 from spillcast.report.html.charts import forecasts as charts
 from spillcast.report.html.page import Figure, Section, Table, figure
 from spillcast.report.html.words import NOTHING, between, change, count, percent, seconds, size
-from spillcast.units import format_bytes, format_duration, format_speedup
+from spillcast.units import format_bytes, format_duration, format_setting, format_speedup
 
 Forecast = Mapping[str, Any]
 #: Forecasts whose terms are drawn.
@@ -36,37 +37,42 @@ def _ceiling(forecast: Forecast) -> str:
     return between(bounds) if bounds else f"about {seconds(forecast['ceiling_s'])}"
 
 
-def sections(forecasts: Sequence[Forecast]) -> list[Section]:
-    """What the forecasts are made of, and the table of choices."""
+def choices(forecasts: Sequence[Forecast]) -> list[Section]:
+    """All targets side by side, the best first, with the run as it is and without latency."""
+    if not forecasts:
+        return []
     order = ranked(forecasts)
     given = [one for one in order if one["forecast_s"] is not None]
-    found = []
-    if given:
-        words = [
-            "The elapsed time is the sum of these terms. What is not temp I/O stays but for caches "
-            "that go colder or warmer; the line through the last bar is the interval, the dotted "
-            "one the time with storage of no latency, on a band as wide as its own interval."
-        ]
-        shown = given[:_DRAWN_MAX]
-        found.append(
-            Section("What the forecast is made of", words, [_waterfall(one) for one in shown])
-        )
-    if len(order) > 1:
-        figures = [_choices(given)] if len(given) > 1 else []
-        refused = [sentence(one) for one in order if one["forecast_s"] is None]
-        tables = [_table(order)]
-        found.append(Section("The choices", refused, figures, tables))
-    if said := _advice(order):
-        found.append(Section("What to do", said))
-    return found
+    refused = [refusal(one) for one in order if one["forecast_s"] is None]
+    figures = [_choices(given)] if len(given) > 1 else []
+    tables = [_table(order)] if given else []
+    said = [Section("The choices", refused, figures, tables)] if refused or tables else []
+    return [*said, *([Section("What to do", todo)] if (todo := _advice(order)) else [])]
+
+
+def terms(forecasts: Sequence[Forecast]) -> list[Section]:
+    """What the forecasts are made of."""
+    given = [one for one in ranked(forecasts) if one["forecast_s"] is not None]
+    if not given:
+        return []
+    words = [
+        "The elapsed time is the sum of these terms. What is not temp I/O stays but for caches "
+        "that go colder or warmer; the line through the last bar is the interval, the dotted "
+        "one the time with storage of no latency, on a band as wide as its own interval."
+    ]
+    figures = [_waterfall(one) for one in given[:_DRAWN_MAX]]
+    return [Section("What the forecast is made of", words, figures)]
 
 
 def warnings(forecasts: Sequence[Forecast]) -> list[str]:
-    """What weakens the numbers, each once, with the targets it is said of."""
+    """What weakens the numbers, each once, with the targets it is said of, and what to do."""
     said: dict[str, list[str]] = {}
     for forecast in forecasts:
         for warning in forecast["warnings"]:
-            said.setdefault(warning["message"], []).append(forecast["target"])
+            title, then = warning.get("title"), warning.get("next_step")
+            text = warning["message"]
+            text = f"{title[0].upper()}{title[1:]}: {text}" if title else text
+            said.setdefault(f"{text}. {then}" if then else text, []).append(forecast["target"])
     return [
         text if len(targets) == len(forecasts) else f"{', '.join(targets)}: {text}"
         for text, targets in said.items()
@@ -124,36 +130,44 @@ def _choices(given: Sequence[Forecast]) -> Figure:
 
 
 def _table(order: Sequence[Forecast]) -> Table:
+    """The rows of the terminal's table."""
+    first = next(one for one in order if one["forecast_s"] is not None)
     priced = any(one.get("cost") is not None for one in order)
-    header = ["storage", "forecast", f"{percent(order[0]['confidence'], 0)} sure", "speed-up"]
-    header += ["of what is possible", *["cost"] * priced, "remarks"]
+    header = ["storage", "elapsed", f"{percent(first['confidence'], 0)} sure", "speed-up"]
+    header += [*["cost"] * priced, "remarks"]
+    now_s = first["baseline_s"]
+
+    def row(name: str, s: float | None, bounds: Any, remark: str, cost: Any = None) -> list[str]:
+        speedup = format_speedup(now_s / s) if s else NOTHING
+        paid = [NOTHING if cost is None else f"{cost:g}"] * priced
+        return [name, seconds(s), between(bounds), speedup, *paid, remark]
+
     rows = []
     for one in order:
-        share = one.get("ceiling_share")
-        speedup = one["speedup"]
-        row = [
-            one["target"],
-            seconds(one["forecast_s"]),
-            between(one["interval_s"]),
-            NOTHING if speedup is None else format_speedup(speedup),
-            NOTHING if share is None or share < 0 else percent(share, 0),
-        ]
-        row += [f"{one['cost']:g}" if one.get("cost") is not None else NOTHING] * priced
-        words = ["best value"] * bool(one.get("best_value"))
-        words += ["refused"] * (one["forecast_s"] is None)
-        words += ["slower"] * (speedup is not None and speedup < 1)
-        rows.append([*row, ", ".join(words)])
-    return Table(header, rows, left=(0, len(header) - 1))
+        remark = "no number" if one["forecast_s"] is None else ""
+        remark = "best value" if one.get("best_value") else remark
+        cells = row(one["target"], one["forecast_s"], one["interval_s"], remark, one.get("cost"))
+        rows.append((one["forecast_s"], cells))
+    if memory := first.get("work_memory"):
+        more = memory["enough"]
+        name = f"work_mem {format_setting(more['work_mem_bytes'])}"
+        cells = row(name, more["forecast_s"], more["interval_s"], "if the plan stays")
+        rows.append((more["forecast_s"], cells))
+    bounds = first.get("ceiling_interval_s")
+    rows.append((first["ceiling_s"], row(NO_LATENCY, first["ceiling_s"], bounds, "the limit")))
+    rows.append((now_s, row(NOW, now_s, None, "")))
+    rows.sort(key=lambda pair: float("inf") if pair[0] is None else pair[0])
+    return Table(header, [cells for _, cells in rows], left=(0, len(header) - 1))
 
 
 def _advice(order: Sequence[Forecast]) -> list[str]:
     said = [f"{one['target']}: {text}" for one in order for text in one.get("advice", ())]
     memory = order[0].get("work_memory")
     if memory and memory["enough"]["interval_s"][1] < order[0]["baseline_s"]:
-        enough = memory["enough"]
-        most = format_bytes(memory["most_bytes"])
-        said.append(
-            f"Or raise work_mem to {format_bytes(enough['work_mem_bytes'])}: the spill is gone, "
-            f"and all nodes in all processes may take {most}."
+        enough, most = memory["enough"], format_bytes(memory["most_bytes"])
+        said.insert(
+            0,
+            f"Raise work_mem to {format_setting(enough['work_mem_bytes'])} for this query: the "
+            f"spill is gone, and all nodes in all processes may take {most}.",
         )
     return said

@@ -1,0 +1,26 @@
+"""The page of warnings, of explained.toml: ``python docs/generate_warnings.py`` writes it."""
+
+from pathlib import Path
+
+from spillcast.explained import explained
+
+PAGE = Path(__file__).with_name("warnings.md")
+HEAD = """# Warnings
+
+What a warning means, by the code in brackets behind it, which is `code` in JSON. A warning does not
+stop a forecast: it says why the number may be off, or its interval wide. `--details` adds the
+figures of your case.
+"""
+
+
+def page() -> str:
+    """All of them in the order of the alphabet."""
+    parts = [HEAD]
+    for code, about in sorted(explained().items()):
+        title = f"{about.title[0].upper()}{about.title[1:]}"
+        parts.append(f"## {code}\n\n*{title}.* {about.cause}\n\nNext: {about.next_step}\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,38 @@
+"""What the codes of warnings mean: explained.toml beside this file, for who reads one."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+EXPLAINED = Path(__file__).with_suffix(".toml")
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A warning in a few words, why it weakens a number, and what to do."""
+
+    title: str
+    cause: str
+    next_step: str
+
+
+@cache
+def explained() -> Mapping[str, Explained]:
+    """All of them by code."""
+    found = tomllib.loads(EXPLAINED.read_text(encoding="utf-8"))
+    return {code: Explained(**about) for code, about in found.items()}
+
+
+def title_of(code: str) -> str:
+    """A warning in a few words; its code where it is one of another version."""
+    about = explained().get(code)
+    return code if about is None else about.title
+
+
+def warning_document(code: str, message: str) -> dict[str, str | None]:
+    """A warning as documents have it: ``message`` is of this very case."""
+    about = explained().get(code)
+    next_step = None if about is None else about.next_step
+    return {"code": code, "title": title_of(code), "message": message, "next_step": next_step}

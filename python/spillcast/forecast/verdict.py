@@ -1,0 +1,177 @@
+"""The verdict on a query: where its time goes, whether storage helps, and what to do first."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from spillcast.forecast.assumptions import LITTLE
+from spillcast.forecast.told import Interval, Told, WorkMemory
+from spillcast.recording.part import recorded_words
+from spillcast.units import format_duration, format_setting
+
+#: Share of the time that storage can save from which on it is the problem.
+PROBLEM = 0.5
+#: Share of the time that a sentence names.
+NAMED = 0.1
+
+#: ``storage`` is the problem; ``partly``: of a part of the time; ``data``: reads of tables are;
+#: ``other``: no storage for temp files helps; ``none``: no target has a number.
+Kind = Literal["storage", "partly", "data", "other", "none"]
+
+
+@dataclass(frozen=True)
+class Cure:
+    """What may be done about a query: ``target`` is a storage, or more work memory."""
+
+    target: str
+    forecast_s: float
+    interval_s: Interval
+    work_mem_bytes: int | None = None
+    cost: float | None = None
+    best_value: bool = False
+
+    def gains(self, baseline_s: float) -> bool:
+        """Whether even the upper end of its interval is below the time as it is."""
+        return self.interval_s[1] < baseline_s
+
+    @property
+    def words(self) -> str:
+        """``nvme.json, 2.1 s (1.8 s to 2.6 s)``."""
+        price = "" if self.cost is None else f" at {self.cost:g}"
+        low, high = map(format_duration, self.interval_s)
+        return f"{self.target}{price}, {format_duration(self.forecast_s)} ({low} to {high})"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One or two sentences that a person can act on, and what they rest on."""
+
+    kind: Kind
+    text: str
+    #: Parts of the elapsed time as it is; None where that is not known.
+    temp_share: float | None
+    data_share: float | None
+    #: The cures that gain for sure, the cheapest or fastest first.
+    cures: Sequence[Cure]
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry of docs/schema.md."""
+        return asdict(self)
+
+
+def verdict_of(told: Sequence[Told]) -> Verdict:
+    """The verdict on forecasts of one query, of which there is at least one."""
+    given = [one for one in told if one.forecast_s is not None]
+    if not given:
+        reasons = "; ".join(dict.fromkeys(one.refused or "" for one in told))
+        return Verdict("none", f"No forecast: {reasons}.", None, None, [])
+    query = given[0]
+    cures = _cures(given)
+    kind = _kind(query)
+    said = [_where(query, kind), *(_in_memory(query) if kind == "data" else [])]
+    said.append(_what_to_do(query, kind, cures))
+    return Verdict(kind, " ".join(said), _share(query, query.temp_s), _share(query, query.data_s),
+                   [cure for cure in cures if cure.gains(query.baseline_s)])  # fmt: skip
+
+
+def _share(query: Told, s: float) -> float:
+    return s / query.observed_s if query.observed_s else 0.0
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _kind(query: Told) -> Kind:
+    saved = 1 - query.ceiling_s / query.observed_s if query.observed_s else 0.0
+    if saved >= PROBLEM:
+        return "storage"
+    if query.data_s > max(query.temp_s, NAMED * query.observed_s):
+        return "data"
+    return "partly" if saved >= 1 - LITTLE else "other"
+
+
+def _where(query: Told, kind: Kind) -> str:
+    """Where the time goes, in a sentence."""
+    of = "them" if query.part is not None else f"this query{recorded_words(query.recorded_s)}"
+    temp, data = (_percent(_share(query, s)) for s in (query.temp_s, query.data_s))
+    moved = query.moved
+    rest = ", ".join(_largest(query))
+    if kind == "storage":
+        said = f"{moved} is {temp} of {of}: storage is the problem."
+    elif kind == "data":
+        said = f"{data} of {of} is reading table files that memory did not hold, {temp} is {moved}."
+    elif kind == "partly":
+        said = f"{moved} is {temp} of {of}" + (f", {rest}." if rest else ".")
+    elif rest:
+        said = f"no storage for temp files will help: of {of} {rest}, {temp} is {moved}."
+    else:
+        said = f"no storage for temp files will help: {moved} is {temp} of {of}."
+    if query.part is not None:
+        return f"{query.part.words}: {said}"
+    return f"{said[0].upper()}{said[1:]}"
+
+
+def _largest(query: Told) -> list[str]:
+    """The part that stays and is worth a name."""
+    other = query.other
+    if other is None or (share := _share(query, other.baseline_s)) < NAMED:
+        return []
+    return [f"{_percent(share)} is {other.name}"]
+
+
+def _cures(given: Sequence[Told]) -> list[Cure]:
+    """All of them, the fastest first; but more work memory, which costs nothing, where it gains."""
+    cures = [
+        Cure(one.target, one.forecast_s, one.interval_s, None, one.cost, bool(one.best_value))
+        for one in given
+        if one.forecast_s is not None and one.interval_s is not None
+    ]
+    cures.sort(key=lambda cure: (not cure.best_value, cure.forecast_s))
+    memory = given[0].work_memory
+    if memory is None:
+        return cures
+    more = work_mem_cure(memory)
+    if memory.fits and more.gains(given[0].baseline_s):
+        return [more, *cures]
+    return sorted([*cures, more], key=lambda cure: (not cure.best_value, cure.interval_s[1]))
+
+
+def work_mem_cure(memory: WorkMemory) -> Cure:
+    """Enough of it that nothing spills."""
+    enough = memory.enough
+    name = f"work_mem {format_setting(enough.work_mem_bytes)}"
+    return Cure(name, enough.forecast_s, enough.interval_s, enough.work_mem_bytes)
+
+
+def _what_to_do(query: Told, kind: Kind, cures: Sequence[Cure]) -> str:
+    """What to do first, and next, in a sentence; or that nothing asked about is of any use."""
+    now = format_duration(query.baseline_s)
+    if kind == "other":
+        return (
+            f"Even storage without latency would leave {format_duration(query.ceiling_s)} of {now}."
+        )
+    gaining = [cure for cure in cures if cure.gains(query.baseline_s)]
+    if not gaining:
+        best = min(cures, key=lambda cure: cure.forecast_s)
+        sure = "sure to be faster" if best.forecast_s < query.baseline_s else "faster"
+        if len(cures) == 1:
+            return f"It is not {sure} than the {now} now: {best.words}."
+        return f"Nothing asked about is {sure} than the {now} now; the fastest is {best.words}."
+    first, *others = gaining
+    if first.work_mem_bytes is not None:
+        lead = "Cheapest cure"
+    elif first.best_value:
+        lead = "Best value"
+    else:
+        lead = "Fastest" if len(cures) > 1 else "Forecast"
+    text = f"{lead}: {first.words} instead of {now}"
+    return f"{text}; then {others[0].words}." if others else f"{text}."
+
+
+def _in_memory(query: Told) -> list[str]:
+    """What it takes where it finds the tables in memory."""
+    if query.warm is None:
+        return []
+    warm, now = map(format_duration, (query.warm.baseline_s, query.baseline_s))
+    return [f"With them in memory it would take {warm} instead of {now}."]

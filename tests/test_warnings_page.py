@@ -1,0 +1,36 @@
+"""Each code of a warning that the program may print is explained on one page of the docs."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+from spillcast.explained import explained
+from spillcast.storage.source import ASSUMED, GRID, PROBE, RECORDING, catalogue
+
+ROOT = Path(__file__).parents[1]
+SPEC = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate_warnings.py")
+generate = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(generate)
+#: How code writes one: of a class, or in a document.
+CODE = re.compile(r'(?:Warned\(\s*|"code": )"([a-z_-]+)"')
+SOURCES = (PROBE, GRID, RECORDING, ASSUMED, catalogue(2.0, "a brochure"))
+
+
+def test_every_code_in_the_program_is_explained_and_no_other():
+    found = {code for source in SOURCES for code, _ in source.warnings}
+    for path in (ROOT / "python" / "spillcast").rglob("*.py"):
+        found.update(CODE.findall(path.read_text()))
+    assert len(found) > 50
+    assert found == set(explained())
+
+
+def test_the_page_is_as_it_is_generated():
+    assert generate.PAGE.read_text() == generate.page(), "python docs/generate_warnings.py"
+
+
+def test_each_has_a_short_title_a_cause_and_a_next_step():
+    for code, about in explained().items():
+        assert len(about.title) <= 48, code
+        assert not about.title.endswith("."), code
+        assert about.cause.endswith("."), code
+        assert about.next_step.endswith("."), code
