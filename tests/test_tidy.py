@@ -21,6 +21,7 @@ EVERYWHERE = {
     "spillcast.calibrated",
     "spillcast.document",
     "spillcast.errors",
+    "spillcast.explained",
     "spillcast.extras",
     "spillcast.gate",
     "spillcast.histogram",

@@ -134,9 +134,9 @@ def test_the_only_statement_that_spills_is_named(exported):
         "queryid": "-2", "query": "ALTER TABLE t ADD b int, ADD c int", "calls": 4, "most_of": 1,
     }  # fmt: skip
     told = spillcast("forecast", path, "--to", "latency:1ms").stdout
-    assert told.startswith("Statement -2, the mean of 4 calls: ALTER TABLE t ADD b int")
+    assert "Statement -2, the mean of 4 calls: ALTER TABLE t ADD b int" in told
     several = spillcast("forecast", path, "--to", "latency:1ms", "--to", "latency:2ms").stdout
-    assert several.startswith("Statement -2")
+    assert "\nStatement -2" in several
 
 
 def test_several_that_spill_are_ranked(exported):

@@ -155,6 +155,10 @@ def _what_to_do(query: Told, kind: Kind, cures: Sequence[Cure]) -> str:
     if not gaining:
         best = min(cures, key=lambda cure: cure.forecast_s)
         sure = "sure to be faster" if best.forecast_s < query.baseline_s else "faster"
+        low, high = map(format_duration, best.interval_s)
+        if len(cures) == 1 and best.interval_s[0] > query.baseline_s:
+            there = format_duration(best.forecast_s)
+            return f"{best.target} makes it slower: {there} ({low} to {high}) instead of {now}."
         if len(cures) == 1:
             return f"It is not {sure} than the {now} now: {best.words}."
         return f"Nothing asked about is {sure} than the {now} now; the fastest is {best.words}."
