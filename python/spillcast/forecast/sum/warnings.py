@@ -127,8 +127,9 @@ def _about_recording(baseline: Baseline) -> list[Warned]:
     warnings += [Warned("untold", text) for text in recording.meta.temp.untold]
     if (words := unknown_words(recording)) is not None:
         text = f"{words}; the interval holds for either end, and {told_by(recording)}"
-        code = "processes" if recording.meta.temp.within is None else "time-unknown"
-        warnings.append(Warned(code, text))
+        by_processes = recording.meta.temp.within is None
+        told = Warned("processes", text) if by_processes else Warned("time-unknown", text)
+        warnings.append(told)
     if (storage := recording.meta.temp.timed_on) is not None:
         text = f"temp I/O was not timed: it is taken to have the latency of {storage}"
         warnings.append(Warned("assumed", text))
