@@ -10,6 +10,7 @@ import duckdb
 from spillcast.errors import InputError, first_line
 from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row
 from spillcast.profile.traces import trace_warnings
+from spillcast.profile.waits_view import view_of_waits
 from spillcast.recording import Recording
 from spillcast.recording.trace import Progress
 from spillcast.recording.trace_spool import spool_traces
@@ -60,7 +61,7 @@ def of_recording(recording: Recording, by: Sequence[str], where: str | None) -> 
     """The single waits of a recording, with its CPU time beside them."""
     elapsed_us = recording.elapsed_s * 1e6
     with duckdb.connect() as connection:
-        connection.register("recorded", recording.waits)
+        view_of_waits(connection, recording, "recorded")
         columns = f"*, {_IDLE} as idle, 0 as source"
         connection.execute(f"create view waits as select {columns} from recorded")
         rows, histograms = _aggregate(connection, by, where or _ALL, elapsed_us, "bytes", 0)

@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 
 from spillcast.errors import InputError, first_line
+from spillcast.profile.waits_view import view_of_waits
 from spillcast.recording import Recording
 from spillcast.recording.ash import read_ash
 from spillcast.recording.evidence import Evidence, find_evidence
@@ -32,8 +33,8 @@ def run_sql(
     """
     found = find_evidence(evidence)
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
-        _register(connection, found, Path(folder), lenient, on_progress, say)
-        _confine(connection, Path(folder))
+        files = _register(connection, found, Path(folder), lenient, on_progress, say)
+        _confine(connection, Path(folder), files)
         try:
             result = connection.sql(query)
             if result is None:
@@ -45,10 +46,11 @@ def run_sql(
             raise InputError(f"the query: {what}", f"the tables are {tables}") from error
 
 
-def _confine(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+def _confine(connection: duckdb.DuckDBPyConnection, folder: Path, files: Sequence[Path]) -> None:
     """The query is not asked where it comes from: it sees the evidence, and no file but that."""
     connection.execute("set temp_directory = ?", [str(folder / "temp")])
     connection.execute("set allowed_directories = ?", [[str(folder)]])
+    connection.execute("set allowed_paths = ?", [[str(file) for file in files]])
     connection.execute("set python_enable_replacements = false")
     connection.execute("set enable_external_access = false")
     connection.execute("set lock_configuration = true")
@@ -61,7 +63,8 @@ def _register(
     lenient: bool,
     on_progress: Progress | None,
     say: Callable[[str], None],
-) -> None:
+) -> list[Path]:
+    """Make the tables; the files of the user's that they read."""
     kind = found.only_waits()
     # What was collected together is asked together.
     kinds = {kind} if not found.collected else {"ash", "statistics", "traces"}
@@ -77,13 +80,15 @@ def _register(
         if len(found.recordings) != 1:
             raise InputError("several recordings are given", "ask one at a time")
         recording = Recording.open(found.recordings[0])
-        connection.register("waits", recording.waits)
+        files = view_of_waits(connection, recording, "waits")
         connection.register("seconds", recording.seconds)
         connection.register("samples", recording.samples)
-    elif "traces" in kinds and found.traces:
+        return files
+    if "traces" in kinds and found.traces:
         read = spool_traces(found.traces, folder, lenient=lenient, on_progress=on_progress)
         for words in repeated_words(read.repeated):
             say(words)
         for name in TABLES:
             path = str(folder / f"{name}.parquet").replace("'", "''")
             connection.execute(f"create view {name} as from read_parquet('{path}')")
+    return []

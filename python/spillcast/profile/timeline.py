@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from spillcast.profile.waits_view import view_of_waits
 from spillcast.recording import Recording
 from spillcast.recording.ash import ALL, Chosen, read_ash
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
@@ -62,23 +63,20 @@ def of_recording(recording: Recording) -> Timeline:
         return of_samples(recording.samples, recording.elapsed_s)
     if not recording.meta.raw.whole:
         return _of_seconds(recording)
-    recording.check_rows("waits")
     whole_s = _whole_s(recording)
     length_s = stretch_s(whole_s)
-    path = str(recording.path / "waits.parquet").replace("'", "''")
-    waits = "recorded" if recording.waits_in_memory else f"read_parquet('{path}')"
-    working = f"with working as (select distinct session from {waits} where temp)"
+    working = "with working as (select distinct session from recorded where temp)"
     count = f"""
-        {working} select count(distinct session) from {waits}
+        {working} select count(distinct session) from recorded
         where op is not null or cpu_before_ns > 0 or session in (from working)
     """
     query = f"""
         {working}, pieces as (
             select start_ns as low, start_ns + elapsed_ns as high, {_STATE_OF_WAIT} as state
-            from {waits} where op is not null or session in (from working)
+            from recorded where op is not null or session in (from working)
             union all
             select greatest(start_ns - cpu_before_ns, 0), start_ns, '{CPU}'
-            from {waits} where cpu_before_ns > 0
+            from recorded where cpu_before_ns > 0
         ), placed as (
             select low, high, state, low // length as first, (high - 1) // length as last
             from pieces, (select {round(length_s * 1e9)}::bigint as length) where high > low
@@ -93,8 +91,7 @@ def of_recording(recording: Recording) -> Timeline:
         group by all
     """
     with duckdb.connect() as connection:
-        if recording.waits_in_memory:
-            connection.register("recorded", recording.waits)
+        view_of_waits(connection, recording, "recorded")
         connection.execute(f"set memory_limit = '{_MEMORY}'")
         connection.execute("set preserve_insertion_order = false")
         rows = connection.execute(query).fetchall()

@@ -16,17 +16,17 @@ class Column:
     example: object
 
 
-_NAME = pa.dictionary(pa.int32(), pa.string())
+NAME = pa.dictionary(pa.int32(), pa.string())
 _COUNTS = pa.list_(pa.int64())
 
 WAITS = (
     Column("start_ns", pa.int64(), False, "start, ns since the run began", 1_204_518),
     Column("elapsed_ns", pa.int64(), False, "duration, ns", 1_064_220),
     Column("session", pa.int64(), False, "thread id (Linux) or session id (Oracle)", 4711),
-    Column("event", _NAME, False, "system call or wait event", "pread64"),
-    Column("op", _NAME, True, "read, write, or null for neither", "read"),
+    Column("event", NAME, False, "system call or wait event", "pread64"),
+    Column("op", NAME, True, "read, write, or null for neither", "read"),
     Column("temp", pa.bool_(), False, "whether it reads, writes or changes a temp file", True),
-    Column("file", _NAME, True, "path, or file number", "/t/duckdb_temp_storage_DEFAULT-0.tmp"),
+    Column("file", NAME, True, "path, or file number", "/t/duckdb_temp_storage_DEFAULT-0.tmp"),
     Column(
         "offset",
         pa.int64(),
@@ -38,14 +38,14 @@ WAITS = (
     Column("blocked", pa.bool_(), True, "whether the thread left the CPU meanwhile", True),
     Column("cpu_before_ns", pa.int64(), True, "CPU since the session's last row, ns", 310_442),
     Column("woken_by", pa.int64(), True, "session that ended the wait", None),
-    Column("sql_id", _NAME, True, "statement the wait belongs to", None),
+    Column("sql_id", NAME, True, "statement the wait belongs to", None),
     Column("object", pa.int64(), True, "database object number", None),
     Column("line", pa.int64(), True, "line in the source file, from 1", None),
 )
 
 SECONDS = (
     Column("second", pa.int64(), False, "whole seconds since the run began", 3),
-    Column("op", _NAME, True, "read, write, or null for neither", "write"),
+    Column("op", NAME, True, "read, write, or null for neither", "write"),
     Column("temp", pa.bool_(), False, "whether the files are temp files", True),
     Column("size_class_bytes", pa.int64(), False, "size, up to 1/8 of its power of 2", 262_144),
     Column("count", pa.int64(), False, "waits that began in this second", 412),
@@ -58,10 +58,10 @@ SECONDS = (
 SAMPLES = (
     Column("time_ns", pa.int64(), False, "instant, ns since the run began", 2_000_000_000),
     Column("session", pa.int64(), False, "session or backend", 815),
-    Column("event", _NAME, True, "wait event; null on CPU", "BufFileRead"),
+    Column("event", NAME, True, "wait event; null on CPU", "BufFileRead"),
     Column("time_waited_us", pa.int64(), True, "length of the wait that was seen, us", 19_305),
     Column("weight_us", pa.int64(), False, "time this sample stands for, us", 1_000_000),
-    Column("sql_id", _NAME, True, "statement", "09bmj7j9q8a5z"),
+    Column("sql_id", NAME, True, "statement", "09bmj7j9q8a5z"),
     Column("sql_exec_id", pa.int64(), True, "execution of the statement", 16_777_216),
     Column("plan_line", pa.int64(), True, "line of its plan", 4),
     Column("coordinator", pa.int64(), True, "session that a parallel worker serves", None),
