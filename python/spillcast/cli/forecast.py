@@ -14,14 +14,17 @@ from spillcast.cli.options import (
     Csv,
     Elapsed,
     ExecId,
+    History,
     Json,
     Lenient,
     Markdown,
+    Progress,
     Queryid,
     RecordedTemp,
     Since,
     SqlId,
     Until,
+    Written,
 )
 
 
@@ -47,6 +50,9 @@ def forecast(
         ),
     ],
     elapsed: Elapsed = None,
+    history: History = None,
+    progress: Progress = None,
+    written: Written = None,
     boost: Boost = None,
     sql_id: SqlId = None,
     exec_id: ExecId = None,
@@ -114,6 +120,8 @@ def forecast(
 
     Example: spillcast forecast run.spill --to /mnt/nvme --rehearse 10s
 
+    Example: spillcast forecast part.spill --to /mnt/nvme --history former.spill
+
     Example: spillcast forecast ash.csv hdd.trc --to flash.trc --elapsed 773
 
     Example: spillcast forecast plan.json --to catalogue:aws-gp3
@@ -126,6 +134,7 @@ def forecast(
     from spillcast.forecast.ask import ask
     from spillcast.forecast.choices import choices, choices_document, parse_costs
     from spillcast.forecast.question import Question
+    from spillcast.forecast.to_come.known import known_of
     from spillcast.forecast.work_memory.cells import memory_cells, memory_document
     from spillcast.forecast.work_memory.cheapest import cheapest
     from spillcast.report.forecast import forecast_page
@@ -152,6 +161,7 @@ def forecast(
         cpus=cpus,
         cpu_quota=cpu_quota,
         confidence=confidence,
+        known=known_of(history or (), progress, written),
         budget=budget,
         watch=lambda name: progress_bar(f"probing {name}"),
         reading=reading_bar,

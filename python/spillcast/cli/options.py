@@ -71,6 +71,19 @@ Elapsed = Annotated[
     str | None,
     typer.Option(help="Time of the whole query, such as 12m53s, where the evidence covers a part."),
 ]
+History = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="Of a query recorded in part: a former run of it (recording, plan, row of "
+        "pg_stat_statements), or its plan of EXPLAIN, not run. Repeatable."
+    ),
+]
+Progress = Annotated[
+    str | None, typer.Option(help="How far it was by the recording's end, such as 20%.")
+]
+Written = Annotated[
+    str | None, typer.Option(help="What it writes to temp files in all, such as 40G.")
+]
 Boost = Annotated[
     str | None, typer.Option(help="Events that change, such as 'direct path * temp'.")
 ]

@@ -13,6 +13,7 @@ from spillcast.forecast.sum.estimate import forecast_of, refused, total_on
 from spillcast.forecast.sum.page_cache import either_way, with_and_without
 from spillcast.forecast.sum.shared import ends_of, forecast_between
 from spillcast.forecast.threads.cpus import Cpus
+from spillcast.forecast.to_come.known import NOTHING, Known
 from spillcast.forecast.work_memory.advice import work_memory
 from spillcast.recording import Recording
 from spillcast.recording.evidence import Evidence, find_evidence
@@ -36,11 +37,12 @@ def forecast(
     cpus: int | None = None,
     cpu_quota: float | None = None,
     without: Collection[str] = (),
+    known: Known = NOTHING,
 ) -> Forecast:
     """Forecast the elapsed time of ``recording`` with its temp files on ``target``.
 
-    ``elapsed_s`` is the wall time of the whole query where the recording covers a part of it; the
-    recorded mix is then taken to hold for the rest. The target has ``cpus`` CPUs, and a quota of
+    ``elapsed_s`` is the wall time of the whole query where the recording covers a part of it, and
+    ``known`` what else tells of the rest. The target has ``cpus`` CPUs, and a quota of
     ``cpu_quota`` CPUs, where given, else those of the recording. ``without`` names what is not
     asked of the time outside temp I/O, for experiments that tell what each brings. InputError when
     there was no temp I/O, Refusal when none could be recorded.
@@ -51,6 +53,7 @@ def forecast(
         cpus=cpus,
         cpu_quota=cpu_quota,
         without=without,
+        known=known,
     )
     [(found, _)] = _from_recording(recording, [target], question, elapsed_s)
     return found
@@ -136,7 +139,7 @@ def _from_recording(
     recording.need_io()
     # What the recording says is worked out once for all targets, and before any is probed.
     cpus = Cpus.of(recording).but(question.cpus, question.cpu_quota)
-    baseline = Baseline.of(recording, elapsed_s, question.without, cpus)
+    baseline = Baseline.of(recording, elapsed_s, question.without, cpus, question.known)
     ends = ends_of(baseline)
     memory = work_memory(baseline, question.confidence)
     found = [_resolved(target, recording, question) for target in targets]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
+from spillcast.forecast.to_come.known import NOTHING, Known
 from spillcast.recording import Recording
 from spillcast.recording.evidence import Evidence
 from spillcast.storage.budget import Budget, parse_budget
@@ -46,7 +47,8 @@ class Question:
     recording, the files under ``temp_dirs`` and no others are temp files, where any is given. A
     target has ``cpus`` CPUs, and a quota of ``cpu_quota`` of them a second, where given, else those
     of the recording. A directory is probed within ``budget``, after ``rehearse`` has run the query
-    there. ``without`` is for experiments: what is not asked of the time outside temp I/O.
+    there. ``known`` tells the whole of a query that was recorded in part. ``without`` is for
+    experiments: what is not asked of the time outside temp I/O.
     """
 
     elapsed_s: float | None = None
@@ -66,6 +68,7 @@ class Question:
     confidence: float = CONFIDENCE
     budget: str = "60s"
     without: Collection[str] = ()
+    known: Known = NOTHING
     rehearse: Rehearse | None = None
     watch: Watch = _unwatched
     reading: Reading = _unseen
@@ -92,6 +95,12 @@ class Question:
         own = {"temp": self.temp_dirs or None, "cpus": self.cpus, "cpu_quota": self.cpu_quota}
         _only_for("recordings", observed, **own)
         _only_for("recordings", bool(evidence.recordings), rehearse=self.rehearse)
+        told = self.known.told
+        whole = {
+            "history": self.known.history or None, "progress": told.progress,
+            "written": told.written_bytes,
+        }  # fmt: skip
+        _only_for("recordings", observed, **whole)
         _only_for("counts, as of plans and figures", counts, **{"from": self.origin})
         method = None if self.method == "counts" else self.method
         _only_for("traces and ASH exports", events, boost=self.boost, method=method)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spillcast.forecast.sum.interval import Uncertainty
+    from spillcast.forecast.to_come.to_come import ToCome
     from spillcast.forecast.work_memory.advice import WorkMemory
 
 FORECAST_SCHEMA = "spillcast.forecast/1"
@@ -98,6 +99,8 @@ class Forecast(Tabular):
     #: Bounds of ``ceiling_s``: no storage is likely to bring the query under the lower one. None
     #: where they are not known.
     ceiling_interval_s: tuple[float, float] | None = None
+    #: Of a query that was seen in part: what is to come, where something tells it.
+    to_come: "ToCome | None" = None
     #: Whose it is, where it was picked out of a file that may hold many.
     statement: Statement | None = None
 
@@ -187,6 +190,7 @@ class Forecast(Tabular):
             "refused": self.refused,
             "part": self.part and self.part.to_json(),
             "recorded_s": self.recorded_s,
+            "to_come": self.to_come and self.to_come.to_json(),
             "rehearsed": self.rehearsed and asdict(self.rehearsed),
             "statement": self.statement and asdict(self.statement),
             "warm": self.warm and asdict(self.warm),

@@ -9,14 +9,19 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pyarrow as pa
+import pyarrow.compute
 
 from spillcast.recording import Recording
 from spillcast.recording.captured import share_of
 from spillcast.recording.counted import seconds_of, sum_of, totals
+from spillcast.recording.done_before import DoneBefore
+from spillcast.recording.file_sizes import SizedFile
 from spillcast.recording.meta import KeptWaits, Meta
+from spillcast.recording.postgres_meta import RecordedQuery
 from spillcast.recording.window import with_column, within
 
 SLICES = 10
+OPS = ("read", "write")
 SLICE_S = 0.3
 #: Share of a run that slices may cover; they would be no test of it beyond.
 COVERED_MAX = 0.5
@@ -37,6 +42,50 @@ def ten_slices(recording: Recording) -> Recording | None:
 def first_fifth(recording: Recording) -> Recording:
     """The first 20 % of the run."""
     return cut(recording, [(0.0, recording.elapsed_s / 5)], "first_fifth")
+
+
+def attached(recording: Recording, begin_s: float, end_s: float) -> Recording:
+    """What who attached in the midst of the run has: the window, and what the kernel tells then.
+
+    That is how long it had run, its temp files with their sizes, and all that it had read and
+    written; of a server's session when its query began, and no counts of its own.
+    """
+    found = cut(recording, [(begin_s, end_s)], "attached")
+    begin_ns = round(begin_s * 1e9)
+    rows = recording.waits.filter(pa.compute.less(recording.waits["start_ns"], begin_ns))
+    moved = {op: sum_of(rows.filter(pa.compute.equal(_op(rows), op))["bytes"]) for op in OPS}
+    meta = replace(
+        found.meta,
+        ended_by="duration",
+        raw=KeptWaits(found.waits.num_rows, found.waits.num_rows, None),
+        temp_before=_files_at(rows),
+        before=DoneBefore(begin_s, begin_s, sum(moved.values()), moved["read"], moved["write"]),
+    )
+    if meta.engine.name == "postgres":
+        query = RecordedQuery(0, None, end_s, begin_s, "duration", None, [], 0, [])
+        meta = replace(meta, before=None, postgres=query)
+    found.meta = meta
+    return found
+
+
+def _files_at(rows: pa.Table) -> list[SizedFile]:
+    """The temp files that rows leave behind, as large as they were written."""
+    temp = rows.filter(rows["temp"])
+    size: dict[str, int] = {}
+    columns = ("file", "event", "offset", "bytes")
+    events = zip(_op(temp).to_pylist(), *(temp[name].to_pylist() for name in columns), strict=True)
+    for op, file, event, offset, moved in events:
+        if op == "write":
+            size[file] = max(size.get(file, 0), (offset or 0) + (moved or 0))
+        elif op is None and "truncate" in event:
+            size[file] = min(size.get(file, 0), offset or 0)
+        elif op is None and "unlink" in event:
+            size.pop(file, None)
+    return [SizedFile(file, count) for file, count in size.items() if count]
+
+
+def _op(rows: pa.Table) -> pa.ChunkedArray:
+    return rows["op"].cast(pa.string())
 
 
 def cut(recording: Recording, windows: Windows, name: str) -> Recording:

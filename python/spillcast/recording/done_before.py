@@ -20,6 +20,13 @@ class DoneBefore:
         unit="bytes",
         example=921108480,
     )
+    read_bytes: int | None = key(
+        "of them, those read; null where that may not be seen", unit="bytes", example=460554240,
+        default=None, later=True,
+    )  # fmt: skip
+    written_bytes: int | None = key(
+        "and those written", unit="bytes", example=460554240, default=None, later=True
+    )
 
 
 def done_before(pid: int) -> DoneBefore | None:
@@ -27,14 +34,17 @@ def done_before(pid: int) -> DoneBefore | None:
     ran_s = age_s(pid)
     if ran_s is None:
         return None
-    cpu_s, moved = 0.0, list[int | None]()
+    cpu_s, moved = 0.0, list[tuple[int, int] | None]()
     for member in family(pid):
         if (fields := _stat_fields(member)) is not None:
             # User and system time, and those of children that have ended.
             cpu_s += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
             moved.append(_moved_bytes(member))
-    known = [size for size in moved if size is not None]
-    return DoneBefore(ran_s, cpu_s, sum(known) if len(known) == len(moved) else None)
+    known = [sizes for sizes in moved if sizes is not None]
+    if len(known) < len(moved):
+        return DoneBefore(ran_s, cpu_s, None)
+    read, written = (sum(sizes[at] for sizes in known) for at in (0, 1))
+    return DoneBefore(ran_s, cpu_s, read + written, read, written)
 
 
 def age_s(pid: int, called: str = "") -> float | None:
@@ -55,10 +65,11 @@ def _stat_fields(pid: int, called: str = "") -> list[str] | None:
     return fields.split() if called in name else None
 
 
-def _moved_bytes(pid: int) -> int | None:
+def _moved_bytes(pid: int) -> tuple[int, int] | None:
     """Bytes that a process has read and written; None where that may not be seen."""
     try:
         lines = Path(f"/proc/{pid}/io").read_text().splitlines()
     except OSError:
         return None
-    return sum(int(line.split()[1]) for line in lines if line.startswith(("rchar", "wchar")))
+    counted = {name: int(count) for name, _, count in (line.partition(": ") for line in lines)}
+    return counted.get("rchar", 0), counted.get("wchar", 0)

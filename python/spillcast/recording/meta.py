@@ -11,6 +11,7 @@ from spillcast.gate import object_of
 from spillcast.recording.capture_account import CaptureAccount as CaptureAccount
 from spillcast.recording.cpu_limits import CpuLimits
 from spillcast.recording.done_before import DoneBefore
+from spillcast.recording.file_sizes import SizedFile
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Server, Statement
 from spillcast.recording.shared_by import SharedBy
@@ -224,6 +225,14 @@ class Meta:
     before: DoneBefore | None = key(
         "of a process that ran already: what it had done before", optional=True
     )
+    temp_before: Sequence[SizedFile] = key(
+        "of what ran already: its largest temp files when the recording began",
+        default=(), later=True,
+    )  # fmt: skip
+    inputs: Sequence[SizedFile] = key(
+        "the largest files it read that are no temp files, as they were at the end",
+        default=(), later=True,
+    )  # fmt: skip
     engine: ObservedEngine = key("", default=NOBODY)
     machine: Machine = key("", default=Machine())
     memory: Memory = key("", default=Memory())

@@ -28,6 +28,7 @@ from spillcast.recording.choice import Choice
 from spillcast.recording.clock import FROM_ITS_START, Clock
 from spillcast.recording.cpu_limits import CpuLimits, CpuWatch
 from spillcast.recording.done_before import DoneBefore, done_before
+from spillcast.recording.file_sizes import SizedFile, open_files
 from spillcast.recording.folder import check_output
 from spillcast.recording.memory import (
     PeakMemory,
@@ -83,6 +84,7 @@ class Recorder:
         self._whole_s = 0
         self._ended_by: EndedBy = "interrupt"
         self._before: DoneBefore | None = None
+        self._temp_before = list[SizedFile]()
         self._cpu_before_s = time.process_time()
         #: What the capture costs those it observes; None while that is not known.
         self.cost: CaptureCost | None = None
@@ -152,6 +154,8 @@ class Recorder:
         # Of a server's session it is the query's own start that counts.
         if isinstance(target, Process):
             self._before = done_before(target.pid)
+        # Of a command, held before it does anything, there is no temp file.
+        self._temp_before = open_files(target.pid)
         self._memory: PeakMemory | None = PeakMemory(target.pid) if watch_memory else None
         self._memory_limit_bytes = cgroup_limit_bytes(target.pid)
         self._cpu: CpuWatch | None = CpuWatch(target.pid)
@@ -376,6 +380,7 @@ class Recorder:
             recorded_s=(status["elapsed_ns"] - clock.zero_ns) / 1e9,
             clock="CLOCK_MONOTONIC",
             before=self._before,
+            temp_before=self._temp_before,
             engine=ObservedEngine(
                 "process", None, None, self.target.pid, self._command, settings=status_of
             ),

@@ -1,5 +1,6 @@
 """A recording under way, in memory: totals by event, latencies, and what a forecast needs of it."""
 
+import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from spillcast.recording.clock import FROM_ITS_START, Clock
+from spillcast.recording.file_sizes import temp_of
 from spillcast.recording.meta import KeptWaits, Meta
 from spillcast.recording.recording import Recording
 from spillcast.recording.schema import SAMPLES_SCHEMA, SECONDS_SCHEMA, WAITS_SCHEMA
@@ -167,6 +169,11 @@ class Running:
         raw = KeptWaits(of_run.num_rows, seen, slices)
         found = Recording(Path("so far"), replace(meta, raw=raw))
         found.waits = of_run.sort_by("start_ns")
+        folders = map(
+            os.path.dirname,
+            found.temp_waits["file"].cast("string").drop_null().unique().to_pylist(),
+        )
+        found.meta = replace(found.meta, temp_before=temp_of(meta.temp_before, folders))
         found.seconds = clock.seconds(seconds)
         found.samples = SAMPLES_SCHEMA.empty_table()
         return found

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from spillcast import _core
 from spillcast.errors import InputError
 from spillcast.recording.clock import FROM_ITS_START, Clock
+from spillcast.recording.file_sizes import inputs_of, temp_of
 from spillcast.recording.folder import RecordingFolder
 from spillcast.recording.meta import META_FILE, KeptWaits, Meta
 from spillcast.recording.recording import Recording
@@ -99,11 +100,19 @@ class RecordingWriter:
         )
         sums = RowSums(*kept["waits_sums"], *kept["seconds_sums"])
         places = temp_places(kept["temp_folders"])
-        meta = replace(meta, raw=raw, sums=sums, temp_places=places)
+        others = {name: FileSums(*sums) for name, sums in kept["other_files"].items()}
+        meta = replace(
+            meta,
+            raw=raw,
+            sums=sums,
+            temp_places=places,
+            temp_before=temp_of(meta.temp_before, kept["temp_folders"]),
+            inputs=inputs_of({name: sums.read_bytes for name, sums in others.items()}),
+        )
         self.add_document(META_FILE, meta.to_json())
         finished = Recording(self._output.publish(), meta)
         finished.written_bytes = WrittenBytes(*kept["written_bytes"])
-        finished.other_files = {name: FileSums(*sums) for name, sums in kept["other_files"].items()}
+        finished.other_files = others
         return finished
 
     def discard(self) -> None:

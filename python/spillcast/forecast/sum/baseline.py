@@ -13,9 +13,11 @@ from spillcast.forecast.load import Load, sessions, temp_load
 from spillcast.forecast.rest.data_reads import data_reads
 from spillcast.forecast.rest.observed import Observed, observed
 from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, Term
-from spillcast.forecast.sum.coverage import is_part
+from spillcast.forecast.sum.coverage import is_part, spread_evenly
 from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.threads.overlap import Threads
+from spillcast.forecast.to_come.known import NOTHING, Known
+from spillcast.forecast.to_come.to_come import ToCome
 from spillcast.recording import Recording
 from spillcast.recording.likely_temp import mend
 from spillcast.recording.part import Part, whole_s
@@ -43,6 +45,11 @@ class Baseline:
     without: Collection[str] = ()
     #: The CPUs on the target; None for those of the recording.
     cpus: Cpus | None = None
+    #: Of a part that was recorded: what is to come, where something tells that. Loads are then
+    #: those of the whole.
+    to_come: ToCome | None = None
+    #: The loads as they were recorded.
+    recorded: Sequence[Load] = ()
 
     @classmethod
     def of(
@@ -51,8 +58,11 @@ class Baseline:
         elapsed_s: float | None,
         without: Collection[str] = (),
         cpus: Cpus | None = None,
+        known: Known = NOTHING,
     ) -> "Baseline":
         """``elapsed_s`` is that of the whole query, by default as the recording tells.
+
+        ``known`` is what else tells the whole of a query that was recorded in part.
 
         InputError when there was no temp I/O, Refusal when none could be recorded.
         """
@@ -67,11 +77,22 @@ class Baseline:
                 "--elapsed is the time of the whole query: write minutes as 12m or 12:53",
             )
         part = Part.of(recording.meta) if elapsed_s is None else None
-        if elapsed_s is None:
-            elapsed_s = whole_s(recording.meta) or recording.elapsed_s
-        if min(elapsed_s, recording.elapsed_s) <= 0:
+        whole = elapsed_s or whole_s(recording.meta) or recording.elapsed_s
+        if min(whole, recording.elapsed_s) <= 0:
             raise InputError(f"{recording.path}: an elapsed time of 0 leaves nothing to forecast")
-        return cls(recording, loads, elapsed_s, part, without, cpus)
+        found = None
+        if part is not None or (is_part(recording, whole) and not spread_evenly(recording)):
+            found = known.to_come(recording, elapsed_s or whole_s(recording.meta))
+        elif known.given:
+            raise InputError(
+                f"{recording.path}: holds the whole query, so that nothing is to come",
+                f"leave {known.given} out",
+            )
+        if found is None:
+            return cls(recording, loads, whole, part, without, cpus, None, loads)
+        of_whole = found.loads(loads)
+        whole = elapsed_s or found.whole_s
+        return cls(recording, of_whole, whole, None, without, cpus, found, loads)
 
     @property
     def recorded_s(self) -> float | None:
@@ -83,6 +104,11 @@ class Baseline:
     def scale(self) -> float:
         """The whole query over what was recorded."""
         return self.whole_s / self.recording.elapsed_s
+
+    @property
+    def io_scale(self) -> float:
+        """The temp I/O of the whole query over that of its loads."""
+        return self.scale if self.to_come is None else 1.0
 
     @cached_property
     def threads(self) -> Threads:
@@ -102,19 +128,29 @@ class Baseline:
 
     @cached_property
     def _recorded_io_s(self) -> Sequence[float]:
-        return [self.scale * self.threads.recorded.of_waits * load.total_s for load in self.loads]
+        of_waits = self.io_scale * self.threads.recorded.of_waits
+        return [of_waits * load.total_s for load in self.loads]
 
     @cached_property
     def _observed(self) -> Observed:
         """What recording cost; nothing where that is not to be taken off."""
         if "cost" in self.without:
             return Observed([0.0] * len(self.loads), 0.0, 0.0)
-        return observed(self.recording, self.loads)
+        of_recorded = observed(self.recording, self.recorded or self.loads)
+        if self.to_come is None:
+            return of_recorded
+        each = dict(zip(map(_kind, self.recorded), of_recorded.inside_s, strict=True))
+        counts = {_kind(load): load.count for load in self.recorded}
+        inside_s = [
+            each[_kind(load)] / counts[_kind(load)] * load.count if _kind(load) in each else 0.0
+            for load in self.loads
+        ]
+        return replace(of_recorded, inside_s=inside_s)
 
     @cached_property
     def _inside_cost_s(self) -> Sequence[float]:
         """Elapsed time that recording cost within temp operations, by load."""
-        waits_s = self.scale * self.threads.recorded.of_waits
+        waits_s = self.io_scale * self.threads.recorded.of_waits
         recorded = zip(self._recorded_io_s, self._observed.inside_s, strict=True)
         return [min(waits_s * inside_s, recorded_s) for recorded_s, inside_s in recorded]
 
@@ -247,3 +283,7 @@ class Baseline:
         if self.cost_s > 0:
             terms.append(Term(RECORDING, None, None, None, self.cost_s, 0.0))
         return terms
+
+
+def _kind(load: Load) -> tuple[str, int]:
+    return load.op, load.size_class_bytes

@@ -1,6 +1,6 @@
 """The ceiling: the query on storage whose temp operations take no time, which none can beat."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import hypot, inf, log
 
@@ -13,7 +13,7 @@ from spillcast.forecast.load import Load
 from spillcast.forecast.rest.change import counts
 from spillcast.forecast.rest.cpu import cpu_change
 from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.sum.coverage import kind_of_evidence, part_factors
+from spillcast.forecast.sum.coverage import KINDS, kind_of_evidence, part_factors
 from spillcast.forecast.sum.interval import (
     DRAWS,
     Measured,
@@ -57,7 +57,7 @@ def ceiling_of(baseline: Baseline) -> Ceiling:
     compressed = baseline.compression.on_target(found) if baseline.compression else None
     compressing_s = compressed.cpu_s if compressed else 0.0
     done: Sequence[Load] = compressed.loads if compressed else loads
-    cpu_s = baseline.scale * overlap.of_cpu
+    cpu_s = baseline.io_scale * overlap.of_cpu
     drift_s = cpu_s * (float(counts(done) @ cpu.each_s) + compressing_s)
     about_s = baseline.remainder_s + baseline.limits_s + max(drift_s, baseline.least_drift_s)
 
@@ -72,17 +72,35 @@ def ceiling_of(baseline: Baseline) -> Ceiling:
         ],
         draws,
         noise=0.0,
-        factors=part_factors(baseline.recording, baseline.whole_s, DRAWS, draws),
+        factors=factors_of(baseline, draws),
+        whole_known=baseline.to_come is None,
     )
     apart = MODELS_APART * log(overlap.apart)
     uncertainty = Uncertainty.of(
         about_s,
         about_s,
         drawn_s * np.exp(draws.normal(0, apart, DRAWS)),
-        kind_of_evidence(baseline.recording, baseline.whole_s),
+        kind_of(baseline),
         direction_of(loads, found),
     )
     return Ceiling(about_s, uncertainty)
+
+
+def kind_of(baseline: Baseline) -> str:
+    """By which verified forecasts like it are found."""
+    if baseline.to_come is not None:
+        # What is not known of the part to come is drawn, beside what whole recordings are off by.
+        return KINDS[0]
+    return kind_of_evidence(baseline.recording, baseline.whole_s)
+
+
+def factors_of(
+    baseline: Baseline, draws: np.random.Generator
+) -> Mapping[str, NDArray[np.float64]] | None:
+    """Draws of how much of each op the whole query does, over what it is taken to."""
+    if baseline.to_come is not None:
+        return baseline.to_come.factors()
+    return part_factors(baseline.recording, baseline.whole_s, DRAWS, draws)
 
 
 def drawn_rest(
@@ -101,6 +119,8 @@ def drawn_rest(
         cost_s = baseline.outside_cost_s
         off_s = baseline.cost_error_s * draws.standard_normal(DRAWS)
         rest_s += cost_s - np.maximum(cost_s + off_s, 0.0)
+    if baseline.to_come is not None:
+        rest_s = np.maximum(rest_s + baseline.to_come.rest_off_s(), 0.0)
     return rest_s
 
 

@@ -20,8 +20,7 @@ from spillcast.forecast.assumptions import MODELS_APART, PAGE_CACHE_ERROR
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import CHANGES, QUOTA, Forecast, Term, Warm
 from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.sum.ceiling import direction_of, drawn_rest
-from spillcast.forecast.sum.coverage import kind_of_evidence, part_factors
+from spillcast.forecast.sum.ceiling import direction_of, drawn_rest, factors_of, kind_of
 from spillcast.forecast.sum.interval import (
     DRAWS,
     Measured,
@@ -50,7 +49,6 @@ def forecast_of(
     Through a page cache where ``cached``; by default where the figures of the target leave room for
     one, and the recording shows one.
     """
-    recording = baseline.recording
     cached = target.source.uncached if cached is None else cached
     unsaid = Forecast(
         target.name,
@@ -62,10 +60,11 @@ def forecast_of(
         baseline.rest,
         part=baseline.part,
         recorded_s=baseline.recorded_s,
+        to_come=baseline.to_come,
         warm=_warm(baseline, None),
     )
     try:
-        reason = refusal(recording, baseline.whole_s)
+        reason = refusal(baseline)
         if reason is not None:
             raise Refusal(reason)
         ceiling = baseline.ceiling
@@ -128,7 +127,7 @@ def _uncertainty(
 
     ``unhelped_s`` is the elapsed time without the page cache that it is taken to have there.
     """
-    draws, recording = np.random.default_rng(0), baseline.recording
+    draws = np.random.default_rng(0)
     rest_s = drawn_rest(baseline, projection.drift_s, projection.drift_error_s, draws)
     if baseline.changes:
         off = np.exp(draws.normal(0, target.source.noise, DRAWS))
@@ -142,7 +141,8 @@ def _uncertainty(
         ],
         draws,
         noise=hypot(LATENCY_NOISE, target.source.noise * projection.storage_share),
-        factors=part_factors(recording, baseline.whole_s, DRAWS, draws),
+        factors=factors_of(baseline, draws),
+        whole_known=baseline.to_come is None,
     )
     if unhelped_s is not None and projection.missed is not None:
         half = 2 * sqrt(projection.missed * (1 - projection.missed))
@@ -156,7 +156,7 @@ def _uncertainty(
         total_s,
         total_s - sum(projection.io_s),
         drawn_s,
-        kind_of_evidence(recording, baseline.whole_s),
+        kind_of(baseline),
         direction_of(baseline.loads, projection.latencies),
     )
 

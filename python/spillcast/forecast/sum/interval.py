@@ -93,19 +93,22 @@ def drawn_totals(
     *,
     noise: float,
     factors: Mapping[str, Array] | None = None,
+    whole_known: bool = True,
 ) -> Array:
     """Elapsed times in which what is known to vary does.
 
     ``rest_s`` are draws of the time outside temp I/O, and ``noise`` is the spread of the logarithm
     of all latencies together. ``factors`` are draws, where a part of the query was recorded, of how
-    much of each op the whole does, over what was seen.
+    much of each op the whole does, over what was seen; where ``whole_known``, more of it leaves
+    less of the elapsed time to the rest.
     """
     io_s = np.zeros(DRAWS)
     for term in terms:
         error = hypot(term.error, _own_noise(term.blocks, term.count))
         off = np.exp(draws.normal(0, error, DRAWS))
         factor = factors[term.op] if factors else 1.0
-        rest_s = rest_s + term.recorded_s * (1 - factor)
+        if whole_known:
+            rest_s = rest_s + term.recorded_s * (1 - factor)
         io_s += term.forecast_s * factor * resampled_means(term.blocks, draws) * off
     total: Array = np.maximum(rest_s, 0.0) + io_s * np.exp(draws.normal(0, noise, DRAWS))
     return total

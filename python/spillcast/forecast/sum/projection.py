@@ -74,13 +74,14 @@ def project(baseline: Baseline, target: Storage, *, cached: bool = False) -> Pro
     )
     overlap = threads.overlap(simulated, cpu.each_s, _replayed_s(baseline, target))
     done = compressed.loads if compressed else loads
-    wait_s, cpu_s = scale * overlap.of_waits, scale * overlap.of_cpu
+    wait_s, cpu_s = scale * overlap.of_waits, baseline.io_scale * overlap.of_cpu
+    io_wait_s = baseline.io_scale * overlap.of_waits
     drift_s = float(counts(done) @ cpu.each_s) + compressing_s
     most = max(range(len(target.limits)), key=lambda at: simulated.limited[at], default=None)
     saturated = most is not None and simulated.limited[most] > LIMITED
     return Projection(
         found,
-        [wait_s * load.count * lat.mean_s for load, lat in zip(done, found, strict=True)],
+        [io_wait_s * load.count * lat.mean_s for load, lat in zip(done, found, strict=True)],
         wait_s * changes.total_s,
         wait_s * changes.kept_s,
         overlap,

@@ -23,7 +23,7 @@ def rehearsed_of(baseline: Baseline, target: Storage) -> Rehearsed | None:
     rehearsal = target.rehearsal
     if rehearsal is None or "rehearsal" in baseline.without:
         return None
-    recorded = baseline.scale * sum(load.count for load in baseline.loads)
+    recorded = baseline.io_scale * sum(load.count for load in baseline.loads)
     # A recording of an unknown part of a query is forecast as that part.
     ended = rehearsal.ended and baseline.part is None
     share = 1.0 if ended else min(rehearsal.operations / recorded, 1.0)

@@ -31,8 +31,9 @@ from spillcast.storage import Storage
 from spillcast.units import format_bytes, format_duration
 
 
-def refusal(recording: Recording, whole_s: float) -> str | None:
-    """Why a recording carries no number for a query of ``whole_s``; None where it does."""
+def refusal(baseline: Baseline) -> str | None:
+    """Why a recording carries no number for the query; None where it does."""
+    recording, whole_s = baseline.recording, baseline.whole_s
     capture, seen = recording.meta.capture, recording.meta.temp.operations
     # Every call leaves two records, so this is the larger share.
     share = capture.lost / max(1, capture.lost + seen)
@@ -49,6 +50,8 @@ def refusal(recording: Recording, whole_s: float) -> str | None:
         busy = format_duration(capture.io_uring_busy_s)
         return f"while temp I/O was under way in io_uring, its threads did other work for {busy}"
     share = recording.elapsed_s / whole_s
+    if baseline.to_come is not None:
+        return None
     if share < SEEN_MIN and kind_of_evidence(recording, whole_s) == "unread":
         return f"only {share:.1%} of the query was recorded, and hardly anything was read in it yet"
     return None
@@ -177,6 +180,11 @@ def _about_part(baseline: Baseline) -> list[Warned]:
             life_s = (part.before_s or 0.0) + part.recorded_s
             text += f" (--elapsed {life_s:.1f}s if the query began with its process)"
         return [Warned("part-only", text)]
+    if baseline.to_come is not None:
+        share = recording.elapsed_s / whole_s
+        text = f"{share:.1%} of the query was recorded: the rest follows from what is to come"
+        unused = [Warned("not-used", f"not used: {one}") for one in baseline.to_come.unused]
+        return [Warned("part", text), *unused]
     if not is_part(recording, whole_s):
         return []
     share = recording.elapsed_s / whole_s

@@ -1,0 +1,65 @@
+"""What a former run of the same query tells of the whole: its counts and the work beside them."""
+
+from spillcast.forecast.load import in_flight, temp_load
+from spillcast.forecast.to_come.said import Said, about
+from spillcast.forecast.to_come.seen import Seen
+from spillcast.recording import Recording
+from spillcast.recording.part import Part
+from spillcast.units import format_bytes
+
+SOURCE = "a former run"
+#: Runs of a query differ by so much in what they spill (standard deviation of the logarithm).
+COUNTS_SPREAD = 0.03
+#: And in the time outside temp I/O; of a run whose temp I/O was not timed in all.
+REST_SPREAD, UNTIMED_SPREAD = 0.08, 0.3
+#: A former run spilled so much less than was seen already that it was another query's.
+LESS = 0.9
+_MEMORY = ("work_mem", "memory_limit", "hash_mem_multiplier", "threads")
+
+
+def history_says(history: Recording, recording: Recording, seen: Seen) -> list[Said] | str:
+    """What it says, or why it is not used."""
+    if (reason := _another(history, recording, seen)) is not None:
+        return reason
+    moved = {"read": 0.0, "write": 0.0}
+    took_s = {"read": 0.0, "write": 0.0}
+    for load in temp_load(history):
+        moved[load.op] += load.bytes
+        took_s[load.op] += load.total_s
+    found = []
+    if moved["write"]:
+        found.append(about("written", moved["write"], COUNTS_SPREAD, "history", SOURCE))
+    if moved["read"]:
+        found.append(about("read", moved["read"], COUNTS_SPREAD, "history", SOURCE))
+    if not sum(took_s.values()):
+        return [*found, about("elapsed", history.elapsed_s, UNTIMED_SPREAD, "history", SOURCE)]
+    rest_s = history.elapsed_s - sum(took_s.values()) / in_flight(history)
+    if rest_s > 0:
+        found.append(about("rest", rest_s, REST_SPREAD, "history", SOURCE))
+    return found
+
+
+def _another(history: Recording, recording: Recording, seen: Seen) -> str | None:
+    """Why it is no former run of this query with these settings; None where it may be one."""
+    then, now = history.meta.engine, recording.meta.engine
+    if Part.of(history.meta) is not None:
+        return "it is of a part of a run itself"
+    texts = [_text(one) for one in (then, now)]
+    if all(texts) and texts[0] != texts[1]:
+        return "it is of another query"
+    for name in _MEMORY:
+        before, after = (one.settings.get(name) for one in (then, now))
+        if None not in (before, after) and str(before) != str(after):
+            return f"it had {name} = {before}, this one has {after}"
+    written = sum(load.bytes for load in temp_load(history) if load.op == "write")
+    if written < LESS * seen.bytes["write"]:
+        wrote, has = format_bytes(written), format_bytes(seen.bytes["write"])
+        return f"it wrote {wrote} in all, this one {has} while it was recorded"
+    return None
+
+
+def _text(engine: object) -> str:
+    """The text of a query as far as it is known, blanks alike."""
+    command = getattr(engine, "command", None)
+    text = getattr(engine, "query", None) or getattr(engine, "sql", None) or " ".join(command or ())
+    return " ".join(str(text).split()).rstrip(";").lower()

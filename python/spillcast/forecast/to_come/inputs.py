@@ -1,0 +1,97 @@
+"""How far a scan of a data file is: what it feeds to a spill comes at the rate it did."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from spillcast.forecast.to_come.said import Said, about
+from spillcast.forecast.to_come.seen import Seen
+from spillcast.recording import Recording
+from spillcast.recording.file_sizes import SizedFile
+
+#: A scan that went less far in the recording tells no rate.
+MOVED_MIN = 0.02
+#: A file that is read less than this is no input.
+INPUT_BYTES_MIN = 1 << 20
+#: Spread of the logarithm: rows of a scan are not alike, and another scan may follow it.
+SPREAD, SPREAD_LEAST, SPREAD_ABOVE = 0.15, 0.03, 0.35
+#: Of all reads in a stretch, those that may lie behind where the scan is.
+BEHIND = 0.1
+#: PostgreSQL's segments of one table.
+_SEGMENT = re.compile(r"\.(\d+)$")
+_SEGMENT_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A table that is read from its beginning on: shares at the recording's start and end."""
+
+    file: str
+    begin: float
+    end: float
+
+
+def input_says(recording: Recording, seen: Seen) -> list[Said]:
+    """The bytes written in all, where a scan goes on that feeds a spill."""
+    if "write" not in seen.doing or not seen.bytes["write"]:
+        return []
+    found = max(scans(recording), key=lambda one: one.end - one.begin, default=None)
+    if found is None or found.end - found.begin < MOVED_MIN:
+        return []
+    rate, done = seen.bytes["write"] / (found.end - found.begin), seen.done("write")
+    written = done + rate * max(1 - found.end, 0.0)
+    spread = SPREAD_LEAST + SPREAD * (1 - done / written)
+    source = f"the scan of {os.path.basename(found.file)}, {found.end:.0%} done"
+    return [about("written", written, spread, "input", source, SPREAD_ABOVE)]
+
+
+def scans(recording: Recording) -> Sequence[Scan]:
+    """Of tables whose files have a known size and are read in order, while there was temp I/O."""
+    waits = recording.waits
+    read = pa.compute.equal(waits["op"].cast(pa.string()), "read")
+    known = pa.compute.and_(waits["offset"].is_valid(), waits["file"].is_valid())
+    rows = waits.filter(
+        pa.compute.fill_null(
+            pa.compute.and_(pa.compute.and_(read, known), pa.compute.invert(waits["temp"])), False
+        )
+    )
+    names = np.array(rows["file"].cast(pa.string()).to_pylist(), dtype=object)
+    offset, size = rows["offset"].to_numpy(), rows["bytes"].fill_null(0).to_numpy()
+    found = []
+    for table, parts in _tables(recording.meta.inputs).items():
+        which = np.array([one in parts for one in names], dtype=bool)
+        whole = sum(one for _, one in parts.values())
+        if int(size[which].sum()) < INPUT_BYTES_MIN or not whole:
+            continue
+        base = np.array([parts[one][0] for one in names[which]], dtype=np.int64)
+        span = _span((base + offset[which] + size[which]) / whole)
+        if span is not None:
+            found.append(Scan(table, *span))
+    return found
+
+
+def _tables(inputs: Sequence[SizedFile]) -> Mapping[str, Mapping[str, tuple[int, int]]]:
+    """By table its files, each with where it begins and its size."""
+    found: dict[str, dict[str, tuple[int, int]]] = {}
+    for one in inputs:
+        match = _SEGMENT.search(one.file)
+        table = one.file[: match.start()] if match else one.file
+        begins = int(match[1]) * _SEGMENT_BYTES if match else 0
+        found.setdefault(table, {})[one.file] = begins, one.bytes
+    return found
+
+
+def _span(share: np.ndarray) -> tuple[float, float] | None:
+    """Where a scan began and ended; None of reads that are not mostly one after the other."""
+    if len(share) < 4:
+        return None
+    tops = np.maximum.accumulate(share)
+    if float((share < tops - BEHIND).mean()) > BEHIND:
+        return None
+    few = max(len(share) // 10, 1)
+    return float(np.median(share[:few])), float(tops[-1])

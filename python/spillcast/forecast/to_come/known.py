@@ -1,0 +1,131 @@
+"""The whole of a query that was seen in part, by every source there is."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from spillcast.errors import InputError
+from spillcast.forecast.to_come.history import history_says
+from spillcast.forecast.to_come.inputs import input_says
+from spillcast.forecast.to_come.plan import plan_says
+from spillcast.forecast.to_come.said import Said
+from spillcast.forecast.to_come.seen import Seen, seen_of
+from spillcast.forecast.to_come.spill import spill_says
+from spillcast.forecast.to_come.to_come import ToCome
+from spillcast.forecast.to_come.told import UNTOLD, Told, parse_progress, parse_written, told_says
+from spillcast.forecast.to_come.whole import whole_of
+from spillcast.gate import reading
+from spillcast.recording import Recording
+
+#: An estimate of PostgreSQL that was kept beside a recording.
+ESTIMATE_FILE = "estimate.json"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a source says, or why it is not used."""
+
+    kind: str
+    #: The file that it is from, if any.
+    name: str
+    said: Sequence[Said] | str
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known besides of a query that was recorded in part.
+
+    ``history`` are files: a former run, or a plan that was not run. ``without`` names sources, for
+    experiments that tell what each brings.
+    """
+
+    told: Told = UNTOLD
+    history: Sequence[Path] = ()
+    without: Collection[str] = ()
+
+    @property
+    def given(self) -> str:
+        """The options that say it; empty for none."""
+        named = {
+            "--history": self.history,
+            "--progress": self.told.progress,
+            "--written": self.told.written_bytes,
+        }
+        return " and ".join(name for name, value in named.items() if value)
+
+    def to_come(self, recording: Recording, elapsed_s: float | None = None) -> ToCome | None:
+        """None where nothing tells the whole; ``elapsed_s`` is its time where that is known.
+
+        InputError for what the user says that cannot be.
+        """
+        seen = seen_of(recording)
+        if seen is None:
+            return None
+        told = replace(self.told, elapsed_s=elapsed_s)
+        said = [
+            Answer("told", "", told_says(told, seen)),
+            Answer("spill", "", spill_says(seen)),
+            Answer("input", "", input_says(recording, seen)),
+            *(self._of_file(path, recording, seen) for path in self._files(recording)),
+        ]
+        used = [one for one in said if one.kind not in self.without]
+        unused = [f"{one.name}: {one.said}" for one in used if isinstance(one.said, str)]
+        found = [each for one in used if not isinstance(one.said, str) for each in one.said]
+        return whole_of(seen, found, unused)
+
+    def _files(self, recording: Recording) -> list[Path]:
+        kept = recording.path / ESTIMATE_FILE
+        return [*self.history, *([kept] if kept.is_file() else [])]
+
+    def _of_file(self, path: Path, recording: Recording, seen: Seen) -> Answer:
+        if (estimate := _estimate(path)) is not None:
+            settings = recording.meta.engine.settings
+            with reading(path, "make it with: EXPLAIN (SETTINGS, FORMAT JSON) SELECT ..."):
+                return Answer("plan", path.name, plan_says(estimate, settings, seen))
+        return Answer("history", path.name, history_says(_run(path), recording, seen))
+
+
+NOTHING = Known()
+
+
+def known_of(
+    history: Sequence[Path], progress: str | None = None, written: str | None = None
+) -> Known:
+    """As options give it. InputError for what cannot be read."""
+    told = Told(
+        progress=None if progress is None else parse_progress(progress),
+        written_bytes=None if written is None else parse_written(written),
+    )
+    return Known(told, history)
+
+
+def _estimate(path: Path) -> dict[str, object] | None:
+    """A plan that was not run; None of a file that holds anything else."""
+    from spillcast.recording.evidence import find_evidence
+    from spillcast.recording.explain.document import read_documents
+
+    if find_evidence([path]).only_kind() != "plans":
+        return None
+    [document, *others] = read_documents(path)
+    if others or "Actual Loops" in document["Plan"] or "Execution Time" in document:
+        return None
+    return document
+
+
+def _run(path: Path) -> Recording:
+    """A former run: a recording, a plan with its counts, or a row of pg_stat_statements."""
+    from spillcast.recording.evidence import find_evidence
+    from spillcast.recording.explain import read_plan, read_statements
+
+    evidence = find_evidence([path])
+    kind = evidence.only_kind()
+    if kind == "recordings":
+        return Recording.open(path)
+    if kind == "plans":
+        return read_plan(path, timed=False)
+    if kind == "statements":
+        return read_statements(path, timed=False)
+    raise InputError(
+        f"--history {path}: neither a recording, a plan nor a row of pg_stat_statements",
+        "give what tells of a former run of the same query",
+    )

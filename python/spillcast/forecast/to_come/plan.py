@@ -1,0 +1,127 @@
+"""What PostgreSQL's plan tells of the whole without running it: temp bytes of each node."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spillcast.forecast.to_come.said import Said, about
+from spillcast.forecast.to_come.seen import Seen
+from spillcast.forecast.work_memory.postgres import (
+    SLOT_BYTES,
+    aggregate_bytes,
+    hash_batches,
+    hash_tuple_bytes,
+    sort_passes,
+    tuple_bytes,
+)
+from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER
+from spillcast.recording.explain.nodes import amount
+from spillcast.units import format_bytes, parse_bytes
+
+SOURCE = "the plan, which was not run"
+#: Rows and widths are estimates: standard deviation of the logarithm of what they make.
+SPREAD = 0.3
+#: Seen so much more than the plan has in all, it is of another query or of other settings.
+MORE = 1.3
+#: A row in a file beside its columns: of sorts and stores, and of hashes.
+_SORT_ROW_BYTES, _HASH_ROW_BYTES = 10, 20
+#: An aggregate that spills hands partitions on: what of its input it writes, about.
+_WORK_MEM = "4MB"
+
+
+@dataclass(frozen=True)
+class Spilled:
+    """Temp bytes of a plan's nodes together."""
+
+    written: float
+    read: float
+
+
+def plan_says(
+    document: Mapping[str, Any], settings: Mapping[str, Any], seen: Seen
+) -> list[Said] | str:
+    """What a plan of EXPLAIN says, or why it is not used.
+
+    ``settings`` are those of the session where the plan names none.
+    """
+    found = spilled_by(document, settings)
+    done = seen.done("write")
+    if not found.written:
+        return "by its estimates nothing spills"
+    if found.written * MORE < seen.bytes["write"]:
+        has, planned = format_bytes(seen.bytes["write"]), format_bytes(found.written)
+        return f"by its estimates {planned} are written in all, and {has} were already"
+    # Where more was written than the plan has, its rows were too few, nobody knows by how much.
+    written = max(found.written, done * 1.02)
+    spread = SPREAD * (1 if written > done * 1.02 else 2)
+    return [
+        about("written", written, spread, "plan", SOURCE),
+        about("read", written * found.read / found.written, spread, "plan", SOURCE),
+    ]
+
+
+def spilled_by(document: Mapping[str, Any], settings: Mapping[str, Any]) -> Spilled:
+    """Temp bytes by the estimates of a plan, with work memory as its settings say."""
+    given = {**settings, **(document.get("Settings") or {})}
+    memory = parse_bytes(_as_bytes(given.get("work_mem")), "work_mem")
+    multiplier = float(given.get("hash_mem_multiplier") or HASH_MEM_MULTIPLIER)
+    written = read = 0.0
+    for node, processes in _nodes(document["Plan"], 1.0):
+        wrote, passes = _node(node, memory, multiplier)
+        written += wrote * processes
+        read += wrote * processes * passes
+    return Spilled(written, read)
+
+
+def _as_bytes(text: Any) -> str:
+    """A setting as PostgreSQL writes it: a plain number is KiB."""
+    said = str(text or _WORK_MEM).strip()
+    return f"{said}kB" if said.isdigit() else said
+
+
+def _nodes(plan: Mapping[str, Any], processes: float) -> Iterator[tuple[Mapping[str, Any], float]]:
+    """Each node, and how many processes do so much each: rows of a plan are those of one."""
+    yield plan, processes
+    workers = plan.get("Workers Planned")
+    below = processes if workers is None else 1.0 + amount(workers, "Workers Planned", 1024)
+    for one in plan.get("Plans", ()):
+        yield from _nodes(one, below)
+
+
+def _rows(node: Mapping[str, Any]) -> tuple[float, float]:
+    """Estimated rows and the bytes of one."""
+    return tuple(float(amount(node.get(name, 0), name)) for name in ("Plan Rows", "Plan Width"))  # type: ignore[return-value]
+
+
+def _node(node: Mapping[str, Any], memory: int, multiplier: float) -> tuple[float, float]:
+    """Bytes that a node writes, and how often it reads each."""
+    kind, below = node.get("Node Type"), list(node.get("Plans", ()))
+    if not below:
+        return 0.0, 1.0
+    if kind in {"Sort", "Incremental Sort"}:
+        rows, width = _rows(below[0])
+        row = tuple_bytes(width + _SORT_ROW_BYTES, 0)
+        if node.get("Sort Method") == "top-N heapsort":
+            return 0.0, 1.0
+        return rows * (width + _SORT_ROW_BYTES) * sort_passes(rows, row, memory), 1.0
+    if kind == "Hash Join" and len(below) > 1 and (hashed := below[1].get("Node Type")) == "Hash":
+        assert hashed
+        inner_rows, inner_width = _rows(below[1])
+        outer_rows, outer_width = _rows(below[0])
+        batches = hash_batches(
+            inner_rows, hash_tuple_bytes(inner_width), round(memory * multiplier), balanced=False
+        )
+        size = inner_rows * (inner_width + _HASH_ROW_BYTES)
+        size += outer_rows * (outer_width + _HASH_ROW_BYTES)
+        return size * (1 - 1 / batches), 1.0
+    if kind == "Aggregate" and node.get("Strategy") in {"Hashed", "Mixed"}:
+        rows, width = _rows(below[0])
+        groups, group_width = _rows(node)
+        needed = aggregate_bytes(groups, group_width)
+        kept = memory * multiplier / max(needed, 1)
+        return (rows * (width + _HASH_ROW_BYTES) * (1 - kept), 1.0) if kept < 1 else (0.0, 1.0)
+    if kind == "Materialize":
+        rows, width = _rows(below[0])
+        size = rows * (width + _SORT_ROW_BYTES)
+        return (size, 1.0) if rows * (width + SLOT_BYTES) > memory else (0.0, 1.0)
+    return 0.0, 1.0

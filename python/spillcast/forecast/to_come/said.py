@@ -1,0 +1,70 @@
+"""What a source says of a whole query: a figure, its bounds, and where it is from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, hypot, log
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spillcast.forecast.sum.interval import NINE_IN_TEN
+
+Array = NDArray[np.float64]
+#: What of the whole query is told: bytes written to temp files, read from them; its time outside
+#: temp I/O, and all of it.
+About = Literal["written", "read", "rest", "elapsed"]
+#: No figure is taken to be surer than this (standard deviation of its logarithm).
+SURE = 0.01
+
+
+@dataclass(frozen=True)
+class Said:
+    """A figure of the whole query on the storage that it was recorded on, nine in ten within."""
+
+    about: About
+    low: float
+    centre: float
+    high: float
+    #: ``spill``, ``input``, ``plan``, ``history`` or ``told``, and it in words.
+    kind: str
+    source: str
+
+    @property
+    def spreads(self) -> tuple[float, float]:
+        """Standard deviations of the logarithm, below and above."""
+        below = log(self.centre / self.low) / NINE_IN_TEN if self.low > 0 else 1.0
+        return max(below, SURE), max(log(self.high / self.centre) / NINE_IN_TEN, SURE)
+
+    def drawn(self, normal: Array) -> Array:
+        """Draws, from draws of a standard normal."""
+        below, above = self.spreads
+        found: Array = self.centre * np.exp(np.where(normal < 0, below, above) * normal)
+        return found
+
+
+def about(
+    what: About, centre: float, spread: float, kind: str, source: str, above: float | None = None
+) -> Said:
+    """A figure with a standard deviation of its logarithm, ``above`` where that differs."""
+    low = centre * exp(-NINE_IN_TEN * spread)
+    high = centre * exp(NINE_IN_TEN * (spread if above is None else above))
+    return Said(what, low, centre, high, kind, source)
+
+
+def together(all_said: Sequence[Said]) -> Said:
+    """One figure of several, each with a weight of one over its spread squared.
+
+    Where they are further apart than that explains, the spread grows by as much (Birge).
+    """
+    if len(all_said) == 1:
+        return all_said[0]
+    spreads = np.array([hypot(*one.spreads) / 2**0.5 for one in all_said])
+    weights = spreads**-2 / (spreads**-2).sum()
+    logs = np.array([log(one.centre) for one in all_said])
+    centre = float(weights @ logs)
+    apart = float((((logs - centre) / spreads) ** 2).sum()) / (len(all_said) - 1)
+    spread = float((spreads**-2).sum() ** -0.5 * max(apart, 1.0) ** 0.5)
+    order = np.argsort(-weights, kind="stable")
+    source = " and ".join(dict.fromkeys(all_said[at].source for at in order))
+    return about(all_said[0].about, exp(centre), spread, all_said[order[0]].kind, source)

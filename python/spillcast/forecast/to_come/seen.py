@@ -1,0 +1,139 @@
+"""What is known of a query that was seen in part: done before, done while it was recorded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from spillcast.forecast.load import in_flight
+from spillcast.forecast.to_come.files import Unread, unread
+from spillcast.recording import Recording
+from spillcast.recording.part import WORKED
+
+OPS = ("read", "write")
+#: The last part of a recording, by which it is told whether its query writes or reads.
+LAST = 0.2
+#: Of the bytes moved in that part, what is less is no phase.
+HARDLY = 0.1
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Bytes on temp files and seconds; an op that was not seen has no rate."""
+
+    recorded_s: float
+    #: Elapsed time of the query before the recording.
+    before_s: float
+    #: Bytes by op within the recording, and before it.
+    bytes: Mapping[str, float]
+    before: Mapping[str, float]
+    #: What was written by the end and is likely to be read yet.
+    unread: Unread
+    #: Elapsed time that goes with a byte, by op: of the operation itself, and beside it.
+    io_s_per_byte: Mapping[str, float]
+    rest_s_per_byte: Mapping[str, float]
+    #: Ops that the last part of the recording did.
+    doing: frozenset[str]
+    #: How far off ``before`` may be, as a share of it.
+    before_error: float
+
+    @property
+    def done_s(self) -> float:
+        """Elapsed time of the query at the recording's end."""
+        return self.before_s + self.recorded_s
+
+    def done(self, op: str) -> float:
+        """Bytes moved by the recording's end."""
+        return self.before[op] + self.bytes[op]
+
+
+def seen_of(recording: Recording) -> Seen | None:
+    """None where the recording holds no single waits that could tell."""
+    waits = recording.temp_waits
+    if not recording.meta.raw.whole or not waits.num_rows:
+        return None
+    op = np.array(waits["op"].cast(pa.string()).to_pylist())
+    size = waits["bytes"].fill_null(0).to_numpy().astype(float)
+    start_s = waits["start_ns"].to_numpy() / 1e9
+    end_s = start_s + waits["elapsed_ns"].to_numpy() / 1e9
+    moved = {name: float(size[op == name].sum()) for name in OPS}
+    files = unread(recording)
+    before_s = _before_s(recording)
+    last = start_s >= (1 - LAST) * recording.elapsed_s
+    late = {name: float(size[last & (op == name)].sum()) for name in OPS}
+    rates = _s_per_byte(op, size, end_s, recording.elapsed_s)
+    at_once = in_flight(recording)
+    io_s = {
+        name: min(float((end_s - start_s)[op == name].sum()) / at_once / moved[name], rate)
+        for name, rate in rates.items()
+    }
+    before, error = _done_before(recording, files, before_s, rates)
+    return Seen(
+        recording.elapsed_s,
+        before_s,
+        moved,
+        before,
+        files,
+        io_s,
+        {name: rate - io_s[name] for name, rate in rates.items()},
+        frozenset(name for name in OPS if late[name] > HARDLY * sum(late.values())),
+        error,
+    )
+
+
+def _before_s(recording: Recording) -> float:
+    """How long the query had taken by then: of a process, since it began to work."""
+    meta = recording.meta
+    if meta.server_query is not None:
+        return meta.server_query.before_recording_s
+    if meta.before is None or meta.before.cpu_s <= WORKED * meta.elapsed_s:
+        return 0.0
+    return meta.before.ran_s
+
+
+def _s_per_byte(
+    op: np.ndarray, size: np.ndarray, end_s: np.ndarray, elapsed_s: float
+) -> dict[str, float]:
+    """Elapsed time by op: all that passes until an operation ends goes with it."""
+    order = np.argsort(end_s, kind="stable")
+    passed_s = np.diff(end_s[order], prepend=0.0)
+    # What comes after the last one goes with it too.
+    passed_s[-1] += max(elapsed_s - end_s[order][-1], 0.0)
+    found = {}
+    for name in OPS:
+        which = op[order] == name
+        moved = float(size[order][which].sum())
+        if moved:
+            found[name] = float(passed_s[which].sum()) / moved
+    return found
+
+
+def _done_before(
+    recording: Recording, files: Unread, before_s: float, rates: Mapping[str, float]
+) -> tuple[dict[str, float], float]:
+    """Bytes written and read before, and how far off that is.
+
+    What was written and not read is there still. Of a process that did nothing else the kernel
+    counts all that it wrote; else the time that is left had other files written and read.
+    """
+    if before_s <= 0:
+        return dict.fromkeys(OPS, 0.0), 0.0
+    meta = recording.meta
+    held, unread_then = files.held_before, files.unread_before
+    told = None if meta.before is None else meta.before.written_bytes
+    error = 0.1
+    if told is not None and meta.server_query is None:
+        written = max(float(told), held)
+    else:
+        write_s, read_s = (rates.get(name, max(rates.values())) for name in ("write", "read"))
+        left_s = before_s - held * write_s - (held - unread_then) * read_s
+        written, error = held + max(left_s, 0.0) / (write_s + read_s), 0.3
+        if told is not None:
+            written = max(min(written, float(told)), held)
+    read = max(written - unread_then, 0.0)
+    most = None if meta.before is None else meta.before.read_bytes
+    if most is not None:
+        read = min(read, float(most))
+    return {"write": written, "read": read}, error

@@ -1,0 +1,100 @@
+"""What is to come of a query that was seen in part, and so the whole of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spillcast.forecast.load import Load
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Range:
+    """Nine in ten within."""
+
+    low: float
+    centre: float
+    high: float
+
+    @classmethod
+    def of(cls, drawn: Array) -> "Range":
+        """Of draws."""
+        return cls(*(float(q) for q in np.quantile(drawn, [0.05, 0.5, 0.95])))
+
+
+@dataclass(frozen=True)
+class ToCome:
+    """Draws of the whole on the storage of the recording; their medians are its figures."""
+
+    #: Elapsed time of the query by the recording's end.
+    done_s: float
+    elapsed_s: Array
+    #: The time outside temp I/O.
+    rest_s: Array
+    #: By op: bytes of the whole, those done, and what a byte takes; of an op that was not seen it
+    #: is a guess.
+    bytes: Mapping[str, Array]
+    done: Mapping[str, float]
+    io_s_per_byte: Mapping[str, float]
+    #: Where each figure is from: ``written``, ``read`` and ``elapsed``.
+    sources: Mapping[str, str]
+    #: What was given and is not used, and why.
+    unused: Sequence[str] = ()
+
+    @property
+    def whole_s(self) -> float:
+        """Elapsed time of the whole query: what lies outside temp I/O, and that."""
+        io_s = sum(self.whole_bytes(op) * self.io_s_per_byte[op] for op in self.bytes)
+        return max(float(np.median(self.rest_s)) + io_s, self.done_s)
+
+    def whole_bytes(self, op: str) -> float:
+        """Bytes that it moves."""
+        return float(np.median(self.bytes[op]))
+
+    def loads(self, recorded: Sequence[Load]) -> list[Load]:
+        """Those of the whole, from those recorded; an op that was not seen is like the other."""
+        found = []
+        for op in sorted(self.bytes):
+            own = [load for load in recorded if load.op == op]
+            for load in own or recorded:
+                moved = sum(one.bytes for one in own or recorded)
+                times = self.whole_bytes(op) / max(moved, 1)
+                count, size = round(times * load.count), round(times * load.bytes)
+                if count:
+                    took_s = times * load.total_s if own else size * self.io_s_per_byte[op]
+                    found.append(replace(load, op=op, count=count, bytes=size, total_s=took_s))
+        return sorted(found, key=lambda load: (load.op, load.size_class_bytes))
+
+    def factors(self) -> Mapping[str, Array]:
+        """By op draws of its bytes over their median."""
+        return {op: drawn / max(self.whole_bytes(op), 1.0) for op, drawn in self.bytes.items()}
+
+    def rest_off_s(self) -> Array:
+        """Draws of the time outside temp I/O, less their median."""
+        return self.rest_s - float(np.median(self.rest_s))
+
+    @property
+    def left(self) -> Mapping[str, Range]:
+        """What is to come, in bytes and seconds."""
+        found = {op: np.maximum(drawn - self.done[op], 0) for op, drawn in self.bytes.items()}
+        found["elapsed"] = np.maximum(self.elapsed_s - self.done_s, 0)
+        return {name: Range.of(drawn) for name, drawn in found.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """As a forecast's document has it."""
+        left, found = self.left, dict[str, Any](done_s=self.done_s)
+        for name, of, source in (
+            ("reads_bytes", "read", "read"),
+            ("writes_bytes", "write", "written"),
+            ("elapsed_s", "elapsed", "elapsed"),
+        ):
+            one = left[of]
+            found[name] = {
+                "low": one.low, "centre": one.centre, "high": one.high,
+                "source": self.sources[source],
+            }  # fmt: skip
+        return found | {"unused": list(self.unused)}

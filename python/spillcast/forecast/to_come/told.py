@@ -1,0 +1,71 @@
+"""What the user knows of the whole query: its time, how far it is, how much it writes."""
+
+from dataclasses import dataclass
+
+from spillcast.errors import InputError
+from spillcast.forecast.to_come.said import Said, about
+from spillcast.forecast.to_come.seen import Seen
+from spillcast.units import format_bytes, parse_bytes
+
+#: What a user says is meant to within so much (standard deviation of the logarithm).
+ELAPSED_SPREAD, WRITTEN_SPREAD = 0.02, 0.05
+#: A share is rounded, and of work rather than of time.
+PROGRESS_SPREAD = 0.15
+
+
+@dataclass(frozen=True)
+class Told:
+    """As options give it; None for what is not given."""
+
+    elapsed_s: float | None = None
+    progress: float | None = None
+    written_bytes: float | None = None
+
+    @property
+    def anything(self) -> bool:
+        """Whether it says more than the elapsed time."""
+        return self.progress is not None or self.written_bytes is not None
+
+
+#: Nothing at all.
+UNTOLD = Told()
+
+
+def told_says(told: Told, seen: Seen) -> list[Said]:
+    """InputError for what cannot be, by what was seen."""
+    found = []
+    if told.elapsed_s is not None:
+        found.append(about("elapsed", told.elapsed_s, ELAPSED_SPREAD, "told", "--elapsed"))
+    if told.progress is not None:
+        spread = PROGRESS_SPREAD * (1 - told.progress) + ELAPSED_SPREAD
+        whole_s = seen.done_s / told.progress
+        found.append(about("elapsed", whole_s, spread, "told", "--progress"))
+    if told.written_bytes is not None:
+        done = seen.bytes["write"]
+        if told.written_bytes < done:
+            raise InputError(
+                f"--written {format_bytes(told.written_bytes)}: {format_bytes(done)} were written "
+                "while it was recorded",
+                "it is what the whole query writes to temp files",
+            )
+        found.append(about("written", told.written_bytes, WRITTEN_SPREAD, "told", "--written"))
+    return found
+
+
+def parse_progress(text: str) -> float:
+    """A share of a query such as ``20%`` or ``0.2``. InputError for anything else."""
+    number = text.strip().removesuffix("%")
+    try:
+        share = float(number) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise InputError(
+            f"--progress {text}: no share of a query", "write how far it is by its end, as 20%"
+        )
+    return share
+
+
+def parse_written(text: str) -> float:
+    """Bytes. InputError for anything else."""
+    return float(parse_bytes(text, "--written"))

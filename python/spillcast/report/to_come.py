@@ -1,0 +1,43 @@
+"""Of a query that was seen in part: what is to come, and what tells that."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from spillcast.forecast import Forecast
+from spillcast.forecast.to_come.to_come import ToCome
+from spillcast.report.page import Part, Words
+from spillcast.report.table import Column, Table
+from spillcast.units import format_duration
+
+_COLUMNS = (
+    Column("to come", "figure"),
+    Column("from", "low", "bytes"),
+    Column("about", "centre", "bytes"),
+    Column("to", "high", "bytes"),
+    Column("told by", "source", "words"),
+)
+_ROWS = (("temp reads", "read", "read"), ("temp writes", "write", "written"))
+
+
+def to_come_parts(forecast: Forecast) -> list[Part]:
+    """Nothing for a query that was seen from its beginning to its end."""
+    if (coming := forecast.to_come) is None:
+        return []
+    rows = [_row(coming, *names) for names in _ROWS]
+    return [Table(_COLUMNS, rows), Words([f"  {_left(forecast, coming)}"])]
+
+
+def _row(coming: ToCome, name: str, of: str, source: str) -> Sequence[Any]:
+    left = coming.left[of]
+    return [name, left.low, left.centre, left.high, coming.sources[source]]
+
+
+def _left(forecast: Forecast, coming: ToCome) -> str:
+    """What is gained by moving it now, which loses what was done."""
+    alone = coming.left["elapsed"]
+    about, low, high = map(format_duration, (alone.centre, alone.low, alone.high))
+    words = f"left alone it goes on for about {about} ({low} to {high})"
+    if forecast.forecast_s is None:
+        return f"{words}: told by {coming.sources['elapsed']}"
+    anew = format_duration(forecast.forecast_s)
+    return f"moved now and started anew: {anew}; {words}: told by {coming.sources['elapsed']}"
