@@ -47,6 +47,7 @@ OPTIONAL |= {
 OPTIONAL |= {f"capture.{name}" for name in ("io_uring_depth", "io_uring_busy_s", "file_faults")}
 OPTIONAL |= {"capture.run_queue_others_s", "capture.file_fault_s"}
 OPTIONAL |= {"machine.calibration", "memory.group_held_bytes", "temp_places", "cpu_limits"}
+OPTIONAL |= {"temp_before", "inputs"}
 OPTIONAL |= {f"temp_places.{name}" for name in ("device_name", "mount_point", "mount_options")}
 #: Settings, and what no reader looks at.
 FREE = {"engine.exit_status", "engine.work_mem", "engine.plan.file", "engine.plan.execution_s"}

@@ -17,6 +17,7 @@ from spillcast.forecast.to_come.known import NOTHING, Known
 from spillcast.forecast.work_memory.advice import work_memory
 from spillcast.recording import Recording
 from spillcast.recording.evidence import Evidence, find_evidence
+from spillcast.recording.read_back import read_back
 from spillcast.recording.relabelled import with_temp
 from spillcast.storage import Storage
 from spillcast.storage.rehearsal import check_room, kept_rehearsal
@@ -142,7 +143,9 @@ def _from_recording(
     baseline = Baseline.of(recording, elapsed_s, question.without, cpus, question.known)
     ends = ends_of(baseline)
     memory = work_memory(baseline, question.confidence)
-    found = [_resolved(target, recording, question) for target in targets]
+    # What is to come of a part is reads of what it wrote, where it has none itself.
+    like = recording if baseline.to_come is None else read_back(recording)
+    found = [_resolved(target, like, question) for target in targets]
     answers: list[Answer] = []
     for target, storage in zip(targets, found, strict=True):
         if isinstance(storage, Refusal):

@@ -11,6 +11,7 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute
 
+from spillcast.engines.registry import known_as
 from spillcast.recording import Recording
 from spillcast.recording.captured import share_of
 from spillcast.recording.counted import seconds_of, sum_of, totals
@@ -61,11 +62,17 @@ def attached(recording: Recording, begin_s: float, end_s: float) -> Recording:
         temp_before=_files_at(rows),
         before=DoneBefore(begin_s, begin_s, sum(moved.values()), moved["read"], moved["write"]),
     )
-    if meta.engine.name == "postgres":
+    if _of_server(meta):
         query = RecordedQuery(0, None, end_s, begin_s, "duration", None, [], 0, [])
         meta = replace(meta, before=None, postgres=query)
     found.meta = meta
     return found
+
+
+def _of_server(meta: Meta) -> bool:
+    """Whether a recording of it would be of a server's session."""
+    engine = known_as(meta.engine.name)
+    return engine is not None and engine.live is not None
 
 
 def _files_at(rows: pa.Table) -> list[SizedFile]:

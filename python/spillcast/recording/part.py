@@ -67,7 +67,7 @@ def recorded_words(recorded_s: float | None) -> str:
 
 def whole_s(meta: Meta) -> float | None:
     """Elapsed time of the whole run; None where the recording is a part and does not tell."""
-    if _cut_off_by(meta) is not None:
+    if went_on(meta):
         return None
     query = meta.server_query
     if query is not None and query.before_recording_s > 0:
@@ -75,6 +75,11 @@ def whole_s(meta: Meta) -> float | None:
     if query is None and meta.before is not None and _had_worked(meta, meta.before):
         return None
     return meta.elapsed_s
+
+
+def went_on(meta: Meta) -> bool:
+    """Whether the run is known to have gone on when its recording ended."""
+    return _cut_off_by(meta) is not None
 
 
 def _had_worked(meta: Meta, before: DoneBefore) -> bool:

@@ -13,14 +13,14 @@ from spillcast.forecast.load import Load, sessions, temp_load
 from spillcast.forecast.rest.data_reads import data_reads
 from spillcast.forecast.rest.observed import Observed, observed
 from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, Term
-from spillcast.forecast.sum.coverage import is_part, spread_evenly
+from spillcast.forecast.sum.coverage import is_part
 from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.to_come.known import NOTHING, Known
 from spillcast.forecast.to_come.to_come import ToCome
 from spillcast.recording import Recording
 from spillcast.recording.likely_temp import mend
-from spillcast.recording.part import Part, whole_s
+from spillcast.recording.part import Part, went_on, whole_s
 from spillcast.units import format_duration
 
 if TYPE_CHECKING:
@@ -81,11 +81,11 @@ class Baseline:
         if min(whole, recording.elapsed_s) <= 0:
             raise InputError(f"{recording.path}: an elapsed time of 0 leaves nothing to forecast")
         found = None
-        if part is not None or (is_part(recording, whole) and not spread_evenly(recording)):
-            found = known.to_come(recording, elapsed_s or whole_s(recording.meta))
+        if went_on(recording.meta):
+            found = known.to_come(recording, elapsed_s)
         elif known.given:
             raise InputError(
-                f"{recording.path}: holds the whole query, so that nothing is to come",
+                f"{recording.path}: the query ended while it was recorded: nothing is to come",
                 f"leave {known.given} out",
             )
         if found is None:

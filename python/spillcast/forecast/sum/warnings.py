@@ -183,8 +183,15 @@ def _about_part(baseline: Baseline) -> list[Warned]:
     if baseline.to_come is not None:
         share = recording.elapsed_s / whole_s
         text = f"{share:.1%} of the query was recorded: the rest follows from what is to come"
-        unused = [Warned("not-used", f"not used: {one}") for one in baseline.to_come.unused]
-        return [Warned("part", text), *unused]
+        said = [Warned("part", text)]
+        said += [Warned("not-used", f"not used: {one}") for one in baseline.to_come.unused]
+        if not any(load.op == "read" for load in baseline.recorded):
+            text = (
+                "nothing was read in what was recorded: how long reads take here is a guess, and "
+                "so is what the query takes as it is; record a later part too"
+            )
+            said.append(Warned("unread", text))
+        return said
     if not is_part(recording, whole_s):
         return []
     share = recording.elapsed_s / whole_s

@@ -4,12 +4,14 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import exp
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from spillcast.forecast.to_come.said import Said, about
+from spillcast.forecast.sum.interval import NINE_IN_TEN
+from spillcast.forecast.to_come.said import Said
 from spillcast.forecast.to_come.seen import Seen
 from spillcast.recording import Recording
 from spillcast.recording.file_sizes import SizedFile
@@ -18,8 +20,11 @@ from spillcast.recording.file_sizes import SizedFile
 MOVED_MIN = 0.02
 #: A file that is read less than this is no input.
 INPUT_BYTES_MIN = 1 << 20
-#: Spread of the logarithm: rows of a scan are not alike, and another scan may follow it.
-SPREAD, SPREAD_LEAST, SPREAD_ABOVE = 0.15, 0.03, 0.35
+#: Spread of the logarithm of what is left, for rows of a scan are not alike; what another scan may
+#: write, over what was written.
+SPREAD, AGAIN = 0.2, 0.7
+#: The end of a scan is not seen to the last block.
+LEFT_MIN = 0.01
 #: Of all reads in a stretch, those that may lie behind where the scan is.
 BEHIND = 0.1
 #: PostgreSQL's segments of one table.
@@ -37,17 +42,18 @@ class Scan:
 
 
 def input_says(recording: Recording, seen: Seen) -> list[Said]:
-    """The bytes written in all, where a scan goes on that feeds a spill."""
+    """The bytes to be written yet, where a scan goes on that feeds a spill."""
     if "write" not in seen.doing or not seen.bytes["write"]:
         return []
     found = max(scans(recording), key=lambda one: one.end - one.begin, default=None)
     if found is None or found.end - found.begin < MOVED_MIN:
         return []
     rate, done = seen.bytes["write"] / (found.end - found.begin), seen.done("write")
-    written = done + rate * max(1 - found.end, 0.0)
-    spread = SPREAD_LEAST + SPREAD * (1 - done / written)
     source = f"the scan of {os.path.basename(found.file)}, {found.end:.0%} done"
-    return [about("written", written, spread, "input", source, SPREAD_ABOVE)]
+    left = rate * max(1 - found.end, LEFT_MIN)
+    # Another scan may follow, which feeds as much.
+    again = max(left * exp(NINE_IN_TEN * SPREAD), left + AGAIN * done)
+    return [Said("writes", left * exp(-NINE_IN_TEN * SPREAD), left, again, "input", source)]
 
 
 def scans(recording: Recording) -> Sequence[Scan]:

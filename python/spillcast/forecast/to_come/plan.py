@@ -79,13 +79,17 @@ def _as_bytes(text: Any) -> str:
     return f"{said}kB" if said.isdigit() else said
 
 
-def _nodes(plan: Mapping[str, Any], processes: float) -> Iterator[tuple[Mapping[str, Any], float]]:
+def _nodes(
+    plan: Mapping[str, Any], processes: float, above: str = ""
+) -> Iterator[tuple[Mapping[str, Any], float]]:
     """Each node, and how many processes do so much each: rows of a plan are those of one."""
-    yield plan, processes
+    # A merge join goes back in sorted rows a little, and keeps no more of them.
+    if (plan.get("Node Type"), above) != ("Materialize", "Merge Join"):
+        yield plan, processes
     workers = plan.get("Workers Planned")
     below = processes if workers is None else 1.0 + amount(workers, "Workers Planned", 1024)
     for one in plan.get("Plans", ()):
-        yield from _nodes(one, below)
+        yield from _nodes(one, below, str(plan.get("Node Type")))
 
 
 def _rows(node: Mapping[str, Any]) -> tuple[float, float]:

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from spillcast.forecast.sum.interval import NINE_IN_TEN
 
 Array = NDArray[np.float64]
-#: What of the whole query is told: bytes written to temp files, read from them; its time outside
-#: temp I/O, and all of it.
-About = Literal["written", "read", "rest", "elapsed"]
+#: What is told: bytes that the whole query writes to temp files, reads from them; its time outside
+#: temp I/O, and all of it. ``writes`` are bytes that are yet to come.
+About = Literal["written", "read", "rest", "elapsed", "writes"]
 #: No figure is taken to be surer than this (standard deviation of its logarithm).
 SURE = 0.01
+#: Where nothing is the most likely: standard deviations above which there is something.
+LIKELY = 0.5
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,10 @@ class Said:
 
     def drawn(self, normal: Array) -> Array:
         """Draws, from draws of a standard normal."""
+        if not self.centre:
+            # More likely than not there is nothing of it.
+            beyond = np.maximum(normal - LIKELY, 0.0) / (NINE_IN_TEN - LIKELY)
+            return np.asarray(self.high * beyond)
         below, above = self.spreads
         found: Array = self.centre * np.exp(np.where(normal < 0, below, above) * normal)
         return found

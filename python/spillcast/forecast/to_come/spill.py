@@ -12,8 +12,8 @@ SOURCE = "files written and not yet read"
 
 
 def spill_says(seen: Seen) -> list[Said]:
-    """The bytes written in all, where the query reads and no longer writes."""
+    """The bytes to be written yet, where the query reads and no longer writes."""
     written = seen.done("write")
     if "write" in seen.doing or not written or seen.unread.high < UNREAD_MIN * written:
         return []
-    return [Said("written", written * 0.98, written, written * (1 + MORE), "spill", SOURCE)]
+    return [Said("writes", 0.0, 0.0, MORE * written, "spill", SOURCE)]

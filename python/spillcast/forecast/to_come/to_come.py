@@ -35,10 +35,10 @@ class ToCome:
     elapsed_s: Array
     #: The time outside temp I/O.
     rest_s: Array
-    #: By op: bytes of the whole, those done, and what a byte takes; of an op that was not seen it
-    #: is a guess.
+    #: By op: bytes of the whole, those of it that are to come, and what a byte takes; of an op that
+    #: was not seen it is a guess.
     bytes: Mapping[str, Array]
-    done: Mapping[str, float]
+    coming: Mapping[str, Array]
     io_s_per_byte: Mapping[str, float]
     #: Where each figure is from: ``written``, ``read`` and ``elapsed``.
     sources: Mapping[str, str]
@@ -80,8 +80,7 @@ class ToCome:
     @property
     def left(self) -> Mapping[str, Range]:
         """What is to come, in bytes and seconds."""
-        found = {op: np.maximum(drawn - self.done[op], 0) for op, drawn in self.bytes.items()}
-        found["elapsed"] = np.maximum(self.elapsed_s - self.done_s, 0)
+        found = dict(self.coming) | {"elapsed": np.maximum(self.elapsed_s - self.done_s, 0)}
         return {name: Range.of(drawn) for name, drawn in found.items()}
 
     def to_json(self) -> dict[str, Any]:

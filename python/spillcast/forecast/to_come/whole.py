@@ -24,6 +24,8 @@ RATE_SPREAD, UNSEEN_REST_SPREAD, UNSEEN_IO_SPREAD = 0.12, 0.5, 1.0
 UNKNOWN_SPREAD = 1.5
 #: How likely a query that no longer writes will write again, where its time alone is told.
 AGAIN = 0.5
+#: Of the time that has passed, temp I/O is at most so much.
+REST_LEAST = 0.98
 #: Of the elapsed time, what may come after the last temp I/O.
 TAIL = 0.03
 #: Fewer draws than this agree with what is told: then it and what was seen contradict each other.
@@ -34,21 +36,18 @@ FILES = "files written and not yet read"
 def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -> ToCome | None:
     """None where nothing tells the whole."""
     by = {what: [one for one in all_said if one.about == what] for what in get_args(About)}
-    # That nothing is written any more says least: another part of the query may spill.
-    firm = [one for one in by["written"] if one.kind != "spill"]
-    by["written"] = firm or by["written"]
-    if not by["written"] and not by["elapsed"]:
+    if by["written"]:
+        # What is yet to come by the files alone may be followed by more.
+        by["writes"] = []
+    if not by["written"] and not by["writes"] and not by["elapsed"]:
         return None
     draws = np.random.default_rng(0)
-    done = {op: _done(seen, op, draws.standard_normal(CANDIDATES)) for op in OPS}
-    writes = _writes(seen, by["written"], done["write"], draws)
-    reads = _reads(seen, by["read"], done["read"], writes, draws)
-    coming = {"read": reads, "write": writes}
-    rest_s, io_s = _spent(seen, done, draws)
+    moved = _moved(seen, by, draws)
+    rest_s, io_s = _spent(seen, moved, draws)
     for op, rate in _rates(seen).items():
         drawn = draws.standard_normal((2, CANDIDATES))
-        rest_s = rest_s + coming[op] * rate.rest_s * np.exp(rate.rest_spread * drawn[0])
-        io_s = io_s + coming[op] * rate.io_s * np.exp(rate.io_spread * drawn[1])
+        rest_s = rest_s + moved.coming[op] * rate.rest_s * np.exp(rate.rest_spread * drawn[0])
+        io_s = io_s + moved.coming[op] * rate.io_s * np.exp(rate.io_spread * drawn[1])
     rest_s = rest_s + TAIL * seen.done_s * np.abs(draws.standard_normal(CANDIDATES))
     if by["rest"]:
         rest_s = together(by["rest"]).drawn(draws.standard_normal(CANDIDATES))
@@ -67,40 +66,45 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
         seen.done_s,
         elapsed_s[picked],
         rest_s[picked],
-        {op: (done[op] + coming[op])[picked] for op in OPS},
-        {op: seen.done(op) for op in OPS},
+        {op: (moved.done[op] + moved.coming[op])[picked] for op in OPS},
+        {op: moved.coming[op][picked] for op in OPS},
         {op: rate.io_s for op, rate in _rates(seen).items()},
         _sources(by),
         unused,
     )
 
 
-def _done(seen: Seen, op: str, normal: Array) -> Array:
-    """Bytes moved by the recording's end: those before are known roughly."""
-    return seen.bytes[op] + seen.before[op] * np.exp(seen.before_error * normal)
+@dataclass(frozen=True)
+class _Moved:
+    """Draws of bytes by op: by the recording's end, and to come."""
+
+    done: Mapping[str, Array]
+    coming: Mapping[str, Array]
 
 
-def _writes(seen: Seen, said: Sequence[Said], done: Array, draws: np.random.Generator) -> Array:
-    """Bytes to be written yet."""
-    normal = draws.standard_normal(CANDIDATES)
-    if said:
-        return np.maximum(together(said).drawn(normal) - done, 0.0)
-    again = draws.uniform(0, 1, CANDIDATES) < (1.0 if "write" in seen.doing else AGAIN)
-    return done * np.exp(UNKNOWN_SPREAD * normal) * again
-
-
-def _reads(
-    seen: Seen, said: Sequence[Said], done: Array, writes: Array, draws: np.random.Generator
-) -> Array:
-    """Bytes to be read yet: what lies unread and what is written yet, and what is said of all."""
-    unread = seen.unread.drawn(draws.uniform(0, 1, CANDIDATES))
-    reads = (unread + writes) * np.exp(READ_SPREAD * draws.standard_normal(CANDIDATES))
-    if not said:
-        return reads
-    told = np.maximum(together(said).drawn(draws.standard_normal(CANDIDATES)) - done, 0.0)
-    if any(one.kind == "history" for one in said):
-        return told
-    return (told + reads) / 2
+def _moved(seen: Seen, by: Mapping[str, Sequence[Said]], draws: np.random.Generator) -> _Moved:
+    """What lies unread and what is written yet will be read; what is neither was read before."""
+    normal, uniform = draws.standard_normal((4, CANDIDATES)), draws.uniform(0, 1, (2, CANDIDATES))
+    least = seen.bytes["write"] + seen.unread.held_before
+    sooner = max(seen.done("write") - least, 0.0)
+    done = least + sooner * np.exp(seen.before_error * normal[0])
+    goes_on = uniform[0] < (1.0 if "write" in seen.doing else AGAIN)
+    if by["written"]:
+        whole = np.maximum(together(by["written"]).drawn(normal[1]), least)
+        writes = np.maximum(whole - done, 0.0) * goes_on
+        done = whole - writes
+    elif by["writes"] and not by["elapsed"]:
+        writes = together(by["writes"]).drawn(normal[1])
+    else:
+        writes = done * np.exp(UNKNOWN_SPREAD * normal[1]) * goes_on
+    unread = np.minimum(seen.unread.drawn(uniform[1]), done)
+    reads = (unread + writes) * np.exp(READ_SPREAD * normal[2])
+    read = np.maximum(done - unread, seen.bytes["read"])
+    if by["read"]:
+        whole = together(by["read"]).drawn(normal[3])
+        reads = np.minimum(reads, np.maximum(whole - seen.bytes["read"], 0.0))
+        read = np.maximum(whole - reads, seen.bytes["read"])
+    return _Moved({"write": done, "read": read}, {"write": writes, "read": reads})
 
 
 @dataclass(frozen=True)
@@ -127,16 +131,14 @@ def _rates(seen: Seen) -> Mapping[str, _Rate]:
     return found
 
 
-def _spent(
-    seen: Seen, done: Mapping[str, Array], draws: np.random.Generator
-) -> tuple[Array, Array]:
+def _spent(seen: Seen, moved: _Moved, draws: np.random.Generator) -> tuple[Array, Array]:
     """Time outside temp I/O, and in it, by the recording's end."""
     io_s = np.zeros(CANDIDATES)
     for op, rate in _rates(seen).items():
         off = np.exp(rate.io_spread * draws.standard_normal(CANDIDATES))
-        off[:] = np.where(done[op] > seen.bytes[op], off, 1.0)
-        io_s = io_s + seen.bytes[op] * rate.io_s + (done[op] - seen.bytes[op]) * rate.io_s * off
-    io_s = np.minimum(io_s, seen.done_s)
+        before = np.maximum(moved.done[op] - seen.bytes[op], 0.0)
+        io_s = io_s + (seen.bytes[op] + before * off) * rate.io_s
+    io_s = np.minimum(io_s, REST_LEAST * seen.done_s)
     return seen.done_s - io_s, io_s
 
 
@@ -154,7 +156,9 @@ def _sources(by: Mapping[str, Sequence[Said]]) -> Mapping[str, str]:
     """Where each figure is from, in words."""
     said = {what: together(those).source for what, those in by.items() if those}
     elapsed = said.get("elapsed")
-    written = said.get("written") or f"{elapsed}, at the rates seen"
+    written = said.get("written")
+    if written is None:
+        written = f"{elapsed}, at the rates seen" if elapsed else said["writes"]
     read = said.get("read") or ("the writes to come" if written != FILES else None)
     rest = said.get("rest")
     rates = "the bytes to come, as long as each took"

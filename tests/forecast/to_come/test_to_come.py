@@ -1,0 +1,240 @@
+"""What is to come of a query that was seen in part: each source by itself, by hand."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from evidence import known, storage, table
+from harness import spillcast
+from spillcast.forecast import forecast
+from spillcast.forecast.to_come.known import Known
+from spillcast.forecast.to_come.told import Told
+from spillcast.recording.counted import seconds_of
+from spillcast.recording.done_before import DoneBefore
+from spillcast.recording.file_sizes import SizedFile
+from spillcast.recording.meta import ObservedEngine
+from spillcast.recording.postgres_meta import RecordedQuery
+from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.writer import RecordingWriter
+
+MS, BLOCK = 1_000_000, 8192
+#: Each operation takes 2 ms, and 2 ms pass before it.
+STEP_S = 0.004
+SAME = storage({("read", BLOCK): 2 * MS, ("write", BLOCK): 2 * MS})
+FILE, DATA = "/t/pgsql_tmp7.0", "/data/base/5/16384"
+
+
+def recorded(path, operations, **parts):
+    """A recording of (op, file, number of a block), that ended while its query went on."""
+    rows = [
+        {
+            "start_ns": round((at + 0.5) * STEP_S * 1e9), "elapsed_ns": 2 * MS, "session": 1,
+            "event": f"p{op}64", "op": op, "temp": file != DATA, "file": file,
+            "offset": block * BLOCK, "bytes": BLOCK,
+        }
+        for at, (op, file, block) in enumerate(operations)
+    ]  # fmt: skip
+    waits = table(rows, WAITS_SCHEMA)
+    reads, writes = (sum(one[0] == op and one[1] != DATA for one in operations)
+                     for op in ("read", "write"))  # fmt: skip
+    writer = RecordingWriter(path)
+    writer.add_waits(waits)
+    writer.add_seconds(seconds_of(waits).combine_chunks().to_batches()[0])
+    meta = known(len(operations) * STEP_S, reads, writes)
+    made = writer.finish(replace(meta, ended_by="duration"))
+    made.meta = replace(made.meta, **parts)
+    (path / "meta.json").write_text(json.dumps(made.meta.to_json()))
+    return made
+
+
+def query(before_s):
+    return RecordedQuery(7, None, None, before_s, "duration", None, [], 0, [])
+
+
+def blocks(left):
+    return tuple(round(each / BLOCK) for each in (left.low, left.centre, left.high))
+
+
+@pytest.fixture
+def written(tmp_path):
+    """400 blocks were written, none was read."""
+    return recorded(tmp_path / "part.spill", [("write", FILE, n) for n in range(400)])
+
+
+def test_without_any_source_the_sentence_names_the_part(written):
+    said = forecast(written, SAME)
+    assert said.to_come is None
+    assert said.sentence().startswith("Of a run that went on, 1.60 s were recorded")
+
+
+def test_a_file_that_is_read_in_order_is_read_to_its_end(tmp_path):
+    """Of 1000 blocks written before, 300 had been read, 200 were seen to be: 500 are to come."""
+    part = recorded(
+        tmp_path / "part.spill",
+        [("read", FILE, n) for n in range(300, 500)],
+        temp_before=[SizedFile(FILE, 1000 * BLOCK)],
+        postgres=query(1300 * STEP_S),
+    )
+    said = forecast(part, SAME)
+    low, centre, high = blocks(said.to_come.left["read"])
+    assert low < 500 < high
+    assert centre == pytest.approx(500, rel=0.06)
+    assert said.baseline_s == pytest.approx(2000 * STEP_S, rel=0.05)
+    assert said.forecast_s == pytest.approx(2000 * STEP_S, rel=0.08)
+    assert said.interval_s[0] < 2000 * STEP_S < said.interval_s[1]
+    assert said.part is None
+
+
+def test_runs_that_are_merged_are_each_as_far(tmp_path):
+    """Four runs of 250 blocks; of each 100 were read, 50 were seen to be: 400 are to come."""
+    merged = [("read", FILE, run * 250 + n) for n in range(100, 150) for run in range(4)]
+    part = recorded(
+        tmp_path / "part.spill",
+        merged,
+        temp_before=[SizedFile(FILE, 1000 * BLOCK)],
+        postgres=query(1400 * STEP_S),
+    )
+    low, centre, high = blocks(forecast(part, SAME).to_come.left["read"])
+    assert low < 400 < high
+    assert centre == pytest.approx(400, rel=0.2)
+
+
+def test_what_a_scan_feeds_comes_as_fast_as_it_did(tmp_path):
+    """A table of 4000 blocks, a quarter of it read, a block written for each two."""
+    operations = []
+    for n in range(1000):
+        operations += [("read", DATA, n)] + [("write", FILE, n // 2)] * (n % 2)
+    part = recorded(tmp_path / "part.spill", operations, inputs=[SizedFile(DATA, 4000 * BLOCK)])
+    low, centre, _ = blocks(forecast(part, SAME).to_come.left["write"])
+    assert low < 1500
+    assert centre == pytest.approx(1500, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("told", "whole"),
+    [(Told(progress=0.25), 1600), (Told(written_bytes=800.0 * BLOCK), 1600)],
+)
+def test_what_the_user_knows(written, told, whole):
+    """All that is written is read once, and a read takes as long as a write on this storage."""
+    said = forecast(written, SAME, known=Known(told))
+    assert said.forecast_s == pytest.approx(whole * STEP_S, rel=0.1)
+    assert said.interval_s[0] < whole * STEP_S < said.interval_s[1]
+    assert "unread" in {warning.code for warning in said.warnings}
+
+
+def test_a_former_run_tells_counts_and_work(tmp_path, written):
+    former = recorded(
+        tmp_path / "former.spill",
+        [(op, FILE, n) for op in ("write", "read") for n in range(600)],
+        ended_by="end",
+    )
+    said = forecast(written, SAME, known=Known(history=[former.path]))
+    assert blocks(said.to_come.left["read"])[1] == pytest.approx(600, rel=0.05)
+    assert said.forecast_s == pytest.approx(1200 * STEP_S, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("text", "memory", "why"),
+    [
+        ("select 2", "4MB", "another query"),
+        ("select 1", "64MB", "work_mem = 64MB"),
+    ],
+)
+def test_a_run_of_something_else_is_said_and_not_used(tmp_path, text, memory, why):
+    engine = ObservedEngine("postgres", query=text, settings={"work_mem": memory})
+    own = ObservedEngine("postgres", query="select 1;", settings={"work_mem": "4MB"})
+    part = recorded(tmp_path / "part.spill", [("write", FILE, n) for n in range(400)], engine=own)
+    former = recorded(
+        tmp_path / "former.spill",
+        [(op, FILE, n) for op in ("write", "read") for n in range(600)],
+        engine=engine,
+        ended_by="end",
+    )
+    history = Known(Told(progress=0.5), history=[former.path])
+    said = forecast(part, SAME, known=history)
+    [unused] = [one.message for one in said.warnings if one.code == "not-used"]
+    assert unused.startswith("not used: former.spill: ")
+    assert why in unused
+    assert said.forecast_s == pytest.approx(800 * STEP_S, rel=0.15)
+
+
+def plan(rows, width=90):
+    """A sort of so many rows, not run: each takes its width and 10 bytes in a file."""
+    scan = {"Node Type": "Seq Scan", "Plan Rows": rows, "Plan Width": width}
+    sort = {"Node Type": "Sort", "Plan Rows": rows, "Plan Width": width, "Plans": [scan]}
+    return [{"Plan": sort, "Settings": {"work_mem": "4MB"}}]
+
+
+def test_a_plan_that_was_not_run_tells_what_its_nodes_write(tmp_path, written):
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan(800 * BLOCK // 100)))
+    said = forecast(written, SAME, known=Known(history=[path]))
+    low, centre, high = blocks(said.to_come.left["write"])
+    assert low < 400 < high
+    assert centre == pytest.approx(400, rel=0.1)
+    assert said.to_come.sources["written"] == "the plan, which was not run"
+
+
+def test_a_plan_of_less_than_was_seen_is_not_used(tmp_path, written):
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan(60_000, width=20)))
+    said = forecast(written, SAME, known=Known(history=[path]))
+    assert said.part is not None
+
+
+def test_of_a_process_what_it_had_written_is_known(tmp_path):
+    """600 blocks written before, 200 now, and by --written there are 1000 in all."""
+    part = recorded(
+        tmp_path / "part.spill",
+        [("write", FILE, n) for n in range(600, 800)],
+        temp_before=[SizedFile(FILE, 600 * BLOCK)],
+        before=DoneBefore(2.4, 2.4, 600 * BLOCK, 0, 600 * BLOCK),
+    )
+    said = forecast(part, SAME, known=Known(Told(written_bytes=1000.0 * BLOCK)))
+    assert said.baseline_s == pytest.approx(2000 * STEP_S, rel=0.1)
+
+
+def test_a_directory_is_probed_with_reads_of_what_was_written(tmp_path, written):
+    (tmp_path / "there").mkdir()
+    done = spillcast(
+        "forecast", written.path, "--to", tmp_path / "there", "--progress", "25%", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    # No reads were recorded: their latency there is the probe's.
+    [reads] = [term for term in said["terms"] if term["op"] == "read"]
+    assert 0 < reads["forecast_s"] < reads["count"] * 0.002
+    assert said["to_come"]["reads_bytes"]["low"] >= 400 * BLOCK
+
+
+def test_in_words(written):
+    done = spillcast("forecast", written.path, "--to", "latency:2ms", "--progress", "25%")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.startswith("On latency:2ms this run would take about ")
+    assert ", as the 1.60 s of it that were recorded tell, " in " ".join(done.stdout.split())
+    assert "moved now and started anew: " in done.stdout
+    assert "temp reads" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "why"),
+    [
+        ("--progress", "120%", "--progress 120%: no share of a query"),
+        ("--written", "1M", "--written 1 MiB: 3.12 MiB were written while it was recorded"),
+        ("--history", "nowhere.json", "nowhere.json: there is no such file"),
+    ],
+)
+def test_what_cannot_be_is_told_in_a_line(written, option, value, why):
+    done = spillcast("forecast", written.path, "--to", "latency:2ms", option, value)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert why in done.stderr
+
+
+def test_of_a_whole_run_nothing_is_to_come(tmp_path):
+    whole = recorded(
+        tmp_path / "run.spill", [("write", FILE, 0), ("read", FILE, 0)], ended_by="end"
+    )
+    done = spillcast("forecast", whole.path, "--to", "latency:2ms", "--progress", "25%")
+    assert done.returncode == 2
+    assert "nothing is to come" in done.stderr
