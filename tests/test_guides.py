@@ -1,5 +1,6 @@
 """What the guides print is what spillcast prints: every command of a console block is run."""
 
+import json
 import re
 import shlex
 import shutil
@@ -78,6 +79,9 @@ def make_everything(directory, recording):
     """What the pages of the reference speak of: files of each kind, a program that spills."""
     make_example(directory)
     shutil.copytree(recording, directory / "run.spill")
+    shutil.copytree(recording, directory / "part.spill")
+    meta = directory / "part.spill" / "meta.json"
+    meta.write_text(json.dumps(json.loads(meta.read_text()) | {"ended_by": "duration"}))
     fast = {(op, 1 << power): 50_000 for op in ("read", "write") for power in (12, 18)}
     storage(fast, name="nvme").save(directory / "nvme.json")
     (directory / "cases.parquet").symlink_to(ROOT / "docs" / "accuracy" / "cases.parquet")

@@ -10,6 +10,7 @@ from spillcast.recording.postgres_meta import Statement
 from spillcast.report.forecast_details import common_warnings, details
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
+from spillcast.report.to_come import to_come_parts
 
 #: Letters of a statement that are shown.
 STATEMENT_MAX = 200
@@ -29,6 +30,7 @@ def forecast_page(
         parts.append(Words([statement_said(first.statement)]))
     if any(choice.forecast.forecast_s is not None for choice in order):
         parts.append(_table(order))
+    parts += to_come_parts(first)
     if notes := _notes(order):
         parts.append(Words([*notes, *([] if in_full else [MORE])]))
     return Page([*parts, *(details(order) if in_full else [])], _data(found))

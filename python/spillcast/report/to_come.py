@@ -24,7 +24,8 @@ def to_come_parts(forecast: Forecast) -> list[Part]:
     if (coming := forecast.to_come) is None:
         return []
     rows = [_row(coming, *names) for names in _ROWS]
-    return [Table(_COLUMNS, rows), Words([f"  {_left(forecast, coming)}"])]
+    unused = [f"  not used: {one}" for one in coming.unused]
+    return [Table(_COLUMNS, rows), Words([f"  {_left(forecast, coming)}", *unused])]
 
 
 def _row(coming: ToCome, name: str, of: str, source: str) -> Sequence[Any]:
