@@ -67,7 +67,9 @@ def test_what_a_thread_without_temp_io_waits_for_is_idle(tmp_path):
     found = [(row["event"], row["idle"], row["total_us"]) for row in profile(path).rows]
     assert found == [("blocked", True, 99), ("blocked", False, 30), ("pread64", False, 10)]
     shown = spillcast("profile", path).stdout
-    assert shown.index("30 us") < shown.index("  idle") < shown.index("99 us")
+    assert "30 us" in shown
+    assert "99 us" not in shown
+    assert [row["share"] for row in profile(path).rows] == [None, pytest.approx(0.6), 0.2]
     by_session = {row["session"]: row["idle"] for row in profile(path, by=["session"]).rows}
     assert by_session == {1: False, 2: True, 3: True}
 

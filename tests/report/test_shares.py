@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 from evidence import change, recording
@@ -65,8 +66,10 @@ def test_time_of_several_threads_is_told_as_theirs(tmp_path):
     words = profile_page(profile(run.path)).text(200).splitlines()[0]
     assert words == (
         "11.8 s of elapsed time, in which sessions side by side spent 33 s; "
-        "shares are of the former"
+        "shares are of the latter"
     )
+    [row] = [row for row in profile(run.path).rows if row["count"]]
+    assert (row["files"], row["share"]) == ("temp", pytest.approx(1.0))
 
 
 def test_a_servers_are_processes(tmp_path, monkeypatch):
@@ -109,5 +112,32 @@ def test_the_live_view_says_what_its_shares_are_of(spent_s, said):
         "calls": 3000, "switches": 0,
     }  # fmt: skip
     text = live_text(Glimpse("process 7", running, status, None, 0.1), 80)
-    words = "shares are of 11.8 s; sessions side by side spent 33 s"
+    assert "pread64 (temp)" in text
+    words = "shares are of the 33 s that sessions spent side by side in 11.8 s"
     assert (words in text) is said
+
+
+def test_temp_is_told_from_other_files_and_idle_threads_are_left_out(tmp_path):
+    """Thread 1 reads temp files and data, and waits; thread 2 waits for it all the time."""
+    run = recording(tmp_path / "run.spill", [("read", 8192, 100, 1_000_000)], elapsed_s=1.0)
+    running = Running()
+    temp = run.waits.slice(0, 100)
+    mine, other = temp["session"][0].as_py(), 77
+    values = temp.slice(0, 1).to_pylist()[0]
+    waits = [
+        {**values, "event": "blocked", "op": None, "temp": False, "bytes": None, "file": None,
+         "elapsed_ns": ns, "session": session}
+        for session, ns in ((mine, 200_000_000), (other, 900_000_000))
+    ]  # fmt: skip
+    data = {**values, "temp": False, "elapsed_ns": 50_000_000}
+    for rows in (temp.to_pylist(), [data], waits):
+        running.add_waits(pa.RecordBatch.from_pylist(rows, run.waits.schema))
+    status = {
+        "elapsed_ns": 1_000_000_000, "cpu_ns": None, "lost": 0, "dropped": 0, "tracer_cpu_ns": 0,
+        "calls": 100, "switches": 0,
+    }  # fmt: skip
+    rows = Glimpse("process 7", running, status, None, 0.1).rows()
+    told = {(row["event"], row["temp"]): row["total_us"] for row in rows}
+    name = values["event"]
+    assert told == {("blocked", None): 200_000, (name, True): 100_000, (name, False): 50_000}
+    assert sum(row["share"] for row in rows) == pytest.approx(0.35)

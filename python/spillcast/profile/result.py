@@ -132,10 +132,22 @@ def elapsed_words(elapsed_s: float, rows: Sequence[Mapping[str, Any]]) -> str:
     words = f"{format_duration(elapsed_s)} of elapsed time"
     if busy_s <= (1 + _SIDE_BY_SIDE) * elapsed_s:
         return words
-    return (
-        f"{words}, in which sessions side by side spent {format_duration(busy_s)}; shares are of "
-        "the former"
-    )
+    spent = format_duration(busy_s)
+    shares = [row["share"] for row in rows if row.get("share") and not row.get("idle")]
+    of = "the latter" if shares and sum(shares) <= 1 + _SIDE_BY_SIDE else "the former"
+    return f"{words}, in which sessions side by side spent {spent}; shares are of {of}"
+
+
+def with_shares(rows: Sequence[dict[str, Any]], elapsed_s: float) -> list[dict[str, Any]]:
+    """Rows with their shares of what sessions spent, which is no less than ``elapsed_s``.
+
+    What idle threads wait for is no part of it.
+    """
+    busy_us = max(sum(row["total_us"] for row in rows if not row["idle"]), elapsed_s * 1e6)
+    return [
+        row | {"share": row["total_us"] / busy_us if busy_us and not row["idle"] else None}
+        for row in rows
+    ]
 
 
 def bare_row(event: str, total_us: float, elapsed_us: float) -> dict[str, Any]:

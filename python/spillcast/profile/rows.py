@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 
 from spillcast.errors import InputError, first_line
-from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row
+from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row, with_shares
 from spillcast.profile.traces import trace_warnings
 from spillcast.profile.waits_view import view_of_waits
 from spillcast.recording import Recording
@@ -25,6 +25,8 @@ _COLUMNS = {
     "session": "session",
     "second": "(start_ns + elapsed_ns) // 1000000000 - {first_second}",
 }
+#: Temp I/O is told from I/O on data, and on whatever other files there are.
+_FILES = "if(op is null, null, if(temp, 'temp', 'other')) as files"
 _ALL = "true"
 #: A thread that does no temp I/O mostly waits for those that do: for work, or for their end.
 _IDLE = "op is null and session not in (select session from recorded where temp)"
@@ -71,8 +73,9 @@ def of_recording(recording: Recording, by: Sequence[str], where: str | None) -> 
     if not recording.meta.raw.whole:
         warnings.append("single waits were kept in slices: totals are those of the slices")
     elif where is None and list(by) == ["event"] and recording.meta.cpu_s is not None:
-        rows.append(bare_row("CPU", recording.meta.cpu_s * 1e6, elapsed_us))
+        rows.append(bare_row("CPU", recording.meta.cpu_s * 1e6, elapsed_us) | {"files": None})
         histograms.append(([], []))
+    rows = with_shares(rows, recording.elapsed_s)
     return Profile(by, recording.elapsed_s, rows, [], warnings, histograms).sorted()
 
 
@@ -89,6 +92,7 @@ def _aggregate(
     keys = [f"{_COLUMNS[name].format_map(names)} as {name}" for name in by]
     # Of one event some waits may be idle and others not, in rows of their own.
     keys += ["idle"] if "event" in by else []
+    keys += [_FILES] if "event" in by and size == "bytes" else []
     op = [] if "op" in by else ["if(count(distinct op) = 1, any_value(op::varchar), null) as op"]
     quantiles = [
         f"quantile_disc(elapsed_ns, {at}) / 1e3 as {name}" for name, at in QUANTILES.items()

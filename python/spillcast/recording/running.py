@@ -83,8 +83,11 @@ class Running:
     """
 
     def __init__(self) -> None:
-        #: By event, op (None: neither) and whether it was on a temp file.
+        #: By event, op and whether it was on a temp file.
         self.tallies: dict[tuple[str, str | None, bool], Tally] = {}
+        #: By event and session: waits that move no data, which idle threads do all the time.
+        self._waits: dict[tuple[str, int], Tally] = {}
+        self._spilling: set[int] = set()
         #: Time (us) that samples stand for, by wait event.
         self.sampled_us: dict[str, int] = {}
         self._rows_seen = 0
@@ -124,8 +127,27 @@ class Running:
         for code in np.unique(codes).tolist():
             which = codes == code
             key = events[code // 6], ops[code % 6 // 2], bool(code % 2)
+            if key[1] is None:
+                self._count_waits(key[0], batch["session"].to_numpy(), start, elapsed, which)
+                continue
             tally = self.tallies.setdefault(key, Tally())
             tally.add(start[which], elapsed[which], int(size[which].sum()))
+        self._spilling.update(np.unique(batch["session"].to_numpy()[temp]).tolist())
+
+    def _count_waits(
+        self, event: str, session: Array, start: Array, elapsed: Array, which: NDArray[np.bool_]
+    ) -> None:
+        for one in np.unique(session[which]).tolist():
+            of_one = which & (session == one)
+            self._waits.setdefault((event, one), Tally()).add(start[of_one], elapsed[of_one], 0)
+
+    def waits(self) -> dict[str, Tally]:
+        """Waits that move no data, by event: of sessions that do temp I/O, once there are any."""
+        found: dict[str, Tally] = {}
+        for (event, session), tally in self._waits.items():
+            if not self._spilling or session in self._spilling:
+                found.setdefault(event, Tally()).merge(tally)
+        return found
 
     def add_seconds(self, rows: Any) -> None:
         """Keep per-second rows."""

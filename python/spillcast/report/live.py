@@ -17,6 +17,8 @@ WATCH_SCHEMA = "spillcast.watch/1"
 ROWS_MAX, BAR_MIN, BAR_MAX = 8, 10, 60
 #: Rows that sum to a larger share of the elapsed time are of sessions side by side.
 SIDE_BY_SIDE = 1.01
+#: What a call is told to be on.
+FILES = {True: "temp", False: "other files"}
 _EVENTS = (
     Column("event", "event"),
     Column("total", "total_us", "us"),
@@ -67,18 +69,21 @@ class Glimpse:
             {"event": event, "temp": temp, **_figures(tally)}
             for (event, _, temp), tally in self.running.tallies.items()
         ]
+        waits = self.running.waits().items()
+        rows += [{"event": event, "temp": None, **_figures(tally)} for event, tally in waits]
         if not rows:
             nothing = dict.fromkeys(("count", "mean_us", "p50_us", "p99_us"))
             rows = [
-                {"event": event, "temp": False, "total_us": total_us, **nothing}
+                {"event": event, "temp": None, "total_us": total_us, **nothing}
                 for event, total_us in self.running.sampled_us.items()
             ]
         elif self.status["cpu_ns"] is not None:
             nothing = dict.fromkeys(("count", "mean_us", "p50_us", "p99_us"))
             cpu_us = round(self.status["cpu_ns"] / 1e3)
-            rows.append({"event": "CPU", "temp": False, "total_us": cpu_us, **nothing})
+            rows.append({"event": "CPU", "temp": None, "total_us": cpu_us, **nothing})
+        spent_us = max(sum(row["total_us"] for row in rows), self.elapsed_s * 1e6)
         for row in rows:
-            row["share"] = row["total_us"] / 1e6 / self.elapsed_s
+            row["share"] = row["total_us"] / spent_us
         return sorted(rows, key=lambda row: -row["total_us"])
 
     def temp(self) -> list[dict[str, Any]]:
@@ -134,7 +139,7 @@ def live_text(glimpse: Glimpse, width: int, keys: str = "") -> str:
     spent_s = sum(row["total_us"] for row in rows) / 1e6
     if spent_s > SIDE_BY_SIDE * glimpse.elapsed_s:
         spent = format_duration(spent_s)
-        said = f"  shares are of {elapsed}; sessions side by side spent {spent}"
+        said = f"  shares are of the {spent} that sessions spent side by side in {elapsed}"
         parts[-1] += f"\n{paragraph(said, '  ', width)}"
     if temp := glimpse.temp():
         parts.append(_latency(glimpse, temp, width))
@@ -149,10 +154,7 @@ def live_text(glimpse: Glimpse, width: int, keys: str = "") -> str:
 
 def _events(rows: Sequence[Mapping[str, Any]], width: int) -> str:
     """Rows with a bar each, as long as the room beside them."""
-    shown = [
-        {**row, "event": f"{row['event']} (temp)" if row["temp"] else row["event"]}
-        for row in rows[:ROWS_MAX]
-    ]
+    shown = [{**row, "event": _named(row)} for row in rows[:ROWS_MAX]]
     lines = Table.of(_EVENTS, shown).text(width - BAR_MIN - 2).splitlines()
     longest = max(map(len, lines))
     room = min(width - longest - 2, BAR_MAX)
@@ -162,6 +164,10 @@ def _events(rows: Sequence[Mapping[str, Any]], width: int) -> str:
     if len(rows) > ROWS_MAX:
         text.append(f"  and {len(rows) - ROWS_MAX:,} more")
     return "\n".join(text)
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    return row["event"] if row["temp"] is None else f"{row['event']} ({FILES[row['temp']]})"
 
 
 def _latency(glimpse: Glimpse, temp: Sequence[Mapping[str, Any]], width: int) -> str:

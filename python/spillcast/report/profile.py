@@ -47,7 +47,8 @@ def profile_page(profile: Profile, *, histogram: bool = False) -> Page:
     if profile.rows and "value" in profile.rows[0]:
         table = Table.of(_STATISTICS, profile.rows)
         return Page([table], table)
-    idle = [row for row in profile.rows if row["idle"]]
+    of_threads = any("files" in row for row in profile.rows)
+    idle = [row for row in profile.rows if row["idle"] and not of_threads]
     parts: list[Part] = [
         Words([profile.elapsed_words()]),
         _table(profile, [row for row in profile.rows if not row["idle"]]),
@@ -78,6 +79,8 @@ def _table(profile: Profile, rows: Sequence[dict[str, Any]]) -> Table:
     several = len({row["sql"] for row in profile.rows if "sql" in row}) > 1
     keys = [Column(name, name, _UNITS.get(name, "text")) for name in profile.by]
     keys += [Column(name, name, spare=0 if several else 3) for name in more]
+    if "event" in profile.by and any("files" in row for row in profile.rows):
+        keys.append(Column("files", "files"))
     hidden = [Column(None, name) for name in ("op", "idle") if name not in profile.by]
     return Table.of([*keys, *hidden, *_TIMES, *last], rows)
 
