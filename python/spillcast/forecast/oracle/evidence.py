@@ -1,9 +1,11 @@
 """What Oracle's evidence says of one run: traces of it, ASH, and what a flash cache serves."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+from spillcast.errors import InputError
 from spillcast.forecast.oracle.events import (
     AshEvidence,
     TraceEvidence,
@@ -15,7 +17,9 @@ from spillcast.forecast.question import Question
 from spillcast.recording.block_size import ASSUMED_BLOCK, BlockSize, block_size
 from spillcast.recording.event_names import TEMP_EVENTS
 from spillcast.recording.evidence import Evidence
+from spillcast.recording.spill import sequential_share
 from spillcast.recording.statistics import TempOnFlash, read_statistics, temp_on_flash
+from spillcast.recording.trace_run import recording_of_traces
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +36,21 @@ class OracleEvidence:
     statements: frozenset[str] = frozenset()
     block: BlockSize = ASSUMED_BLOCK
     paths: Sequence[Path] = ()
+    lenient: bool = False
+
+    @cached_property
+    def sequential(self) -> Mapping[tuple[str, int], float]:
+        """By op and size class (bytes), share of temp I/O that follows the last on its file.
+
+        Empty where no trace tells file, block and count.
+        """
+        if not self.paths:
+            return {}
+        try:
+            run = recording_of_traces(self.paths, self.block.bytes, lenient=self.lenient)
+        except InputError:
+            return {}
+        return sequential_share(run)
 
     @property
     def covered_s(self) -> float:
@@ -74,4 +93,5 @@ def read_evidence(
         statements=statements,
         block=block_size(question.block, evidence.parameters, evidence.traces),
         paths=evidence.traces,
+        lenient=question.lenient,
     )

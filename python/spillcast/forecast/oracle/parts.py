@@ -4,6 +4,7 @@ import glob
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from spillcast import _core
 from spillcast.errors import InputError, Refusal
 from spillcast.forecast.oracle.events import (
     EventLatency,
@@ -15,7 +16,7 @@ from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.probed import probed
 from spillcast.forecast.oracle.same_work import traces_of_same_work
 from spillcast.forecast.question import Question
-from spillcast.recording.event_names import TEMP_EVENTS
+from spillcast.recording.event_names import TEMP_EVENTS, is_like
 from spillcast.recording.evidence import find_evidence, traces_below
 from spillcast.storage import Storage
 from spillcast.storage.meant import check_word
@@ -175,7 +176,7 @@ def _measured(
     if target.latency_s is not None:
         return Part(baseline, None, baseline.latency_s / target.latency_s)
     if target.storage is not None:
-        return _described(target.storage, baseline, evidence.block.bytes)
+        return _described(target.storage, baseline, evidence)
     there = target.traces.events.get(baseline.event) if target.traces is not None else None
     if there is None or there.total_s <= 0:
         return None
@@ -185,22 +186,31 @@ def _measured(
     return Part(baseline, there, baseline.latency_s / (there.mean_s * ratio), ratio)
 
 
-def _described(storage: Storage, baseline: EventBaseline, block_bytes: int) -> Part | None:
+def _described(storage: Storage, baseline: EventBaseline, evidence: OracleEvidence) -> Part | None:
     """The event with its gain by the figures of a storage, for operations one at a time.
 
-    None where the trace does not tell their size, or the storage has no figures for them.
+    They are in the order of the traces where these tell it, and random otherwise. None where the
+    trace does not tell their size, or the storage has no figures for them.
     """
-    seen = baseline.seen
+    seen, op, block_bytes = baseline.seen, baseline.op, evidence.block.bytes
     if (
-        baseline.op is None
+        op is None
         or seen is None
         or seen.blocks is None
-        or not any(group.count for group in storage.of(baseline.op))
+        or not any(group.count for group in storage.of(op))
     ):
         return None
     model, sizes = Model(storage), seen.sizes or {seen.blocks: 1}
-    there_s = sum(
-        count * model.latency(baseline.op, round(blocks * block_bytes)).mean_s
-        for blocks, count in sizes.items()
-    )
+    # What a storage does not tell apart need not be known of the traces, which are read for it.
+    apart = len({group.pattern for group in storage.of(op)}) > 1
+    in_order = evidence.sequential if apart and is_like(seen.event, TEMP_EVENTS) else {}
+
+    def mean_s(size: int) -> float:
+        share = in_order.get((op, _core.size_class_bytes(size)))
+        if share is None:
+            return model.latency(op, size).mean_s
+        after, anywhere = (model.latency(op, size, sequential=one).mean_s for one in (True, False))
+        return share * after + (1 - share) * anywhere
+
+    there_s = sum(count * mean_s(round(blocks * block_bytes)) for blocks, count in sizes.items())
     return Part(baseline, None, float(baseline.latency_s * sum(sizes.values()) / there_s))

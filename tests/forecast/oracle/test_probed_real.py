@@ -1,0 +1,136 @@
+"""Real spills written as traces: a probe from the trace, and its forecast, are the recording's."""
+
+import sys
+from collections import namedtuple
+
+import pytest
+
+from as_trace import write_as_trace
+from emulator import skip_without_fuse
+from harness import available, spillcast
+from postgres_rig import JOIN, recorder, rig, until_attached
+from spillcast.engines.postgres.server import embedded
+from spillcast.forecast.ask import ask
+from spillcast.forecast.question import Question
+from spillcast.recording import Recording
+from spillcast.recording.trace_run import recording_of_traces
+from spillcast.storage.behaviour import fixed_behaviour
+from spillcast.storage.emulation import emulate
+from spillcast.storage.plan import plan
+
+Spill = namedtuple("Spill", "recording traces block")
+#: Within so much of the recording's own forecast.
+POINTS = 0.03
+#: What is not asked of a recording where the sum of its I/O alone is compared.
+ALONE = ("recording", "machine", "cost")
+#: Of a read and of a write, in seconds.
+EMULATED = [(0.0003, 0.0003), (0.002, 0.0005)]
+ASSUMED = ["latency:2ms", "catalogue:linux-hdd"]
+DUCKDB = """
+import sys, duckdb
+settings = {"memory_limit": "60MB", "threads": 1, "temp_directory": sys.argv[1]}
+with duckdb.connect(config=settings) as connection:
+    connection.execute("set enable_progress_bar = false")
+    connection.execute(
+        "create table t as select hash(i) as id, hash(i + 1) as n from range(2000000) r(i)"
+    )
+    connection.execute("select max(b.n) from t a, t b where a.id = b.id").fetchall()
+"""
+
+
+def of_duckdb(room):
+    """A hash join, on storage of half a millisecond."""
+    backing, temp = room / "backing", room / "slow"
+    for folder in (backing, temp):
+        folder.mkdir()
+    output = room / "run.spill"
+    with emulate(fixed_behaviour(0.0005, 0.0005), temp, backing):
+        command = (sys.executable, "-c", DUCKDB, temp / "files")
+        result = spillcast("record", "-o", output, "--temp", temp, "--", *command)
+    assert result.returncode == 0, result.stderr
+    # DuckDB's blocks that are compressed begin at multiples of 4 KiB.
+    return output, 4096
+
+
+def of_postgres(room):
+    """A hash join of the newest PostgreSQL, on storage of half a millisecond."""
+    output = room / "run.spill"
+    with (
+        rig(embedded()) as made,
+        made.client() as client,
+        recorder(output, "--pid", client.pid) as process,
+    ):
+        until_attached(output, process)
+        client.run(f"{JOIN} where x.id % 8 = 0")
+        client.result()
+        client.connection.close()
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 0, said
+    return output, 8192
+
+
+@pytest.fixture(scope="module", params=[of_duckdb, of_postgres], ids=["duckdb", "postgresql"])
+def spill(request, tmp_path_factory):
+    """A real recording, and the traces that Oracle would have written of the same."""
+    skip_without_fuse()
+    available("bpf")
+    room = tmp_path_factory.mktemp("spill")
+    output, block = request.param(room)
+    recording = Recording.open(output)
+    assert recording.meta.raw.whole
+    assert recording.meta.temp.operations > 300
+    traces = write_as_trace(recording, room / "traces", block_bytes=block)
+    return Spill(recording, traces, ("--block", str(block)))
+
+
+def both(spill, target):
+    """The forecasts by the traces and by the recording, in seconds, for one target.
+
+    Without what a recording knows of CPU time after waits and of its own cost: no trace tells
+    that, and on a busy machine it is noise.
+    """
+    whole = Question(elapsed_s=spill.recording.elapsed_s, block=spill.block[1])
+    [(traced, _)] = ask([spill.traces], [str(target)], whole)
+    [(recorded, _)] = ask(spill.recording, [str(target)], Question(without=ALONE))
+    assert (traced.refused, recorded.refused) == (None, None)
+    apart_s = traced.forecast_s - recorded.forecast_s
+    print(f"{target}: {recorded.forecast_s:.2f} s by the recording, {apart_s:+.2f} s")
+    return traced.forecast_s, recorded.forecast_s
+
+
+def within_points(spill, traced_s, recorded_s):
+    """Whether they differ by no more than so much of the run's time, here or there."""
+    return abs(traced_s - recorded_s) <= POINTS * max(spill.recording.elapsed_s, recorded_s)
+
+
+def test_a_probe_from_the_trace_does_what_one_from_the_recording_does(spill):
+    """The same files, places and sizes in the same order, a thread a session; no clock tells it."""
+    paths = sorted(spill.traces.iterdir())
+    by_trace = plan(recording_of_traces(paths, int(spill.block[1]))).to_pylist()
+    by_recording = plan(spill.recording).to_pylist()
+    assert len(by_trace) == len(by_recording)
+    files = {}
+    for step, other in zip(by_trace, by_recording, strict=True):
+        # What ends a file in the middle of a block is a whole block in Oracle's traces.
+        block = int(spill.block[1])
+        assert step["bytes"] == -(-other["bytes"] // block) * block
+        assert (step["write"], step["offset"]) == (other["write"], other["offset"])
+        assert files.setdefault(step["file"], other["file"]) == other["file"]
+        # Waits end and begin in whole microseconds.
+        assert step["delay_ns"] == pytest.approx(other["delay_ns"], abs=3_000)
+
+
+@pytest.mark.parametrize(("read_s", "write_s"), EMULATED)
+def test_what_a_probe_from_the_trace_measured_forecasts_the_same(spill, tmp_path, read_s, write_s):
+    backing, there, measured = (tmp_path / name for name in ("backing", "there", "there.json"))
+    for folder in (backing, there):
+        folder.mkdir()
+    with emulate(fixed_behaviour(read_s, write_s), there, backing):
+        result = spillcast("probe", there, "--like", spill.traces, *spill.block, "-o", measured)
+    assert result.returncode == 0, result.stderr
+    assert within_points(spill, *both(spill, measured))
+
+
+@pytest.mark.parametrize("target", ASSUMED)
+def test_of_a_storage_that_is_only_assumed_too(spill, target):
+    assert within_points(spill, *both(spill, target))
