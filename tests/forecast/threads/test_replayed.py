@@ -2,7 +2,7 @@
 
 import pytest
 
-from spillcast.forecast.threads.overlap import Overlap
+from spillcast.forecast.threads.simulated import Overlap
 
 
 @pytest.mark.parametrize(

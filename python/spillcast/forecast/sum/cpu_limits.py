@@ -4,7 +4,7 @@ from spillcast.forecast.assumptions import THROTTLED_TOLD
 from spillcast.forecast.result import Warned
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.threads.cpus import Cpus
-from spillcast.forecast.threads.overlap import Simulated
+from spillcast.forecast.threads.simulated import Simulated
 from spillcast.units import format_duration
 
 _MEND = "record it again"

@@ -12,8 +12,8 @@ from spillcast.forecast.rest.change import counts
 from spillcast.forecast.rest.cpu import cpu_change
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.cpu_limits import unknown_limits
-from spillcast.forecast.threads.overlap import Overlap
 from spillcast.forecast.threads.page_cache import missed, storage_share
+from spillcast.forecast.threads.simulated import Overlap
 from spillcast.storage import Storage
 from spillcast.storage.behaviour import behaviour_of
 

@@ -5,6 +5,7 @@ from math import inf
 
 from spillcast.errors import InputError
 from spillcast.recording import Recording
+from spillcast.recording.thread_trace import ThreadTrace
 
 #: The kernel's period of a quota, as it comes.
 PERIOD_S = 0.1
@@ -45,6 +46,10 @@ class Cpus:
         if quota_cpus is None or (cores is not None and quota_cpus >= cores):
             return cls(cores)
         return cls(cores, quota_cpus, period_s)
+
+    def usable(self, trace: ThreadTrace) -> int:
+        """How many cores the threads of a trace can have at once."""
+        return self.cores if trace.cpu_known and self.cores else trace.threads
 
     @property
     def unlimited(self) -> "Cpus":

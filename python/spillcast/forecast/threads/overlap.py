@@ -12,7 +12,7 @@ then a part of its waits is hidden behind the wait for the next period, and it i
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -32,7 +32,8 @@ from spillcast.forecast.threads.page_cache import (
     page_cache_of,
     page_cache_of_counts,
 )
-from spillcast.forecast.threads.repairman import repairman_s
+from spillcast.forecast.threads.sharing import At, Sharing
+from spillcast.forecast.threads.simulated import Overlap, Simulated
 from spillcast.forecast.threads.stretches import Stretches
 from spillcast.recording import Recording
 from spillcast.recording.thread_trace import NONE, ThreadTrace, thread_trace
@@ -41,52 +42,6 @@ from spillcast.storage.page_cache import engine_cache_bytes
 
 Array = NDArray[np.int64]
 Seconds = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Simulated:
-    """The recorded threads with their temp I/O on some storage."""
-
-    #: How long each row of the trace waits, ns.
-    wait_ns: NDArray[np.float64]
-    elapsed_ns: int
-    #: Operations in flight while there are any: at least 1.
-    in_flight: float
-    #: By limit of the storage, share of the temp I/O's time that operations wait for it.
-    limited: Sequence[float]
-    #: By row, ns that the storage took: 0 where memory answered.
-    storage_ns: NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Overlap:
-    """What temp I/O of some latencies adds to a run."""
-
-    #: Seconds of elapsed time for a second of latency.
-    of_waits: float
-    #: Elapsed time where work moves between threads, and where it does not.
-    moving_s: float
-    fixed_s: float
-    #: Elapsed time of a replay of all threads on the storage, where there was one.
-    replayed_s: float | None = None
-    #: Seconds of elapsed time for a second of CPU that temp I/O makes.
-    of_cpu: float = 1.0
-
-    @property
-    def elapsed_s(self) -> float:
-        """The shorter time of the two models, unless a replay says how far the longer is right.
-
-        What it takes beyond both may be other work on the machine.
-        """
-        shorter_s, longer_s = sorted((self.moving_s, self.fixed_s))
-        replayed_s = shorter_s if self.replayed_s is None else self.replayed_s
-        return min(max(replayed_s, shorter_s), longer_s)
-
-    @property
-    def apart(self) -> float:
-        """How many times as long the longest of them is as the shortest."""
-        said_s = [s for s in (self.moving_s, self.fixed_s, self.replayed_s) if s is not None]
-        return max(said_s) / min(said_s)
 
 
 class Threads:
@@ -310,28 +265,12 @@ class Threads:
                 return fixed_s
             more, own = (self._run(simulated.wait_ns, cpus, each) for each in (cpu_ns, own_ns))
             return fixed_s + float(more["elapsed_ns"] - own["elapsed_ns"]) / 1e9
-        recorded_s = self._shared_s(self.trace.wait_ns, self.trace.cpu_ns, self.here)
-        target_s = self._shared_s(simulated.wait_ns, cpu_ns, cpus)
-        grown = np.divide(target_s, recorded_s, out=np.ones_like(target_s), where=recorded_s > 0)
-        return float((self._stretches.idle_s + self._stretches.active_s * grown).sum())
+        here = At(self.trace.wait_ns, self.trace.cpu_ns, self.here)
+        return self._sharing.elapsed_s(here, At(simulated.wait_ns, cpu_ns, cpus))
 
-    def _shared_s(self, wait_ns: Array | Seconds, cpu_ns: Array, cpus: Cpus) -> Seconds:
-        """By stretch: how long the threads that have work take if they share the CPUs."""
-        cpu_s = self._stretches.sums(cpu_ns / 1e9)
-        io_s = self._stretches.sums(self.trace.io_ns(wait_ns) / 1e9)
-        count = np.maximum(self._stretches.sums(self.trace.io.astype(float)), 1.0)
-        cores = self._usable(cpus)
-        times_s = [
-            number * repairman_s(threads, cores, cpu / number, io / number)
-            for threads, number, cpu, io in zip(
-                self._stretches.threads, count, cpu_s, io_s, strict=True
-            )
-        ]
-        if cpus.quota_cpus is None or not self.cpu_known:
-            return np.array(times_s)
-        call_ns = np.where(self.trace.on_core, wait_ns, np.minimum(self._call_ns, wait_ns))
-        had_s = cpu_s + self._stretches.sums(self.trace.io_ns(call_ns) / 1e9)
-        return np.maximum(times_s, had_s / cpus.quota_cpus)
+    @cached_property
+    def _sharing(self) -> Sharing:
+        return Sharing(self.trace, self._stretches, self._call_ns)
 
     @cached_property
     def _stretches(self) -> Stretches:
@@ -356,10 +295,6 @@ class Threads:
         call_ns: Array = np.where(size > 0, memory_ns(size), 0).astype(np.int64)
         return call_ns
 
-    def _usable(self, cpus: Cpus) -> int:
-        """How many cores threads can have at once."""
-        return cpus.cores if self.trace.cpu_known and cpus.cores else self.trace.threads
-
     def _simulated(
         self,
         wait_ns: Array,
@@ -375,7 +310,7 @@ class Threads:
                 cached_ns=None if page_cache is None else page_cache.cached_ns,
                 call_ns=self._call_ns,
             ),
-            self._usable(cpus),
+            cpus.usable(self.trace),
             behaviour and behaviour.for_share(share),
             memory=(calibrated().memory_s * 1e9, 1e9 / calibrated().memory_bytes_per_s),
             page_cache=None if page_cache is None else page_cache.for_share(share),
@@ -396,5 +331,5 @@ class Threads:
         trace = replace(self.trace, cpu_ns=cpu_ns)
         batch = trace.batch(wait_ns.astype(np.int64), call_ns=self._call_ns)
         outcome: dict[str, Any]
-        outcome, _ = _core.simulate(batch, self._usable(cpus), quota=cpus.quota_ns)
+        outcome, _ = _core.simulate(batch, cpus.usable(self.trace), quota=cpus.quota_ns)
         return outcome

@@ -1,0 +1,60 @@
+"""Elapsed time where work moves between threads: in each stretch as many have work as had."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spillcast.forecast.threads.cpus import Cpus
+from spillcast.forecast.threads.repairman import repairman_s
+from spillcast.forecast.threads.stretches import Stretches
+from spillcast.recording.thread_trace import ThreadTrace
+
+Array = NDArray[np.int64]
+Seconds = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class At:
+    """What the rows of a trace wait and burn on a storage, ns, and the CPUs that there are."""
+
+    wait_ns: Array | Seconds
+    cpu_ns: Array
+    cpus: Cpus
+
+
+class Sharing:
+    """The threads of a trace as they share CPUs; ``call_ns`` is CPU time within waits."""
+
+    def __init__(self, trace: ThreadTrace, stretches: Stretches, call_ns: Array) -> None:
+        self._trace, self._stretches, self._call_ns = trace, stretches, call_ns
+
+    def elapsed_s(self, recorded: At, there: At) -> float:
+        """Of the whole run; what nobody had work in stays as it was."""
+        recorded_s, target_s = self._busy_s(recorded), self._busy_s(there)
+        grown = np.divide(target_s, recorded_s, out=np.ones_like(target_s), where=recorded_s > 0)
+        return float((self._stretches.idle_s + self._stretches.active_s * grown).sum())
+
+    def _busy_s(self, at: At) -> Seconds:
+        """By stretch: how long the threads that have work take."""
+        cpu_s = self._stretches.sums(at.cpu_ns / 1e9)
+        io_s = self._stretches.sums(self._trace.io_ns(at.wait_ns) / 1e9)
+        cores = at.cpus.usable(self._trace)
+        times_s = [
+            number * repairman_s(threads, cores, cpu / number, io / number)
+            for threads, number, cpu, io in zip(
+                self._stretches.threads, self._io_count, cpu_s, io_s, strict=True
+            )
+        ]
+        if at.cpus.quota_cpus is None or not self._trace.cpu_known:
+            return np.array(times_s)
+        own = self._trace
+        call_ns = np.where(own.on_core, at.wait_ns, np.minimum(self._call_ns, at.wait_ns))
+        had_s = cpu_s + self._stretches.sums(own.io_ns(call_ns) / 1e9)
+        return np.maximum(times_s, had_s / at.cpus.quota_cpus)
+
+    @cached_property
+    def _io_count(self) -> Seconds:
+        """By stretch, calls on files: at least 1."""
+        return np.maximum(self._stretches.sums(self._trace.io.astype(float)), 1.0)

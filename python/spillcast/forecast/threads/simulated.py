@@ -1,0 +1,53 @@
+"""What simulations of the recorded threads come to: waits, elapsed times, shares."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """The recorded threads with their temp I/O on some storage."""
+
+    #: How long each row of the trace waits, ns.
+    wait_ns: NDArray[np.float64]
+    elapsed_ns: int
+    #: Operations in flight while there are any: at least 1.
+    in_flight: float
+    #: By limit of the storage, share of the temp I/O's time that operations wait for it.
+    limited: Sequence[float]
+    #: By row, ns that the storage took: 0 where memory answered.
+    storage_ns: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """What temp I/O of some latencies adds to a run."""
+
+    #: Seconds of elapsed time for a second of latency.
+    of_waits: float
+    #: Elapsed time where work moves between threads, and where it does not.
+    moving_s: float
+    fixed_s: float
+    #: Elapsed time of a replay of all threads on the storage, where there was one.
+    replayed_s: float | None = None
+    #: Seconds of elapsed time for a second of CPU that temp I/O makes.
+    of_cpu: float = 1.0
+
+    @property
+    def elapsed_s(self) -> float:
+        """The shorter time of the two models, unless a replay says how far the longer is right.
+
+        What it takes beyond both may be other work on the machine.
+        """
+        shorter_s, longer_s = sorted((self.moving_s, self.fixed_s))
+        replayed_s = shorter_s if self.replayed_s is None else self.replayed_s
+        return min(max(replayed_s, shorter_s), longer_s)
+
+    @property
+    def apart(self) -> float:
+        """How many times as long the longest of them is as the shortest."""
+        said_s = [s for s in (self.moving_s, self.fixed_s, self.replayed_s) if s is not None]
+        return max(said_s) / min(said_s)
