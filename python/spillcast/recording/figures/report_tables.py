@@ -61,7 +61,8 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
         ends = [match.end() for match in _DASHES.finditer(lines[at])]
         heading: list[str] = []
         for line in reversed(lines[max(0, at - _HEADING_LINES) : at]):
-            if not line.strip() or line.startswith(("->", "~")):
+            # SQL*Plus titles each page with the name of the column.
+            if line.strip() in ("", "OUTPUT") or line.startswith(("->", "~")):
                 break
             heading.insert(0, line)
         columns = zip(*(_cut(line, ends) for line in heading), strict=True)
