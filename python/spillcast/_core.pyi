@@ -329,11 +329,17 @@ class Probe:
 class TraceReader:
     """Reads traces; ``profile`` or ``rows`` does the work, other threads may watch and cancel."""
 
-    def __new__(cls, paths: Sequence[str], *, lenient: bool = False) -> TraceReader: ...
+    def __new__(
+        cls,
+        paths: Sequence[str],
+        *,
+        lenient: bool = False,
+        windows_us: Sequence[tuple[int, int]] = ...,
+    ) -> TraceReader: ...
     def profile(self, by: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Groups by event, call and each of op, temp, idle, blocks, file, object, sql, session."""
     def rows(self, take: Any) -> dict[str, Any]:
-        """Hand all rows to ``take(waits, calls, statements)`` in batches."""
+        """Hand all rows to ``take(waits, calls, statements, row_sources, binds)`` in batches."""
     def progress(self) -> int:
         """Bytes read so far."""
     def cancel(self) -> None:

@@ -8,8 +8,8 @@ use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use spillcast_core::oracle::{
-    Dictionary, Dimension, Options, Origin, Profile, ReadError, Reading, Rows, Sink, Statement,
-    TimedCall, TimedWait, read,
+    Bind, Dictionary, Dimension, Options, Origin, Profile, ReadError, Reading, Rows, Sink,
+    StatLine, Statement, TimedCall, TimedWait, Window, read,
 };
 
 use crate::arrow::Table;
@@ -27,11 +27,13 @@ pub struct TraceReader {
 #[pymethods]
 impl TraceReader {
     #[new]
-    #[pyo3(signature = (paths, *, lenient=false))]
-    fn new(paths: Vec<PathBuf>, lenient: bool) -> TraceReader {
+    #[pyo3(signature = (paths, *, lenient=false, windows_us=Vec::new()))]
+    fn new(paths: Vec<PathBuf>, lenient: bool, windows_us: Vec<(i64, i64)>) -> TraceReader {
+        let window = |(first_us, last_us)| Window { first_us, last_us };
+        let windows = windows_us.into_iter().map(window).collect();
         TraceReader {
             paths,
-            options: Options { lenient, ..Options::default() },
+            options: Options { lenient, windows, ..Options::default() },
             bytes: Arc::default(),
             cancelled: Arc::default(),
         }
@@ -61,16 +63,19 @@ impl TraceReader {
         Ok((groups, facts(py, &reading)?))
     }
 
-    /// Hand all rows to `take(waits, calls, statements)` in batches; returns what was read.
+    /// Hand all rows to `take(waits, calls, statements, row_sources, binds)` in batches; returns what
+    /// was read.
     fn rows<'py>(&self, py: Python<'py>, take: Py<PyAny>) -> PyResult<Bound<'py, PyDict>> {
         const BATCH_ROWS: usize = 200_000;
         let mut failure = None;
         let hand_on = |names: &Dictionary, batch| -> PyResult<()> {
             let tables = trace_rows::tables(names, &batch)
                 .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-            let [waits, calls, statements] = tables.map(Table);
-            Python::attach(|py| take.call1(py, (waits, calls, statements)).map(drop))
+            Python::attach(|py| {
+                take.call1(py, <(_, _, _, _, _)>::from(tables.map(Table))).map(drop)
+            })
         };
+        let options = Options { binds: true, ..self.options.clone() };
         let reading = py.detach(|| {
             let rows = Rows::new(BATCH_ROWS, |names, batch| match hand_on(names, batch) {
                 Ok(()) => true,
@@ -80,7 +85,7 @@ impl TraceReader {
                 }
             });
             let mut sink = self.watched(rows);
-            let reading = read(&self.paths, &self.options, &mut sink);
+            let reading = read(&self.paths, &options, &mut sink);
             reading.map(|reading| (sink.inner.finish(), reading))
         });
         if let Some(error) = failure {
@@ -129,6 +134,14 @@ impl<S: Sink> Sink for Watched<S> {
         self.inner.statement(names, origin, statement);
     }
 
+    fn row_source(&mut self, names: &Dictionary, origin: Origin, line: StatLine) {
+        self.inner.row_source(names, origin, line);
+    }
+
+    fn bind(&mut self, names: &Dictionary, origin: Origin, bind: Bind) {
+        self.inner.bind(names, origin, bind);
+    }
+
     fn progress(&mut self, names: &Dictionary, bytes: usize) -> bool {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         !self.cancelled.load(Ordering::Relaxed) && self.inner.progress(names, bytes)
@@ -168,7 +181,7 @@ fn groups<'py>(
                 Dimension::Sql => dict.set_item(title, named(names.sql.list(), dimension))?,
                 Dimension::Session => {
                     let session = key.get(dimension).map(|id| names.sessions[id as usize]);
-                    dict.set_item(title, session.and_then(|session| session.sid))?;
+                    dict.set_item(title, session.and_then(|session| session.number()))?;
                 }
                 other => dict.set_item(title, key.get(other))?,
             }
@@ -189,7 +202,8 @@ fn facts<'py>(py: Python<'py>, reading: &Reading) -> PyResult<Bound<'py, PyDict>
     let files = PyList::empty(py);
     for file in &reading.files {
         let dict = PyDict::new(py);
-        fields! { dict, file => lines waits waits_unmeasured calls statements }
+        fields! { dict, file => lines waits waits_unmeasured calls statements outside }
+        dict.set_item("local_less_tim_us", file.local_less_tim_us)?;
         dict.set_item("damaged", file.damages.count)?;
         let first: Vec<(u64, &str)> =
             file.damages.first.iter().map(|damage| (damage.line, damage.what)).collect();

@@ -4,11 +4,19 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray};
 use arrow_schema::ArrowError;
-use spillcast_core::oracle::{Batch, CallRow, Dictionary, Origin, StatementRow, WaitRow};
+use spillcast_core::oracle::{
+    Batch, Bind, CallRow, Dictionary, Origin, StatLine, StatementRow, WaitRow,
+};
 
-/// The three tables of a batch.
-pub fn tables(names: &Dictionary, batch: &Batch) -> Result<[RecordBatch; 3], ArrowError> {
-    Ok([waits(names, &batch.waits)?, calls(names, &batch.calls)?, statements(&batch.statements)?])
+/// The tables of a batch.
+pub fn tables(names: &Dictionary, batch: &Batch) -> Result<[RecordBatch; 5], ArrowError> {
+    Ok([
+        waits(names, &batch.waits)?,
+        calls(names, &batch.calls)?,
+        statements(&batch.statements)?,
+        row_sources(names, &batch.row_sources)?,
+        binds(names, &batch.binds)?,
+    ])
 }
 
 fn int<T>(rows: &[T], of: impl Fn(&T) -> Option<i64>) -> ArrayRef {
@@ -74,7 +82,7 @@ fn calls(names: &Dictionary, rows: &[CallRow]) -> Result<RecordBatch, ArrowError
         ("plh", number(|r| r.call.line.plh), false),
         ("tim_us", number(|r| r.call.line.tim), false),
         ("sql_id", text(rows, |r| sql(names, r.origin)), true),
-        ("session", int(rows, |r| names.sessions[r.origin.session].sid), true),
+        ("session", int(rows, |r| names.sessions[r.origin.session].number()), true),
         ("line", number(|r| r.origin.line as i64), false),
         ("source", number(|r| r.origin.file as i64), false),
     ])
@@ -100,5 +108,45 @@ fn statements(rows: &[StatementRow]) -> Result<RecordBatch, ArrowError> {
         ("text", texts, false),
         ("line", number(|r| r.origin.line as i64), false),
         ("source", number(|r| r.origin.file as i64), false),
+    ])
+}
+
+fn row_sources(names: &Dictionary, rows: &[(Origin, StatLine)]) -> Result<RecordBatch, ArrowError> {
+    let number = |of: fn(&StatLine) -> i64| int(rows, move |(_, row)| Some(of(row)));
+    let perhaps = |of: fn(&StatLine) -> Option<i64>| int(rows, move |(_, row)| of(row));
+    RecordBatch::try_from_iter_with_nullable([
+        ("id", number(|r| r.id), false),
+        ("parent", number(|r| r.pid), false),
+        ("position", number(|r| r.pos), false),
+        ("operation", text(rows, |(_, r)| Some(r.op.as_str())), false),
+        ("object", number(|r| r.obj), false),
+        ("rows", number(|r| r.cnt), false),
+        ("starts", perhaps(|r| r.starts), true),
+        ("gets", perhaps(|r| r.cr), true),
+        ("blocks_read", perhaps(|r| r.pr), true),
+        ("blocks_written", perhaps(|r| r.pw), true),
+        ("elapsed_us", perhaps(|r| r.time_us), true),
+        ("cursor", number(|r| r.cursor), false),
+        ("sql_id", text(rows, |(origin, _)| sql(names, *origin)), true),
+        ("session", int(rows, |(o, _)| names.sessions[o.session].number()), true),
+        ("line", int(rows, |(origin, _)| Some(origin.line as i64)), false),
+        ("source", int(rows, |(origin, _)| Some(origin.file as i64)), false),
+    ])
+}
+
+fn binds(names: &Dictionary, rows: &[(Origin, Bind)]) -> Result<RecordBatch, ArrowError> {
+    let value = |(_, bind): &(Origin, Bind)| {
+        bind.value.as_ref().map(|value| String::from_utf8_lossy(value).into_owned())
+    };
+    let values: ArrayRef = Arc::new(rows.iter().map(value).collect::<StringArray>());
+    RecordBatch::try_from_iter_with_nullable([
+        ("cursor", int(rows, |(_, bind)| Some(bind.cursor)), false),
+        ("position", int(rows, |(_, bind)| Some(bind.position)), false),
+        ("type", int(rows, |(_, bind)| bind.kind), true),
+        ("value", values, true),
+        ("sql_id", text(rows, |(origin, _)| sql(names, *origin)), true),
+        ("session", int(rows, |(o, _)| names.sessions[o.session].number()), true),
+        ("line", int(rows, |(origin, _)| Some(origin.line as i64)), false),
+        ("source", int(rows, |(origin, _)| Some(origin.file as i64)), false),
     ])
 }

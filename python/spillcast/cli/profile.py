@@ -31,7 +31,11 @@ def profile(
     ],
     by: Annotated[
         str,
-        typer.Option(help="event, op, size, file, object, sql, session, second; several with ,"),
+        typer.Option(
+            help="event, op, size, file, object, sql, session, second, or any SQL expression over "
+            "the columns of a wait; row-source for the lines of a plan; call, with sql, statement, "
+            "caller, depth. Several with a comma."
+        ),
     ] = "event",
     event: Annotated[
         str | None, typer.Option(help="Only events like this; * stands for any text.")
@@ -58,6 +62,7 @@ def profile(
     from spillcast.cli.progress import reading_bar
     from spillcast.errors import InputError
     from spillcast.profile import profile as make
+    from spillcast.profile.split import split_by
     from spillcast.report.profile import profile_page
 
     options: dict[str, Any] = {}
@@ -72,7 +77,7 @@ def profile(
     with reading_bar(evidence) as read:
         result = make(
             *evidence,
-            by=[name.strip() for name in by.split(",")],
+            by=split_by(by),
             event=event,
             where=where,
             temp_dirs=temp or (),

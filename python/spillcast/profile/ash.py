@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from spillcast.errors import InputError
+import pyarrow.compute as pc
+
 from spillcast.profile.result import QUANTILES, Profile
-from spillcast.recording.ash import ALL, Chosen, executions, hints, profile_ash, read_ash
+from spillcast.profile.samples import grouped
+from spillcast.recording.ash import ALL, Ash, Chosen, executions, hints, profile_ash, read_ash
 from spillcast.recording.trace import Progress
 
 
@@ -17,15 +20,28 @@ def of_ash(
     chosen: Chosen = ALL,
     on_progress: Progress | None = None,
 ) -> Profile:
-    """By statement and event; InputError for any other question. Several executions are named."""
-    if list(by) != ["event"] or where is not None:
-        raise InputError(
-            "ASH exports are profiled by statement and event only",
-            'ask for more with: spillcast sql "select ... from samples" EXPORT',
-        )
+    """By statement and event, or by what is asked for. Several executions are named."""
     ash = read_ash(paths, chosen, on_progress=on_progress)
-    table = profile_ash(ash).to_pylist()
-    rows = [
+    if list(by) != ["event"] or where is not None:
+        rows = grouped(ash.samples, by, where)
+    else:
+        rows = _by_event(ash)
+    total_s = pc.sum(ash.samples["weight_us"]).as_py() / 1e6
+    damaged = [{"file": str(d.file), "line": d.line, "what": d.what} for d in ash.damaged]
+    found = executions(ash)
+    return Profile(
+        by,
+        total_s,
+        rows,
+        damaged,
+        [*ash.notes, *hints(ash)],
+        executions=[asdict(one) for one in found] if len(found) > 1 else [],
+    )
+
+
+def _by_event(ash: Ash) -> list[dict[str, Any]]:
+    """Statement and event, with lengths without the bias of samples."""
+    return [
         {
             "event": row["event"],
             "sql": row["sql_id"],
@@ -43,16 +59,5 @@ def of_ash(
             "latency_error_us": row["latency_error_us"],
             "n_est": row["n_est"],
         }
-        for row in table
+        for row in profile_ash(ash).to_pylist()
     ]
-    total_s = sum(row["total_us"] for row in rows) / 1e6
-    damaged = [{"file": str(d.file), "line": d.line, "what": d.what} for d in ash.damaged]
-    found = executions(ash)
-    return Profile(
-        ["event"],
-        total_s,
-        rows,
-        damaged,
-        [*ash.notes, *hints(ash)],
-        executions=[asdict(one) for one in found] if len(found) > 1 else [],
-    )

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
-from spillcast.profile.result import DIMENSIONS, Profile
+from spillcast.profile.result import CALL, DIMENSIONS, ROW_SOURCE, Profile
 from spillcast.recording.event_names import is_like
 from spillcast.recording.evidence import Evidence, find_evidence
 
 if TYPE_CHECKING:
     from spillcast.recording.ash import Chosen
     from spillcast.recording.trace import Progress
+    from spillcast.recording.trace_window import Window
 
 
 def profile(
@@ -32,25 +33,24 @@ def profile(
 ) -> Profile:
     """Profile traces, ASH exports or recordings.
 
+    ``by`` are names of dimensions or SQL expressions over the columns of a wait, or of a sample.
     ``event`` is a pattern in which ``*`` stands for any text; ``where`` is an SQL condition on the
-    columns of the waits. Of a recording, the files under ``temp_dirs`` and no others are temp
-    files, where any is given. ``chosen`` picks samples of ASH; with ``block_bytes`` sizes in traces
-    are in bytes and not in blocks. InputError for evidence that cannot be read or holds nothing.
+    same columns. Of a recording, the files under ``temp_dirs`` and no others are temp
+    files, where any is given. ``chosen`` picks samples of ASH, or a time of traces; with
+    ``block_bytes`` sizes in traces are in bytes and not in blocks. InputError for evidence that
+    cannot be read or holds nothing.
     """
-    for name in by:
-        if name not in DIMENSIONS:
-            raise InputError(f"--by {name}: unknown", f"it may be {', '.join(DIMENSIONS)}")
     found = find_evidence(evidence)
     kind = found.only_waits()
     if temp_dirs and kind != "recordings":
         raise InputError("--temp is for recordings")
-    if chosen is not None and kind != "ash":
-        raise InputError(
-            "--sql-id, --exec-id, --since and --until are for ASH exports",
-            "of other evidence --where chooses, as in --where \"sql_id = '4q7zf0d2m8kcx'\"",
-        )
-    if block_bytes is not None and kind != "traces":
+    if block_bytes is not None and kind not in {"traces", "ash"}:
         raise InputError("--block is for traces")
+    window = _window(chosen, kind)
+    if ROW_SOURCE in by:
+        from spillcast.profile.row_sources import by_row_source
+
+        return by_row_source(found, by, where, chosen, window, block_bytes, lenient, on_progress)
     if kind == "ash":
         from spillcast.profile.ash import of_ash
         from spillcast.recording.ash import ALL
@@ -66,15 +66,33 @@ def profile(
         result = of_statistics(found.statistics, by, where)
     elif kind == "recordings":
         result = _of_recording(found, by, where, temp_dirs)
-    elif where is not None:
+    elif CALL in by:
+        from spillcast.profile.calls import of_calls
+
+        return of_calls(found.traces, by, where, lenient, on_progress, window)
+    elif where is not None or not all(name in DIMENSIONS for name in by):
         from spillcast.profile.rows import of_trace_rows
 
-        result = of_trace_rows(found.traces, by, where, lenient, on_progress)
+        result = of_trace_rows(found.traces, by, where, lenient, on_progress, window)
     else:
-        result = _of_traces(found, by, lenient, on_progress)
+        result = _of_traces(found, by, lenient, on_progress, window)
     if block_bytes is not None and "size" in by:
         result = _in_bytes(result, block_bytes)
     return result if event is None else _only_event(result, event)
+
+
+def _window(chosen: "Chosen | None", kind: str) -> "Window":
+    """The time of traces that is asked for."""
+    from spillcast.recording.trace_window import ALWAYS, Window
+
+    if chosen is None or kind == "ash":
+        return ALWAYS
+    if kind != "traces" or chosen.sql_id is not None or chosen.exec_id is not None:
+        raise InputError(
+            "--sql-id and --exec-id are for ASH exports, --since and --until for traces too",
+            "of other evidence --where chooses, as in --where \"sql_id = '4q7zf0d2m8kcx'\"",
+        )
+    return Window(chosen.since, chosen.until)
 
 
 def _in_bytes(result: Profile, block_bytes: int) -> Profile:
@@ -102,14 +120,22 @@ def _of_recording(
 
 
 def _of_traces(
-    found: Evidence, by: Sequence[str], lenient: bool, on_progress: "Progress | None"
+    found: Evidence,
+    by: Sequence[str],
+    lenient: bool,
+    on_progress: "Progress | None",
+    window: "Window",
 ) -> Profile:
     from spillcast.profile.traces import of_traces
     from spillcast.recording.trace import profile_traces
 
     dimensions = {"idle", "op"} | {DIMENSIONS[name] or "op" for name in by}
     read = profile_traces(
-        found.traces, sorted(dimensions), lenient=lenient, on_progress=on_progress
+        found.traces,
+        sorted(dimensions),
+        lenient=lenient,
+        on_progress=on_progress,
+        window=window,
     )
     return of_traces(read, by)
 

@@ -31,6 +31,8 @@ DIMENSIONS = {
 }
 
 
+#: By which plan lines are counted, and calls of a trace: with other rows than waits.
+ROW_SOURCE, CALL = "row-source", "call"
 #: Latencies (ns) and how many waits there are of each.
 LatencyCounts = tuple[Sequence[int], Sequence[int]]
 
@@ -42,7 +44,8 @@ class Profile(Tabular):
     Every row has the keys of ``by``, ``op``, ``idle``, ``count``, ``total_us``, ``share`` (of
     ``elapsed_s``), ``min_us``, ``mean_us``, quantiles, ``max_us`` and ``longest_at``; rows of ASH
     have ``latency_us`` and ``n_est`` besides. ``histograms`` stand row by row; ASH has none.
-    ``executions`` are those that samples of ASH are of, where there are several.
+    ``executions`` are those that samples of ASH are of, where there are several. Rows of plan lines
+    and of calls have columns of their own; ``words`` is what follows from the rows.
     """
 
     by: Sequence[str]
@@ -52,6 +55,7 @@ class Profile(Tabular):
     warnings: list[str] = field(default_factory=list)
     histograms: list[LatencyCounts] = field(default_factory=list)
     executions: list[dict[str, Any]] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
 
     def elapsed_words(self) -> str:
         """The time that shares are of, and what the rows sum to where that is more."""
@@ -80,6 +84,7 @@ class Profile(Tabular):
             "damaged": self.damaged,
             "warnings": self.warnings,
             "executions": self.executions,
+            "words": self.words,
         }
 
     def to_arrow(self) -> "pa.Table":

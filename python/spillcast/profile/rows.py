@@ -8,12 +8,15 @@ from typing import Any
 import duckdb
 
 from spillcast.errors import InputError, first_line
+from spillcast.profile.expressions import check_keys, confine, keys_of, named
 from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row, with_shares
+from spillcast.profile.statement_texts import add_statement_texts
 from spillcast.profile.traces import trace_warnings
 from spillcast.profile.waits_view import view_of_waits
 from spillcast.recording import Recording
 from spillcast.recording.trace import Progress
 from spillcast.recording.trace_spool import spool_traces
+from spillcast.recording.trace_window import ALWAYS, Window
 
 _COLUMNS = {
     "event": "event",
@@ -40,30 +43,53 @@ _THREE_DIGITS = (
 def of_trace_rows(
     paths: Sequence[Path],
     by: Sequence[str],
-    where: str,
+    where: str | None,
     lenient: bool,
     on_progress: Progress | None,
+    window: Window = ALWAYS,
 ) -> Profile:
-    """Traces, as far as ``where`` holds; the rows pass through Parquet files, not memory."""
+    """Traces, as far as ``where`` holds, by names or expressions.
+
+    The rows pass through Parquet files, not memory.
+    """
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
-        read = spool_traces(paths, Path(folder), lenient=lenient, on_progress=on_progress)
-        connection.execute(f"create view waits as from read_parquet('{folder}/waits.parquet')")
+        read = spool_traces(
+            paths, Path(folder), lenient=lenient, on_progress=on_progress, window=window
+        )
+        _add_waits(connection, folder)
+        confine(connection, Path(folder))
         elapsed_us = sum(session["elapsed_us"] for session in read.sessions())
         rows, histograms = _aggregate(
-            connection, by, where, elapsed_us, "blocks", read.first_second()
+            connection, by, where or _ALL, elapsed_us, "blocks", read.first_second()
         )
     for row in rows:
         source, line = row["longest_at"]
         row["longest_at"] = f"{read.paths[source]}:{line}"
     warnings = trace_warnings(read, 0)
+    if where is None:
+        warnings.append("rows are of waits alone: --by event shows the CPU time beside them")
     return Profile(by, elapsed_us / 1e6, rows, read.damaged(), warnings, histograms)
+
+
+def _add_waits(connection: duckdb.DuckDBPyConnection, folder: str) -> None:
+    """The view ``waits`` of a trace, with the text of each wait's statement."""
+    for name in ("waits", "statements"):
+        view = "recorded" if name == "waits" else name
+        table = f"read_parquet('{folder}/{name}.parquet')"
+        connection.execute(f"create view {view} as from {table}")
+    add_statement_texts(connection)
+    connection.execute(
+        "create view waits as select recorded.*, statement from recorded "
+        "left join statement_texts using (sql_id)"
+    )
 
 
 def of_recording(recording: Recording, by: Sequence[str], where: str | None) -> Profile:
     """The single waits of a recording, with its CPU time beside them."""
     elapsed_us = recording.elapsed_s * 1e6
-    with duckdb.connect() as connection:
-        view_of_waits(connection, recording, "recorded")
+    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
+        files = view_of_waits(connection, recording, "recorded")
+        confine(connection, Path(folder), files)
         columns = f"*, {_IDLE} as idle, 0 as source"
         connection.execute(f"create view waits as select {columns} from recorded")
         rows, histograms = _aggregate(connection, by, where or _ALL, elapsed_us, "bytes", 0)
@@ -89,7 +115,9 @@ def _aggregate(
 ) -> tuple[list[dict[str, Any]], list[LatencyCounts]]:
     """Rows of the view ``waits`` in the columns of a trace's profile, and their histograms."""
     names = {"size": size, "first_second": first_second}
-    keys = [f"{_COLUMNS[name].format_map(names)} as {name}" for name in by]
+    known = {name: column.format_map(names) for name, column in _COLUMNS.items()}
+    check_keys(connection, "waits", by, known)
+    keys = keys_of(by, known)
     # Of one event some waits may be idle and others not, in rows of their own.
     keys += ["idle"] if "event" in by else []
     keys += [_FILES] if "event" in by and size == "bytes" else []
@@ -124,5 +152,6 @@ def _aggregate(
         raise InputError(f"--where: {what}", f"the columns are {columns_there}") from error
     if where != _ALL and not rows:
         raise InputError(f"--where: no wait meets '{where}'")
+    rows = [named(row, by) for row in rows]
     histograms = [dict(row.pop("histogram")) for row in rows]
     return rows, [(list(counts), list(counts.values())) for counts in histograms]

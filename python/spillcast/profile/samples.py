@@ -1,11 +1,17 @@
-"""Samples of a recording -> a profile: the time that they stand for."""
+"""Samples of a recording or of ASH -> rows of a profile: the time that they stand for."""
 
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from spillcast.errors import InputError, first_line
-from spillcast.profile.result import Profile, bare_row
+from spillcast.profile.expressions import check_keys, confine, keys_of, named
+from spillcast.profile.result import DIMENSIONS, Profile, bare_row
 from spillcast.recording import Recording
 from spillcast.recording.ash import ON_CPU
 
@@ -22,29 +28,37 @@ def of_samples(recording: Recording, by: Sequence[str], where: str | None) -> Pr
 
     InputError for what samples do not tell, such as sizes and files, and for a wrong condition.
     """
+    rows = grouped(recording.samples, by, where)
+    whole_us = pc.sum(recording.samples["weight_us"]).as_py() or 0
+    why = recording.meta.capture.absent_because
+    return Profile(by, whole_us / 1e6, rows, [], [f"samples of waits, no I/O: {why}"])
+
+
+def grouped(samples: pa.Table, by: Sequence[str], where: str | None) -> list[dict[str, Any]]:
+    """Rows by names or expressions, the largest first; shares are of all samples."""
     for name in by:
-        if name not in _COLUMNS:
+        if name in DIMENSIONS and name not in _COLUMNS:
             known = ", ".join(_COLUMNS)
-            raise InputError(f"--by {name}: the recording holds samples alone", f"ask by {known}")
-    keys = ", ".join(f"{_COLUMNS[name]} as {name}" for name in by)
-    query = (
-        f"select {keys}, count(*) as count, sum(weight_us)::bigint as total_us from samples "
-        f"where {where or 'true'} group by all order by total_us desc"
-    )
-    with duckdb.connect() as connection:
-        connection.register("samples", recording.samples)
+            raise InputError(f"--by {name}: these are samples alone", f"ask by {known}")
+    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
+        connection.register("samples", samples)
+        confine(connection, Path(folder))
+        check_keys(connection, "samples", by, _COLUMNS)
+        query = (
+            f"select {', '.join(keys_of(by, _COLUMNS))}, count(*) as count, "
+            f"sum(weight_us)::bigint as total_us from samples where {where or 'true'} "
+            "group by all order by total_us desc"
+        )
         try:
             found = connection.sql(query).to_arrow_table().to_pylist()
         except duckdb.Error as error:
-            columns = ", ".join(recording.samples.column_names)
+            columns = ", ".join(samples.column_names)
             what = first_line(error)
             raise InputError(f"--where: {what}", f"the columns are {columns}") from error
     if where is not None and not found:
         raise InputError(f"--where: no sample meets '{where}'")
-    whole_us = sum(recording.samples["weight_us"].to_pylist())
+    whole_us = pc.sum(samples["weight_us"]).as_py() or 0
     bare = [bare_row("", row["total_us"], whole_us) for row in found]
     for row in bare:
         del row["event"]
-    rows = [{**row, **keys} for row, keys in zip(bare, found, strict=True)]
-    why = recording.meta.capture.absent_because
-    return Profile(by, whole_us / 1e6, rows, [], [f"samples of waits, no I/O: {why}"])
+    return [{**row, **named(keys, by)} for row, keys in zip(bare, found, strict=True)]

@@ -8,6 +8,8 @@ from typing import Any
 import duckdb
 
 from spillcast.errors import InputError, first_line
+from spillcast.profile.calls import add_call_tree
+from spillcast.profile.expressions import confine
 from spillcast.profile.waits_view import view_of_waits
 from spillcast.recording import Recording
 from spillcast.recording.ash import read_ash
@@ -34,7 +36,7 @@ def run_sql(
     found = find_evidence(evidence)
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
         files = _register(connection, found, Path(folder), lenient, on_progress, say)
-        _confine(connection, Path(folder), files)
+        confine(connection, Path(folder), files)
         try:
             result = connection.sql(query)
             if result is None:
@@ -44,16 +46,6 @@ def run_sql(
             tables = ", ".join(row[0] for row in connection.execute("show tables").fetchall())
             what = first_line(error)
             raise InputError(f"the query: {what}", f"the tables are {tables}") from error
-
-
-def _confine(connection: duckdb.DuckDBPyConnection, folder: Path, files: Sequence[Path]) -> None:
-    """The query is not asked where it comes from: it sees the evidence, and no file but that."""
-    connection.execute("set temp_directory = ?", [str(folder / "temp")])
-    connection.execute("set allowed_directories = ?", [[str(folder)]])
-    connection.execute("set allowed_paths = ?", [[str(file) for file in files]])
-    connection.execute("set python_enable_replacements = false")
-    connection.execute("set enable_external_access = false")
-    connection.execute("set lock_configuration = true")
 
 
 def _register(
@@ -91,4 +83,5 @@ def _register(
         for name in TABLES:
             path = str(folder / f"{name}.parquet").replace("'", "''")
             connection.execute(f"create view {name} as from read_parquet('{path}')")
+        add_call_tree(connection)
     return []

@@ -9,6 +9,7 @@ from spillcast import _core
 from spillcast.errors import InputError
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording.same_file import Repeated, distinct
+from spillcast.recording.trace_window import ALWAYS, Window, nothing_inside, windows_us
 
 Progress = Callable[[int], None]
 #: Standard input, which is read once.
@@ -37,7 +38,13 @@ class Traces:
 
     def first_second(self) -> int:
         """Second of the database's clock in which the first session began."""
-        return min((s["first_tim_us"] or 0 for s in self.sessions()), default=0) // 1_000_000
+        firsts = [session["first_tim_us"] for session in self.sessions()]
+        return min((first for first in firsts if first is not None), default=0) // 1_000_000
+
+    def check(self, window: Window) -> None:
+        """InputError where nothing lies in the window that was asked for."""
+        if window != ALWAYS and not any(f["waits"] + f["calls"] for f in self.files):
+            raise nothing_inside(window)
 
     def damaged(self) -> list[dict[str, Any]]:
         """The first damaged lines of each file, with what is wrong."""
@@ -91,6 +98,7 @@ def profile_traces(
     *,
     lenient: bool = False,
     on_progress: Progress | None = None,
+    window: Window = ALWAYS,
 ) -> Traces:
     """Count waits and CPU by event and call and by the dimensions in ``by``.
 
@@ -99,21 +107,40 @@ def profile_traces(
     """
 
     def read(kept: list[Path]) -> Read:
-        reader, watch = open_reader(kept, lenient, on_progress)
+        reader, watch = open_reader(kept, lenient, on_progress, window)
         with ReadFailures():
             return run_interruptibly(lambda: reader.profile(list(by)), reader.cancel, watch)
 
-    return read_once(paths, read)
+    found = read_once(paths, read)
+    found.check(window)
+    return found
 
 
 def open_reader(
-    paths: Sequence[Path], lenient: bool, on_progress: Progress | None
+    paths: Sequence[Path],
+    lenient: bool,
+    on_progress: Progress | None,
+    window: Window = ALWAYS,
 ) -> tuple[_core.TraceReader, Callable[[], None] | None]:
-    """A reader of some traces, and what to call now and then while it works."""
-    reader = _core.TraceReader([str(path) for path in paths], lenient=lenient)
+    """A reader of some traces, and what to call now and then while it works.
+
+    InputError where no line of them can lie in the window.
+    """
+    windows = [] if window == ALWAYS else _windows_us(paths, lenient, window)
+    reader = _core.TraceReader([str(path) for path in paths], lenient=lenient, windows_us=windows)
     if on_progress is None:
         return reader, None
     return reader, lambda: on_progress(reader.progress())
+
+
+def _windows_us(paths: Sequence[Path], lenient: bool, window: Window) -> list[tuple[int, int]]:
+    """The window by each file's clock, for which the files are read once more."""
+    if STDIN in paths:
+        raise InputError("--since and --until: standard input cannot be read twice", "give a file")
+    reader = _core.TraceReader([str(path) for path in paths], lenient=lenient)
+    with ReadFailures():
+        _, facts = run_interruptibly(lambda: reader.profile([]), reader.cancel)
+    return windows_us(paths, facts["files"], window)
 
 
 class ReadFailures:

@@ -60,7 +60,7 @@ def _temp_waits(paths: Sequence[Path], block_bytes: int, lenient: bool) -> pa.Ta
     reader, _ = open_reader(paths, lenient, None)
     batches: list[pa.RecordBatch] = []
 
-    def take(waits: _core.Table, _calls: _core.Table, _statements: _core.Table) -> None:
+    def take(waits: _core.Table, *_others: _core.Table) -> None:
         batch = pa.record_batch(waits)
         moved = pa.compute.fill_null(pa.compute.greater(batch["blocks"], 0), False)
         known = pa.compute.and_(batch["op"].is_valid(), batch["file"].is_valid())

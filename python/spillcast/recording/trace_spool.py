@@ -16,8 +16,9 @@ from spillcast.recording.trace import (
     open_reader,
     read_once,
 )
+from spillcast.recording.trace_window import ALWAYS, Window
 
-TABLES = ("waits", "calls", "statements")
+TABLES = ("waits", "calls", "statements", "row_sources", "binds")
 
 
 def spool_traces(
@@ -26,15 +27,22 @@ def spool_traces(
     *,
     lenient: bool = False,
     on_progress: Progress | None = None,
+    window: Window = ALWAYS,
 ) -> Traces:
-    """Write all rows to ``waits.parquet``, ``calls.parquet`` and ``statements.parquet``."""
-    return read_once(paths, lambda kept: _spool(kept, folder, lenient, on_progress))
+    """Write all rows to a Parquet file for each of TABLES, called as it."""
+    found = read_once(paths, lambda kept: _spool(kept, folder, lenient, on_progress, window))
+    found.check(window)
+    return found
 
 
 def _spool(
-    paths: Sequence[Path], folder: Path, lenient: bool, on_progress: Progress | None
+    paths: Sequence[Path],
+    folder: Path,
+    lenient: bool,
+    on_progress: Progress | None,
+    window: Window,
 ) -> Read:
-    reader, watch = open_reader(paths, lenient, on_progress)
+    reader, watch = open_reader(paths, lenient, on_progress, window)
     writers: dict[str, pq.ParquetWriter] = {}
 
     def take(*tables: _core.Table) -> None:

@@ -77,3 +77,12 @@ def _read(
         ]
         tables.append(pa.table(converted, pa.schema(list(zip(columns, types, strict=True)))))
     return pa.concat_tables(tables)
+
+
+def passes_by_line(areas: pa.Table) -> dict[tuple[str | None, int | None], int]:
+    """The most passes that a work area of each statement and plan line took; 0: it fits."""
+    found: dict[tuple[str | None, int | None], int] = {}
+    for row in areas.to_pylist():
+        key = row["sql_id"], row["plan_line"]
+        found[key] = max(found.get(key, 0), row["passes"] or 0)
+    return found

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from spillcast.profile import Profile
-from spillcast.profile.result import LatencyCounts
+from spillcast.profile.result import CALL, ROW_SOURCE, LatencyCounts
 from spillcast.report.histogram import histogram_text
 from spillcast.report.page import Drawn, Page, Part, Words
 from spillcast.report.table import Column, Table, paragraph
@@ -23,12 +23,43 @@ _TIMES = (
     Column("p99", "p99_us", "us"),
     Column("max", "max_us", "us", spare=1),
 )
+#: Of a line of a plan, for each line above it.
+_STEP = "· "
 _UNITS = {"size": "size", "second": "raw"}
 _STATISTICS = (
     Column("statistic", "event"),
     Column("growth", "value", "count"),
     Column("per second, at most", "per_second_max", "count"),
     Column("since logon", "accumulated", "count"),
+)
+#: Of plan lines, and of calls: what is added up, and where.
+_ROW_SOURCES = (
+    Column("line", "row-source", "raw"),
+    Column("operation", "operation"),
+    Column("sql", "sql", spare=2),
+    Column("time", "total_us", "us"),
+    Column("share", "share", "share"),
+    Column("count", "count", "count", spare=3),
+    Column("rows", "rows", "count", spare=1),
+    Column("starts", "starts", "count", spare=4),
+    Column("temp read", "temp_read_bytes", "bytes"),
+    Column("written", "temp_written_bytes", "bytes"),
+    Column("of all temp", "temp_share", "percent"),
+    Column("passes", "passes", "raw"),
+)
+_CALLS = (
+    Column("time", "total_us", "us"),
+    Column("share", "share", "share"),
+    Column("CPU", "cpu_us", "us"),
+    Column("count", "count", "count"),
+    Column("mean", "mean_us", "us", spare=2),
+    Column("max", "max_us", "us", spare=1),
+    Column("rows", "rows", "count"),
+    Column("read", "reads", "count"),
+    Column("consistent", "consistent_gets", "count"),
+    Column("current", "current_gets", "count"),
+    Column("misses", "misses", "count", spare=3),
+    Column("longest at", "longest_at", spare=4),
 )
 _EXECUTIONS = (
     Column("began", "began"),
@@ -51,8 +82,10 @@ def profile_page(profile: Profile, *, histogram: bool = False) -> Page:
     idle = [row for row in profile.rows if row["idle"] and not of_threads]
     parts: list[Part] = [
         Words([profile.elapsed_words()]),
-        _table(profile, [row for row in profile.rows if not row["idle"]]),
+        _table(profile, [row for row in profile.rows if not row["idle"]], people=True),
     ]
+    if profile.words:
+        parts.append(Words([f"  {text}" for text in profile.words]))
     if idle:
         parts += [Words(["  idle"]), _table(profile, idle)]
     if histogram:
@@ -70,7 +103,13 @@ def profile_page(profile: Profile, *, histogram: bool = False) -> Page:
     return Page([*parts, *([Words(said)] if said else [])], _table(profile, profile.rows))
 
 
-def _table(profile: Profile, rows: Sequence[dict[str, Any]]) -> Table:
+def _table(profile: Profile, rows: Sequence[dict[str, Any]], *, people: bool = False) -> Table:
+    if ROW_SOURCE in profile.by:
+        if people:
+            rows = [row | {"operation": _indented(row)} for row in rows]
+        return Table.of(_ROW_SOURCES, rows)
+    if CALL in profile.by:
+        return Table.of([*(Column(name, name) for name in profile.by), *_CALLS], rows)
     last = [Column("longest at", "longest_at", spare=4)]
     if any("latency_us" in row for row in profile.rows):
         last = [Column("unbiased", "latency_us", "us"), Column(None, "n_est", "number")]
@@ -83,6 +122,12 @@ def _table(profile: Profile, rows: Sequence[dict[str, Any]]) -> Table:
         keys.append(Column("files", "files"))
     hidden = [Column(None, name) for name in ("op", "idle") if name not in profile.by]
     return Table.of([*keys, *hidden, *_TIMES, *last], rows)
+
+
+def _indented(row: dict[str, Any]) -> str | None:
+    """The operation as a plan shows it, below those that it serves."""
+    operation: str | None = row["operation"]
+    return operation if operation is None else f"{_STEP * row['depth']}{operation}"
 
 
 def _histograms(profile: Profile) -> list[Part]:

@@ -3,11 +3,14 @@
 
 use super::chunks::Chunk;
 use super::damage::{Damage, Damages};
-use super::line::{CallLine, Fault, Mark, ParsingLine, Role, WaitLine};
-use super::scan::{self, Numbered, Record, Scanned, State};
+use super::line::{CallLine, Fault, Mark, ParsingLine, Role, StatLine, WaitLine};
+use super::reader::{Options, Window};
+use super::scan::{self, BindPart, Numbered, Record, Scanned, State, Wanted};
 use super::session::{Session, SessionId, SessionTimes, TIM_MAX_US};
 use super::sessions::Sessions;
-use super::sink::{Dictionary, Origin, STATEMENT_BYTES_MAX, Sink, Statement, TimedCall, TimedWait};
+use super::sink::{
+    Bind, Dictionary, Origin, STATEMENT_BYTES_MAX, Sink, Statement, TimedCall, TimedWait,
+};
 use crate::wait::NameId;
 
 /// A record within the first lines shows that the file is a trace, if only the end of one.
@@ -25,6 +28,10 @@ pub struct FileSummary {
     pub waits_unmeasured: u64,
     pub calls: u64,
     pub statements: u64,
+    /// Waits and calls that ended outside of the time that is asked for: in no row and no time.
+    pub outside: u64,
+    /// What to add to `tim`, in microseconds, for the time of the day that the file shows.
+    pub local_less_tim_us: Option<i64>,
     pub damages: Damages,
     /// The line that says the trace stopped at `max_dump_file_size`.
     pub size_limit_line: Option<u64>,
@@ -57,7 +64,8 @@ impl Clock {
 /// Follows one file from line to line.
 pub(super) struct Follower {
     file: usize,
-    lenient: bool,
+    wanted: Wanted,
+    window: Window,
     /// The state of the scanner behind the last chunk.
     scan_state: State,
     clock: Clock,
@@ -66,6 +74,11 @@ pub(super) struct Follower {
     /// Whether something showed that this is a trace and no running text.
     is_trace: bool,
     statement: Option<(Origin, Statement)>,
+    bind: Option<(Origin, Bind)>,
+    /// The cursor that values are bound to.
+    bound: i64,
+    /// A time of the day that stood before the next `tim`.
+    local_us: Option<i64>,
     sessions: Sessions,
     summary: FileSummary,
 }
@@ -77,15 +90,20 @@ pub(super) struct Output<'a, S> {
 }
 
 impl Follower {
-    pub fn new(file: usize, lenient: bool) -> Self {
+    pub fn new(file: usize, options: &Options) -> Self {
+        let Wanted { lenient, .. } = options.wanted();
         Follower {
             file,
-            lenient,
+            wanted: options.wanted(),
+            window: options.windows.get(file).copied().unwrap_or_default(),
             scan_state: State::Normal,
             clock: Clock::MICROSECONDS,
             in_header: true,
             is_trace: lenient,
             statement: None,
+            bind: None,
+            bound: 0,
+            local_us: None,
             sessions: Sessions::default(),
             summary: FileSummary::default(),
         }
@@ -95,11 +113,14 @@ impl Follower {
     pub fn chunk(&mut self, chunk: &Chunk, guess: Scanned, out: &mut Output<impl Sink>) {
         let scanned = match self.scan_state {
             State::Normal => guess,
-            entry => scan::resync(&chunk.bytes, entry, self.lenient, guess),
+            entry => scan::resync(&chunk.bytes, entry, self.wanted, guess),
         };
         let mut events = vec![None; scanned.events.len()];
         for Numbered { line, record } in scanned.records {
             let line = self.summary.lines + u64::from(line) + 1;
+            if self.bind.is_some() && !matches!(record, Record::Bind(_)) {
+                self.end_bind(out);
+            }
             match record {
                 Record::Wait { event, wait } => {
                     let known = &mut events[event as usize];
@@ -114,6 +135,7 @@ impl Follower {
                     self.statement_text(&chunk.bytes[start as usize..end as usize]);
                 }
                 Record::Damage(what) => self.damage(line, what),
+                Record::Bind(part) => self.bind_part(line, part, &chunk.bytes, out),
                 record => self.rare(line, record, out),
             }
         }
@@ -130,6 +152,7 @@ impl Follower {
             self.damage(self.summary.lines, block.unclosed());
         }
         self.end_statement(out);
+        self.end_bind(out);
         self.summary.sessions = self.sessions.finish();
         self.summary
     }
@@ -149,6 +172,17 @@ impl Follower {
             false => tim,
         });
         let (position, session) = self.sessions.current(out.dictionary);
+        if !self.window.is_all() {
+            let ended_us = match tim_us {
+                Some(tim) => tim,
+                None => session.clock_us.saturating_add(elapsed_us.unwrap_or(0)),
+            };
+            if !self.window.holds(ended_us) {
+                session.pass(ended_us);
+                self.summary.outside += 1;
+                return;
+            }
+        }
         let Some(elapsed_us) = elapsed_us else {
             if let Some(tim) = tim_us {
                 session.tick(tim, 0);
@@ -199,6 +233,13 @@ impl Follower {
         call.e = self.elapsed(line, call.e);
         let tim_us = self.tim(line, call.tim);
         let (position, session) = self.sessions.current(out.dictionary);
+        let ended_us = tim_us.unwrap_or(session.clock_us);
+        if !self.window.holds(ended_us) {
+            session.pass(ended_us);
+            session.self_times(&call, self.clock.unit_us);
+            self.summary.outside += 1;
+            return;
+        }
         if let Some(tim) = tim_us {
             session.tick(tim, 0);
         }
@@ -223,14 +264,59 @@ impl Follower {
                 self.at(line, tim, out);
             }
             Record::EndOfStatement => self.end_statement(out),
+            Record::Stat(stat) => self.row_source(line, *stat, out),
+            Record::Binds { cursor } => self.bound = cursor,
             Record::Mark(mark) => self.mark(line, mark, out),
             _ => unreachable!("waits, calls, text and damage are not rare"),
         }
     }
 
+    fn row_source(&mut self, line: u64, stat: StatLine, out: &mut Output<impl Sink>) {
+        let origin = self.origin(line, stat.cursor, out);
+        out.sink.row_source(out.dictionary, origin, stat);
+    }
+
+    fn bind_part(&mut self, line: u64, part: BindPart, bytes: &[u8], out: &mut Output<impl Sink>) {
+        if let BindPart::Position(position) = part {
+            self.end_bind(out);
+            let bind = Bind { cursor: self.bound, position, ..Bind::default() };
+            self.bind = Some((self.origin(line, self.bound, out), bind));
+        }
+        let Some((_, bind)) = &mut self.bind else { return };
+        match part {
+            BindPart::Position(_) => {}
+            BindPart::Kind(kind) => bind.kind = Some(kind),
+            BindPart::Value { start, end, more } => {
+                let value = bind.value.get_or_insert_default();
+                if more {
+                    value.push(b'\n');
+                }
+                let left = STATEMENT_BYTES_MAX.saturating_sub(value.len());
+                let told = &bytes[start as usize..end as usize];
+                value.extend_from_slice(&told[..left.min(told.len())]);
+            }
+        }
+    }
+
+    fn end_bind(&mut self, out: &mut Output<impl Sink>) {
+        if let Some((origin, mut bind)) = self.bind.take() {
+            if let Some(value) = &mut bind.value
+                && let Some(quoted) = value.strip_prefix(b"\"")
+            {
+                *value = quoted.strip_suffix(b"\"").unwrap_or(quoted).to_vec();
+            }
+            out.sink.bind(out.dictionary, origin, bind);
+        }
+    }
+
+    fn origin(&mut self, line: u64, cursor: i64, out: &mut Output<impl Sink>) -> Origin {
+        let (session, state) = self.sessions.current(out.dictionary);
+        Origin { file: self.file, line, session, sql: state.sql(cursor) }
+    }
+
     /// The current session, its clock moved on to `tim`.
     fn at(&mut self, line: u64, tim: i64, out: &mut Output<impl Sink>) -> &mut Session {
-        let tim_us = self.tim(line, tim);
+        let tim_us = self.tim(line, tim).filter(|&tim| self.window.holds(tim));
         let (_, session) = self.sessions.current(out.dictionary);
         if let Some(tim) = tim_us {
             session.tick(tim, 0);
@@ -288,6 +374,7 @@ impl Follower {
                 pid: self.sessions.current_id().pid,
             }),
             Mark::Switch { pid } => self.sessions.switch_process(pid),
+            Mark::Time { local_us } => self.local_us = Some(local_us),
             Mark::SizeLimit => self.summary.size_limit_line = Some(line),
             Mark::Stars | Mark::Release(_) | Mark::Process { .. } => {}
         }
@@ -326,6 +413,16 @@ impl Follower {
         if !(0..=TIM_MAX_US).contains(&tim_us) {
             self.damage(line, "tim= is no time, and is not used");
             return None;
+        }
+        if let Some(local_us) = self.local_us
+            && tim_us != 0
+        {
+            // A line is written behind the time before it, and is of then or before: where a header
+            // lies between, of later.
+            let more_us = local_us - tim_us;
+            let known = self.summary.local_less_tim_us.get_or_insert(more_us);
+            *known = (*known).max(more_us);
+            self.local_us = None;
         }
         (tim_us != 0).then_some(tim_us)
     }

@@ -1,7 +1,7 @@
 //! The grammar of one line of an extended SQL trace: bytes in, what they say out, nothing kept.
 
 use super::digits::{Text, find_near};
-use super::line::{CallKind, CallLine, Fault, Line, Mark, ParsingLine, Role, WaitLine};
+use super::line::{CallKind, CallLine, Fault, Line, Mark, ParsingLine, Role, StatLine, WaitLine};
 
 /// Reads one line, without its line end.
 ///
@@ -264,18 +264,56 @@ fn xctend<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
 
 /// `STAT #cursor id=N cnt=N pid=N pos=N obj=N op='...'`
 fn stat<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
-    text.int().ok_or("STAT without a cursor number")?;
+    let mut line = StatLine {
+        cursor: text.int().ok_or("STAT without a cursor number")?,
+        ..StatLine::default()
+    };
     let whole = text.rest().trim_ascii_end();
-    if memchr::memmem::find(whole, b" op='").is_none_or(|at| at + 5 == whole.len()) {
-        return Err("STAT without op=");
+    let at = memchr::memmem::find(whole, b" op='").filter(|at| at + 5 < whole.len());
+    let at = at.ok_or("STAT without op=")?;
+    let op = whole[at + 5..].strip_suffix(b"'").ok_or("STAT with an open quote")?;
+    for (name, value) in figures(&whole[..at]) {
+        match name {
+            b"id" => line.id = value,
+            b"cnt" => line.cnt = value,
+            b"pid" => line.pid = value,
+            b"pos" => line.pos = value,
+            b"obj" => line.obj = value,
+            _ => {}
+        }
     }
-    if whole.ends_with(b"'") { Ok(Line::Other { tim: 0 }) } else { Err("STAT with an open quote") }
+    let (op, figures_of) = match memchr::memmem::rfind(op, b"(cr=") {
+        Some(open) => op.split_at(open),
+        None => (op, &b""[..]),
+    };
+    for (name, value) in figures(figures_of.strip_prefix(b"(").unwrap_or_default()) {
+        match name {
+            b"cr" => line.cr = Some(value),
+            // 9.2 has one letter.
+            b"pr" | b"r" => line.pr = Some(value),
+            b"pw" | b"w" => line.pw = Some(value),
+            b"str" => line.starts = Some(value),
+            b"time" => line.time_us = Some(value),
+            _ => {}
+        }
+    }
+    line.op = String::from_utf8_lossy(op.trim_ascii()).into_owned();
+    Ok(Line::Stat(line))
+}
+
+/// `name=number` pairs with spaces between; what is none is passed over.
+fn figures(bytes: &[u8]) -> impl Iterator<Item = (&[u8], i64)> {
+    bytes.split(|&byte| byte == b' ').filter_map(|word| {
+        let mut text = Text::new(word);
+        let name = text.until(b'=')?;
+        Some((name, text.int()?))
+    })
 }
 
 fn binds<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
-    text.int().filter(|_| text.eat(b":")).ok_or("BINDS without a cursor number")?;
+    let cursor = text.int().filter(|_| text.eat(b":")).ok_or("BINDS without a cursor number")?;
     ended(text, "BINDS that goes on after its cursor number")?;
-    Ok(Line::Other { tim: 0 })
+    Ok(Line::Binds { cursor })
 }
 
 /// What follows three stars and a space.
@@ -292,8 +330,39 @@ fn stars(text: &mut Text) -> Mark {
     } else if text.eat(b"DUMP FILE SIZE IS LIMITED TO ") {
         Mark::SizeLimit
     } else {
-        Mark::Stars
+        time(text).map_or(Mark::Stars, |local_us| Mark::Time { local_us })
     }
+}
+
+/// `2017-06-27 13:56:36.872`, or with a `T`; what follows, such as a zone, is passed over.
+fn time(text: &mut Text) -> Option<i64> {
+    let mut parts = [0; 6];
+    for (part, end) in parts.iter_mut().zip([&b"-"[..], b"-", b"T", b":", b":", b"."]) {
+        *part = text.int().filter(|number| (0..10_000).contains(number))?;
+        if !(text.eat(end) || end == b"T" && text.eat(b" ")) {
+            return None;
+        }
+    }
+    let digits = text.rest().iter().take(6).take_while(|byte| byte.is_ascii_digit()).count();
+    let fraction = Text::new(&text.rest()[..digits]).int()?;
+    let [year, month, day, hour, minute, second] = parts;
+    let days = days_since_1970(year, month, day)?;
+    let seconds = ((days * 24 + hour) * 60 + minute) * 60 + second;
+    Some(seconds * 1_000_000 + fraction * 10i64.pow(6 - digits as u32))
+}
+
+/// By the calendar that repeats every 400 years; None for a month or day that none has.
+fn days_since_1970(year: i64, month: i64, day: i64) -> Option<i64> {
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // Years that begin in March end with the day that leaps.
+    let year = if month <= 2 { year - 1 } else { year };
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    Some(
+        365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + of_year
+            - 719_468,
+    )
 }
 
 /// `Trace file PATH.trc`, or `Dump file PATH.trc` before Oracle 11g.

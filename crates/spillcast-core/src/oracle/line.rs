@@ -23,8 +23,14 @@ pub enum Line<'a> {
     },
     EndOfStatement,
     Mark(Mark),
-    /// A trace line that times no operation (STAT, BINDS, XCTEND, ERROR, a separator); `tim` is 0
-    /// where it has none.
+    /// A line of a plan that was executed.
+    Stat(StatLine),
+    /// The values bound to a cursor follow.
+    Binds {
+        cursor: i64,
+    },
+    /// A trace line that times no operation (XCTEND, ERROR, a separator); `tim` is 0 where it has
+    /// none.
     Other {
         tim: i64,
     },
@@ -129,6 +135,28 @@ pub struct ParsingLine {
     pub sqlid: String,
 }
 
+/// `STAT #cursor id=N cnt=N pid=N pos=N obj=N op='...'`: a row source, with what those below it did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StatLine {
+    pub cursor: i64,
+    /// The line of the plan, and the one above it; 0 above the first.
+    pub id: i64,
+    pub pid: i64,
+    pub pos: i64,
+    /// Rows that it gave.
+    pub cnt: i64,
+    pub obj: i64,
+    /// As in a plan, such as `HASH JOIN OUTER`.
+    pub op: String,
+    /// Consistent gets, physical reads and writes in blocks, and microseconds; before 9.2 there are
+    /// none, and starts there are from 12.2 on.
+    pub cr: Option<i64>,
+    pub pr: Option<i64>,
+    pub pw: Option<i64>,
+    pub starts: Option<i64>,
+    pub time_us: Option<i64>,
+}
+
 /// A line that says where the lines after it come from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mark {
@@ -144,6 +172,9 @@ pub enum Mark {
     Switch { pid: i64 },
     /// `*** DUMP FILE SIZE IS LIMITED TO N BYTES ***`
     SizeLimit,
-    /// Any other line after three stars: a time, a module, where the trace continues.
+    /// `*** 2017-06-27 13:56:36.872`: the time of the day in microseconds since 1970, in the zone of
+    /// the database.
+    Time { local_us: i64 },
+    /// Any other line after three stars: a module, where the trace continues.
     Stars,
 }

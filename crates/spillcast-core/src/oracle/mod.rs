@@ -24,9 +24,11 @@ mod sink;
 pub use damage::{Damage, Damages, KEPT_PER_FILE};
 pub use events::{EventClass, classify};
 pub use follow::FileSummary;
-pub use line::{CallKind, CallLine, ParsingLine};
+pub use line::{CallKind, CallLine, ParsingLine, StatLine};
 pub use profile::{Dimension, Group, Key, Place, Profile};
-pub use reader::{Options, ReadError, Reading, read};
+pub use reader::{Options, ReadError, Reading, Window, read};
 pub use rows::{Batch, CallRow, Rows, StatementRow, WaitRow};
 pub use session::{SessionId, SessionTimes};
-pub use sink::{Dictionary, Origin, STATEMENT_BYTES_MAX, Sink, Statement, TimedCall, TimedWait};
+pub use sink::{
+    Bind, Dictionary, Origin, STATEMENT_BYTES_MAX, Sink, Statement, TimedCall, TimedWait,
+};

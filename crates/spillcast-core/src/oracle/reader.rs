@@ -8,7 +8,7 @@ use std::thread::available_parallelism;
 
 use super::chunks::{Chunk, Chunks, Unreadable};
 use super::follow::{FileSummary, Follower, Output};
-use super::scan::{self, Scanned};
+use super::scan::{self, Scanned, Wanted};
 use super::sink::{Dictionary, Sink};
 
 #[derive(Clone, Debug)]
@@ -18,11 +18,46 @@ pub struct Options {
     /// Bytes read at a time. What is read does not depend on it; memory does, at about twice as
     /// much a thread.
     pub chunk_bytes: usize,
+    /// Hand on bound values.
+    pub binds: bool,
+    /// The time that counts, by input; all of those without.
+    pub windows: Vec<Window>,
+}
+
+/// Waits and calls count that end in it: microseconds on the clock of `tim`, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    pub first_us: i64,
+    pub last_us: i64,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Window { first_us: i64::MIN, last_us: i64::MAX }
+    }
+}
+
+impl Window {
+    #[inline(always)]
+    pub(super) fn holds(self, us: i64) -> bool {
+        (self.first_us..=self.last_us).contains(&us)
+    }
+
+    #[inline(always)]
+    pub(super) fn is_all(self) -> bool {
+        self == Window::default()
+    }
+}
+
+impl Options {
+    pub(super) fn wanted(&self) -> Wanted {
+        Wanted { lenient: self.lenient, binds: self.binds }
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { lenient: false, chunk_bytes: 256 << 10 }
+        Options { lenient: false, chunk_bytes: 256 << 10, binds: false, windows: Vec::new() }
     }
 }
 
@@ -81,19 +116,13 @@ pub fn read(
     sink: &mut impl Sink,
 ) -> Result<Reading, ReadError> {
     let source = Mutex::new((0, Chunks::new(inputs, options.chunk_bytes)));
-    let follow = Follow {
-        lenient: options.lenient,
-        sink,
-        next: 0,
-        follower: None,
-        reading: Reading::default(),
-        end: None,
-    };
+    let follow =
+        Follow { options, sink, next: 0, follower: None, reading: Reading::default(), end: None };
     let turns = Turns { follow: Mutex::new(follow), changed: Condvar::new() };
     let threads = available_parallelism().map_or(1, |threads| threads.get());
     std::thread::scope(|scope| {
         for _ in 0..threads {
-            scope.spawn(|| work(&source, &turns, options.lenient));
+            scope.spawn(|| work(&source, &turns, options.wanted()));
         }
     });
     turns.follow.into_inner().unwrap_or_else(PoisonError::into_inner).finish(inputs)
@@ -101,7 +130,7 @@ pub fn read(
 
 /// Takes chunk after chunk, reads and scans it alone, and follows it when its turn comes. So a
 /// chunk stays in one processor's cache, and there are as many in memory as there are threads.
-fn work<S: Sink>(source: &Mutex<(u64, Chunks)>, turns: &Turns<S>, lenient: bool) {
+fn work<S: Sink>(source: &Mutex<(u64, Chunks)>, turns: &Turns<S>, wanted: Wanted) {
     let _stop = StopOnPanic(turns);
     let mut buffer = Vec::new();
     loop {
@@ -116,7 +145,7 @@ fn work<S: Sink>(source: &Mutex<(u64, Chunks)>, turns: &Turns<S>, lenient: bool)
             Ok(None) => return,
             Err(error) => return turns.end(error.into()),
         };
-        let scanned = scan::scan(&chunk.bytes, lenient);
+        let scanned = scan::scan(&chunk.bytes, wanted);
         if !turns.take(turn, &chunk, scanned) {
             return;
         }
@@ -165,7 +194,7 @@ impl<S: Sink> Drop for StopOnPanic<'_, '_, S> {
 }
 
 struct Follow<'a, S> {
-    lenient: bool,
+    options: &'a Options,
     sink: &'a mut S,
     /// The turn that comes next.
     next: u64,
@@ -181,7 +210,7 @@ impl<S: Sink> Follow<'_, S> {
         let Reading { dictionary, files } = &mut self.reading;
         let mut out = Output { dictionary, sink: &mut *self.sink };
         let follower = self.follower.take();
-        let mut follower = follower.unwrap_or_else(|| Follower::new(chunk.file, self.lenient));
+        let mut follower = follower.unwrap_or_else(|| Follower::new(chunk.file, self.options));
         follower.chunk(chunk, scanned, &mut out);
         match chunk.last {
             true => files.push(follower.finish(&mut out)),
@@ -198,7 +227,10 @@ impl<S: Sink> Follow<'_, S> {
             return Err(error);
         }
         let files = &self.reading.files;
-        if files.iter().all(|file| file.waits + file.waits_unmeasured + file.calls == 0) {
+        if files
+            .iter()
+            .all(|file| file.waits + file.waits_unmeasured + file.calls + file.outside == 0)
+        {
             let waits_in_text = files.iter().map(|file| file.waits_in_text).sum();
             return Err(ReadError::NoTraceLines { paths: inputs.to_vec(), waits_in_text });
         }

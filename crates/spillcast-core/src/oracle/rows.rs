@@ -1,6 +1,7 @@
 //! The rows of traces, for tables: waits, calls and statements, handed on in batches.
 
-use super::sink::{Dictionary, Origin, Sink, Statement, TimedCall, TimedWait};
+use super::line::StatLine;
+use super::sink::{Bind, Dictionary, Origin, Sink, Statement, TimedCall, TimedWait};
 use crate::wait::Wait;
 
 /// A row of the table of waits: the columns that every recording has, and those only traces have.
@@ -33,17 +34,20 @@ pub struct StatementRow {
     pub statement: Statement,
 }
 
-/// Rows of all three tables, each in the order of the trace.
+/// Rows of all tables, each in the order of the trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
     pub waits: Vec<WaitRow>,
     pub calls: Vec<CallRow>,
     pub statements: Vec<StatementRow>,
+    pub row_sources: Vec<(Origin, StatLine)>,
+    pub binds: Vec<(Origin, Bind)>,
 }
 
 impl Batch {
     fn len(&self) -> usize {
-        self.waits.len() + self.calls.len() + self.statements.len()
+        let few = self.statements.len() + self.row_sources.len() + self.binds.len();
+        self.waits.len() + self.calls.len() + few
     }
 }
 
@@ -68,7 +72,7 @@ impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Rows<F> {
 
 impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Sink for Rows<F> {
     fn wait(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait) {
-        let session = names.sessions[origin.session].sid.unwrap_or(0);
+        let session = names.sessions[origin.session].number().unwrap_or(0);
         let span_ns = (wait.start_us * 1_000, wait.elapsed_us * 1_000);
         let row = Wait {
             temp: wait.class.temp,
@@ -96,6 +100,14 @@ impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Sink for Rows<F> {
 
     fn statement(&mut self, _names: &Dictionary, origin: Origin, statement: Statement) {
         self.batch.statements.push(StatementRow { origin, statement });
+    }
+
+    fn row_source(&mut self, _names: &Dictionary, origin: Origin, line: StatLine) {
+        self.batch.row_sources.push((origin, line));
+    }
+
+    fn bind(&mut self, _names: &Dictionary, origin: Origin, bind: Bind) {
+        self.batch.binds.push((origin, bind));
     }
 
     /// A batch is handed on between chunks, so that it is somewhat larger than asked for.

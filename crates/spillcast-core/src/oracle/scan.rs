@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::digits::Text;
 use super::grammar;
-use super::line::{CallLine, Fault, Line, Mark, ParsingLine, WaitLine};
+use super::line::{CallLine, Fault, Line, Mark, ParsingLine, StatLine, WaitLine};
 
 /// A longer line is damage, whatever is in it.
 pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
@@ -72,10 +72,35 @@ pub(super) enum Record {
     },
     EndOfStatement,
     Mark(Mark),
+    Stat(Box<StatLine>),
+    Binds {
+        cursor: i64,
+    },
+    Bind(BindPart),
     Other {
         tim: i64,
     },
     Damage(Fault),
+}
+
+/// A part of what is told of a bound value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum BindPart {
+    /// `Bind#N`: another one begins.
+    Position(i64),
+    /// `oacdty=N`: its type by Oracle's number.
+    Kind(i64),
+    /// Bytes of the chunk that are its value, or with `more` a further line of it.
+    Value { start: u32, end: u32, more: bool },
+}
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    /// WAIT lines in running text.
+    pub lenient: bool,
+    /// Bound values.
+    pub binds: bool,
 }
 
 /// A record and its line in the chunk, from 0.
@@ -97,16 +122,16 @@ pub(super) struct Scanned {
 }
 
 /// Scans `bytes`, whole lines, as if nothing opaque were open.
-pub(super) fn scan(bytes: &[u8], lenient: bool) -> Scanned {
-    let mut scanner = Scanner::new(bytes, State::Normal, lenient);
+pub(super) fn scan(bytes: &[u8], wanted: Wanted) -> Scanned {
+    let mut scanner = Scanner::new(bytes, State::Normal, wanted);
     while scanner.step() {}
     scanner.finish()
 }
 
 /// Scans again from the true state `entry` up to the first line that both scans read outside of
 /// opaque text. From there on they agree, for what follows depends on nothing else.
-pub(super) fn resync(bytes: &[u8], entry: State, lenient: bool, mut guess: Scanned) -> Scanned {
-    let mut scanner = Scanner::new(bytes, entry, lenient);
+pub(super) fn resync(bytes: &[u8], entry: State, wanted: Wanted, mut guess: Scanned) -> Scanned {
+    let mut scanner = Scanner::new(bytes, entry, wanted);
     let mut next = 0;
     loop {
         let behind = |record: &Numbered| record.line < scanner.line || !record.is_of_its_line();
@@ -134,14 +159,14 @@ pub(super) fn resync(bytes: &[u8], entry: State, lenient: bool, mut guess: Scann
 impl Numbered {
     /// Whether the record shows that its line was read outside of opaque text.
     fn is_of_its_line(&self) -> bool {
-        use Record::{Damage, EndOfStatement, StatementText};
-        !matches!(self.record, StatementText { .. } | Damage(_) | EndOfStatement)
+        use Record::{Bind, Damage, EndOfStatement, StatementText};
+        !matches!(self.record, StatementText { .. } | Damage(_) | EndOfStatement | Bind(_))
     }
 }
 
 struct Scanner<'a> {
     bytes: &'a [u8],
-    lenient: bool,
+    wanted: Wanted,
     /// Where the next line starts.
     at: usize,
     line: u32,
@@ -156,10 +181,10 @@ struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    fn new(bytes: &'a [u8], state: State, lenient: bool) -> Self {
+    fn new(bytes: &'a [u8], state: State, wanted: Wanted) -> Self {
         Scanner {
             bytes,
-            lenient,
+            wanted,
             at: 0,
             line: 0,
             state,
@@ -232,6 +257,8 @@ impl<'a> Scanner<'a> {
             Line::Other { tim } => Record::Other { tim },
             Line::Mark(mark) => Record::Mark(mark),
             Line::EndOfStatement => Record::EndOfStatement,
+            Line::Stat(stat) => Record::Stat(Box::new(stat)),
+            Line::Binds { cursor } => Record::Binds { cursor },
             Line::Parsing(parsing) => {
                 self.open(Block::Statement, parsing.len.max(0));
                 Record::Parsing(Box::new(parsing))
@@ -260,6 +287,9 @@ impl<'a> Scanner<'a> {
         };
         self.state = State::Normal;
         if line.starts_with(b" ") {
+            if self.wanted.binds {
+                self.bind_part(line);
+            }
             if let Some(value) = line.trim_ascii_start().strip_prefix(b"value=\"") {
                 if !closes_value(value) {
                     self.open(Block::BindValue, avl.saturating_sub(value.len() as i64 + 1));
@@ -270,20 +300,44 @@ impl<'a> Scanner<'a> {
                 self.state = State::Bind { avl };
             }
         }
-        let wait = if self.lenient { grammar::wait_within(line) } else { None };
+        let wait = if self.wanted.lenient { grammar::wait_within(line) } else { None };
         if let Some(wait) = wait {
             self.parsed_line(wait);
         }
     }
 
+    /// What a line of a bind block says of the value.
+    fn bind_part(&mut self, line: &'a [u8]) {
+        let mut text = Text::new(line.trim_ascii_start());
+        let part = if text.eat(b"Bind#") {
+            text.int().map(BindPart::Position)
+        } else if text.eat(b"oacdty=") {
+            text.int().map(BindPart::Kind)
+        } else {
+            text.eat(b"value=").then(|| self.bind_value(text.rest(), false))
+        };
+        if let Some(part) = part {
+            self.push(Record::Bind(part));
+        }
+    }
+
+    fn bind_value(&self, value: &'a [u8], more: bool) -> BindPart {
+        let start = (value.as_ptr() as usize - self.bytes.as_ptr() as usize) as u32;
+        BindPart::Value { start, end: start + value.len() as u32, more }
+    }
+
     /// A line within opaque text: text still, the block's end, or where the trace goes on without.
     fn opaque_line(&mut self, line: &'a [u8], block: Block, left: i64) {
+        let of_value = block == Block::BindValue && self.wanted.binds;
         let ends = match block {
             Block::Statement => line == b"END OF STMT",
             Block::BindValue => closes_value(line),
             Block::FailedStatement => false,
         };
         if ends {
+            if of_value {
+                self.push(Record::Bind(self.bind_value(line, true)));
+            }
             self.end_statement_text(self.at);
             self.state = State::Normal;
             if block == Block::Statement {
@@ -296,6 +350,9 @@ impl<'a> Scanner<'a> {
             self.push(Record::Damage(block.unclosed()));
             self.normal_line(line);
             return;
+        }
+        if of_value {
+            self.push(Record::Bind(self.bind_value(line, true)));
         }
         let left = left.saturating_sub(line.len() as i64 + 1);
         let left = if block == Block::BindValue { left } else { left.max(0) };

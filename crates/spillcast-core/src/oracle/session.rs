@@ -14,6 +14,13 @@ pub struct SessionId {
     pub pid: Option<i64>,
 }
 
+impl SessionId {
+    /// Its session id; of a merged file that tells processes alone, that of the process.
+    pub fn number(self) -> Option<i64> {
+        self.sid.or(self.pid)
+    }
+}
+
 /// Where a session's time went, in one file, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionTimes {
@@ -56,6 +63,8 @@ pub(super) struct Session {
     pub times: SessionTimes,
     /// When the last line was written, as far as is known; waits without a time move it on.
     pub clock_us: i64,
+    /// Whether the clock was moved by lines that do not count.
+    passed: bool,
     /// The stretch since the clock last stepped back.
     stretch: Option<(i64, i64)>,
     sql: FxHashMap<i64, NameId>,
@@ -105,7 +114,7 @@ impl Session {
         if self.stretch.is_some() {
             self.end_stretch();
             self.times.steps_back += 1;
-        } else {
+        } else if !self.passed {
             // Before the first `tim`, the clock holds the waits that had none.
             began_us -= self.clock_us;
         }
@@ -118,6 +127,12 @@ impl Session {
         let start_us = self.clock_us;
         self.clock_us = (start_us + elapsed_us).min(TIM_MAX_US);
         start_us
+    }
+
+    /// A line that does not count was written at `tim_us`.
+    pub fn pass(&mut self, tim_us: i64) {
+        self.clock_us = tim_us;
+        self.passed = true;
     }
 
     fn end_stretch(&mut self) {

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::events::{self, EventClass};
-use super::line::{CallLine, ParsingLine};
+use super::line::{CallLine, ParsingLine, StatLine};
 use super::session::SessionId;
 use crate::wait::{NameId, Names};
 
@@ -60,11 +60,25 @@ pub struct Statement {
     pub text: Vec<u8>,
 }
 
+/// One value bound to a statement.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bind {
+    pub cursor: i64,
+    /// From 0.
+    pub position: i64,
+    /// Oracle's number of its type, such as 1 for VARCHAR2 and 2 for NUMBER.
+    pub kind: Option<i64>,
+    /// As written, without the quotes around it, up to [`STATEMENT_BYTES_MAX`]; None for null.
+    pub value: Option<Vec<u8>>,
+}
+
 /// Takes what a trace says, in its order.
 pub trait Sink: Send {
     fn wait(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait);
     fn call(&mut self, names: &Dictionary, origin: Origin, call: &TimedCall);
     fn statement(&mut self, names: &Dictionary, origin: Origin, statement: Statement);
+    fn row_source(&mut self, _names: &Dictionary, _origin: Origin, _line: StatLine) {}
+    fn bind(&mut self, _names: &Dictionary, _origin: Origin, _bind: Bind) {}
     /// So many bytes more are done; false ends the reading.
     fn progress(&mut self, _names: &Dictionary, _bytes: usize) -> bool {
         true

@@ -1,0 +1,126 @@
+"""What calls of a trace did, each without the calls that it made: time, CPU, rows, blocks."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from spillcast.errors import InputError, first_line
+from spillcast.profile.expressions import check_keys, confine, keys_of, named
+from spillcast.profile.result import QUANTILES, Profile
+from spillcast.profile.statement_texts import add_statement_texts
+from spillcast.profile.traces import trace_warnings
+from spillcast.recording.trace import Progress
+from spillcast.recording.trace_spool import spool_traces
+from spillcast.recording.trace_window import Window
+
+_COLUMNS = {
+    "call": "call",
+    "sql": "sql_id",
+    "session": "session",
+    "depth": "dep",
+    "caller": "caller",
+    "statement": "statement",
+}
+
+
+def of_calls(
+    paths: Sequence[Path],
+    by: Sequence[str],
+    where: str | None,
+    lenient: bool,
+    on_progress: Progress | None,
+    window: Window,
+) -> Profile:
+    """A row for each kind of call, and by what else is asked; nothing is counted twice.
+
+    InputError for a wrong expression or condition, and where no call meets it.
+    """
+    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
+        read = spool_traces(
+            paths, Path(folder), lenient=lenient, on_progress=on_progress, window=window
+        )
+        for name in ("calls", "statements"):
+            table = f"read_parquet('{folder}/{name}.parquet')"
+            connection.execute(f"create view {name} as from {table}")
+        add_call_tree(connection)
+        confine(connection, Path(folder))
+        check_keys(connection, "call_tree", by, _COLUMNS)
+        elapsed_us = sum(session["elapsed_us"] for session in read.sessions())
+        found = _counted(connection, by, where)
+    if where is not None and not found:
+        raise InputError(f"--where: no call meets '{where}'")
+    rows = [_row(row, by, read.paths, elapsed_us) for row in found]
+    return Profile(by, elapsed_us / 1e6, rows, read.damaged(), trace_warnings(read, 0))
+
+
+def _counted(
+    connection: duckdb.DuckDBPyConnection, by: Sequence[str], where: str | None
+) -> list[dict[str, Any]]:
+    query = (
+        f"select {', '.join(keys_of(by, _COLUMNS))}, count(*) as count, "
+        "sum(self_e_us)::bigint as total_us, sum(self_c_us)::bigint as cpu_us, "
+        "min(self_e_us) as min_us, avg(self_e_us) as mean_us, max(self_e_us) as max_us, "
+        "max_by([source, line], self_e_us) as longest_at, sum(r)::bigint as rows, "
+        "sum(self_p)::bigint as reads, sum(self_cr)::bigint as consistent_gets, "
+        "sum(self_cu)::bigint as current_gets, sum(mis)::bigint as misses "
+        f"from call_tree where {where or 'true'} group by all order by total_us desc"
+    )
+    try:
+        found: list[dict[str, Any]] = connection.sql(query).to_arrow_table().to_pylist()
+    except duckdb.Error as error:
+        there = ", ".join(connection.sql("from call_tree limit 0").columns)
+        raise InputError(f"--where: {first_line(error)}", f"the columns are {there}") from error
+    return found
+
+
+def _row(
+    row: dict[str, Any], by: Sequence[str], paths: Sequence[Path], elapsed_us: int
+) -> dict[str, Any]:
+    source, line = row["longest_at"]
+    row |= {
+        "op": None,
+        "idle": False,
+        "share": row["total_us"] / elapsed_us if elapsed_us else None,
+        **dict.fromkeys(QUANTILES),
+        "longest_at": f"{paths[source]}:{line}",
+    }
+    return named(row, by)
+
+
+def add_call_tree(connection: duckdb.DuckDBPyConnection) -> None:
+    """The view ``call_tree``: calls, who made each, and what each did by itself.
+
+    A line is written when its call ends: who made a call is the next one of its session that is
+    less deep, unless what it seems to have made took longer than itself: then the trace does not
+    show who did. ``statement`` is the text without its literals.
+    """
+    row = connection.execute("select coalesce(max(dep), 0) from calls").fetchone()
+    deepest = 0 if row is None else row[0]
+    parts = [
+        "select *, null::bigint as parent_line, null::varchar as caller from calls where dep = 0"
+    ]
+    parts += [
+        "select c.*, p.line as parent_line, p.sql_id as caller "
+        f"from (from calls where dep = {n}) c "
+        f"asof left join (from calls where dep < {n}) p on c.source = p.source "
+        "and coalesce(c.session, 0) = coalesce(p.session, 0) and c.line < p.line"
+        for n in range(1, deepest + 1)
+    ]
+    add_statement_texts(connection)
+    connection.execute(
+        f"create view call_tree as with told as ({' union all '.join(parts)}), "
+        "seemed as (select source, parent_line as line, sum(p) as p, sum(cr) as cr, "
+        "sum(cu) as cu, sum(e_us) as e_us, count(*) as calls "
+        "from told where parent_line is not null group by all), "
+        # Times are rounded to a microsecond, each by itself.
+        "below as (select seemed.* from seemed join calls using (source, line) "
+        "where seemed.e_us <= calls.e_us + seemed.calls + 1) "
+        "select told.*, told.p - coalesce(below.p, 0) as self_p, "
+        "told.cr - coalesce(below.cr, 0) as self_cr, told.cu - coalesce(below.cu, 0) as self_cu, "
+        "statement_texts.statement from told "
+        "left join below on told.source = below.source and told.line = below.line "
+        "left join statement_texts on told.sql_id = statement_texts.sql_id"
+    )

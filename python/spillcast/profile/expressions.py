@@ -1,0 +1,63 @@
+"""What rows are counted by: names, and any SQL expression over the columns of a row."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from spillcast.errors import InputError, first_line
+
+_NAME = re.compile(r"\w+")
+
+
+def confine(
+    connection: duckdb.DuckDBPyConnection, folder: Path, files: Sequence[Path] = ()
+) -> None:
+    """What is asked in SQL sees the evidence, and no file but ``files`` and those in ``folder``."""
+    connection.execute("set temp_directory = ?", [str(folder / "temp")])
+    connection.execute("set allowed_directories = ?", [[str(folder)]])
+    connection.execute("set allowed_paths = ?", [[str(file) for file in files]])
+    connection.execute("set python_enable_replacements = false")
+    connection.execute("set enable_external_access = false")
+    connection.execute("set lock_configuration = true")
+
+
+def keys_of(by: Sequence[str], columns: Mapping[str, str]) -> list[str]:
+    """What to select for each of ``by``, as ``key_0`` and so on; ``columns`` are known names."""
+    return [f"({columns.get(one, one)}) as key_{number}" for number, one in enumerate(by)]
+
+
+def check_keys(
+    connection: duckdb.DuckDBPyConnection, table: str, by: Sequence[str], columns: Mapping[str, str]
+) -> None:
+    """InputError that names the expression which cannot be, or a name that is unknown."""
+    there = ", ".join(connection.sql(f"from {table} limit 0").columns)
+    for one in by:
+        if one in columns:
+            continue
+        try:
+            connection.sql(f"select ({one}) as key_0 from {table} group by 1 limit 0").fetchall()
+        except duckdb.Error as error:
+            what = "unknown" if _NAME.fullmatch(one) else first_line(error)
+            known = ", ".join(columns)
+            hint = f"it may be {known}, or SQL over the columns {there}"
+            raise InputError(f"--by {one}: {what}", hint) from error
+
+
+def named(row: dict[str, Any], by: Sequence[str]) -> dict[str, Any]:
+    """The row with its keys under the names that they were asked by."""
+    keys = {one: _plain(row.pop(f"key_{number}")) for number, one in enumerate(by)}
+    return {**keys, **{name: value for name, value in row.items() if name not in keys}}
+
+
+def _plain(value: Any) -> Any:
+    """A value as a document has it."""
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, date | timedelta | list | dict | bytes):
+        return str(value)
+    return value

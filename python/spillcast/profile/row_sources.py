@@ -1,0 +1,141 @@
+"""Time, temp I/O and passes of each line of a plan: which operation it is that spills."""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from spillcast.errors import InputError
+from spillcast.profile.result import ROW_SOURCE, Profile, bare_row
+from spillcast.profile.traces import trace_warnings
+from spillcast.recording.ash import ALL, Chosen, hints, read_ash
+from spillcast.recording.block_size import BlockSize, block_size
+from spillcast.recording.evidence import Evidence
+from spillcast.recording.row_sources import (
+    RowSource,
+    row_sources_of_samples,
+    row_sources_of_trace,
+    spilling,
+)
+from spillcast.recording.trace import Progress
+from spillcast.recording.trace_spool import spool_traces
+from spillcast.recording.trace_window import Window
+from spillcast.recording.work_areas import passes_by_line, read_work_areas
+from spillcast.units import format_bytes
+
+
+def by_row_source(
+    found: Evidence,
+    by: Sequence[str],
+    where: str | None,
+    chosen: Chosen | None,
+    window: Window,
+    block_bytes: int | None,
+    lenient: bool,
+    on_progress: Progress | None,
+) -> Profile:
+    """A row for each line of each statement's plan, in the order of the plan.
+
+    InputError for evidence without plan lines, and for another question besides.
+    """
+    if list(by) != [ROW_SOURCE] or where is not None:
+        raise InputError(
+            f"--by {ROW_SOURCE} stands alone", "spillcast sql asks row_sources for more"
+        )
+    block = BlockSize(block_bytes, "--block") if block_bytes else None
+    block = block or block_size(None, found.parameters, found.traces)
+    kind = found.only_waits()
+    if kind == "ash":
+        result, sources = _of_ash(found, chosen or ALL, block, on_progress)
+    elif kind == "traces":
+        result, sources = _of_traces(found, window, block, lenient, on_progress)
+    else:
+        raise InputError(f"--by {ROW_SOURCE} is for Oracle's traces and ASH exports")
+    if found.work_areas:
+        passes = passes_by_line(read_work_areas(found.work_areas))
+        sources = [
+            replace(one, passes=passes.get((one.sql_id, one.plan_line), one.passes))
+            for one in sources
+        ]
+    notes = [*result.warnings, *_block_note(block, sources)]
+    rows = _rows(sources, result.elapsed_s)
+    return replace(result, rows=rows, warnings=notes, words=_sentences(sources))
+
+
+def _of_ash(
+    found: Evidence, chosen: Chosen, block: BlockSize, on_progress: Progress | None
+) -> tuple[Profile, list[RowSource]]:
+    ash = read_ash(found.ash, chosen, on_progress=on_progress)
+    sources = row_sources_of_samples(ash.samples, block.bytes)
+    if not sources:
+        raise InputError(
+            "the samples tell no line of a plan", "export SQL_PLAN_LINE_ID, as collect oracle does"
+        )
+    whole_s = sum(one.elapsed_us for one in sources) / 1e6
+    damaged = [{"file": str(d.file), "line": d.line, "what": d.what} for d in ash.damaged]
+    return Profile([ROW_SOURCE], whole_s, [], damaged, [*ash.notes, *hints(ash)]), sources
+
+
+def _of_traces(
+    found: Evidence, window: Window, block: BlockSize, lenient: bool, on_progress: Progress | None
+) -> tuple[Profile, list[RowSource]]:
+    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder:
+        read = spool_traces(
+            found.traces, Path(folder), lenient=lenient, on_progress=on_progress, window=window
+        )
+        sources = row_sources_of_trace(Path(folder), block.bytes)
+    if not sources:
+        raise InputError(
+            "the traces hold no STAT lines, which a cursor writes when it is closed",
+            "trace until the query has ended, or give an ASH export with SQL_PLAN_LINE_ID",
+        )
+    elapsed_s = sum(session["elapsed_us"] for session in read.sessions()) / 1e6
+    warnings = trace_warnings(read, 0)
+    return Profile([ROW_SOURCE], elapsed_s, [], read.damaged(), warnings), sources
+
+
+def _rows(sources: Sequence[RowSource], elapsed_s: float) -> list[dict[str, Any]]:
+    shares = {id(source): share for source, share in spilling(sources)}
+    rows = []
+    for one in sources:
+        row = bare_row("", one.elapsed_us, elapsed_s * 1e6)
+        del row["event"]
+        row |= {
+            ROW_SOURCE: one.plan_line,
+            "operation": one.operation or None,
+            "depth": one.depth,
+            "sql": one.sql_id,
+            "count": one.count,
+            "rows": one.rows,
+            "starts": one.starts,
+            "temp_read_bytes": one.temp_bytes_read,
+            "temp_written_bytes": one.temp_bytes_written,
+            "temp_us": one.temp_us,
+            "temp_share": shares.get(id(one), 0.0),
+            "passes": one.passes,
+        }
+        rows.append(row)
+    return rows
+
+
+def _sentences(sources: Sequence[RowSource]) -> list[str]:
+    """What spills most, in words; nothing where nothing spills."""
+    ranked = spilling(sources)
+    if not ranked:
+        return ["Nothing of it spills."]
+    most, share = ranked[0]
+    if most.plan_line is None:
+        return []
+    text = f"{most.words[0].upper()}{most.words[1:]} "
+    if most.temp_us is not None:
+        return [f"{text}takes {share:.0%} of the time in temp I/O."]
+    sizes = (format_bytes(size or 0) for size in (most.temp_bytes_written, most.temp_bytes_read))
+    text += "spills {:.0%} of it: {} written, {} read.".format(share, *sizes)
+    return [text]
+
+
+def _block_note(block: BlockSize, sources: Sequence[RowSource]) -> list[str]:
+    if block.told_by is not None or not any(one.spilled for one in sources):
+        return []
+    return [f"blocks are assumed to be {format_bytes(block.bytes)}: give --block"]

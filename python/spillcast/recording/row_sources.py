@@ -1,0 +1,173 @@
+"""The lines of a plan, and what each did by itself: out of a trace's STAT lines, or of ASH."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+#: Operations that keep rows in a work area, and write to temp what does not fit; and temporary
+#: tables that a statement makes for itself.
+_SPILLS = re.compile(r"(HASH|SORT|WINDOW|BUFFER|BITMAP|CONNECT BY)\b|.*SYS_TEMP_")
+
+# A line's figures hold those of the lines below it. A plan begins with its line 1.
+_OF_TRACE = """
+with numbered as (
+    select *, sum((id = 1)::int) over (partition by source, session, cursor order by line) as run
+    from row_sources
+),
+below as (
+    select source, session, cursor, run, parent as id, sum(elapsed_us) as elapsed_us,
+        sum(blocks_read) as blocks_read, sum(blocks_written) as blocks_written
+    from numbered group by all
+)
+select
+    own.sql_id, own.id as plan_line, own.parent, own.operation,
+    count(*) as executions,
+    sum(own.rows)::bigint as rows,
+    sum(own.starts)::bigint as starts,
+    sum(own.elapsed_us - least(own.elapsed_us, coalesce(below.elapsed_us, 0)))::bigint
+        as elapsed_us,
+    sum(own.blocks_read - least(own.blocks_read, coalesce(below.blocks_read, 0)))::bigint
+        as blocks_read,
+    sum(own.blocks_written - least(own.blocks_written, coalesce(below.blocks_written, 0)))::bigint
+        as blocks_written
+from numbered own
+left join below
+    on own.source = below.source and own.session is not distinct from below.session
+    and own.cursor = below.cursor and own.run = below.run and own.id = below.id
+group by all
+order by own.sql_id, own.id, own.operation
+"""
+
+# Rows stand for waits as in a profile of ASH: one in (interval / length) short waits is seen.
+_OF_ASH = """
+select
+    sql_id, plan_line,
+    {operation} as operation,
+    count(*) as samples,
+    sum(weight_us)::bigint as elapsed_us,
+    coalesce(sum(weight_us) filter (event like '% temp'), 0)::bigint as temp_us,
+    coalesce(sum({blocks} * waits) filter (event = 'direct path read temp'), 0)::bigint
+        as blocks_read,
+    coalesce(sum({blocks} * waits) filter (event = 'direct path write temp'), 0)::bigint
+        as blocks_written
+from (
+    select *, if(
+        event is not null and time_waited_us > 0,
+        weight_us * greatest(1 / least(weight_us, 1000000), 1 / time_waited_us), 0
+    ) as waits
+    from samples
+)
+group by all
+order by sql_id, plan_line
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowSource:
+    """One line of the plan of one statement, by itself, over all its executions.
+
+    ``temp_bytes_read`` and ``temp_bytes_written`` are 0 for what cannot spill, and None where
+    nothing tells. ``passes`` is how often what was written was read; None where nothing was.
+    """
+
+    sql_id: str | None
+    plan_line: int | None
+    operation: str
+    #: Lines above it.
+    depth: int = 0
+    #: Executions, or samples of ASH.
+    count: int
+    rows: int | None = None
+    starts: int | None = None
+    elapsed_us: int
+    #: Time in waits for temp, where samples tell it.
+    temp_us: int | None = None
+    temp_bytes_read: int | None = None
+    temp_bytes_written: int | None = None
+    passes: int | None = None
+
+    @property
+    def spilled(self) -> float:
+        """What its part of the spill is measured by: time where that is known, or bytes."""
+        if self.temp_us is not None:
+            return float(self.temp_us)
+        return float((self.temp_bytes_read or 0) + (self.temp_bytes_written or 0))
+
+    @property
+    def words(self) -> str:
+        """Such as ``the hash join of line 7``."""
+        name = (self.operation or "operation").lower()
+        return f"the {name} of line {self.plan_line}"
+
+
+def row_sources_of_trace(folder: Path, block_bytes: int) -> list[RowSource]:
+    """Out of the STAT lines that were spooled to ``folder``; empty where there are none."""
+    with duckdb.connect() as connection:
+        path = str(folder / "row_sources.parquet").replace("'", "''")
+        connection.execute(f"create view row_sources as from read_parquet('{path}')")
+        found = connection.sql(_OF_TRACE).to_arrow_table().to_pylist()
+    depths: dict[tuple[str | None, int], int] = {(row["sql_id"], 0): -1 for row in found}
+    sources = []
+    for row in found:
+        depth = depths.get((row["sql_id"], row["parent"]), -1) + 1
+        depths[row["sql_id"], row["plan_line"]] = depth
+        sources.append(_of_stat(row, depth, block_bytes))
+    return sources
+
+
+def _of_stat(row: dict[str, Any], depth: int, block_bytes: int) -> RowSource:
+    read, written = row["blocks_read"], row["blocks_written"]
+    if not _SPILLS.match(row["operation"]):
+        read, written = (None if blocks is None else 0 for blocks in (read, written))
+    return RowSource(
+        sql_id=row["sql_id"],
+        plan_line=row["plan_line"],
+        operation=" ".join(row["operation"].split()),
+        depth=depth,
+        count=row["executions"],
+        rows=row["rows"],
+        starts=row["starts"],
+        elapsed_us=row["elapsed_us"] or 0,
+        temp_bytes_read=None if read is None else read * block_bytes,
+        temp_bytes_written=None if written is None else written * block_bytes,
+        passes=max(1, round(read / written)) if read and written else None,
+    )
+
+
+def row_sources_of_samples(samples: pa.Table, block_bytes: int) -> list[RowSource]:
+    """Out of the plan lines of ASH; empty where the samples tell none."""
+    if "plan_line" not in samples.column_names or samples["plan_line"].null_count == len(samples):
+        return []
+    there = samples.column_names
+    parts = [name for name in ("plan_operation", "plan_options") if name in there]
+    operation = f"any_value(concat_ws(' ', {', '.join(parts)}))" if parts else "''"
+    blocks = "p3" if "p3" in there else "null"
+    with duckdb.connect() as connection:
+        connection.register("samples", samples)
+        query = _OF_ASH.format(operation=operation, blocks=blocks)
+        found = connection.sql(query).to_arrow_table().to_pylist()
+    return [
+        RowSource(
+            sql_id=row["sql_id"],
+            plan_line=row["plan_line"],
+            operation=row["operation"] or "",
+            count=row["samples"],
+            elapsed_us=row["elapsed_us"],
+            temp_us=row["temp_us"],
+            temp_bytes_read=row["blocks_read"] * block_bytes if blocks == "p3" else None,
+            temp_bytes_written=row["blocks_written"] * block_bytes if blocks == "p3" else None,
+        )
+        for row in found
+    ]
+
+
+def spilling(sources: Sequence[RowSource]) -> list[tuple[RowSource, float]]:
+    """What spills and its share of all that does, the largest first."""
+    whole = sum(source.spilled for source in sources)
+    ranked = sorted(sources, key=lambda source: -source.spilled)
+    return [(source, source.spilled / whole) for source in ranked if source.spilled]

@@ -1,0 +1,80 @@
+"""A part of a trace: from a time on, up to a time, by its own clock or since its begin."""
+
+import json
+
+import pytest
+
+from harness import spillcast
+from oracle_files import READ, blocks, write_trace
+from spillcast import profile
+from spillcast.errors import InputError
+from spillcast.recording.ash import Chosen
+
+#: Twenty waits of a second each: the first line of the trace is of 20:26:02.412, and tim 1 s.
+WAITS = [(READ, 1_000_000, blocks(n)) for n in range(1, 21)]
+
+
+@pytest.fixture
+def trace(tmp_path):
+    return write_trace(tmp_path / "x.trc", WAITS)
+
+
+def of(path, since=None, until=None, by=("event",)):
+    return profile(path, by=by, chosen=Chosen(since=since, until=until))
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "waits"),
+    [
+        ("5s", None, 16),
+        (None, "5s", 5),
+        ("5s", "9s", 5),
+        ("0s", "20s", 20),
+        ("20:26:12.412", None, 11),
+        ("20:26:12.412", "20:26:13.5", 2),
+        ("2024-09-03 20:26:12.412", "2024-09-03T20:26:13.5", 2),
+    ],
+)
+def test_waits_count_that_end_in_it(trace, since, until, waits):
+    found = of(trace, since, until)
+    (row,) = [row for row in found.rows if row["event"] == READ]
+    assert row["count"] == waits
+    # A wait that began before counts whole, as it does in the sum.
+    assert found.elapsed_s == pytest.approx(waits)
+    sizes = of(trace, since, until, by=["blocks + 0"])
+    assert sum(row["count"] for row in sizes.rows) == waits
+
+
+def test_calls_outside_do_not_count(tmp_path):
+    path = tmp_path / "calls.trc"
+    call = "EXEC #7:c={c},e={c},p=0,cr=0,cu=0,mis=0,r=0,dep={dep},og=1,plh=0,tim={tim}\n"
+    lines = [(1, 5, 1_000_000), (0, 9, 1_000_010), (1, 70, 3_000_000), (0, 100, 3_000_100)]
+    path.write_text("".join(call.format(dep=dep, c=c, tim=tim) for dep, c, tim in lines))
+    (row,) = [row for row in of(path, "1s").rows if row["count"]]
+    assert (row["count"], row["total_us"]) == (2, 100)
+
+
+def test_where_nothing_is(trace):
+    with pytest.raises(InputError, match="no wait and no call"):
+        of(trace, "21s")
+    with pytest.raises(InputError, match="no wait and no call"):
+        of(trace, "21:00")
+
+
+def test_a_trace_without_times_of_the_day(tmp_path):
+    header = "PARSING IN CURSOR #7 len=1 dep=0 uid=1 oct=3 lid=1 tim=5 hv=1 ad='0' sqlid='x'\nx\n"
+    path = write_trace(tmp_path / "x.trc", WAITS, header=f"{header}END OF STMT\n")
+    assert of(path, "15s").rows[0]["count"] == 6
+    with pytest.raises(InputError, match="no line of it says what time it was"):
+        of(path, "20:26")
+
+
+def test_the_command(trace):
+    said = spillcast("profile", trace, "--since", "5s", "--until", "9s", "--json")
+    assert json.loads(said.stdout)["rows"][0]["count"] == 5
+    said = spillcast("profile", trace, "--since", "never")
+    assert said.returncode == 2
+    assert "never" in said.stderr
+    said = spillcast("profile", trace, "--sql-id", "4q7zf0d2m8kcx")
+    assert said.returncode == 2
+    assert "--where" in said.stderr
