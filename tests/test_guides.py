@@ -23,6 +23,12 @@ def make_io(directory):
     subprocess.run([sys.executable, make, directory], check=True)
 
 
+def make_oracle(directory):
+    """The published case, and a plan."""
+    make_example(directory)
+    shutil.copy(ROOT / "examples" / "oracle" / "plan.trc", directory)
+
+
 def make_array(directory):
     """Write array.json."""
     make = ROOT / "examples" / "io_size" / "make_example.py"
@@ -49,7 +55,7 @@ ELSEWHERE = {"demo": "tests/lab/test_demo.py", "calibrate": "tests/lab/test_mach
 LEFT_OUT = "..."
 #: What a guide's commands find in their directory.
 PREPARE = {
-    "oracle.md": make_example,
+    "oracle.md": make_oracle,
     "flash-cache.md": make_io,
     "io-size.md": make_array,
     "work-memory.md": copy_plan,

@@ -122,7 +122,7 @@ def row_sources_of_trace(folder: Path, block_bytes: int) -> list[RowSource]:
 
 def _of_stat(row: dict[str, Any], depth: int, block_bytes: int) -> RowSource:
     read, written = row["blocks_read"], row["blocks_written"]
-    if not _SPILLS.match(row["operation"]):
+    if not may_spill(row["operation"]):
         read, written = (None if blocks is None else 0 for blocks in (read, written))
     return RowSource(
         sql_id=row["sql_id"],
@@ -164,6 +164,11 @@ def row_sources_of_samples(samples: pa.Table, block_bytes: int) -> list[RowSourc
         )
         for row in found
     ]
+
+
+def may_spill(operation: str) -> bool:
+    """Whether an operation writes to temp what does not fit into memory."""
+    return _SPILLS.match(operation) is not None
 
 
 def spilling(sources: Sequence[RowSource]) -> list[tuple[RowSource, float]]:

@@ -174,6 +174,8 @@ def _of_profile(profiles: Sequence[Mapping[str, Any]]) -> list[str]:
     busy = [row for row in profile["rows"] if not row.get("idle")]
     if not busy:
         return ["The profile holds no time."]
+    if profile.get("words"):
+        return list(profile["words"])
     first = busy[0]
     name = ", ".join(str(first.get(key)) for key in profile["by"])
     share = f", {100 * first['share']:.0f} % of the time" if first.get("share") else ""

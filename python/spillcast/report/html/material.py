@@ -9,6 +9,8 @@ from spillcast.document import read
 from spillcast.errors import InputError
 from spillcast.forecast.told import Told
 from spillcast.gate import bounded, damaged, json_of, text_of
+from spillcast.profile.result import CALL, DIMENSIONS, ROW_SOURCE
+from spillcast.recording.row_sources import may_spill
 from spillcast.report.html import forms
 from spillcast.storage.storage import StorageDocument
 
@@ -75,9 +77,21 @@ class Material:
                 raise damaged(name, f"kind is {kind!r}", AGAIN)
             read(_FORMS[kind], part, name, AGAIN)
             _check_warnings(part.get("warnings", ()), name)
+            if room == "profiles":
+                self._hide_keys(part)
         # A page makes its own verdict, of all that it shows and with names as it shows them.
         kept = [{k: v for k, v in part.items() if k != "verdict"} for part in parts]
         getattr(self, room).extend({"name": Path(name).name, **part} for part in kept)
+
+    def _hide_keys(self, profile: Document) -> None:
+        """Values of expressions may be of statements; what a plan works on has names of others."""
+        known = {*DIMENSIONS, ROW_SOURCE, CALL}
+        asked = [name for name in profile["by"] if name not in known]
+        for row in profile["rows"]:
+            self.add_secret("sql", *(row[name] for name in asked if isinstance(row[name], str)))
+            operation = row.get("operation")
+            if isinstance(operation, str) and not may_spill(operation):
+                self.add_secret("object", operation)
 
     def add_secret(self, kind: str, *texts: str | None) -> None:
         """Note what a redacted page must not hold."""

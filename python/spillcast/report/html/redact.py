@@ -40,6 +40,7 @@ _STATEMENT = re.compile(
 _KEYS = {"host": "host", "hostname": "host", "query": "sql", "file": "path", "files": "path"}
 _KEYS |= {"dataset": "path", "database": "database", "dbname": "database", "user": "user"}
 _KEYS |= {"directory": "path", "like": "path", "path": "path", "object": "object", "keep": "object"}
+_KEYS |= {"statement": "sql", "caller": "sql"}
 _KEYS |= {
     "longest_at": "path",
     "mount_point": "path",
