@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 
 #: Operations that keep rows in a work area, and write to temp what does not fit; and temporary
@@ -107,6 +106,8 @@ class RowSource:
 
 def row_sources_of_trace(folder: Path, block_bytes: int) -> list[RowSource]:
     """Out of the STAT lines that were spooled to ``folder``; empty where there are none."""
+    import duckdb
+
     with duckdb.connect() as connection:
         path = str(folder / "row_sources.parquet").replace("'", "''")
         connection.execute(f"create view row_sources as from read_parquet('{path}')")
@@ -147,6 +148,8 @@ def row_sources_of_samples(samples: pa.Table, block_bytes: int) -> list[RowSourc
     parts = [name for name in ("plan_operation", "plan_options") if name in there]
     operation = f"any_value(concat_ws(' ', {', '.join(parts)}))" if parts else "''"
     blocks = "p3" if "p3" in there else "null"
+    import duckdb
+
     with duckdb.connect() as connection:
         connection.register("samples", samples)
         query = _OF_ASH.format(operation=operation, blocks=blocks)
