@@ -7,6 +7,7 @@ from pathlib import Path
 from spillcast import _core
 from spillcast.cache.from_csv import is_csv, read_csv
 from spillcast.cache.from_waits import of_recording, of_traces
+from spillcast.cache.observed import is_observed, read_observed
 from spillcast.errors import InputError
 from spillcast.recording import Recording
 from spillcast.recording.evidence import find_evidence
@@ -52,6 +53,8 @@ def read_requests(
         return _oracle_general(general[0], line_bytes)
     if any(is_csv(path) for path in paths):
         rows = read_csv(paths)
+    elif paths and all(is_observed(path) for path in paths):
+        rows = read_observed(paths)
     else:
         found = find_evidence(arguments)
         if found.only_waits() == "recordings":

@@ -18,7 +18,10 @@ def add_to(application: typer.Typer) -> None:
 def cache(
     trace: Annotated[
         list[str],
-        typer.Argument(help="Oracle traces, a recording, CSV files, or an oracleGeneral file."),
+        typer.Argument(
+            help="Oracle traces, a recording, CSV files, an oracleGeneral file, or counts of "
+            "v$mystat and CellCLI."
+        ),
     ],
     size: Annotated[
         str | None, typer.Option(help="Size of the cache, such as 10G; without it the curve alone.")
