@@ -50,7 +50,11 @@ def make_fleet(directory):
 REFERENCE = ROOT / "docs" / "reference"
 GUIDES = sorted([*(ROOT / "docs" / "guides").glob("*.md"), *REFERENCE.glob("*.md")])
 #: A page of the reference whose command takes too long, and the test that does the same in small.
-ELSEWHERE = {"demo": "tests/lab/test_demo.py", "calibrate": "tests/lab/test_machine_measured.py"}
+ELSEWHERE = {
+    "demo": "tests/lab/test_demo.py",
+    "postgres": "tests/engines/postgres/test_postgres_rank.py",
+    "calibrate": "tests/lab/test_machine_measured.py",
+}
 #: What stands for any lines which the guide leaves out, or within a line for any words.
 LEFT_OUT = "..."
 #: What a guide's commands find in their directory.

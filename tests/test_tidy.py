@@ -107,6 +107,10 @@ def engines_chosen_by_name(code):
     told |= {id(part) for node in ast.walk(tree)
              if isinstance(node, ast.keyword) and node.arg == "example"
              for part in ast.walk(node.value)}  # fmt: skip
+    # A verb may be called as an engine is.
+    told |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.Assign)
+             and getattr(node.targets[0], "id", "") == "VERBS"
+             for part in ast.walk(node.value)}  # fmt: skip
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and node.value in ENGINE_NAMES and id(node) not in told:
             yield node.lineno

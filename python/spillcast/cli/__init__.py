@@ -20,6 +20,7 @@ VERBS = (
     "calibrate",
     "doctor",
     "watch",
+    "postgres",
     "probe",
     "storage",
     "emulate",

@@ -12,6 +12,7 @@ from spillcast.engines.workload import Workload
 if TYPE_CHECKING:
     from spillcast.engines.held import HeldQuery, Ran
     from spillcast.engines.move import Move
+    from spillcast.engines.ranking import ServerRanking
     from spillcast.forecast.work_memory.spills import Spill
     from spillcast.recording import Recording
     from spillcast.recording.meta import ObservedEngine
@@ -48,6 +49,8 @@ class Engine:
     live_all: "Callable[[], RecordServer] | None" = None
     #: Running a recorded query of such a server again for a while, its temp files elsewhere.
     rehearse: "Callable[[], RehearseQuery] | None" = None
+    #: Ranking what spills on such a server, or by its logs.
+    rank: "Callable[[], RankServer] | None" = None
     #: The command that moves temp files elsewhere: its parameters are options of the command line.
     move: "Callable[[], Callable[..., Move]] | None" = None
     #: The command whose script a DBA runs to collect the evidence; its parameters as those of move.
@@ -233,4 +236,26 @@ class RecordServer(Protocol):
 
         InputError for a server or a right that is not there, for one that runs elsewhere, and for
         a folder that holds something else.
+        """
+
+
+class RankServer(Protocol):
+    """Ranks what spills on a server, or in a folder of its logs."""
+
+    def __call__(
+        self,
+        server: str,
+        targets: Sequence[str],
+        *,
+        log: str | None = None,
+        since: str | None = None,
+        save_as: Path | None = None,
+        origin: str | None = None,
+        confidence: float = 0.9,
+    ) -> "ServerRanking":
+        """What each statement loses by spilling, and what ``targets`` would save of it.
+
+        ``since`` is how long to wait between two looks, or a kept look's file; ``save_as`` keeps
+        this one. ``origin`` is the storage of temp files where I/O was not timed. InputError where
+        the server does not answer and for logs without spills.
         """

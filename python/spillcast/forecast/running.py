@@ -28,7 +28,7 @@ class RunningForecast:
 
     def __init__(self, target: str, confidence: float = CONFIDENCE) -> None:
         self._target, self._confidence = target, confidence
-        self._storage = _known(target)
+        self._storage = known_target(target)
         self._due_s, self._loaded = 0.0, False
         self.latest: Forecast | None = None
         #: Why there is none yet.
@@ -53,7 +53,7 @@ class RunningForecast:
         self._due_s = time.monotonic() + max(EVERY_S, cost_s / SHARE)
 
 
-def _known(target: str) -> Storage | None:
+def known_target(target: str) -> Storage | None:
     """The storage, where it does not depend on what is recorded."""
     check_word(target, "--to")
     kind, colon, value = target.partition(":")

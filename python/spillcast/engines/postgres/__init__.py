@@ -23,5 +23,6 @@ ENGINE = Engine(
     live=late(f"{__name__}.live.record", "record_postgres"),
     live_all=late(f"{__name__}.live.record_all", "record_all_of_postgres"),
     rehearse=late(f"{__name__}.live.rehearse", "rehearse_postgres"),
+    rank=late(f"{__name__}.rank.command", "rank_postgres"),
     move=late(f"{__name__}.move.command", "move"),
 )

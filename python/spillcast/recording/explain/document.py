@@ -23,7 +23,7 @@ def read_documents(path: Path) -> list[dict[str, Any]]:
     """All plans in a file, each as FORMAT JSON gives it. InputError where there is none."""
     lines = text_of(path).splitlines()
     with reading(path, HOW):
-        if logged := list(_logged(path, lines)):
+        if logged := list(logged_plans(path, lines)):
             return logged
         document = _document(path, _bare(lines))
     if document is None:
@@ -31,7 +31,7 @@ def read_documents(path: Path) -> list[dict[str, Any]]:
     return [document]
 
 
-def _logged(path: Path, lines: list[str]) -> Iterator[dict[str, Any]]:
+def logged_plans(path: Path, lines: list[str]) -> Iterator[dict[str, Any]]:
     """The plans that auto_explain put into a log, with the time it gives for ``Execution Time``."""
     for at, line in enumerate(lines):
         if (match := _LOGGED.search(line)) is None:

@@ -104,10 +104,10 @@ def read_rows(path: Path) -> list[Row]:
         for name in _NEEDED:
             if any(name not in row for row in rows) or not rows:
                 raise InputError(f"{path}: pg_stat_statements without {name}", HOW)
-        return _merged([Row.of(row) for row in rows])
+        return merged([Row.of(row) for row in rows])
 
 
-def _merged(rows: Iterable[Row]) -> list[Row]:
+def merged(rows: Iterable[Row]) -> list[Row]:
     """Rows of one statement added up; one that is hidden is like no other."""
     found: dict[str | int, Row] = {}
     for number, row in enumerate(rows):

@@ -43,6 +43,13 @@ def read_statements(
     """
     path = Path(path)
     row = chosen(path, read_rows(path), queryid)
+    return recording_of_row(path, row, elapsed_s=elapsed_s, timed=timed)
+
+
+def recording_of_row(
+    path: Path, row: Row, *, elapsed_s: float | None = None, timed: bool = True
+) -> Recording:
+    """The same of one row, which spills; ``path`` is what an error names."""
     temp = _temp_of_a_call(row)
     if temp.total_s == 0:
         temp = TempIO(temp.read, temp.written, None, None)

@@ -1,0 +1,85 @@
+"""``spillcast postgres``: which statements of a server spill, and what would cure them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spillcast.cli.options import Confidence, Csv, Json, Markdown
+
+#: The verb is called as its engine is.
+ENGINE = __name__.rpartition(".")[2]
+#: What is asked about where nothing else is.
+TEN_TIMES = "factor:10"
+
+
+def add_to(application: typer.Typer) -> None:
+    """Register the verb."""
+    application.command(ENGINE)(postgres)
+
+
+def postgres(
+    server: Annotated[
+        str,
+        typer.Argument(
+            metavar="DSN|LOGS", help="The server; or a log, or a folder of them, without a server."
+        ),
+    ],
+    to: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--to",
+            help="Storage to ask about: storage.json, catalogue:NAME, a recording, latency:150us, "
+            "factor:60. Repeatable; by default ten times as fast.",
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            help="Only what is counted from now on for this long, such as 10m; or since a look "
+            "that --save kept."
+        ),
+    ] = None,
+    save: Annotated[Path | None, typer.Option(help="Keep this look, for a later --since.")] = None,
+    log: Annotated[
+        str | None, typer.Option(help="The server's log, or a folder of them: plans tell work_mem.")
+    ] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option("--from", help="Storage that temp files are on, where I/O was not timed."),
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="So many statements in the table.")] = 10,
+    confidence: Confidence = 0.9,
+    json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
+) -> None:
+    """Rank what spills on a PostgreSQL server, and what storage or work_mem would save of it.
+
+    It asks for counts alone, in some short queries of one read-only session; pg_monitor is enough.
+    Exits with 3 where nothing that spills carries a number.
+
+    Example: spillcast postgres dbname=dw --to catalogue:aws-gp3
+
+    Example: spillcast postgres service=dw --since 10m --to nvme.json
+
+    Example: spillcast postgres /var/log/postgresql --to latency:150us
+    """
+    from spillcast.cli.output import show
+    from spillcast.engines.registry import engine_of
+    from spillcast.report.server_ranking import ranking_page
+
+    rank = engine_of(ENGINE).rank
+    assert rank is not None
+    found = rank()(
+        server,
+        to or [TEN_TIMES],
+        log=log,
+        since=since,
+        save_as=save,
+        origin=origin,
+        confidence=confidence,
+    )
+    show(found.to_json, lambda: ranking_page(found, top), json=json, csv=csv, markdown=markdown)
+    if found.statements and all(one.no_spill is None for one in found.statements):
+        raise typer.Exit(3)

@@ -1,0 +1,59 @@
+"""What a server counted between two looks; what was reset meanwhile counts from its reset on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from spillcast.engines.postgres.rank.look import Look
+
+#: Of whom a row counts.
+_KEY = ("userid", "dbid", "queryid", "toplevel")
+
+
+def between(before: Look, after: Look) -> Look:
+    """Counts of the time between both, as a look whose window begins with the first."""
+    was = {_key(row): row for row in before.rows}
+    rows = [_less(row, was.get(_key(row))) for row in after.rows]
+    reset = after.since_s is not None and after.since_s > before.taken_s
+    return replace(
+        after,
+        since_s=after.since_s if reset else before.taken_s,
+        rows=[row for row in rows if row.get("calls")],
+        elapsed_s=_number_less(after.elapsed_s, before.elapsed_s),
+        database_temp_bytes=_number_less(after.database_temp_bytes, before.database_temp_bytes),
+        data_read_s=_number_less(after.data_read_s, before.data_read_s),
+    )
+
+
+def _less(row: Mapping[str, Any], was: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """A row's growth. One whose counts or calls shrank, or began anew, is all new."""
+    if was is None or row.get("stats_since") != was.get("stats_since"):
+        return row
+    counts = {
+        name: row[name] - was[name]
+        for name in _counts(row)
+        if isinstance(was.get(name), int | float)
+    }
+    return row if any(value < 0 for value in counts.values()) else {**row, **counts}
+
+
+def _counts(row: Mapping[str, Any]) -> Sequence[str]:
+    """Its sums: those of numbers that name nobody and are no minimum, mean or setting."""
+    return [
+        name
+        for name, value in row.items()
+        if isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and name not in _KEY
+        and (name == "calls" or name == "total_exec_time" or "blk" in name or "launched" in name)
+    ]
+
+
+def _number_less(now: float | None, was: float | None) -> float | None:
+    if now is None or was is None:
+        return None
+    return now - was if now >= was else now
+
+
+def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row.get(name) for name in _KEY)

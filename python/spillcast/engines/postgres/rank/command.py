@@ -1,0 +1,113 @@
+"""What a server's statements lose by spilling: from the server itself, or a folder of its logs."""
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from spillcast.engines.postgres.connection import open_session, shown_dsn
+from spillcast.engines.postgres.rank.between import between
+from spillcast.engines.postgres.rank.logs import Logs, read_logs
+from spillcast.engines.postgres.rank.look import Look, load, look, save
+from spillcast.engines.postgres.rank.rank import Asked, of_logs, of_look
+from spillcast.engines.ranking import Ranked, ServerRanking
+from spillcast.errors import InputError
+from spillcast.forecast.running import known_target
+from spillcast.redaction import struck_text
+from spillcast.units import parse_duration_s
+from spillcast.visible import shell_word
+
+NAME = "spillcast postgres"
+#: Letters of a statement by which a recorder finds it.
+_PATTERN_MAX = 40
+
+
+def rank_postgres(
+    server: str,
+    targets: Sequence[str],
+    *,
+    log: str | None = None,
+    since: str | None = None,
+    save_as: Path | None = None,
+    origin: str | None = None,
+    confidence: float = 0.9,
+) -> ServerRanking:
+    """Rank what spills on a server, by DSN, or in a folder of logs.
+
+    ``since`` is how long to wait between two looks, or the file of an earlier one. InputError where
+    the server does not answer, or an argument goes with the other kind.
+    """
+    for target in targets:
+        known_target(target)
+    asked = Asked(targets, origin, confidence)
+    if server and (path := Path(server)).exists():
+        if (log, since, save_as) != (None, None, None):
+            raise InputError("--log, --since and --save go with a server, not with its logs")
+        return _of_logs(path, asked)
+    logs = None if log is None else read_logs(Path(log))
+    with open_session(server, NAME) as connection:
+        found = look(connection)
+        if save_as is not None:
+            save(found, save_as)
+        if since is not None:
+            found = _since(since, found, lambda: look(connection))
+    return _of_server(shown_dsn(server), found, logs, asked)
+
+
+def _since(since: str, found: Look, again: Callable[[], Look]) -> Look:
+    """From an earlier look to this one, or from this one to another after a while."""
+    if Path(since).is_file():
+        return between(load(Path(since)), found)
+    seconds = parse_duration_s(since, "--since")
+    time.sleep(seconds)
+    return between(found, again())
+
+
+def _of_server(shown: str, found: Look, logs: Logs | None, asked: Asked) -> ServerRanking:
+    statements = of_look(found, logs, asked)
+    window_s = None if found.since_s is None else found.taken_s - found.since_s
+    size = found.database_temp_bytes
+    return ServerRanking(
+        source=shown,
+        window_s=window_s or None,
+        statements=statements,
+        targets=asked.targets,
+        confidence=asked.confidence,
+        statements_seen=found.statements_seen,
+        elapsed_s=found.elapsed_s,
+        database_temp_bytes=None if size is None else round(size),
+        data_read_s=found.data_read_s,
+        live=found.live,
+        settings=found.settings,
+        unseen=found.unseen,
+        record=_record(shown, statements),
+        asked_s=found.asked_s,
+    )
+
+
+def _of_logs(path: Path, asked: Asked) -> ServerRanking:
+    logs = read_logs(path)
+    statements = of_logs(logs, asked)
+    unseen = []
+    if not logs.plans:
+        unseen.append("times and plans: the logs hold temp files alone; load auto_explain")
+    if any(one.query is None for one in statements):
+        unseen.append("statements: some temp files stand in the log without theirs")
+    found = ServerRanking(
+        struck_text(str(path)), logs.window_s, statements, asked.targets, asked.confidence
+    )
+    return replace(found, unseen=unseen, record=_record("DSN", statements))
+
+
+def _record(shown: str, statements: Sequence[Ranked]) -> str | None:
+    """The command that records the first of them when it runs next."""
+    text = next((one.query for one in statements if one.query), None)
+    if text is None:
+        return None
+    words = max(re.findall(r"[\w ,.]+", " ".join(text.split())), key=len).strip()
+    if len(words) > _PATTERN_MAX:
+        words = words[:_PATTERN_MAX].rpartition(" ")[0]
+    pattern = shell_word(words)
+    dsn = shown if shown == "DSN" else shell_word(shown)
+    return f"spillcast record --postgres {dsn} --query {pattern} -o run.spill"

@@ -1,0 +1,205 @@
+"""One look at a server's own counts, for any version and role; what it does not show is said."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from spillcast.engines.postgres.connection import Connection, row, what_it_says
+from spillcast.engines.ranking import Live
+from spillcast.errors import InputError
+from spillcast.gate import json_of, reading, text_of
+from spillcast.recording.explain.statement_rows import MAINTENANCE, PER_GATHER
+from spillcast.redaction import struck_text
+from spillcast.workspace import whole_file
+
+LOOK_SCHEMA = "spillcast.look/1"
+HOW = "make one with: spillcast postgres DSN --save look.json"
+#: A look is not to weigh on the server.
+_LIMITS = ("set statement_timeout = '10s'", "set default_transaction_read_only = on")
+_SETTINGS = (
+    *(PER_GATHER, MAINTENANCE, "work_mem", "hash_mem_multiplier", "track_io_timing"),
+    *("log_temp_files", "temp_tablespaces", "shared_preload_libraries"),
+)
+_EXTENSION = (
+    "select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace "
+    "where e.extname = 'pg_stat_statements'"
+)
+_SPILLING = (
+    "select row_to_json(s) from {schema}.pg_stat_statements s "
+    "where s.temp_blks_read + s.temp_blks_written > 0"
+)
+_ALL = "select count(*), sum(total_exec_time) / 1e3 from {schema}.pg_stat_statements"
+_RESET = "select extract(epoch from stats_reset)::float8 from {schema}.pg_stat_statements_info"
+_STARTED = "select extract(epoch from pg_postmaster_start_time())::float8"
+_DATABASES = "select sum(temp_bytes)::float8 from pg_stat_database"
+#: Temp files are not in it: what is left is what data files took.
+_DATA = "select sum(read_time) / 1e3 from pg_stat_io where object = 'relation'"
+_LIVE = (
+    "select pid, query, extract(epoch from clock_timestamp() - query_start)::float8, wait_event "
+    "from pg_stat_activity where state = 'active' and pid <> pg_backend_pid() "
+    "and backend_type = 'client backend'"
+)
+_FILES = (
+    "select (regexp_match(name, '^pgsql_tmp(\\d+)'))[1]::int, sum(size)::bigint "
+    "from pg_tablespace t, pg_ls_tmpdir(t.oid) where t.spcname <> 'pg_global' group by 1"
+)
+_MAY_SEE = "select pg_has_role(current_user, 'pg_monitor', 'member')"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a server tells of itself at one moment; ``rows`` are those of pg_stat_statements."""
+
+    taken_s: float
+    since_s: float | None
+    rows: Sequence[Mapping[str, Any]]
+    statements_seen: int | None = None
+    elapsed_s: float | None = None
+    database_temp_bytes: float | None = None
+    data_read_s: float | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    live: Sequence[Live] = ()
+    unseen: Sequence[str] = ()
+    asked_s: float = 0.0
+
+
+def look(connection: Connection) -> Look:
+    """All that may be seen; each thing that may not is named with what mends it."""
+    began = time.monotonic()
+    for limit in _LIMITS:
+        connection.execute(limit.encode())
+    asked = _Asked(connection)
+    settings = dict(
+        asked.all("select name, setting from pg_settings where name = any (%s)", list(_SETTINGS))
+    )
+    rows, seen, elapsed_s, since_s = _statements(asked, settings)
+    version = connection.info.server_version
+    found = Look(
+        taken_s=asked.number("select extract(epoch from clock_timestamp())::float8") or 0.0,
+        since_s=since_s,
+        rows=[{**one, **_limits(settings)} for one in rows],
+        statements_seen=seen,
+        elapsed_s=elapsed_s,
+        database_temp_bytes=asked.number(_DATABASES),
+        data_read_s=asked.number(_DATA) if version >= 160_000 else None,
+        settings=settings,
+        live=_live(asked),
+        unseen=[*asked.unseen, *_not_shown(connection, settings, rows)],
+    )
+    return Look(**{**_fields(found), "asked_s": time.monotonic() - began})
+
+
+class _Asked:
+    """Queries that may be refused: one that is leaves a line in ``unseen``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.unseen: list[str] = []
+
+    def all(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        import psycopg
+
+        try:
+            return self.connection.execute(query.encode(), values or None).fetchall()
+        except psycopg.Error as error:
+            self.unseen.append(what_it_says(error))
+            return []
+
+    def number(self, query: str) -> float | None:
+        found = self.all(query)
+        return None if not found or found[0][0] is None else float(found[0][0])
+
+
+def _statements(
+    asked: _Asked, settings: Mapping[str, str]
+) -> tuple[list[dict[str, Any]], int | None, float | None, float | None]:
+    """Rows that spill, how many there are in all, their time, and since when they count."""
+    found = asked.all(_EXTENSION)
+    if not found:
+        preloaded = "pg_stat_statements" in settings.get("shared_preload_libraries", "")
+        mend = "create extension pg_stat_statements"
+        if not preloaded:
+            mend = f"add it to shared_preload_libraries, restart, then {mend}"
+        asked.unseen.append(f"statements: this database has no pg_stat_statements; {mend}")
+        return [], None, None, None
+    schema = '"' + str(found[0][0]).replace('"', '""') + '"'
+    rows = [dict(one) for (one,) in asked.all(_SPILLING.format(schema=schema))]
+    [(seen, elapsed_s)] = asked.all(_ALL.format(schema=schema)) or [(None, None)]
+    since_s = None
+    if asked.connection.info.server_version >= 140_000:
+        since_s = asked.number(_RESET.format(schema=schema))
+    return rows, seen, elapsed_s, since_s or asked.number(_STARTED)
+
+
+def _limits(settings: Mapping[str, str]) -> dict[str, str]:
+    return {name: settings[name] for name in (PER_GATHER, MAINTENANCE) if name in settings}
+
+
+def _live(asked: _Asked) -> list[Live]:
+    """Sessions with temp files, the largest first; of others' only who may see them."""
+    sizes = {pid: int(size) for pid, size in asked.all(_FILES) if pid is not None}
+    found = [
+        Live(pid, struck_text(query), float(seconds or 0.0), sizes.get(pid, 0), wait)
+        for pid, query, seconds, wait in asked.all(_LIVE)
+        if query is not None and (pid in sizes or str(wait or "").lower().startswith("buffile"))
+    ]
+    return sorted(found, key=lambda one: -one.temp_bytes)
+
+
+def _not_shown(
+    connection: Connection, settings: Mapping[str, str], rows: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """What a setting or a right keeps from being seen."""
+    said = []
+    version = connection.info.server_version
+    if version < 150_000:
+        said.append("times of temp I/O: PostgreSQL 15 or newer has them; --from names the storage")
+    elif settings.get("track_io_timing") == "off":
+        said.append(
+            "times of temp I/O: set track_io_timing = on, then pg_stat_statements_reset(); or name "
+            "the storage with --from"
+        )
+    hidden = sum(one.get("queryid") is None for one in rows)
+    if hidden or not row(connection, _MAY_SEE)[0]:
+        said.append("statements and sessions of others: grant pg_monitor to this role")
+    return said
+
+
+def save(found: Look, path: Path) -> None:
+    """Keep a look, for a later one to be compared with; texts with their secrets struck out."""
+    rows = [{**one, "query": struck_text(str(one.get("query") or ""))} for one in found.rows]
+    document = {"schema": LOOK_SCHEMA, **asdict(found), "rows": rows}
+    with whole_file(path) as partial:
+        partial.write_text(json.dumps(document, default=str) + "\n")
+
+
+def load(path: Path) -> Look:
+    """A look that was kept. InputError for what is none."""
+    with reading(path, HOW):
+        document = json_of(text_of(path), path, HOW)
+        if not isinstance(document, dict) or document.get("schema") != LOOK_SCHEMA:
+            raise InputError(f"{path}: is no look at a server", HOW)
+        values = {name: document[name] for name in _fields(Look(0.0, None, []))}
+        since_s = values["since_s"]
+        return Look(
+            **{
+                **values,
+                "live": [Live(**one) for one in values["live"]],
+                "taken_s": float(values["taken_s"]),
+                "since_s": None if since_s is None else float(since_s),
+                "rows": [dict(one) for one in values["rows"]],
+            }
+        )
+
+
+def when(seconds: float) -> str:
+    """A moment for people."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="seconds")
+
+
+def _fields(found: Look) -> dict[str, Any]:
+    return dict(vars(found))

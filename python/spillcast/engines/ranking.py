@@ -1,0 +1,95 @@
+"""Which statements of a server spill, what that costs a day, and what cures would bring."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+DAY_S = 86_400.0
+#: Counts of a shorter time are told as they are, and not by day.
+WINDOW_MIN_S = 600.0
+SCHEMA = "spillcast.server/1"
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Elapsed time that a cure saves of all calls, with its interval; below 0 they get slower."""
+
+    saved_s: float
+    interval_s: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A statement that spills; sums over its calls in the time looked at."""
+
+    queryid: str | None
+    query: str | None
+    #: None where only a log's temp files tell of it.
+    calls: int | None
+    elapsed_s: float | None
+    #: Temp bytes read and written; of a log's temp files, written.
+    temp_bytes: int
+    #: Elapsed time in temp I/O: from that with the most processes which there may have been to that
+    #: with the fewest. None where nothing was timed.
+    temp_s: tuple[float, float] | None = None
+    #: By target, and with work memory that nothing spills.
+    gains: Mapping[str, Gain] = field(default_factory=dict)
+    no_spill: Gain | None = None
+    #: What is enough for that, where a plan tells.
+    work_mem_bytes: int | None = None
+    #: Why there are no gains.
+    refused: str | None = None
+
+    @property
+    def weight(self) -> tuple[float, float]:
+        """What it is ranked by: what not spilling would save, else temp I/O in time or bytes."""
+        if self.no_spill is not None:
+            return self.no_spill.saved_s, self.temp_bytes
+        return (sum(self.temp_s) / 2 if self.temp_s else 0.0), self.temp_bytes
+
+
+@dataclass(frozen=True)
+class Live:
+    """A session that has temp files, or waits for them, now."""
+
+    pid: int
+    query: str
+    running_s: float
+    temp_bytes: int
+    wait: str | None
+
+
+@dataclass(frozen=True)
+class ServerRanking:
+    """What a look at a server, or at a folder of its logs, tells."""
+
+    source: str
+    #: The time that all sums are of; None where nothing tells it.
+    window_s: float | None
+    statements: Sequence[Ranked]
+    targets: Sequence[str]
+    confidence: float
+    #: Of all statements, those that do not spill included; None of logs.
+    statements_seen: int | None = None
+    elapsed_s: float | None = None
+    #: By the databases' own counts, and what reading data files took by all backends' times.
+    database_temp_bytes: int | None = None
+    data_read_s: float | None = None
+    live: Sequence[Live] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    #: What could not be seen, and what mends it.
+    unseen: Sequence[str] = ()
+    #: The command that records the first.
+    record: str | None = None
+    #: How long the server was asked.
+    asked_s: float | None = None
+
+    @property
+    def per_day(self) -> float | None:
+        """Of a sum, how much that is a day; None for a time that tells nothing of a day."""
+        enough = self.window_s is not None and self.window_s >= WINDOW_MIN_S
+        return DAY_S / self.window_s if enough and self.window_s else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of docs/schema.md."""
+        return {"schema": SCHEMA, **asdict(self)}

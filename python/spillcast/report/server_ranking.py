@@ -1,0 +1,171 @@
+"""What a server loses by spilling, on one screen: the verdict, the statements, what is not seen."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from spillcast.engines.ranking import Gain, Ranked, ServerRanking
+from spillcast.report.page import Page, Part, Words
+from spillcast.report.table import Column, Table
+from spillcast.units import format_bytes, format_duration, format_setting
+
+#: Letters of a statement's text.
+TEXT_MAX = 60
+#: Sessions that are named.
+LIVE_MAX = 3
+NO_SPILL = "no spill"
+
+
+def ranking_page(found: ServerRanking, top: int) -> Page:
+    """The verdict, a row a statement, what spills now, what could not be seen, what to do next."""
+    parts: list[Part] = [Words(_verdict(found), indent="")]
+    if found.statements:
+        parts.append(_table(found, found.statements[:top]))
+    if said := _notes(found, top):
+        parts.append(Words(said))
+    if found.record is not None:
+        parts.append(Words(["Next, record the first when it runs:", f"  {found.record}"], "    "))
+    return Page(parts, _data(found))
+
+
+def _verdict(found: ServerRanking) -> list[str]:
+    count = len(found.statements)
+    if not count:
+        return [f"Nothing spills: {_whole(found)}."]
+    spill = "statements spill" if count > 1 else "statement spills"
+    said = f"{count:,} {spill}, {_whole(found)}"
+    if found.statements_seen:
+        spill = "spill" if count > 1 else "spills"
+        said = f"{count:,} of {found.statements_seen:,} statements {spill}, {_whole(found)}"
+    timed = [one.temp_s for one in found.statements if one.temp_s is not None]
+    if timed:
+        low, high = (sum(bounds[at] for bounds in timed) for at in (0, 1))
+        said += f": temp I/O takes {_span(low, high, found)}"
+        if found.elapsed_s:
+            shares = sorted({round(100 * s / found.elapsed_s) for s in (low, high)})
+            said += f", {' to '.join(map(str, shares))} % of the time in statements"
+    lines = [f"{said}."]
+    first = found.statements[0]
+    if first.no_spill is not None:
+        cures = [f"{_cure(first)} saves {_saved(first.no_spill, found)}"]
+        cures += [f"{name} {_saved(gain, found)}" for name, gain in first.gains.items()]
+        lines.append(f"Cures of the first: {', '.join(cures)}.")
+    return lines
+
+
+def _cure(one: Ranked) -> str:
+    if one.work_mem_bytes is None:
+        return "not spilling (more work_mem)"
+    return f"work_mem {format_setting(one.work_mem_bytes)}"
+
+
+def _whole(found: ServerRanking) -> str:
+    if found.window_s is None:
+        return "over an unknown time"
+    return f"in {format_duration(found.window_s)}"
+
+
+def _span(low_s: float, high_s: float, found: ServerRanking) -> str:
+    low, high = (format_duration(s * (found.per_day or 1)) for s in (low_s, high_s))
+    span = low if low == high else f"{low} to {high}"
+    return span if found.per_day is None else f"{span} a day"
+
+
+def _saved(gain: Gain, found: ServerRanking) -> str:
+    low, high = (format_duration(max(s, 0.0) * (found.per_day or 1)) for s in gain.interval_s)
+    return f"{_day(max(gain.saved_s, 0.0), found)} ({low} to {high})"
+
+
+def _day(seconds: float, found: ServerRanking) -> str:
+    if found.per_day is None:
+        return format_duration(seconds)
+    return f"{format_duration(seconds * found.per_day)} a day"
+
+
+def _table(found: ServerRanking, shown: Sequence[Ranked]) -> Table:
+    """Sums a day where the time is known; a gain with its interval where there is room."""
+    scale = found.per_day or 1.0
+    timed = any(one.temp_s is not None for one in shown)
+    columns = [
+        Column("statement", None),
+        Column("calls", None, "whole", spare=1),
+        Column("temp I/O", None, "bytes" if not timed else "s"),
+        Column("share", None, "percent"),
+    ]
+    names = [*found.targets, NO_SPILL]
+    for name in names:
+        columns += [
+            Column(name.removeprefix("catalogue:"), None, "s"),
+            Column("sure", None, "interval", spare=2),
+        ]
+    columns.append(Column("work_mem", None))
+    rows = []
+    for one in shown:
+        middle_s = None if one.temp_s is None else sum(one.temp_s) / 2
+        share = None if middle_s is None or not one.elapsed_s else middle_s / one.elapsed_s
+        temp = one.temp_bytes * scale if not timed else middle_s and middle_s * scale
+        calls = None if one.calls is None else one.calls * scale
+        row: list[Any] = [_text(one), calls, temp, share and min(share, 1.0)]
+        for name in names:
+            gain = one.no_spill if name == NO_SPILL else one.gains.get(name)
+            row += [None, None] if gain is None else _cells(gain, scale)
+        enough = one.work_mem_bytes
+        rows.append([*row, None if enough is None else format_setting(enough)])
+    return Table(columns, rows)
+
+
+def _cells(gain: Gain, scale: float) -> list[Any]:
+    low_s, high_s = (max(s, 0.0) * scale for s in gain.interval_s)
+    return [max(gain.saved_s, 0.0) * scale, (low_s, high_s)]
+
+
+def _text(one: Ranked) -> str:
+    text = " ".join((one.query or "(hidden)").split())
+    return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - 3]}..."
+
+
+def _notes(found: ServerRanking, top: int) -> list[str]:
+    said = []
+    if found.statements:
+        a_day = "a day" if found.per_day is not None else "in all"
+        said.append(f"  temp I/O and what each cure saves: elapsed time {a_day}, of all calls")
+    if (more := len(found.statements) - top) > 0:
+        said.append(f"  and {more:,} more: --top {len(found.statements)}")
+    for one in found.live[:LIVE_MAX]:
+        text = " ".join(one.query.split())[:TEXT_MAX]
+        size, since = format_bytes(one.temp_bytes), format_duration(one.running_s)
+        said.append(f"  now: pid {one.pid}, {size} of temp files after {since}: {text}")
+    refused = dict.fromkeys(one.refused for one in found.statements[:top] if one.refused)
+    said += [f"  no number: {text}" for text in refused]
+    said += [f"  not seen: {text}" for text in found.unseen]
+    if found.asked_s is not None:
+        said.append(f"  the server was asked for {format_duration(found.asked_s)}")
+    return said
+
+
+_COLUMNS = (
+    *(Column(None, name) for name in ("queryid", "query")),
+    Column(None, "calls", "count"),
+    Column(None, "elapsed_s", "s"),
+    Column(None, "temp_bytes", "bytes"),
+    *(Column(None, name, "s") for name in ("temp_low_s", "temp_high_s")),
+    Column(None, "cure"),
+    *(Column(None, name, "s") for name in ("saved_s", "low_s", "high_s")),
+    Column(None, "work_mem_bytes", "bytes"),
+    Column(None, "refused"),
+)
+
+
+def _data(found: ServerRanking) -> Table:
+    """A row for each statement and cure; sums of the time looked at."""
+    rows: list[list[Any]] = []
+    for one in found.statements:
+        low_s, high_s = one.temp_s or (None, None)
+        head = [one.queryid, one.query, one.calls, one.elapsed_s, one.temp_bytes, low_s, high_s]
+        cures = {**one.gains, **({NO_SPILL: one.no_spill} if one.no_spill else {})}
+        for name, gain in cures.items():
+            rows.append(
+                [*head, name, gain.saved_s, *gain.interval_s, one.work_mem_bytes, one.refused]
+            )
+        if not cures:
+            rows.append([*head, *[None] * 4, one.work_mem_bytes, one.refused])
+    return Table(_COLUMNS, rows)

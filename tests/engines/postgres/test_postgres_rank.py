@@ -1,0 +1,166 @@
+"""What spills on a server, ranked: by its counts, between two looks, and by its logs alone."""
+
+import gzip
+import json
+
+import pytest
+
+from harness import environment, only_line, spillcast
+from plans import INSTALLATIONS
+from postgres_rig import private_server
+from spillcast.workspace import workspace
+
+SETTINGS = {
+    "shared_preload_libraries": "pg_stat_statements,auto_explain",
+    "track_io_timing": "on",
+    "work_mem": "256kB",
+    "max_parallel_workers_per_gather": "0",
+    "enable_mergejoin": "off",
+    "log_temp_files": "0",
+    "auto_explain.log_min_duration": "0",
+    "auto_explain.log_analyze": "on",
+    "auto_explain.log_buffers": "on",
+    "auto_explain.log_settings": "on",
+    "logging_collector": "on",
+    "log_line_prefix": "%m [%p] ",
+}
+LARGE = "select count(*) from (select id, f from t order by f, id offset 0) s"
+MIDDLE = "select max(x.f) from t x join t y using (id) where x.id % 4 = 0"
+SMALL = "select count(*) from (select id from t where id % 5 = 0 order by id offset 0) s"
+NONE = "select count(*) from t"
+#: How often each is run: what the third spills in all is far less than what the others do.
+RUNS = ((LARGE, 4), (MIDDLE, 2), (SMALL, 1), (NONE, 5))
+TARGETS = ("--to", "factor:10", "--to", "latency:5ms")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A server of the newest version that has run all of them; its log in three formats."""
+    logs = {"log_directory": "log", "log_destination": "stderr,csvlog,jsonlog"}
+    with workspace() as room, private_server(room, {**SETTINGS, **logs}, INSTALLATIONS[0]) as made:
+        with made.connect() as connection:
+            connection.execute("create extension pg_stat_statements")
+            connection.execute("create role watcher login")
+            connection.execute("grant pg_monitor to watcher")
+            connection.execute("create role nobody login")
+            connection.execute(
+                "create table t as select hashint8(i) as id, repeat('x', 40) as f "
+                "from generate_series(1, 60000) i"
+            )
+            connection.execute("analyze t")
+            connection.execute("select pg_stat_statements_reset()")
+            for query, times in RUNS:
+                for _ in range(times):
+                    connection.execute(query)
+        folder = tmp_path_factory.mktemp("logs")
+        for file in (room / "postgres" / "data" / "log").iterdir():
+            (folder / file.name).write_bytes(file.read_bytes())
+        yield made, folder
+
+
+@pytest.fixture(scope="module")
+def dsn(server):
+    return server[0].dsn.replace("user=postgres", "user=watcher")
+
+
+def ranked(*arguments):
+    result = spillcast("postgres", *arguments, "--json")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def texts(found):
+    return [" ".join(one["query"].split())[:24] for one in found["statements"]]
+
+
+def in_order(found):
+    return [text for text in texts(found) if "create" not in text]
+
+
+def explained(connection, query):
+    """Temp blocks of a run, as EXPLAIN counts them."""
+    [[[plan]]] = connection.execute(f"explain (analyze, buffers, format json) {query}").fetchall()
+    top = plan["Plan"]
+    return top["Temp Read Blocks"] + top["Temp Written Blocks"]
+
+
+def test_those_that_spill_most_stand_first_with_what_cures_bring(server, dsn):
+    found = ranked(dsn, *TARGETS)
+    assert in_order(found) == [query[:24] for query, _ in RUNS[:3]]
+    with server[0].connect() as connection:
+        connection.execute("load 'auto_explain'")
+        connection.execute("set auto_explain.log_min_duration = -1")
+        blocks = [times * explained(connection, query) for query, times in RUNS[:3]]
+    assert [one["temp_bytes"] for one in found["statements"]] == [8192 * one for one in blocks]
+    for one, (_, times) in zip(found["statements"], RUNS, strict=False):
+        low_s, high_s = one["temp_s"]
+        assert one["calls"] == times
+        assert 0 < low_s <= high_s <= one["elapsed_s"]
+        saved = {name: gain["saved_s"] for name, gain in one["gains"].items()}
+        assert 0 < saved["factor:10"] <= one["no_spill"]["saved_s"]
+        # A disk of 5 ms is no cure.
+        assert saved.get("latency:5ms", -1.0) < 0
+    assert found["statements_seen"] > 3
+
+
+def test_a_person_reads_it_on_one_screen(dsn):
+    result = spillcast("postgres", dsn, *TARGETS, env=environment(COLUMNS="80"))
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert len(lines) < 24
+    assert lines[0].startswith("3 of ")
+    assert "Next, record the first when it runs:" in lines
+    assert " --query " in " ".join(lines)
+
+
+def test_between_two_looks_only_what_came_between_counts(server, dsn, tmp_path):
+    look = tmp_path / "look.json"
+    ranked(dsn, "--save", look)
+    with server[0].connect() as connection:
+        connection.execute(MIDDLE)
+    found = ranked(dsn, "--since", look)
+    assert in_order(found) == [MIDDLE[:24]]
+    assert found["statements"][0]["calls"] == 1
+    with server[0].connect() as connection:
+        connection.execute("select pg_stat_statements_reset()")
+        for query, times in RUNS:
+            for _ in range(times):
+                connection.execute(query)
+    # What was reset meanwhile counts from its reset on.
+    assert in_order(ranked(dsn, "--since", look)) == [query[:24] for query, _ in RUNS[:3]]
+
+
+def test_who_may_see_nothing_is_told_so(server):
+    nobody = server[0].dsn.replace("user=postgres", "user=nobody")
+    result = spillcast("postgres", nobody)
+    assert "not seen: statements and sessions of others: grant pg_monitor" in result.stdout
+
+
+def test_plans_in_the_log_tell_work_memory(server, dsn):
+    found = ranked(dsn, "--log", server[1])
+    sizes = [one["work_mem_bytes"] for one in found["statements"][:3]]
+    assert None not in sizes
+    # 60,000 rows of 40 letters are more than 4 MB, and a fifth of them without is less.
+    assert sizes[0] > 4 << 20 > sizes[2]
+
+
+@pytest.mark.parametrize("ending", ["log", "csv", "json"])
+def test_logs_alone_tell_the_same(server, tmp_path, ending):
+    [file] = server[1].glob(f"*.{ending}")
+    (tmp_path / f"server.{ending}.gz").write_bytes(gzip.compress(file.read_bytes()))
+    found = ranked(tmp_path, *TARGETS)
+    assert [one for one in in_order(found) if one in {q[:24] for q, _ in RUNS}][:2] == [
+        LARGE[:24],
+        MIDDLE[:24],
+    ]
+    assert all(one["work_mem_bytes"] for one in found["statements"][:2])
+
+
+def test_logs_without_spills_say_what_to_set(tmp_path):
+    (tmp_path / "server.log").write_text("2026-01-01 00:00:00 UTC [7] LOG:  checkpoint starting\n")
+    assert "no temp file and no plan in 1 files" in only_line(spillcast("postgres", tmp_path), 2)
+
+
+def test_a_directory_is_not_probed(dsn, tmp_path):
+    told = only_line(spillcast("postgres", dsn, "--to", tmp_path), 2)
+    assert "a probe would disturb" in told

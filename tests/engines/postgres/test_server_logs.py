@@ -1,0 +1,58 @@
+"""A server's log without a server: temp files with their statements, in each format."""
+
+import pytest
+
+from spillcast.engines.postgres.rank.between import between
+from spillcast.engines.postgres.rank.logs import normal, read_logs
+from spillcast.engines.postgres.rank.look import Look
+
+TEXT = """\
+2026-11-23 10:00:00.100 UTC [41] LOG:  checkpoint starting: time
+2026-11-23 10:00:01.100 UTC [42] LOG:  temporary file: path "b/pgsql_tmp42.0", size 8192
+2026-11-23 10:00:01.100 UTC [42] STATEMENT:  select *
+\tfrom big where name = 'Sesame'
+\torder by 1
+2026-11-23 10:00:02.100 UTC [42] LOG:  temporary file: path "b/pgsql_tmp42.1", size 1024
+2026-11-23 10:30:00.000 UTC [43] LOG:  temporary file: path "b/pgsql_tmp43.0", size 5
+2026-11-23 10:30:00.000 UTC [43] STATEMENT:  select 2
+"""
+
+
+def test_a_statement_stands_below_its_temp_file(tmp_path):
+    (tmp_path / "a.log").write_text(TEXT)
+    found = read_logs(tmp_path)
+    assert [(one.bytes, one.query and one.query.split("\n")[0]) for one in found.temp] == [
+        (8192, "select *"),
+        (1024, None),
+        (5, "select 2"),
+    ]
+    assert found.window_s == pytest.approx(1799.9)
+
+
+def test_statements_that_differ_in_their_constants_are_one():
+    assert normal("SELECT a FROM t WHERE b = 'it''s' AND c > 4.5 ;") == normal(
+        "select a from t\n where b = $1 and c > $2"
+    )
+
+
+def row(**values):
+    return {"userid": 1, "dbid": 1, "queryid": 7, "toplevel": True, "calls": 0, **values}
+
+
+def test_what_two_looks_have_between_them():
+    before = Look(1000.0, 10.0, [row(calls=5, temp_blks_read=50), row(queryid=8, calls=9)])
+    after = Look(
+        1600.0,
+        10.0,
+        [
+            row(calls=7, temp_blks_read=90, mean_exec_time=3.0),
+            # It was thrown out and came again.
+            row(queryid=8, calls=2, temp_blks_read=4),
+            row(queryid=9, calls=1),
+        ],
+    )
+    found = between(before, after)
+    assert found.since_s == 1000.0
+    told = {one["queryid"]: (one["calls"], one.get("temp_blks_read")) for one in found.rows}
+    assert told == {7: (2, 40), 8: (2, 4), 9: (1, None)}
+    assert between(before, Look(1600.0, 1500.0, [row(calls=7)])).since_s == 1500.0
