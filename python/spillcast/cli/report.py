@@ -59,6 +59,10 @@ def report(
         bool,
         typer.Option("--redact", help="Leave out SQL text, bind values, paths and others' names."),
     ] = False,
+    each: Annotated[
+        bool,
+        typer.Option("--each", help="Each input is a run of its own: traces are not put together."),
+    ] = False,
     confidence: Confidence = 0.9,
     budget: Budget = "60s",
     json: Json = False,
@@ -70,6 +74,8 @@ def report(
     Example: spillcast report run.spill --to nvme.json --to catalogue:aws-gp3 -o report.html
 
     Example: spillcast report ash.csv hdd.trc --to flash.trc --elapsed 773 -o report.html
+
+    Example: spillcast report --each hdd.trc flash.trc -o report.html
 
     Example: spillcast report sweep.json cache.json --redact -o report.html
     """
@@ -99,7 +105,10 @@ def report(
         storage = Storage.from_json(document, document["name"])
         material.latencies.append(latencies_there(storage.name, storage))
     chosen = Chosen(sql_id=sql_id, exec_id=exec_id, since=since, until=until)
-    add_runs(material, evidence, chosen, temp_dirs=temp or (), lenient=lenient)
+    for one in [find_evidence([word]) for word in words] if each else [evidence]:
+        add_runs(material, one, chosen, temp_dirs=temp or (), lenient=lenient)
+    if to and each:
+        raise InputError("--each compares runs", "a forecast is of one: leave out --each or --to")
     if to and not words:
         raise InputError("--to is for evidence", "a forecast's document has its target already")
     if to:

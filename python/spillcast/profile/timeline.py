@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 CPU, READ, WRITE, OTHER_IO, WAITS = "CPU", "temp reads", "temp writes", "other I/O", "other waits"
 STATES = (CPU, READ, WRITE, OTHER_IO, WAITS)
+#: So many events are told apart, the others are one.
+EVENTS_MAX, ON_CPU, OTHERS = 5, "(on CPU)", "other events"
 #: More stretches than these no picture tells apart.
 STRETCHES_MAX = 160
 _LENGTHS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
@@ -143,12 +145,32 @@ def of_samples(samples: "pa.Table", elapsed_s: float) -> Timeline:
     return _timeline(rows, length_s, elapsed_s, _sessions(samples))
 
 
-def of_ash(paths: Sequence[Path], chosen: Chosen = ALL) -> Timeline:
-    """The samples of ASH exports, or what is chosen of them, over the time that they cover."""
+def of_ash(paths: Sequence[Path], chosen: Chosen = ALL) -> tuple[Timeline, Timeline]:
+    """The samples of ASH exports, or what is chosen of them, over the time that they cover.
+
+    By state, and by event.
+    """
     samples = read_ash(paths, chosen).samples
     times = samples["time_ns"].to_numpy()
     covered_s = float(times.max() - times.min()) / 1e9 + 1 if len(times) else 0.0
-    return of_samples(samples, covered_s)
+    return of_samples(samples, covered_s), events_of_samples(samples, covered_s)
+
+
+def events_of_samples(samples: "pa.Table", elapsed_s: float) -> Timeline:
+    """The same as ``of_samples`` by event: those that took longest, the rest as one."""
+    length_s = stretch_s(elapsed_s, 1)
+    columns = [samples[name].to_pylist() for name in ("time_ns", "event", "weight_us")]
+    begin_ns, total_us = min(columns[0], default=0), dict[str, int]()
+    rows = []
+    for time_ns, event, weight_us in zip(*columns, strict=True):
+        name = ON_CPU if event is None else event
+        total_us[name] = total_us.get(name, 0) + weight_us
+        rows.append((int((time_ns - begin_ns) / 1e9 // length_s), name, weight_us / 1e6))
+    longest = sorted(total_us, key=total_us.__getitem__, reverse=True)
+    kept = longest if len(longest) <= EVENTS_MAX + 1 else longest[:EVENTS_MAX]
+    told = [(at, name if name in kept else OTHERS, s) for at, name, s in rows]
+    names = kept if len(kept) == len(longest) else [*kept, OTHERS]
+    return _timeline(told, length_s, elapsed_s, _sessions(samples), names)
 
 
 def of_traces(read: "Traces", elapsed_s: float) -> Timeline:
@@ -179,11 +201,15 @@ def state_of(event: str | None, op: str | None = None) -> str:
 
 
 def _timeline(
-    rows: Sequence[tuple[int, str, float]], length_s: float, whole_s: float, sessions: int
+    rows: Sequence[tuple[int, str, float]],
+    length_s: float,
+    whole_s: float,
+    sessions: int,
+    names: Sequence[str] = STATES,
 ) -> Timeline:
     # Less than a twentieth of a stretch counts with the one before.
     count = max(math.ceil(whole_s / length_s - 0.05), 1)
-    busy_s = {state: [0.0] * count for state in STATES}
+    busy_s = {name: [0.0] * count for name in names}
     for stretch, state, seconds in rows:
         busy_s[state][min(max(stretch, 0), count - 1)] += seconds
     last_s = whole_s - (count - 1) * length_s or length_s

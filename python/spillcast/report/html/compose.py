@@ -7,7 +7,14 @@ from typing import Any
 from spillcast.report.html.answer import answer, ranked
 from spillcast.report.html.material import Document, Material
 from spillcast.report.html.page import Page, Raw, Section
-from spillcast.report.html.sections import fleets, forecasts, others, runs, verifications
+from spillcast.report.html.sections import (
+    fleets,
+    forecasts,
+    others,
+    runs,
+    side_by_side,
+    verifications,
+)
 
 #: Raw figures of more bytes are not repeated in the page.
 RAW_BYTES_MAX = 300_000
@@ -17,6 +24,7 @@ def compose(material: Material) -> Page:
     """The answer first, then the choices, where the time goes, what they rest on, and how sure."""
     there = _there(material)
     found: list[Section] = forecasts.choices(material.forecasts)
+    found += side_by_side.sections(material.runs)
     found += runs.sections(material.runs, there)
     found += others.profiles(material.profiles)
     found += forecasts.terms(material.forecasts)

@@ -100,10 +100,11 @@ def _of_traces(material: Material, paths: Sequence[Path], lenient: bool) -> Docu
 
 def _of_ash(paths: Sequence[Path], chosen: Chosen) -> Document:
     found = profile(*paths, chosen=chosen)
-    line = timeline.of_ash(paths, chosen)
+    line, by_event = timeline.of_ash(paths, chosen)
     return {
         "name": _names(paths),
         "kind": "ASH",
+        "events_over_time": asdict(by_event),
         "elapsed_s": found.elapsed_s,
         "time_s": _time_s(line, found.elapsed_s),
         "sessions_are": "sessions",

@@ -53,6 +53,13 @@ def names_axis(names: Sequence[str], layout: Layout, **options: Any) -> Any:
     )  # fmt: skip
 
 
+def legend_of(names: Sequence[str], layout: Layout) -> Any:
+    """A legend in as many columns as there is room for its longest name."""
+    letters = max(map(len, names), default=0)
+    columns = max(1, min(len(names), int(layout.width / (letters * _LETTER_PX + 40))))
+    return alt.Legend(columns=columns, labelLimit=layout.width / columns - 30)
+
+
 def sized(chart: Any, layout: Layout, height: int) -> Any:
     """The chart with all of it as wide as the place, and so high."""
     fit = alt.AutoSizeParams(type="fit", contains="padding")

@@ -6,9 +6,9 @@ from typing import Any
 
 import altair as alt
 
-from spillcast.profile.timeline import STATES
+from spillcast.profile.timeline import ON_CPU, READ, STATES, WRITE, state_of
 from spillcast.report.draw import chart_of, colour
-from spillcast.report.html.charts.bars import sized
+from spillcast.report.html.charts.bars import legend_of, sized
 from spillcast.report.html.charts.scale import PERCENT, duration_axis, latency_axis
 from spillcast.report.html.page import Layout
 from spillcast.units import format_duration
@@ -18,10 +18,21 @@ SHADES = dict(zip(STATES, ("cpu", "read", "write", "other-io", "waits"), strict=
 _BINS = 10
 
 
-def timeline(line: Mapping[str, Any], layout: Layout) -> Any:
-    """Mean number of sessions by state over the time of the run, one upon the other."""
+def shades_of_events(names: Sequence[str]) -> dict[str, str]:
+    """A colour for each event, temp I/O as elsewhere."""
+    left = iter(("series-3", "series-4", "other-io", "waits", "domain", "muted", "grid"))
+    known = {ON_CPU: "cpu"}
+    for name in names:
+        state = state_of(name)
+        if state in (READ, WRITE) and SHADES[state] not in known.values():
+            known[name] = SHADES[state]
+    return {name: known.get(name) or next(left) for name in names}
+
+
+def timeline(line: Mapping[str, Any], layout: Layout, colours: Mapping[str, str] = SHADES) -> Any:
+    """Mean number of sessions by state, or event, over the time of the run, one upon the other."""
     length_s, busy = line["length_s"], line["busy"]
-    states = [state for state in STATES if state in busy]
+    states = [state for state in colours if state in busy]
     stretches = len(next(iter(busy.values()), []))
     merged = 2 if layout.narrow and stretches > 80 else 1
     values = []
@@ -38,8 +49,8 @@ def timeline(line: Mapping[str, Any], layout: Layout) -> Any:
     whole_s = stretches * length_s
     shades = alt.Color(
         "state:N",
-        scale=alt.Scale(domain=states, range=[colour(SHADES[state]) for state in states]),
-        legend=alt.Legend(columns=2 if layout.narrow else len(states)),
+        scale=alt.Scale(domain=states, range=[colour(colours[state]) for state in states]),
+        legend=legend_of(states, layout),
     )
     axis = duration_axis(whole_s, "time since the start", 4 if layout.narrow else 8, grid=False)
     y_axis = alt.Axis(title="sessions", tickCount=4, domain=False, ticks=False)

@@ -143,7 +143,13 @@ def _histogram(group: Mapping[str, Any], there: Mapping[str, Any] | None) -> Fig
         if other["label"] == group["label"] or (not other["label"] and other["op"] == group["op"])
     ]
     beside = same[0] if same else None
-    names = ("This run", str(there["name"]) if there else "")
+    return histogram(group, beside, ("This run", str(there["name"]) if there else ""))
+
+
+def histogram(
+    group: Mapping[str, Any], beside: Mapping[str, Any] | None, names: tuple[str, str]
+) -> Figure:
+    """Latencies of an operation of one name, and beside them those of the other."""
     parts = [(names[0], group)] + ([(names[1], beside)] if beside else [])
     said = []
     for name, one in parts:
@@ -187,7 +193,28 @@ def _over_time(run: Run, of: str) -> Section:
         partial(charts.timeline, line),
         Table(["from", *states], rows),
     )
-    return Section(f"Over time{of}", figures=[chart])
+    figures = [chart]
+    if by_event := run.get("events_over_time"):
+        figures.append(_events_over_time(by_event))
+    return Section(f"Over time{of}", figures=figures)
+
+
+def _events_over_time(line: Mapping[str, Any]) -> Figure:
+    """Samples by wait event, as they were taken."""
+    events, length = list(line["busy"]), format_duration(line["length_s"])
+    stretches = len(next(iter(line["busy"].values()), []))
+    rows = [
+        [seconds(at * line["length_s"]), *(f"{line['busy'][event][at]:.2f}" for event in events)]
+        for at in range(stretches)
+    ]
+    return figure(
+        "Sessions by wait event",
+        f"Samples of each stretch of {length}: the mean number of sessions in an event.",
+        f"Time line in stretches of {length}, stacked: {', '.join(events)}; "
+        + "; ".join(_peak(event, line) for event in events),
+        partial(charts.timeline, line, colours=charts.shades_of_events(events)),
+        Table(["from", *events], rows),
+    )
 
 
 def _peak(state: str, line: Mapping[str, Any]) -> str:

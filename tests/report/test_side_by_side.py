@@ -1,0 +1,99 @@
+"""Runs side by side on a page, and the wait events of ASH over time: the figures that are drawn."""
+
+import json
+import re
+
+import pytest
+
+from harness import only_line, spillcast
+from oracle_files import READ, make_example
+from spillcast.profile import timeline
+from spillcast.report.html.charts.stacked import Bar, in_shares
+from spillcast.report.html.sections import side_by_side
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    return make_example(tmp_path_factory.mktemp("example"))
+
+
+def run(name, totals_s, *, time_s=10.0, latencies=()):
+    return {"name": name, "time_s": time_s, "timeline": {"totals_s": totals_s},
+            "latencies": list(latencies)}  # fmt: skip
+
+
+def histogram(label, ns, count):
+    return {"label": label, "op": "read", "latency_ns": [ns], "latency_count": [count]}
+
+
+def test_a_single_run_has_nothing_beside_it():
+    assert side_by_side.sections([run("a", {"CPU": 4.0})]) == []
+
+
+def test_bars_add_up_to_each_run():
+    one = run("disk", {"CPU": 4.0, "temp reads": 5.0}, latencies=[histogram("temp reads", 9000, 7)])
+    reads, writes = histogram("temp reads", 150, 7), histogram("temp writes", 9, 1)
+    totals_s = {"CPU": 4.0, "temp reads": 1.0}
+    other = run("flash", totals_s, time_s=5.0, latencies=[reads, writes])
+    [section] = side_by_side.sections([one, other])
+    bars, overlay = section.figures
+    assert bars.table.header == ["run", "time", "CPU", "temp reads", "idle, or not accounted for"]
+    assert bars.table.rows[0] == ["disk", "10 s", "4 s, 40 %", "5 s, 50 %", "1 s, 10 %"]
+    assert bars.table.rows[1][1:4] == ["5 s", "4 s, 80 %", "1 s, 20 %"]
+    # Writes are only in one of them.
+    assert overlay.title == "Temp reads"
+    assert "disk: 7 operations, mean 9 us; flash: 7 operations" in overlay.caption
+
+
+def test_bars_too_unlike_to_be_seen_are_shares():
+    assert not in_shares([Bar("a", {"CPU": 4.0}), Bar("b", {"CPU": 1.0})])
+    assert in_shares([Bar("a", {"CPU": 4.0}), Bar("b", {"CPU": 0.1})])
+
+
+def test_each_input_is_a_run(example, tmp_path):
+    page = tmp_path / "page.html"
+    files = (example / "hdd.trc", example / "flash.trc")
+    assert spillcast("report", *files, "-o", page).returncode == 0
+    assert "Runs side by side" not in page.read_text()
+    result = spillcast("report", "--each", *files, "-o", page)
+    assert result.returncode == 0, result.stderr
+    text = " ".join(re.sub(r"<[^<>]*>", " ", page.read_text()).split()).replace("\u00a0", " ")
+    assert "Runs side by side" in text
+    assert "hdd.trc: 797 operations, mean 9.00 ms; flash.trc: 738 operations, mean 150 us" in text
+    told = only_line(spillcast("report", "--each", *files, "--to", "factor:2", "-o", page), 2)
+    assert "--each compares runs" in told
+
+
+def test_wait_events_over_time(example, tmp_path):
+    _, line = timeline.of_ash([example / "ash.csv"])
+    # Each sample is a second.
+    assert line.totals_s == {
+        READ: 418, "(on CPU)": 338, "direct path write temp": 12, "ASM IO for non-blocking poll": 5,
+    }  # fmt: skip
+    counted = {name: sum(busy) * line.length_s for name, busy in line.busy.items()}
+    assert sum(counted.values()) == pytest.approx(773, abs=line.length_s)
+    page = tmp_path / "page.html"
+    result = spillcast("report", example / "ash.csv", "-o", page, "--json")
+    assert "Sessions by wait event" in json.dumps(json.loads(result.stdout)["charts"])
+
+
+def test_the_longest_events_are_told_apart():
+    import pyarrow as pa
+
+    from spillcast.recording.schema import SAMPLES_SCHEMA
+
+    rows = [
+        {
+            "time_ns": at * 10**9,
+            "session": 1,
+            "event": f"event {at % 9}",
+            "weight_us": 10**6 * (at % 9 + 1),
+        }
+        for at in range(18)
+    ]
+    columns = [
+        pa.array([row.get(field.name) for row in rows], field.type) for field in SAMPLES_SCHEMA
+    ]
+    line = timeline.events_of_samples(pa.table(columns, SAMPLES_SCHEMA.names), 18.0)
+    assert list(line.totals_s) == [f"event {n}" for n in (8, 7, 6, 5, 4)] + ["other events"]
+    assert line.totals_s["other events"] == 2 * (1 + 2 + 3 + 4)
