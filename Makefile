@@ -16,14 +16,14 @@ RELEASE := build/release/tools
 PLATFORMS ?=
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help build demo docs test fuzz check wheel wheel-check bench bench-wide constants truth truth-quick
-.PHONY: requirements clean
+.PHONY: help build demo docs test fuzz check wheel recorder bundle wheel-check bench bench-wide
+.PHONY: constants truth truth-quick requirements clean
 .DEFAULT_GOAL := help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: $(VENV)/built ## the virtual environment, the Rust core and the command, all in this folder
+build: $(VENV)/built ## the virtual environment, the Rust core and the commands, all in this folder
 
 $(VENV)/tools: requirements.txt
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,8 @@ $(VENV)/tools: requirements.txt
 $(VENV)/built: $(VENV)/tools $(RUST) pyproject.toml
 	cargo build --profile $(PROFILE) --locked -p spillcast-preload
 	install -m 755 target/$(PROFILE)/libspillcast_preload.so $(PRELOAD)
+	SPILLCAST_PRELOAD_GNU=$(CURDIR)/$(PRELOAD) cargo build --profile $(PROFILE) --locked -p spillcast-recorder
+	install -m 755 target/$(PROFILE)/spillcast-recorder $(BIN)/
 	# Whatever other environment is active, it goes into the one of this folder.
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --profile $(PROFILE) --locked --quiet
 	@touch $@
@@ -63,6 +65,12 @@ $(RELEASE)/ready: release/requirements.txt
 
 wheel: $(RELEASE)/ready ## a wheel for each processor and C library, in dist; PLATFORMS=native for this one
 	$(RELEASE)/bin/python -m release.wheel --profile $(PROFILE) --platform $(PLATFORMS)
+
+recorder: $(RELEASE)/ready ## the recorder without Python, one static file a processor, in dist; PLATFORMS=native
+	$(RELEASE)/bin/python -m release.recorder --profile $(PROFILE) --platform $(PLATFORMS)
+
+bundle: $(RELEASE)/ready ## wheel, all that it depends on, recorder and installer in one tar, after the two above
+	$(RELEASE)/bin/python -m release.bundle --platform $(or $(PLATFORMS),native)
 
 wheel-check: $(RELEASE)/ready ## what the wheels promise, and the loop from clean environments; CHECK=--quick
 	$(RELEASE)/bin/python -m release.check $(CHECK)

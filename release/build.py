@@ -23,10 +23,13 @@ def environment(**more: str) -> dict[str, str]:
     return dict(os.environ) | known | more
 
 
-def cargo(one: Platform, profile: str, package: str, extra: Mapping[str, str]) -> Path:
+def cargo(
+    one: Platform, profile: str, package: str, extra: Mapping[str, str], *, strip: bool = False
+) -> Path:
     """Builds a package; the folder of what was built."""
     command = ["cargo", "zigbuild", "--quiet", "--locked", "--profile", profile]
     command += ["--package", package, "--target", one.zig_target]
+    command += ["--config", f"profile.{profile}.strip='symbols'"] if strip else []
     subprocess.run(command, cwd=TREE, env=environment(**extra), check=True)
     return target_folder() / one.target / profile
 

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from release import inspect, loop
+from release import check_bundle, check_recorder, inspect, loop
 from release.installed import Installed, pythons
 from release.platforms import PLATFORMS, native
 from release.wheel import DIST, wheel_of
@@ -38,6 +38,15 @@ def main() -> None:
                 found[native()], python, charts=python == there[0] and not options.quick
             )
             passed += more
+    for recorder in sorted(DIST.glob("spillcast-recorder-*")):
+        print(check_recorder.check(recorder), flush=True)
+        passed += 1
+        if recorder.name.endswith(native().machine):
+            print(check_recorder.check_runs(recorder), flush=True)
+    if not options.quick:
+        for bundle in sorted(DIST.glob(f"spillcast-*-{native().name}.tar.gz")):
+            print(check_bundle.check(bundle), flush=True)
+            passed += 1
     print(f"wheel-check: {passed} passed, 0 failed, {skipped} skipped")
 
 

@@ -127,11 +127,20 @@ impl WorkingSet {
 }
 
 fn l2_bytes() -> usize {
+    told_l2_bytes().filter(|&bytes| bytes > 0).unwrap_or(L2_BYTES)
+}
+
+#[cfg(target_env = "gnu")]
+fn told_l2_bytes() -> Option<usize> {
     // SAFETY: no pointer is passed.
-    match unsafe { libc::sysconf(libc::_SC_LEVEL2_CACHE_SIZE) } {
-        bytes if bytes > 0 => bytes as usize,
-        _ => L2_BYTES,
-    }
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_LEVEL2_CACHE_SIZE) }).ok()
+}
+
+/// Other C libraries do not know; the kernel tells it as `1024K`.
+#[cfg(not(target_env = "gnu"))]
+fn told_l2_bytes() -> Option<usize> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index2/size").ok()?;
+    Some(text.trim().strip_suffix('K')?.parse::<usize>().ok()? << 10)
 }
 
 #[cfg(test)]

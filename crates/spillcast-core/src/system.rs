@@ -30,11 +30,12 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
 /// and come too late if they have to queue behind busy ones: as a real-time thread where that is
 /// allowed, and else with a short slice, which Linux 6.12 and newer take as being in a hurry.
 pub fn run_soon() {
-    let real_time = libc::sched_param { sched_priority: 1 };
+    // By the kernel's own call, which takes a number: musl's function refuses.
+    let priority: libc::c_int = 1;
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: both calls are given a structure of ours; 0 is the calling thread.
+    // SAFETY: both calls are given memory of ours; 0 is the calling thread.
     unsafe {
-        if libc::sched_setscheduler(0, policy, &real_time) != 0 {
+        if libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) != 0 {
             let mut slice: libc::sched_attr = std::mem::zeroed();
             slice.size = size_of::<libc::sched_attr>() as u32;
             slice.sched_runtime = 100_000;

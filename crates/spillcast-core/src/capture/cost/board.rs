@@ -127,7 +127,7 @@ impl Board {
 /// Sleeps while the word holds `value`, or for no reason less; ends early where a signal comes.
 fn sleep_while(word: &AtomicU32, value: u32, limit: Option<Duration>) {
     let limit = limit.map(|limit| libc::timespec {
-        tv_sec: limit.as_secs() as libc::time_t,
+        tv_sec: limit.as_secs() as _,
         tv_nsec: limit.subsec_nanos().into(),
     });
     let limit = limit.as_ref().map_or(std::ptr::null(), |limit| limit as *const libc::timespec);

@@ -1,0 +1,153 @@
+//! The command line: options with a value or without, words, and a command after `--`.
+
+use std::ffi::{OsStr, OsString};
+use std::time::Duration;
+
+use crate::failure::{Failure, Outcome};
+
+/// What a verb was given.
+#[derive(Debug, Default)]
+pub struct Arguments {
+    options: Vec<(String, OsString)>,
+    flags: Vec<String>,
+    pub words: Vec<OsString>,
+    /// What stands after `--`.
+    pub command: Vec<OsString>,
+}
+
+impl Arguments {
+    /// Reads the words of `verb`: options of `valued` take one each, `flags` none.
+    pub fn read(
+        verb: &str,
+        given: &[OsString],
+        valued: &[&str],
+        flags: &[&str],
+    ) -> Outcome<Arguments> {
+        let mut found = Arguments::default();
+        let mut rest = given.iter();
+        while let Some(word) = rest.next() {
+            let text = word.to_str().unwrap_or_default();
+            let text = if text == "-o" { "--output" } else { text };
+            let (name, inline) = match text.split_once('=') {
+                Some((name, value)) => (name, Some(OsString::from(value))),
+                None => (text, None),
+            };
+            if text == "--" {
+                found.command = rest.cloned().collect();
+                break;
+            } else if valued.contains(&name) {
+                let Some(value) = inline.or_else(|| rest.next().cloned()) else {
+                    return Err(Failure::usage(format!("{name} needs a value"), help()));
+                };
+                found.options.push((name.to_owned(), value));
+            } else if flags.contains(&text) {
+                found.flags.push(text.to_owned());
+            } else if text.starts_with('-') && text.len() > 1 {
+                return Err(Failure::usage(format!("{verb} knows no {text}"), help()));
+            } else {
+                found.words.push(word.clone());
+            }
+        }
+        Ok(found)
+    }
+
+    /// The last value of an option.
+    pub fn value<'a>(&'a self, name: &'a str) -> Option<&'a OsStr> {
+        self.values(name).last()
+    }
+
+    /// All values of an option.
+    pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a OsStr> {
+        let named = self.options.iter().filter(move |(known, _)| known == name);
+        named.map(|(_, value)| value.as_os_str())
+    }
+
+    pub fn has(&self, flag: &str) -> bool {
+        self.flags.iter().any(|known| known == flag)
+    }
+
+    /// A whole number, 1 or more.
+    pub fn number<T: std::str::FromStr + PartialOrd + Default>(
+        &self,
+        name: &str,
+    ) -> Outcome<Option<T>> {
+        let parsed = |value: &OsStr| {
+            let number = value.to_str()?.parse().ok()?;
+            (number > T::default()).then_some(number)
+        };
+        self.parsed(name, parsed, "give a whole number, 1 or more")
+    }
+
+    /// A time such as 5m, 10s or 9ms.
+    pub fn time(&self, name: &str) -> Outcome<Option<Duration>> {
+        let parsed = |value: &OsStr| duration(value.to_str()?);
+        self.parsed(name, parsed, "give a time such as 5m, 30s, 9ms or 150us")
+    }
+
+    fn parsed<T>(
+        &self,
+        name: &str,
+        parse: impl Fn(&OsStr) -> Option<T>,
+        hint: &str,
+    ) -> Outcome<Option<T>> {
+        let Some(value) = self.value(name) else { return Ok(None) };
+        match parse(value) {
+            Some(found) => Ok(Some(found)),
+            None => {
+                Err(Failure::usage(format!("{name} {}: not understood", value.display()), hint))
+            }
+        }
+    }
+}
+
+/// Where usage is told.
+pub fn help() -> &'static str {
+    "see: spillcast-recorder --help"
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|one: char| !one.is_ascii_digit() && one != '.')?;
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit {
+        "ns" => 1e-9,
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(number.parse::<f64>().ok()? * scale).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Outcome<Arguments> {
+        let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+        Arguments::read("record", &words, &["--output", "--duration", "--slices"], &["--json"])
+    }
+
+    #[test]
+    fn options_words_and_a_command_are_told_apart() {
+        let found = read("-o a.spill --duration=90ms x --json -- ls -l --json").unwrap();
+        assert_eq!(found.value("--output").unwrap(), "a.spill");
+        assert_eq!(found.time("--duration").unwrap().unwrap(), Duration::from_millis(90));
+        assert_eq!(found.words, ["x"]);
+        assert_eq!(found.command, ["ls", "-l", "--json"]);
+        assert!(found.has("--json"));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        for (line, wanted) in [("--slice 3", "knows no --slice"), ("-o", "--output needs a value")]
+        {
+            assert!(read(line).unwrap_err().message.contains(wanted));
+        }
+        for line in ["--duration 5", "--duration x", "--duration -1s"] {
+            assert!(read(line).unwrap().time("--duration").is_err(), "{line}");
+        }
+        assert!(read("--slices 0").unwrap().number::<usize>("--slices").is_err());
+    }
+}

@@ -1,0 +1,106 @@
+//! `emulate`: a directory that is as slow as asked, as long as a command runs or until Ctrl-C.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use spillcast_core::emulate::Emulation;
+use spillcast_core::storage::Model;
+
+use crate::arguments::{Arguments, help};
+use crate::failure::{Failure, Outcome, reason};
+use crate::json::{Value, object};
+use crate::signals;
+
+const TICK: Duration = Duration::from_millis(100);
+
+/// Mounts, stays, and says what was achieved; the status of the command.
+pub fn run(words: &[OsString]) -> Outcome<u8> {
+    let valued = ["--read", "--write", "--servers", "--backing"];
+    let found = Arguments::read("emulate", words, &valued, &["--page-cache"])?;
+    let [mountpoint] = &found.words[..] else {
+        return Err(Failure::usage("emulate needs one empty directory to mount at", help()));
+    };
+    let (read, write) = (found.time("--read")?, found.time("--write")?);
+    if read.is_none() && write.is_none() {
+        return Err(Failure::usage(
+            "emulate needs --read or --write",
+            "for example --read 9ms --write 4ms",
+        ));
+    }
+    let ns = |time: Option<Duration>| time.unwrap_or_default().as_nanos() as u64;
+    let model = Model { servers: found.number("--servers")?, ..Model::fixed(ns(read), ns(write)) };
+    signals::watch();
+    let held = Held::new(found.value("--backing").map(PathBuf::from))?;
+    let refused = |error| Failure { message: reason(&error), ..Failure::usage("", "") };
+    let emulation =
+        Emulation::mount(&held.folder, Path::new(mountpoint), model, found.has("--page-cache"))
+            .map_err(refused)?;
+    eprintln!("spillcast-recorder: mounted at {}", mountpoint.display());
+    let status = match &found.command[..] {
+        [] => {
+            while signals::take().is_none() && emulation.is_mounted().unwrap_or(false) {
+                std::thread::sleep(TICK);
+            }
+            0
+        }
+        [program, arguments @ ..] => {
+            let status = Command::new(program).args(arguments).status().map_err(|error| {
+                Failure::usage(
+                    format!("{}: {}", program.display(), reason(&error)),
+                    "give its path, or mend PATH",
+                )
+            })?;
+            status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+        }
+    };
+    let stats = emulation.stats();
+    let told = |stats: &spillcast_core::emulate::OpStats| {
+        object! {
+            "count": stats.achieved.count(),
+            "bytes": stats.bytes,
+            "total_ns": stats.achieved.total_ns(),
+            "p50_ns": stats.achieved.quantile_ns(0.5),
+            "p99_ns": stats.achieved.quantile_ns(0.99),
+            "late": stats.late,
+        }
+    };
+    let document = object! {
+        "schema": "spillcast.recorder-emulation/1",
+        "read": told(&stats.read),
+        "write": told(&stats.write),
+        "exit_status": if found.command.is_empty() { Value::Null } else { status.into() },
+    };
+    emulation.unmount().map_err(refused)?;
+    println!("{}", document.text(2));
+    Ok(status as u8)
+}
+
+/// The directory that holds the files; one of our own is removed in the end.
+struct Held {
+    folder: PathBuf,
+    own: bool,
+}
+
+impl Held {
+    fn new(given: Option<PathBuf>) -> Outcome<Held> {
+        if let Some(folder) = given {
+            return Ok(Held { folder, own: false });
+        }
+        let folder =
+            std::env::temp_dir().join(format!("spillcast-recorder-{}", std::process::id()));
+        fs::create_dir(&folder).map_err(|error| Failure::io(folder.display(), &error))?;
+        Ok(Held { folder, own: true })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.own {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Records, probes, emulates and reads traces without Python: for servers that hold nothing else.
+//!
+//! A recording is what spillcast writes, and is opened by it on another machine. `arguments` reads the
+//! command line, a module is a verb (`record`, `probe`, `emulate`, `profile`), and a `Failure` is told in
+//! one line with what mends it. Data goes to stdout, words to stderr.
+
+mod arguments;
+mod begin;
+mod cgroups;
+mod emulate;
+mod failure;
+mod folder;
+mod json;
+mod library;
+mod limits;
+mod machine;
+mod meta;
+mod probe;
+mod profile;
+mod record;
+mod signals;
+mod target;
+mod when;
+
+use std::env;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use failure::{Failure, Outcome};
+
+const HELP: &str = "\
+spillcast-recorder records on a server what spillcast reads elsewhere.
+
+  record [-o run.spill] [OPTIONS] -- COMMAND...   record the temp I/O of a command
+  record [-o run.spill] [OPTIONS] --pid PID       or of a process that runs; Ctrl-C ends it
+      --capture auto|bpf|perf|preload   --temp DIR   --duration 5m   --slices N   --json
+  probe DIR [-o storage.json] [--budget 60s]      measure a storage by op, size, depth and pattern
+  emulate MOUNT [OPTIONS] [-- COMMAND...]         a directory that is as slow as asked
+      --read 9ms   --write 4ms   --servers N   --backing DIR   --page-cache
+  profile TRACE... [--by event,size,...]          where the time of extended SQL traces goes, as JSON
+  --version
+
+Data goes to stdout, words to stderr. Status 0: done, 1: failed, 2: bad usage or input; of a command
+that is recorded and fails, it is the status of that.";
+
+fn main() -> ExitCode {
+    let words: Vec<OsString> = env::args_os().skip(1).collect();
+    match run(&words) {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => failure.tell(),
+    }
+}
+
+fn run(words: &[OsString]) -> Outcome<u8> {
+    let (verb, rest) = words
+        .split_first()
+        .map_or(("", words), |(verb, rest)| (verb.to_str().unwrap_or_default(), rest));
+    match verb {
+        "record" => record::run(rest),
+        "probe" => probe::run(rest),
+        "emulate" => emulate::run(rest),
+        "profile" => profile::run(rest),
+        begin::COST_VERB => cost_child(rest),
+        "--version" => {
+            println!("spillcast-recorder {}", machine::version());
+            Ok(0)
+        }
+        "" | "-h" | "--help" | "help" => {
+            println!("{HELP}");
+            Ok(0)
+        }
+        other => {
+            Err(Failure::usage(format!("{other}: no such verb"), "see: spillcast-recorder --help"))
+        }
+    }
+}
+
+/// Serves a measurement of what a capture costs, until that ends it.
+fn cost_child(words: &[OsString]) -> Outcome<u8> {
+    let seat = words.get(1).and_then(|seat| seat.to_str()?.parse().ok());
+    let (Some(memory), Some(seat)) = (words.first(), seat) else { return Ok(1) };
+    Ok(match spillcast_core::capture::cost::serve(Path::new(memory), seat) {
+        Ok(()) => 0,
+        Err(_) => 1,
+    })
+}

@@ -1,0 +1,101 @@
+//! `profile`: where the time of extended SQL traces goes, at memory speed, as JSON.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use spillcast_core::oracle::{Dictionary, Dimension, Options, Profile, ReadError, Reading, read};
+
+use crate::arguments::{Arguments, help};
+use crate::failure::{Failure, Outcome};
+use crate::json::{Value, object};
+
+/// What rows may be told apart by, beside event and call.
+const DIMENSIONS: [(&str, Dimension); 9] = [
+    ("op", Dimension::Op),
+    ("temp", Dimension::Temp),
+    ("idle", Dimension::Idle),
+    ("blocks", Dimension::Blocks),
+    ("file", Dimension::File),
+    ("object", Dimension::Object),
+    ("sql", Dimension::Sql),
+    ("session", Dimension::Session),
+    ("second", Dimension::Second),
+];
+
+/// Reads traces and prints the groups, the most time first.
+pub fn run(words: &[OsString]) -> Outcome<u8> {
+    let found = Arguments::read("profile", words, &["--by"], &["--json"])?;
+    if found.words.is_empty() {
+        return Err(Failure::usage("profile needs traces to read", help()));
+    }
+    let by = dimensions(&found.value("--by").unwrap_or_default().to_string_lossy())?;
+    let kinds = [Dimension::Event, Dimension::Call].into_iter().chain(by.iter().map(|one| one.1));
+    let mut profile = Profile::new(kinds.collect());
+    let paths: Vec<PathBuf> = found.words.iter().map(PathBuf::from).collect();
+    let reading = read(&paths, &Options::default(), &mut profile).map_err(told)?;
+    println!("{}", document(&profile, &by, &reading).text(2));
+    Ok(0)
+}
+
+fn dimensions(text: &str) -> Outcome<Vec<(&'static str, Dimension)>> {
+    let names = text.split(',').map(str::trim).filter(|name| !matches!(*name, "" | "event"));
+    let known = |name| {
+        DIMENSIONS.into_iter().find(|(known, _)| known == &name).ok_or_else(|| {
+            let all: Vec<&str> = DIMENSIONS.iter().map(|(name, _)| *name).collect();
+            Failure::usage(
+                format!("--by {name}: there is no such"),
+                format!("give some of {}", all.join(", ")),
+            )
+        })
+    };
+    names.map(known).collect()
+}
+
+fn document(profile: &Profile, by: &[(&str, Dimension)], reading: &Reading) -> Value {
+    let mut groups: Vec<_> = profile.groups().into_iter().collect();
+    groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.total_us));
+    let names = &reading.dictionary;
+    let rows = groups.iter().map(|(key, group)| {
+        let event = key.get(Dimension::Event).map(|id| names.events.list()[id as usize].as_str());
+        let mut row = object! { "event": event, "call": key.call().map(|kind| kind.name()) };
+        for &(title, dimension) in by {
+            let value = match dimension {
+                Dimension::Op => Value::from(key.op().name()),
+                other => named(other, key.get(other).map(Into::into), names),
+            };
+            row = row.with(title, value);
+        }
+        let histogram = group.histogram();
+        row.with("count", group.count)
+            .with("total_us", group.total_us)
+            .with("min_us", group.min_us)
+            .with("max_us", group.max_us)
+            .with("p50_us", histogram.quantile_ns(0.5) as f64 / 1e3)
+            .with("p99_us", histogram.quantile_ns(0.99) as f64 / 1e3)
+    });
+    let rows: Vec<Value> = rows.collect();
+    let files = reading.files.iter().map(|file| {
+        object! { "lines": file.lines, "waits": file.waits, "damaged_lines": file.damages.count }
+    });
+    let (rows, files) = (Value::List(rows), Value::List(files.collect()));
+    object! { "schema": "spillcast.trace-groups/1", "rows": rows, "files": files }
+}
+
+fn named(dimension: Dimension, id: Option<i64>, names: &Dictionary) -> Value {
+    match (dimension, id) {
+        (Dimension::Sql, Some(id)) => names.sql.list()[id as usize].as_str().into(),
+        (Dimension::Session, Some(id)) => {
+            names.sessions[id as usize].sid.map(|sid| sid as i64).into()
+        }
+        (_, id) => id.into(),
+    }
+}
+
+fn told(error: ReadError) -> Failure {
+    match error {
+        ReadError::File { path, error } => {
+            Failure { status: 2, ..Failure::io(path.display(), &error) }
+        }
+        other => Failure::usage(other.to_string(), "give extended SQL traces (event 10046)"),
+    }
+}

@@ -1,0 +1,314 @@
+//! `record`: a command or a process under observation, and the folder that tells of it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::time::{ClockId, clock_gettime};
+use spillcast_core::capture::Status;
+use spillcast_recording::{Bounds, Second, Writer};
+
+use crate::arguments::{Arguments, help};
+use crate::begin::{self, Observed, PRELOAD};
+use crate::failure::{Failure, Outcome};
+use crate::folder::{self, Folder};
+use crate::json::{Value, object};
+use crate::limits::Limits;
+use crate::meta::{self, Own};
+use crate::{machine, signals, when};
+
+const TICK: Duration = Duration::from_millis(250);
+
+struct Asked {
+    output: PathBuf,
+    capture: String,
+    temp: Vec<PathBuf>,
+    duration: Option<Duration>,
+    slices: Option<usize>,
+    pid: Option<i32>,
+    command: Vec<OsString>,
+    json: bool,
+}
+
+/// Records; the status to end with.
+pub fn run(words: &[OsString]) -> Outcome<u8> {
+    let asked = Asked::read(words)?;
+    if !Path::new("/proc/self/fd").exists() {
+        let hint = "mount it: mount -t proc proc /proc";
+        return Err(Failure::usage("there is no /proc, so no process can be observed", hint));
+    }
+    folder::check(&asked.output)?;
+    let before = asked.pid.and_then(done_before);
+    signals::watch();
+    let mut observed = match asked.pid {
+        Some(pid) => begin::process(pid, &asked.capture, &asked.temp)?,
+        None => begin::command(&asked.command, &asked.capture, &asked.temp)?,
+    };
+    if let Some(notice) = &observed.notice {
+        eprintln!("spillcast-recorder: {notice}");
+    }
+    let kept = Run::begin(&asked, &observed)
+        .and_then(|run| run.follow(&asked, &mut observed)?.finish(&asked, &observed, before));
+    stay(&mut observed);
+    let status = observed.target.exit_status.filter(|_| observed.target.ours).unwrap_or(0);
+    let told = match &kept {
+        Ok(_) => "what was recorded is kept",
+        Err(_) => "there is no recording of it",
+    };
+    if status != 0 {
+        eprintln!("spillcast-recorder: the command ended with status {status}; {told}");
+    }
+    kept?;
+    Ok(if status < 0 { 128 - status } else { status } as u8)
+}
+
+impl Asked {
+    fn read(words: &[OsString]) -> Outcome<Asked> {
+        let valued = ["--output", "--capture", "--temp", "--duration", "--slices", "--pid"];
+        let found = Arguments::read("record", words, &valued, &["--json"])?;
+        let pid = found.number("--pid")?;
+        if pid.is_some() != found.command.is_empty() || !found.words.is_empty() {
+            return Err(Failure::usage("record needs one of --pid PID or -- COMMAND", help()));
+        }
+        let folder = |path: &std::ffi::OsStr| {
+            let missing = || format!("--temp {}: there is no such directory", path.display());
+            fs::canonicalize(path).map_err(|_| Failure::usage(missing(), ""))
+        };
+        Ok(Asked {
+            output: found.value("--output").unwrap_or("run.spill".as_ref()).into(),
+            capture: found.value("--capture").unwrap_or("auto".as_ref()).to_string_lossy().into(),
+            temp: found.values("--temp").map(folder).collect::<Outcome<_>>()?,
+            duration: found.time("--duration")?,
+            slices: found.number("--slices")?,
+            pid,
+            json: found.has("--json"),
+            command: found.command,
+        })
+    }
+
+    fn document(&self) -> Value {
+        let temp: Vec<String> =
+            self.temp.iter().map(|path| path.to_string_lossy().into()).collect();
+        object! {
+            "temp_dirs": temp,
+            "capture": self.capture.as_str(),
+            "duration_s": self.duration.map(|limit| limit.as_secs_f64()),
+            "slices": self.slices,
+        }
+    }
+}
+
+/// A recording under way.
+struct Run {
+    folder: Folder,
+    writer: Writer,
+    limits: Limits,
+    started_at: SystemTime,
+    started: Instant,
+    elapsed: Duration,
+    ended_by: &'static str,
+}
+
+impl Run {
+    fn begin(asked: &Asked, observed: &Observed) -> Outcome<Run> {
+        let folder = Folder::new(&asked.output)?;
+        let writer = Writer::new(folder.partial.clone(), Bounds::of(asked.slices))
+            .map_err(|error| Failure::io(asked.output.display(), &error))?;
+        Ok(Run {
+            folder,
+            writer,
+            limits: Limits::new(observed.target.pid),
+            started_at: SystemTime::now(),
+            started: Instant::now(),
+            elapsed: Duration::ZERO,
+            ended_by: "interrupt",
+        })
+    }
+
+    /// Writes what comes in until the process or the time ends, or a signal comes.
+    fn follow(mut self, asked: &Asked, observed: &mut Observed) -> Outcome<Run> {
+        loop {
+            let ended = observed.target.wait(TICK);
+            self.elapsed = self.started.elapsed();
+            self.limits.look();
+            self.collect(observed);
+            if ended {
+                self.ended_by = "end";
+                break;
+            }
+            if asked.duration.is_some_and(|limit| self.elapsed >= limit) {
+                self.ended_by = "duration";
+                break;
+            }
+            match signals::take() {
+                Some(number) if observed.target.ours => {
+                    signals::pass_on(number, observed.target.pid)
+                }
+                Some(_) => break,
+                None => (),
+            }
+        }
+        observed.capture.stop();
+        self.collect(observed);
+        Ok(self)
+    }
+
+    fn collect(&mut self, observed: &Observed) {
+        let batch = observed.capture.take();
+        self.writer.add_waits(&batch.waits);
+        self.writer.add_seconds(batch.seconds.iter().map(Second::from));
+    }
+
+    fn finish(self, asked: &Asked, observed: &Observed, before: Option<Value>) -> Outcome<PathBuf> {
+        let status = observed.capture.status();
+        nothing_seen(&status, observed, &asked.temp)?;
+        let own = Own { cpu_s: own_cpu_s(), memory_bytes: machine::high_water_bytes(own_pid()) };
+        // Only now, when nobody that was observed is disturbed by it.
+        let cost = begin::cost_of(observed.source);
+        let name = asked.output.display();
+        let kept = self.writer.finish(0).map_err(|error| Failure::io(name, &error))?;
+        let engine = object! {
+            "name": "process",
+            "pid": observed.target.pid,
+            "command": program_of(asked),
+            "exit_status": observed.target.exit_status,
+        };
+        let document = object! {
+            "schema": "spillcast.recording/1",
+            "spillcast": env!("CARGO_PKG_VERSION"),
+            "started_at": when::iso(self.started_at),
+            "elapsed_s": self.elapsed.as_secs_f64(),
+            "recorded_s": status.elapsed_ns as f64 / 1e9,
+            "clock": "CLOCK_MONOTONIC",
+            "ended_by": self.ended_by,
+        };
+        let document = match before {
+            Some(before) => document.with("before", before),
+            None => document,
+        };
+        let document = document
+            .with("engine", engine)
+            .with("machine", machine::document())
+            .with("memory", self.limits.memory())
+            .with("cpu_limits", self.limits.cpu())
+            .with("cpu_s", status.cpu_ns.map(|ns| ns as f64 / 1e9))
+            .with("temp", meta::temp(&status))
+            .with("temp_places", meta::temp_places(&kept.temp_folders))
+            .with("other_io", meta::other_io(&status))
+            .with("capture", meta::capture(observed.source, &status, &own, cost))
+            .with("asked", asked.document())
+            .with("raw", meta::raw(&kept))
+            .with("sums", meta::sums(&kept));
+        let path = self.folder.publish(&format!("{}\n", document.text(2)))?;
+        tell(asked, &path, &status, observed.source, document);
+        Ok(path)
+    }
+}
+
+fn tell(asked: &Asked, path: &Path, status: &Status, source: &str, document: Value) {
+    if asked.json {
+        let path = Value::Object(vec![("path".to_owned(), path.to_string_lossy().as_ref().into())]);
+        if let (Value::Object(mut all), Value::Object(keys)) = (path, document) {
+            all.extend(keys);
+            println!("{}", Value::Object(all).text(2));
+        }
+        return;
+    }
+    let seen = &status.counts;
+    println!(
+        "{}: {} reads and {} writes of temp files, {} bytes in {:.3} s; {source}: {} lost",
+        path.display(),
+        seen.temp_reads,
+        seen.temp_writes,
+        seen.temp_bytes,
+        seen.temp_ns as f64 / 1e9,
+        status.lost
+    );
+}
+
+/// Why there is no temp I/O and cannot be any, as a failure.
+fn nothing_seen(status: &Status, observed: &Observed, temp: &[PathBuf]) -> Outcome<()> {
+    let seen = &status.counts;
+    if seen.temp_reads + seen.temp_writes > 0 {
+        return Ok(());
+    }
+    if !status.connected {
+        let message =
+            "the preload library was never loaded: the command is static or drops LD_PRELOAD";
+        let hint = if observed.source == PRELOAD { "record it with --capture perf" } else { "" };
+        return Err(Failure::usage(message, hint));
+    }
+    if status.io_uring || !status.mapped.is_empty() {
+        let message = "no temp I/O was seen; the process uses io_uring or mapped temp files, which no call shows";
+        return Err(Failure::usage(message, ""));
+    }
+    if seen.other_writes > 0 || (seen.other_io > 0 && !observed.target.ours) {
+        return Ok(());
+    }
+    Err(match temp {
+        [] => Failure::usage(
+            format!("no temp I/O was seen ({} calls on other files)", seen.other_io),
+            "if the query did spill, name the directory with --temp DIR",
+        ),
+        [first, ..] => Failure::usage(
+            format!("no temp I/O was seen under {}", first.display()),
+            "is --temp the right directory?",
+        ),
+    })
+}
+
+/// Waits for a command to its end; it gets our signals.
+fn stay(observed: &mut Observed) {
+    while observed.target.ours && !observed.target.wait(TICK) {
+        if let Some(number) = signals::take() {
+            signals::pass_on(number, observed.target.pid);
+        }
+    }
+}
+
+/// The program alone: arguments may hold secrets, which only the Python side knows to strike out.
+fn program_of(asked: &Asked) -> Option<Vec<String>> {
+    let line = asked.pid.map(|pid| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default());
+    let program = match line {
+        Some(line) => String::from_utf8_lossy(line.split(|&byte| byte == 0).next()?).into_owned(),
+        None => asked.command.first()?.to_string_lossy().into_owned(),
+    };
+    (!program.is_empty()).then(|| vec![program])
+}
+
+/// What a process that ran already had done before; None where it has ended.
+fn done_before(pid: i32) -> Option<Value> {
+    let stat = |pid: i32| -> Option<Vec<f64>> {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (_, fields) = text.rsplit_once(") ")?;
+        Some(fields.split(' ').map(|field| field.trim().parse().unwrap_or(0.0)).collect())
+    };
+    let moved = |pid: i32| -> Option<i64> {
+        let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+        let lines =
+            text.lines().filter(|line| line.starts_with("rchar") || line.starts_with("wchar"));
+        lines.map(|line| line.split_once(": ")?.1.parse::<i64>().ok()).sum()
+    };
+    // SAFETY: no pointer is passed.
+    let ticks_per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64;
+    let family = machine::family(pid);
+    let boot = clock_gettime(ClockId::Boottime);
+    let now_s = boot.tv_sec as f64 + boot.tv_nsec as f64 / 1e9;
+    let ran_s = (now_s - stat(pid)?.get(19)? / ticks_per_s).max(0.0);
+    // User and system time, and those of children that have ended.
+    let cpu_ticks: f64 =
+        family.iter().filter_map(|&one| stat(one)).flat_map(|all| all[11..15].to_vec()).sum();
+    let bytes: Option<i64> =
+        family.iter().filter(|&&one| stat(one).is_some()).map(|&one| moved(one)).sum();
+    Some(object! { "ran_s": ran_s, "cpu_s": cpu_ticks / ticks_per_s, "bytes": bytes })
+}
+
+fn own_cpu_s() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+fn own_pid() -> i32 {
+    std::process::id() as i32
+}

@@ -1,0 +1,70 @@
+"""One tar for servers without network: the wheel, what it depends on, the recorder, install.sh."""
+
+import argparse
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+
+from release.build import TOOLS
+from release.platforms import Platform, asked
+from release.tree import ROOT
+from release.wheel import DIST, wheel_of
+
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+#: The oldest C libraries that the wheels of what it depends on are made for.
+_PLATFORMS = {
+    False: ("manylinux_2_28", "manylinux_2_17", "manylinux2014"),
+    True: ("musllinux_1_2",),
+}
+
+
+def build(one: Platform, pythons: list[str], extras: str) -> Path:
+    """The bundle of a platform. SystemExit where its wheel or its recorder was not built."""
+    wheel, recorder = wheel_of(one), DIST / f"spillcast-recorder-{one.machine}"
+    if wheel is None or not recorder.exists():
+        raise SystemExit(f"{one.name}: run make wheel recorder first")
+    name = f"spillcast-{wheel.name.split('-')[1]}-{one.name}"
+    with tempfile.TemporaryDirectory(prefix="spillcast-bundle-") as folder:
+        root = Path(folder) / name
+        (root / "wheels").mkdir(parents=True)
+        for python in pythons:
+            _download(wheel, extras, python, one, root / "wheels")
+        shutil.copy2(wheel, root / "wheels")
+        shutil.copy2(recorder, root)
+        shutil.copy2(ROOT / "release" / "install.sh", root)
+        (root / "install.sh").chmod(0o755)
+        path = DIST / f"{name}.tar.gz"
+        with tarfile.open(path, "w:gz", compresslevel=1) as tar:
+            tar.add(root, name)
+    return path
+
+
+def _download(wheel: Path, extras: str, python: str, one: Platform, to: Path) -> None:
+    """The wheels that it depends on, for one version of Python."""
+    platforms = [f"{name}_{one.machine}" for name in _PLATFORMS[one.musl]]
+    command = [TOOLS / "python", "-m", "pip", "download", "--quiet", "--dest", to]
+    command += ["--only-binary", ":all:", "--python-version", python]
+    command += [word for name in platforms for word in ("--platform", name)]
+    what = f"{wheel}[{extras}]" if extras else str(wheel)
+    subprocess.run([*map(str, command), what], check=True)
+
+
+def main() -> None:
+    """Make the bundle of each platform that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--platform", nargs="*", default=[])
+    parser.add_argument("--python", nargs="*", default=list(PYTHONS))
+    parser.add_argument("--extras", default="", help="such as sql,report")
+    options = parser.parse_args()
+    for one in asked(options.platform):
+        if wheel_of(one) is None:
+            print(f"skipped {one.name}: there is no wheel of it in {DIST}")
+            continue
+        path = build(one, options.python, options.extras)
+        print(f"{path.relative_to(ROOT)}  {path.stat().st_size / 1e6:.0f} MB", flush=True)
+
+
+if __name__ == "__main__":
+    main()

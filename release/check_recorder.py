@@ -1,0 +1,36 @@
+"""Checks the recorder: one static file that runs where nothing else is."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from release.recorder import SIZE_MAX_BYTES
+
+
+def check(recorder: Path) -> str:
+    """What was found, in a line. AssertionError names what is not as promised."""
+    size = recorder.stat().st_size
+    assert size <= SIZE_MAX_BYTES, f"{recorder.name}: {size:,} bytes"
+    said = subprocess.run(["readelf", "-lW", recorder], capture_output=True, text=True, check=True)
+    assert "INTERP" not in said.stdout, f"{recorder.name}: wants a loader"
+    return f"{recorder.name}: static, {size / 1e6:.1f} MB"
+
+
+def check_runs(recorder: Path) -> str:
+    """As ``check``, of one that runs here; as root in a root directory that holds nothing else."""
+    ldd = subprocess.run(["ldd", recorder], capture_output=True, text=True)
+    words = ldd.stdout + ldd.stderr
+    assert "not a dynamic executable" in words or "statically linked" in words, words
+    if os.geteuid() != 0:
+        return "runs in an empty root: skipped, this is not root"
+    with tempfile.TemporaryDirectory() as root:
+        shutil.copy2(recorder, Path(root, "r"))
+        said = subprocess.run(["chroot", root, "/r", "--version"], capture_output=True, text=True)
+        assert said.returncode == 0, said.stderr
+        bare = ["chroot", root, "/r", "record", "--", "/r"]
+        refused = subprocess.run(bare, capture_output=True, text=True)
+        assert refused.returncode == 2, refused.stderr
+        assert "mount -t proc" in refused.stderr, refused.stderr
+    return f"runs in an empty root: {said.stdout.strip()}; without /proc it says what mends that"

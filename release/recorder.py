@@ -1,0 +1,49 @@
+"""Builds the recorder: one static file for each processor, with both preload libraries in it."""
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+from release.build import cargo, preload_library
+from release.platforms import Platform, asked, missing_toolchain
+from release.tree import ROOT, TREE, copied
+from release.wheel import DIST
+
+SIZE_MAX_BYTES = 8_000_000
+
+
+def build(machine: str, profile: str) -> Path:
+    """The recorder of a processor. SystemExit where it is larger than was promised."""
+    copied()
+    libraries = {}
+    for one in (Platform(machine, False), Platform(machine, True)):
+        kept = TREE.parent / f"preload-{one.name}.so"
+        shutil.copy2(preload_library(one, profile), kept)
+        libraries[f"SPILLCAST_PRELOAD_{'MUSL' if one.musl else 'GNU'}"] = str(kept)
+    there = cargo(Platform(machine, True), profile, "spillcast-recorder", libraries, strip=True)
+    path = DIST / f"spillcast-recorder-{machine}"
+    shutil.copy2(there / "spillcast-recorder", path)
+    if path.stat().st_size > SIZE_MAX_BYTES:
+        raise SystemExit(f"{path.name}: {path.stat().st_size:,} bytes, 8 MB at the most")
+    return path
+
+
+def main() -> None:
+    """Build what is asked for; a processor whose toolchain cannot be had is skipped by name."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--profile", default="release")
+    parser.add_argument("--platform", nargs="*", default=[])
+    options = parser.parse_args()
+    DIST.mkdir(exist_ok=True)
+    for machine in dict.fromkeys(one.machine for one in asked(options.platform)):
+        both = (missing_toolchain(Platform(machine, musl)) for musl in (False, True))
+        if reason := next(filter(None, both), None):
+            print(f"skipped recorder {machine}: {reason}", file=sys.stderr)
+            continue
+        path = build(machine, options.profile)
+        print(f"{path.relative_to(ROOT)}  {path.stat().st_size / 1e6:.1f} MB", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""The recorder without Python: what it writes is what spillcast writes, and spillcast reads it."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import (
+    account_of,
+    available,
+    expected_rows,
+    ordinary_user,
+    refuse_tracing,
+    rows,
+    spillcast,
+    target,
+)
+from oracle_files import blocks, write_trace
+from spillcast.recording import Recording
+from spillcast.storage import Storage
+
+BUILT = Path(sys.executable).parent / "spillcast-recorder"
+
+
+def recorder(*arguments, under=(), **options):
+    program = shutil.which("spillcast-recorder") or BUILT
+    if not Path(program).exists():
+        pytest.skip("there is no spillcast-recorder: run make build")
+    command = [*under, str(program), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+def record(places, *options, under=()):
+    output = places.root / "run.spill"
+    command = target(
+        "spill", "--file", places.temp / "spill", "--base", places.base, "--threads", 2
+    )
+    result = recorder("record", *options, "-o", output, "--", *command, under=under, env=places.env)
+    assert result.returncode == 0, result.stderr
+    return output, account_of(result.stdout)
+
+
+def keys(document, before=""):
+    for name, value in document.items():
+        yield before + name
+        if isinstance(value, dict):
+            yield from keys(value, f"{before}{name}.")
+
+
+@pytest.mark.parametrize("capture", ["bpf", "perf", "preload"])
+def test_every_operation_is_recorded_as_it_was_done(places, capture):
+    available(capture)
+    output, account = record(places, "--capture", capture)
+    files = {operation[5] for operation in account["account"]}
+    assert rows(output, files=files) == expected_rows(account, base=places.base)
+    meta = Recording.open(output).meta
+    assert meta.capture.method == capture
+    assert meta.capture.lost == 0
+    temp = [one for one in account["account"] if one[5] != str(places.base)]
+    assert meta.temp.operations == len(temp)
+
+
+def test_meta_has_the_keys_of_a_recording_by_spillcast(places, spilled):
+    output, _ = record(places)
+    ours = json.loads((output / "meta.json").read_text())
+    theirs = json.loads((spilled.path / "meta.json").read_text())
+    assert list(keys(ours)) == list(keys(theirs))
+
+
+def test_no_argument_of_a_command_is_kept(places):
+    output, _ = record(places)
+    kept = json.loads((output / "meta.json").read_text())["engine"]["command"]
+    assert len(kept) == 1
+
+
+def test_what_it_recorded_is_forecast(places):
+    output, _ = record(places)
+    result = spillcast("forecast", output, "--to", "latency:1ms", "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["forecast_s"] > 0
+
+
+def test_where_the_kernel_refuses_the_library_within_it_is_loaded(places):
+    output, account = record(places, under=refuse_tracing())
+    files = {operation[5] for operation in account["account"]}
+    assert Recording.open(output).meta.capture.method == "preload"
+    assert rows(output, files=files) == expected_rows(account, base=places.base)
+
+
+def test_an_ordinary_user_records(open_places):
+    output, _ = record(open_places, under=ordinary_user())
+    assert json.loads((output / "meta.json").read_text())["temp"]["writes"] > 0
+
+
+def test_an_old_recording_is_replaced_and_nothing_else(places):
+    output, _ = record(places)
+    (places.temp / "spill").unlink(missing_ok=True)
+    again, _ = record(places)
+    assert again == output
+    foreign = places.root / "mine"
+    foreign.mkdir()
+    (foreign / "letter").write_text("dear")
+    result = recorder("record", "-o", foreign, "--", "true")
+    assert result.returncode == 2
+    assert "is not a recording" in result.stderr
+    assert [path.name for path in foreign.iterdir()] == ["letter"]
+    assert not list(places.root.glob(".*.partial-*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["record"], "--pid PID or -- COMMAND"),
+        (["record", "--", "no-such-program"], "no such command"),
+        (["record", "--capture", "paper", "--", "true"], "give one of auto"),
+        (["record", "--pid", "999999999"], "no such process"),
+        (["record", "--duration", "5", "--", "true"], "5m"),
+        (["record", "--temp", "/no/such", "--", "true"], "no such directory"),
+        (["emulate", "/tmp"], "--read"),
+        (["profile", "/no/such.trc"], "No such file"),
+        (["probe", "/no/such"], "/no/such"),
+        (["paper"], "no such verb"),
+    ],
+)
+def test_what_is_wrong_is_told_in_a_line(words, said, tmp_path):
+    result = recorder(*words, cwd=tmp_path)
+    assert result.returncode == 2, result.stderr
+    assert said in result.stderr
+    first, *hints = result.stderr.splitlines()
+    assert first.startswith("spillcast-recorder: ")
+    assert len(hints) <= 1
+    assert result.stdout == ""
+
+
+def test_the_status_of_a_command_is_passed_on(places):
+    command = ["sh", "-c", f"echo x > {places.temp}/f; exit 7"]
+    output = places.root / "x.spill"
+    result = recorder("record", "-o", output, "--", *command, env=places.env)
+    assert result.returncode == 7
+    assert Recording.open(output).meta.engine.settings["exit_status"] == 7
+
+
+def test_a_trace_is_profiled_as_by_spillcast(tmp_path):
+    waits = [("direct path read temp", us, blocks(31)) for us in (900, 1100, 4000)]
+    trace = write_trace(tmp_path / "small.trc", waits)
+    found = json.loads(recorder("profile", trace, "--by", "event,file").stdout)["rows"]
+    temp = next(row for row in found if row["event"] == "direct path read temp")
+    assert (temp["count"], temp["total_us"], temp["max_us"]) == (3, 6000, 4000)
+
+
+def test_a_probe_is_a_storage_to_forecast_for(places, spilled):
+    output = places.root / "here.json"
+    result = recorder("probe", places.temp, "--budget", "2s", "-o", output)
+    assert result.returncode == 0, result.stderr
+    assert Storage.load(output).of("read")
+    result = spillcast("forecast", spilled.path, "--to", output, "--json")
+    assert result.returncode == 0, result.stderr

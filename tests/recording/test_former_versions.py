@@ -1,0 +1,42 @@
+"""What former versions wrote is read: tests/fixtures holds a set of each, as it was written."""
+
+import json
+
+import pytest
+
+from harness import spillcast
+from oracle_files import ROOT
+from spillcast.recording import Recording
+from spillcast.storage import Storage
+
+VERSIONS = sorted((ROOT / "tests" / "fixtures").iterdir(), key=lambda path: path.name)
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=lambda path: path.name)
+def test_a_recording_is_read_whole(version):
+    recording = Recording.open(version / "recording")
+    # What the program that was recorded said it did.
+    assert (recording.meta.temp.reads, recording.meta.temp.writes) == (120, 80)
+    assert len(recording.temp_waits) == 200
+    assert recording.seconds["count"].to_numpy().sum() == recording.meta.raw.rows_seen
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=lambda path: path.name)
+def test_a_storage_and_a_recording_are_forecast(version):
+    storage = Storage.load(version / "storage.json")
+    assert sum(group.count for group in storage.of("write")) == 80
+    result = spillcast(
+        "forecast", version / "recording", "--to", version / "storage.json", "--json"
+    )
+    assert result.returncode == 0, result.stderr
+    then = json.loads((version / "forecast.json").read_text())
+    assert json.loads(result.stdout)["baseline_s"] == pytest.approx(then["baseline_s"], rel=0.2)
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=lambda path: path.name)
+@pytest.mark.parametrize("name", ["forecast.json", "profile.json"])
+def test_a_document_is_reported(version, name, tmp_path):
+    page = tmp_path / "page.html"
+    result = spillcast("report", version / name, "-o", page)
+    assert result.returncode == 0, result.stderr
+    assert page.stat().st_size > 5_000
