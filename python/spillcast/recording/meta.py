@@ -85,7 +85,9 @@ class Machine:
     )
     swap_bytes: int | None = key("swap", unit="bytes", default=None)
     caches: Sequence[CpuCache] = key(
-        "a core's own cache, and all the cache that it usually gets", default=()
+        "a core's own cache, and all the cache that it usually gets; none where there is a "
+        "calibration",
+        default=(),
     )
     calibration: MachineCalibration | None = key(
         "what `spillcast calibrate` found; null where it was not run", default=None, later=True
