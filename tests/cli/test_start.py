@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from harness import spillcast
+from spillcast.cli import VERBS
 
 
 @pytest.mark.parametrize("verb", [("forecast", "--to", "latency:1ms"), ("profile",)])
@@ -26,3 +27,19 @@ def test_one_who_calls_it_from_python_has_pandas():
     import spillcast.forecast  # noqa: F401
 
     assert pd is sys.modules["pandas"]
+
+
+def test_help_is_had_in_each_way_that_people_try():
+    said = spillcast("forecast", "--help").stdout
+    assert "--details" in said
+    for words in (("forecast", "-h"), ("help", "forecast")):
+        result = spillcast(*words)
+        assert (result.returncode, result.stdout) == (0, said)
+
+
+def test_the_first_page_lists_the_version_and_verbs_in_the_order_of_the_work():
+    said = spillcast("-h").stdout
+    assert said == spillcast("help").stdout == spillcast("--help").stdout
+    assert "--version" in said
+    listed = [line.split()[0] for line in said.partition("Commands:")[2].splitlines() if line]
+    assert listed == list(VERBS)

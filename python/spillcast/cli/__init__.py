@@ -4,36 +4,37 @@ import os
 import signal
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from typer import Typer
 
     from spillcast.errors import SpillcastError
 
+#: In the order of the work: what spills, a recording, a storage, a forecast, a move; then the rest.
 VERBS = (
-    "demo",
-    "profile",
-    "forecast",
-    "report",
-    "record",
-    "calibrate",
-    "doctor",
-    "watch",
     "postgres",
+    "record",
+    "watch",
+    "profile",
     "probe",
     "storage",
-    "emulate",
-    "verify",
-    "cache",
-    "sql",
-    "collect",
-    "move",
-    "export",
-    "completion",
+    "forecast",
+    "report",
     "sweep",
+    "move",
+    "calibrate",
+    "emulate",
+    "cache",
+    "collect",
+    "sql",
+    "export",
     "ingest",
     "fleet",
+    "verify",
+    "demo",
+    "doctor",
+    "completion",
 )
 
 
@@ -41,12 +42,9 @@ def main() -> None:
     """Run the command line and exit with its status."""
     arguments = sys.argv[1:]
     if arguments == ["--version"]:
-        from spillcast._core import __version__
-        from spillcast.built import commit
-
-        of = commit()
-        print(f"spillcast {__version__}{f' ({of})' if of else ''}")
-        sys.exit(0)
+        _tell_version()
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
     # Ending by SIGTERM is ending by Ctrl-C: recordings are kept, mounts and files are undone; so is
     # the end of the terminal, but under nohup. A shell that starts a command in the background has
     # it ignore SIGINT, which must not hold here.
@@ -64,6 +62,15 @@ def main() -> None:
     except KeyboardInterrupt:
         status = _interrupted()
     sys.exit(status)
+
+
+def _tell_version() -> None:
+    from spillcast._core import __version__
+    from spillcast.built import commit
+
+    of = commit()
+    print(f"spillcast {__version__}{f' ({of})' if of else ''}")
+    sys.exit(0)
 
 
 def _unraisable(lost: "sys.UnraisableHookArgs") -> None:
@@ -133,15 +140,31 @@ def application(arguments: list[str]) -> "Typer":
     """The typer application with the verb that is asked for, or with all of them for help."""
     import typer
 
+    class InOrder(typer.core.TyperGroup):
+        """Lists verbs in the order of the work, also those that are groups."""
+
+        def list_commands(self, _context: Any) -> list[str]:
+            return [verb for verb in VERBS if verb in self.commands]
+
     found = typer.Typer(
         name="spillcast",
+        cls=InOrder,
+        context_settings={"help_option_names": ["-h", "--help"]},
         help=__import__("spillcast").__doc__,
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
-    found.callback()(lambda: None)
+
+    # ``spillcast --version`` alone is answered before typer is imported.
+    def any_verb(
+        version: bool = typer.Option(False, "--version", help="Show the version and exit."),
+    ) -> None:
+        if version:
+            _tell_version()
+
+    found.callback()(any_verb)
     asked = arguments[0] if arguments else ""
     for verb in (asked,) if asked in VERBS else VERBS:
         import_module(f"spillcast.cli.{verb}").add_to(found)
