@@ -21,6 +21,7 @@ NAMES = (
     "elsewhere",
     "page_cache",
     "quota",
+    "part",
     "emulate",
     "cache",
     "io_size",

@@ -48,24 +48,23 @@ def first_fifth(recording: Recording) -> Recording:
 def attached(recording: Recording, begin_s: float, end_s: float) -> Recording:
     """What who attached in the midst of the run has: the window, and what the kernel tells then.
 
-    That is how long it had run, its temp files with their sizes, and all that it had read and
-    written; of a server's session when its query began, and no counts of its own.
+    That is how long it had run, its CPU time, its temp files with their sizes, and all that it had
+    read and written.
     """
     found = cut(recording, [(begin_s, end_s)], "attached")
     begin_ns = round(begin_s * 1e9)
     rows = recording.waits.filter(pa.compute.less(recording.waits["start_ns"], begin_ns))
     moved = {op: sum_of(rows.filter(pa.compute.equal(_op(rows), op))["bytes"]) for op in OPS}
-    meta = replace(
+    cpu_s = sum_of(rows["cpu_before_ns"]) / 1e9
+    query = RecordedQuery(0, None, end_s, begin_s, "duration", None, [], 0, [])
+    found.meta = replace(
         found.meta,
         ended_by="duration",
         raw=KeptWaits(found.waits.num_rows, found.waits.num_rows, None),
         temp_before=_files_at(rows),
-        before=DoneBefore(begin_s, begin_s, sum(moved.values()), moved["read"], moved["write"]),
+        before=DoneBefore(begin_s, cpu_s, sum(moved.values()), moved["read"], moved["write"]),
+        postgres=query if _of_server(found.meta) else None,
     )
-    if _of_server(meta):
-        query = RecordedQuery(0, None, end_s, begin_s, "duration", None, [], 0, [])
-        meta = replace(meta, before=None, postgres=query)
-    found.meta = meta
     return found
 
 

@@ -151,7 +151,6 @@ class Recorder:
             machine.command_of(target.pid) if command is None else struck_arguments(command)
         )
         self._machine = machine.describe_machine()
-        # Of a server's session it is the query's own start that counts.
         if isinstance(target, Process):
             self._before = done_before(target.pid)
         # Of a command, held before it does anything, there is no temp file.
@@ -160,6 +159,10 @@ class Recorder:
         self._memory_limit_bytes = cgroup_limit_bytes(target.pid)
         self._cpu: CpuWatch | None = CpuWatch(target.pid)
         self._begin(target)
+
+    def know_before(self) -> None:
+        """Keep what the target, which runs already, had done until now."""
+        self._before = done_before(self.target.pid)
 
     @property
     def notices(self) -> list[str]:

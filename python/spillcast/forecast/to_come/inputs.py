@@ -20,13 +20,15 @@ from spillcast.recording.file_sizes import SizedFile
 MOVED_MIN = 0.02
 #: A file that is read less than this is no input.
 INPUT_BYTES_MIN = 1 << 20
-#: Spread of the logarithm of what is left, for rows of a scan are not alike; what another scan may
-#: write, over what was written.
-SPREAD, AGAIN = 0.2, 0.7
+#: Spread of the logarithm of what is left, for rows of a scan are not alike; what may be written
+#: after this scan, over what is written in all of it.
+SPREAD, AGAIN = 0.2, 1.0
 #: The end of a scan is not seen to the last block.
 LEFT_MIN = 0.01
 #: Of all reads in a stretch, those that may lie behind where the scan is.
 BEHIND = 0.1
+#: Reads from there on, as a share of a file, tell nothing; and so do so few.
+ENDS, FEW = 0.95, 4
 #: PostgreSQL's segments of one table.
 _SEGMENT = re.compile(r"\.(\d+)$")
 _SEGMENT_BYTES = 1 << 30
@@ -48,11 +50,11 @@ def input_says(recording: Recording, seen: Seen) -> list[Said]:
     found = max(scans(recording), key=lambda one: one.end - one.begin, default=None)
     if found is None or found.end - found.begin < MOVED_MIN:
         return []
-    rate, done = seen.bytes["write"] / (found.end - found.begin), seen.done("write")
+    rate = seen.bytes["write"] / (found.end - found.begin)
     source = f"the scan of {os.path.basename(found.file)}, {found.end:.0%} done"
     left = rate * max(1 - found.end, LEFT_MIN)
-    # Another scan may follow, which feeds as much.
-    again = max(left * exp(NINE_IN_TEN * SPREAD), left + AGAIN * done)
+    # Another scan may follow, which feeds as much or more.
+    again = left + AGAIN * rate
     return [Said("writes", left * exp(-NINE_IN_TEN * SPREAD), left, again, "input", source)]
 
 
@@ -93,8 +95,12 @@ def _tables(inputs: Sequence[SizedFile]) -> Mapping[str, Mapping[str, tuple[int,
 
 
 def _span(share: np.ndarray) -> tuple[float, float] | None:
-    """Where a scan began and ended; None of reads that are not mostly one after the other."""
-    if len(share) < 4:
+    """Where a scan began and ended; None of reads that are not mostly one after the other.
+
+    The last blocks of a file may hold what a scan needs all the time.
+    """
+    share = share[share < ENDS]
+    if len(share) < FEW:
         return None
     tops = np.maximum.accumulate(share)
     if float((share < tops - BEHIND).mean()) > BEHIND:

@@ -10,6 +10,7 @@ import pyarrow.compute
 from spillcast.forecast.load import in_flight
 from spillcast.forecast.to_come.files import Unread, unread
 from spillcast.recording import Recording
+from spillcast.recording.done_before import DoneBefore
 from spillcast.recording.part import WORKED
 
 OPS = ("read", "write")
@@ -17,6 +18,10 @@ OPS = ("read", "write")
 LAST = 0.2
 #: Of the bytes moved in that part, what is less is no phase.
 HARDLY = 0.1
+#: A session that is hardly older than its query did nothing else.
+ALONE, ALONE_S = 1.1, 0.5
+#: Beside CPU time there are other waits, at most so many times as long in all.
+WAITING_MOST = 2.0
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,8 @@ class Seen:
     doing: frozenset[str]
     #: How far off ``before`` may be, as a share of it.
     before_error: float
+    #: Elapsed time before the recording that was no temp I/O; None where nothing tells.
+    rest_before_s: float | None = None
 
     @property
     def done_s(self) -> float:
@@ -80,7 +87,27 @@ def seen_of(recording: Recording) -> Seen | None:
         {name: rate - io_s[name] for name, rate in rates.items()},
         frozenset(name for name in OPS if late[name] > HARDLY * sum(late.values())),
         error,
+        _rest_before_s(recording, before_s, sum(end_s - start_s) / at_once),
     )
+
+
+def _own_before(recording: Recording, before_s: float) -> DoneBefore | None:
+    """What the kernel counted of the query alone: its process, or its session, began with it."""
+    before = recording.meta.before
+    if before is None or before_s <= 0:
+        return None
+    if recording.meta.server_query is None or before.ran_s < ALONE * before_s + ALONE_S:
+        return before
+    return None
+
+
+def _rest_before_s(recording: Recording, before_s: float, io_s: float) -> float | None:
+    """By the CPU time until then, with as much other waiting beside it as there was later."""
+    before, cpu_s = _own_before(recording, before_s), recording.meta.cpu_s
+    if before is None or not cpu_s:
+        return None
+    times = max(recording.elapsed_s - io_s, 0.0) / cpu_s
+    return min(before.cpu_s * min(times, WAITING_MOST), before_s)
 
 
 def _before_s(recording: Recording) -> float:
@@ -120,20 +147,18 @@ def _done_before(
     """
     if before_s <= 0:
         return dict.fromkeys(OPS, 0.0), 0.0
-    meta = recording.meta
+    counted = _own_before(recording, before_s)
     held, unread_then = files.held_before, files.unread_before
-    told = None if meta.before is None else meta.before.written_bytes
-    error = 0.1
-    if told is not None and meta.server_query is None:
+    told = None if counted is None else counted.written_bytes
+    error = 0.05
+    if told is not None:
         written = max(float(told), held)
     else:
         write_s, read_s = (rates.get(name, max(rates.values())) for name in ("write", "read"))
         left_s = before_s - held * write_s - (held - unread_then) * read_s
         written, error = held + max(left_s, 0.0) / (write_s + read_s), 0.3
-        if told is not None:
-            written = max(min(written, float(told)), held)
     read = max(written - unread_then, 0.0)
-    most = None if meta.before is None else meta.before.read_bytes
+    most = None if counted is None else counted.read_bytes
     if most is not None:
         read = min(read, float(most))
     return {"write": written, "read": read}, error

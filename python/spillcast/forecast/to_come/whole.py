@@ -19,13 +19,18 @@ CANDIDATES = 10 * DRAWS
 READ_SPREAD = 0.08
 #: What passes with a byte to come may be more or less than it was; and of an op that was not seen,
 #: where the other one stands for it (standard deviations of the logarithm).
-RATE_SPREAD, UNSEEN_REST_SPREAD, UNSEEN_IO_SPREAD = 0.12, 0.5, 1.0
+IO_SPREAD, REST_SPREAD = 0.08, 0.5
+UNSEEN_IO_SPREAD, UNSEEN_REST_SPREAD = 1.0, 0.7
 #: Writes to come, over those done, where nothing tells: spread of the logarithm.
 UNKNOWN_SPREAD = 1.5
 #: How likely a query that no longer writes will write again, where its time alone is told.
 AGAIN = 0.5
-#: Of the time that has passed, temp I/O is at most so much.
-REST_LEAST = 0.98
+#: The time before outside temp I/O, where CPU time tells it, is off by so much; it is never less
+#: than this share of it.
+REST_BEFORE_SPREAD, LEAST = 0.1, 0.02
+#: An op of which so much of all writes was done before the recording: how long it took follows from
+#: that, and is no more than so many times as much or less as the other takes.
+TOLD_MIN, UNLIKE = 0.1, 20.0
 #: Of the elapsed time, what may come after the last temp I/O.
 TAIL = 0.03
 #: Fewer draws than this agree with what is told: then it and what was seen contradict each other.
@@ -43,11 +48,11 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
         return None
     draws = np.random.default_rng(0)
     moved = _moved(seen, by, draws)
-    rest_s, io_s = _spent(seen, moved, draws)
-    for op, rate in _rates(seen).items():
-        drawn = draws.standard_normal((2, CANDIDATES))
-        rest_s = rest_s + moved.coming[op] * rate.rest_s * np.exp(rate.rest_spread * drawn[0])
-        io_s = io_s + moved.coming[op] * rate.io_s * np.exp(rate.io_spread * drawn[1])
+    rest_s, rates = _passed(seen, moved, draws)
+    io_s = seen.done_s - rest_s
+    for op, rate in rates.items():
+        rest_s = rest_s + moved.coming[op] * rate.rest_s
+        io_s = io_s + moved.coming[op] * rate.io_s
     rest_s = rest_s + TAIL * seen.done_s * np.abs(draws.standard_normal(CANDIDATES))
     if by["rest"]:
         rest_s = together(by["rest"]).drawn(draws.standard_normal(CANDIDATES))
@@ -68,7 +73,7 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
         rest_s[picked],
         {op: (moved.done[op] + moved.coming[op])[picked] for op in OPS},
         {op: moved.coming[op][picked] for op in OPS},
-        {op: rate.io_s for op, rate in _rates(seen).items()},
+        {op: float(np.median(rate.io_s)) for op, rate in rates.items()},
         _sources(by),
         unused,
     )
@@ -109,37 +114,56 @@ def _moved(seen: Seen, by: Mapping[str, Sequence[Said]], draws: np.random.Genera
 
 @dataclass(frozen=True)
 class _Rate:
-    """Elapsed time with a byte: of its operation and beside it, and how far off."""
+    """Draws of the elapsed time with a byte: of its operation, and beside it."""
 
-    io_s: float
-    io_spread: float
-    rest_s: float
-    rest_spread: float
+    io_s: Array
+    rest_s: Array
 
 
-def _rates(seen: Seen) -> Mapping[str, _Rate]:
-    found = {}
+def _passed(
+    seen: Seen, moved: _Moved, draws: np.random.Generator
+) -> tuple[Array, Mapping[str, _Rate]]:
+    """Time outside temp I/O by the recording's end, and by op what a byte takes.
+
+    What an op that was not seen took follows from the time before, less what else it was.
+    """
+    before = {op: np.maximum(moved.done[op] - seen.bytes[op], 0.0) for op in OPS}
+    known = {op: rate * _off(IO_SPREAD, draws) for op, rate in seen.io_s_per_byte.items()}
+    io_s = sum((before[op] * rate for op, rate in known.items()), np.zeros(CANDIDATES))
+    rest_s = None
+    if seen.rest_before_s is not None:
+        rest_s = np.minimum(seen.rest_before_s * _off(REST_BEFORE_SPREAD, draws), seen.before_s)
+    found = dict[str, Array]()
     for op in OPS:
-        known = op in seen.io_s_per_byte
-        [like] = [op] if known else seen.io_s_per_byte
-        spreads = (
-            (RATE_SPREAD / 2, RATE_SPREAD) if known else (UNSEEN_IO_SPREAD, UNSEEN_REST_SPREAD)
-        )
-        found[op] = _Rate(
-            seen.io_s_per_byte[like], spreads[0], seen.rest_s_per_byte[like], spreads[1]
-        )
-    return found
+        if op in known:
+            found[op] = known[op]
+            continue
+        [like] = known
+        found[op] = known[like] * _off(UNSEEN_IO_SPREAD, draws)
+        if rest_s is not None and np.median(before[op]) > TOLD_MIN * seen.done("write"):
+            left_s = np.maximum(seen.before_s - rest_s - io_s, LEAST * seen.before_s)
+            least, most = known[like] / UNLIKE, known[like] * UNLIKE
+            found[op] = np.clip(left_s / np.maximum(before[op], 1.0), least, most)
+        io_s = io_s + before[op] * found[op]
+    if rest_s is None:
+        rest_s = np.maximum(seen.before_s - io_s, LEAST * seen.before_s)
+    within_s = sum(seen.bytes[op] * rate for op, rate in seen.io_s_per_byte.items())
+    rest_s = rest_s + max(seen.recorded_s - within_s, 0.0)
+    # What the query does beside its temp I/O differs from phase to phase: half of it is what it
+    # did while it was seen, half what it did in all.
+    in_all = rest_s / np.maximum(moved.done["read"] + moved.done["write"], 1.0)
+    rates = {}
+    for op in OPS:
+        own = seen.rest_s_per_byte.get(op)
+        each_s = in_all if own is None else np.sqrt(np.maximum(own, LEAST * in_all) * in_all)
+        spread = UNSEEN_REST_SPREAD if own is None else REST_SPREAD
+        rates[op] = _Rate(found[op], each_s * _off(spread, draws))
+    return rest_s, rates
 
 
-def _spent(seen: Seen, moved: _Moved, draws: np.random.Generator) -> tuple[Array, Array]:
-    """Time outside temp I/O, and in it, by the recording's end."""
-    io_s = np.zeros(CANDIDATES)
-    for op, rate in _rates(seen).items():
-        off = np.exp(rate.io_spread * draws.standard_normal(CANDIDATES))
-        before = np.maximum(moved.done[op] - seen.bytes[op], 0.0)
-        io_s = io_s + (seen.bytes[op] + before * off) * rate.io_s
-    io_s = np.minimum(io_s, REST_LEAST * seen.done_s)
-    return seen.done_s - io_s, io_s
+def _off(spread: float, draws: np.random.Generator) -> Array:
+    """Log-normal factors around 1."""
+    return np.asarray(np.exp(spread * draws.standard_normal(CANDIDATES)))
 
 
 def _agreeing(elapsed_s: Array, told: Said, draws: np.random.Generator) -> NDArray[np.int64] | None:

@@ -156,6 +156,8 @@ class _Watch:
     def _observe(self) -> None:
         directories = temp_directories(self.pid)
         self._recorder.observe(self, temp_dirs=directories, only_calls=True)
+        if self._run is None:
+            self._recorder.know_before()
         parent = postmaster(self.pid)
         if parent is not None:
             # Where this is refused, workers are attached when they are first sampled.

@@ -1,0 +1,134 @@
+"""Forecasts from a part of a query against the whole of it, which was recorded too.
+
+A tenth of each run, begun at random moments of its first 80 %, and its first fifth, forecast for
+the storage that it ran on: the truth is the run's own time.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from statistics import median
+
+import numpy as np
+
+from bench.part_cases import Whole, wholes
+from bench.result import Result
+from spillcast.errors import SpillcastError
+from spillcast.forecast import Forecast, forecast
+from spillcast.forecast.to_come.known import Known
+from spillcast.lab.cut import attached
+from spillcast.recording import Recording
+from spillcast.storage.observed import observed
+from spillcast.workspace import workspace
+
+SEED, WINDOWS, SHARE, LATEST = 2114, 4, 0.1, 0.8
+#: Sources that are left out one at a time.
+SOURCES = ("spill", "input", "plan", "history")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A way to see a part, and the aims for it: refused, median, 90th percentile, half-width."""
+
+    name: str
+    known: Callable[[Whole], list[Path]]
+    aims: tuple[float, float, float, float]
+    fifth: bool = False
+
+
+def _plan(whole: Whole) -> list[Path]:
+    return [] if whole.plan is None else [whole.plan]
+
+
+def _former(whole: Whole) -> list[Path]:
+    return [*_plan(whole), whole.former]
+
+
+KINDS = (
+    Kind("a tenth", _plan, (0.15, 0.12, 0.30, 0.30)),
+    Kind("a tenth, with a former run", _former, (0.15, 0.07, 0.18, 0.30)),
+    Kind("the first fifth", _plan, (0.15, 0.15, 0.50, 0.50), fifth=True),
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A forecast over the truth: error, ends of its interval; None where it was refused."""
+
+    error: float | None
+    low: float = 0.0
+    high: float = 0.0
+
+    @property
+    def held(self) -> bool:
+        """Whether the truth lies within."""
+        return self.low <= 1 <= self.high
+
+
+def run() -> Iterator[Result]:
+    """Recordings are made first, parts of them drawn by the seed then."""
+    with workspace(None) as room:
+        made = list(wholes(room, SEED))
+        yield from results(made, SEED)
+
+
+def results(made: Sequence[Whole], seed: int) -> Iterator[Result]:
+    """Each kind, and then without each of the sources."""
+    for kind in KINDS:
+        yield _result(kind.name, kind, judged(made, kind, seed))
+    for source in SOURCES:
+        kind = KINDS[1] if source == "history" else KINDS[0]
+        yield _result(f"{kind.name}, without {source}", kind, judged(made, kind, seed, (source,)))
+
+
+def judged(
+    made: Sequence[Whole], kind: Kind, seed: int, without: Sequence[str] = ()
+) -> list[Judged]:
+    """The parts in which there was any temp I/O."""
+    found = []
+    for whole in made:
+        recording = Recording.open(whole.run)
+        chance = Random(f"{seed} {whole.run.name}")
+        for _ in range(1 if kind.fifth else WINDOWS):
+            begin = 0.0 if kind.fifth else chance.uniform(0, LATEST)
+            share = 2 * SHARE if kind.fifth else SHARE
+            found.append(
+                _judged(recording, begin, share, Known(history=kind.known(whole), without=without))
+            )
+    return [one for one in found if one is not None]
+
+
+def _judged(recording: Recording, begin: float, share: float, known: Known) -> Judged | None:
+    whole_s = recording.elapsed_s
+    part = attached(recording, begin * whole_s, (begin + share) * whole_s)
+    if not part.temp_waits.num_rows:
+        return None
+    try:
+        said: Forecast = forecast(part, observed(recording), known=known)
+    except SpillcastError:
+        return Judged(None)
+    if said.forecast_s is None or said.interval_s is None or said.part is not None:
+        return Judged(None)
+    low_s, high_s = said.interval_s
+    return Judged(said.forecast_s / whole_s - 1, low_s / whole_s, high_s / whole_s)
+
+
+def _result(name: str, kind: Kind, found: Sequence[Judged]) -> Result:
+    refused_most, median_most, most, wide = kind.aims
+    given = [one for one in found if one.error is not None]
+    errors = [abs(one.error) for one in given if one.error is not None] or [float("inf")]
+    refused = 1 - len(given) / max(len(found), 1)
+    middle, ninth = median(errors), float(np.quantile(errors, 0.9))
+    half = median([(one.high - one.low) / 2 for one in given] or [float("inf")])
+    held = sum(one.held for one in given) / max(len(given), 1)
+    told = f"refused {refused:.0%}, median {middle:.1%}, 90th {ninth:.1%}, held {held:.0%}"
+    met = refused <= refused_most and middle <= median_most and ninth <= most and half <= wide
+    return Result(
+        f"part: {name}, {len(found)} parts",
+        f"{told}, half-width {half:.0%}",
+        "none: no other tool forecasts a run of unknown length from a part of it",
+        middle,
+        f"refused {refused_most:.0%}, median {median_most:.0%}, 90th {most:.0%}, half {wide:.0%}",
+        met,
+    )

@@ -1,0 +1,64 @@
+"""Whole runs that are cut to parts: each recorded, recorded again, and explained without a run."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+from bench.queries import QUERIES
+from spillcast.engines.engine import Explains, Lab
+from spillcast.engines.registry import lab_of, tpch_labs_of
+from spillcast.engines.workload import Workload
+from spillcast.lab.run import run_recorded
+from spillcast.lab.storages import Emulated, Place, emulated
+
+STORAGES = (
+    Emulated("0.5 ms", 0.0005, 0.0005),
+    Emulated("2 ms", 0.002, 0.002),
+    Emulated("r1.5 w0.2", 0.0015, 0.0002),
+    Emulated("r0.2 w1.5", 0.0002, 0.0015),
+)
+ENGINES = ("postgres", "duckdb")
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A recorded run of a query; a former one on the same storage, and its plan, as paths."""
+
+    run: Path
+    former: Path
+    plan: Path | None
+
+
+def wholes(room: Path, seed: int, *, queries: int | None = None) -> Iterator[Whole]:
+    """Runs of queries that no constant was chosen on, each on a storage drawn by the seed."""
+    chance = Random(f"parts {seed}")
+    with ExitStack() as stack:
+        places = [stack.enter_context(emulated(one, room, room)) for one in STORAGES]
+        for engine in ENGINES:
+            lab = lab_of(engine)(room)
+            for query in chance.sample(QUERIES[engine], queries or len(QUERIES[engine])):
+                yield _made(lab, query, chance.choice(places), room / f"{engine} {query.name}")
+            # Those of one server: the other has the same queries.
+            tpch, *_ = tpch_labs_of(engine)
+            lab = tpch(room)
+            every = [one for one in lab.verified(1) if not one.cold]
+            for query in chance.sample(every, queries or len(every)):
+                yield _made(lab, query, chance.choice(places), room / f"{engine} {query.name}")
+
+
+def _made(lab: Lab, query: Workload, place: Place, path: Path) -> Whole:
+    lab.build(query.rows)
+    runs = [path.with_suffix(suffix) for suffix in (".spill", ".former.spill")]
+    for run in runs:
+        run_recorded(lab, query, place, run)
+    plan = path.with_suffix(".plan.json") if isinstance(lab, Explains) else None
+    if plan is not None:
+        explained = replace(query, sql=f"explain (settings, format json) {query.sql}")
+        with lab.hold(explained, place.directory, {}) as held:
+            held.start()
+            rows = json.loads(held.result().rows)
+        plan.write_text(json.dumps(rows[0][0]))
+    return Whole(*runs, plan)
