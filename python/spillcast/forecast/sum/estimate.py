@@ -133,10 +133,12 @@ def _uncertainty(
         off = np.exp(draws.normal(0, target.source.noise, DRAWS))
         rest_s += projection.changes_s * off
     terms = zip(baseline.loads, baseline.io_s, projection.io_s, projection.latencies, strict=True)
+    times = baseline.io_scale
     drawn_s = drawn_totals(
         rest_s,
         [
-            Measured(load.op, recorded_s, s, lat.blocks, lat.error, load.count)
+            # The more operations the whole query does, the less it matters how each of them goes.
+            Measured(load.op, recorded_s, s, lat.blocks, lat.error, round(times * load.count))
             for load, recorded_s, s, lat in terms
         ],
         draws,
