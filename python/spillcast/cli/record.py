@@ -69,6 +69,14 @@ def record(
         int | None,
         typer.Option(min=1, help="Keep single waits only in this many slices of the run."),
     ] = None,
+    minute: Annotated[
+        bool,
+        typer.Option(
+            "--minute",
+            help="Attach for 60 s in all: bursts at growing distances, over --duration or a "
+            "quarter of an hour, detached in between.",
+        ),
+    ] = False,
     capture: Capture = "auto",
     rehearse: Annotated[
         list[Path] | None,
@@ -95,9 +103,12 @@ def record(
 
     Example: spillcast record --postgres service=dwh --query 'from sales' -o run.spill
 
+    Example: spillcast record --minute --pid 4711 -o part.spill
+
     Example: spillcast record --postgres service=dwh --all --duration 10m
     """
     from spillcast.cli.live import OthersOutput, line_view, live_view
+    from spillcast.cli.minute import check_minute, record_minute
     from spillcast.cli.observed_command import as_it_ends
     from spillcast.cli.record_server import check_options, record_all, record_server
     from spillcast.cli.rehearse import check_rehearse, rehearse_recorded
@@ -111,19 +122,25 @@ def record(
     duration_s = None if duration is None else parse_duration_s(duration, "--duration")
     options = RecordOptions(tuple(temp or ()), capture, duration_s, slices, share)
     check_rehearse(rehearse, pid, explain, server)
-    if server is not None and all_:
+    if server is not None and all_ and not minute:
         record_all(server, output, options, json=json)
         return
     output = output or Path("run.spill")
+    if minute:
+        check_minute(command, options, others=all_ or live or explain is not None or bool(rehearse))
+        with line_view(show=not json) as view:
+            result = record_minute(pid, server, output, options, wanted, view)
+        _tell(result, output, json=json)
+        return
     running = _running(live)
     others = OthersOutput(json=False) if live and command is not None else None
     title = f"recording {described(command, pid, server)}"
-    view: AbstractContextManager[View]
-    view = live_view(title, keyboard=command is None) if live else line_view(show=not json)
+    shows: AbstractContextManager[View]
+    shows = live_view(title, keyboard=command is None) if live else line_view(show=not json)
     with as_it_ends(command) as passed_on:
         try:
             if server is not None:
-                with view as shown:
+                with shows as shown:
                     result = record_server(
                         server,
                         output,
@@ -136,7 +153,7 @@ def record(
                     )
             else:
                 recorder = begin(command, pid, output, options, running, others, passed_on)
-                with view as shown:
+                with shows as shown:
                     follow(recorder, shown)
                 result = recorder.finish()
         finally:

@@ -78,9 +78,13 @@ def uncaptured(because: str) -> dict[str, Any]:
     return {"capture": CaptureAccount("none", because)}
 
 
+class NothingSeen(InputError):
+    """There was no temp I/O while it was looked for."""
+
+
 def nothing_seen(
     status: Mapping[str, Any], method: str, temp_dirs: Sequence[Path], *, began_with_it: bool
-) -> InputError | None:
+) -> NothingSeen | None:
     """Why a recording holds no temp I/O and cannot hold any, as an error; None where it may.
 
     Temp files may be among the others where those were written; and where they were only read, if
@@ -89,21 +93,21 @@ def nothing_seen(
     if status["temp_reads"] + status["temp_writes"]:
         return None
     if method == "none":
-        return InputError("nothing was seen: no sample was taken while the query ran")
+        return NothingSeen("nothing was seen: no sample was taken while the query ran")
     if not status["connected"]:
-        return InputError(
+        return NothingSeen(
             SOURCES[method].unconnected, f"record it with --capture {PerfSource.name}"
         )
     spots = ["io_uring"] * status["io_uring"] + ["mmap of temp files"] * bool(status["mapped"])
     if spots:
         names = " and ".join(spots)
-        return InputError(f"no temp I/O was seen; the process uses {names}, which no call shows")
+        return NothingSeen(f"no temp I/O was seen; the process uses {names}, which no call shows")
     if status["other_writes"] or (status["other_io"] and not began_with_it):
         return None
     where = ", ".join(map(str, temp_dirs))
     if where:
-        return InputError(f"no temp I/O was seen under {where}", "is --temp the right directory?")
-    return InputError(
+        return NothingSeen(f"no temp I/O was seen under {where}", "is --temp the right directory?")
+    return NothingSeen(
         f"no temp I/O was seen ({status['other_io']:,} calls on other files)",
         "if the query did spill, name the directory with --temp DIR",
     )
@@ -160,3 +164,20 @@ def share_of(capture: CaptureAccount, share: float) -> CaptureAccount:
         run_queue_others_s=part(capture.run_queue_others_s),
         file_fault_s=part(capture.file_fault_s),
     )
+
+
+#: Of an account, what adds up over recordings of one run.
+_ADDS_UP = (
+    *("lost", "dropped", "unknown_file", "calls", "switches", "tracer_cpu_s", "overhead_s"),
+    *("overhead_low_s", "overhead_high_s", "run_queue_delay_s", "run_queue_others_s"),
+    *("io_uring_busy_s", "file_faults", "file_fault_s"),
+)
+
+
+def together(captures: Sequence[CaptureAccount]) -> CaptureAccount:
+    """The account of several recordings of one run: sums, where all of them tell."""
+    sums: dict[str, Any] = {}
+    for name in _ADDS_UP:
+        values = [getattr(one, name) for one in captures]
+        sums[name] = None if None in values else sum(values)
+    return replace(captures[-1], **sums)

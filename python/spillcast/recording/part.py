@@ -35,7 +35,7 @@ class Part:
         query = meta.server_query
         if query is not None:
             return cls(meta.elapsed_s, because, query.before_recording_s or None)
-        if meta.before is not None and _had_worked(meta, meta.before):
+        if meta.before is not None and had_worked(meta, meta.before):
             return cls(meta.elapsed_s, because, meta.before.ran_s, "process")
         return cls(meta.elapsed_s, because)
 
@@ -72,7 +72,7 @@ def whole_s(meta: Meta) -> float | None:
     query = meta.server_query
     if query is not None and query.before_recording_s > 0:
         return query.query_elapsed_s
-    if query is None and meta.before is not None and _had_worked(meta, meta.before):
+    if query is None and meta.before is not None and had_worked(meta, meta.before):
         return None
     return meta.elapsed_s
 
@@ -82,7 +82,7 @@ def went_on(meta: Meta) -> bool:
     return _cut_off_by(meta) is not None
 
 
-def _had_worked(meta: Meta, before: DoneBefore) -> bool:
+def had_worked(meta: Meta, before: DoneBefore) -> bool:
     """Whether a process had done enough before its recording that it may be of the query.
 
     One that had waited for its query until then, like a shell, had done next to nothing.

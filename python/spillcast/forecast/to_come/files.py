@@ -22,6 +22,8 @@ class Unread:
     high: float
     held_before: float
     unread_before: float
+    #: Bytes written since.
+    written_since: float
 
     def drawn(self, uniform: np.ndarray) -> np.ndarray:
         """Draws, from draws between 0 and 1: the middle half is about what it says."""
@@ -47,14 +49,20 @@ class _File:
 
 def unread(recording: Recording) -> Unread:
     """What of a recording's temp files is yet to be read at its end."""
-    found = [_left(one) for one in _files(recording)]
+    files = _files(recording)
+    found = [_left(one) for one in files]
     low, about, high, held, before = (float(sum(row)) for row in zip(*found, strict=True))
-    return Unread(low, about, high, held, before)
+    written = float(sum(one.size[one.write].sum() for one in files))
+    return Unread(low, about, high, held, before, written)
 
 
 def _files(recording: Recording) -> Sequence[_File]:
     held = {one.file: one.bytes for one in recording.meta.temp_before}
     waits = recording.temp_waits
+    if bursts := recording.meta.raw.slices_s:
+        # It is known what files held when the last of them began.
+        began_ns = round(bursts[-1][0] * 1e9)
+        waits = waits.filter(pa.compute.greater_equal(waits["start_ns"], began_ns))
     name = waits["file"].combine_chunks().cast(pa.string())
     write = np.array(waits["op"].cast(pa.string()).to_pylist()) == "write"
     offset = waits["offset"].fill_null(0).to_numpy()

@@ -11,7 +11,7 @@ from spillcast.forecast.load import in_flight
 from spillcast.forecast.to_come.files import Unread, unread
 from spillcast.recording import Recording
 from spillcast.recording.done_before import DoneBefore
-from spillcast.recording.part import WORKED
+from spillcast.recording.part import had_worked
 
 OPS = ("read", "write")
 #: The last part of a recording, by which it is told whether its query writes or reads.
@@ -59,7 +59,8 @@ class Seen:
 def seen_of(recording: Recording) -> Seen | None:
     """None where the recording holds no single waits that could tell."""
     waits = recording.temp_waits
-    if not recording.meta.raw.whole or not waits.num_rows:
+    raw = recording.meta.raw
+    if raw.rows < raw.rows_seen or raw.slices_of_all or not waits.num_rows:
         return None
     op = np.array(waits["op"].cast(pa.string()).to_pylist())
     size = waits["bytes"].fill_null(0).to_numpy().astype(float)
@@ -76,7 +77,8 @@ def seen_of(recording: Recording) -> Seen | None:
         name: min(float((end_s - start_s)[op == name].sum()) / at_once / moved[name], rate)
         for name, rate in rates.items()
     }
-    before, error = _done_before(recording, files, before_s, rates)
+    earlier = max(moved["write"] - files.written_since, 0.0)
+    before, error = _done_before(recording, files, earlier, before_s, rates)
     return Seen(
         recording.elapsed_s,
         before_s,
@@ -115,7 +117,7 @@ def _before_s(recording: Recording) -> float:
     meta = recording.meta
     if meta.server_query is not None:
         return meta.server_query.before_recording_s
-    if meta.before is None or meta.before.cpu_s <= WORKED * meta.elapsed_s:
+    if meta.before is None or not had_worked(meta, meta.before):
         return 0.0
     return meta.before.ran_s
 
@@ -138,7 +140,11 @@ def _s_per_byte(
 
 
 def _done_before(
-    recording: Recording, files: Unread, before_s: float, rates: Mapping[str, float]
+    recording: Recording,
+    files: Unread,
+    earlier: float,
+    before_s: float,
+    rates: Mapping[str, float],
 ) -> tuple[dict[str, float], float]:
     """Bytes written and read before, and how far off that is.
 
@@ -148,7 +154,10 @@ def _done_before(
     if before_s <= 0:
         return dict.fromkeys(OPS, 0.0), 0.0
     counted = _own_before(recording, before_s)
-    held, unread_then = files.held_before, files.unread_before
+    # Of what files held when the last burst began, ``earlier`` bytes were written in bursts before.
+    held, unread_then = (
+        max(one - earlier, 0.0) for one in (files.held_before, files.unread_before)
+    )
     told = None if counted is None else counted.written_bytes
     error = 0.05
     if told is not None:

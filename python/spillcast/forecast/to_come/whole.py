@@ -90,7 +90,7 @@ class _Moved:
 def _moved(seen: Seen, by: Mapping[str, Sequence[Said]], draws: np.random.Generator) -> _Moved:
     """What lies unread and what is written yet will be read; what is neither was read before."""
     normal, uniform = draws.standard_normal((4, CANDIDATES)), draws.uniform(0, 1, (2, CANDIDATES))
-    least = seen.bytes["write"] + seen.unread.held_before
+    least = max(seen.unread.written_since + seen.unread.held_before, seen.bytes["write"])
     sooner = max(seen.done("write") - least, 0.0)
     done = least + sooner * np.exp(seen.before_error * normal[0])
     goes_on = uniform[0] < (1.0 if "write" in seen.doing else AGAIN)

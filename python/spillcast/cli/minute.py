@@ -1,0 +1,82 @@
+"""A minute of what runs already: ``record --minute`` attaches in bursts, and not in between."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spillcast.engines.engine import Wanted
+from spillcast.errors import InputError
+from spillcast.units import format_duration
+
+if TYPE_CHECKING:
+    from spillcast.cli.engines import Server
+    from spillcast.cli.live import View
+    from spillcast.recording import Recording
+    from spillcast.recording.options import RecordOptions
+
+_TICK_S = 0.25
+
+
+def check_minute(command: Sequence[str] | None, options: "RecordOptions", *, others: bool) -> None:
+    """InputError for what does not go with it."""
+    if command is not None or others or options.slices is not None:
+        raise InputError(
+            "--minute is for what runs already, and by itself",
+            "leave out --all, --explain, --live, --rehearse and --slices; give --pid or a session",
+        )
+
+
+def record_minute(
+    pid: int | None,
+    server: "Server | None",
+    output: Path,
+    options: "RecordOptions",
+    wanted: Wanted,
+    view: "View",
+) -> "Recording":
+    """Record it in bursts until it ends, all are done, or Ctrl-C, and keep what there is."""
+    from spillcast.cli.record_server import record_server
+    from spillcast.recording.folder import check_output
+    from spillcast.recording.minute import keep, record_bursts
+
+    check_output(output)
+    session = wanted
+
+    def burst(duration_s: float) -> "Recording":
+        nonlocal session
+        one = replace(options, duration_s=duration_s)
+        if server is None:
+            assert pid is not None
+            return _of_process(pid, one, view)
+        found = record_server(server, None, one, session, view, None)
+        if found.meta.postgres is not None:
+            # The next bursts are of this session, whatever others may match by then.
+            session = Wanted(found.meta.postgres.backend)
+        return found
+
+    def pause(gap_s: float) -> None:
+        if gap_s >= 1:
+            view.say(f"detached for {format_duration(gap_s)}")
+        until_s = time.monotonic() + gap_s
+        while (left_s := until_s - time.monotonic()) > 0:
+            time.sleep(min(left_s, _TICK_S))
+
+    return keep(record_bursts(burst, pause, options.duration_s), output, share=options.share)
+
+
+def _of_process(pid: int, options: "RecordOptions", view: "View") -> "Recording":
+    from spillcast.recording.begin import record_pid
+
+    recorder = record_pid(pid, None, options)
+    try:
+        while not recorder.poll():
+            view.look(recorder, recorder.status())
+    except KeyboardInterrupt:
+        # What was recorded is kept, and nothing comes after it.
+        pass
+    except BaseException:
+        recorder.abandon()
+        raise
+    return recorder.finish()

@@ -1,0 +1,150 @@
+"""A minute of a run that goes on: bursts at growing distances, put end to end; in between nothing.
+
+What was done before is that of the last burst, less what was seen in those before it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute
+
+from spillcast.errors import SpillcastError
+from spillcast.recording.captured import NothingSeen, together
+from spillcast.recording.counted import sum_of, totals
+from spillcast.recording.meta import KeptWaits, Meta
+from spillcast.recording.recording import Recording
+from spillcast.recording.window import with_column
+from spillcast.recording.writer import RecordingWriter
+
+#: Twelve bursts, over a quarter of an hour where no time is given.
+BURST_S, BURSTS = 5.0, 12
+GAP_S, GROWS = 5.0, 1.5
+
+#: Attaches for so long; the recording of that, which is nowhere on disk.
+Burst = Callable[[float], Recording]
+#: Waits detached for so long.
+Pause = Callable[[float], None]
+
+
+def gaps_s(span_s: float | None) -> list[float]:
+    """The times between bursts, each longer than the one before; in all ``span_s`` with them."""
+    gaps = [GAP_S * GROWS**number for number in range(BURSTS - 1)]
+    if span_s is None:
+        return gaps
+    free_s = max(span_s - BURST_S * BURSTS, 0.0)
+    return [free_s * gap / sum(gaps) for gap in gaps]
+
+
+def record_bursts(burst: Burst, pause: Pause, span_s: float | None) -> list[Recording]:
+    """Until the run ends, or Ctrl-C, or all bursts are done.
+
+    A burst without any temp I/O tells nothing and is left out. NothingSeen where all are.
+    """
+    found: list[Recording] = []
+    nothing: NothingSeen | None = None
+    for gap_s in [*gaps_s(span_s), 0.0]:
+        try:
+            one = burst(BURST_S)
+        except NothingSeen as error:
+            nothing = error
+        except SpillcastError:
+            if not found:
+                raise
+            # The run has ended meanwhile.
+            break
+        else:
+            if found and not _same_query(found[0].meta, one.meta):
+                break
+            found.append(one)
+            if one.meta.ended_by != "duration":
+                break
+        try:
+            pause(gap_s)
+        except KeyboardInterrupt:
+            break
+    if not found and nothing is not None:
+        raise nothing
+    return found
+
+
+def _same_query(first: Meta, later: Meta) -> bool:
+    """Whether a second query has not begun in a server's session meanwhile."""
+    if first.postgres is None or later.postgres is None:
+        return True
+    return first.postgres.query_started_at == later.postgres.query_started_at
+
+
+def keep(parts: Sequence[Recording], output: Path, *, share: bool = False) -> Recording:
+    """Bursts put end to end, as a recording on disk."""
+    edges_s = [0.0, *accumulate(part.elapsed_s for part in parts)]
+    writer = RecordingWriter(output, share=share)
+    try:
+        for part, begin_s in zip(parts, edges_s, strict=False):
+            for batch in _later(part.waits, "start_ns", round(begin_s * 1e9)).to_batches():
+                writer.add_waits(batch)
+            for batch in _later(part.seconds, "second", round(begin_s)).to_batches():
+                writer.add_seconds(batch)
+            for batch in _later(part.samples, "time_ns", round(begin_s * 1e9)).to_batches():
+                writer.add_samples(batch)
+        return writer.finish(_meta(parts, edges_s))
+    except BaseException:
+        writer.discard()
+        raise
+
+
+def _later(rows: pa.Table, column: str, by: int) -> pa.Table:
+    return with_column(rows, column, pa.compute.add(rows[column], by))
+
+
+def _meta(parts: Sequence[Recording], edges_s: Sequence[float]) -> Meta:
+    last, earlier_s = parts[-1].meta, edges_s[-2]
+    waits = pa.concat_tables([part.waits for part in parts])
+    temp, other_io = totals(waits)
+    cpu_s = [part.meta.cpu_s for part in parts]
+    meta = replace(
+        last,
+        started_at=parts[0].meta.started_at,
+        elapsed_s=edges_s[-1],
+        recorded_s=sum(part.meta.recorded_s for part in parts),
+        cpu_s=None if None in cpu_s else sum(one or 0.0 for one in cpu_s),
+        temp=temp,
+        other_io=other_io,
+        capture=together([part.meta.capture for part in parts]),
+        raw=KeptWaits(waits.num_rows, waits.num_rows, list(pairwise(edges_s))),
+    )
+    if meta.postgres is not None:
+        before_s = max(meta.postgres.before_recording_s - earlier_s, 0.0)
+        meta = replace(meta, postgres=replace(meta.postgres, before_recording_s=before_s))
+    return _less(meta, parts[:-1], earlier_s)
+
+
+def _less(meta: Meta, earlier: Sequence[Recording], earlier_s: float) -> Meta:
+    """What was done before the last burst, without what was seen of it."""
+    before = meta.before
+    if before is None:
+        return meta
+    cpu_s = sum(part.meta.cpu_s or 0.0 for part in earlier)
+    read, written = (
+        sum(sum_of(part.seconds.filter(_is(part.seconds, op))["bytes"]) for part in earlier)
+        for op in ("read", "write")
+    )
+
+    def left(count: int | None, less: int) -> int | None:
+        return None if count is None else max(count - less, 0)
+
+    before = replace(
+        before,
+        ran_s=max(before.ran_s - earlier_s, 0.0),
+        cpu_s=max(before.cpu_s - cpu_s, 0.0),
+        bytes=left(before.bytes, read + written),
+        read_bytes=left(before.read_bytes, read),
+        written_bytes=left(before.written_bytes, written),
+    )
+    return replace(meta, before=before)
+
+
+def _is(rows: pa.Table, op: str) -> pa.ChunkedArray:
+    return pa.compute.fill_null(pa.compute.equal(rows["op"].cast(pa.string()), op), False)

@@ -1,0 +1,112 @@
+"""Bursts at growing distances: what they are put together to, and that nothing is paid between."""
+
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from evidence import recording
+from spillcast.errors import SpillcastError
+from spillcast.forecast.to_come.seen import seen_of
+from spillcast.recording import Recording, minute
+from spillcast.recording.begin import record_pid
+from spillcast.recording.captured import NothingSeen
+from spillcast.recording.options import RecordOptions
+from spillcast.recording.postgres_meta import RecordedQuery
+
+MS = 1_000_000
+#: Writes 8 KiB again and again.
+WRITES = """
+import os, sys, time
+file = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR)
+for at in range(100_000):
+    os.pwrite(file, bytes(8192), at * 8192)
+    time.sleep(0.002)
+"""
+
+
+def test_gaps_grow_and_fill_the_time_that_is_given():
+    gaps = minute.gaps_s(None)
+    assert len(gaps) == minute.BURSTS - 1
+    assert all(later > sooner for sooner, later in pairwise(gaps))
+    assert sum(minute.gaps_s(3600)) + minute.BURSTS * minute.BURST_S == pytest.approx(3600)
+    assert sum(minute.gaps_s(30)) == 0
+
+
+def bursts(path, told, pauses):
+    """What comes of bursts that end so, or fail so."""
+    made = recording(path, [("write", 8192, 5, MS)], elapsed_s=5.0)
+    left = iter(told)
+
+    def burst(_duration_s):
+        one = next(left)
+        if isinstance(one, Exception):
+            raise one
+        found = Recording(path, replace(made.meta, **one))
+        found.waits, found.seconds, found.samples = made.waits, made.seconds, made.samples
+        return found
+
+    return minute.record_bursts(burst, pauses.append, None)
+
+
+def on(query_started_at="1", ended_by="duration"):
+    query = RecordedQuery(7, query_started_at, None, 10.0, "duration", None, [], 0, [])
+    return {"ended_by": ended_by, "postgres": query}
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ([on()] * 12, 12),
+        ([on(), on(ended_by="end")], 2),
+        ([on(), NothingSeen("none"), on(), on(ended_by="interrupt")], 3),
+        ([on(), SpillcastError("no query came")], 1),
+        ([on(), on(), on(query_started_at="2")], 2),
+    ],
+)
+def test_they_end_with_the_run(tmp_path, told, kept):
+    pauses = []
+    assert len(bursts(tmp_path / "run.spill", told, pauses)) == kept
+    assert pauses[: len(told) - 1] == [*minute.gaps_s(None)][: len(told) - 1]
+
+
+def test_without_any_temp_io_there_is_none(tmp_path):
+    with pytest.raises(NothingSeen):
+        bursts(tmp_path / "run.spill", [NothingSeen("none")] * 12, [])
+
+
+def test_what_was_done_between_bursts_counts_as_done_before(tmp_path, monkeypatch):
+    monkeypatch.setattr(minute, "BURSTS", 3)
+    temp = tmp_path / "temp"
+    temp.mkdir()
+    command = [sys.executable, "-c", WRITES, str(temp / "spill.tmp")]
+    with subprocess.Popen(command) as program:
+        try:
+            parts = minute.record_bursts(
+                lambda _s: burst_of(program.pid, temp), lambda _gap_s: time.sleep(0.3), None
+            )
+        finally:
+            program.kill()
+    kept = minute.keep(parts, tmp_path / "part.spill")
+    found = Recording.open(tmp_path / "part.spill")
+    assert found.waits.num_rows == kept.waits.num_rows
+    assert len(found.meta.raw.slices_s) == 3
+    assert found.elapsed_s == pytest.approx(sum(part.elapsed_s for part in parts))
+    seen = seen_of(found)
+    last = parts[-1].meta
+    # All that the program wrote is there by the kernel's count, seen or not.
+    assert seen.done("write") == pytest.approx(
+        last.before.written_bytes + 8192 * last.temp.writes, rel=0.01
+    )
+    assert seen.unread.about == pytest.approx(seen.done("write"), rel=0.05)
+    assert seen.done_s == pytest.approx(last.before.ran_s + last.elapsed_s)
+
+
+def burst_of(pid, temp):
+    recorder = record_pid(pid, None, RecordOptions((temp,), duration_s=0.5))
+    while not recorder.poll():
+        pass
+    return recorder.finish()
