@@ -223,6 +223,7 @@ def test_every_verb_is_a_file_and_every_file_a_verb():
         "output",
         "progress",
         "engines",
+        "record_minute",
         "record_server",
         "rehearse",
         "stage",

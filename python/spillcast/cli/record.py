@@ -108,8 +108,8 @@ def record(
     Example: spillcast record --postgres service=dwh --all --duration 10m
     """
     from spillcast.cli.live import OthersOutput, line_view, live_view
-    from spillcast.cli.minute import check_minute, record_minute
     from spillcast.cli.observed_command import as_it_ends
+    from spillcast.cli.record_minute import check_minute, record_minute
     from spillcast.cli.record_server import check_options, record_all, record_server
     from spillcast.cli.rehearse import check_rehearse, rehearse_recorded
     from spillcast.engines.engine import Wanted
