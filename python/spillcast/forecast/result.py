@@ -13,6 +13,7 @@ from spillcast.units import format_bytes, format_duration, format_speedup
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from spillcast.forecast.oracle.spilled import Spilled
     from spillcast.forecast.sum.interval import Uncertainty
     from spillcast.forecast.to_come.to_come import ToCome
     from spillcast.forecast.work_memory.advice import WorkMemory
@@ -86,6 +87,8 @@ class Forecast(Tabular):
     advice: Sequence[str] = ()
     #: What more work memory would do, where a plan of PostgreSQL is known.
     work_memory: "WorkMemory | None" = None
+    #: Which lines of an Oracle plan spill, and what more PGA would do, where that is told.
+    spilled: "Spilled | None" = None
     #: What its interval follows from; also where that was too wide for a number.
     uncertainty: "Uncertainty | None" = None
     #: What the numbers are for, where that is not the whole query.
@@ -196,6 +199,7 @@ class Forecast(Tabular):
             "warm": self.warm and asdict(self.warm),
             "advice": list(self.advice),
             "work_memory": self.work_memory and self.work_memory.to_json(),
+            "spilled": self.spilled and self.spilled.to_json(),
         }
 
 

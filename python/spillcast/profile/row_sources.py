@@ -14,6 +14,7 @@ from spillcast.recording.block_size import BlockSize, block_size
 from spillcast.recording.evidence import Evidence
 from spillcast.recording.row_sources import (
     RowSource,
+    line_words,
     row_sources_of_samples,
     row_sources_of_trace,
     spilling,
@@ -127,11 +128,11 @@ def _sentences(sources: Sequence[RowSource]) -> list[str]:
     most, share = ranked[0]
     if most.plan_line is None:
         return []
-    text = f"{most.words[0].upper()}{most.words[1:]} "
+    text = line_words(most.operation, most.plan_line)
     if most.temp_us is not None:
-        return [f"{text}takes {share:.0%} of the time in temp I/O."]
+        return [f"{text} takes {share:.0%} of the time in temp I/O."]
     sizes = (format_bytes(size or 0) for size in (most.temp_bytes_written, most.temp_bytes_read))
-    text += "spills {:.0%} of it: {} written, {} read.".format(share, *sizes)
+    text += " spills {:.0%} of it: {} written, {} read.".format(share, *sizes)
     return [text]
 
 

@@ -30,6 +30,8 @@ def forecast_page(
         parts.append(Words([statement_said(first.statement)]))
     if any(choice.forecast.forecast_s is not None for choice in order):
         parts.append(_table(order))
+    if first.spilled is not None:
+        parts.append(Words([f"  {text}" for text in first.spilled.sentences()]))
     parts += to_come_parts(first)
     if notes := _notes(order):
         parts.append(Words([*notes, *([] if in_full else [MORE])]))

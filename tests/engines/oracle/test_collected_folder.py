@@ -112,6 +112,41 @@ def test_the_folder_is_forecast(folder, tmp_path):
     assert "block-assumed" not in warnings
 
 
+def test_what_spills_and_the_other_cure(folder, tmp_path):
+    """The figures of the fixture: a join of 1 GiB that Oracle thinks would need 12."""
+    there = write_trace(tmp_path / "there.trc", [(READ, 900, blocks(31))] * 50)
+    document = json.loads(spillcast("forecast", folder, "--to", there, "--json").stdout)
+    (line,) = document["spilled"]["lines"]
+    assert line == {
+        "sql_id": SQL_ID,
+        "plan_line": 3,
+        "operation": "HASH JOIN",
+        "share": 1.0,
+        "passes": 1,
+    }
+    more = document["spilled"]["more_pga"]
+    assert more["held_bytes"] == 1 << 30
+    assert (more["needed_bytes"], more["estimated"]) == (12 << 30, True)
+    assert more["pga_target_bytes"] == 8 << 30
+    assert more["forecast_s"] == pytest.approx(40, abs=0.1)
+    assert more["interval_s"][0] <= 40 <= more["interval_s"][1]
+    said = " ".join(spillcast("forecast", folder, "--to", there).stdout.split())
+    assert "The hash join of line 3 spills 100% of it, in one pass." in said
+    assert "More PGA instead: the work area that spills held 1 GiB and would need about 12" in said
+
+
+def test_plan_lines_of_the_folder(folder):
+    document = json.loads(spillcast("profile", folder, "--by", "row-source", "--json").stdout)
+    rows = {row["row-source"]: row for row in document["rows"]}
+    assert rows[3]["operation"] == "HASH JOIN"
+    assert (rows[3]["temp_us"], rows[3]["temp_share"], rows[3]["passes"]) == (60_000_000, 1.0, 1)
+    # A sample of a wait of 9 ms stands for 1000 / 9 reads of 31 blocks.
+    read = 60 * 1000 / 9 * 31 * 16384
+    assert rows[3]["temp_read_bytes"] == pytest.approx(read, rel=1e-3)
+    assert rows[None]["temp_us"] == 0
+    assert document["words"] == ["The hash join of line 3 takes 100% of the time in temp I/O."]
+
+
 def test_the_folder_is_profiled_by_its_samples(folder):
     document = json.loads(spillcast("profile", folder, "--json").stdout)
     assert {row["event"]: row["total_us"] for row in document["rows"]} == {

@@ -17,6 +17,8 @@ pub fn rows(path: &Path, options: &Options) -> Result<(Reading, Batch), ReadErro
         all.waits.extend(batch.waits);
         all.calls.extend(batch.calls);
         all.statements.extend(batch.statements);
+        all.row_sources.extend(batch.row_sources);
+        all.binds.extend(batch.binds);
     };
     let mut sink = Rows::new(100, |_: &Dictionary, batch| {
         take(batch);
@@ -32,7 +34,7 @@ pub fn rows(path: &Path, options: &Options) -> Result<(Reading, Batch), ReadErro
 pub fn fast(bytes: &[u8], lenient: bool, chunk_bytes: usize) -> Slow {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
-    match rows(file.path(), &Options { lenient, chunk_bytes }) {
+    match rows(file.path(), &Options { lenient, chunk_bytes, ..Options::default() }) {
         Ok((reading, batch)) => in_slow_form(&reading, batch),
         Err(ReadError::NoTraceLines { .. }) => Slow::default(),
         Err(error) => panic!("{error}"),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::compare::rows;
 use spillcast_core::oracle::{
-    Batch, Dimension, KEPT_PER_FILE, Options, Place, Profile, ReadError, Reading, read,
+    Batch, Dimension, KEPT_PER_FILE, Options, Place, Profile, ReadError, Reading, Window, read,
 };
 use spillcast_core::wait::Op;
 
@@ -325,4 +325,86 @@ fn a_file_that_cannot_be_read_is_named() {
     let error = read(&["/nowhere/x.trc".into()], &Options::default(), &mut profile).unwrap_err();
     assert!(matches!(error, ReadError::File { .. }));
     assert!(error.to_string().starts_with("/nowhere/x.trc: "), "{error}");
+}
+
+const PARSED: &str = "PARSING IN CURSOR #3 len=1 dep=0 uid=5 oct=3 lid=5 tim=50 hv=1 ad='9d' \
+                      sqlid='4q7zf0d2m8kcx'\nx\nEND OF STMT\n";
+
+#[test]
+fn lines_of_a_plan_are_rows() {
+    let (reading, batch) = read_text(&format!(
+        "{PARSED}WAIT #3: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=60\n\
+         STAT #3 id=1 cnt=50 pid=0 pos=1 obj=0 op='HASH JOIN  (cr=7 pr=98 pw=92 str=1 time=800 us \
+         cost=5 size=31 card=1)'\n\
+         STAT #3 id=2 cnt=4 pid=1 pos=2 obj=71 op='TABLE ACCESS FULL (cr=A) (cr=6 r=5 w=0 time=7 us)'\n\
+         STAT #3 id=3 cnt=4 pid=1 pos=2 obj=71 op='TABLE ACCESS FULL BIG '\n"
+    ));
+    let [(origin, join), (_, old), (_, bare)] = &batch.row_sources[..] else { panic!("three") };
+    assert_eq!((origin.line, origin.sql), (5, Some(0)));
+    assert_eq!(reading.dictionary.sql.list(), ["4q7zf0d2m8kcx"]);
+    assert_eq!((join.op.as_str(), join.id, join.pid, join.cnt), ("HASH JOIN", 1, 0, 50));
+    assert_eq!((join.cr, join.pr, join.pw), (Some(7), Some(98), Some(92)));
+    assert_eq!((join.starts, join.time_us), (Some(1), Some(800)));
+    assert_eq!((old.op.as_str(), old.obj), ("TABLE ACCESS FULL (cr=A)", 71));
+    assert_eq!((old.pr, old.pw, old.starts), (Some(5), Some(0), None));
+    assert_eq!((bare.op.as_str(), bare.pr), ("TABLE ACCESS FULL BIG", None));
+}
+
+#[test]
+fn bound_values_are_rows_however_the_file_is_cut() {
+    let value = |n: usize| format!("  value=\"line {n}\nWAIT #3: of {n}\n\"\n");
+    let block = |n: usize| {
+        format!(
+            "BINDS #3:\n\n Bind#0\n  oacdty=01 mxl=32(11)\n  bln=32  avl=30  flg=05\n{}\x20Bind#1\n  oacdty=02 mxl=22(22)\n  value={n}\n Bind#2\n  oacdty=01 mxl=32(00)\n\
+             EXEC #3:c=1,e=2,dep=0,tim={}\n",
+            value(n),
+            100 + n
+        )
+    };
+    let text = (0..40).fold(PARSED.to_string(), |text, n| text + &block(n));
+    for chunk_bytes in [1, 37, 200, 1 << 20] {
+        let options = Options { chunk_bytes, binds: true, ..Options::default() };
+        let (reading, batch) = rows(file(text.as_bytes()).path(), &options).unwrap();
+        assert_eq!((reading.files[0].damages.count, batch.binds.len()), (0, 120));
+        for (n, three) in batch.binds.chunks(3).enumerate() {
+            let told: Vec<_> = three.iter().map(|(_, bind)| (bind.position, bind.kind)).collect();
+            assert_eq!(told, [(0, Some(1)), (1, Some(2)), (2, Some(1))]);
+            let text = |at: usize| three[at].1.value.as_deref().map(String::from_utf8_lossy);
+            assert_eq!(text(0).unwrap(), format!("line {n}\nWAIT #3: of {n}\n"));
+            assert_eq!((text(1).unwrap().into_owned(), text(2)), (n.to_string(), None));
+        }
+    }
+    let (_, none) = read_text(&text);
+    assert_eq!(none.binds, []);
+}
+
+#[test]
+fn a_window_leaves_out_what_ends_outside() {
+    let wait = |tim: u32| format!("WAIT #3: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim={tim}\n");
+    let call = |dep, tim| format!("EXEC #3:c=2,e=3,dep={dep},tim={tim}\n");
+    let text = [wait(100), call(1, 110), wait(200), call(0, 210), wait(300)].concat();
+    let windows = vec![Window { first_us: 200, last_us: 210 }];
+    let options = Options { windows, ..Options::default() };
+    let (reading, batch) = rows(file(text.as_bytes()).path(), &options).unwrap();
+    let (waits, outside) = (batch.waits.len(), reading.files[0].outside);
+    assert_eq!((waits, batch.calls.len(), outside), (1, 1, 3));
+    // The call that is left out was made by the one that is not.
+    assert_eq!(batch.calls[0].call.self_e_us, 0);
+    assert_eq!(reading.files[0].sessions[0].1.elapsed_us, 15);
+}
+
+#[test]
+fn a_trace_tells_the_time_of_the_day() {
+    let at = |stamp: &str| {
+        let wait = "WAIT #3: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=7000000\n";
+        let (reading, _) = read_text(&format!("*** {stamp}\n{wait}"));
+        reading.files[0].local_less_tim_us.map(|us| us + 7_000_000)
+    };
+    // By `date -u -d '2024-02-29 23:59:58' +%s`.
+    assert_eq!(at("2024-02-29 23:59:58.5"), Some(1_709_251_198_500_000));
+    assert_eq!(at("2024-02-29T23:59:58.000007-05:00 (PDB1(3))"), Some(1_709_251_198_000_007));
+    assert_eq!(at("1970-01-01 00:00:07.000"), Some(7_000_000));
+    for none in ["2024-13-01 00:00:00.0", "2024-02-29", "MODULE NAME:(x) 2024-02-29 23:59:58.5"] {
+        assert_eq!(at(none), None);
+    }
 }

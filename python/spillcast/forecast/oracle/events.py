@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillcast.errors import InputError
@@ -79,6 +80,8 @@ class AshEvidence:
     notes: list[str] = field(default_factory=list)
     #: SQL_IDs, as far as the export has them.
     statements: frozenset[str] = frozenset()
+    #: What was read, where it was not put together from sums.
+    samples: pa.Table | None = None
 
 
 def read_traces(
@@ -216,7 +219,9 @@ def read_shares(
     }
     statements = frozenset(map(str, ash.samples["sql_id"].drop_null().unique().to_pylist()))
     notes = [*ash.notes, *hints(ash)]
-    return AshEvidence(whole.elapsed_s, whole.instants, share, latency_s, notes, statements)
+    return AshEvidence(
+        whole.elapsed_s, whole.instants, share, latency_s, notes, statements, ash.samples
+    )
 
 
 def _share_of(ash: Ash, event: str) -> float:

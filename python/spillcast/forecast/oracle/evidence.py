@@ -13,6 +13,7 @@ from spillcast.forecast.oracle.events import (
     read_traces,
     statements_of,
 )
+from spillcast.forecast.oracle.spilled import Spilled, spilled_of
 from spillcast.forecast.question import Question
 from spillcast.recording.block_size import ASSUMED_BLOCK, BlockSize, block_size
 from spillcast.recording.event_names import TEMP_EVENTS
@@ -37,6 +38,8 @@ class OracleEvidence:
     block: BlockSize = ASSUMED_BLOCK
     paths: Sequence[Path] = ()
     lenient: bool = False
+    #: Which lines of the plan spill, and what more PGA would do, where that is told.
+    spilled: Spilled | None = None
 
     @cached_property
     def sequential(self) -> Mapping[tuple[str, int], float]:
@@ -86,12 +89,18 @@ def read_evidence(
     elif name_statements and evidence.traces:
         statements = statements_of(evidence.traces, boost, lenient=question.lenient)
     statistics = evidence.statistics
+    block = block_size(question.block, evidence.parameters, evidence.traces)
+    spilled = None
+    if question.boost is None:
+        samples = None if ash is None else ash.samples
+        spilled = spilled_of(evidence, samples, block.bytes, lenient=question.lenient)
     return OracleEvidence(
         traces=traces,
         ash=ash,
         flash=temp_on_flash(read_statistics(statistics)) if statistics else None,
         statements=statements,
-        block=block_size(question.block, evidence.parameters, evidence.traces),
+        block=block,
         paths=evidence.traces,
         lenient=question.lenient,
+        spilled=spilled,
     )

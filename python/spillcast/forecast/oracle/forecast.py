@@ -70,6 +70,9 @@ def forecast_events(
         warnings=warn(target, parts, evidence, whole_s, moved.kept),
         advice=target.storage.facts.get("advice", ()) if target.storage is not None else (),
     )
+    if evidence.spilled is not None:
+        bounds = min(least, ceiling_s), max(most, ceiling_s)
+        said = replace(said, spilled=evidence.spilled.with_cure(rest_s, bounds))
     if (reason := too_wide(*interval_s)) is not None:
         return replace(said, refused=reason)
     return replace(said, forecast_s=total_s, interval_s=interval_s, terms=terms)
