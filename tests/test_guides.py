@@ -54,6 +54,7 @@ ELSEWHERE = {
     "demo": "tests/lab/test_demo.py",
     "postgres": "tests/engines/postgres/test_postgres_rank.py",
     "calibrate": "tests/lab/test_machine_measured.py",
+    "check": "tests/lab/test_check.py",
 }
 #: What stands for any lines which the guide leaves out, or within a line for any words.
 LEFT_OUT = "..."

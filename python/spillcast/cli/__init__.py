@@ -23,6 +23,7 @@ VERBS = (
     "report",
     "sweep",
     "move",
+    "check",
     "calibrate",
     "emulate",
     "cache",

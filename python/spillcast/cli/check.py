@@ -1,0 +1,76 @@
+"""``spillcast check``: whether a forecast was true, once temp files are there."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spillcast.cli.options import Csv, Elapsed, Json, Markdown, Queryid
+
+
+def add_to(application: typer.Typer) -> None:
+    """Register the verb."""
+    application.command("check")(check)
+
+
+def check(
+    forecast: Annotated[Path, typer.Argument(help="What forecast printed with --json.")],
+    after: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="AFTER...",
+            help="A recording, plan, trace or statement counts of the query after the move; or the "
+            "DSN of the server that counted it.",
+        ),
+    ],
+    target: Annotated[
+        str | None, typer.Option(help="Which of the forecast's targets temp files are on now.")
+    ] = None,
+    elapsed: Elapsed = None,
+    queryid: Queryid = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(help="Add it to this file of cases (.parquet), for verify --from."),
+    ] = None,
+    json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
+) -> None:
+    """Say whether a forecast was true: what was forecast beside what came, term by term.
+
+    With --log checks are kept, and verify --from tells how good the forecasts of a site are. Exits
+    with 1 where the interval does not hold what came.
+
+    Example: spillcast check forecast.json after.spill --log checks.parquet
+
+    Example: spillcast check forecast.json dbname=dw --target nvme.json
+    """
+    from spillcast.cli.output import show
+    from spillcast.engines.registry import engines
+    from spillcast.forecast.question import Question
+    from spillcast.lab.check import Check, came_of_evidence, came_of_server, kept_forecast
+    from spillcast.lab.check import log as keep
+    from spillcast.report.check import check_page
+    from spillcast.units import parse_duration_s
+
+    told = kept_forecast(forecast, target)
+    [ranking, *_] = engines("rank")
+    if len(after) == 1 and not Path(after[0]).exists() and _is_dsn(after[0]):
+        assert ranking.rank is not None
+        came = came_of_server(ranking.rank()(after[0], []), told)
+    else:
+        named = None if told.statement is None else told.statement.queryid
+        elapsed_s = None if elapsed is None else parse_duration_s(elapsed, "--elapsed")
+        came = came_of_evidence(after, Question(elapsed_s=elapsed_s, queryid=queryid or named))
+    found = Check(told, came)
+    show(found.to_json, lambda: check_page(found), json=json, csv=csv, markdown=markdown)
+    if log is not None:
+        count = keep(found, log, forecast.stem)
+        cases = "case" if count == 1 else "cases"
+        typer.echo(f"{log}: {count:,} {cases}; spillcast verify --from {log}", err=True)
+    if not found.inside:
+        raise typer.Exit(1)
+
+
+def _is_dsn(word: str) -> bool:
+    return "=" in word or word.startswith(("postgres://", "postgresql://"))

@@ -1,0 +1,172 @@
+"""After a move: a forecast that was kept, beside what the query then took."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from spillcast.document import read
+from spillcast.engines.held import Ran
+from spillcast.engines.ranking import ServerRanking
+from spillcast.errors import InputError
+from spillcast.forecast import Forecast, Term, Warned
+from spillcast.forecast.ask import ask
+from spillcast.forecast.question import Question
+from spillcast.forecast.sum.interval import direction
+from spillcast.forecast.told import Told
+from spillcast.gate import json_of, text_of
+from spillcast.lab.case import Case, Evidence, Runs, Truth
+from spillcast.lab.truth_file import read_truth, write_truth
+
+CHECK_SCHEMA = "spillcast.check/1"
+HOW = "keep one with: spillcast forecast run.spill --to TARGET --json > forecast.json"
+#: Temp I/O that is so much more or less is of other work.
+SAME_WORK = 0.2
+#: The storage that something was recorded on, as a target.
+_AS_IT_IS = "factor:1"
+
+
+@dataclass(frozen=True)
+class Came:
+    """What a query took: in all, and by the names of a forecast's terms where that is known."""
+
+    elapsed_s: float
+    terms_s: Mapping[str, float]
+    operations: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """A forecast with a number, and what came."""
+
+    told: Told
+    came: Came
+
+    @property
+    def error(self) -> float:
+        """Forecast over measured, less 1."""
+        return (self.told.forecast_s or 0.0) / self.came.elapsed_s - 1
+
+    @property
+    def inside(self) -> bool:
+        """Whether the interval holds what came."""
+        low_s, high_s = self.told.interval_s or (0.0, 0.0)
+        return low_s <= self.came.elapsed_s <= high_s
+
+    @property
+    def work(self) -> float | None:
+        """Temp operations that came over those that were forecast; None where that is not known."""
+        forecast = sum(term.count or 0 for term in self.told.terms if term.op is not None)
+        if not forecast or self.came.operations is None:
+            return None
+        return self.came.operations / forecast
+
+    @property
+    def same_work(self) -> bool:
+        """Whether both did about as much temp I/O, as far as that is known."""
+        return self.work is None or abs(self.work - 1) <= SAME_WORK
+
+    def terms(self) -> list[tuple[str, float, float, float | None]]:
+        """Of each name: as it was, as forecast, and as it came."""
+        names = dict.fromkeys(term.name for term in self.told.terms)
+        found = []
+        for name in names:
+            of_it = [term for term in self.told.terms if term.name == name]
+            was_s, said_s = (
+                sum(getattr(t, k) for t in of_it) for k in ("baseline_s", "forecast_s")
+            )
+            found.append((name, was_s, said_s, self.came.terms_s.get(name)))
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of docs/schema.md."""
+        keys = ("name", "baseline_s", "forecast_s", "measured_s")
+        return {
+            "schema": CHECK_SCHEMA,
+            "target": self.told.target,
+            "baseline_s": self.told.baseline_s,
+            "forecast_s": self.told.forecast_s,
+            "interval_s": self.told.interval_s and list(self.told.interval_s),
+            "measured_s": self.came.elapsed_s,
+            "error": self.error,
+            "inside": self.inside,
+            "work": self.work,
+            "terms": [dict(zip(keys, term, strict=True)) for term in self.terms()],
+        }
+
+
+def kept_forecast(path: Path, target: str | None) -> Told:
+    """The forecast of ``target`` in a document; the only one where none is named.
+
+    InputError for what is none, and where it is not clear which.
+    """
+    document = json_of(text_of(path), path, HOW)
+    if not isinstance(document, dict) or document.get("schema") != "spillcast.forecast/1":
+        raise InputError(f"{path}: is no forecast", HOW)
+    parts = document.get("targets", [document])
+    found = [read(Told, part, str(path), HOW) for part in parts]
+    names = ", ".join(one.target for one in found)
+    chosen = [one for one in found if target in (None, one.target)]
+    if len(chosen) != 1:
+        what = "is for several targets" if target is None else f"has no target {target}"
+        raise InputError(f"{path}: {what}", f"name one with --target: {names}")
+    if chosen[0].forecast_s is None:
+        raise InputError(f"{path}: it was refused: {chosen[0].refused}")
+    return chosen[0]
+
+
+def came_of_evidence(paths: Sequence[str], question: Question) -> Came:
+    """From a recording, a plan or a trace of the query after the move. InputError or Refusal."""
+    [(said, _)] = ask(paths, [_AS_IT_IS], question)
+    terms_s: dict[str, float] = {}
+    for term in said.terms:
+        terms_s[term.name] = terms_s.get(term.name, 0.0) + term.baseline_s
+    moved = [term for term in said.terms if term.op is not None]
+    operations = sum(term.count or 0 for term in moved) or None
+    return Came(said.baseline_s, terms_s, operations, sum(term.bytes or 0 for term in moved))
+
+
+def came_of_server(found: ServerRanking, told: Told) -> Came:
+    """The mean of the calls that a server counted of the forecast's statement."""
+    name = None if told.statement is None else told.statement.queryid
+    if name is None:
+        hint = "give a recording or a plan of it instead"
+        raise InputError("the forecast tells no statement that a server could count", hint)
+    row = next((one for one in found.statements if one.queryid == name), None)
+    if row is None or not row.calls or row.elapsed_s is None:
+        raise InputError(
+            f"the server has no statement {name} that spills", "let it run there first"
+        )
+    return Came(row.elapsed_s / row.calls, {})
+
+
+def log(check: Check, path: Path, name: str) -> int:
+    """Add a check to a file of cases, which ``verify --from`` reads; how many it has then."""
+    before = read_truth(path) if path.is_file() else Truth([])
+    cases = [*before.cases, _case(check, name)]
+    write_truth(path, Truth(cases, before.about))
+    return len(cases)
+
+
+def _case(check: Check, name: str) -> Case:
+    told, came = check.told, check.came
+    moved = [term for term in told.terms if term.op is not None]
+    count = sum(term.count or 0 for term in moved) or 1
+    was_s, there_s = (sum(getattr(t, k) for t in moved) for k in ("baseline_s", "forecast_s"))
+    size = sum(term.bytes or 0 for term in moved) / count
+    said = Forecast(
+        told.target,
+        told.baseline_s,
+        told.forecast_s,
+        told.interval_s,
+        told.confidence,
+        told.ceiling_s,
+        [Term(**{**asdict(term)}) for term in told.terms],
+        warnings=[Warned(one.code, one.message) for one in told.warnings],
+        ceiling_interval_s=told.ceiling_interval_s,
+    )
+    here, there = (Runs([Ran(s, "", 0.0, 0.0)], 1) for s in (told.baseline_s, came.elapsed_s))
+    evidence = Evidence("recording", told.baseline_s, 0.0, 0.0, was_s / count, there_s / count)
+    way = direction(was_s / count, there_s / count, size)
+    return Case("site", name, 1, "as it was", told.target, way, here, there, said, None, evidence)

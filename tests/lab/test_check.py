@@ -1,0 +1,82 @@
+"""A forecast that was kept, held against what came."""
+
+import json
+
+import pytest
+
+from evidence import recording
+from harness import only_line, spillcast
+
+#: 1,000 reads and 500 writes in a run that does 1 s of other work.
+READS, WRITES = 1000, 500
+
+
+def run(folder, name, read_us, elapsed_s, reads=READS):
+    loads = [("read", 8192, reads, read_us * 1000), ("write", 8192, WRITES, 100_000)]
+    made = recording(folder / name, loads, elapsed_s=elapsed_s)
+    assert made.waits.num_rows > 0
+    return made.path
+
+
+@pytest.fixture
+def forecast(tmp_path):
+    """From reads of 1 ms, for reads and writes of 100 us."""
+    before = run(tmp_path, "before.spill", 1000, 2.05)
+    result = spillcast("forecast", before, "--to", "latency:100us", "--to", "factor:3", "--json")
+    assert result.returncode == 0, result.stderr
+    path = tmp_path / "forecast.json"
+    path.write_text(result.stdout)
+    return path
+
+
+def checked(*arguments, status=0):
+    result = spillcast("check", *arguments, "--json")
+    assert result.returncode == status, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_what_came_as_it_was_forecast_is_true(forecast, tmp_path):
+    after = run(tmp_path, "after.spill", 100, 1.15)
+    found = checked(forecast, after, "--target", "latency:100us")
+    assert found["inside"]
+    assert found["measured_s"] == pytest.approx(1.15)
+    assert found["error"] == pytest.approx(found["forecast_s"] / 1.15 - 1)
+    assert found["work"] == 1.0
+    terms = {term["name"]: term for term in found["terms"]}
+    assert terms["temp read"]["baseline_s"] == pytest.approx(1.0, rel=0.02)
+    assert terms["temp read"]["measured_s"] == pytest.approx(0.1, rel=0.02)
+    words = spillcast("check", forecast, after, "--target", "latency:100us").stdout
+    assert words.startswith("True: ")
+    assert "44 % less than before" in " ".join(words.split())
+
+
+def test_what_came_otherwise_is_not(forecast, tmp_path):
+    after = run(tmp_path, "after.spill", 4000, 5.05)
+    assert not checked(forecast, after, "--target", "latency:100us", status=1)["inside"]
+
+
+def test_other_work_is_told(forecast, tmp_path):
+    after = run(tmp_path, "after.spill", 100, 1.35, reads=3 * READS)
+    said = spillcast("check", forecast, after, "--target", "latency:100us").stdout
+    assert "it did 2.3 times the temp I/O of the forecast" in said
+
+
+def test_a_log_is_read_as_cases(forecast, tmp_path):
+    after, kept = run(tmp_path, "after.spill", 100, 1.15), tmp_path / "checks.parquet"
+    for target in ("latency:100us", "factor:3"):
+        spillcast("check", forecast, after, "--target", target, "--log", kept)
+    found = json.loads(spillcast("verify", "--from", kept, "--json").stdout)
+    assert [case["to"] for case in found["cases"]] == ["latency:100us", "factor:3"]
+    assert [case["measured_to_s"] for case in found["cases"]] == [1.15, 1.15]
+
+
+def test_it_is_asked_which_target_is_meant(forecast, tmp_path):
+    after = run(tmp_path, "after.spill", 100, 1.15)
+    result = spillcast("check", forecast, after)
+    assert "is for several targets" in only_line(result, 2)
+    assert "latency:100us, factor:3" in result.stderr
+
+
+def test_what_is_no_forecast_is_refused(tmp_path):
+    (tmp_path / "x.json").write_text("{}")
+    assert "is no forecast" in only_line(spillcast("check", tmp_path / "x.json", "y"), 2)
