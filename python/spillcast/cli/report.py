@@ -133,7 +133,8 @@ def report(
         given = "--elapsed, --boost and --queryid"
         raise InputError(f"{given} are for a forecast", "name a target with --to")
     elif evidence.plans or evidence.statements or evidence.figures:
-        raise InputError("this evidence holds counts, not waits", "name a target with --to")
+        what = "a plan holds" if not evidence.figures else "figures of a run hold"
+        raise InputError(f"{what} counts, not waits", "name a target with --to")
     said = write_report(material, output, redact=redact)
     if json:
         emit(said)
