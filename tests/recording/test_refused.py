@@ -137,3 +137,12 @@ def test_preload_cannot_join_a_running_process(places):
         "record", "--capture", "preload", "--pid", os.getpid(), "-o", places.root / "x.spill"
     )
     assert "--capture preload -- COMMAND" in only_line(result, 2)
+
+
+def test_without_proc_it_says_what_mends_that(places):
+    if os.geteuid() != 0:
+        pytest.skip("only root can take /proc away")
+    command = 'umount -l /proc && exec "$@"'
+    under = ["unshare", "-m", "sh", "-c", command, "sh"]
+    result = spillcast("record", "-o", places.root / "x.spill", "--", "true", under=under)
+    assert "mount -t proc" in only_line(result, 2)

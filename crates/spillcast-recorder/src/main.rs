@@ -9,6 +9,7 @@ mod begin;
 mod cgroups;
 mod emulate;
 mod failure;
+mod file_sizes;
 mod folder;
 mod json;
 mod library;

@@ -1,5 +1,6 @@
 //! `record`: a command or a process under observation, and the folder that tells of it.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use crate::folder::{self, Folder};
 use crate::json::{Value, object};
 use crate::limits::Limits;
 use crate::meta::{self, Own};
-use crate::{machine, signals, when};
+use crate::{file_sizes, machine, signals, when};
 
 const TICK: Duration = Duration::from_millis(250);
 
@@ -39,7 +40,10 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
         return Err(Failure::usage("there is no /proc, so no process can be observed", hint));
     }
     folder::check(&asked.output)?;
-    let before = asked.pid.and_then(done_before);
+    let before = Before {
+        done: asked.pid.and_then(done_before),
+        files: asked.pid.map(file_sizes::open_files).unwrap_or_default(),
+    };
     signals::watch();
     let mut observed = match asked.pid {
         Some(pid) => begin::process(pid, &asked.capture, &asked.temp)?,
@@ -97,6 +101,12 @@ impl Asked {
             "slices": self.slices,
         }
     }
+}
+
+/// What a process that ran already had done, and had open.
+struct Before {
+    done: Option<Value>,
+    files: BTreeMap<String, u64>,
 }
 
 /// A recording under way.
@@ -160,7 +170,7 @@ impl Run {
         self.writer.add_seconds(batch.seconds.iter().map(Second::from));
     }
 
-    fn finish(self, asked: &Asked, observed: &Observed, before: Option<Value>) -> Outcome<PathBuf> {
+    fn finish(self, asked: &Asked, observed: &Observed, before: Before) -> Outcome<PathBuf> {
         let status = observed.capture.status();
         nothing_seen(&status, observed, &asked.temp)?;
         let own = Own { cpu_s: own_cpu_s(), memory_bytes: machine::high_water_bytes(own_pid()) };
@@ -183,11 +193,13 @@ impl Run {
             "clock": "CLOCK_MONOTONIC",
             "ended_by": self.ended_by,
         };
-        let document = match before {
+        let document = match before.done {
             Some(before) => document.with("before", before),
             None => document,
         };
         let document = document
+            .with("temp_before", file_sizes::temp_of(&before.files, &kept))
+            .with("inputs", file_sizes::inputs(&kept))
             .with("engine", engine)
             .with("machine", machine::document())
             .with("memory", self.limits.memory())

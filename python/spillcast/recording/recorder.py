@@ -90,7 +90,10 @@ class Recorder:
         self.cost: CaptureCost | None = None
 
     def check(self) -> None:
-        """InputError where a directory that is asked for cannot be used."""
+        """InputError where a directory that is asked for cannot be used, or nothing is observed."""
+        if not Path("/proc/self").exists():
+            hint = "mount it: mount -t proc proc /proc"
+            raise InputError("there is no /proc, so no process can be observed", hint)
         for path in self.options.temp_dirs:
             if not path.is_dir():
                 raise InputError(f"--temp {path}: there is no such directory")
