@@ -3,7 +3,6 @@
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -93,12 +92,14 @@ def spilled_of(
 ) -> Spilled | None:
     """What the evidence tells of it; None where that is nothing."""
     areas = read_work_areas(evidence.work_areas).to_pylist() if evidence.work_areas else []
-    if find_spec("duckdb") is None:
+    try:
+        if samples is not None:
+            sources = row_sources_of_samples(samples, block_bytes)
+        else:
+            sources = _of_traces(evidence.traces, lenient)
+    except ModuleNotFoundError:
+        # The base install has no SQL; a forecast from traces needs none.
         sources = []
-    elif samples is not None:
-        sources = row_sources_of_samples(samples, block_bytes)
-    else:
-        sources = _of_traces(evidence.traces, lenient)
     lines = _lines(sources, areas)
     more = _more_pga([row for row in areas if row["temp_bytes"]], evidence.parameters)
     return Spilled(lines, more) if lines or more is not None else None
