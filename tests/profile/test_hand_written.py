@@ -135,7 +135,7 @@ def test_document(trace):
     assert document["schema"] == "spillcast.profile/1"
     assert {"by", "elapsed_s", "rows", "damaged", "warnings"} <= set(document)
     keys = {"event", "op", "idle", "count", "total_us", "share", "min_us", "mean_us", "p50_us"}
-    keys |= {"p95_us", "p99_us", "max_us", "longest_at"}
+    keys |= {"p95_us", "p99_us", "max_us", "longest_at", "count_share"}
     assert all(set(row) == keys for row in document["rows"])
     assert all(isinstance(row["total_us"], int) for row in document["rows"])
 

@@ -181,6 +181,6 @@ def _arrow_type(name: str) -> "pa.DataType | None":
         return pa.int64()
     if name == "idle":
         return pa.bool_()
-    if name.endswith("_us") or name in {"share", "share_of_sql", "n_est"}:
+    if name.endswith("_us") or name in {"share", "share_of_sql", "count_share", "n_est"}:
         return pa.float64()
     return None

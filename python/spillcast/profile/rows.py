@@ -65,6 +65,7 @@ def of_trace_rows(
     for row in rows:
         source, line = row["longest_at"]
         row["longest_at"] = f"{read.paths[source]}:{line}"
+        row["count_share"] = row["count"] / read.waits()
     warnings = trace_warnings(read, 0)
     if where is None:
         warnings.append("rows are of waits alone: --by event shows the CPU time beside them")

@@ -29,26 +29,30 @@ def of_traces(read: Traces, by: Sequence[str]) -> Profile:
         row["idle"] = row["idle"] and bool(group["idle"])
         row["op"] = row["op"] if row["op"] == group["op"] else None
         row["parts"].append(group)
-    rows = [_trace_row(row, read.paths, elapsed_us) for row in merged.values()]
+    waits = read.waits()
+    rows = [_trace_row(row, read.paths, elapsed_us, waits) for row in merged.values()]
     unaccounted_us = sum(session["unaccounted_us"] for session in sessions)
     if "event" in by and unaccounted_us > 0:
         keys = dict.fromkeys(by)
-        rows.append((keys | bare_row("unaccounted-for", unaccounted_us, elapsed_us), ([], [])))
+        bare = bare_row("unaccounted-for", unaccounted_us, elapsed_us)
+        rows.append((keys | bare | {"count_share": None}, ([], [])))
     warnings = trace_warnings(read, unaccounted_us)
     ranked, histograms = [row for row, _ in rows], [histogram for _, histogram in rows]
     return Profile(by, elapsed_us / 1e6, ranked, read.damaged(), warnings, histograms).sorted()
 
 
 def _trace_row(
-    row: dict[str, Any], paths: Sequence[Path], elapsed_us: int
+    row: dict[str, Any], paths: Sequence[Path], elapsed_us: int, waits: int
 ) -> tuple[dict[str, Any], LatencyCounts]:
     parts = row.pop("parts")
     longest = max(parts, key=lambda part: part["max_us"])
     count, total_us = (sum(part[key] for part in parts) for key in ("count", "total_us"))
     least_us = min(part["min_us"] for part in parts)
     latency_ns, counts = histogram.merged((p["latency_ns"], p["latency_count"]) for p in parts)
+    waited = sum(part["count"] for part in parts if part["call"] is None)
     row |= {
         "count": count,
+        "count_share": waited / waits if waited else None,
         "total_us": total_us,
         "share": total_us / elapsed_us if elapsed_us else None,
         "min_us": least_us,

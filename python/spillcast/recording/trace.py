@@ -46,6 +46,10 @@ class Traces:
         if window != ALWAYS and not any(f["waits"] + f["calls"] for f in self.files):
             raise nothing_inside(window)
 
+    def waits(self) -> int:
+        """How many there are in all."""
+        return sum(file["waits"] for file in self.files)
+
     def damaged(self) -> list[dict[str, Any]]:
         """The first damaged lines of each file, with what is wrong."""
         return [

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from string import ascii_uppercase
 from typing import Any
 
 from spillcast.profile import Profile
@@ -9,6 +10,7 @@ from spillcast.profile.result import CALL, ROW_SOURCE, LatencyCounts
 from spillcast.report.histogram import histogram_text
 from spillcast.report.page import Drawn, Page, Part, Words
 from spillcast.report.table import Column, Table, paragraph
+from spillcast.storage.peaks import Peak, find_peaks, peaks_words, plausible_cause
 
 #: Damaged lines that are named one by one.
 DAMAGED_NAMED = 10
@@ -25,6 +27,7 @@ _TIMES = (
 )
 #: Of a line of a plan, for each line above it.
 _STEP = "· "
+_BEHIND_COUNT = [column.key for column in _TIMES].index("count") + 1
 _UNITS = {"size": "size", "second": "raw"}
 _STATISTICS = (
     Column("statistic", "event"),
@@ -120,8 +123,11 @@ def _table(profile: Profile, rows: Sequence[dict[str, Any]], *, people: bool = F
     keys += [Column(name, name, spare=0 if several else 3) for name in more]
     if "event" in profile.by and any("files" in row for row in profile.rows):
         keys.append(Column("files", "files"))
+    times = list(_TIMES)
+    if any("count_share" in row for row in profile.rows):
+        times.insert(_BEHIND_COUNT, Column("of waits", "count_share", "share", spare=3))
     hidden = [Column(None, name) for name in ("op", "idle") if name not in profile.by]
-    return Table.of([*keys, *hidden, *_TIMES, *last], rows)
+    return Table.of([*keys, *hidden, *times, *last], rows)
 
 
 def _indented(row: dict[str, Any]) -> str | None:
@@ -135,9 +141,24 @@ def _histograms(profile: Profile) -> list[Part]:
     for row, buckets in zip(profile.rows, profile.histograms, strict=False):
         if sum(buckets[1]):
             title = ", ".join(str(row[name]) for name in profile.by)
-            parts.append(Drawn(partial(_histogram, title, buckets)))
+            peaks = find_peaks(*buckets) if row["op"] is not None else []
+            parts.append(Drawn(partial(_histogram, title, buckets, peaks)))
+            if len(peaks) > 1:
+                parts.append(Words(_peak_lines(row, peaks)))
     return parts
 
 
-def _histogram(title: str, buckets: LatencyCounts, width: int) -> str:
-    return f"{paragraph(f'  {title}', '  ', width)}\n{histogram_text(*buckets, width=width)}"
+def _histogram(title: str, buckets: LatencyCounts, peaks: Sequence[Peak], width: int) -> str:
+    """Bars below a title; of several peaks, letters beside their bins."""
+    several = zip(peaks, ascii_uppercase, strict=False) if len(peaks) > 1 else ()
+    marks = {peak.mode_s * 1e9: letter for peak, letter in several}
+    bars = histogram_text(*buckets, width=width, marks=marks)
+    return f"{paragraph(f'  {title}', '  ', width)}\n{bars}"
+
+
+def _peak_lines(row: dict[str, Any], peaks: Sequence[Peak]) -> list[str]:
+    """Where operations crowd, and what that may mean, as of a storage."""
+    letters = ", ".join(ascii_uppercase[: len(peaks)])
+    direct = str(row.get("event", "")).startswith("direct path")
+    cause = plausible_cause(peaks, "direct" if direct else "buffered")
+    return [f"  {letters}: {peaks_words(peaks)}", *([f"  {cause}"] if cause else [])]

@@ -1,0 +1,64 @@
+"""Shares of waits beside shares of time, and peaks of a trace's latencies, named."""
+
+import json
+import random
+
+import pytest
+
+from harness import spillcast
+from oracle_files import READ, WRITE, blocks, write_trace
+from spillcast import profile
+
+IDLE = "SQL*Net message from client"
+
+
+def test_shares_are_of_waits_and_of_time(tmp_path):
+    """Three reads of 1 ms, one write of 6 ms, and a client that thinks for 1 ms."""
+    waits = [(READ, 1_000, blocks(1))] * 3 + [(WRITE, 6_000, blocks(1))]
+    path = write_trace(tmp_path / "x.trc", [*waits, (IDLE, 1_000, "p1=1 p2=2 p3=3")])
+    call = "EXEC #7:c=5,e=9,p=0,cr=0,cu=0,mis=0,r=0,dep=0,og=1,plh=0,tim=1010000\n"
+    with path.open("a") as file:
+        file.write(call)
+    for where in (None, "true"):
+        rows = {row["event"]: row for row in profile(path, where=where).rows}
+        assert rows[READ]["count_share"] == pytest.approx(3 / 5)
+        assert rows[WRITE]["count_share"] == pytest.approx(1 / 5)
+        assert rows[WRITE]["share"] == pytest.approx(6 / 10)
+    rows = {row["event"]: row for row in profile(path).rows}
+    assert rows["CPU: EXEC"]["count_share"] is None
+    (row,) = [row for row in profile(path, by=["op"]).rows if row["op"] == "read"]
+    assert row["count_share"] == pytest.approx(3 / 5)
+    shown = spillcast("profile", path, "--markdown").stdout
+    assert "of waits" in shown
+    assert "60.00 %" in shown
+
+
+def lognormal(draws, count, median_us):
+    return [max(1, round(draws.lognormvariate(0, 0.15) * median_us)) for _ in range(count)]
+
+
+def test_the_peak_of_stalls_is_named(tmp_path):
+    """Of 2,000 reads of some 150 us each twentieth stalls for some 9 ms."""
+    draws = random.Random(7)
+    lengths = lognormal(draws, 1_900, 150) + lognormal(draws, 100, 9_000)
+    path = write_trace(tmp_path / "x.trc", [(READ, us, blocks(31)) for us in lengths])
+    shown = " ".join(spillcast("profile", path, "--histogram").stdout.split())
+    assert "A, B: 95 % around 150 us, 5 % between" in shown
+    assert "A far second peak may be a stall" in shown
+    bars = spillcast("profile", path, "--histogram").stdout.splitlines()
+    assert sum(line.endswith("  A") for line in bars) == 1
+    assert sum(line.endswith("  B") for line in bars) == 1
+
+
+def test_one_peak_is_no_matter(tmp_path):
+    lengths = lognormal(random.Random(7), 500, 150)
+    path = write_trace(tmp_path / "x.trc", [(READ, us, blocks(31)) for us in lengths])
+    assert "around" not in spillcast("profile", path, "--histogram").stdout
+
+
+def test_the_share_is_a_column_of_every_form(tmp_path):
+    path = write_trace(tmp_path / "x.trc", [(READ, 1_000, blocks(1))] * 3)
+    document = json.loads(spillcast("profile", path, "--json").stdout)
+    assert document["rows"][0]["count_share"] == 1.0
+    heading, row = spillcast("profile", path, "--csv").stdout.splitlines()[:2]
+    assert dict(zip(heading.split(","), row.split(","), strict=True))["count_share"] == "1.0"
