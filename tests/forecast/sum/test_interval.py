@@ -69,6 +69,19 @@ def test_few_operations_are_timed_anew_in_every_run(tmp_path):
     assert np.mean((low <= runs) & (runs <= high)) > 0.88
 
 
+def test_a_single_operation_of_its_size_leaves_a_number(tmp_path):
+    """On a busy storage it may take long, and yet it is one of a thousand."""
+    loads = [("read", BIG, 1000, 1_000_000), ("read", 4096, 1, 1_000_000)]
+    made = recording(tmp_path / "r.spill", loads, elapsed_s=2.0)
+    steady = storage({("read", BIG): 1_000_000, ("read", 4096): 1_000_000})
+    stalls = {"block_count": [100] * 10, "block_mean_ns": [100_000] * 9 + [30_000_000]}
+    groups = [replace(one, **stalls) if one.bytes == 4096 * one.count else one
+              for one in steady.groups]  # fmt: skip
+    said = forecast(made, Storage("target", PROBE, groups))
+    assert said.refused is None
+    assert said.interval_s[1] < 2 * said.forecast_s
+
+
 def test_the_same_evidence_gives_the_same_interval(run):
     first, second = (forecast(run, storage(THERE)).interval_s for _ in range(2))
     assert first == second

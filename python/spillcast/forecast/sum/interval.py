@@ -129,14 +129,19 @@ def resampled_means(blocks: Array, draws: np.random.Generator) -> Array:
 
 
 def _own_noise(blocks: Array, count: int | None) -> float:
-    """How far the mean of so few operations is from that of many, by the scatter of stretches."""
+    """How far the mean of so few operations is from that of many, by the scatter of stretches.
+
+    As a spread of the logarithm: a single operation may take many times the mean, and no less than
+    nothing.
+    """
     if (
         count is None
         or len(blocks) < 2
         or not (whole := np.average(blocks[:, 1], weights=blocks[:, 0]))
     ):
         return 0.0
-    return float(blocks[:, 1].std() / whole * np.sqrt(blocks[:, 0].mean() / max(count, 1)))
+    relative = blocks[:, 1].std() / whole * np.sqrt(blocks[:, 0].mean() / max(count, 1))
+    return float(np.sqrt(np.log1p(relative**2)))
 
 
 def direction(recorded_s: float, target_s: float, mean_bytes: float) -> str:
