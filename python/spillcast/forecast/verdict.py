@@ -47,16 +47,22 @@ class Verdict:
     """One or two sentences that a person can act on, and what they rest on."""
 
     kind: Kind
-    text: str
+    #: Where the time goes; then what to do.
+    sentences: Sequence[str]
     #: Parts of the elapsed time as it is; None where that is not known.
     temp_share: float | None
     data_share: float | None
     #: The cures that gain for sure, the cheapest or fastest first.
     cures: Sequence[Cure]
 
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return " ".join(self.sentences)
+
     def to_json(self) -> dict[str, Any]:
         """The entry of docs/schema.md."""
-        return asdict(self)
+        return {"text": self.text, **asdict(self)}
 
 
 def verdict_of(told: Sequence[Told]) -> Verdict:
@@ -64,13 +70,13 @@ def verdict_of(told: Sequence[Told]) -> Verdict:
     given = [one for one in told if one.forecast_s is not None]
     if not given:
         reasons = "; ".join(dict.fromkeys(one.refused or "" for one in told))
-        return Verdict("none", f"No forecast: {reasons}.", None, None, [])
+        return Verdict("none", [f"No forecast: {reasons}."], None, None, [])
     query = given[0]
     cures = _cures(given)
     kind = _kind(query)
     said = [_where(query, kind), *(_in_memory(query) if kind == "data" else [])]
     said.append(_what_to_do(query, kind, cures))
-    return Verdict(kind, " ".join(said), _share(query, query.temp_s), _share(query, query.data_s),
+    return Verdict(kind, said, _share(query, query.temp_s), _share(query, query.data_s),
                    [cure for cure in cures if cure.gains(query.baseline_s)])  # fmt: skip
 
 

@@ -77,7 +77,9 @@ class Baseline:
                 "--elapsed is the time of the whole query: write minutes as 12m or 12:53",
             )
         part = Part.of(recording.meta) if elapsed_s is None else None
-        whole = elapsed_s or whole_s(recording.meta) or recording.elapsed_s
+        whole = elapsed_s
+        if whole is None:
+            whole = whole_s(recording.meta) or recording.elapsed_s
         if min(whole, recording.elapsed_s) <= 0:
             raise InputError(f"{recording.path}: an elapsed time of 0 leaves nothing to forecast")
         found = None

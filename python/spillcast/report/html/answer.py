@@ -58,10 +58,10 @@ def place(target: str) -> str:
 
 def _of_forecasts(forecasts: Sequence[Mapping[str, Any]]) -> list[str]:
     """The verdict on each query, and whose it is."""
-    said = []
+    said: list[str] = []
     for baseline_s in dict.fromkeys(one["baseline_s"] for one in forecasts):
         of_it = [one for one in forecasts if one["baseline_s"] == baseline_s]
-        said.append(verdict_of([read(Told, one, "a forecast", AGAIN) for one in of_it]).text)
+        said += verdict_of([read(Told, one, "a forecast", AGAIN) for one in of_it]).sentences
         if statement := of_it[0].get("statement"):
             said.append(f"{statement_said(Statement(**statement))}.")
     return said
