@@ -21,6 +21,8 @@ from spillcast.recording.timed_within import TimedWithin
 from spillcast.recording.wait_cost import MachineCalibration
 
 META_FILE = "meta.json"
+#: A plan of PostgreSQL that was not run, beside the recording of a query that went on.
+ESTIMATE_FILE = "estimate.json"
 RECORDING_SCHEMA = "spillcast.recording/1"
 _AGAIN = "record again"
 #: What ended a recording; all but the first while the run went on.

@@ -89,6 +89,8 @@ def keep(parts: Sequence[Recording], output: Path, *, share: bool = False) -> Re
                 writer.add_seconds(batch)
             for batch in _later(part.samples, "time_ns", round(begin_s * 1e9)).to_batches():
                 writer.add_samples(batch)
+        for name, document in parts[-1].documents.items():
+            writer.add_document(name, document)
         return writer.finish(_meta(parts, edges_s))
     except BaseException:
         writer.discard()

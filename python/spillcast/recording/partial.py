@@ -15,14 +15,17 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from spillcast.errors import InputError
-from spillcast.recording.meta import META_FILE
+from spillcast.recording.meta import ESTIMATE_FILE, META_FILE
 from spillcast.workspace import gone_when_killed
 
 #: How the name of a folder ends in which something is being written, or was.
 PARTIAL = re.compile(r"\.[0-9a-f]{8}\.partial$")
 #: All that a recording may hold in the end, and what there is besides while it is written.
 FINISHED = frozenset(
-    (META_FILE, "waits.parquet", "seconds.parquet", "samples.parquet", "plan.json", "rehearsals")
+    (
+        *(META_FILE, "waits.parquet", "seconds.parquet", "samples.parquet"),
+        *("plan.json", ESTIMATE_FILE, "rehearsals"),
+    )
 )
 UNFINISHED = frozenset(("parts", "seconds.packed", "samples", "reserve", "waits"))
 OTHER = "name another with -o"

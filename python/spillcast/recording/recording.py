@@ -30,6 +30,8 @@ class Recording:
         self.meta = meta
         #: What meta.json says of the rows beside it; None of rows that were never apart from it.
         self._told: Meta | None = None
+        #: JSON documents of a recording that is nowhere on disk, by name.
+        self.documents: dict[str, object] = {}
 
     @classmethod
     def open(cls, path: str | Path) -> "Recording":

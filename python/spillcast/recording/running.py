@@ -93,6 +93,7 @@ class Running:
         self._rows_seen = 0
         self._parts: dict[int, list[pa.RecordBatch]] = {}
         self._stride = 1
+        self._documents: dict[str, object] = {}
         self._seconds: list[pa.RecordBatch] = []
 
     def add_waits(self, rows: Any) -> None:
@@ -163,7 +164,8 @@ class Running:
             self.sampled_us[name] = self.sampled_us.get(name, 0) + weight_us
 
     def add_document(self, name: str, document: object) -> None:
-        """Nothing is done with documents."""
+        """Keep a document for the recording."""
+        self._documents[name] = document
 
     def temp(self) -> dict[str, Tally]:
         """Operations on temp files by op."""
@@ -198,6 +200,7 @@ class Running:
         found.meta = replace(found.meta, temp_before=temp_of(meta.temp_before, folders))
         found.seconds = clock.seconds(seconds)
         found.samples = SAMPLES_SCHEMA.empty_table()
+        found.documents = dict(self._documents)
         return found
 
     def finish(self, meta: Meta, clock: Clock = FROM_ITS_START) -> Recording:

@@ -181,6 +181,7 @@ def test_a_plan_of_less_than_was_seen_is_not_used(tmp_path, written):
     path.write_text(json.dumps(plan(60_000, width=20)))
     said = forecast(written, SAME, known=Known(history=[path]))
     assert said.part is not None
+    assert "not-used" in {warning.code for warning in said.warnings}
 
 
 def test_of_a_process_what_it_had_written_is_known(tmp_path):

@@ -50,6 +50,8 @@ class Baseline:
     to_come: ToCome | None = None
     #: The loads as they were recorded.
     recorded: Sequence[Load] = ()
+    #: What was given to tell the whole and is not used, and why.
+    unused: Sequence[str] = ()
 
     @classmethod
     def of(
@@ -82,19 +84,20 @@ class Baseline:
             whole = whole_s(recording.meta) or recording.elapsed_s
         if min(whole, recording.elapsed_s) <= 0:
             raise InputError(f"{recording.path}: an elapsed time of 0 leaves nothing to forecast")
-        found = None
+        found: ToCome | None = None
+        unused: Sequence[str] = ()
         if went_on(recording.meta):
-            found = known.to_come(recording, elapsed_s)
+            found, unused = known.to_come(recording, elapsed_s)
         elif known.given:
             raise InputError(
                 f"{recording.path}: the query ended while it was recorded: nothing is to come",
                 f"leave {known.given} out",
             )
         if found is None:
-            return cls(recording, loads, whole, part, without, cpus, None, loads)
+            return cls(recording, loads, whole, part, without, cpus, None, loads, unused)
         of_whole = found.loads(loads)
         whole = elapsed_s or found.whole_s
-        return cls(recording, of_whole, whole, None, without, cpus, found, loads)
+        return cls(recording, of_whole, whole, None, without, cpus, found, loads, unused)
 
     @property
     def recorded_s(self) -> float | None:

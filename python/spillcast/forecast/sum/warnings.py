@@ -173,18 +173,18 @@ def _about_little_io(baseline: Baseline, ceiling_s: float) -> list[Warned]:
 def _about_part(baseline: Baseline) -> list[Warned]:
     """A recording that saw a part of the query, and what the rest may hold."""
     recording, whole_s, part = baseline.recording, baseline.whole_s, baseline.part
+    unused = [Warned("not-used", f"not used: {one}") for one in baseline.unused]
     if part is not None:
         text = "this is for what was recorded alone: with the time that the whole run takes"
         text += ", --elapsed gives a forecast of it"
         if part.what == "process" and part.because == "late":
             life_s = (part.before_s or 0.0) + part.recorded_s
             text += f" (--elapsed {life_s:.1f}s if the query began with its process)"
-        return [Warned("part-only", text)]
+        return [Warned("part-only", text), *unused]
     if baseline.to_come is not None:
         share = recording.elapsed_s / whole_s
         text = f"{share:.1%} of the query was recorded: the rest follows from what is to come"
-        said = [Warned("part", text)]
-        said += [Warned("not-used", f"not used: {one}") for one in baseline.to_come.unused]
+        said = [Warned("part", text), *unused]
         if not any(load.op == "read" for load in baseline.recorded):
             text = (
                 "nothing was read in what was recorded: how long reads take here is a guess, and "

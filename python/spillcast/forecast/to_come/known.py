@@ -16,9 +16,7 @@ from spillcast.forecast.to_come.told import UNTOLD, Told, parse_progress, parse_
 from spillcast.forecast.to_come.whole import whole_of
 from spillcast.gate import reading
 from spillcast.recording import Recording
-
-#: An estimate of PostgreSQL that was kept beside a recording.
-ESTIMATE_FILE = "estimate.json"
+from spillcast.recording.meta import ESTIMATE_FILE
 
 
 @dataclass(frozen=True)
@@ -53,14 +51,18 @@ class Known:
         }
         return " and ".join(name for name, value in named.items() if value)
 
-    def to_come(self, recording: Recording, elapsed_s: float | None = None) -> ToCome | None:
+    def to_come(
+        self, recording: Recording, elapsed_s: float | None = None
+    ) -> tuple[ToCome | None, Sequence[str]]:
         """None where nothing tells the whole; ``elapsed_s`` is its time where that is known.
+
+        And what was given and is not used, with the reason.
 
         InputError for what the user says that cannot be.
         """
         seen = seen_of(recording)
         if seen is None:
-            return None
+            return None, []
         told = replace(self.told, elapsed_s=elapsed_s)
         said = [
             Answer("told", "", told_says(told, seen)),
@@ -71,7 +73,8 @@ class Known:
         used = [one for one in said if one.kind not in self.without]
         unused = [f"{one.name}: {one.said}" for one in used if isinstance(one.said, str)]
         found = [each for one in used if not isinstance(one.said, str) for each in one.said]
-        return whole_of(seen, found, unused)
+        whole = whole_of(seen, found, unused)
+        return whole, unused if whole is None else whole.unused
 
     def _files(self, recording: Recording) -> list[Path]:
         kept = recording.path / ESTIMATE_FILE

@@ -21,6 +21,8 @@ from spillcast.units import format_bytes, parse_bytes
 SOURCE = "the plan, which was not run"
 #: Rows and widths are estimates: standard deviation of the logarithm of what they make.
 SPREAD = 0.3
+#: A session may have set its work memory to so much less than is seen from outside.
+LESS_MOST = 64
 #: Hash aggregates write partitions again that are too large still, nobody knows how often.
 AGGREGATED = 0.5
 #: Seen so much more than the plan has in all, it is of another query or of other settings.
@@ -46,16 +48,21 @@ def plan_says(
 
     ``settings`` are those of the session where the plan names none.
     """
-    found = spilled_by(document, settings)
+    found, less = spilled_by(document, settings), 1
+    # It does spill: the session has set less work memory by itself, which nobody else sees.
+    while not found.written and less < LESS_MOST:
+        less *= 2
+        found = spilled_by(document, settings, less)
     done = seen.done("write")
     if not found.written:
-        return "by its estimates nothing spills"
+        return "by its estimates nothing spills, whatever the work memory"
     if found.written * MORE < seen.bytes["write"]:
         has, planned = format_bytes(seen.bytes["write"]), format_bytes(found.written)
         return f"by its estimates {planned} are written in all, and {has} were already"
     # Where more was written than the plan has, its rows were too few, nobody knows by how much.
     written = max(found.written, done * 1.02)
-    spread = SPREAD * (1 if written > done * 1.02 else 2)
+    sure = written > done * 1.02 and less == 1
+    spread = SPREAD * (1 if sure else 2)
     above = spread + AGGREGATED * found.aggregated / found.written
     return [
         about("written", written, spread, "plan", SOURCE, above),
@@ -63,10 +70,10 @@ def plan_says(
     ]
 
 
-def spilled_by(document: Mapping[str, Any], settings: Mapping[str, Any]) -> Spilled:
-    """Temp bytes by the estimates of a plan, with work memory as its settings say."""
+def spilled_by(document: Mapping[str, Any], settings: Mapping[str, Any], less: int = 1) -> Spilled:
+    """Temp bytes by the estimates of a plan, with work memory as its settings say, or ``less``."""
     given = {**settings, **(document.get("Settings") or {})}
-    memory = parse_bytes(_as_bytes(given.get("work_mem")), "work_mem")
+    memory = parse_bytes(_as_bytes(given.get("work_mem")), "work_mem") // less
     multiplier = float(given.get("hash_mem_multiplier") or HASH_MEM_MULTIPLIER)
     written = aggregated = 0.0
     for node, processes in _nodes(document["Plan"], 1.0):

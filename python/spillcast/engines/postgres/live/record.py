@@ -4,7 +4,9 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from spillcast.engines.engine import OnStatus, Say, Wanted
 from spillcast.engines.postgres.connection import (
@@ -20,6 +22,7 @@ from spillcast.engines.postgres.live.account import (
     sampling_meta,
 )
 from spillcast.engines.postgres.live.backend import find, may_list_temp, none_came
+from spillcast.engines.postgres.live.estimate import estimate
 from spillcast.engines.postgres.live.explain import PLAN_FILE, Explained
 from spillcast.engines.postgres.live.sampler import RATE_ALONE_HZ, RATE_HZ, Sampler
 from spillcast.engines.postgres.live.settings import own_settings, settings_of
@@ -33,6 +36,7 @@ from spillcast.engines.postgres.processes import (
 from spillcast.errors import InputError, SpillcastError
 from spillcast.interruptible import no_interrupts
 from spillcast.recording import Recording
+from spillcast.recording.meta import ESTIMATE_FILE
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.recorder import Recorder
 from spillcast.recording.running import Running
@@ -71,7 +75,8 @@ def record_postgres(
             absent_because = _prepare(recorder, connection, say)
             if wanted is not None:
                 found = find(connection, wanted, say, recorder.options.duration_s)
-                watch = _Watch(recorder, connection, found.pid, None)
+                explain_with = partial(estimate, dsn, found.database or None)
+                watch = _Watch(recorder, connection, found.pid, None, explain_with)
             else:
                 assert explain is not None
                 run = Explained(dsn, explain, settings or {}, say, timed=timed)
@@ -115,13 +120,19 @@ class _Watch:
     """The recording of one session's query; to the recorder it is the target."""
 
     def __init__(
-        self, recorder: Recorder, connection: Connection, pid: int, run: Explained | None
+        self,
+        recorder: Recorder,
+        connection: Connection,
+        pid: int,
+        run: Explained | None,
+        explain_with: Callable[[str, Mapping[str, str]], dict[str, Any] | str] | None = None,
     ) -> None:
         self.pid = pid
         self.exit_status: int | None = None
         self._recorder = recorder
         self._connection = connection
         self._run = run
+        self._explain_with = explain_with
         self._unattached = 0
 
     def begin(self, absent_because: str | None, say: Say) -> None:
@@ -236,6 +247,11 @@ class _Watch:
         run = self._run
         if run is not None and run.plan is not None:
             recorder.add_document(PLAN_FILE, run.plan)
+        # What is to come of a query that goes on, its plan may tell.
+        if ended_by != "query" and self._explain_with is not None and sampled.query:
+            estimated = self._explain_with(sampled.query, self._settings)
+            if isinstance(estimated, dict):
+                recorder.add_document(ESTIMATE_FILE, estimated)
         started_ns = sampled.started_ns if run is None else run.started_ns
         workers = recorder.joined(started_ns), self._unattached
         extra = {

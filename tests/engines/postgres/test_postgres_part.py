@@ -1,0 +1,66 @@
+"""A part of a server's query: its plan, which is not run, tells what is to come."""
+
+import json
+
+import pytest
+
+from postgres_rig import PARALLEL
+from spillcast.engines.engine import Wanted
+from spillcast.engines.postgres.live.estimate import estimate
+from spillcast.engines.postgres.live.record import record_postgres
+from spillcast.forecast import forecast
+from spillcast.recording import Recording
+from spillcast.recording.options import RecordOptions
+from spillcast.storage.target import resolve
+
+#: Spills for some seconds, in one process.
+SPILLS = "select max(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(4))
+ALONE = {**PARALLEL, "max_parallel_workers_per_gather": 0}
+
+
+@pytest.fixture
+def part(newest, tmp_path):
+    """Half a second of a query that goes on."""
+    with newest.client(**ALONE) as client:
+        client.run(SPILLS)
+        newest.until_running(client)
+        options = RecordOptions(duration_s=0.5)
+        record_postgres(
+            newest.dsn, tmp_path / "part.spill", Wanted(backend=client.pid), options=options
+        )
+    return Recording.open(tmp_path / "part.spill")
+
+
+def test_its_plan_is_kept_and_tells_the_whole(part):
+    document = json.loads((part.path / "estimate.json").read_text())
+    assert "max(" not in json.dumps(document)
+    said = forecast(part, resolve("latency:100us", part))
+    assert said.part is None
+    assert said.to_come.sources["written"] == "the plan, which was not run"
+    assert said.baseline_s > part.meta.postgres.before_recording_s + part.elapsed_s
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        ("delete from t", "no single statement that only reads"),
+        ("select 1; drop table t", "no single statement that only reads"),
+        ("select max(f) from nothing_of_that_name", "does not exist"),
+    ],
+)
+def test_what_cannot_be_explained_is_left(newest, statement, why):
+    assert why in estimate(newest.dsn, None, statement, {})
+
+
+def test_nothing_that_writes_is_run(newest):
+    """Not even by a function that the planner would call."""
+    with newest.connect() as connection:
+        connection.execute("create table if not exists seen (n int)")
+        connection.execute(
+            "create or replace function note() returns int immutable language plpgsql as "
+            "$$ begin insert into seen values (1); return 1; end $$"
+        )
+        assert "not allowed" in estimate(newest.dsn, None, "select note()", {})
+        assert connection.execute("select count(*) from seen").fetchone() == (0,)
+        connection.execute("drop function note()")
+        connection.execute("drop table seen")
