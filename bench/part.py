@@ -1,7 +1,8 @@
 """Forecasts from a part of a query against the whole of it, which was recorded too.
 
 A tenth of each run, begun at random moments of its first 80 %, and its first fifth, forecast for
-the storage that it ran on: the truth is the run's own time.
+the storage that it ran on: the truth is the run's own time. The peer is what one would say without
+any part: as long as the last time.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -75,11 +76,14 @@ def run() -> Iterator[Result]:
 
 def results(made: Sequence[Whole], seed: int) -> Iterator[Result]:
     """Each kind, and then without each of the sources."""
+    peer = _former_off(made)
     for kind in KINDS:
-        yield _result(kind.name, kind, judged(made, kind, seed))
+        yield _result(kind.name, kind, judged(made, kind, seed), peer)
     for source in SOURCES:
         kind = KINDS[1] if source == "history" else KINDS[0]
-        yield _result(f"{kind.name}, without {source}", kind, judged(made, kind, seed, (source,)))
+        yield _result(
+            f"{kind.name}, without {source}", kind, judged(made, kind, seed, (source,)), peer
+        )
 
 
 def judged(
@@ -114,7 +118,13 @@ def _judged(recording: Recording, begin: float, share: float, known: Known) -> J
     return Judged(said.forecast_s / whole_s - 1, low_s / whole_s, high_s / whole_s)
 
 
-def _result(name: str, kind: Kind, found: Sequence[Judged]) -> Result:
+def _former_off(made: Sequence[Whole]) -> float:
+    """How far a former run is from each, in time alone."""
+    pairs = ((Recording.open(one.run), Recording.open(one.former)) for one in made)
+    return median(abs(former.elapsed_s / run.elapsed_s - 1) for run, former in pairs)
+
+
+def _result(name: str, kind: Kind, found: Sequence[Judged], peer: float) -> Result:
     refused_most, median_most, most, wide = kind.aims
     given = [one for one in found if one.error is not None]
     errors = [abs(one.error) for one in given if one.error is not None] or [float("inf")]
@@ -127,8 +137,8 @@ def _result(name: str, kind: Kind, found: Sequence[Judged]) -> Result:
     return Result(
         f"part: {name}, {len(found)} parts",
         f"{told}, half-width {half:.0%}",
-        "none: no other tool forecasts a run of unknown length from a part of it",
-        middle,
+        f"median {peer:.1%}, the time that a former run on the same storage took",
+        middle / peer if peer else float("inf"),
         f"refused {refused_most:.0%}, median {median_most:.0%}, 90th {most:.0%}, half {wide:.0%}",
         met,
     )

@@ -113,6 +113,8 @@ def test_attached_late_and_ended_early_both_times_are_told(newest, tmp_path):
         options = RecordOptions(duration_s=0.6)
         wanted = Wanted(backend=client.pid)
         recording = record_postgres(newest.dsn, tmp_path / "run.spill", wanted, options=options)
+    # Its plan would tell the whole.
+    (recording.path / "estimate.json").unlink()
     query = recording.meta.postgres
     before, seen = map(format_duration, (query.before_recording_s, recording.elapsed_s))
     said = forecast(recording, resolve("latency:100us", recording))

@@ -22,6 +22,10 @@ class Simulated:
     storage_ns: NDArray[np.float64]
 
 
+#: Models of threads that are further apart than this say nothing either way.
+APART_MOST = 100.0
+
+
 @dataclass(frozen=True)
 class Overlap:
     """What temp I/O of some latencies adds to a run."""
@@ -50,4 +54,5 @@ class Overlap:
     def apart(self) -> float:
         """How many times as long the longest of them is as the shortest."""
         said_s = [s for s in (self.moving_s, self.fixed_s, self.replayed_s) if s is not None]
-        return max(said_s) / min(said_s)
+        # Of a short part of a run a model may leave no time at all.
+        return min(max(max(said_s), 1e-9) / max(min(said_s), 1e-9), APART_MOST)
