@@ -44,7 +44,7 @@ FLOORS = (
     {"engines"},
     {"lab"},
     {"report"},
-    {"cli"},
+    {"cli", "interactive"},
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 

@@ -3,14 +3,28 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spillcast.interactive import load_ipython_extension as load_ipython_extension
+    from spillcast.interactive import record as record
     from spillcast.recording import Recording as Recording
     from spillcast.storage import Storage as Storage
 
-__all__ = ["Recording", "Storage", "__version__", "cache", "forecast", "profile", "storage"]
+__all__ = [
+    "Recording",
+    "Storage",
+    "__version__",
+    "cache",
+    "forecast",
+    "load_ipython_extension",
+    "profile",
+    "record",
+    "storage",
+]
 
 _HOMES = {
     "__version__": "spillcast._core",
     "Recording": "spillcast.recording",
+    "load_ipython_extension": "spillcast.interactive",
+    "record": "spillcast.interactive",
     "Storage": "spillcast.storage",
 }
 

@@ -107,6 +107,10 @@ class Forecast(Tabular):
     #: Whose it is, where it was picked out of a file that may hold many.
     statement: Statement | None = None
 
+    def __str__(self) -> str:
+        """The answer in one sentence."""
+        return self.sentence()
+
     @property
     def speedup(self) -> float | None:
         """Baseline over forecast: below 1 the query gets slower."""

@@ -153,6 +153,8 @@ def work_mem_cure(memory: WorkMemory) -> Cure:
 def _what_to_do(query: Told, kind: Kind, cures: Sequence[Cure]) -> str:
     """What to do first, and next, in a sentence; or that nothing asked about is of any use."""
     now = format_duration(query.baseline_s)
+    if kind == "data" and query.temp_s < NAMED * query.observed_s:
+        return "No other storage for temp files will help."
     if kind == "other":
         return (
             f"Even storage without latency would leave {format_duration(query.ceiling_s)} of {now}."

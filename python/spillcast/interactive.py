@@ -1,0 +1,148 @@
+"""Recording the Python code that runs: ``with spillcast.record() as run:``, and ``%%spillcast``."""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from spillcast.errors import InputError, SpillcastError
+
+if TYPE_CHECKING:
+    from spillcast.forecast import Forecast
+    from spillcast.forecast.result import Forecasts
+    from spillcast.recording import Recording
+    from spillcast.storage import Storage
+
+_REFUSED = "or record a script: spillcast record -o run.spill -- python script.py"
+#: Starts the recorder and ends: a child of ours would be observed with us, an orphan is not.
+_STARTER = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)"
+_OBSERVER = "import sys; from spillcast.interactive import observe; observe(*sys.argv[1:])"
+
+
+class Run:
+    """What ran within a ``with`` block: its recording once the block has ended."""
+
+    def __init__(
+        self, output: str | Path | None = None, *, temp: Sequence[str | Path] = ()
+    ) -> None:
+        self._room: tempfile.TemporaryDirectory[str] | None = None
+        if output is None:
+            self._room = tempfile.TemporaryDirectory(prefix="spillcast-")
+            output = Path(self._room.name) / "run.spill"
+        self.output = Path(output)
+        self._temp = [str(place) for place in temp]
+        self._observer: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        """Attach. InputError where that is refused, with what mends it."""
+        observer = [sys.executable, "-c", _OBSERVER, str(os.getpid()), str(self.output)]
+        self._observer = subprocess.Popen(
+            [sys.executable, "-c", _STARTER, *observer, *self._temp],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._observer.wait()
+        self._hear()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End the recording, and wait until it is written."""
+        observer, self._observer = self._observer, None
+        assert observer is not None
+        with observer:
+            assert observer.stdin is not None
+            assert observer.stdout is not None
+            observer.stdin.close()
+            said = observer.stdout.readline()
+        if kind is None:
+            _check(said)
+
+    def _hear(self) -> None:
+        """What the recorder says first: that it has begun, or why it has not."""
+        observer = self._observer
+        assert observer is not None
+        assert observer.stdout is not None
+        try:
+            _check(observer.stdout.readline())
+        except SpillcastError:
+            with observer:
+                self._observer = None
+            raise
+
+    @property
+    def recording(self) -> "Recording":
+        """What was recorded."""
+        from spillcast.recording import Recording
+
+        return Recording.open(self.output)
+
+    def forecast(self, target: Any, **options: Any) -> "Forecast | Forecasts":
+        """As ``spillcast.forecast`` of the recording, which is of the whole block."""
+        import spillcast
+
+        options.setdefault("elapsed_s", self.recording.elapsed_s)
+        ask: Any = spillcast.forecast
+        found: Forecast | Forecasts = ask(str(self.output), target, **options)
+        return found
+
+    def probe(self, directory: str | Path) -> "Storage":
+        """The storage of a directory, measured with the I/O that was recorded."""
+        from spillcast.storage.probe import probe
+
+        return probe(Path(directory), self.recording)
+
+
+def observe(pid: str, output: str, *temp: str) -> None:
+    """Record a process until stdin ends: a line of JSON when it has begun, and one at the end."""
+    from spillcast.recording.begin import record_pid
+    from spillcast.recording.options import RecordOptions
+
+    try:
+        recorder = record_pid(int(pid), Path(output), RecordOptions(tuple(map(Path, temp))))
+        print(json.dumps({}), flush=True)
+        while not recorder.poll() and not select.select([sys.stdin], [], [], 0)[0]:
+            pass
+        recorder.finish()
+        print(json.dumps({}), flush=True)
+    except SpillcastError as error:
+        print(json.dumps({"message": error.message, "hint": error.hint}), flush=True)
+
+
+def _check(said: str) -> None:
+    """InputError where a recorder said why it could not."""
+    if not said:
+        raise InputError("the recorder ended by itself", _REFUSED)
+    if (found := json.loads(said)).get("message"):
+        raise InputError(found["message"], f"{found['hint'] or ''} {_REFUSED}".strip())
+
+
+def record(output: str | Path | None = None, *, temp: Sequence[str | Path] = ()) -> Run:
+    """Record what this process does on temp files in a ``with`` block; ``temp`` as ``--temp``.
+
+    Without ``output`` the recording is gone with the result. The process is observed from outside,
+    by eBPF or perf events; where both are refused, InputError says how to record a script.
+    """
+    return Run(output, temp=temp)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext spillcast``: then ``%%spillcast TARGET...`` records a cell and forecasts it."""
+
+    def magic(line: str, cell: str) -> Any:
+        with record() as run:
+            shell.run_cell(cell)
+        return run.forecast(line.split() or ["latency:100us"])
+
+    shell.register_magic_function(magic, "cell", "spillcast")

@@ -1,0 +1,81 @@
+"""``with spillcast.record()``: what a block of Python did on temp files, and its forecast."""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+
+import spillcast
+from spillcast.errors import InputError
+from spillcast.interactive import load_ipython_extension
+
+WRITES, BLOCK = 40, 65536
+
+
+def spill(folder):
+    """Write a temp file and read it again, in this very process."""
+    descriptor = os.open(folder / "spilled", os.O_RDWR | os.O_CREAT)
+    try:
+        for at in range(WRITES):
+            os.pwrite(descriptor, bytes(BLOCK), at * BLOCK)
+        for at in range(WRITES):
+            os.pread(descriptor, BLOCK, at * BLOCK)
+    finally:
+        os.close(descriptor)
+
+
+def recorded(**options):
+    try:
+        run = spillcast.record(**options)
+        run.__enter__()
+    except InputError as error:
+        pytest.skip(f"nothing can be observed here: {error}")
+    return run
+
+
+def test_what_a_block_does_is_recorded_and_forecast(tmp_path):
+    run = recorded(temp=[tmp_path])
+    spill(tmp_path)
+    run.__exit__(None, None, None)
+    meta = run.recording.meta
+    assert (meta.temp.reads, meta.temp.writes) == (WRITES, WRITES)
+    said = run.forecast("latency:5ms")
+    assert said.part is None
+    assert said.baseline_s == pytest.approx(run.recording.elapsed_s)
+    assert str(said) == said.sentence()
+
+
+def test_a_cell_is_recorded_by_its_magic(tmp_path, monkeypatch):
+    magics = {}
+    shell = SimpleNamespace(
+        run_cell=lambda cell: spill(tmp_path) if cell == "spill" else None,
+        register_magic_function=lambda function, kind, name: magics.update(
+            {(kind, name): function}
+        ),
+    )
+    load_ipython_extension(shell)
+    kept = {}
+
+    class Run:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *raised):
+            kept["ended"] = True
+
+        def forecast(self, targets):
+            assert kept["ended"]
+            return targets
+
+    monkeypatch.setattr("spillcast.interactive.record", Run)
+    assert magics["cell", "spillcast"]("/mnt/nvme latency:1ms", "spill") == [
+        "/mnt/nvme", "latency:1ms",
+    ]  # fmt: skip
+    assert (tmp_path / "spilled").stat().st_size == WRITES * BLOCK
+
+
+def test_a_refusal_is_said_and_not_hung(tmp_path, monkeypatch):
+    """The recorder cannot begin: its folder is a file."""
+    (tmp_path / "run.spill").write_text("")
+    with pytest.raises(InputError, match=r"run\.spill"):
+        spillcast.record(tmp_path / "run.spill").__enter__()
