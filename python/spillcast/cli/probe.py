@@ -139,6 +139,11 @@ def _recording(path: Path, block: str | None) -> "Recording":
     if evidence is not None and evidence.traces:
         size = block_size(block, evidence.parameters, evidence.traces)
         return recording_of_traces(evidence.traces, size.bytes)
+    if evidence is not None and evidence.figures:
+        from spillcast.recording.figures.choice import Choice
+        from spillcast.recording.figures.reading import read_figures
+
+        return read_figures(evidence.figures, Choice(block=block), timed=False)
     if block is not None:
         raise InputError("--block is for an Oracle trace: give --like TRACE")
     if evidence is not None and evidence.plans:

@@ -93,6 +93,20 @@ def test_figures_are_a_target_and_directories_are_probed_with_their_sizes(tmp_pa
     assert said(small, "--to", slower)["forecast_s"] == pytest.approx(12)
 
 
+def test_a_probe_like_a_file_of_figures(tmp_path):
+    path, room, out = tmp_path / "run.toml", tmp_path / "room", tmp_path / "room.json"
+    room.mkdir()
+    path.write_text(
+        "elapsed_s = 9\nio_s = 3\n[reads]\ncount = 64\nbytes = 4194304\n"
+        "[writes]\ncount = 16\nbytes = 4194304\n"
+    )
+    result = spillcast("probe", room, "--like", path, "-o", out)
+    assert result.returncode == 0, result.stderr
+    groups = {one["op"]: one for one in json.loads(out.read_text())["groups"]}
+    assert (groups["read"]["count"], groups["write"]["count"]) == (64, 16)
+    assert groups["read"]["bytes"] == groups["write"]["bytes"] == 4 << 20
+
+
 def test_no_times_want_the_storage_they_were_had_on(tmp_path):
     word = "figures:elapsed=9s,reads=1000,read-bytes=8M,writes=1000,write-bytes=8M"
     with pytest.raises(Refusal, match="--from"):
