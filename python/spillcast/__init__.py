@@ -14,7 +14,6 @@ __all__ = [
     "__version__",
     "cache",
     "forecast",
-    "load_ipython_extension",
     "profile",
     "record",
     "storage",

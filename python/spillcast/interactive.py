@@ -3,9 +3,11 @@
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
 import tempfile
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -31,10 +33,10 @@ class Run:
     def __init__(
         self, output: str | Path | None = None, *, temp: Sequence[str | Path] = ()
     ) -> None:
-        self._room: tempfile.TemporaryDirectory[str] | None = None
         if output is None:
-            self._room = tempfile.TemporaryDirectory(prefix="spillcast-")
-            output = Path(self._room.name) / "run.spill"
+            folder = tempfile.mkdtemp(prefix="spillcast-")
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            output = Path(folder) / "run.spill"
         self.output = Path(output)
         self._temp = [str(place) for place in temp]
         self._observer: subprocess.Popen[str] | None = None
@@ -90,10 +92,10 @@ class Run:
 
     def forecast(self, target: Any, **options: Any) -> "Forecast | Forecasts":
         """As ``spillcast.forecast`` of the recording, which is of the whole block."""
-        import spillcast
+        from importlib import import_module
 
         options.setdefault("elapsed_s", self.recording.elapsed_s)
-        ask: Any = spillcast.forecast
+        ask: Any = import_module("spillcast.forecast")
         found: Forecast | Forecasts = ask(str(self.output), target, **options)
         return found
 
