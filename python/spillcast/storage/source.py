@@ -60,7 +60,7 @@ ASSUMED = StorageSource(
     "asked",
     "assumed: nothing was measured",
     ASSUMED_NOISE,
-    (("not-measured", "nothing was measured: the latency is a wish"),),
+    (("not-measured", "nothing was measured: the latency is assumed"),),
     measured=False,
     stated=True,
 )

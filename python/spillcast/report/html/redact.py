@@ -117,7 +117,7 @@ class Redactor:
     def _learn_by_key(self, key: str, text: str) -> None:
         kind = _KEYS.get(key)
         if kind == "name":
-            # Of a storage: a wish or a row of the catalogue is no secret, a file is.
+            # Of a storage: an assumed one or a row of the catalogue is no secret, a file is.
             if Path(text).is_absolute():
                 self.learn("path", text)
         elif kind is not None:
