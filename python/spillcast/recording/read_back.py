@@ -1,6 +1,7 @@
-"""A recording in which hardly anything was read yet, with what it wrote read back at its end.
+"""A recording in which one op alone was seen, with the other one done at its end.
 
-For a probe: engines read what they spill at least once, so a storage is to tell of reads as well.
+For a probe: engines read what they spill at least once, and wrote what they read, so a storage is
+to tell of both.
 """
 
 from dataclasses import replace
@@ -17,35 +18,36 @@ from spillcast.recording.window import with_column
 
 
 def read_back(recording: Recording) -> Recording:
-    """Each file from its beginning on in the sizes that it was written in, one after the other.
+    """What was written is read, or what was read written, each file from its beginning on.
 
-    The same recording where something was read, or its single waits are not all there. How long
-    reads take is not known: they have the times of the writes.
+    The same recording where both were seen, or its single waits are not all there. How long the
+    other op takes is not known: it has the times of the one.
     """
     temp = recording.temp_waits
-    op = temp["op"].cast(pa.string())
-    written = temp.filter(pa.compute.equal(op, "write"))
-    if not recording.meta.raw.whole or written.num_rows < temp.num_rows or not written.num_rows:
+    ops = temp["op"].cast(pa.string()).unique().to_pylist()
+    raw = recording.meta.raw
+    if raw.rows < raw.rows_seen or len(ops) != 1:
         return recording
-    offset = written["offset"].fill_null(0).to_numpy()
-    reads = written.take(pa.array(np.lexsort((offset, codes(written["file"])))))
-    elapsed_ns = reads["elapsed_ns"].to_numpy()
+    [other] = {"read", "write"} - set(ops)
+    offset = temp["offset"].fill_null(0).to_numpy()
+    more = temp.take(pa.array(np.lexsort((offset, codes(temp["file"])))))
+    elapsed_ns = more["elapsed_ns"].to_numpy()
     ended_ns = round(recording.elapsed_s * 1e9)
     start_ns = ended_ns + np.cumsum(elapsed_ns) - elapsed_ns
-    count = reads.num_rows
+    count = more.num_rows
     for name, value in (
         ("start_ns", pa.array(start_ns)),
-        ("op", pa.array(["read"] * count).dictionary_encode()),
-        ("event", pa.array(["pread64"] * count).dictionary_encode()),
+        ("op", pa.array([other] * count).dictionary_encode()),
+        ("event", pa.array([f"p{other}64"] * count).dictionary_encode()),
         ("cpu_before_ns", pa.array(np.zeros(count, dtype=np.int64))),
         ("woken_by", pa.nulls(count, pa.int64())),
     ):
-        reads = with_column(reads, name, value)
-    # All by the thread that wrote first: where several would share the work, nobody knows how.
-    session = pa.array(np.full(count, written["session"][0].as_py(), dtype=np.int64))
-    reads = with_column(reads, "session", session)
-    waits = pa.concat_tables([recording.waits, reads]).unify_dictionaries()
-    temp_meta = replace(recording.meta.temp, reads=count)
+        more = with_column(more, name, value)
+    # All by the thread that came first: where several would share the work, nobody knows how.
+    session = pa.array(np.full(count, temp["session"][0].as_py(), dtype=np.int64))
+    more = with_column(more, "session", session)
+    waits = pa.concat_tables([recording.waits, more]).unify_dictionaries()
+    temp_meta = replace(recording.meta.temp, reads=count, writes=count)
     meta = replace(
         recording.meta,
         elapsed_s=recording.elapsed_s + float(elapsed_ns.sum()) / 1e9,

@@ -209,6 +209,21 @@ def test_a_directory_is_probed_with_reads_of_what_was_written(tmp_path, written)
     assert said["to_come"]["reads_bytes"]["low"] >= 400 * BLOCK
 
 
+def test_of_a_part_that_only_reads_writes_are_told_too(tmp_path):
+    part = recorded(
+        tmp_path / "part.spill",
+        [("read", FILE, n) for n in range(300, 500)],
+        temp_before=[SizedFile(FILE, 1000 * BLOCK)],
+        postgres=query(1300 * STEP_S),
+    )
+    done = spillcast("forecast", part.path, "--to", "latency:2ms", "--json")
+    assert done.returncode == 0, done.stdout
+    terms = {term["op"]: term for term in json.loads(done.stdout)["terms"] if term["op"]}
+    # A thousand blocks were written before, and as many are read in all.
+    assert terms["write"]["count"] == pytest.approx(1000, rel=0.05)
+    assert terms["write"]["forecast_s"] == pytest.approx(terms["write"]["count"] * 0.002, rel=0.05)
+
+
 def test_in_words(written):
     done = spillcast("forecast", written.path, "--to", "latency:2ms", "--progress", "25%")
     assert done.returncode == 0, done.stdout

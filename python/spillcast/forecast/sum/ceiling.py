@@ -25,6 +25,10 @@ from spillcast.forecast.sum.interval import (
 #: What is known of operations that take no time.
 AT_ONCE = Latency(0.0, np.array([[1.0, 0.0]]), 0.0, measured=True, extrapolated=False)
 
+#: Of a query that was seen in part, the time outside temp I/O is never less than this share of what
+#: it is taken to be.
+REST_LEAST = 0.05
+
 
 @dataclass(frozen=True)
 class Ceiling:
@@ -120,7 +124,8 @@ def drawn_rest(
         off_s = baseline.cost_error_s * draws.standard_normal(DRAWS)
         rest_s += cost_s - np.maximum(cost_s + off_s, 0.0)
     if baseline.to_come is not None:
-        rest_s = np.maximum(rest_s + baseline.to_come.rest_off_s(), 0.0)
+        least_s = REST_LEAST * baseline.remainder_s
+        rest_s = np.maximum(rest_s + baseline.to_come.rest_off_s(), least_s)
     return rest_s
 
 
