@@ -39,4 +39,4 @@ def preload_library(one: Platform, profile: str) -> Path:
     # Rust links musl statically by default, and then builds no libraries.
     name = f"CARGO_TARGET_{one.target.upper().replace('-', '_')}_RUSTFLAGS"
     flags = {name: "-Ctarget-feature=-crt-static"} if one.musl else {}
-    return cargo(one, profile, "spillcast-preload", flags) / "libspillcast_preload.so"
+    return cargo(one, profile, "spillcast-preload", flags, strip=True) / "libspillcast_preload.so"

@@ -1,5 +1,6 @@
 """Checks the bundle: installed and run where there is no network."""
 
+import os
 import subprocess
 import tarfile
 import tempfile
@@ -24,6 +25,7 @@ def check(bundle: Path) -> str:
 
 def _offline(*words: str) -> str:
     """Run in a network namespace that has no way out."""
-    done = subprocess.run(["unshare", "-rn", *words], capture_output=True, text=True)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(["unshare", "-rn", *words], capture_output=True, text=True, env=env)
     assert done.returncode == 0, f"{words[0]}: {done.stderr}"
     return done.stdout

@@ -10,7 +10,7 @@ echo "installed $to/bin/spillcast-recorder"
 
 for python in python3.14 python3.13 python3.12 python3.11 python3; do
     command -v "$python" >/dev/null 2>&1 || continue
-    version=$("$python" -c 'import sys; print("%d%d" % sys.version_info[:2])')
+    version=$("$python" -c 'import sys; print("%d%d" % sys.version_info[:2])' 2>/dev/null) || continue
     ls "$here"/wheels/numpy-*-cp"$version"-* >/dev/null 2>&1 || continue
     if ! "$python" -m venv "$to/python"; then
         echo "$python cannot make a virtual environment: install its venv package (python3-venv)" >&2

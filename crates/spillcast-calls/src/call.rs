@@ -2,6 +2,27 @@
 
 use libc::c_long;
 
+/// Numbers of calls. Processors newer than x86 never had those that another call can stand in for.
+mod numbers {
+    use libc::c_long;
+    pub use libc::*;
+
+    pub const ABSENT: c_long = -1;
+
+    #[cfg(not(target_arch = "x86_64"))]
+    #[expect(non_upper_case_globals, reason = "as the C library's headers name them")]
+    mod absent {
+        use super::{ABSENT, c_long};
+
+        pub const SYS_open: c_long = ABSENT;
+        pub const SYS_creat: c_long = ABSENT;
+        pub const SYS_dup2: c_long = ABSENT;
+        pub const SYS_unlink: c_long = ABSENT;
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    pub use absent::*;
+}
+
 /// Defines [`CallKind`] with, of each call, its name and number.
 macro_rules! calls {
     ($($kind:ident $name:literal $number:ident,)*) => {
@@ -22,11 +43,12 @@ macro_rules! calls {
                 }
             }
 
-            /// The kernel's number of the call.
-            pub fn number(self) -> c_long {
-                match self {
-                    $(CallKind::$kind => libc::$number,)*
-                }
+            /// The kernel's number of the call; None where this processor's kernel has no such call.
+            pub fn number(self) -> Option<c_long> {
+                let number = match self {
+                    $(CallKind::$kind => numbers::$number,)*
+                };
+                (number != numbers::ABSENT).then_some(number)
             }
         }
     };

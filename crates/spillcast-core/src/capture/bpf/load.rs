@@ -117,7 +117,7 @@ fn attach(loaded: &mut Ebpf, programs: &[(&str, &str)]) -> io::Result<()> {
 fn rules(calls: &[CallKind]) -> ([u16; CALLS_MAX], [u16; CALLS_MAX]) {
     let (mut kinds, mut flags) = ([0; CALLS_MAX], [0; CALLS_MAX]);
     for &kind in calls {
-        let number = kind.number() as usize;
+        let Some(number) = kind.number().map(|number| number as usize) else { continue };
         kinds[number] = kind as u16 + 1;
         flags[number] = call_flags(kind);
     }

@@ -229,13 +229,14 @@ impl Search {
     /// Issues every call once with a bad descriptor and sees under which numbers it shows.
     fn learn(&mut self) {
         for &kind in CallKind::ALL {
+            let Some(number) = kind.number() else { continue };
             self.ring.drain(|_| ());
             // SAFETY: each call fails on its descriptor, or on a path at address -1.
-            unsafe { libc::syscall(kind.number(), -1, -1, 0, -1, 0, 0) };
+            unsafe { libc::syscall(number, -1, -1, 0, -1, 0, 0) };
             let mut seen = Vec::new();
             self.ring.drain(|record| seen.extend(raw_syscall(record)));
             for (id, nr, value) in seen {
-                if nr == kind.number() && self.found.of(id).is_none() {
+                if nr == number && self.found.of(id).is_none() {
                     // Exits hold a small negative errno, which no first argument here is.
                     let failed = (-4095..-1).contains(&value);
                     self.found.add(id, kind, if failed { Edge::Exit } else { Edge::Enter });
