@@ -33,7 +33,8 @@ def test_the_view_and_the_forecast_of_a_process(places, spilling, monkeypatch):
     monkeypatch.chdir(places.data)
     asked = ("--temp", places.temp, "--to", "latency:2ms")
     with at_terminal("watch", "--pid", spilling.pid, *asked) as terminal:
-        terminal.until("what was seen so far would take")
+        # The verdict on what was seen so far; "temp read" and the like stand elsewhere.
+        terminal.until("emp I/O")
         terminal.until("pread64 (temp)")
         terminal.press("q")
         assert terminal.end() == 0
