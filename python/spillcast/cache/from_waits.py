@@ -104,7 +104,7 @@ def _trace_waits(paths: Sequence[Path], lenient: bool) -> pa.Table:
     batches: list[pa.RecordBatch] = []
     wanted = [*_TRACE_COLUMNS, "blocks", "p2"]
 
-    def take(waits: _core.Table, _calls: _core.Table, _statements: _core.Table) -> None:
+    def take(waits: _core.Table, *_others: _core.Table) -> None:
         batch = pa.record_batch(waits)
         batches.append(batch.filter(batch["op"].is_valid()).select(wanted))
 
