@@ -58,6 +58,17 @@ def test_slices_of_all_of_it_are_surer_than_one_stretch(run):
     assert half_width(forecast(run, storage(THERE), elapsed_s=200.0)) < half_width(stretch)
 
 
+def test_a_few_slow_operations_of_many_even_out_in_slices_too(run):
+    """One in four takes nine times as long as the others: of a few nobody knows the mean."""
+    stalls = storage(THERE)
+    groups = [replace(g, block_count=[25] * 40, block_mean_ns=[MS // 4] * 30 + [9 * MS // 4] * 10)
+              for g in stalls.groups]  # fmt: skip
+    change(run, raw=TEN_SLICES)
+    few = forecast(run, replace(stalls, groups=groups), elapsed_s=21.5)
+    many = forecast(run, replace(stalls, groups=groups), elapsed_s=2000.0)
+    assert many.uncertainty.above < few.uncertainty.above
+
+
 def test_slices_of_two_phases_say_how_long_both_take(tmp_path):
     """200 of 210 s are temp I/O; reads come four times as fast there, writes eight times."""
     loads = [("write", BIG, 2500, 2 * MS), ("read", BIG, 2500, 2 * MS)]
