@@ -60,7 +60,7 @@ LINES = {
     "profile": "profile {run} --by file,op",
     "profile of a trace": "profile {trace} --by event",
     "profile of ASH": "profile {ash}",
-    "forecast": "forecast {run} --to {grid}",
+    "forecast": "forecast {run} --to {grid} --details",
     "forecast of a trace": "forecast {trace} --to latency:150us",
     "forecast refused": "forecast {ash} --to {none}",
     "report": "report {run} {trace} -o {page}",

@@ -101,16 +101,17 @@ def _where(query: Told, kind: Kind) -> str:
     """Where the time goes, in a sentence."""
     of = "them" if query.part is not None else f"this query{recorded_words(query.recorded_s)}"
     temp, data = (_percent(_share(query, s)) for s in (query.temp_s, query.data_s))
-    moved = query.moved
+    moved, comma = query.moved, "," if "," in of else ""
     rest = ", ".join(_largest(query))
     if kind == "storage":
         said = f"{moved} is {temp} of {of}: storage is the problem."
     elif kind == "data":
-        said = f"{data} of {of} is reading table files that memory did not hold, {temp} is {moved}."
+        what = "reading table files that memory did not hold"
+        said = f"{data} of {of}{comma} is {what}, {temp} is {moved}."
     elif kind == "partly":
         said = f"{moved} is {temp} of {of}" + (f", {rest}." if rest else ".")
     elif rest:
-        said = f"no storage for temp files will help: of {of} {rest}, {temp} is {moved}."
+        said = f"no storage for temp files will help: of {of}{comma} {rest}, {temp} is {moved}."
     else:
         said = f"no storage for temp files will help: {moved} is {temp} of {of}."
     if query.part is not None:
