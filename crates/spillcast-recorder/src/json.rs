@@ -157,7 +157,6 @@ impl<T: Into<Value>> From<Vec<T>> for Value {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
 
     #[test]
     fn documents_are_written_as_python_writes_them() {

@@ -52,7 +52,7 @@ fn dimensions(text: &str) -> Outcome<Vec<(&'static str, Dimension)>> {
 }
 
 fn document(profile: &Profile, by: &[(&str, Dimension)], reading: &Reading) -> Value {
-    let mut groups: Vec<_> = profile.groups().into_iter().collect();
+    let mut groups: Vec<_> = profile.groups().iter().collect();
     groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.total_us));
     let names = &reading.dictionary;
     let rows = groups.iter().map(|(key, group)| {
@@ -61,7 +61,7 @@ fn document(profile: &Profile, by: &[(&str, Dimension)], reading: &Reading) -> V
         for &(title, dimension) in by {
             let value = match dimension {
                 Dimension::Op => Value::from(key.op().name()),
-                other => named(other, key.get(other).map(Into::into), names),
+                other => named(other, key.get(other), names),
             };
             row = row.with(title, value);
         }
@@ -85,7 +85,7 @@ fn named(dimension: Dimension, id: Option<i64>, names: &Dictionary) -> Value {
     match (dimension, id) {
         (Dimension::Sql, Some(id)) => names.sql.list()[id as usize].as_str().into(),
         (Dimension::Session, Some(id)) => {
-            names.sessions[id as usize].sid.map(|sid| sid as i64).into()
+            names.sessions[id as usize].sid.into()
         }
         (_, id) => id.into(),
     }
