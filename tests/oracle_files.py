@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-REAL = (ROOT.parent / "shared" / "traces", Path("/work/shared/traces"))
+REAL = ROOT.parent / "shared" / "traces"
 READ, WRITE = "direct path read temp", "direct path write temp"
 HEADER = """\
 *** 2024-09-03T20:26:02.412000+02:00
@@ -22,10 +22,9 @@ END OF STMT
 
 def real(name):
     """The path of a real trace; the test is skipped where it is absent."""
-    for folder in REAL:
-        if (folder / name).exists():
-            return folder / name
-    pytest.skip(f"{name}: no such trace in {' or '.join(map(str, REAL))}")
+    if (REAL / name).exists():
+        return REAL / name
+    pytest.skip(f"{name}: no such trace in {REAL}")
 
 
 def make_example(directory):
