@@ -96,7 +96,8 @@ class RecordingWriter:
         slices_s = None if slices is None else [(a / 1e9, b / 1e9) for a, b in slices]
         slices_s = None if slices_s is None else clock.slices_s(slices_s)
         # What was put together of bursts knows where each of them began.
-        slices_s = slices_s or list(meta.raw.slices_s or ()) or None
+        if slices_s is None and meta.raw.slices_s:
+            slices_s = list(meta.raw.slices_s)
         raw = KeptWaits(
             kept["waits"], kept["waits_seen"], slices_s, kept["because"] or self._samples_lost
         )
