@@ -32,9 +32,10 @@ def run(installed: Installed, under: Sequence[str], captures: set[str], *, chart
     base.write_bytes(bytes(BASE_BYTES))
     run, storage, page = work / "run.spill", work / "there.json", work / "report.html"
 
-    def spillcast(*words: object) -> str:
+    def spillcast(*words: object, refusable: bool = False) -> str:
         done = installed.run("spillcast", *words, under=under)
-        assert done.returncode == 0, f"spillcast {words[0]}: {done.stderr}"
+        fine = (0, 3) if refusable else (0,)
+        assert done.returncode in fine, f"spillcast {words[0]}: {done.returncode} {done.stderr}"
         return done.stdout
 
     program = [
@@ -53,10 +54,12 @@ def run(installed: Installed, under: Sequence[str], captures: set[str], *, chart
     assert seen == len(temp), f"{seen} operations were recorded of {len(temp)}"
     assert meta["capture"]["method"] in captures, meta["capture"]["method"]
     spillcast("probe", work / "there", "--like", run, "-o", storage, "--budget", "5s")
-    forecast = json.loads(spillcast("forecast", run, "--to", storage, "--json"))
-    assert forecast["forecast_s"] > 0
+    # So short a run may be refused for its interval on a machine that builds beside it.
+    told = spillcast("forecast", run, "--to", storage, "--json", refusable=True)
+    forecast = json.loads(told)
+    assert forecast["refused"] or forecast["forecast_s"] > 0
     if charts:
-        spillcast("report", run, "--to", storage, "-o", page)
+        spillcast("report", run, "--to", storage, "-o", page, refusable=True)
         assert page.stat().st_size > 10_000
     else:
         _lacks_charts(installed, run, page)
