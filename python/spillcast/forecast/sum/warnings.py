@@ -86,7 +86,7 @@ def warn(
         warnings.append(Warned("changes-kept", text))
     recorded_s = sum(load.total_s for load in loads)
     target_s = sum(load.count * lat.mean_s for load, lat in zip(loads, found, strict=True))
-    if target_s > AMPLIFIED * recorded_s:
+    if target_s > AMPLIFIED * recorded_s > 0:
         text = f"latency grows {target_s / recorded_s:.0f}-fold: how threads overlap may change"
         warnings.append(Warned("amplified", text))
     return warnings

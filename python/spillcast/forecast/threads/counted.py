@@ -9,6 +9,8 @@ from spillcast.recording.thread_trace import NONE, ThreadTrace
 
 #: So many steps say what a storage's limits and servers make of all.
 STEPS_MAX = 100_000
+#: Fewer do for many threads, of which a simulation looks at each in each step.
+LOOKS_MAX = 6_400_000
 
 
 def counted_trace(loads: Sequence[Load], threads: int, think_s: float) -> ThreadTrace:
@@ -17,7 +19,7 @@ def counted_trace(loads: Sequence[Load], threads: int, think_s: float) -> Thread
     ``think_s`` is all the CPU time of one thread.
     """
     whole = sum(load.count for load in loads)
-    kept = min(1.0, STEPS_MAX / whole) / threads
+    kept = min(1.0, STEPS_MAX / whole, LOOKS_MAX / threads / whole) / threads
     ordered = sorted(loads, key=lambda load: load.op == "read")
     counts = [max(1, round(load.count * kept)) for load in ordered]
     size = np.repeat([round(load.mean_bytes) for load in ordered], counts).astype(np.int64)

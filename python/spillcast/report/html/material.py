@@ -88,7 +88,8 @@ class Material:
         known = {*DIMENSIONS, ROW_SOURCE, CALL}
         asked = [name for name in profile["by"] if name not in known]
         for row in profile["rows"]:
-            self.add_secret("sql", *(row[name] for name in asked if isinstance(row[name], str)))
+            values = [row.get(name) for name in asked]
+            self.add_secret("sql", *(value for value in values if isinstance(value, str)))
             operation = row.get("operation")
             if isinstance(operation, str) and not may_spill(operation):
                 self.add_secret("object", operation)
