@@ -9,7 +9,6 @@ import numpy as np
 from spillcast import _core
 from spillcast.cache.evidence import Requests
 from spillcast.errors import InputError
-from spillcast.interruptible import run_interruptibly
 from spillcast.tabular import Tabular, html_paragraph, html_table
 from spillcast.units import format_bytes
 
@@ -98,14 +97,9 @@ def curve(
     if not 0 < rate <= 1:
         raise InputError(f"--sample {rate:g}: a share is above 0, and 1 at the most")
     core = requests.core
-    try:
-        found = run_interruptibly(
-            lambda: core.curve(rate=rate, temp_writes=temp_writes, runs=runs),
-            core.cancel,
-            None if on_progress is None else lambda: on_progress(core.requests()),
-        )
-    except ValueError as error:
-        raise InputError(str(error)) from error
+    found = requests.run(
+        lambda: core.curve(rate=rate, temp_writes=temp_writes, runs=runs), on_progress
+    )
     if not found.references:
         raise InputError("there are no reads that a cache could serve")
     if not found.lines:

@@ -1,14 +1,17 @@
 """Traces, recordings, CSV files and oracleGeneral files -> requests for lines of a cache."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from spillcast import _core
 from spillcast.cache.from_csv import is_csv, read_csv
 from spillcast.cache.from_waits import of_recording, of_traces
 from spillcast.cache.observed import is_observed, read_observed
-from spillcast.errors import InputError
+from spillcast.errors import InputError, first_line
+from spillcast.gate import damaged
+from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
 from spillcast.recording.evidence import find_evidence
 
@@ -16,6 +19,7 @@ LINE_BYTES = 64 << 10
 #: How Oracle's blocks are sized by default; a trace does not tell.
 BLOCK_BYTES = 8192
 _RECORD_BYTES = 24
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,20 @@ class Requests:
     #: Names by number.
     objects: Sequence[str]
     notes: Sequence[str] = field(default_factory=list)
+
+    def run(self, work: Callable[[], T], on_progress: Callable[[int], None] | None) -> T:
+        """What work of the core on them comes to; it can be interrupted.
+
+        InputError for what it cannot do, and where their file is damaged.
+        """
+        told = None if on_progress is None else lambda: on_progress(self.core.requests())
+        try:
+            return run_interruptibly(work, self.core.cancel, told)
+        except ValueError as error:
+            raise InputError(str(error)) from error
+        except OSError as error:
+            # Only an oracleGeneral file, whose name is its object, is read meanwhile.
+            raise damaged(self.objects[0], first_line(error)) from error
 
     def numbers_of(self, names: Sequence[str]) -> list[int]:
         """Numbers of objects. InputError for one that there is no I/O of."""

@@ -8,7 +8,6 @@ from spillcast import _core
 from spillcast.cache.elapsed import Device, Traffic
 from spillcast.cache.evidence import Requests
 from spillcast.errors import InputError
-from spillcast.interruptible import run_interruptibly
 from spillcast.units import format_bytes
 
 #: Share of the cache that temp data may take by the rules of ``keep``.
@@ -91,22 +90,18 @@ def simulate(
     lines = lines_of(options.size_bytes, requests.line_bytes)
     kept = requests.numbers_of(options.keep)
     core = requests.core
-    try:
-        outcome = run_interruptibly(
-            lambda: core.simulate(
-                options.policy,
-                lines,
-                kept=kept,
-                temp_share=options.temp_share,
-                temp_writes=options.temp_writes,
-                runs=options.runs,
-                alone=len(requests.objects) > 1,
-            ),
-            core.cancel,
-            None if on_progress is None else lambda: on_progress(core.requests()),
-        )
-    except ValueError as error:
-        raise InputError(str(error)) from error
+    outcome = requests.run(
+        lambda: core.simulate(
+            options.policy,
+            lines,
+            kept=kept,
+            temp_share=options.temp_share,
+            temp_writes=options.temp_writes,
+            runs=options.runs,
+            alone=len(requests.objects) > 1,
+        ),
+        on_progress,
+    )
     cached = {
         requests.objects[number]: count * requests.line_bytes
         for number, count in enumerate(outcome["cached_lines"])

@@ -32,6 +32,7 @@ class Profile:
     by: Sequence[str]
     elapsed_s: float
     rows: Sequence[Row]
+    words: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
