@@ -10,24 +10,8 @@ from spillcast.errors import InputError, Refusal
 from spillcast.recording.evidence import find_evidence
 from spillcast.recording.explain import read_plan, read_statements, recording_of_plan
 from spillcast.recording.explain.nodes import nodes_of
+from text_plan import TEXT_PLAN
 
-TEXT = """
- Gather Merge  (cost=1.00..2.00 rows=9 width=49) (actual time=1.0..2000.0 rows=9 loops=1)
-   Workers Planned: 3
-   Workers Launched: 3
-   Buffers: shared hit=4 read=7, temp read=3000 written=3100
-   I/O Timings: shared/local read=9.000, temp read=600.000 write=930.000
-   ->  Sort  (cost=1.00..2.00 rows=9 width=49) (actual time=1.0..2.0 rows=9 loops=4)
-         Sort Key: k
-         Sort Method: external merge  Disk: 8000kB
-         Buffers: shared hit=4 read=7, temp read=3000 written=3100
-         I/O Timings: shared/local read=9.000, temp read=600.000 write=930.000
-         Worker 0:  Sort Method: external merge  Disk: 7000kB
-         ->  Parallel Seq Scan on t  (cost=1.00..2.00 rows=9 width=49) (never executed)
- Planning Time: 0.1 ms
- Execution Time: 2500.000 ms
-(14 rows)
-"""
 STATEMENTS = (
     "queryid,calls,total_exec_time,temp_blks_read,temp_blks_written,temp_blk_read_time,"
     "temp_blk_write_time\n"
@@ -55,7 +39,7 @@ def written(tmp_path, text, name="plan.txt"):
 
 
 def test_what_a_recording_of_a_plan_holds(tmp_path):
-    recording = read_plan(written(tmp_path, TEXT))
+    recording = read_plan(written(tmp_path, TEXT_PLAN))
     assert recording.elapsed_s == 2.5
     assert recording.meta.capture.method == "explain"
     rows = {row["op"]: row for row in recording.seconds.to_pylist()}
@@ -128,7 +112,7 @@ def test_statements_are_means_of_calls(tmp_path):
 
 def test_kinds_are_told_apart_by_what_they_hold(tmp_path):
     plans = [
-        written(tmp_path, TEXT, "a.txt"),
+        written(tmp_path, TEXT_PLAN, "a.txt"),
         written(tmp_path, json.dumps([{"Plan": {}}]), "b.json"),
         written(tmp_path, "LOG:  duration: 2.5 ms  plan:\n\tSort\n", "c.log"),
     ]
@@ -140,7 +124,7 @@ def test_kinds_are_told_apart_by_what_they_hold(tmp_path):
 BLOCKS = {"Temp Read Blocks": 5, "Temp Written Blocks": 5}
 BAD = {
     "cut": (json.dumps([{"Plan": node("Sort", 1, 1)}])[:-9], "cut or damaged"),
-    "cut text": (TEXT[: TEXT.index(" Planning")], "no Execution Time"),
+    "cut text": (TEXT_PLAN[: TEXT_PLAN.index(" Planning")], "no Execution Time"),
     "no analyze": (json.dumps([{"Plan": {"Node Type": "Sort"}}]), "without ANALYZE"),
     "no analyze, text": ("Sort  (cost=1.00..2.00 rows=9 width=4)\n", "without ANALYZE"),
     "no buffers": (
@@ -182,7 +166,7 @@ def test_what_cannot_be_used_is_said_in_one_line(tmp_path, name):
 
 
 def test_without_times_it_is_refused_or_said_where_it_stood(tmp_path):
-    text = "\n".join(line for line in TEXT.splitlines() if "Timings" not in line)
+    text = "\n".join(line for line in TEXT_PLAN.splitlines() if "Timings" not in line)
     path = written(tmp_path, text)
     refused = spillcast("forecast", path, "--to", "latency:1ms")
     assert "track_io_timing" in only_line(refused, 3)
@@ -197,7 +181,7 @@ def test_without_times_it_is_refused_or_said_where_it_stood(tmp_path):
     assert "longer than the query" in only_line(slow, 3)
 
 
-@pytest.mark.parametrize("text", [TEXT, json.dumps([{"Plan": node("Sort", 1, 1)}], indent=1)])
+@pytest.mark.parametrize("text", [TEXT_PLAN, json.dumps([{"Plan": node("Sort", 1, 1)}], indent=1)])
 def test_cut_anywhere_it_is_an_error_of_ours_or_a_recording(tmp_path, text):
     path = tmp_path / "plan.txt"
     for end in range(len(text)):
@@ -231,7 +215,7 @@ def test_a_query_that_is_not_there(tmp_path):
 
 
 def test_options_and_verbs_that_do_not_go_with_plans(tmp_path):
-    path = written(tmp_path, TEXT)
+    path = written(tmp_path, TEXT_PLAN)
     for options, words in (
         (("--queryid", "7"), "pg_stat_statements"),
         (("--sql-id", "7"), "ASH"),

@@ -48,7 +48,7 @@ impl TraceReader {
         py: Python<'py>,
         by: Vec<String>,
     ) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyDict>)> {
-        let known = |name: &String| DIMENSIONS.into_iter().find(|(known, _)| known == name);
+        let known = |name: &String| Dimension::NAMED.into_iter().find(|(known, _)| known == name);
         let unknown = |name| PyValueError::new_err(format!("no dimension '{name}'"));
         let by: Vec<_> = by
             .iter()
@@ -147,19 +147,6 @@ impl<S: Sink> Sink for Watched<S> {
         !self.cancelled.load(Ordering::Relaxed) && self.inner.progress(names, bytes)
     }
 }
-
-/// What groups may be told apart by, beside event and call.
-const DIMENSIONS: [(&str, Dimension); 9] = [
-    ("op", Dimension::Op),
-    ("temp", Dimension::Temp),
-    ("idle", Dimension::Idle),
-    ("blocks", Dimension::Blocks),
-    ("file", Dimension::File),
-    ("object", Dimension::Object),
-    ("sql", Dimension::Sql),
-    ("session", Dimension::Session),
-    ("second", Dimension::Second),
-];
 
 /// One dictionary a group: there are few, and Python need not load Arrow for them.
 fn groups<'py>(

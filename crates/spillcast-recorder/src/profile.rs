@@ -9,19 +9,6 @@ use crate::arguments::{Arguments, help};
 use crate::failure::{Failure, Outcome};
 use crate::json::{Value, object};
 
-/// What rows may be told apart by, beside event and call.
-const DIMENSIONS: [(&str, Dimension); 9] = [
-    ("op", Dimension::Op),
-    ("temp", Dimension::Temp),
-    ("idle", Dimension::Idle),
-    ("blocks", Dimension::Blocks),
-    ("file", Dimension::File),
-    ("object", Dimension::Object),
-    ("sql", Dimension::Sql),
-    ("session", Dimension::Session),
-    ("second", Dimension::Second),
-];
-
 /// Reads traces and prints the groups, the most time first.
 pub fn run(words: &[OsString]) -> Outcome<u8> {
     let found = Arguments::read("profile", words, &["--by"], &["--json"])?;
@@ -40,8 +27,8 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
 fn dimensions(text: &str) -> Outcome<Vec<(&'static str, Dimension)>> {
     let names = text.split(',').map(str::trim).filter(|name| !matches!(*name, "" | "event"));
     let known = |name| {
-        DIMENSIONS.into_iter().find(|(known, _)| known == &name).ok_or_else(|| {
-            let all: Vec<&str> = DIMENSIONS.iter().map(|(name, _)| *name).collect();
+        Dimension::NAMED.into_iter().find(|(known, _)| known == &name).ok_or_else(|| {
+            let all: Vec<&str> = Dimension::NAMED.iter().map(|(name, _)| *name).collect();
             Failure::usage(
                 format!("--by {name}: there is no such"),
                 format!("give some of {}", all.join(", ")),

@@ -34,6 +34,21 @@ pub enum Dimension {
     Second,
 }
 
+impl Dimension {
+    /// What groups may be told apart by, beside event and call, by the names that people give.
+    pub const NAMED: [(&'static str, Dimension); 9] = [
+        ("op", Dimension::Op),
+        ("temp", Dimension::Temp),
+        ("idle", Dimension::Idle),
+        ("blocks", Dimension::Blocks),
+        ("file", Dimension::File),
+        ("object", Dimension::Object),
+        ("sql", Dimension::Sql),
+        ("session", Dimension::Session),
+        ("second", Dimension::Second),
+    ];
+}
+
 const DIMENSIONS: usize = Dimension::Second as usize + 1;
 
 /// Stands for "none", which no number of a trace comes near.
