@@ -14,7 +14,9 @@ TIMED := $(addprefix tests/,forecast/duckdb/test_compression.py lab/test_demo.py
 # What builds and checks what goes to other machines; PLATFORMS=native is one, none is all.
 RELEASE := build/release/tools
 PLATFORMS ?=
-AGAIN := $(BIN)/pytest --last-failed --last-failed-no-failures none
+# Real servers and captures share two cores: tests that failed, which is status 1, are run once more,
+# alone. A worker that ends is not replaced, for pytest-xdist then waits forever.
+AGAIN := { [ $$? = 1 ] && $(BIN)/pytest --last-failed --last-failed-no-failures none; }
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: help build demo docs test fuzz check wheel recorder bundle wheel-check bench bench-wide
@@ -45,9 +47,8 @@ demo: build ## the whole loop on a real engine: record, probe, forecast, run it 
 
 test: build ## every test; what wants a missing system package is skipped by name
 	cargo test --profile quick --locked --workspace --exclude spillcast-python
-	# Real servers and captures share two cores here: what fails is run once more, alone.
 	rm -rf .pytest_cache
-	$(BIN)/pytest -n 3 --dist loadfile $(addprefix --ignore=,$(TIMED)) || $(AGAIN)
+	$(BIN)/pytest -n 3 --dist loadfile --max-worker-restart 0 $(addprefix --ignore=,$(TIMED)) || $(AGAIN)
 	$(BIN)/pytest $(TIMED) || $(AGAIN)
 
 fuzz: build ## damaged evidence for every reader, MINUTES=5; what came of it, counted

@@ -18,6 +18,21 @@ Path(CACHE.name).chmod(0o777)
 
 BASE_BYTES = 512 * 101
 
+#: The tests in which a worker of pytest-xdist ended, of which the rest of its file was not run.
+CRASHED = []
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem):
+    """Called where a worker ended in the middle of a test."""
+    CRASHED.append(crashitem)
+
+
+def pytest_sessionfinish(session):
+    """What was not run cannot be mended by running the failed ones once more."""
+    if CRASHED:
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
 
 def make_places(root):
     """A directory for temp files, and one with a base table beside it."""

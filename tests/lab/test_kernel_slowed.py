@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -64,9 +65,19 @@ def possible():
         pytest.skip(reason)
 
 
-def python(code, *arguments, **options):
+def python(within, code, *arguments):
+    """What a program printed that was started within some groups.
+
+    This process stays there no longer than it takes: the kernel ends the largest process of a
+    group that runs out of memory.
+    """
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, **options).stdout
+    with within:
+        program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with program:
+        said = program.stdout.read()
+    assert program.returncode == 0
+    return said
 
 
 def left_behind(room):
@@ -83,11 +94,9 @@ def left_behind(room):
 def test_direct_operations_take_what_the_rate_says_inside_and_not_outside(tmp_path):
     storage = KernelSlowed("slow", read_s=0.004, write_s=0.002)
     with kernel_slowed(storage, tmp_path, tmp_path) as place:
-        with place.inside():
-            inside = python(DIRECT_IO, place.directory / "in")
-        with place.limited():
-            probed = python(DIRECT_IO, place.directory / "probe")
-        outside = python(DIRECT_IO, place.directory / "out")
+        inside = python(place.inside(), DIRECT_IO, place.directory / "in")
+        probed = python(place.limited(), DIRECT_IO, place.directory / "probe")
+        outside = python(nullcontext(), DIRECT_IO, place.directory / "out")
     # What was not used in the tenths before is credit; without limits it takes hundredths.
     for said in (inside, probed):
         write_s, read_s = map(float, said.split())
@@ -99,11 +108,10 @@ def test_direct_operations_take_what_the_rate_says_inside_and_not_outside(tmp_pa
 def test_the_page_cache_is_bounded_beside_what_the_engine_took(tmp_path):
     storage = KernelSlowed("slow", read_s=0.0001, write_s=0.0001)
     with kernel_slowed(storage, tmp_path, tmp_path) as place:
-        with place.groups.unbounded(), place.inside():
-            freely = int(python(FILLS, place.directory / "spill"))
+        with place.groups.unbounded():
+            freely = int(python(place.inside(), FILLS, place.directory / "spill"))
         (place.directory / "spill").unlink()
-        with place.inside():
-            bounded = int(python(FILLS, place.directory / "spill"))
+        bounded = int(python(place.inside(), FILLS, place.directory / "spill"))
     assert freely >= FILE_BYTES
     # Python itself takes less before it holds what it is to hold, and the kernel counts in batches.
     assert bounded <= CACHE_BYTES + (8 << 20)

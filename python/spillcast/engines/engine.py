@@ -127,10 +127,11 @@ class OpensOwn(Protocol):
 class Explains(Protocol):
     """A lab whose engine's own plans count temp I/O."""
 
-    def plan(
-        self, workload: Workload, temp: Path, environment: Mapping[str, str]
-    ) -> "tuple[Ran, Recording]":
-        """A run, and what its plan counts."""
+    def explaining(self, workload: Workload) -> Workload:
+        """The same query, whose result is its plan."""
+
+    def plan_of(self, ran: "Ran") -> "Recording":
+        """What the plan counts that such a run returned."""
 
     def spills(self, workload: Workload, plan: "Recording") -> "Sequence[Spill]":
         """The nodes of such a plan that spill."""

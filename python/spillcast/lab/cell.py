@@ -144,9 +144,9 @@ class CellRun:
 
             def attempt(number: int) -> tuple[Ran, Recording]:
                 self._step(f"{name}, explained {number + 1}")
-                place = self._places[name]
-                with place.inside():
-                    return engine.plan(self._workload, place.directory, place.environment)
+                explaining = engine.explaining(self._workload)
+                ran = run(engine, explaining, self._places[name], self._stage.tick)
+                return ran, engine.plan_of(ran)
 
             # EXPLAIN takes CPU time of its own, so these are compared with each other.
             yield Series(f"{name}, explained", wanted, attempt)

@@ -185,8 +185,8 @@ class _Run:
             # Without a plan nothing tells of passes.
             return Told("spills", None, None, measured=True)
         workload = self._workload(size)
-        _, plan = engine.plan(workload, place.directory, place.environment)
-        spills = engine.spills(workload, plan)
+        explained = run(engine, engine.explaining(workload), place)
+        spills = engine.spills(workload, engine.plan_of(explained))
         self.spills = self.spills or spills
         state: State = "multi-pass" if any((one.passes or 0) > 1 for one in spills) else "one-pass"
         counts = [(spill.passes, spill.batches) for spill in spills]

@@ -95,17 +95,15 @@ class PostgresLab(Lab, Calibrates, Explains):
             with held_in(server, workload.sql, {**own, **workload.settings}, before) as held:
                 yield held
 
-    def plan(
-        self, workload: Workload, temp: Path, environment: Mapping[str, str]
-    ) -> tuple[Ran, Recording]:
-        """The plan as EXPLAIN tells it, without the times of nodes, which would take some."""
+    def explaining(self, workload: Workload) -> Workload:
+        """EXPLAIN of a query, without the times of nodes, which would take some."""
         settings = {**workload.settings, "track_io_timing": "on"}
-        explained = replace(workload, sql=EXPLAIN + workload.sql, settings=settings)
-        with self.hold(explained, temp, environment) as held:
-            held.start()
-            ran = held.result()
+        return replace(workload, sql=EXPLAIN + workload.sql, settings=settings)
+
+    def plan_of(self, ran: Ran) -> Recording:
+        """What the plan counts that such a run returned."""
         [[document]] = json.loads(ran.rows)
-        return ran, recording_of_plan(document)
+        return recording_of_plan(document)
 
     def spills(self, workload: Workload, plan: Recording) -> Sequence[Spill]:
         """The nodes of such a plan that spill."""
