@@ -26,6 +26,7 @@ NAMES = (
     "cache",
     "io_size",
     "memory",
+    "server",
     "cold_caches",
     "compression",
     "report",

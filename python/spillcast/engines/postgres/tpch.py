@@ -74,16 +74,7 @@ class PostgresTpch(PostgresLab):
             return
         folder = made(self._room, rows)
         with serve(self._cluster, self.settings) as server, server.connect() as connection:
-            connection.execute(f"drop table if exists {', '.join(TABLES)}".encode())
-            for statement in definitions():
-                unlogged = statement.replace("create table", "create unlogged table", 1)
-                connection.execute(unlogged.encode())
-            for table, statement in copies(folder, ", freeze"):
-                # Rows can be frozen at once in a table that is empty since the transaction began.
-                with connection.transaction():
-                    connection.execute(f"truncate {table}".encode())
-                    connection.execute(statement.encode())
-            connection.execute("vacuum (analyze, freeze)")
+            load(connection, folder)
             self._enable(connection)
         self._rows = rows
 
@@ -114,6 +105,20 @@ class PostgresTpch(PostgresLab):
         return [
             path for path in (self._cluster.home / "data" / "base").rglob("*") if path.is_file()
         ]
+
+
+def load(connection: "psycopg.Connection[tuple[Any, ...]]", folder: Path) -> None:
+    """Make the tables of the files in ``folder``, in place of others."""
+    connection.execute(f"drop table if exists {', '.join(TABLES)}".encode())
+    for statement in definitions():
+        unlogged = statement.replace("create table", "create unlogged table", 1)
+        connection.execute(unlogged.encode())
+    for table, statement in copies(folder, ", freeze"):
+        # Rows can be frozen at once in a table that is empty since the transaction began.
+        with connection.transaction():
+            connection.execute(f"truncate {table}".encode())
+            connection.execute(statement.encode())
+    connection.execute("vacuum (analyze, freeze)")
 
 
 class DebianTpch(PostgresTpch):

@@ -163,6 +163,11 @@ def _not_shown(
             "times of temp I/O: set track_io_timing = on, then pg_stat_statements_reset(); or name "
             "the storage with --from"
         )
+    if version < 180_000 and settings.get(PER_GATHER) != "0" and rows:
+        said.append(
+            "processes of each statement, so intervals are wide: PostgreSQL 18 tells them, or "
+            "plans of auto_explain in --log"
+        )
     hidden = sum(one.get("queryid") is None for one in rows)
     if hidden or not row(connection, _MAY_SEE)[0]:
         said.append("statements and sessions of others: grant pg_monitor to this role")

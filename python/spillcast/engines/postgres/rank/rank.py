@@ -11,8 +11,10 @@ from spillcast.engines.ranking import Gain, Ranked
 from spillcast.errors import InputError, Refusal, SpillcastError
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.sum.assumed import timed_on
+from spillcast.forecast.sum.shared import bounds_s
 from spillcast.gate import reading
 from spillcast.recording import Recording
+from spillcast.recording.between import shared_among
 from spillcast.recording.explain.nodes import BLOCK_BYTES, amount
 from spillcast.recording.explain.plan import recording_of_plan
 from spillcast.recording.explain.statement_processes import shared_by
@@ -41,9 +43,9 @@ def of_look(found: Look, logs: Logs | None, asked: Asked) -> list[Ranked]:
     with reading(_PLACE, HOW):
         rows = [row for row in merged(Row.of(one) for one in found.rows) if row.spills]
     rows.sort(key=lambda row: (row.temp_s, row.blocks), reverse=True)
-    plans: dict[str, dict[str, Any]] = {} if logs is None else _plans_by_text(logs)
+    plans = {} if logs is None else _all_plans(logs)
     ranked = [
-        _of_row(row, plans.get(normal(row.query or "")), asked if at < FORECAST_MAX else None)
+        _of_row(row, plans.get(normal(row.query or ""), []), asked if at < FORECAST_MAX else None)
         for at, row in enumerate(rows)
     ]
     return sorted(ranked, key=lambda one: one.weight, reverse=True)
@@ -75,18 +77,32 @@ def of_logs(logs: Logs, asked: Asked) -> list[Ranked]:
     return sorted(ranked, key=lambda one: one.weight, reverse=True)
 
 
-def _of_row(row: Row, plan: Mapping[str, Any] | None, asked: Asked | None) -> Ranked:
+def _of_row(row: Row, plans: Sequence[Mapping[str, Any]], asked: Asked | None) -> Ranked:
     size = row.blocks * BLOCK_BYTES
     found = Ranked(row.queryid, row.query, row.calls, row.elapsed_s, size, _temp_s(row))
     if asked is None:
         text = f"only the {FORECAST_MAX} with the most temp I/O are forecast"
         return replace(found, refused=text)
     try:
-        recording = recording_of_row(_PLACE, row, timed=asked.origin is None)
-        found = _with_gains(found, _timed(recording, asked), row.calls, asked)
+        recording = _timed(recording_of_row(_PLACE, row, timed=asked.origin is None), asked)
+        found = _with_gains(found, _at_ends(recording, plans), row.calls, asked)
     except (InputError, Refusal) as error:
         return replace(found, refused=error.message.removeprefix(f"{_PLACE}: "))
-    return replace(found, work_mem_bytes=None if plan is None else _enough(plan, asked))
+    return replace(found, work_mem_bytes=_enough(max(plans, key=_blocks), asked) if plans else None)
+
+
+def _at_ends(recording: Recording, plans: Sequence[Mapping[str, Any]]) -> list[Recording]:
+    """The same counts with the fewest and the most processes that may have shared their I/O.
+
+    Plans of the statement tell how many there were, within what the counts allow for.
+    """
+    shared = recording.meta.temp.shared_by
+    if shared is None or shared.known:
+        return [recording]
+    told = [recording_of_plan(one, timed=False).meta.temp.processes or 1.0 for one in plans]
+    ends = sorted({min(max(one, shared.least), shared.most) for one in told})
+    ends = ends or [shared.least, shared.most]
+    return [shared_among(recording, one) for one in dict.fromkeys((ends[0], ends[-1]))]
 
 
 def _temp_s(row: Row) -> tuple[float, float] | None:
@@ -112,7 +128,7 @@ def _of_plan(found: Ranked, plan: Mapping[str, Any], calls: int, asked: Asked) -
         found = replace(
             found, temp_bytes=max(found.temp_bytes, calls * temp.bytes), temp_s=(temp_s, temp_s)
         )
-        found = _with_gains(found, _timed(recording, asked), calls, asked)
+        found = _with_gains(found, [_timed(recording, asked)], calls, asked)
     except (InputError, Refusal) as error:
         return replace(found, refused=error.message.removeprefix("a plan: "))
     return replace(found, work_mem_bytes=_enough(plan, asked))
@@ -124,23 +140,44 @@ def _timed(recording: Recording, asked: Asked) -> Recording:
     return timed_on(recording, resolve(asked.origin, recording))
 
 
-def _with_gains(found: Ranked, recording: Recording, calls: int, asked: Asked) -> Ranked:
-    """What each target saves of all calls; what not spilling saves is as on no latency."""
+def _with_gains(found: Ranked, recordings: Sequence[Recording], calls: int, asked: Asked) -> Ranked:
+    """What each target saves of all calls; what not spilling saves is as on no latency.
+
+    From the least to the most that any of ``recordings`` tells: what is saved has bounds that tell
+    something also where those of the elapsed time are too far apart for a forecast.
+    """
     gains: dict[str, Gain] = {}
-    said: Forecast | None = None
+    said: list[Forecast] = []
     for target in asked.targets:
-        said = forecast(recording, resolve(target, recording), confidence=asked.confidence)
-        if said.forecast_s is not None and said.interval_s is not None:
-            gains[target] = _gain(said.baseline_s, said.forecast_s, said.interval_s, calls)
-    if said is None or said.ceiling_interval_s is None:
-        return replace(found, refused=None if said is None else said.refused)
-    no_spill = _gain(said.baseline_s, said.ceiling_s, said.ceiling_interval_s, calls)
-    return replace(found, gains=gains, no_spill=no_spill, refused=said.refused)
+        said = [
+            forecast(one, resolve(target, one), confidence=asked.confidence) for one in recordings
+        ]
+        if (gain := _gain([_elapsed_s(one) for one in said], said, calls)) is not None:
+            gains[target] = gain
+    ceilings = [(one.ceiling_s, one.ceiling_interval_s) for one in said]
+    no_spill = _gain(ceilings, said, calls)
+    refused = next((one.refused for one in said if one.refused), None) if not gains else None
+    return replace(found, gains=gains, no_spill=no_spill, refused=refused)
 
 
-def _gain(now_s: float, then_s: float, bounds_s: tuple[float, float], calls: int) -> Gain:
-    low_s, high_s = bounds_s
-    return Gain(calls * (now_s - then_s), (calls * (now_s - high_s), calls * (now_s - low_s)))
+def _elapsed_s(said: Forecast) -> tuple[float, tuple[float, float] | None]:
+    """With its interval, however wide; without one where it was refused for another reason."""
+    if said.uncertainty is None:
+        return said.forecast_s or 0.0, said.interval_s
+    return said.uncertainty.forecast_s, bounds_s(said)
+
+
+def _gain(
+    then: Sequence[tuple[float, tuple[float, float] | None]], said: Sequence[Forecast], calls: int
+) -> Gain | None:
+    """The middle of what each saves, and the bounds of all; None where one of them is not known."""
+    saved, ends = list[float](), list[float]()
+    for (then_s, bounds), one in zip(then, said, strict=True):
+        if bounds is None:
+            return None
+        saved.append(one.baseline_s - then_s)
+        ends += [one.baseline_s - s for s in bounds]
+    return Gain(calls * sum(saved) / len(saved), (calls * min(ends), calls * max(ends)))
 
 
 def _enough(plan: Mapping[str, Any], asked: Asked) -> int | None:

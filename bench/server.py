@@ -1,0 +1,225 @@
+"""``spillcast postgres`` against the truth: 30 statements ranked, then run on the candidate.
+
+Debian's server runs them with temp files on a mount of 0.6 ms a read and 0.3 ms a write, is ranked
+by its own counts, and runs them again with temp files in memory. What each saved is the difference
+of what pg_stat_statements counted. The peer ranks by temp blocks, as one does without a forecast.
+"""
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.result import SPILLCAST, Result
+from bench.server_statements import TPCH_ROWS, Statement, make_shop, statements
+from spillcast.engines.postgres.server import PrivateServer, make_cluster, of_system, serve
+from spillcast.engines.postgres.tpch import load
+from spillcast.engines.tpch.data import made
+from spillcast.errors import InputError
+from spillcast.storage.behaviour import fixed_behaviour
+from spillcast.storage.emulation import emulate
+from spillcast.units import format_duration
+from spillcast.workspace import workspace
+
+if TYPE_CHECKING:
+    import psycopg
+
+READ_S, WRITE_S = 0.0006, 0.0003
+FIRST, ANSWER_AIM_S, HELD_AIM = 3, 5.0, 0.8
+MEMORY = Path("/dev/shm")
+SETTINGS = {
+    "shared_preload_libraries": "pg_stat_statements",
+    "pg_stat_statements.track": "top",
+    "track_io_timing": "on",
+    "shared_buffers": "1GB",
+    "jit": "off",
+}
+COUNTS = (
+    "select queryid::text, calls, total_exec_time / 1e3, temp_blks_read + temp_blks_written "
+    "from pg_stat_statements"
+)
+#: The statement's identifier, for none has a name of its own.
+IDENTIFY = (
+    "select queryid::text from pg_stat_statements where query not like '%pg_stat_statements%'"
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a statement took of all its calls on both storages, and what was said of that."""
+
+    name: str
+    calls: int
+    blocks: int
+    slow_s: float
+    fast_s: float
+    said: dict[str, Any] | None
+
+    @property
+    def saved_s(self) -> float:
+        """What the candidate saved."""
+        return self.slow_s - self.fast_s
+
+    @property
+    def gain(self) -> dict[str, Any] | None:
+        """What it was forecast to save; None where nothing was."""
+        gains = (self.said or {}).get("gains") or {}
+        return next(iter(gains.values()), None)
+
+    @property
+    def held(self) -> bool | None:
+        """Whether the interval holds the truth."""
+        if self.gain is None:
+            return None
+        low_s, high_s = self.gain["interval_s"]
+        return bool(low_s <= self.saved_s <= high_s)
+
+    def __str__(self) -> str:
+        told = "not ranked" if self.said is None else "no number"
+        if self.gain is not None:
+            low, high = (format_duration(max(s, 0.0)) for s in self.gain["interval_s"])
+            sure = "holds" if self.held else "MISSED"
+            told = f"{format_duration(max(self.gain['saved_s'], 0)):>8}  {low} to {high}, {sure}"
+        times = (format_duration(s) for s in (self.slow_s, self.fast_s, max(self.saved_s, 0.0)))
+        return f"    {self.name:<20} {self.calls:>4} {'{:>9} {:>9} {:>9}'.format(*times)}  {told}"
+
+
+def run() -> Iterator[Result | str]:
+    """Both runs, the ranking between them, and the table of both."""
+    installation = of_system()
+    if installation is None:
+        raise InputError("no PostgreSQL of Debian's packages", "apt-get install postgresql")
+    with workspace(None) as room, workspace(MEMORY) as memory:
+        candidate = _probed(memory, room)
+        folder = made(room, TPCH_ROWS)
+        cluster = make_cluster(room, installation)
+        backing, slow, fast = room / "backing", room / "slow", memory / "fast"
+        for path in (backing, slow, fast):
+            path.mkdir()
+        memory.chmod(0o711)
+        with serve(cluster, SETTINGS) as server:
+            server.give(backing)
+            server.give(fast)
+            with emulate(fixed_behaviour(READ_S, WRITE_S), slow, backing), server.connect() as own:
+                _prepare(own, folder, {"slow": slow, "fast": fast})
+                names = _run_all(server, own, "slow")
+                found, took_s = _ranked(server, candidate)
+                before = _counts(own)
+                _run_all(server, own, "fast")
+                after = _counts(own)
+    yield from _results(_judged(names, before, after, found), found, took_s)
+
+
+def _probed(memory: Path, room: Path) -> Path:
+    """The candidate's storage.json, measured before the server is at work."""
+    file = room / "candidate.json"
+    command = [*SPILLCAST, "probe", str(memory), "--grid", "--budget", "60s", "-o", str(file)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return file
+
+
+def _prepare(
+    own: "psycopg.Connection[tuple[Any, ...]]", folder: Path, spaces: dict[str, Path]
+) -> None:
+    own.execute("create extension pg_stat_statements")
+    for name, place in spaces.items():
+        own.execute(f"create tablespace {name} location '{place}'".encode())
+    load(own, folder)
+    make_shop(own)
+
+
+def _run_all(
+    server: PrivateServer, own: "psycopg.Connection[tuple[Any, ...]]", space: str
+) -> dict[str, Statement]:
+    """Each in a session of its own, counted from 0; by their identifiers."""
+    # The first time reads the tables into the server's memory, and is not counted.
+    names: dict[str, Statement] = {}
+    for statement in statements():
+        with server.connect() as session:
+            for name, value in {**statement.settings, "temp_tablespaces": space}.items():
+                session.execute("select set_config(%s, %s, false)", [name, value])
+            own.execute("select pg_stat_statements_reset()")
+            session.execute(statement.sql.encode())
+            for (queryid,) in own.execute(IDENTIFY.encode()).fetchall():
+                names[queryid] = statement
+    own.execute("select pg_stat_statements_reset()")
+    for statement in names.values():
+        with server.connect() as session:
+            for name, value in {**statement.settings, "temp_tablespaces": space}.items():
+                session.execute("select set_config(%s, %s, false)", [name, value])
+            for _ in range(statement.calls):
+                session.execute(statement.sql.encode())
+    return names
+
+
+def _ranked(server: PrivateServer, candidate: Path) -> tuple[dict[str, Any], float]:
+    """The verb's own document, and the time until it was there."""
+    command = [*SPILLCAST, "postgres", server.dsn, "--to", str(candidate), "--json"]
+    began = time.monotonic()
+    said = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(said.stdout), time.monotonic() - began
+
+
+def _counts(own: "psycopg.Connection[tuple[Any, ...]]") -> dict[str, tuple[int, float, int]]:
+    rows = own.execute(COUNTS.encode()).fetchall()
+    return {queryid: (calls, float(s), int(blocks)) for queryid, calls, s, blocks in rows}
+
+
+def _judged(
+    names: dict[str, Statement],
+    before: dict[str, tuple[int, float, int]],
+    after: dict[str, tuple[int, float, int]],
+    found: dict[str, Any],
+) -> list[Judged]:
+    """What saved most comes first."""
+    said = {one["queryid"]: one for one in found["statements"]}
+    judged = [
+        Judged(
+            one.name, before[key][0], before[key][2], before[key][1], after[key][1], said.get(key)
+        )
+        for key, one in names.items()
+    ]
+    return sorted(judged, key=lambda one: one.saved_s, reverse=True)
+
+
+def _results(judged: list[Judged], found: dict[str, Any], took_s: float) -> Iterator[Result | str]:
+    yield f"    {'statement':<20} calls  slow      fast     saved     forecast, 90 % sure"
+    yield from (str(one) for one in judged if one.blocks or one.said)
+    quiet = sum(not (one.blocks or one.said) for one in judged)
+    yield f"    and {quiet} that do not spill and are not ranked"
+    truth = [one.name for one in judged][:FIRST]
+    by_id = {one.said["queryid"]: one.name for one in judged if one.said is not None}
+    ours = [by_id.get(one["queryid"], "?") for one in found["statements"]][:FIRST]
+    blocks = [one.name for one in sorted(judged, key=lambda one: -one.blocks)][:FIRST]
+    right, theirs = (
+        sum(a == b for a, b in zip(order, truth, strict=True)) for order in (ours, blocks)
+    )
+    yield Result(
+        f"server: ranking of {len(judged)} statements",
+        f"{right} of the first {FIRST} right: {'; '.join(ours)}",
+        f"{theirs}, by temp blocks: {'; '.join(blocks)}",
+        right / FIRST,
+        "all",
+        right == FIRST,
+    )
+    given = [one for one in judged if one.held is not None]
+    held = sum(bool(one.held) for one in given)
+    yield Result(
+        f"server: what the candidate saves of {len(given)} statements",
+        f"{held} intervals hold",
+        f"{found['confidence']:.0%} is said",
+        held / len(given),
+        f"at least {HELD_AIM:.0%}",
+        held >= HELD_AIM * len(given),
+    )
+    yield Result(
+        "server: time of the command",
+        f"{took_s:.2f} s, {found['asked_s'] * 1e3:.0f} ms of them the server was asked for",
+        f"{ANSWER_AIM_S:g} s",
+        took_s / ANSWER_AIM_S,
+        f"under {ANSWER_AIM_S:g} s",
+        took_s < ANSWER_AIM_S,
+    )

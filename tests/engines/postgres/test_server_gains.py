@@ -1,0 +1,47 @@
+"""What a server's statement would gain, where its counts do not tell how many processes it had."""
+
+import pytest
+
+import statement_files
+from spillcast.engines.postgres.rank.logs import Logs
+from spillcast.engines.postgres.rank.look import Look
+from spillcast.engines.postgres.rank.rank import Asked, of_look
+
+CALLS, TEMP_S = 4, 1.92
+#: Of one process or of three: 96 % of the elapsed time, or a third of that.
+ROW = statement_files.row(
+    calls=CALLS, mean_ms=2000.0, temp_ms=1000 * TEMP_S, max_parallel_workers_per_gather=2
+)
+#: A plan of auto_explain without a parallel node.
+PLAN = {
+    "Query Text": statement_files.QUERY,
+    "Plan": {
+        "Node Type": "Sort", "Actual Loops": 1, "Actual Total Time": 2000.0,
+        "Temp Read Blocks": 400, "Temp Written Blocks": 800,
+    },
+    "Execution Time": 2000.0,
+}  # fmt: skip
+
+
+def gain(target, logs=None):
+    row = {name: value for name, value in ROW.items() if name != "parallel_workers_launched"}
+    [one] = of_look(Look(0.0, None, [row]), logs, Asked([target], None, 0.9))
+    assert one.refused is None
+    return one.gains[target]
+
+
+@pytest.mark.parametrize("factor", [2, 1000])
+def test_bounds_of_what_is_saved_are_told_where_those_of_the_time_left_tell_nothing(factor):
+    found = gain(f"factor:{factor}")
+    least, most = (CALLS * TEMP_S * (1 - 1 / factor) / processes for processes in (3, 1))
+    assert found.saved_s == pytest.approx((least + most) / 2, rel=0.01)
+    low_s, high_s = found.interval_s
+    assert low_s < least
+    assert high_s >= most
+
+
+def test_a_plan_in_the_log_tells_the_processes():
+    found = gain("factor:1000", Logs(1, [], [PLAN], None))
+    assert found.saved_s == pytest.approx(CALLS * TEMP_S, rel=0.01)
+    low_s, high_s = found.interval_s
+    assert CALLS * TEMP_S * 0.9 < low_s < found.saved_s < high_s <= CALLS * 2.0
