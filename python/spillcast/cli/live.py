@@ -117,6 +117,7 @@ class LiveView:
             None if said is None else said.latest,
             None if said is None else said.because,
             ended,
+            () if said is None else tuple(said.half_widths),
         )
 
     def _show(self, glimpse: "Glimpse") -> None:

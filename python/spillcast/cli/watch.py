@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spillcast.cli.engines import DSN_OPTIONS, Server, with_servers
-from spillcast.cli.options import Capture, Confidence, Duration, Query, Temp
+from spillcast.cli.options import (
+    Capture,
+    Confidence,
+    Duration,
+    History,
+    Query,
+    Temp,
+    Written,
+)
 
 if TYPE_CHECKING:
     from spillcast.cli.live import View
@@ -44,6 +52,8 @@ def watch(
             "factor:60.",
         ),
     ] = None,
+    history: History = None,
+    written: Written = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Also write a recording.")
     ] = None,
@@ -56,7 +66,8 @@ def watch(
     """Watch a run spill: where the time goes, temp latency, and the forecast for other storage.
 
     q or Ctrl-C ends it. What is watched is never changed or stopped: a command gets the signals
-    and is watched to its end. Nothing is written without -o. The forecast is of what ran so far.
+    and is watched to its end. Nothing is written without -o. The forecast is of the whole run
+    where something tells what is to come of it, and else of what ran so far.
 
     Example: spillcast watch --pid 4711 --to catalogue:aws-gp3
 
@@ -71,6 +82,7 @@ def watch(
     from spillcast.engines.engine import Wanted
     from spillcast.errors import InputError
     from spillcast.forecast.running import RunningForecast
+    from spillcast.forecast.to_come.known import known_of
     from spillcast.recording.options import RecordOptions
     from spillcast.recording.running import Running
     from spillcast.units import parse_duration_s
@@ -82,7 +94,10 @@ def watch(
         raise InputError("watch draws on stderr, which is no terminal here", "--json prints lines")
     duration_s = None if duration is None else parse_duration_s(duration, "--duration")
     options = RecordOptions(tuple(temp or ()), capture, duration_s)
-    forecast = None if to is None else RunningForecast(to, confidence)
+    known = known_of(history or (), written=written)
+    if to is None and known.given:
+        raise InputError(f"{known.given} without --to", "say what storage to forecast for")
+    forecast = None if to is None else RunningForecast(to, confidence, known)
     running = Running()
     others = OthersOutput(json=json) if command else None
     view = live_view(

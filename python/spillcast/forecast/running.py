@@ -1,6 +1,7 @@
 """The forecast of a run that goes on: made anew now and then, for a small share of a CPU."""
 
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,9 @@ from spillcast.errors import InputError, SpillcastError
 from spillcast.forecast.ask import forecast
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import Forecast
+from spillcast.forecast.to_come.known import NOTHING, Known
 from spillcast.recording import Recording
+from spillcast.recording.part import went_on
 from spillcast.storage import Storage
 from spillcast.storage.meant import check_word
 from spillcast.storage.target import FORMS, is_place, resolve, resolve_storage
@@ -19,20 +22,28 @@ from spillcast.visible import shell_word
 EVERY_S, SHARE = 3.0, 0.02
 
 
-class RunningForecast:
-    """What the time recorded so far would have been on ``target``, which is not probed.
+#: Forecasts of which it is kept how sure they were.
+KEPT = 120
 
-    A probe would disturb what it is watched beside. InputError for a target that needs one, or that
-    there is not.
+
+class RunningForecast:
+    """How long the run would take on ``target``, which is not probed, by what was seen so far.
+
+    Where nothing tells the whole run, it is for the time recorded so far. ``known`` is what the
+    user knows of the whole. A probe would disturb what it is watched beside. InputError for a
+    target that needs one, or that there is not.
     """
 
-    def __init__(self, target: str, confidence: float = CONFIDENCE) -> None:
-        self._target, self._confidence = target, confidence
+    def __init__(self, target: str, confidence: float = CONFIDENCE, known: Known = NOTHING) -> None:
+        self._target, self._confidence, self._known = target, confidence, known
         self._storage = known_target(target)
         self._due_s, self._loaded = 0.0, False
         self.latest: Forecast | None = None
         #: Why there is none yet.
         self.because: str | None = "too little was seen"
+        #: Of the forecasts of the whole so far, half the interval over the number; None where one
+        #: was refused.
+        self.half_widths: deque[float | None] = deque(maxlen=KEPT)
 
     def look(self, so_far: Callable[[], Recording | None], *, last: bool = False) -> None:
         """Forecast anew where it is time, or for the last time; an error is why there is none."""
@@ -43,14 +54,24 @@ class RunningForecast:
         if recording is not None:
             try:
                 storage = self._storage or resolve(self._target, recording)
-                self.latest = forecast(recording, storage, confidence=self._confidence)
+                known = self._known if went_on(recording.meta) else NOTHING
+                self.latest = forecast(recording, storage, confidence=self._confidence, known=known)
                 self.because = self.latest.refused
+                if self.latest.to_come is not None:
+                    self.half_widths.append(_half_width(self.latest))
             except SpillcastError as error:
                 self.latest, self.because = None, error.message.removeprefix("so far: ")
         # What the first one takes is mostly the loading of what it needs.
         cost_s = time.thread_time() - began_s if self._loaded else 0.0
         self._loaded = recording is not None
         self._due_s = time.monotonic() + max(EVERY_S, cost_s / SHARE)
+
+
+def _half_width(found: Forecast) -> float | None:
+    if found.forecast_s is None or found.interval_s is None:
+        return None
+    low_s, high_s = found.interval_s
+    return (high_s - low_s) / 2 / found.forecast_s
 
 
 def known_target(target: str) -> Storage | None:

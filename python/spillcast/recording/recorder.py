@@ -2,8 +2,8 @@
 
 import os
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -54,6 +54,16 @@ if TYPE_CHECKING:
 TICK_S = 0.25
 
 
+@dataclass(frozen=True)
+class RunSoFar:
+    """A run under way, by who knows it better than the recorder; see ``Recorder.finish``."""
+
+    started_ns: int | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    #: What goes with it, by name.
+    documents: Mapping[str, object] = field(default_factory=dict)
+
+
 class Recorder:
     """One recording under way: ``prepare``, ``observe``, ``poll`` until done, ``finish``.
 
@@ -82,12 +92,15 @@ class Recorder:
         self._samples = 0
         self._only_calls = False
         self._whole_s = 0
+        self._stopped = False
         self._ended_by: EndedBy = "interrupt"
         self._before: DoneBefore | None = None
         self._temp_before = list[SizedFile]()
         self._cpu_before_s = time.process_time()
         #: What the capture costs those it observes; None while that is not known.
         self.cost: CaptureCost | None = None
+        #: Where the run is not the observed process's life: what is known of it by now.
+        self.run_so_far: Callable[[], RunSoFar] | None = None
 
     def check(self) -> None:
         """InputError where a directory that is asked for cannot be used, or nothing is observed."""
@@ -319,6 +332,7 @@ class Recorder:
         """End the capture; all that it saw has been taken then."""
         self._capture.stop()
         self.collect()
+        self._stopped = True
 
     def abandon(self) -> None:
         """End the capture and leave nothing."""
@@ -333,23 +347,29 @@ class Recorder:
     def so_far(self) -> Recording | None:
         """What there is by now as a recording in memory, up to the last second that is whole.
 
+        Of a recording that has ended all of it.
         None where there is none yet, or no capture. ``running`` must have been asked for.
         """
         if self.running is None or self._absent_because is not None:
             return None
         status = self.status()
-        whole_s = self._whole_s
+        whole_s = status["elapsed_ns"] / 1e9 if self._stopped else self._whole_s
         share = whole_s * 1e9 / max(status["elapsed_ns"], 1)
-        if whole_s < 1:
+        run = RunSoFar() if self.run_so_far is None else self.run_so_far()
+        clock = Clock.of(self.origin_ns, run.started_ns)
+        elapsed_s = whole_s - clock.zero_ns / 1e9
+        if elapsed_s < 1:
             return None
-        meta = self._meta(status, float(whole_s), self._own())
+        meta = self._meta(status, elapsed_s, self._own(), clock)
         # What others were the cause of is told of whole windows only.
         delay_s = share * meta.capture.run_queue_delay_s
         capture = replace(meta.capture, run_queue_delay_s=delay_s, run_queue_others_s=None)
         cpu_s = None if meta.cpu_s is None else share * meta.cpu_s
-        # It is told as what was seen so far, whatever there was before.
-        meta = replace(meta, capture=capture, cpu_s=cpu_s, before=None)
-        return self.running.recording(meta, before_s=whole_s)
+        meta = replace(meta, capture=capture, cpu_s=cpu_s, ended_by=self._ended_by)
+        before_s = None if self._stopped else self._whole_s
+        found = self.running.recording(replace(meta, **run.meta), clock, before_s=before_s)
+        found.documents.update(run.documents)
+        return found
 
     @cached_property
     def _caches(self) -> list[CpuCache]:

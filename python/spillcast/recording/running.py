@@ -11,7 +11,7 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from spillcast.recording.clock import FROM_ITS_START, Clock
-from spillcast.recording.file_sizes import temp_of
+from spillcast.recording.file_sizes import inputs_of, temp_of
 from spillcast.recording.meta import KeptWaits, Meta
 from spillcast.recording.recording import Recording
 from spillcast.recording.schema import SAMPLES_SCHEMA, SECONDS_SCHEMA, WAITS_SCHEMA
@@ -182,6 +182,7 @@ class Running:
         batches = [rows for _, kept in sorted(self._parts.items()) for rows in kept]
         waits = pa.Table.from_batches(batches, WAITS_SCHEMA).unify_dictionaries()
         seconds = pa.Table.from_batches(self._seconds, SECONDS_SCHEMA).unify_dictionaries()
+        kept = waits.num_rows
         if before_s is not None:
             waits = waits.filter(pa.compute.less(waits["start_ns"], before_s * 1_000_000_000))
             seconds = seconds.filter(pa.compute.less(seconds["second"], before_s))
@@ -189,7 +190,8 @@ class Running:
         if self._stride > 1:
             slices = clock.slices_s([(float(part), part + 1.0) for part in sorted(self._parts)])
         of_run = clock.waits(waits)
-        seen = self._rows_seen - (waits.num_rows - of_run.num_rows)
+        # Those that are left out here were seen, and are not of what is told.
+        seen = self._rows_seen - (kept - of_run.num_rows)
         raw = KeptWaits(of_run.num_rows, seen, slices)
         found = Recording(Path("so far"), replace(meta, raw=raw))
         found.waits = of_run.sort_by("start_ns")
@@ -197,7 +199,11 @@ class Running:
             os.path.dirname,
             found.temp_waits["file"].cast("string").drop_null().unique().to_pylist(),
         )
-        found.meta = replace(found.meta, temp_before=temp_of(meta.temp_before, folders))
+        found.meta = replace(
+            found.meta,
+            temp_before=temp_of(meta.temp_before, folders),
+            inputs=inputs_of({name: sums.read_bytes for name, sums in found.other_files.items()}),
+        )
         found.seconds = clock.seconds(seconds)
         found.samples = SAMPLES_SCHEMA.empty_table()
         found.documents = dict(self._documents)

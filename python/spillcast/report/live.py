@@ -10,6 +10,7 @@ from spillcast.recording.capture_cost import CaptureCost
 from spillcast.recording.running import Running, Tally
 from spillcast.report.histogram import bar, sparkline
 from spillcast.report.table import Column, Table, paragraph, shortened
+from spillcast.report.to_come import left_words, to_come_table
 from spillcast.units import format_bytes, format_duration
 
 WATCH_SCHEMA = "spillcast.watch/1"
@@ -50,6 +51,9 @@ class Glimpse:
     forecast: Forecast | None = None
     because: str | None = None
     ended: bool = False
+    #: Of the forecasts of the whole run so far, half the interval over the number; None where one
+    #: was refused.
+    half_widths: Sequence[float | None] = ()
 
     @property
     def elapsed_s(self) -> float:
@@ -123,6 +127,7 @@ def watch_document(glimpse: Glimpse) -> dict[str, Any]:
         "own_cpu_s": glimpse.own_cpu_s,
         "forecast": glimpse.forecast and choices_document([Choice(glimpse.forecast)]),
         "because": glimpse.because,
+        "half_widths": list(glimpse.half_widths),
     }
 
 
@@ -143,13 +148,33 @@ def live_text(glimpse: Glimpse, width: int, keys: str = "") -> str:
         parts[-1] += f"\n{paragraph(said, '  ', width)}"
     if temp := glimpse.temp():
         parts.append(_latency(glimpse, temp, width))
-    if glimpse.forecast is not None and glimpse.forecast.forecast_s is not None:
-        said = verdict([Choice(glimpse.forecast)]).text
-        parts.append(paragraph(f"  {said}", "  ", min(width, 100)))
-    elif glimpse.because is not None:
-        parts.append(paragraph(f"  no forecast yet: {glimpse.because}", "    ", width))
+    parts += _forecast(glimpse, width)
     parts.append(paragraph(f"  {_cost(glimpse)}", "  ", width))
     return "\n\n".join(parts)
+
+
+def _forecast(glimpse: Glimpse, width: int) -> list[str]:
+    """The verdict; of a run that goes on what is to come, and how sure that is by now."""
+    found, across = glimpse.forecast, min(width, 100)
+    if found is None or found.forecast_s is None:
+        none = glimpse.because and f"  no forecast yet: {glimpse.because}"
+        parts = [paragraph(none, "    ", width)] if none else []
+    else:
+        parts = [paragraph(f"  {verdict([Choice(found)]).text}", "  ", across)]
+    if found is not None and found.to_come is not None:
+        coming = to_come_table(found.to_come).text(width)
+        left = paragraph(f"  {left_words(found, found.to_come)}", "  ", across)
+        parts.append("\n".join([coming, "", left, *_surer(glimpse.half_widths, width)]))
+    return parts
+
+
+def _surer(half_widths: Sequence[float | None], width: int) -> list[str]:
+    """How the interval narrows, forecast by forecast; nothing while there is no number."""
+    if not half_widths or half_widths[-1] is None:
+        return []
+    said = f"  interval, by forecast: +/-{half_widths[-1]:.0%}  "
+    shown = half_widths[-max(min(width - len(said), BAR_MAX), 1) :]
+    return [f"{said}{sparkline([one or 0.0 for one in shown])}"]
 
 
 def _events(rows: Sequence[Mapping[str, Any]], width: int) -> str:

@@ -23,9 +23,13 @@ def to_come_parts(forecast: Forecast) -> list[Part]:
     """Nothing for a query that was seen from its beginning to its end."""
     if (coming := forecast.to_come) is None:
         return []
-    rows = [_row(coming, *names) for names in _ROWS]
     unused = [f"  not used: {one}" for one in coming.unused]
-    return [Table(_COLUMNS, rows), Words([f"  {_left(forecast, coming)}", *unused])]
+    return [to_come_table(coming), Words([f"  {left_words(forecast, coming)}", *unused])]
+
+
+def to_come_table(coming: ToCome) -> Table:
+    """Bytes to come, with what tells each."""
+    return Table(_COLUMNS, [_row(coming, *names) for names in _ROWS])
 
 
 def _row(coming: ToCome, name: str, of: str, source: str) -> Sequence[Any]:
@@ -33,7 +37,7 @@ def _row(coming: ToCome, name: str, of: str, source: str) -> Sequence[Any]:
     return [name, left.low, left.centre, left.high, coming.sources[source]]
 
 
-def _left(forecast: Forecast, coming: ToCome) -> str:
+def left_words(forecast: Forecast, coming: ToCome) -> str:
     """What is gained by moving it now, which loses what was done."""
     alone = coming.left["elapsed"]
     about, low, high = map(format_duration, (alone.centre, alone.low, alone.high))

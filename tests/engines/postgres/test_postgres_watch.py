@@ -3,7 +3,12 @@
 import json
 
 from harness import environment, spillcast
-from postgres_rig import JOIN
+from postgres_rig import JOIN, PARALLEL
+from screen import at_terminal, screen
+
+#: Spills for half a minute, in one process.
+SPILLS = "select max(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(12))
+ALONE = {**PARALLEL, "max_parallel_workers_per_gather": 0}
 
 
 def test_a_query_is_watched_to_its_end(newest, tmp_path):
@@ -22,4 +27,25 @@ def test_a_query_is_watched_to_its_end(newest, tmp_path):
     assert {row["event"] for row in last["rows"]} >= {"pread64", "pwrite64"}
     assert {of["op"] for of in last["temp"]} == {"read", "write"}
     assert last["lost"] == 0
+    # By its end the query is seen whole, or from where it was attached.
+    assert last["forecast"]["to_come"] is None
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_to_come_is_told_by_its_plan(newest):
+    with newest.client(**ALONE) as client:
+        client.run(SPILLS)
+        newest.until_running(client)
+        asked = ("--backend", client.pid, "--to", "latency:50us")
+        with at_terminal("watch", "--postgres", newest.dsn, *asked) as terminal:
+            terminal.until("left alone it goes on for about")
+            terminal.press("q")
+            assert terminal.end() == 0
+            lines = [line for line in screen(terminal.text) if line]
+        client.connection.cancel()
+        client.thread.join()
+    assert max(map(len, lines)) <= 80
+    text = " ".join(" ".join(lines).split())
+    assert "to come from about to told by" in text
+    assert "the plan, which was not run" in text
+    assert "told by the bytes to come, as long as each took" in text

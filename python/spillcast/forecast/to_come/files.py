@@ -47,26 +47,34 @@ class _File:
     gone: bool
 
 
-def unread(recording: Recording) -> Unread:
-    """What of a recording's temp files is yet to be read at its end."""
-    files = _files(recording)
+#: Of each op all that was seen is kept.
+WHOLE: Mapping[str, float] = {"read": 1.0, "write": 1.0}
+
+
+def unread(recording: Recording, times: Mapping[str, float] = WHOLE) -> Unread:
+    """What of a recording's temp files is yet to be read at its end.
+
+    Of each op ``times`` as much was moved as single waits are kept of.
+    """
+    files = _files(recording, times)
     found = [_left(one) for one in files]
     low, about, high, held, before = (float(sum(row)) for row in zip(*found, strict=True))
     written = float(sum(one.size[one.write].sum() for one in files))
     return Unread(low, about, high, held, before, written)
 
 
-def _files(recording: Recording) -> Sequence[_File]:
+def _files(recording: Recording, times: Mapping[str, float]) -> Sequence[_File]:
     held = {one.file: one.bytes for one in recording.meta.temp_before}
     waits = recording.temp_waits
-    if bursts := recording.meta.raw.slices_s:
+    bursts = recording.meta.raw.slices_s
+    if bursts and recording.meta.raw.rows == recording.meta.raw.rows_seen:
         # It is known what files held when the last of them began.
         began_ns = round(bursts[-1][0] * 1e9)
         waits = waits.filter(pa.compute.greater_equal(waits["start_ns"], began_ns))
     name = waits["file"].combine_chunks().cast(pa.string())
     write = np.array(waits["op"].cast(pa.string()).to_pylist()) == "write"
     offset = waits["offset"].fill_null(0).to_numpy()
-    size = waits["bytes"].fill_null(0).to_numpy()
+    size = waits["bytes"].fill_null(0).to_numpy() * np.where(write, times["write"], times["read"])
     start = waits["start_ns"].to_numpy()
     gone = _gone(recording)
     files, names = [], np.array(name.to_pylist(), dtype=object)

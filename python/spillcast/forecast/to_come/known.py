@@ -69,6 +69,7 @@ class Known:
             Answer("spill", "", spill_says(seen)),
             Answer("input", "", input_says(recording, seen)),
             *(self._of_file(path, recording, seen) for path in self._files(recording)),
+            *_of_document(recording, seen),
         ]
         used = [one for one in said if one.kind not in self.without]
         unused = [f"{one.name}: {one.said}" for one in used if isinstance(one.said, str)]
@@ -86,6 +87,15 @@ class Known:
             with reading(path, "make it with: EXPLAIN (SETTINGS, FORMAT JSON) SELECT ..."):
                 return Answer("plan", path.name, plan_says(estimate, settings, seen))
         return Answer("history", path.name, history_says(_run(path), recording, seen))
+
+
+def _of_document(recording: Recording, seen: Seen) -> list[Answer]:
+    """What its plan says of a query that is recorded still, where nothing is on disk."""
+    estimate = recording.documents.get(ESTIMATE_FILE)
+    if not isinstance(estimate, dict):
+        return []
+    said = plan_says(estimate, recording.meta.engine.settings, seen)
+    return [Answer("plan", ESTIMATE_FILE, said)]
 
 
 NOTHING = Known()

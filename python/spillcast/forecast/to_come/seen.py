@@ -11,6 +11,7 @@ from spillcast.forecast.load import in_flight
 from spillcast.forecast.to_come.files import Unread, unread
 from spillcast.recording import Recording
 from spillcast.recording.done_before import DoneBefore
+from spillcast.recording.meta import KeptWaits
 from spillcast.recording.part import had_worked
 
 OPS = ("read", "write")
@@ -60,21 +61,22 @@ def seen_of(recording: Recording) -> Seen | None:
     """None where the recording holds no single waits that could tell."""
     waits = recording.temp_waits
     raw = recording.meta.raw
-    if raw.rows < raw.rows_seen or raw.slices_of_all or not waits.num_rows:
+    if raw.slices_of_all or not waits.num_rows or (raw.slices_s is None and _some_missing(raw)):
         return None
     op = np.array(waits["op"].cast(pa.string()).to_pylist())
     size = waits["bytes"].fill_null(0).to_numpy().astype(float)
     start_s = waits["start_ns"].to_numpy() / 1e9
     end_s = start_s + waits["elapsed_ns"].to_numpy() / 1e9
-    moved = {name: float(size[op == name].sum()) for name in OPS}
-    files = unread(recording)
+    kept = {name: float(size[op == name].sum()) for name in OPS}
+    moved = _moved(recording, kept) if _some_missing(raw) else kept
+    files = unread(recording, {name: moved[name] / max(kept[name], 1.0) for name in OPS})
     before_s = _before_s(recording)
     last = start_s >= (1 - LAST) * recording.elapsed_s
     late = {name: float(size[last & (op == name)].sum()) for name in OPS}
-    rates = _s_per_byte(op, size, end_s, recording.elapsed_s)
+    rates = _s_per_byte(op, size, *_end_to_end(recording, start_s, end_s))
     at_once = in_flight(recording)
     io_s = {
-        name: min(float((end_s - start_s)[op == name].sum()) / at_once / moved[name], rate)
+        name: min(float((end_s - start_s)[op == name].sum()) / at_once / kept[name], rate)
         for name, rate in rates.items()
     }
     earlier = max(moved["write"] - files.written_since, 0.0)
@@ -89,8 +91,38 @@ def seen_of(recording: Recording) -> Seen | None:
         {name: rate - io_s[name] for name, rate in rates.items()},
         frozenset(name for name in OPS if late[name] > HARDLY * sum(late.values())),
         error,
-        _rest_before_s(recording, before_s, sum(end_s - start_s) / at_once),
+        _rest_before_s(recording, before_s, sum(moved[name] * io_s[name] for name in io_s)),
     )
+
+
+def _some_missing(raw: KeptWaits) -> bool:
+    """Whether single waits are kept of some slices alone."""
+    return raw.rows < raw.rows_seen
+
+
+def _moved(recording: Recording, kept: Mapping[str, float]) -> dict[str, float]:
+    """Bytes by op where single waits are kept of some slices alone: each second tells them all."""
+    rows = recording.temp_seconds
+    op, size = rows["op"].cast(pa.string()).to_pylist(), rows["bytes"].to_pylist()
+    found = dict(kept)
+    for name in OPS:
+        told = sum(each for each, of in zip(size, op, strict=True) if of == name)
+        found[name] = max(found[name], float(told)) if found[name] else 0.0
+    return found
+
+
+def _end_to_end(
+    recording: Recording, start_s: np.ndarray, end_s: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """When operations ended and how long was recorded, without the time between slices."""
+    raw = recording.meta.raw
+    if raw.slices_s is None or not _some_missing(raw):
+        return end_s, recording.elapsed_s
+    edges = np.array(raw.slices_s)
+    before_s = np.concatenate([[0.0], np.cumsum(edges[:, 1] - edges[:, 0])])
+    at = np.clip(np.searchsorted(edges[:, 0], start_s, side="right") - 1, 0, len(edges) - 1)
+    within_s = np.clip(end_s, edges[at, 0], edges[at, 1]) - edges[at, 0]
+    return before_s[at] + within_s, float(before_s[-1])
 
 
 def _own_before(recording: Recording, before_s: float) -> DoneBefore | None:

@@ -38,7 +38,7 @@ from spillcast.interruptible import no_interrupts
 from spillcast.recording import Recording
 from spillcast.recording.meta import ESTIMATE_FILE
 from spillcast.recording.options import RecordOptions
-from spillcast.recording.recorder import Recorder
+from spillcast.recording.recorder import Recorder, RunSoFar
 from spillcast.recording.running import Running
 from spillcast.recording.source import AUTO, check_attaches
 
@@ -134,6 +134,11 @@ class _Watch:
         self._run = run
         self._explain_with = explain_with
         self._unattached = 0
+        #: The plan of the statement by estimates alone, or why there is none; None until asked for.
+        self._plan: dict[str, Any] | str | None = None
+        #: What is known of the query now that it is watched no longer.
+        self._ended: RunSoFar | None = None
+        recorder.run_so_far = self.run_so_far
 
     def begin(self, absent_because: str | None, say: Say) -> None:
         """Attach to the session and the workers to come, and start to sample."""
@@ -248,16 +253,42 @@ class _Watch:
         if run is not None and run.plan is not None:
             recorder.add_document(PLAN_FILE, run.plan)
         # What is to come of a query that goes on, its plan may tell.
-        if ended_by != "query" and self._explain_with is not None and sampled.query:
-            estimated = self._explain_with(sampled.query, self._settings)
-            if isinstance(estimated, dict):
-                recorder.add_document(ESTIMATE_FILE, estimated)
-        started_ns = sampled.started_ns if run is None else run.started_ns
-        workers = recorder.joined(started_ns), self._unattached
-        extra = {
+        if ended_by != "query" and self._estimated is not None:
+            recorder.add_document(ESTIMATE_FILE, self._estimated)
+        extra = self._known(ended_by)
+        self._ended = RunSoFar(self._started_ns, {**extra, "elapsed_s": elapsed_s})
+        extra["sampling"] = sampling_meta(sampled, self._sampler.rate_hz, self._sampler.gap_s)
+        return recorder.finish(elapsed_s=elapsed_s, started_ns=self._started_ns, extra=extra)
+
+    def run_so_far(self) -> RunSoFar:
+        """The query as it is known by now; its plan is asked for once."""
+        if self._ended is not None:
+            return self._ended
+        plan = self._estimated
+        documents = {} if plan is None else {ESTIMATE_FILE: plan}
+        return RunSoFar(self._started_ns, self._known("duration"), documents)
+
+    @property
+    def _started_ns(self) -> int | None:
+        return self._sampler.sampled.started_ns if self._run is None else self._run.started_ns
+
+    def _known(self, ended_by: str) -> dict[str, Any]:
+        """What meta.json says of the query."""
+        sampled, life = self._sampler.sampled, self._sampler.life
+        query = sampled.query
+        workers = self._recorder.joined(self._started_ns), self._unattached
+        return {
             "ended_by": "end" if ended_by == "query" else ended_by,
-            "engine": engine_meta(self._connection, self.pid, self._settings, sampled.query, run),
+            "engine": engine_meta(self._connection, self.pid, self._settings, query, self._run),
             "postgres": query_meta(self.pid, life, self._attached_s, ended_by, sampled, *workers),
-            "sampling": sampling_meta(sampled, self._sampler.rate_hz, self._sampler.gap_s),
         }
-        return recorder.finish(elapsed_s=elapsed_s, started_ns=started_ns, extra=extra)
+
+    @property
+    def _estimated(self) -> dict[str, Any] | None:
+        """The plan of the statement, which is not run; None where nothing is known of it."""
+        statement = self._sampler.sampled.query
+        if self._explain_with is None or not statement:
+            return None
+        if self._plan is None:
+            self._plan = self._explain_with(statement, self._settings)
+        return self._plan if isinstance(self._plan, dict) else None

@@ -1,0 +1,103 @@
+"""The forecast of a run under way: of the whole where something tells it, and surer as it goes."""
+
+from dataclasses import replace
+
+import pytest
+
+from evidence import known, table
+from harness import spillcast, target
+from spillcast.forecast.running import RunningForecast
+from spillcast.forecast.to_come.known import Known
+from spillcast.forecast.to_come.seen import seen_of
+from spillcast.recording import Recording, running
+from spillcast.recording.counted import seconds_of
+from spillcast.recording.running import Running
+from spillcast.recording.schema import WAITS_SCHEMA
+
+ROWS = 600_000
+
+
+@pytest.fixture(scope="module")
+def sorted_by_duckdb(tmp_path_factory):
+    """A recording of a whole sort."""
+    room = tmp_path_factory.mktemp("sorted")
+    (room / "temp").mkdir()
+    command = target("duckdb_sort", room / "temp", ROWS)
+    done = spillcast("record", "-o", room / "run.spill", "--temp", room / "temp", "--", *command)
+    assert done.returncode == 0, done.stderr
+    return Recording.open(room / "run.spill")
+
+
+def by_then(recording, share):
+    """What a recorder had of it, with nothing said of its end."""
+    until_s = share * recording.elapsed_s
+    made = Running()
+    waits = recording.waits
+    for batch in waits.filter([one < until_s * 1e9 for one in starts(waits)]).to_batches():
+        made.add_waits(batch)
+    seconds = recording.seconds
+    for batch in seconds.filter(
+        [one < until_s for one in seconds["second"].to_pylist()]
+    ).to_batches():
+        made.add_seconds(batch)
+    meta = replace(recording.meta, elapsed_s=until_s, recorded_s=until_s, ended_by="interrupt")
+    return made.recording(meta)
+
+
+def starts(waits):
+    return waits["start_ns"].to_pylist()
+
+
+def test_it_is_for_the_whole_run_and_gets_surer(sorted_by_duckdb):
+    """What a former run of the same took in all is known: here it is the run itself."""
+    whole = sorted_by_duckdb
+    live = RunningForecast("factor:1", known=Known(history=[whole.path]))
+    for share in (0.5, 0.7, 0.9):
+        part = by_then(whole, share)
+        live.look(lambda part=part: part, last=True)
+        assert live.because is None
+        assert live.latest.baseline_s == pytest.approx(whole.elapsed_s, rel=0.1)
+        assert live.latest.to_come.done_s == pytest.approx(share * whole.elapsed_s)
+    first, *_, last = live.half_widths
+    assert len(live.half_widths) == 3
+    assert last < first
+    live.look(lambda: whole, last=True)
+    assert live.latest.to_come is None
+
+
+def test_what_memory_keeps_of_single_waits_tells_as_much(tmp_path, monkeypatch):
+    """4000 blocks are written and 1000 of them read, in 20 s: each takes 2 ms after 2 ms."""
+    writes = [("write", n) for n in range(4000)]
+    operations = [*writes, *[("read", n) for n in range(1000)]]
+    made = [
+        (op, block, round((at + 0.5) * 0.004 * 1e9)) for at, (op, block) in enumerate(operations)
+    ]
+    waits = table(
+        [
+            {
+                "start_ns": start_ns, "elapsed_ns": 2_000_000, "session": 1, "event": f"p{op}64",
+                "op": op, "temp": True, "file": "/t/pgsql_tmp7.0", "offset": block * 8192,
+                "bytes": 8192,
+            }
+            for op, block, start_ns in made
+        ],
+        WAITS_SCHEMA,
+    )  # fmt: skip
+    meta = replace(known(20.0, 1000, 4000), ended_by="interrupt")
+
+    def seen_with(rows_max):
+        monkeypatch.setattr(running, "ROWS_MAX", rows_max)
+        held = Running()
+        for begin in range(0, len(made), 100):
+            held.add_waits(waits.slice(begin, 100))
+        held.add_seconds(seconds_of(waits).combine_chunks().to_batches()[0])
+        return seen_of(held.recording(meta))
+
+    seen, fewer = seen_with(10**6), seen_with(1500)
+    assert seen.bytes == {"read": 1000 * 8192, "write": 4000 * 8192}
+    assert fewer.bytes == seen.bytes
+    assert fewer.done_s == seen.done_s
+    assert fewer.unread.about == pytest.approx(3000 * 8192, rel=0.01)
+    for op in seen.bytes:
+        assert fewer.io_s_per_byte[op] == pytest.approx(0.002 / 8192, rel=0.01)
+        assert fewer.rest_s_per_byte[op] == pytest.approx(0.002 / 8192, rel=0.05)
