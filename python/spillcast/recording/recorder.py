@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +39,7 @@ from spillcast.recording.memory import (
 from spillcast.recording.meta import CpuCache, EndedBy, Machine, Memory, Meta, ObservedEngine
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.recording import Recording
+from spillcast.recording.run_so_far import ITSELF, RunSoFar
 from spillcast.recording.sink import Sink
 from spillcast.recording.source import Capture, Source
 from spillcast.recording.target import Command, Process, Target
@@ -49,19 +50,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spillcast.recording.running import Running
-    from spillcast.recording.wait_cost import MachineCalibration
 
 TICK_S = 0.25
-
-
-@dataclass(frozen=True)
-class RunSoFar:
-    """A run under way, by who knows it better than the recorder; see ``Recorder.finish``."""
-
-    started_ns: int | None = None
-    meta: Mapping[str, Any] = field(default_factory=dict)
-    #: What goes with it, by name.
-    documents: Mapping[str, object] = field(default_factory=dict)
 
 
 class Recorder:
@@ -347,42 +337,32 @@ class Recorder:
     def so_far(self) -> Recording | None:
         """What there is by now as a recording in memory, up to the last second that is whole.
 
-        Of a recording that has ended all of it.
-        None where there is none yet, or no capture. ``running`` must have been asked for.
+        Of a recording that has ended all of it. None where there is none yet, or no capture.
+        ``running`` must have been asked for.
         """
         if self.running is None or self._absent_because is not None:
             return None
         status = self.status()
-        whole_s = status["elapsed_ns"] / 1e9 if self._stopped else self._whole_s
-        share = whole_s * 1e9 / max(status["elapsed_ns"], 1)
-        run = RunSoFar() if self.run_so_far is None else self.run_so_far()
+        until_s = status["elapsed_ns"] / 1e9 if self._stopped else self._whole_s
+        run = ITSELF if self.run_so_far is None else self.run_so_far()
         clock = Clock.of(self.origin_ns, run.started_ns)
-        elapsed_s = whole_s - clock.zero_ns / 1e9
+        elapsed_s = until_s - clock.zero_ns / 1e9
         if elapsed_s < 1:
             return None
-        meta = self._meta(status, elapsed_s, self._own(), clock)
-        # What others were the cause of is told of whole windows only.
-        delay_s = share * meta.capture.run_queue_delay_s
-        capture = replace(meta.capture, run_queue_delay_s=delay_s, run_queue_others_s=None)
-        cpu_s = None if meta.cpu_s is None else share * meta.cpu_s
-        meta = replace(meta, capture=capture, cpu_s=cpu_s, ended_by=self._ended_by)
+        meta = replace(self._meta(status, elapsed_s, self._own(), clock), ended_by=self._ended_by)
+        meta = run.told(meta, until_s * 1e9 / max(status["elapsed_ns"], 1))
         before_s = None if self._stopped else self._whole_s
-        found = self.running.recording(replace(meta, **run.meta), clock, before_s=before_s)
+        found = self.running.recording(meta, clock, before_s=before_s)
         found.documents.update(run.documents)
         return found
 
     @cached_property
-    def _caches(self) -> list[CpuCache]:
-        """Measured once, which takes 0.5 s; not at all where real work told more."""
-        if self._calibration is not None:
-            return []
-        return [CpuCache(*measured) for measured in _core.cold_caches()]
-
-    @cached_property
-    def _calibration(self) -> "MachineCalibration | None":
-        """What is kept of this machine; it is read once."""
+    def _about(self) -> Machine:
+        """The machine; its caches measured once, which takes 0.5 s, unless real work told more."""
         kept = kept_calibration()
-        return None if kept is None else kept.told
+        told = None if kept is None else kept.told
+        caches = [CpuCache(*one) for one in _core.cold_caches()] if told is None else []
+        return replace(self._machine, caches=caches, calibration=told)
 
     def _own(self) -> Own:
         cpu_s = time.process_time() - self._cpu_before_s
@@ -393,7 +373,7 @@ class Recorder:
     ) -> Meta:
         if self._absent_because is None:
             seen = captured(status, self.method, own, only_calls=self._only_calls)
-            about = replace(self._machine, caches=self._caches, calibration=self._calibration)
+            about = self._about
         else:
             seen, about = uncaptured(self._absent_because), self._machine
         status_of = {"exit_status": self.target.exit_status}

@@ -38,7 +38,8 @@ from spillcast.interruptible import no_interrupts
 from spillcast.recording import Recording
 from spillcast.recording.meta import ESTIMATE_FILE
 from spillcast.recording.options import RecordOptions
-from spillcast.recording.recorder import Recorder, RunSoFar
+from spillcast.recording.recorder import Recorder
+from spillcast.recording.run_so_far import RunSoFar
 from spillcast.recording.running import Running
 from spillcast.recording.source import AUTO, check_attaches
 
