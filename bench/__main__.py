@@ -27,6 +27,7 @@ NAMES = (
     "io_size",
     "memory",
     "server",
+    "check",
     "cold_caches",
     "compression",
     "report",

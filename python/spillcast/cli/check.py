@@ -48,7 +48,13 @@ def check(
     from spillcast.cli.output import show
     from spillcast.engines.registry import engines
     from spillcast.forecast.question import Question
-    from spillcast.lab.check import Check, came_of_evidence, came_of_server, kept_forecast
+    from spillcast.lab.check import (
+        Check,
+        came_of_evidence,
+        came_of_server,
+        counted_name,
+        kept_forecast,
+    )
     from spillcast.lab.check import log as keep
     from spillcast.report.check import check_page
     from spillcast.units import parse_duration_s
@@ -57,7 +63,8 @@ def check(
     [ranking, *_] = engines("rank")
     if len(after) == 1 and not Path(after[0]).exists() and _is_dsn(after[0]):
         assert ranking.rank is not None
-        came = came_of_server(ranking.rank()(after[0], []), told)
+        name = counted_name(told, queryid)
+        came = came_of_server(ranking.rank()(after[0], [], queryid=name), name)
     else:
         named = None if told.statement is None else told.statement.queryid
         elapsed_s = None if elapsed is None else parse_duration_s(elapsed, "--elapsed")

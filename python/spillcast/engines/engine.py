@@ -253,9 +253,11 @@ class RankServer(Protocol):
         save_as: Path | None = None,
         origin: str | None = None,
         confidence: float = 0.9,
+        queryid: str | None = None,
     ) -> "ServerRanking":
         """What each statement loses by spilling, and what ``targets`` would save of it.
 
+        The statement ``queryid`` is among them also where it does not spill.
         ``since`` is how long to wait between two looks, or a kept look's file; ``save_as`` keeps
         this one. ``origin`` is the storage of temp files where I/O was not timed. InputError where
         the server does not answer and for logs without spills.

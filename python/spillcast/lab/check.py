@@ -17,6 +17,7 @@ from spillcast.forecast.told import Told
 from spillcast.gate import json_of, text_of
 from spillcast.lab.case import Case, Evidence, Runs, Truth
 from spillcast.lab.truth_file import read_truth, write_truth
+from spillcast.recording.explain.nodes import BLOCK_BYTES
 
 CHECK_SCHEMA = "spillcast.check/1"
 HOW = "keep one with: spillcast forecast run.spill --to TARGET --json > forecast.json"
@@ -127,18 +128,23 @@ def came_of_evidence(paths: Sequence[str], question: Question) -> Came:
     return Came(said.baseline_s, terms_s, operations, sum(term.bytes or 0 for term in moved))
 
 
-def came_of_server(found: ServerRanking, told: Told) -> Came:
-    """The mean of the calls that a server counted of the forecast's statement."""
-    name = None if told.statement is None else told.statement.queryid
+def counted_name(told: Told, queryid: str | None) -> str:
+    """The identifier of the forecast's statement, or the one that is given. InputError for none."""
+    name = queryid or (None if told.statement is None else told.statement.queryid)
     if name is None:
-        hint = "give a recording or a plan of it instead"
+        hint = "name it with --queryid: spillcast postgres DSN --json tells those that spill"
         raise InputError("the forecast tells no statement that a server could count", hint)
-    row = next((one for one in found.statements if one.queryid == name), None)
+    return name
+
+
+def came_of_server(found: ServerRanking, queryid: str) -> Came:
+    """The mean of the calls that a server counted of a statement, whether they spilled or not."""
+    row = next((one for one in found.statements if one.queryid == queryid), None)
     if row is None or not row.calls or row.elapsed_s is None:
-        raise InputError(
-            f"the server has no statement {name} that spills", "let it run there first"
-        )
-    return Came(row.elapsed_s / row.calls, {})
+        hint = "let it run there first; pg_monitor sees the statements of others"
+        raise InputError(f"{found.source}: has counted no statement {queryid}", hint)
+    size = row.temp_bytes / row.calls
+    return Came(row.elapsed_s / row.calls, {}, round(size / BLOCK_BYTES), round(size))
 
 
 def log(check: Check, path: Path, name: str) -> int:

@@ -32,26 +32,28 @@ def rank_postgres(
     save_as: Path | None = None,
     origin: str | None = None,
     confidence: float = 0.9,
+    queryid: str | None = None,
 ) -> ServerRanking:
     """Rank what spills on a server, by DSN, or in a folder of logs.
 
+    The statement ``queryid`` is among what a server tells also where it does not spill.
     ``since`` is how long to wait between two looks, or the file of an earlier one. InputError where
     the server does not answer, or an argument goes with the other kind.
     """
     for target in targets:
         known_target(target)
-    asked = Asked(targets, origin, confidence)
+    asked = Asked(targets, origin, confidence, queryid)
     if server and (path := Path(server)).exists():
         if (log, since, save_as) != (None, None, None):
             raise InputError("--log, --since and --save go with a server, not with its logs")
         return _of_logs(path, asked)
     logs = None if log is None else read_logs(Path(log))
     with open_session(server, NAME) as connection:
-        found = look(connection)
+        found = look(connection, queryid)
         if save_as is not None:
             save(found, save_as)
         if since is not None:
-            found = _since(since, found, lambda: look(connection))
+            found = _since(since, found, lambda: look(connection, queryid))
     return _of_server(shown_dsn(server), found, logs, asked)
 
 

@@ -30,7 +30,7 @@ _EXTENSION = (
 )
 _SPILLING = (
     "select row_to_json(s) from {schema}.pg_stat_statements s "
-    "where s.temp_blks_read + s.temp_blks_written > 0"
+    "where s.temp_blks_read + s.temp_blks_written > 0 or s.queryid::text = %s"
 )
 _ALL = "select count(*), sum(total_exec_time) / 1e3 from {schema}.pg_stat_statements"
 _RESET = "select extract(epoch from stats_reset)::float8 from {schema}.pg_stat_statements_info"
@@ -67,8 +67,11 @@ class Look:
     asked_s: float = 0.0
 
 
-def look(connection: Connection) -> Look:
-    """All that may be seen; each thing that may not is named with what mends it."""
+def look(connection: Connection, queryid: str | None = None) -> Look:
+    """All that may be seen; each thing that may not is named with what mends it.
+
+    The statement ``queryid`` is among its rows also where it does not spill.
+    """
     began = time.monotonic()
     for limit in _LIMITS:
         connection.execute(limit.encode())
@@ -76,7 +79,7 @@ def look(connection: Connection) -> Look:
     settings = dict(
         asked.all("select name, setting from pg_settings where name = any (%s)", list(_SETTINGS))
     )
-    rows, seen, elapsed_s, since_s = _statements(asked, settings)
+    rows, seen, elapsed_s, since_s = _statements(asked, settings, queryid)
     version = connection.info.server_version
     found = Look(
         taken_s=asked.number("select extract(epoch from clock_timestamp())::float8") or 0.0,
@@ -115,7 +118,7 @@ class _Asked:
 
 
 def _statements(
-    asked: _Asked, settings: Mapping[str, str]
+    asked: _Asked, settings: Mapping[str, str], queryid: str | None
 ) -> tuple[list[dict[str, Any]], int | None, float | None, float | None]:
     """Rows that spill, how many there are in all, their time, and since when they count."""
     found = asked.all(_EXTENSION)
@@ -127,7 +130,7 @@ def _statements(
         asked.unseen.append(f"statements: this database has no pg_stat_statements; {mend}")
         return [], None, None, None
     schema = '"' + str(found[0][0]).replace('"', '""') + '"'
-    rows = [dict(one) for (one,) in asked.all(_SPILLING.format(schema=schema))]
+    rows = [dict(one) for (one,) in asked.all(_SPILLING.format(schema=schema), queryid)]
     [(seen, elapsed_s)] = asked.all(_ALL.format(schema=schema)) or [(None, None)]
     since_s = None
     if asked.connection.info.server_version >= 140_000:
