@@ -9,7 +9,7 @@ from typing import Any
 from spillcast.engines.engine import Lab
 from spillcast.engines.held import HeldQuery, Ran
 from spillcast.engines.workload import Workload
-from spillcast.errors import InputError
+from spillcast.errors import SpillcastError
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
 from spillcast.recording.choice import StartAgain
@@ -43,13 +43,13 @@ def run_recorded(
 ) -> tuple[Ran, Recording]:
     """Run a query that spills and record it, from ``ahead_s`` before it begins on.
 
-    The recording's elapsed time is the query's own.
+    The recording's elapsed time is the query's own. SpillcastError where it spilled nothing.
     """
     ran, recording = run_recorded_if_spilled(
         engine, workload, place, output, on_status, ahead_s=ahead_s
     )
     if recording is None:
-        raise InputError(f"{workload.name}: no temp I/O was seen under {place.directory}")
+        raise SpillcastError(f"{workload.name}: no temp I/O was seen under {place.directory}")
     return ran, recording
 
 

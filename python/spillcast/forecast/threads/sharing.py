@@ -1,7 +1,6 @@
 """Elapsed time where work moves between threads: in each stretch as many have work as had."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,28 +32,26 @@ class Sharing:
     def elapsed_s(self, recorded: At, there: At) -> float:
         """Of the whole run; what nobody had work in stays as it was."""
         recorded_s, target_s = self._busy_s(recorded), self._busy_s(there)
-        grown = np.divide(target_s, recorded_s, out=np.ones_like(target_s), where=recorded_s > 0)
-        return float((self._stretches.idle_s + self._stretches.active_s * grown).sum())
+        active_s = self._stretches.active_s
+        left_s = active_s - recorded_s
+        times = np.divide(target_s, recorded_s, out=np.ones_like(target_s), where=recorded_s > 0)
+        # What the model leaves unexplained, such as other work on the CPUs, does not grow.
+        grows = (times > 1) & (left_s > 0)
+        took_s = np.where(grows, target_s + left_s, active_s * times)
+        return float((self._stretches.idle_s + took_s).sum())
 
     def _busy_s(self, at: At) -> Seconds:
         """By stretch: how long the threads that have work take."""
-        cpu_s = self._stretches.sums(at.cpu_ns / 1e9)
-        io_s = self._stretches.sums(self._trace.io_ns(at.wait_ns) / 1e9)
+        cpu_s = self._stretches.of_work(at.cpu_ns / 1e9)
+        io_s = self._stretches.of_waits(self._trace.io_ns(at.wait_ns) / 1e9)
         cores = at.cpus.usable(self._trace)
         times_s = [
-            number * repairman_s(threads, cores, cpu / number, io / number)
-            for threads, number, cpu, io in zip(
-                self._stretches.threads, self._io_count, cpu_s, io_s, strict=True
-            )
+            repairman_s(threads, cores, cpu, io)
+            for threads, cpu, io in zip(self._stretches.threads, cpu_s, io_s, strict=True)
         ]
         if at.cpus.quota_cpus is None or not self._trace.cpu_known:
             return np.array(times_s)
         own = self._trace
         call_ns = np.where(own.on_core, at.wait_ns, np.minimum(self._call_ns, at.wait_ns))
-        had_s = cpu_s + self._stretches.sums(own.io_ns(call_ns) / 1e9)
+        had_s = cpu_s + self._stretches.of_waits(own.io_ns(call_ns) / 1e9)
         return np.maximum(times_s, had_s / at.cpus.quota_cpus)
-
-    @cached_property
-    def _io_count(self) -> Seconds:
-        """By stretch, calls on files: at least 1."""
-        return np.maximum(self._stretches.sums(self._trace.io.astype(float)), 1.0)

@@ -1,0 +1,84 @@
+"""A run in stretches: who had work in each, and what belongs to it, beside a count by instants."""
+
+import random
+
+import numpy as np
+import pytest
+
+from spillcast.forecast.threads.cpus import Cpus
+from spillcast.forecast.threads.sharing import At, Sharing
+from spillcast.forecast.threads.stretches import STRETCHES, Stretches
+from spillcast.recording.thread_trace import NONE, ThreadTrace
+
+ELAPSED_NS = 1_000_000_000
+#: Instants a stretch, at the middle of which the slow way looks.
+LOOKS = 200
+
+
+def traced(rows):
+    """Of tuples (thread, start, CPU before, ready before, wait); all waits are temp I/O."""
+    thread, start, cpu, ready, wait = (
+        np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)
+    )
+    none, yes = np.full(len(rows), NONE), np.ones(len(rows), dtype=bool)
+    return ThreadTrace(
+        thread, start, cpu, ready, wait, ~yes, none, none, yes, ~yes, yes, none,
+        np.zeros_like(thread), none, np.full(len(rows), 8192), ~yes, cpu_known=True,
+    )  # fmt: skip
+
+
+def random_rows(seed, threads=3):
+    """Threads that work, wait for a core, wait and idle, from some ns to most of a second."""
+    draw = random.Random(seed)
+    rows = []
+    for thread in range(threads):
+        now = draw.randrange(30_000_000)
+        while True:
+            cpu, ready, wait = (int(10 ** draw.uniform(1, 7.5)) for _ in range(3))
+            if now + cpu + ready + wait >= ELAPSED_NS:
+                break
+            rows.append((thread, now + cpu + ready, cpu, ready, wait))
+            now += cpu + ready + wait + draw.choice([0, 5_000_000])
+    return sorted(rows, key=lambda row: row[1])
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_what_a_count_by_instants_finds(seed):
+    rows = random_rows(seed)
+    stretches = Stretches(traced(rows), ELAPSED_NS / 1e9)
+    instants = (np.arange(STRETCHES * LOOKS) + 0.5) * ELAPSED_NS / STRETCHES / LOOKS
+    at_work, waited = np.zeros(len(instants)), np.zeros(len(instants))
+    for _, start, cpu, ready, wait in rows:
+        at_work += (start - cpu - ready <= instants) & (instants < start + wait)
+        waited += (start <= instants) & (instants < start + wait)
+    by_stretch = at_work.reshape(STRETCHES, LOOKS)
+    active = (by_stretch > 0).mean(axis=1)
+    threads = by_stretch.sum(axis=1) / np.maximum((by_stretch > 0).sum(axis=1), 1)
+    assert stretches.active_s == pytest.approx(active / STRETCHES, abs=0.02 / STRETCHES)
+    assert stretches.threads[active > 0.2] == pytest.approx(threads[active > 0.2], abs=0.1)
+    wait_s = np.array([row[4] for row in rows]) / 1e9
+    waits_s = waited.reshape(STRETCHES, LOOKS).mean(axis=1) / STRETCHES
+    assert stretches.of_waits(wait_s) == pytest.approx(waits_s, abs=0.06 / STRETCHES)
+    assert stretches.of_waits(wait_s).sum() == pytest.approx(wait_s.sum())
+    cpu_s = np.array([row[2] for row in rows]) / 1e9
+    assert stretches.of_work(cpu_s).sum() == pytest.approx(cpu_s.sum())
+
+
+def test_what_takes_no_time_belongs_to_its_instant():
+    stretches = Stretches(traced([(0, ELAPSED_NS // 2 + 1, 0, 0, 0)]), ELAPSED_NS / 1e9)
+    counts = stretches.of_waits(np.ones(1))
+    assert counts[STRETCHES // 2] == counts.sum() == 1
+
+
+def test_what_other_work_on_the_cpus_takes_does_not_grow_with_waits():
+    """Two threads, each with a wait of 10 us after 1 ms on a core and 3 ms beside other work."""
+    step, cpu, ready, wait = 4_010_000, 1_000_000, 3_000_000, 10_000
+    rows = [(thread, at + cpu + ready, cpu, ready, wait)
+            for at in range(0, ELAPSED_NS - step, step) for thread in (0, 1)]  # fmt: skip
+    trace = traced(rows)
+    cpus = Cpus(cores=2)
+    sharing = Sharing(trace, Stretches(trace, ELAPSED_NS / 1e9), np.zeros_like(trace.wait_ns))
+    recorded, slow = (At(trace.wait_ns * times, trace.cpu_ns, cpus) for times in (1, 1000))
+    added_s = len(rows) / 2 * wait * 999 / 1e9
+    assert sharing.elapsed_s(recorded, recorded) == pytest.approx(ELAPSED_NS / 1e9)
+    assert sharing.elapsed_s(recorded, slow) == pytest.approx(ELAPSED_NS / 1e9 + added_s, rel=0.01)
