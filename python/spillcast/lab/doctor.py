@@ -21,6 +21,7 @@ DOCTOR_SCHEMA = "spillcast.doctor/1"
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 #: The most that lets ordinary users observe processes of their own.
 PARANOID_MAX = 2
+CAP_SYS_ADMIN = 21
 #: What a container needs to be observed from within, or to observe.
 CONTAINER = (
     "docker run --cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE "
@@ -121,11 +122,24 @@ def _fuse() -> Iterator[Finding]:
         if Path("/.dockerenv").exists():
             mend = "docker run --device /dev/fuse --cap-add SYS_ADMIN"
         yield Finding("FUSE", False, f"emulate cannot use {device}", mend)
+    elif os.geteuid() == 0 and not _may_mount():
+        detail = "emulate wants CAP_SYS_ADMIN, which root does not have here"
+        yield Finding("FUSE", False, detail, "docker run --device /dev/fuse --cap-add SYS_ADMIN")
     elif os.geteuid() != 0 and helper is None:
         detail = "emulate wants root, or the program fusermount3"
         yield Finding("FUSE", False, detail, "sudo apt-get install fuse3")
     else:
         yield Finding("FUSE", True, "emulate can mount a storage")
+
+
+def _may_mount() -> bool:
+    """Whether this process has CAP_SYS_ADMIN; True where nothing says so."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return True
+    held = next((line for line in status.splitlines() if line.startswith("CapEff:")), "CapEff: -1")
+    return bool(int(held.split()[1], 16) >> CAP_SYS_ADMIN & 1)
 
 
 def _cgroups() -> Iterator[Finding]:

@@ -1,0 +1,83 @@
+"""In a container by its capabilities, process ids and system calls, as Docker gives them."""
+
+import json
+import os
+import shutil
+
+import pytest
+
+from harness import (
+    account_of,
+    available,
+    expected_rows,
+    refuse_io_uring,
+    refuse_tracing,
+    rows,
+    spillcast,
+    target,
+)
+
+#: What Docker leaves to root, and what docs/guides/install.md adds.
+CAPABILITIES = (
+    "chown dac_override fowner fsetid kill setgid setuid setpcap net_bind_service net_raw "
+    "sys_chroot mknod audit_write setfcap"
+)
+ADDED = "bpf perfmon sys_ptrace"
+OWN_IDS = ["unshare", "--pid", "--fork", "--mount-proc"]
+
+
+@pytest.fixture(autouse=True)
+def _may():
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("capabilities are given up by root, with setpriv")
+
+
+def capabilities(*names):
+    kept = ",".join(["-all", *(f"+{name}" for one in names for name in one.split())])
+    return ["setpriv", "--bounding-set", kept, "--inh-caps", kept]
+
+
+def plain():
+    """As `docker run` without a flag."""
+    return [*OWN_IDS, *capabilities(CAPABILITIES), *refuse_tracing(), *refuse_io_uring()]
+
+
+def record(places, under):
+    """The capture, and what was said."""
+    output = places.root / "run.spill"
+    (places.temp / "spill").unlink(missing_ok=True)
+    command = target("spill", "--file", places.temp / "spill", "--base", places.base)
+    result = spillcast("record", "-o", output, "--", *command, under=under, env=places.env)
+    assert result.returncode == 0, result.stderr
+    account = account_of(result.stdout)
+    files = {operation[5] for operation in account["account"]}
+    assert rows(output, files=files) == expected_rows(account, base=places.base)
+    return json.loads((output / "meta.json").read_text())["capture"]["method"], result.stderr
+
+
+def test_a_plain_container_records_a_command(places):
+    method, said = record(places, plain())
+    assert method == "preload"
+    assert "process ids are a container's own" in said
+
+
+def test_ebpf_wants_the_process_ids_of_the_host(places):
+    available("bpf")
+    given = capabilities(CAPABILITIES, ADDED)
+    method, said = record(places, [*OWN_IDS, *given])
+    assert method == "perf"
+    assert "process ids are a container's own" in said
+    assert record(places, given)[0] == "bpf"
+
+
+def test_doctor_says_what_a_container_lacks():
+    found = json.loads(spillcast("doctor", "--json", under=plain()).stdout)["findings"]
+    works = {one["name"]: one["works"] for one in found}
+    mends = {one["name"]: one["mend"] for one in found}
+    assert works["preload"]
+    assert not works["bpf"]
+    assert not works["perf"]
+    assert not works["FUSE"]
+    assert "--pid=host" in mends["bpf"]
+    assert "--cap-add PERFMON" in mends["perf"]
+    assert "--cap-add SYS_ADMIN" in mends["FUSE"]
