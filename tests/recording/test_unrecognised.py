@@ -225,12 +225,12 @@ def test_large_other_io_that_is_no_spill(tmp_path):
     reads = [("read", "/nowhere/table", 1 << 20)] * 100
     found = warned(made_up(tmp_path / "run.spill", reads))
     assert "little-io" not in found
-    assert "I/O on other files took 1 s: that is taken to stay as it is" in found["other-io"]
+    assert "I/O on other files took 1 s: the forecast keeps that unchanged" in found["other-io"]
 
 
 def test_little_io_of_any_kind(tmp_path):
     found = warned(made_up(tmp_path / "run.spill", [("read", "/nowhere/table", 100)]))
-    assert "no storage can help much" in found["little-io"]
+    assert "no storage for temp files can help much" in found["little-io"]
     assert "other-io" not in found
 
 

@@ -65,8 +65,7 @@ def test_time_of_several_threads_is_told_as_theirs(tmp_path):
     ]
     words = profile_page(profile(run.path)).text(200).splitlines()[0]
     assert words == (
-        "11.8 s of elapsed time, in which sessions side by side spent 33 s; "
-        "shares are of the latter"
+        "11.8 s of elapsed time; sessions side by side spent 33 s; shares are of the 33 s"
     )
     [row] = [row for row in profile(run.path).rows if row["count"]]
     assert (row["files"], row["share"]) == ("temp", pytest.approx(1.0))

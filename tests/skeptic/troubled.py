@@ -79,7 +79,7 @@ def lost_reports(folder, draws):
     run = recorded(folder / "run.spill", seen, elapsed_ns, cpus=2, lost=lost)
     truth_s = work.run(there, draws)[0] / 1e9
     target = probed(there, work, draws)
-    says = "reports were lost"
+    says = "capture events were lost"
     return Situation("lost reports", run, target, truth_s, frozenset({"lost"}), says)
 
 
@@ -144,7 +144,7 @@ def recorded_behind_a_network(folder, draws):
     change(run, temp_places=[TempPlace("/t", "0:50", "nfs4", True, 1 << 30)])
     truth_s = work.run(Latency(here.read_ns / 2, here.write_ns / 2), draws)[0] / 1e9
     causes = frozenset({"source-network"})
-    return Situation("recorded behind a network", run, "factor:2", truth_s, causes)
+    return Situation("recorded on network storage", run, "factor:2", truth_s, causes)
 
 
 def two_devices(folder, draws):

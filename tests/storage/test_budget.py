@@ -65,7 +65,7 @@ def test_a_spatial_share_is_replayed_and_said(large, tmp_path):
     assert facts["prefilled_bytes"] == 0
     warned = {w.code: w.message for w in forecast(large, storage).warnings}
     assert "40.0%" in warned["byte-budget"]
-    assert "was not seen" in warned["byte-budget"]
+    assert "was not tested" in warned["byte-budget"]
     assert "--budget 1G" in warned["byte-budget"]
 
 
@@ -85,4 +85,4 @@ def test_a_network_is_named(large, tmp_path):
     assert storage.facts["network"] is False
     storage.facts["filesystem"], storage.facts["network"] = "nfs4", True
     warned = {w.code: w.message for w in forecast(large, storage).warnings}
-    assert warned["network"].startswith("nfs4 lies behind a network")
+    assert warned["network"].startswith("nfs4 is network storage")

@@ -62,8 +62,8 @@ def nearly_full(room, free_bytes):
 @pytest.mark.parametrize(
     ("free_mib", "code", "words"),
     [
-        (140, "no-room", "it does not fit: the temp files hold up to 160 MiB"),
-        (180, "little-room", "it hardly fits: the temp files hold up to 160 MiB"),
+        (140, "no-room", "temp files take up to 160 MiB"),
+        (180, "little-room", "temp files take up to 160 MiB"),
         (260, None, ""),
     ],
 )
@@ -79,7 +79,7 @@ def test_a_file_system_that_fills_up_is_said(spill, tmp_path, free_mib, code, wo
         assert texts[code].startswith(words)
         assert str(point) in texts[code]
         # A quarter more than the spill.
-        assert texts[code].endswith("have 200 MiB free there, or name a larger storage")
+        assert texts[code].endswith("free 200 MiB there, or choose larger storage")
 
 
 class TestQuota:
@@ -188,8 +188,8 @@ class TestCache:
         self.save(run, "far", latencies, network=True, filesystem="nfs4")
         self.save(run, "near", latencies, steps_replayed=50, steps_skipped=50)
         texts = warned(forecast(run, resolve("cache:near.json+far.json?size=2T", run)))
-        assert texts["network"].startswith("far: nfs4 lies behind a network")
-        assert texts["budget"] == "near: the probe's budget allowed for 50% of the I/O"
+        assert texts["network"].startswith("far: nfs4 is network storage")
+        assert texts["budget"] == "near: the probe's budget was enough for 50% of the I/O"
 
     def test_figures_of_other_sizes_are_said_and_make_it_no_surer(self, run):
         """Measured with 4 and 8 KiB alone, and asked for 256 KiB."""
@@ -198,7 +198,7 @@ class TestCache:
         alone = forecast(run, self.save(run, "small", small))
         inside = forecast(run, resolve("cache:small.json+small.json?size=2T", run))
         assert "extrapolated" in warned(alone)
-        assert warned(inside)["extrapolated"].startswith("small: 100% of its I/O lies outside")
+        assert warned(inside)["extrapolated"].startswith("small: 100% of its I/O has sizes outside")
 
         def width(said):
             low_s, high_s = said.interval_s

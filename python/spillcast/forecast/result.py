@@ -137,7 +137,7 @@ class Forecast(Tabular):
             said = f"On {self.target} this run would take about {there} instead of {here}"
             said += recorded_words(self.recorded_s)
         else:
-            said = f"{self.part.words}: on {self.target} these would take about {there}"
+            said = f"{self.part.words}: on {self.target} this part would take about {there}"
         return (
             f"{said}, {self.confidence:.0%} sure between {low} and {high}; "
             f"{self.ceiling_words(beside)}."

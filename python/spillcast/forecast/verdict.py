@@ -99,14 +99,14 @@ def _kind(query: Told) -> Kind:
 
 def _where(query: Told, kind: Kind) -> str:
     """Where the time goes, in a sentence."""
-    of = "them" if query.part is not None else f"this query{recorded_words(query.recorded_s)}"
+    of = "this part" if query.part is not None else f"this query{recorded_words(query.recorded_s)}"
     temp, data = (_percent(_share(query, s)) for s in (query.temp_s, query.data_s))
     moved, comma = query.moved, "," if "," in of else ""
     rest = ", ".join(_largest(query))
     if kind == "storage":
         said = f"{moved} is {temp} of {of}: storage is the problem."
     elif kind == "data":
-        what = "reading table files that memory did not hold"
+        what = "reading table files that were not cached"
         said = f"{data} of {of}{comma} is {what}, {temp} is {moved}."
     elif kind == "partly":
         said = f"{moved} is {temp} of {of}" + (f", {rest}." if rest else ".")
@@ -170,7 +170,7 @@ def _what_to_do(query: Told, kind: Kind, cures: Sequence[Cure]) -> str:
             return f"{best.target} makes it slower: {there} ({low} to {high}) instead of {now}."
         if len(cures) == 1:
             return f"It is not {sure} than the {now} now: {best.words}."
-        return f"Nothing asked about is {sure} than the {now} now; the fastest is {best.words}."
+        return f"No target is {sure} than the {now} now; the fastest is {best.words}."
     first, *others = gaining
     if first.work_mem_bytes is not None:
         lead = "Cheapest cure"
@@ -187,4 +187,4 @@ def _in_memory(query: Told) -> list[str]:
     if query.warm is None:
         return []
     warm, now = map(format_duration, (query.warm.baseline_s, query.baseline_s))
-    return [f"With them in memory it would take {warm} instead of {now}."]
+    return [f"With those files cached it would take {warm} instead of {now}."]

@@ -139,8 +139,8 @@ def elapsed_words(elapsed_s: float, rows: Sequence[Mapping[str, Any]]) -> str:
         return words
     spent = format_duration(busy_s)
     shares = [row["share"] for row in rows if row.get("share") and not row.get("idle")]
-    of = "the latter" if shares and sum(shares) <= 1 + _SIDE_BY_SIDE else "the former"
-    return f"{words}, in which sessions side by side spent {spent}; shares are of {of}"
+    of = spent if shares and sum(shares) <= 1 + _SIDE_BY_SIDE else format_duration(elapsed_s)
+    return f"{words}; sessions side by side spent {spent}; shares are of the {of}"
 
 
 def with_shares(rows: Sequence[dict[str, Any]], elapsed_s: float) -> list[dict[str, Any]]:

@@ -119,8 +119,9 @@ def _aggregate(
     known = {name: column.format_map(names) for name, column in _COLUMNS.items()}
     check_keys(connection, "waits", by, known)
     keys = keys_of(by, known)
-    # Of one event some waits may be idle and others not, in rows of their own.
-    keys += ["idle"] if "event" in by else []
+    # Some waits of a row may be idle and others not: of recordings, and of events, they are apart.
+    apart = "event" in by or size == "bytes"
+    keys += ["idle"] if apart else []
     keys += [_FILES] if "event" in by and size == "bytes" else []
     op = [] if "op" in by else ["if(count(distinct op) = 1, any_value(op::varchar), null) as op"]
     quantiles = [
@@ -129,7 +130,7 @@ def _aggregate(
     columns = [
         *keys,
         *op,
-        *([] if "event" in by else ["bool_and(idle) as idle"]),
+        *([] if apart else ["bool_and(idle) as idle"]),
         "count(*) as count",
         "round(sum(elapsed_ns) / 1e3)::bigint as total_us",
         f"sum(elapsed_ns) / 1e3 / {elapsed_us or 'null'} as share",

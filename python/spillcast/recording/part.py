@@ -44,14 +44,13 @@ class Part:
         """It in words, as a sentence begins with it."""
         did = []
         if self.before_s is not None:
-            ran = "had run for" if self.what == "process" else "had taken"
-            did.append(f"{ran} {format_duration(self.before_s)} before")
+            did.append(f"had already run for {format_duration(self.before_s)}")
         elif self.because == "late":
-            did.append("had begun before")
+            did.append("had already started")
         if self.because != "late":
             did.append("went on")
         recorded = format_duration(self.recorded_s)
-        return f"Of a {self.what} that {' and '.join(did)}, {recorded} were recorded"
+        return f"{recorded} were recorded of a {self.what} that {' and '.join(did)}"
 
     def to_json(self) -> dict[str, float | str | None]:
         """As a forecast's document has it."""
@@ -62,7 +61,7 @@ def recorded_words(recorded_s: float | None) -> str:
     """What of a run of known length was recorded, within a sentence; empty for all of it."""
     if recorded_s is None:
         return ""
-    return f", as the {format_duration(recorded_s)} of it that were recorded tell"
+    return f", as the {format_duration(recorded_s)} of it that were recorded show"
 
 
 def whole_s(meta: Meta) -> float | None:

@@ -116,6 +116,6 @@ def test_attached_late_and_ended_early_both_times_are_told(newest, tmp_path):
     query = recording.meta.postgres
     before, seen = map(format_duration, (query.before_recording_s, recording.elapsed_s))
     said = forecast(recording, resolve("latency:100us", recording))
-    begins = f"Of a run that had taken {before} before and went on, {seen} were recorded: on "
+    begins = f"{seen} were recorded of a run that had already run for {before} and went on: on "
     assert said.sentence().startswith(begins)
     assert query.before_recording_s >= 0.5

@@ -89,8 +89,8 @@ def test_what_a_run_with_warm_data_takes_is_told(tmp_path):
     assert "with its data in memory: 1.90 s now, 1 s there" in page
     # Of 4.6 s, 2.7 s were cold reads and 1 s temp I/O.
     assert " ".join(page.split()).startswith(
-        "59 % of this query is reading table files that memory did not hold, 22 % is temp I/O. "
-        "With them in memory it would take 1.90 s instead of 4.60 s. "
+        "59 % of this query is reading table files that were not cached, 22 % is temp I/O. "
+        "With those files cached it would take 1.90 s instead of 4.60 s. "
     )
 
 

@@ -42,8 +42,8 @@ def test_the_sentence_begins_with_the_part(run, because, by_server):
     else:
         change(run, ended_by=because)
     said = forecast(run, THERE)
-    did = "had taken 2 s before and went on" if by_server else "went on"
-    begins = f"Of a run that {did}, 1.60 s were recorded: on target these would take about "
+    did = "had already run for 2 s and went on" if by_server else "went on"
+    begins = f"1.60 s were recorded of a run that {did}: on target this part would take about "
     assert said.sentence().startswith(begins)
     document = json.loads(json.dumps(said.to_json()))
     before_s = 2.0 if by_server else None
@@ -74,12 +74,12 @@ def test_of_a_query_that_was_attached_late_the_whole_is_known(run):
 def test_the_sentence_says_what_part_of_a_known_whole_was_seen(run):
     change(run, postgres=query(before_s=3.2, whole_s=4.8), ended_by="end")
     said = forecast(run, THERE)
-    seen = " instead of 4.80 s, as the 1.60 s of it that were recorded tell, 90% sure between "
+    seen = " instead of 4.80 s, as the 1.60 s of it that were recorded show, 90% sure between "
     assert seen in said.sentence()
     document = json.loads(json.dumps(said.to_json()))
     assert document["recorded_s"] == 1.6
     several = forecast_page(choices(["a", "b"], [said, said])).text(200)
-    assert " % of this query, as the 1.60 s of it that were recorded tell" in several
+    assert " % of this query, as the 1.60 s of it that were recorded show" in several
     change(run, postgres=query(whole_s=1.6))
     whole = forecast(run, THERE)
     assert whole.recorded_s is None
@@ -89,7 +89,7 @@ def test_the_sentence_says_what_part_of_a_known_whole_was_seen(run):
 def test_late_and_nobody_knows_when_it_will_end(run):
     change(run, postgres=query(before_s=3.2, whole_s=None))
     said = forecast(run, THERE)
-    begins = "Of a run that had taken 3.20 s before, 1.60 s were recorded: on "
+    begins = "1.60 s were recorded of a run that had already run for 3.20 s: on "
     assert said.sentence().startswith(begins)
     assert said.to_json()["part"]["because"] == "late"
 
@@ -101,18 +101,30 @@ WORKED = DoneBefore(3.61, 1.2, 900 << 20)
 @pytest.mark.parametrize(
     ("before", "ended_by", "begins"),
     [
-        (WORKED, "end", "Of a process that had run for 3.61 s before, 1.60 s were recorded: on "),
+        (WORKED, "end", "1.60 s were recorded of a process that had already run for 3.61 s: on "),
         (
             WORKED,
             "duration",
-            "Of a process that had run for 3.61 s before and went on, 1.60 s were recorded: on ",
+            "1.60 s were recorded of a process that had already run for 3.61 s and went on: on ",
         ),
         # It waited for I/O all the time, and its bytes tell.
-        (replace(WORKED, cpu_s=0.01), "end", "Of a process that had run for 3.61 s before, "),
-        (replace(WORKED, bytes=None), "end", "Of a process that had run for 3.61 s before, "),
+        (
+            replace(WORKED, cpu_s=0.01),
+            "end",
+            "1.60 s were recorded of a process that had already run for 3.61 s",
+        ),
+        (
+            replace(WORKED, bytes=None),
+            "end",
+            "1.60 s were recorded of a process that had already run for 3.61 s",
+        ),
         # A shell that waited for its query: nothing was missed.
         (DoneBefore(600.0, 0.02, 3000), "end", "On target this run would take about "),
-        (DoneBefore(600.0, 0.02, 3000), "interrupt", "Of a run that went on, 1.60 s were "),
+        (
+            DoneBefore(600.0, 0.02, 3000),
+            "interrupt",
+            "1.60 s were recorded of a run that went on: ",
+        ),
     ],
 )
 def test_a_process_that_was_attached_late(run, before, ended_by, begins):

@@ -18,11 +18,11 @@ THERE = {("read", BIG): 300_000, ("write", BIG): 300_000}
 @pytest.mark.parametrize(
     ("capture", "words"),
     [
-        ({"lost": 3}, "3 reports were lost"),
+        ({"lost": 3}, "3 capture events were lost"),
         ({"io_uring": True}, "io_uring"),
         ({"io_uring_depth": 32}, "up to 32 at once"),
         ({"io_uring_busy_s": 0.1}, "other work for 100 ms"),
-        ({"mapped_temp_files": ["/t/spill"]}, "mapped into memory"),
+        ({"mapped_temp_files": ["/t/spill"]}, "memory-mapped"),
     ],
 )
 def test_what_a_recording_cannot_carry(tmp_path, capture, words):
@@ -49,7 +49,7 @@ def test_page_faults_that_may_take_long_are_a_warning(tmp_path):
     change(run, temp=Temp(90, 10, total_s=0.2))
     said = forecast(run, storage(THERE))
     assert [warning.code for warning in said.warnings] == ["file-faults"]
-    assert "50 page faults read a file" in str(said.warnings[0])
+    assert "50 page faults read files" in str(said.warnings[0])
     run = recording(tmp_path / "few.spill", LOADS, elapsed_s=1.0, file_faults=5)
     change(run, temp=Temp(90, 10, total_s=0.2))
     assert forecast(run, storage(THERE)).warnings == []
@@ -65,10 +65,10 @@ def test_a_refusal_exits_with_3_and_says_why(tmp_path):
     run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, lost=50)
     result = spillcast("forecast", run.path, "--to", "factor:2", "--json")
     assert result.returncode == 3
-    assert "50 reports were lost" in json.loads(result.stdout)["refused"]
+    assert "50 capture events were lost" in json.loads(result.stdout)["refused"]
     result = spillcast("forecast", run.path, "--to", "factor:2")
     assert result.returncode == 3
-    assert "50 reports were lost" in result.stdout + result.stderr
+    assert "50 capture events were lost" in result.stdout + result.stderr
 
 
 def damaged(path, kind):

@@ -98,7 +98,9 @@ def test_a_quota_holds_the_query_back_where_storage_gets_fast(tmp_path, threads,
     assert sum(term.baseline_s for term in said.terms) == pytest.approx(said.baseline_s)
     if quota_cpus < min(threads, 2) * CPU_NS / (CPU_NS + FAST_NS):
         [told] = quota_said(said)
-        assert told.endswith("hardly met; the forecast keeps it, which holds the query back there")
+        assert told.endswith(
+            "hardly throttled; the forecast keeps it, which throttles the query there"
+        )
     # All CPU time is had at that rate, wherever temp files are.
     least_s = threads * TURNS * CPU_NS / 1e9 / min(quota_cpus, threads)
     assert said.ceiling_s == pytest.approx(least_s, rel=0.05)
@@ -161,10 +163,13 @@ def test_where_nobody_saw_cpu_time_it_is_refused_if_it_may_matter(tmp_path):
     run = recorded(tmp_path / "r.spill", 1, SLOW_NS, quota_cpus=0.4, cpu_known=False)
     assert forecast(run, on(SLOW_NS)).refused is None
     refused = forecast(run, on(FAST_NS)).refused
-    assert "a CPU quota of 0.4 CPUs may hold it back there, and how much CPU time" in refused
+    assert (
+        "a CPU quota of 0.4 CPUs may throttle it there, and the recording does not contain the CPU time"
+        in refused
+    )
     assert "other CPUs" in forecast(run, on(SLOW_NS), cpu_quota=0.1).refused
     change(run, cpu_limits=replace(run.meta.cpu_limits, throttled_s=5.0))
-    assert "held it back for 5 s" in forecast(run, on(SLOW_NS)).refused
+    assert "throttled it for 5 s" in forecast(run, on(SLOW_NS)).refused
 
 
 @pytest.mark.parametrize("asked", [{"cpus": 0}, {"cpu_quota": 0.0}, {"cpu_quota": float("nan")}])

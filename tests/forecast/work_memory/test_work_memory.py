@@ -212,7 +212,7 @@ def test_it_is_no_cure_where_nothing_is_sure_to_win():
     lines, _ = told(SORT_OF_4_S, 10.0, "factor:4")
     text = " ".join(lines[:3])
     assert text.startswith("Temp I/O is 40 % of this query, 60 % is CPU and other waits.")
-    assert "Nothing asked about is sure to be faster than the 10 s now; " in text
+    assert "No target is sure to be faster than the 10 s now; " in text
 
 
 def test_the_sentence_and_the_table_agree(tmp_path):

@@ -43,7 +43,7 @@ def oracle_move(to: str, user: str | None, size: str, *, client: str = "") -> Mo
     ]
     revert = [
         Step(
-            "Or what the first statement has printed, where it names another one.",
+            "If the first statement printed another tablespace, use that name.",
             sql=(_set(user, "TEMP"),),
         ),
         Step("Until this finds nothing the tablespace is in use:", sql=(USERS,)),

@@ -19,15 +19,15 @@ def unknown_limits(baseline: Baseline, simulated: Simulated) -> str | None:
     limited = threads.here.quota_ns or threads.there.quota_ns or threads.here != threads.there
     if not limited or threads.cpu_known:
         return None
-    unseen = "how much CPU time its threads had is not in the recording"
+    unseen = "the recording does not contain the CPU time of the threads"
     if threads.here != threads.there:
-        return f"other CPUs than those of the recording are asked for, and {unseen}: {_MEND}"
+        return f"--cpus or --cpu-quota differ from the recording, and {unseen}: {_MEND}"
     throttled_s = recording.meta.cpu_limits.throttled_s or 0.0
     if throttled_s > THROTTLED_TOLD * recording.elapsed_s:
-        held = f"{_quota(threads.here)} held it back for {format_duration(throttled_s)}"
+        held = f"{_quota(threads.here)} throttled it for {format_duration(throttled_s)}"
         return f"{held}, and {unseen}: {_MEND}"
     if threads.throttled_share(simulated) > THROTTLED_TOLD:
-        return f"{_quota(threads.there)} may hold it back there, and {unseen}: {_MEND}"
+        return f"{_quota(threads.there)} may throttle it there, and {unseen}: {_MEND}"
     return None
 
 
@@ -43,16 +43,16 @@ def about_cpu_limits(baseline: Baseline, throttled_share: float) -> list[Warned]
         return []
     text = "no CPU quota was in force"
     if threads.here.quota_ns is not None:
-        held = f", throttled {format_duration(throttled_s)}" if was else " and hardly met"
+        held = f", throttled {format_duration(throttled_s)}" if was else ", hardly throttled"
         text = f"{_quota(threads.here)} was in force{held}"
     if threads.there == threads.here:
         text += "; the forecast keeps it"
     elif threads.there.quota_ns is None:
-        text += "; the forecast is for none"
+        text += "; the forecast is without one"
     else:
         text += f"; the forecast is for {_quota(threads.there)}"
     if would and not was:
-        text += ", which holds the query back there"
+        text += ", which throttles the query there"
     return [Warned("quota", text)]
 
 

@@ -29,17 +29,17 @@ def about_page_cache(
         return []
     if abs(unhelped_s - total_s) <= SHARE_TOLD * total_s:
         return []
-    without = f"without it the run takes about {format_duration(unhelped_s)}"
+    without = f"without it the run would take about {format_duration(unhelped_s)}"
     if baseline.recording.meta.only_counts:
         text = (
-            "temp I/O was as fast as memory, so that a page cache likely holds the temp files: it "
-            f"is taken to hold all of them there; {without}"
+            "temp I/O was as fast as memory, so the page cache probably held the temp files; it is "
+            f"assumed to hold all of them on the target too; {without}"
         )
     else:
         room, spill = format_bytes(cache.room_bytes), format_bytes(spill_bytes(baseline.recording))
         text = (
-            f"a page cache answers {1 - missed:.0%} of the temp I/O: it may take the {room} that "
-            f"were free, temp files hold up to {spill}; {without}"
+            f"the page cache serves {1 - missed:.0%} of the temp I/O: temp files hold up to {spill}, "
+            f"and {room} of memory were free; {without}"
         )
     return [Warned("page-cache-answers", text)]
 
@@ -59,8 +59,8 @@ def about_skipped_cache(
     if abs(cached_s - total_s) <= SHARE_TOLD * total_s:
         return []
     text = (
-        "every operation is assumed to take that long, also those that the page cache answered "
-        f"here: if it answers them there, too, the run takes about {format_duration(cached_s)}"
+        "every operation is assumed to take this long, even those that the page cache served in "
+        f"the recording; if it serves them again, the run takes about {format_duration(cached_s)}"
     )
     return [Warned("page-cache-skipped", text)]
 
@@ -77,9 +77,9 @@ def with_and_without(said: Forecast, without: Forecast, without_s: float) -> For
     if too_wide(low_s, high_s) is None:
         return replace(said, interval_s=(low_s, high_s), uncertainty=None)
     text = (
-        f"it takes about {format_duration(said.forecast_s)} where a page cache holds the temp "
-        f"files, as it likely did, and {format_duration(without_s)} where none does: record the "
-        "query, which tells how much memory there was"
+        f"it would take about {format_duration(said.forecast_s)} if the page cache holds the temp "
+        f"files, as it probably did, and {format_duration(without_s)} if not: record the query, "
+        "which also records how much memory is free"
     )
     return replace(said, forecast_s=None, interval_s=None, refused=text, warnings=[])
 

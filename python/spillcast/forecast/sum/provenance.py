@@ -24,8 +24,8 @@ def _about_age(known: Provenance) -> list[Warned]:
     if days is None or days <= DAYS_MAX:
         return []
     text = (
-        f"its latencies are {days:,} days old, of {(known.measured_at or '')[:10]}: measure them "
-        "again if anything may have changed there"
+        f"its latencies are {days:,} days old ({(known.measured_at or '')[:10]}): measure "
+        "again if anything may have changed"
     )
     return [Warned("stale", text)]
 

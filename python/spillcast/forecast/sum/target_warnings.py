@@ -33,8 +33,8 @@ def about_network(facts: Facts) -> list[Warned]:
     if not facts.get("network"):
         return []
     text = (
-        f"{facts['filesystem']} lies behind a network: what others do there counts, and it was "
-        "measured once: probe it again when it is busy"
+        f"{facts['filesystem']} is network storage that others use too, and it was measured once: "
+        "probe it again at a busy time"
     )
     return [Warned("network", text)]
 
@@ -46,8 +46,8 @@ def _about_source(places: Sequence[TempPlace]) -> list[Warned]:
     if shared:
         where = ", ".join(f"{place.directory} ({place.filesystem})" for place in shared)
         text = (
-            f"temp files were recorded behind a network, in {where}: what others did there is in "
-            "the time as it was: record again when it is quiet"
+            f"temp files were on network storage, {where}: the recorded time includes the load of "
+            "others; record again when it is quiet"
         )
         warnings.append(Warned("source-network", text))
     whole = sum(place.bytes for place in places)
@@ -57,10 +57,10 @@ def _about_source(places: Sequence[TempPlace]) -> list[Warned]:
             f"{place.bytes / whole:.0%} in {place.directory} ({place.filesystem})"
             for place in several
         )
-        options = " and with ".join(f"--temp {place.directory}" for place in several)
+        options = " or ".join(f"--temp {place.directory}" for place in several)
         text = (
-            f"temp files were on {len(several)} devices: {said}: the target is taken for all of "
-            f"them; forecast the move of one alone with {options}"
+            f"temp files were on {len(several)} devices: {said}; the forecast moves them all to the "
+            f"target; to move only one, use {options}"
         )
         warnings.append(Warned("devices", text))
     return warnings
@@ -77,18 +77,20 @@ def _about_replay(facts: Facts, loads: Sequence[Load]) -> list[Warned]:
     if facts.get("steps_from") == "counts":
         count = sum(load.count for load in loads)
         text = (
-            f"the probe's I/O was made up from counts, {min(1.0, (replayed + skipped) / count):.0%}"
-            " of them: files written in order, then read back"
+            "the probe's I/O is synthetic, made from "
+            f"{min(1.0, (replayed + skipped) / count):.0%} of the counts: files written "
+            "sequentially, then read back"
         )
         warnings.append(Warned("made-up", text))
     if skipped:
-        text = f"the probe's budget allowed for {replayed / (replayed + skipped):.0%} of the I/O"
+        text = f"the probe's budget was enough for {replayed / (replayed + skipped):.0%} of the I/O"
         warnings.append(Warned("budget", text))
     prefilled = facts.get("prefilled_bytes", 0)
     read = sum(load.bytes for load in loads if load.op == "read")
     if read and prefilled > 0.1 * read:
         text = (
-            f"{format_bytes(prefilled)} were read without a recorded write: cached more than real"
+            f"{format_bytes(prefilled)} were read without a recorded write: more of it was cached "
+            "than in the real run"
         )
         warnings.append(Warned("prefilled", text))
     return warnings
@@ -99,16 +101,16 @@ def _about_probe(facts: Facts) -> list[Warned]:
     warnings = []
     share, whole = facts.get("byte_share", 1.0), facts.get("working_set_bytes", 0)
     if share < 1:
-        text = f"the byte budget allowed for {share:.1%} of {format_bytes(whole)} of temp files"
+        text = f"the byte budget was enough for {share:.1%} of {format_bytes(whole)} of temp files"
         if facts.get("memory_bound") is None:
-            text += "; whether all of it fits the page cache was not seen"
+            text += "; whether all of it fits the page cache was not tested"
         lifted = f"{-(-whole >> 30)}G"
-        warnings.append(Warned("byte-budget", f"{text}: --budget {lifted} lifts that"))
+        warnings.append(Warned("byte-budget", f"{text}; --budget {lifted} is enough for all"))
     reason = facts.get("memory_bound_reason")
     if reason is not None:
         text = (
-            f"the engine had {format_bytes(facts['page_cache_bytes'] or 0)} of page cache, the "
-            f"probe had more: no memory cgroup could be made ({reason})"
+            f"the engine had {format_bytes(facts['page_cache_bytes'] or 0)} of page cache and the "
+            f"probe more, because no memory cgroup could be made ({reason})"
         )
         warnings.append(Warned("page-cache", text))
     return warnings
@@ -133,12 +135,12 @@ def _about_room(recording: Recording, facts: Facts) -> list[Warned]:
     if room >= wanted:
         return []
     there = f"{facts.get('directory', 'it')} had {format_bytes(room)} free{limit}"
-    holds = f"the temp files hold up to {format_bytes(spill)}, {there}"
-    mend = f"have {format_bytes(wanted)} free there, or name a larger storage"
+    holds = f"temp files take up to {format_bytes(spill)}, {there}"
+    mend = f"free {format_bytes(wanted)} there, or choose larger storage"
     if room < spill:
-        return [Warned("no-room", f"it does not fit: {holds}: the query would fail there: {mend}")]
-    text = f"it hardly fits: {holds}: a run that spills a little more, or another beside it, fails"
-    return [Warned("little-room", f"{text}: {mend}")]
+        return [Warned("no-room", f"{holds}: the query would fail; {mend}")]
+    text = f"{holds}: a run that spills a little more, or a second one beside it, would fail"
+    return [Warned("little-room", f"{text}; {mend}")]
 
 
 def _about_parts(target: Storage, loads: Sequence[Load]) -> list[Warned]:
@@ -155,10 +157,10 @@ def _about_figures(part: Facts) -> list[Warned]:
     beyond, between = part.get("extrapolated_share", 0.0), part.get("between_share", 0.0)
     warnings = []
     if beyond > SHARE_TOLD:
-        text = f"{beyond:.0%} of its I/O lies outside what was measured: extrapolated"
+        text = f"{beyond:.0%} of its I/O has sizes outside the measured range: extrapolated"
         warnings.append(Warned("extrapolated", f"{text}: probe it with the recording (--like)"))
     if between > SHARE_TOLD:
         error = part.get("error", 0.0)
-        text = f"{between:.0%} of its I/O lies between sizes that were measured, {error:.0%} off"
+        text = f"{between:.0%} of its I/O has sizes between the measured ones: interpolated, up to {error:.0%} off"
         warnings.append(Warned("sizes", text))
     return warnings

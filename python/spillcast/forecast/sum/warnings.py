@@ -38,11 +38,11 @@ def refusal(baseline: Baseline) -> str | None:
     # Every call leaves two records, so this is the larger share.
     share = capture.lost / max(1, capture.lost + seen)
     if share > LOST_SHARE_MAX:
-        return f"{capture.lost:,} reports were lost, {share:.0%} of what there was: record again"
+        return f"{capture.lost:,} capture events were lost, {share:.0%} of all: record again"
     if capture.mapped_temp_files:
-        return "temp files are mapped into memory: their I/O makes no call that could be counted"
+        return "temp files are memory-mapped: such I/O makes no system call to record"
     if capture.io_uring:
-        return "the process uses io_uring: its I/O makes no call that could be counted"
+        return "the process uses io_uring: such I/O makes no system call to record"
     if capture.io_uring_depth > 1:
         at_once = f"up to {capture.io_uring_depth:,} at once"
         return f"temp files are read or written through io_uring, {at_once}: their times overlap"
@@ -53,7 +53,7 @@ def refusal(baseline: Baseline) -> str | None:
     if baseline.to_come is not None:
         return None
     if share < SEEN_MIN and kind_of_evidence(recording, whole_s) == "unread":
-        return f"only {share:.1%} of the query was recorded, and hardly anything was read in it yet"
+        return f"only {share:.1%} of the query was recorded, and hardly any temp data had been read back"
     return None
 
 
@@ -80,14 +80,14 @@ def warn(
         warnings.append(Warned("limit", text))
     if projection.changes_kept_s > CHANGES_TOLD * baseline.whole_s:
         text = (
-            "how long making, resizing and removing temp files takes there is not known: it is "
-            f"taken to be {format_duration(projection.changes_kept_s)}, as here"
+            "the time to create, resize and remove temp files there is not known: "
+            f"{format_duration(projection.changes_kept_s)} is assumed, as recorded"
         )
         warnings.append(Warned("changes-kept", text))
     recorded_s = sum(load.total_s for load in loads)
     target_s = sum(load.count * lat.mean_s for load, lat in zip(loads, found, strict=True))
     if target_s > AMPLIFIED * recorded_s > 0:
-        text = f"latency grows {target_s / recorded_s:.0f}-fold: how threads overlap may change"
+        text = f"latency grows {target_s / recorded_s:.0f}-fold: threads may overlap differently"
         warnings.append(Warned("amplified", text))
     return warnings
 
@@ -96,45 +96,48 @@ def _about_recording(baseline: Baseline) -> list[Warned]:
     recording = baseline.recording
     capture, warnings = recording.meta.capture, []
     if capture.lost:
-        warnings.append(Warned("lost", f"{capture.lost:,} reports of the capture were lost"))
+        warnings.append(Warned("lost", f"{capture.lost:,} capture events were lost"))
     if capture.threads_sampled is not None:
         seen, of = capture.threads_sampled
-        text = f"only {seen:,} of {of:,} threads were observed: temp I/O of the others is missing"
+        text = f"only {seen:,} of {of:,} threads were observed: temp I/O of the rest is missing"
         warnings.append(Warned("threads-sampled", text))
     if capture.unknown_file > 0.01 * recording.meta.temp.operations:
         count = f"{capture.unknown_file:,}"
         warnings.append(
-            Warned("unknown-file", f"{count} calls were on files closed before they could be seen")
+            Warned(
+                "unknown-file",
+                f"{count} calls were on files closed before their names could be read",
+            )
         )
     others_s = baseline.others_s
     if others_s > BUSY_TOLD * recording.elapsed_s:
         text = (
-            f"the query was runnable for {format_duration(others_s)} while others had the CPUs: "
-            "a busy machine"
+            f"the query was runnable but not scheduled for {format_duration(others_s)}, because other "
+            "programs used the CPUs"
         )
         warnings.append(Warned("run-queue", text))
     # Where it is known how long they took they are data reads, a term of the forecast.
     temp, faults = recording.meta.temp, (capture.file_faults or 0)
     faults *= capture.file_fault_s is None
     if faults * temp.total_s / max(temp.operations, 1) > SHARE_TOLD * recording.elapsed_s:
-        text = f"{faults:,} page faults read a file: that is no temp I/O, and taken to stay"
+        text = f"{faults:,} page faults read files: this is not temp I/O, and its time is kept"
         warnings.append(Warned("file-faults", text))
     if recording.meta.only_counts:
         text = (
-            "only sums of counts and times are known: nothing of caches, a busy machine or of when "
-            "which block came"
+            "only total counts and times are known, not caching, other load on the machine or the "
+            "order of operations"
         )
         if capture.absent_because is not None:
-            text = f"no I/O was recorded ({capture.absent_because}), so its plan counts: {text}"
+            text = f"no I/O was recorded ({capture.absent_because}), so the plan is used: {text}"
         warnings.append(Warned("counts-only", text))
     warnings += [Warned("untold", text) for text in recording.meta.temp.untold]
     if (words := unknown_words(recording)) is not None:
-        text = f"{words}; the interval holds for either end, and {told_by(recording)}"
+        text = f"{words}; the interval covers both bounds, and {told_by(recording)}"
         by_processes = recording.meta.temp.within is None
         told = Warned("processes", text) if by_processes else Warned("time-unknown", text)
         warnings.append(told)
     if (storage := recording.meta.temp.timed_on) is not None:
-        text = f"temp I/O was not timed: it is taken to have the latency of {storage}"
+        text = f"temp I/O was not timed: the latency of {storage} is assumed"
         warnings.append(Warned("assumed", text))
     return warnings
 
@@ -147,9 +150,9 @@ def _about_cold_data(baseline: Baseline) -> list[Warned]:
     took, whole = map(format_duration, (cold.baseline_s, baseline.whole_s))
     warm = format_duration(baseline.whole_s - cold.baseline_s)
     text = (
-        f"{took} of the {whole} were reads of data files that memory did not hold: that stays "
-        f"wherever temp files are, and a run that finds them in memory takes about {warm} as it "
-        "is; to compare runs, record one on data as warm as theirs"
+        f"{took} of the {whole} were reads of data files that were not cached: moving temp files "
+        f"does not change that, and with warm caches the run takes about {warm} as it is; to "
+        "compare runs, record one with caches as warm as theirs"
     )
     return [Warned("cold-data", text)]
 
@@ -165,9 +168,9 @@ def _about_little_io(baseline: Baseline, ceiling_s: float) -> list[Warned]:
         return []
     if large_other_io(recording):
         other = format_duration(recording.meta.other_io.total_s)
-        text = f"{little}, I/O on other files took {other}: that is taken to stay as it is"
+        text = f"{little}, I/O on other files took {other}: the forecast keeps that unchanged"
         return [Warned("other-io", text)]
-    return [Warned("little-io", f"{little}: no storage can help much")]
+    return [Warned("little-io", f"{little}: no storage for temp files can help much")]
 
 
 def _about_part(baseline: Baseline) -> list[Warned]:
@@ -175,32 +178,33 @@ def _about_part(baseline: Baseline) -> list[Warned]:
     recording, whole_s, part = baseline.recording, baseline.whole_s, baseline.part
     unused = [Warned("not-used", f"not used: {one}") for one in baseline.unused]
     if part is not None:
-        text = "this is for what was recorded alone: with the time that the whole run takes"
-        text += ", --elapsed gives a forecast of it"
+        text = "this forecast is only for the recorded part; --elapsed TIME gives one for the whole run"
         if part.what == "process" and part.because == "late":
             life_s = (part.before_s or 0.0) + part.recorded_s
-            text += f" (--elapsed {life_s:.1f}s if the query began with its process)"
+            text += f" (--elapsed {life_s:.1f}s if the query started with its process)"
         return [Warned("part-only", text), *unused]
     if baseline.to_come is not None:
         share = recording.elapsed_s / whole_s
-        text = f"{share:.1%} of the query was recorded: the rest follows from what is to come"
+        text = (
+            f"{share:.1%} of the query was recorded: the rest is forecast from what is known of it"
+        )
         said = [Warned("part", text), *unused]
         if not any(load.op == "read" for load in baseline.recorded):
             text = (
-                "nothing was read in what was recorded: how long reads take here is a guess, and "
-                "so is what the query takes as it is; record a later part too"
+                "no temp read was recorded: read latency here is a guess, and so is the elapsed time "
+                "as it is; record a later part too"
             )
             said.append(Warned("unread", text))
         return said
     if not is_part(recording, whole_s):
         return []
     share = recording.elapsed_s / whole_s
-    text = f"{share:.1%} of the query was recorded: the rest is taken to do as much temp I/O"
+    text = f"{share:.1%} of the query was recorded: the rest is assumed to do temp I/O at the same rate"
     warnings = [Warned("part", text)]
     if kind_of_evidence(recording, whole_s) == "unread":
         text = (
-            f"{format_bytes(unread_bytes(recording))} had been written and not read yet: later "
-            "there will be more reads; record a later part too"
+            f"{format_bytes(unread_bytes(recording))} of temp files had been written and not yet read: "
+            "more reads will follow; record a later part too"
         )
         warnings.append(Warned("unread", text))
     return warnings
@@ -211,16 +215,17 @@ def _about_threads(recording: Recording, projection: Projection) -> list[Warned]
     if sessions(recording) == 1 or recording.meta.temp.shared_by is not None:
         return []
     if not wakings_seen(recording):
-        text = "several threads do temp I/O, and it was not seen which of them wait for each other"
+        text = "several threads do temp I/O, and how they wait for each other was not recorded"
         return [Warned("threads", text)]
     overlap = projection.overlap
     if overlap.apart > 1 + DEPENDENT:
         text = (
-            "threads wait for each other: it rests on whether work moves to a thread that is free "
-            f"({format_duration(overlap.moving_s)}) or cannot ({format_duration(overlap.fixed_s)})"
+            "threads wait for each other: the run takes "
+            f"{format_duration(overlap.moving_s)} if a free thread can take over work, "
+            f"{format_duration(overlap.fixed_s)} if not"
         )
         if overlap.replayed_s is not None:
-            text += f"; a replay of all threads there took {format_duration(overlap.replayed_s)}"
+            text += f"; a replay of all threads on the target took {format_duration(overlap.replayed_s)}"
         return [Warned("dependent", text)]
     return []
 
@@ -234,8 +239,8 @@ def _about_compression(baseline: Baseline, projection: Projection) -> list[Warne
         return []
     more = "more" if projection.compressed > was else "less"
     text = (
-        f"DuckDB would compress {more} there, by the time that writes take: about "
-        f"{projection.compressed:.0%} of its blocks in place of {was:.0%}"
+        f"DuckDB would compress {more}, because it chooses by how long writes take: about "
+        f"{projection.compressed:.0%} of its blocks instead of {was:.0%}"
     )
     return [Warned("compression", text)]
 
@@ -249,8 +254,8 @@ def _about_machine(baseline: Baseline, projection: Projection) -> list[Warned]:
     if projection.drift_error_s <= UNCALIBRATED * forecast_s:
         return []
     text = (
-        "the interval is wide: how CPU time moves with waits is a guess, for the machine was never "
-        "calibrated: run `spillcast calibrate` on it (two minutes), then record again"
+        "the interval is wide because how waits change CPU time was never measured on the "
+        "recording machine: run `spillcast calibrate` there"
     )
     return [Warned("uncalibrated", text)]
 
@@ -261,10 +266,10 @@ def _about_sizes(loads: Sequence[Load], found: Sequence[Latency]) -> list[Warned
     between = sum(load.count for load, lat in pairs if not lat.measured) / whole - beyond
     warnings = []
     if beyond > SHARE_TOLD:
-        text = f"{beyond:.0%} of the I/O lies outside what was measured: extrapolated"
+        text = f"{beyond:.0%} of the I/O has sizes outside the measured range: extrapolated"
         warnings.append(Warned("extrapolated", text))
     if between > SHARE_TOLD:
         error = max(lat.error for lat in found)
-        text = f"{between:.0%} of the I/O lies between sizes that were measured, {error:.0%} off"
+        text = f"{between:.0%} of the I/O has sizes between the measured ones: interpolated, up to {error:.0%} off"
         warnings.append(Warned("sizes", text))
     return warnings

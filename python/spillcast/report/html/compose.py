@@ -6,7 +6,7 @@ from typing import Any
 
 from spillcast.report.html.answer import answer, ranked
 from spillcast.report.html.material import Document, Material
-from spillcast.report.html.page import Page, Raw, Section
+from spillcast.report.html.page import Page, Raw, Section, Warned
 from spillcast.report.html.sections import (
     fleets,
     forecasts,
@@ -15,6 +15,7 @@ from spillcast.report.html.sections import (
     side_by_side,
     verifications,
 )
+from spillcast.report.html.words import sentence
 
 #: Raw figures of more bytes are not repeated in the page.
 RAW_BYTES_MAX = 300_000
@@ -37,7 +38,7 @@ def compose(material: Material) -> Page:
         known = [one for one in material.storages if one["name"] in by_name]
         found += others.storages(known, [by_name[one["name"]] for one in known])
     said = _warnings(material)
-    found += [Section("What weakens this", warnings=said)] if said else []
+    found += [Section("Warnings", warnings=said)] if said else []
     found += runs.measured(material.runs)
     numbers = forecasts.numbers(material.forecasts) if material.forecasts else []
     return Page(_title(material), answer(material), found, numbers, _raw(material))
@@ -67,12 +68,13 @@ def _there(material: Material) -> Document | None:
     return next(iter(known.values()), None)
 
 
-def _warnings(material: Material) -> list[str]:
-    said = [text for run in material.runs for text in run["warnings"]]
+def _warnings(material: Material) -> list[Warned]:
+    said = [Warned(sentence(text)) for run in material.runs for text in run["warnings"]]
     said += forecasts.warnings(material.forecasts)
     for document in (*material.profiles, *material.fleets, *material.sweeps, *material.caches):
         for warning in document.get("warnings", ()):
-            said.append(warning["message"] if isinstance(warning, Mapping) else str(warning))
+            text = warning["message"] if isinstance(warning, Mapping) else str(warning)
+            said.append(Warned(sentence(text)))
     return list(dict.fromkeys(said))
 
 

@@ -50,7 +50,7 @@ def about_recording(recording: Recording) -> About:
             ("machine", _machine(meta.machine)),
             ("host", meta.machine.host),
             ("CPU quota", _quota(meta.cpu_limits)),
-            ("memory held at most", _size(meta.memory.peak_rss_bytes)),
+            ("peak memory", _size(meta.memory.peak_rss_bytes)),
             ("capture", _capture(meta.capture)),
             *(_loss_and_cost(meta.capture) if meta.captured else ()),
             ("covered", _coverage(meta.raw)),
@@ -88,7 +88,9 @@ def _loss_and_cost(capture: CaptureAccount) -> Iterator[tuple[str, str]]:
     yield "lost", f"{capture.lost:,} reports{dropped}"
     yield "cost of recording", cost_sentence(capture)
     busy = capture.run_queue_others_s
-    others = "" if busy is None else f", at most {format_duration(busy)} for others"
+    others = (
+        "" if busy is None else f", up to {format_duration(busy)} of it because of other programs"
+    )
     yield "runnable without a CPU", format_duration(capture.run_queue_delay_s) + others
 
 

@@ -45,6 +45,17 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Warned:
+    """What weakens the numbers: the case in a sentence, and what the page knows besides."""
+
+    message: str
+    title: str = ""
+    next_step: str = ""
+    #: Of several forecasts, those that it weakens.
+    targets: str = ""
+
+
+@dataclass(frozen=True)
 class Figure:
     """A chart with its words; ``label`` says what it shows to those who do not see it."""
 
@@ -67,7 +78,7 @@ class Section:
     statements: Sequence[tuple[str, str]] = ()
     facts: Sequence[tuple[str, str]] = ()
     #: What weakens the numbers: shown as a list.
-    warnings: Sequence[str] = ()
+    warnings: Sequence[Warned] = ()
 
 
 @dataclass(frozen=True)

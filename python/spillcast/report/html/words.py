@@ -47,3 +47,8 @@ def change(value_s: float) -> str:
 def between(bounds: tuple[float, float] | list[float] | None) -> str:
     """The bounds of an interval of durations."""
     return NOTHING if bounds is None else " to ".join(map(format_duration, bounds))
+
+
+def sentence(text: str) -> str:
+    """A message as a sentence of its own."""
+    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "?", "!")) else ".")

@@ -7,8 +7,17 @@ from typing import Any
 from spillcast.report.forecast import NO_LATENCY, NOW
 from spillcast.report.html.answer import ranked, refusal
 from spillcast.report.html.charts import forecasts as charts
-from spillcast.report.html.page import Figure, Section, Table, figure
-from spillcast.report.html.words import NOTHING, between, change, count, percent, seconds, size
+from spillcast.report.html.page import Figure, Section, Table, Warned, figure
+from spillcast.report.html.words import (
+    NOTHING,
+    between,
+    change,
+    count,
+    percent,
+    seconds,
+    sentence,
+    size,
+)
 from spillcast.units import format_bytes, format_duration, format_setting, format_speedup
 
 Forecast = Mapping[str, Any]
@@ -56,26 +65,29 @@ def terms(forecasts: Sequence[Forecast]) -> list[Section]:
     if not given:
         return []
     words = [
-        "The elapsed time is the sum of these terms. What is not temp I/O stays but for caches "
-        "that go colder or warmer; the line through the last bar is the interval, the dotted "
-        "one the time with storage of no latency, on a band as wide as its own interval."
+        "The forecast is the sum of these terms. Only temp I/O changes, apart from CPU time that "
+        "waits make longer or shorter. The line through the last bar is the forecast's interval; "
+        "the dotted line is the time with storage of no latency, the band its interval."
     ]
     figures = [_waterfall(one) for one in given[:_DRAWN_MAX]]
     return [Section("What the forecast is made of", words, figures)]
 
 
-def warnings(forecasts: Sequence[Forecast]) -> list[str]:
+def warnings(forecasts: Sequence[Forecast]) -> list[Warned]:
     """What weakens the numbers, each once, with the targets it is said of, and what to do."""
-    said: dict[str, list[str]] = {}
+    said: dict[tuple[str, str, str], list[str]] = {}
     for forecast in forecasts:
         for warning in forecast["warnings"]:
-            title, then = warning.get("title"), warning.get("next_step")
-            text = warning["message"]
-            text = f"{title[0].upper()}{title[1:]}: {text}" if title else text
-            said.setdefault(f"{text}. {then}" if then else text, []).append(forecast["target"])
+            words = (warning.get(name) or "" for name in ("message", "title", "next_step"))
+            said.setdefault(tuple(words), []).append(forecast["target"])
     return [
-        text if len(targets) == len(forecasts) else f"{', '.join(targets)}: {text}"
-        for text, targets in said.items()
+        Warned(
+            sentence(message),
+            title[:1].upper() + title[1:],
+            next_step,
+            "" if len(targets) == len(forecasts) else ", ".join(targets),
+        )
+        for (message, title, next_step), targets in said.items()
     ]
 
 
@@ -122,7 +134,7 @@ def _choices(given: Sequence[Forecast]) -> Figure:
     sure = percent(given[0]["confidence"], 0)
     return figure(
         "Elapsed time by storage",
-        f"Points are forecasts, lines their intervals, {sure} sure.",
+        f"Points are forecasts; the lines are their {sure} intervals.",
         f"Forecasts side by side: {names}; now {seconds(given[0]['baseline_s'])}",
         partial(charts.choices, given),
         _table(given),
@@ -167,7 +179,7 @@ def _advice(order: Sequence[Forecast]) -> list[str]:
         enough, most = memory["enough"], format_bytes(memory["most_bytes"])
         said.insert(
             0,
-            f"Raise work_mem to {format_setting(enough['work_mem_bytes'])} for this query: the "
-            f"spill is gone, and all nodes in all processes may take {most}.",
+            f"Raise work_mem to {format_setting(enough['work_mem_bytes'])} for this query: it no "
+            f"longer spills, and its nodes in all its processes may use up to {most}.",
         )
     return said
