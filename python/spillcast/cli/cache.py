@@ -24,16 +24,19 @@ def cache(
         ),
     ],
     size: Annotated[
-        str | None, typer.Option(help="Size of the cache, such as 10G; without it the curve alone.")
+        str | None,
+        typer.Option(
+            help="Size of the cache, such as 10G; without it only the miss curve is shown."
+        ),
     ] = None,
     policy: Annotated[
         str, typer.Option(help="keep (Exadata's rules), bypass, lru, fifo, sieve, s3fifo or arc.")
     ] = "lru",
     keep: Annotated[
-        list[str] | None, typer.Option(help="Object that is KEEP, with --policy keep. Repeatable.")
+        list[str] | None, typer.Option(help="Object marked KEEP, with --policy keep. Repeatable.")
     ] = None,
     temp_writes: Annotated[
-        bool, typer.Option("--temp-writes", help="Temp data is written to the cache.")
+        bool, typer.Option("--temp-writes", help="Also cache temp data.")
     ] = False,
     temp_share: Annotated[
         float,
@@ -48,17 +51,23 @@ def cache(
             help="9G/s, or 9G/s,3.4G/s for reads and writes, a storage.json, catalogue:NAME."
         ),
     ] = None,
-    disk: Annotated[str | None, typer.Option(help="The same of the disk behind.")] = None,
+    disk: Annotated[
+        str | None, typer.Option(help="The same for the disk behind the cache.")
+    ] = None,
     from_flash: Annotated[
         float,
-        typer.Option(min=0, max=1, help="Share of the hits that flash serves; the disk the rest."),
+        typer.Option(
+            min=0, max=1, help="Share of the hits served by flash; the disk serves the others."
+        ),
     ] = 1.0,
-    runs: Annotated[int, typer.Option(min=1, max=100, help="How often the same I/O is done.")] = 2,
+    runs: Annotated[
+        int, typer.Option(min=1, max=100, help="How often the same I/O is repeated.")
+    ] = 2,
     cells: Annotated[
         int, typer.Option(min=1, help="Storage servers that share what is cached.")
     ] = 1,
     sample: Annotated[
-        float, typer.Option(help="Share of the lines that the curve is made from (SHARDS).")
+        float, typer.Option(help="Share of the cache lines sampled for the curve (SHARDS).")
     ] = 1.0,
     block: Annotated[str, typer.Option(help="Block size of Oracle's traces.")] = "8K",
     lenient: Lenient = False,

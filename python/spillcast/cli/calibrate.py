@@ -17,10 +17,10 @@ def add_to(application: typer.Typer) -> None:
 
 def calibrate(
     show: Annotated[
-        bool, typer.Option("--show", help="What is kept already; nothing is run.")
+        bool, typer.Option("--show", help="Print the existing calibration; run nothing.")
     ] = False,
     queries: Annotated[
-        int | None, typer.Option(min=1, help="Only the first so many queries of each engine.")
+        int | None, typer.Option(min=1, help="Only the first N queries of each engine.")
     ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each query on each storage.")] = 2,
     work: Work = None,

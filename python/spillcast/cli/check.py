@@ -14,7 +14,9 @@ def add_to(application: typer.Typer) -> None:
 
 
 def check(
-    forecast: Annotated[Path, typer.Argument(help="What forecast printed with --json.")],
+    forecast: Annotated[
+        Path, typer.Argument(help="A forecast's JSON document, from forecast --json.")
+    ],
     after: Annotated[
         list[str],
         typer.Argument(

@@ -21,17 +21,15 @@ def add_to(application: typer.Typer) -> None:
 def emulate(
     mountpoint: Annotated[Path, typer.Argument(metavar="MOUNT", help="An empty directory.")],
     command: Annotated[
-        list[str] | None, typer.Argument(help="Command to run meanwhile, after --.")
+        list[str] | None, typer.Argument(help="Command to run while it is mounted, after --.")
     ] = None,
     storage: Annotated[
         str | None,
-        typer.Option(help="What to behave like: a storage.json, a recording, catalogue:NAME."),
+        typer.Option(help="Storage to imitate: a storage.json, a recording, catalogue:NAME."),
     ] = None,
-    read: Annotated[str | None, typer.Option(help="Time of every read, such as 9ms.")] = None,
-    write: Annotated[str | None, typer.Option(help="Time of every write, such as 4ms.")] = None,
-    bandwidth: Annotated[
-        str | None, typer.Option(help="Bytes a second of all together, such as 200MB/s.")
-    ] = None,
+    read: Annotated[str | None, typer.Option(help="Latency of every read, such as 9ms.")] = None,
+    write: Annotated[str | None, typer.Option(help="Latency of every write, such as 4ms.")] = None,
+    bandwidth: Annotated[str | None, typer.Option(help="Total bandwidth, such as 200MB/s.")] = None,
     servers: Annotated[
         int | None, typer.Option(min=1, help="Operations served at once; the others queue.")
     ] = None,
@@ -39,7 +37,8 @@ def emulate(
         bool, typer.Option("--page-cache", help="Through the page cache, as on a disk.")
     ] = False,
     backing: Annotated[
-        Path | None, typer.Option(help="Directory that holds the files and keeps them.")
+        Path | None,
+        typer.Option(help="Directory that stores the files; they remain after the unmount."),
     ] = None,
     json: Json = False,
     csv: Csv = False,

@@ -22,7 +22,7 @@ def add_to(application: typer.Typer) -> None:
 
 
 def fleet(
-    dataset: Annotated[str, typer.Argument(help="What spillcast ingest made.")],
+    dataset: Annotated[str, typer.Argument(help="A dataset made by spillcast ingest.")],
     to: Annotated[
         str,
         typer.Option(
@@ -33,7 +33,7 @@ def fleet(
     cost: Annotated[
         float | None, typer.Option(min=0, help="Price of the target for 30 days.")
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="So many statements in the table.")] = 20,
+    top: Annotated[int, typer.Option(min=1, help="Number of statements in the table.")] = 20,
     engine: Workers = "local",
     master: Master = None,
     confidence: Confidence = 0.9,

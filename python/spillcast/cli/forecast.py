@@ -66,13 +66,15 @@ def forecast(
     queryid: Queryid = None,
     origin: Annotated[
         str | None,
-        typer.Option("--from", help="Storage that a plan was made on, where its I/O has no times."),
+        typer.Option(
+            "--from", help="Storage that temp files were on, if the plan has no I/O times."
+        ),
     ] = None,
     temp: RecordedTemp = None,
     lenient: Lenient = False,
     cpus: Annotated[
         int | None,
-        typer.Option(help="CPUs there; by default as many as were recorded.", min=1),
+        typer.Option(help="CPUs on the target machine (default: as recorded).", min=1),
     ] = None,
     cpu_quota: Annotated[
         float | None,
@@ -87,7 +89,7 @@ def forecast(
     ] = None,
     within: Annotated[
         str | None,
-        typer.Option(help="Time it may take: the cheapest work memory and storage are told."),
+        typer.Option(help="Time limit: name the cheapest work memory and storage that meet it."),
     ] = None,
     rehearse: Annotated[
         str | None,
@@ -95,7 +97,9 @@ def forecast(
     ] = None,
     command: Annotated[
         str | None,
-        typer.Option(help="Command or statement to rehearse, where the recorded one is not whole."),
+        typer.Option(
+            help="Command or statement to rehearse, if the recording does not hold it whole."
+        ),
     ] = None,
     server: Server | None = None,
     confidence: Confidence = 0.9,
@@ -103,7 +107,7 @@ def forecast(
     details: Annotated[
         bool,
         typer.Option(
-            "--details", help="Also what each number is made of, and what each warning means."
+            "--details", help="Also show what each number is made of, and what each warning means."
         ),
     ] = False,
     json: Json = False,

@@ -65,11 +65,16 @@ Capture = Annotated[
     typer.Option(help="perf events, or a preload library where those are refused."),
 ]
 Query = Annotated[
-    str | None, typer.Option(metavar="PATTERN", help="The session whose query is like this.")
+    str | None,
+    typer.Option(
+        metavar="PATTERN", help="The session whose query matches this regular expression."
+    ),
 ]
 Elapsed = Annotated[
     str | None,
-    typer.Option(help="Time of the whole query, such as 12m53s, where the evidence covers a part."),
+    typer.Option(
+        help="Elapsed time of the whole query, such as 12m53s, if only part of it was recorded."
+    ),
 ]
 History = Annotated[
     list[Path] | None,
@@ -85,7 +90,8 @@ Written = Annotated[
     str | None, typer.Option(help="What it writes to temp files in all, such as 40G.")
 ]
 Boost = Annotated[
-    str | None, typer.Option(help="Events that change, such as 'direct path * temp'.")
+    str | None,
+    typer.Option(help="Wait events that the move makes faster, such as 'direct path * temp'."),
 ]
 SqlId = Annotated[
     str | None, typer.Option(help="Only this statement of an ASH export, or of traces.")
@@ -99,8 +105,8 @@ Since = Annotated[
 ]
 Until = Annotated[str | None, typer.Option(help="Only samples of an ASH export up to this time.")]
 Block = Annotated[str | None, typer.Option(help="Block size of Oracle's evidence, such as 16K.")]
-Lenient = Annotated[bool, typer.Option(help="Find WAIT lines in running text of traces too.")]
-Where = Annotated[str | None, typer.Option(help="Only waits for which this SQL condition holds.")]
+Lenient = Annotated[bool, typer.Option(help="Also find WAIT lines in the middle of other text.")]
+Where = Annotated[str | None, typer.Option(help="Only waits that meet this SQL condition.")]
 Workers = Annotated[Literal["local", "spark"], typer.Option(help="Where the work is done.")]
 Master = Annotated[str | None, typer.Option(help="Spark's master, such as spark://host:7077.")]
 

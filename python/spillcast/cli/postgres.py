@@ -29,26 +29,29 @@ def postgres(
         list[str] | None,
         typer.Option(
             "--to",
-            help="Storage to ask about: storage.json, catalogue:NAME, a recording, latency:150us, "
+            help="Storage to forecast for: storage.json, catalogue:NAME, "
+            "a recording, latency:150us, "
             "factor:60. Repeatable; by default ten times as fast.",
         ),
     ] = None,
     since: Annotated[
         str | None,
         typer.Option(
-            help="Only what is counted from now on for this long, such as 10m; or since a look "
+            help="Count only what happens from now on, for this long, such as 10m; or since a look "
             "that --save kept."
         ),
     ] = None,
-    save: Annotated[Path | None, typer.Option(help="Keep this look, for a later --since.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Save this snapshot of the counters, for a later --since.")
+    ] = None,
     log: Annotated[
-        str | None, typer.Option(help="The server's log, or a folder of them: plans tell work_mem.")
+        str | None, typer.Option(help="The server's log, or a folder of them: plans show work_mem.")
     ] = None,
     origin: Annotated[
         str | None,
-        typer.Option("--from", help="Storage that temp files are on, where I/O was not timed."),
+        typer.Option("--from", help="Storage that temp files are on now, if I/O was not timed."),
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="So many statements in the table.")] = 10,
+    top: Annotated[int, typer.Option(min=1, help="Number of statements in the table.")] = 10,
     confidence: Confidence = 0.9,
     json: Json = False,
     csv: Csv = False,

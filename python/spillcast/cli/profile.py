@@ -41,8 +41,8 @@ def profile(
         str | None, typer.Option(help="Only events like this; * stands for any text.")
     ] = None,
     where: Where = None,
-    top: Annotated[int | None, typer.Option(min=1, help="Only so many rows.")] = None,
-    histogram: Annotated[bool, typer.Option(help="Show how latencies are spread.")] = False,
+    top: Annotated[int | None, typer.Option(min=1, help="Maximum number of rows.")] = None,
+    histogram: Annotated[bool, typer.Option(help="Show the distribution of latencies.")] = False,
     sql_id: SqlId = None,
     exec_id: ExecId = None,
     since: Since = None,
@@ -54,7 +54,7 @@ def profile(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Say where the time goes: by event, and what else is asked for.
+    """Show where the time goes: by event, or by any other column.
 
     Example: spillcast profile traces/ --by event,size --event 'direct path*'
     """

@@ -41,14 +41,17 @@ def record(
     ] = None,
     query: Query = None,
     wait_for_spill: Annotated[
-        bool, typer.Option("--wait-for-spill", help="The session that spills first.")
+        bool, typer.Option("--wait-for-spill", help="Wait for the first session that spills.")
     ] = False,
     all_: Annotated[
-        bool, typer.Option("--all", help="Every query that spills, of all sessions at once.")
+        bool, typer.Option("--all", help="Record every query that spills, of all sessions.")
     ] = False,
     explain: Annotated[
         str | None,
-        typer.Option(metavar="SQL", help="Run this under EXPLAIN (ANALYZE, BUFFERS), and undo it."),
+        typer.Option(
+            metavar="SQL",
+            help="Run this statement under EXPLAIN (ANALYZE, BUFFERS), then roll back.",
+        ),
     ] = None,
     set_: Annotated[
         list[str] | None,
@@ -87,10 +90,10 @@ def record(
         ),
     ] = None,
     share: Annotated[
-        bool, typer.Option("--share", help="Let everybody read it, not its user alone.")
+        bool, typer.Option("--share", help="Let all users read the recording, not only you.")
     ] = False,
     live: Annotated[
-        bool, typer.Option("--live", help="Show the profile meanwhile, anew each second.")
+        bool, typer.Option("--live", help="Show the profile while recording, updated every second.")
     ] = False,
     json: Json = False,
 ) -> None:

@@ -43,7 +43,9 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="The page.")],
     to: Annotated[
         list[str] | None,
-        typer.Option("--to", help="Forecast a run for this target, as forecast does. Repeatable."),
+        typer.Option(
+            "--to", help="Forecast the run for this target, as the verb forecast does. Repeatable."
+        ),
     ] = None,
     elapsed: Elapsed = None,
     boost: Boost = None,
@@ -57,11 +59,15 @@ def report(
     lenient: Lenient = False,
     redact: Annotated[
         bool,
-        typer.Option("--redact", help="Leave out SQL text, bind values, paths and others' names."),
+        typer.Option(
+            "--redact", help="Replace SQL text, bind values, paths and names by placeholders."
+        ),
     ] = False,
     each: Annotated[
         bool,
-        typer.Option("--each", help="Each input is a run of its own: traces are not put together."),
+        typer.Option(
+            "--each", help="Treat each input as a run of its own instead of combining traces."
+        ),
     ] = False,
     confidence: Confidence = 0.9,
     budget: Budget = "60s",

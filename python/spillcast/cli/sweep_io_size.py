@@ -25,17 +25,22 @@ def io_size(
         str, typer.Argument(help="Directory to measure, a storage.json, or catalogue:NAME.")
     ],
     like: Annotated[
-        Path | None, typer.Option(help="Recording whose temp I/O is issued in each size.")
+        Path | None, typer.Option(help="Recording whose temp I/O is replayed in each size.")
     ] = None,
     least: Annotated[
-        str, typer.Option("--min", help="Least I/O sizes: a range, doubled, or 48K,240K.")
+        str,
+        typer.Option("--min", help="Minimum I/O sizes: a range, in powers of two, or 48K,240K."),
     ] = "48K..1M",
     most: Annotated[
-        str, typer.Option("--max", help="Most I/O sizes: a range, doubled, or 48K,240K.")
+        str,
+        typer.Option("--max", help="Maximum I/O sizes: a range, in powers of two, or 48K,240K."),
     ] = "48K..4M",
-    block: Annotated[str, typer.Option(help="What all sizes are multiples of.")] = "8K",
+    block: Annotated[
+        str, typer.Option(help="Block size, of which all sizes are multiples.")
+    ] = "8K",
     data: Annotated[
-        str | None, typer.Option(help=f"Data of a made-up sort, without --like (default: {DATA}).")
+        str | None,
+        typer.Option(help=f"Data of a synthetic sort, without --like (default: {DATA})."),
     ] = None,
     memory: Annotated[
         str | None,
@@ -96,7 +101,9 @@ def _spill(like: Path | None, data: str | None, memory: str | None, block_bytes:
             block_bytes,
         )
     if data is not None:
-        raise InputError("--data is for a made-up sort: --like says what was spilled")
+        raise InputError(
+            "--data is for a synthetic sort: with --like the recording says what was spilled"
+        )
     return Recorded(
         Recording.open(like), None if memory is None else parse_bytes(memory, "--memory")
     )

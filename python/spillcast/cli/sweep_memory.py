@@ -23,10 +23,10 @@ def add_to(sweep: typer.Typer) -> None:
 def memory(
     engine: Engine = DEFAULT,
     workload: Annotated[
-        str, typer.Option(help="A query of ours: 'hash join', sort, 'group by', window and more.")
+        str, typer.Option(help="A built-in query: 'hash join', sort, 'group by', window and more.")
     ] = "sort",
     sql: Annotated[
-        Path | None, typer.Option(help="A file with a query of yours in its place; DuckDB only.")
+        Path | None, typer.Option(help="A file with your own query instead; DuckDB only.")
     ] = None,
     database: Annotated[
         Path | None, typer.Option(help="DuckDB database for --sql; it is only read.")
@@ -50,13 +50,13 @@ def memory(
         ),
     ] = None,
     within: Annotated[
-        str | None, typer.Option(help="Time that the query may take: the cheapest way is told.")
+        str | None, typer.Option(help="Time limit: name the cheapest way to meet it.")
     ] = None,
     cost: Annotated[
         list[str] | None, typer.Option(help="Price of a storage, as NAME=96. Repeatable.")
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Measure what was forecast, too: shows the errors.")
+        bool, typer.Option("--check", help="Also measure what was forecast, and show the errors.")
     ] = False,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each; the median counts.")] = 1,
     threads: Annotated[int, typer.Option(min=1, help="Threads or processes of the query.")] = 1,

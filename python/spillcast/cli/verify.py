@@ -23,28 +23,33 @@ def add_to(application: typer.Typer) -> None:
 def verify(
     engine: EngineOrAll = DEFAULT,
     minutes: Annotated[
-        float, typer.Option(min=0.1, help="How long it may take; what is drawn fits in.")
+        float, typer.Option(min=0.1, help="Time limit; as many cases are drawn as fit.")
     ] = 5.0,
     workload: Annotated[
         list[str] | None,
         typer.Option(help='Only queries of this kind, or "tpch"; more than once for more.'),
     ] = None,
     threads: Annotated[
-        list[int] | None, typer.Option(help="Only with so many threads or processes.")
+        list[int] | None, typer.Option(help="Only with this number of threads or processes.")
     ] = None,
     storage: Annotated[
         list[str] | None, typer.Option(help="Only between these storages; two or more.")
     ] = None,
-    repeat: Annotated[int, typer.Option(min=1, help="Measured runs of each; medians count.")] = 3,
+    repeat: Annotated[
+        int, typer.Option(min=1, help="Measured runs of each; the median counts.")
+    ] = 3,
     seed: Annotated[
-        int, typer.Option(help="Of the draw and of random storages: the same seed draws the same.")
+        int,
+        typer.Option(
+            help="Seed for drawing cases and random storages; the same seed draws the same."
+        ),
     ] = 0,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Write all cases as Parquet, as they come."),
     ] = None,
     from_: Annotated[
-        Path | None, typer.Option("--from", help="Read the cases of a run before; run nothing.")
+        Path | None, typer.Option("--from", help="Read the cases of an earlier run; run nothing.")
     ] = None,
     markdown: Annotated[
         Path | None,

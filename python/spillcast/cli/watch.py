@@ -61,7 +61,9 @@ def watch(
     duration: Duration = None,
     capture: Capture = "auto",
     confidence: Confidence = 0.9,
-    json: Annotated[bool, typer.Option("--json", help="Print a line of JSON each second.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON every second.")
+    ] = False,
 ) -> None:
     """Watch a run spill: where the time goes, temp latency, and the forecast for other storage.
 

@@ -161,9 +161,9 @@ def test_the_command_line_tells_it_of_one_target_and_of_several(spilled, tmp_pat
         asked = ("forecast", folder, *(word for to in targets for word in ("--to", to)))
         told = spillcast(*asked, "--details")
         assert told.returncode == 0, told.stderr
-        assert told.stdout.startswith("Of a run that went on, ")
+        assert " were recorded of a run that went on: " in told.stdout.replace("\n", " ")
         assert "--elapsed gives a forecast of it" in " ".join(told.stdout.split())
-        assert "Of a run that went on" not in spillcast(*asked, "--elapsed", "60").stdout
+        assert "of a run that went on" not in spillcast(*asked, "--elapsed", "60").stdout
 
 
 def test_recordings_made_before_are_read_as_before(run):

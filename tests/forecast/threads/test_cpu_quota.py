@@ -164,8 +164,8 @@ def test_where_nobody_saw_cpu_time_it_is_refused_if_it_may_matter(tmp_path):
     assert forecast(run, on(SLOW_NS)).refused is None
     refused = forecast(run, on(FAST_NS)).refused
     assert (
-        "a CPU quota of 0.4 CPUs may throttle it there, and the recording does not contain the CPU time"
-        in refused
+        "a CPU quota of 0.4 CPUs may throttle it there, and the recording does not contain the "
+        "CPU time" in refused
     )
     assert "other CPUs" in forecast(run, on(SLOW_NS), cpu_quota=0.1).refused
     change(run, cpu_limits=replace(run.meta.cpu_limits, throttled_s=5.0))

@@ -65,7 +65,7 @@ def written(tmp_path):
 def test_without_any_source_the_sentence_names_the_part(written):
     said = forecast(written, SAME)
     assert said.to_come is None
-    assert said.sentence().startswith("Of a run that went on, 1.60 s were recorded")
+    assert said.sentence().startswith("1.60 s were recorded of a run that went on")
 
 
 def test_a_file_that_is_read_in_order_is_read_to_its_end(tmp_path):

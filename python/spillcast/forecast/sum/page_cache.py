@@ -38,7 +38,8 @@ def about_page_cache(
     else:
         room, spill = format_bytes(cache.room_bytes), format_bytes(spill_bytes(baseline.recording))
         text = (
-            f"the page cache serves {1 - missed:.0%} of the temp I/O: temp files hold up to {spill}, "
+            f"the page cache serves {1 - missed:.0%} of the temp I/O: temp files hold up to "
+            f"{spill}, "
             f"and {room} of memory were free; {without}"
         )
     return [Warned("page-cache-answers", text)]

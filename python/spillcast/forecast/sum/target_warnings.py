@@ -59,7 +59,8 @@ def _about_source(places: Sequence[TempPlace]) -> list[Warned]:
         )
         options = " or ".join(f"--temp {place.directory}" for place in several)
         text = (
-            f"temp files were on {len(several)} devices: {said}; the forecast moves them all to the "
+            f"temp files were on {len(several)} devices: {said}; the forecast moves them all to "
+            "the "
             f"target; to move only one, use {options}"
         )
         warnings.append(Warned("devices", text))
@@ -161,6 +162,9 @@ def _about_figures(part: Facts) -> list[Warned]:
         warnings.append(Warned("extrapolated", f"{text}: probe it with the recording (--like)"))
     if between > SHARE_TOLD:
         error = part.get("error", 0.0)
-        text = f"{between:.0%} of its I/O has sizes between the measured ones: interpolated, up to {error:.0%} off"
+        text = (
+            f"{between:.0%} of its I/O has sizes between the measured ones: interpolated, up to "
+            f"{error:.0%} off"
+        )
         warnings.append(Warned("sizes", text))
     return warnings

@@ -53,7 +53,10 @@ def refusal(baseline: Baseline) -> str | None:
     if baseline.to_come is not None:
         return None
     if share < SEEN_MIN and kind_of_evidence(recording, whole_s) == "unread":
-        return f"only {share:.1%} of the query was recorded, and hardly any temp data had been read back"
+        return (
+            f"only {share:.1%} of the query was recorded, and hardly any temp data had been read "
+            "back"
+        )
     return None
 
 
@@ -112,7 +115,8 @@ def _about_recording(baseline: Baseline) -> list[Warned]:
     others_s = baseline.others_s
     if others_s > BUSY_TOLD * recording.elapsed_s:
         text = (
-            f"the query was runnable but not scheduled for {format_duration(others_s)}, because other "
+            f"the query was runnable but not scheduled for {format_duration(others_s)}, because "
+            "other "
             "programs used the CPUs"
         )
         warnings.append(Warned("run-queue", text))
@@ -178,7 +182,10 @@ def _about_part(baseline: Baseline) -> list[Warned]:
     recording, whole_s, part = baseline.recording, baseline.whole_s, baseline.part
     unused = [Warned("not-used", f"not used: {one}") for one in baseline.unused]
     if part is not None:
-        text = "this forecast is only for the recorded part; --elapsed TIME gives one for the whole run"
+        text = (
+            "this forecast is only for the recorded part; --elapsed TIME gives one for the whole "
+            "run"
+        )
         if part.what == "process" and part.because == "late":
             life_s = (part.before_s or 0.0) + part.recorded_s
             text += f" (--elapsed {life_s:.1f}s if the query started with its process)"
@@ -191,7 +198,8 @@ def _about_part(baseline: Baseline) -> list[Warned]:
         said = [Warned("part", text), *unused]
         if not any(load.op == "read" for load in baseline.recorded):
             text = (
-                "no temp read was recorded: read latency here is a guess, and so is the elapsed time "
+                "no temp read was recorded: read latency here is a guess, and so is the elapsed "
+                "time "
                 "as it is; record a later part too"
             )
             said.append(Warned("unread", text))
@@ -199,11 +207,15 @@ def _about_part(baseline: Baseline) -> list[Warned]:
     if not is_part(recording, whole_s):
         return []
     share = recording.elapsed_s / whole_s
-    text = f"{share:.1%} of the query was recorded: the rest is assumed to do temp I/O at the same rate"
+    text = (
+        f"{share:.1%} of the query was recorded: the rest is assumed to do temp I/O at the same "
+        "rate"
+    )
     warnings = [Warned("part", text)]
     if kind_of_evidence(recording, whole_s) == "unread":
         text = (
-            f"{format_bytes(unread_bytes(recording))} of temp files had been written and not yet read: "
+            f"{format_bytes(unread_bytes(recording))} of temp files had been written and not yet "
+            "read: "
             "more reads will follow; record a later part too"
         )
         warnings.append(Warned("unread", text))
@@ -225,7 +237,10 @@ def _about_threads(recording: Recording, projection: Projection) -> list[Warned]
             f"{format_duration(overlap.fixed_s)} if not"
         )
         if overlap.replayed_s is not None:
-            text += f"; a replay of all threads on the target took {format_duration(overlap.replayed_s)}"
+            text += (
+                "; a replay of all threads on the target took "
+                f"{format_duration(overlap.replayed_s)}"
+            )
         return [Warned("dependent", text)]
     return []
 
@@ -270,6 +285,9 @@ def _about_sizes(loads: Sequence[Load], found: Sequence[Latency]) -> list[Warned
         warnings.append(Warned("extrapolated", text))
     if between > SHARE_TOLD:
         error = max(lat.error for lat in found)
-        text = f"{between:.0%} of the I/O has sizes between the measured ones: interpolated, up to {error:.0%} off"
+        text = (
+            f"{between:.0%} of the I/O has sizes between the measured ones: interpolated, up to "
+            f"{error:.0%} off"
+        )
         warnings.append(Warned("sizes", text))
     return warnings

@@ -78,8 +78,9 @@ def warnings(forecasts: Sequence[Forecast]) -> list[Warned]:
     said: dict[tuple[str, str, str], list[str]] = {}
     for forecast in forecasts:
         for warning in forecast["warnings"]:
-            words = (warning.get(name) or "" for name in ("message", "title", "next_step"))
-            said.setdefault(tuple(words), []).append(forecast["target"])
+            title, next_step = (warning.get(name) or "" for name in ("title", "next_step"))
+            words = (warning["message"], title, next_step)
+            said.setdefault(words, []).append(forecast["target"])
     return [
         Warned(
             sentence(message),
