@@ -43,7 +43,7 @@ def wanted(error: ModuleNotFoundError) -> InputError | None:
         for package in packages:
             # vl-convert-python is imported as vl_convert.
             if module and f"{package.replace('-', '_')}_".startswith(f"{module}_"):
-                message = f"this wants {package}, which is not installed"
+                message = f"this needs {package}, which is not installed"
                 return InputError(message, install(extra))
     return None
 

@@ -85,4 +85,4 @@ def test_what_it_lacks_is_refused_by_its_name():
         "try: work_memory_of('paper')\n"
         "except InputError as error: print(error)\n"
     )
-    assert "--engine paper: Paper lacks what this wants: its work memory" in run(refusal)
+    assert "--engine paper: Paper does not support this: its work memory" in run(refusal)

@@ -51,7 +51,7 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
             let status = Command::new(program).args(arguments).status().map_err(|error| {
                 Failure::usage(
                     format!("{}: {}", program.display(), reason(&error)),
-                    "give its path, or mend PATH",
+                    "give its path, or fix PATH",
                 )
             })?;
             status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))

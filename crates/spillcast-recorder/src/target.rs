@@ -65,7 +65,7 @@ pub fn program(word: &OsStr) -> Outcome<PathBuf> {
 }
 
 fn none(word: &OsStr) -> Failure {
-    Failure::usage(format!("{}: no such command", word.display()), "give its path, or mend PATH")
+    Failure::usage(format!("{}: no such command", word.display()), "give its path, or fix PATH")
 }
 
 fn runs(path: &Path) -> bool {

@@ -38,7 +38,7 @@ def check(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Say whether a forecast was true: what was forecast beside what came, term by term.
+    """Compare a forecast with the query after the move, term by term.
 
     With --log checks are kept, and verify --from tells how good the forecasts of a site are. Exits
     with 1 where the interval does not hold what came.

@@ -11,7 +11,7 @@ def add_to(application: typer.Typer) -> None:
 
 
 def doctor(json: Json = False, csv: Csv = False, markdown: Markdown = False) -> None:
-    """Say what works on this machine and, for each thing that does not, the command that mends it.
+    """Check what works on this machine, and print the command that fixes what does not.
 
     It looks at what observes processes, at what emulates storage, at control groups and at
     what is installed; nothing is changed.

@@ -44,7 +44,7 @@ def emulate(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Mount a directory that is as slow as a storage you do not own.
+    """Mount a directory that is as slow as storage you do not own.
 
     Reads and writes take what they take there, past the page cache; opening, naming and removing
     files takes no time. Without --backing the files are gone at the end. It ends with the command,

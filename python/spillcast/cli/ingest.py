@@ -31,7 +31,7 @@ def ingest(
     master: Master = None,
     json: Json = False,
 ) -> None:
-    """Take evidence into a dataset, each file once however it is called.
+    """Add evidence to a dataset, each file once whatever its name.
 
     Killed and started again, it goes on. Files that hold no usable evidence are set aside and
     listed, on stderr and with --json too.

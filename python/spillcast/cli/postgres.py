@@ -57,10 +57,10 @@ def postgres(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Rank what spills on a PostgreSQL server, and what storage or work_mem would save of it.
+    """Rank the statements that spill on a PostgreSQL server, and what storage or work_mem saves.
 
-    It asks for counts alone, in some short queries of one read-only session; pg_monitor is enough.
-    Exits with 3 where nothing that spills carries a number.
+    Reads statistics only, in a few short queries of one read-only session; pg_monitor is enough.
+    Exits with 3 if there is no forecast for any statement.
 
     Example: spillcast postgres dbname=dw --to catalogue:aws-gp3
 

@@ -25,7 +25,7 @@ def check_options(
             if given is not None:
                 raise InputError(f"{option} goes with --rehearse", "for example --rehearse 10s")
     elif not any(is_place(Path(word)) for word in to):
-        raise InputError("--rehearse wants a directory to rehearse on", "give one with --to DIR")
+        raise InputError("--rehearse needs a directory to rehearse on", "give one with --to DIR")
 
 
 def check_rehearse(

@@ -54,5 +54,5 @@ def known_as(name: str) -> Engine | None:
 
 def _offered(engine: Engine, capability: T | None, why: str) -> T:
     if capability is None:
-        raise InputError(f"--engine {engine.name}: {engine.label} lacks what this wants: {why}")
+        raise InputError(f"--engine {engine.name}: {engine.label} does not support this: {why}")
     return capability

@@ -202,5 +202,5 @@ def _flush_folder(folder: Path) -> None:
 def _not_written(address: str, error: OSError) -> SpillcastError:
     return SpillcastError(
         f"{address}: cannot be written to: {error.strerror or error}",
-        "what is in the dataset is whole; the same command goes on when that is mended",
+        "the dataset is intact; run the same command again when that is fixed",
     )

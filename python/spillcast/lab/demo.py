@@ -66,7 +66,7 @@ def run_demo(
     workload = workload or lab.demo
     with workspace(work) as room, _candidate(room) as fast, ExitStack() as stack:
         if free_bytes(room) < DISK_BYTES:
-            message = f"{room.parent}: the demo wants {format_bytes(DISK_BYTES)} of free space"
+            message = f"{room.parent}: the demo needs {format_bytes(DISK_BYTES)} of free space"
             raise InputError(message, "name another directory with --work DIR")
         opened = lab(room)
         stage.step(f"making a table of {workload.rows // 1_000_000} million rows")

@@ -76,7 +76,7 @@ def diagnose() -> Diagnosis:
 
 def _proc() -> Iterator[Finding]:
     if Path("/proc/self/fd").exists():
-        yield Finding("/proc", True, "tells of processes and their files")
+        yield Finding("/proc", True, "shows processes and their files")
     else:
         detail = "is not mounted: nothing can be recorded"
         yield Finding("/proc", False, detail, "mount -t proc proc /proc")
@@ -126,7 +126,7 @@ def _fuse() -> Iterator[Finding]:
         detail = "emulate wants CAP_SYS_ADMIN, which root does not have here"
         yield Finding("FUSE", False, detail, "docker run --device /dev/fuse --cap-add SYS_ADMIN")
     elif os.geteuid() != 0 and helper is None:
-        detail = "emulate wants root, or the program fusermount3"
+        detail = "emulate needs root or the program fusermount3"
         yield Finding("FUSE", False, detail, "sudo apt-get install fuse3")
     else:
         yield Finding("FUSE", True, "emulate can mount a storage")
@@ -144,17 +144,17 @@ def _may_mount() -> bool:
 
 def _cgroups() -> Iterator[Finding]:
     if any(folder.is_dir() for folder in group_folders()):
-        yield Finding("cgroups", True, "limits of memory and CPU are told in recordings")
+        yield Finding("cgroups", True, "recordings hold memory and CPU limits")
     else:
-        detail = "limits of memory and CPU are not known to recordings"
+        detail = "recordings lack memory and CPU limits"
         yield Finding("cgroups", False, detail, "sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup")
 
 
 def _calibration() -> Iterator[Finding]:
     if kept_calibration() is not None:
-        yield Finding("calibration", True, "what waits cost here is told in recordings")
+        yield Finding("calibration", True, "calibrated; recordings hold it")
     else:
-        detail = "it is not known what waits cost here: intervals are wider"
+        detail = "not calibrated: intervals are wider"
         yield Finding("calibration", False, detail, "spillcast calibrate")
 
 

@@ -153,7 +153,7 @@ def kernel_slowed(storage: KernelSlowed, room: Path, below: Path) -> Iterator[Pl
         try:
             memory = stack.enter_context(memory_group(meminfo_bytes()["MemTotal"]))
             if not (memory / "memory.limit_in_bytes").exists():
-                raise SpillcastError("the memory cgroups are of version 2, it wants version 1")
+                raise SpillcastError("the memory cgroups are of version 2; version 1 is needed")
             _mount(image, mountpoint, storage)
             device = os.stat(mountpoint).st_dev
             numbers = f"{os.major(device)}:{os.minor(device)}"

@@ -75,10 +75,10 @@ def measure_machine(
 
 def _check_room(room: Path) -> None:
     if free_bytes(room) < DATA_BYTES:
-        message = f"{room.parent}: calibration wants {format_bytes(DATA_BYTES)} of free space"
+        message = f"{room.parent}: calibration needs {format_bytes(DATA_BYTES)} of free space"
         raise InputError(message, "name another directory with --work DIR")
     if fast_parent(SPILL_BYTES) is None:
-        message = f"{SHARED_MEMORY}: calibration wants {format_bytes(SPILL_BYTES)} of free space"
+        message = f"{SHARED_MEMORY}: calibration needs {format_bytes(SPILL_BYTES)} of free space"
         raise InputError(message, "free some, or make it larger: mount -o remount,size=2G /dev/shm")
 
 

@@ -39,7 +39,7 @@ def verify(
     """
     memory = fast_parent(NEED_BYTES)
     if memory is None:
-        raise InputError("verify wants 4 GiB of room in /dev/shm", "run demo for a smaller check")
+        raise InputError("verify needs 4 GiB of space in /dev/shm", "run demo for a smaller check")
     end = None if budget_s is None else time.monotonic() + budget_s
     with workspace(memory) as fast, workspace(work) as room:
         cases: list[Case] = []

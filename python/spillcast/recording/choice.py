@@ -10,7 +10,7 @@ class StartAgain(Exception):
     """A held command must be started anew, as the next source wants it: with ``environment``."""
 
     def __init__(self, environment: dict[str, str]) -> None:
-        super().__init__("the command wants another environment")
+        super().__init__("the command needs another environment")
         self.environment = environment
 
 

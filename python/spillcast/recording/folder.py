@@ -87,7 +87,7 @@ def check_output(path: Path) -> None:
         raise InputError(f"{path}: its directory is not writable", OTHER)
     free = shutil.disk_usage(parent).free
     if free < ROOM_BYTES:
-        room = f"there is no room for a recording: {format_bytes(free)} are free"
+        room = f"no space for a recording: {format_bytes(free)} are free"
         raise InputError(f"{path}: {room}", OTHER)
     check_free(path)
 

@@ -73,7 +73,7 @@ def _no_program(word: str) -> InputError:
         return InputError(f"'{word}': no such command", hint)
     if os.path.isfile(word):
         return InputError(f"{word}: is no program", "give the program that runs it before it")
-    return InputError(f"{word}: no such command", "give its path, or mend PATH")
+    return InputError(f"{word}: no such command", "give its path, or fix PATH")
 
 
 class Process:

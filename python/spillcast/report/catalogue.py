@@ -23,9 +23,9 @@ def catalogue_page(rows: Sequence[Row]) -> Page:
     """One line a storage: a random read, a sequential write, bytes written and reads a second."""
     table = Table.of(_COLUMNS, [_entry(row) for row in rows])
     notes = [
-        "One random read and one sequential write, each alone; then the most that goes: sequential "
-        "writes of 256 KiB, random reads of 8 KiB. Looked up, not measured; what bursts, while it "
-        "bursts."
+        "Latency of a single random read and a single sequential write; then the maximum rates of "
+        "sequential writes of 256 KiB and random reads of 8 KiB. Published figures, not measured; "
+        "with bursts, while they last."
     ]
     for row in rows:
         if row.parameters:

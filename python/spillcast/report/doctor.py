@@ -5,7 +5,7 @@ from spillcast.report.page import Drawn, Page, Words
 from spillcast.report.table import Column, Table
 
 _COLUMNS = (Column("works", "works"), Column("what", "what"), Column("how", "detail"))
-_MEND = Column("mended by", "mend")
+_MEND = Column("fixes", "mend")
 
 
 def doctor_page(found: Diagnosis) -> Page:
@@ -18,5 +18,5 @@ def doctor_page(found: Diagnosis) -> Page:
     looked = Table(_COLUMNS, [row[:3] for row in rows])
     mends = [f"{one.name}: {one.mend}" for one in found.findings if one.mend is not None]
     # A command is copied, so it keeps its line however wide that is.
-    mended = [Drawn(lambda _: "\n".join(["mended by", *mends]))] if mends else []
+    mended = [Drawn(lambda _: "\n".join(["fixes", *mends]))] if mends else []
     return Page([Words([version]), looked, *mended], Table((*_COLUMNS, _MEND), rows))

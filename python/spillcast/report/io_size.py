@@ -30,7 +30,7 @@ def sweep_page(sweep: Sweep) -> Page:
         Words([f"  {_verdict(sweep)}"]),
     ]
     if any("+" in name for name, _ in shown):
-        parts.insert(2, Words(["  +: and so many more settings, which make the same I/O"]))
+        parts.insert(2, Words(["  +N: N more settings that make the same I/O"]))
     for one in sweep.advice():
         parts.append(Words([f"  {one.engine}: {one.text}.", *(f"    {s}" for s in one.statements)]))
     if sweep.warnings:

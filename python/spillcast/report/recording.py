@@ -152,13 +152,13 @@ def recording_warnings(recording: Recording) -> list[str]:
         )
     if capture.mapped_temp_files:
         names = ", ".join(capture.mapped_temp_files[:3])
-        texts.append(
-            f"temp files are mapped into memory ({names}); that I/O is not in the recording"
-        )
+        texts.append(f"temp files are memory-mapped ({names}); that I/O is not in the recording")
     if capture.dropped:
         texts.append(f"{capture.dropped:,} single waits were dropped; the seconds are whole")
     if capture.unknown_file:
-        texts.append(f"{capture.unknown_file:,} calls were on files closed before they were seen")
+        texts.append(
+            f"{capture.unknown_file:,} calls were on files closed before their names could be read"
+        )
     hidden = unrecognised(recording)
     return [*texts, *([] if hidden is None else [hidden]), *_about_evidence(meta)]
 

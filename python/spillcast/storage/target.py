@@ -101,7 +101,7 @@ def resolve_storage(text: str, what: str | None = None, forms: str = KNOWN) -> S
 def _mounted(path: Path, forms: str) -> str:
     """What to name in place of a device: where it is mounted."""
     if path.is_block_device():
-        return "a probe wants a directory on it: name the one where it is mounted (findmnt)"
+        return "a probe needs a directory on it: give the one where it is mounted (findmnt)"
     return f"name {forms}"
 
 

@@ -103,6 +103,6 @@ def test_what_could_change_something_is_refused(newest, explained, slow, tmp_pat
 
 def test_options_that_go_together(spilled):
     said = spillcast("forecast", spilled.path, "--to", "latency:1ms", "--rehearse", "1s")
-    assert "wants a directory" in only_line(said, 2)
+    assert "needs a directory" in only_line(said, 2)
     said = spillcast("forecast", spilled.path, "--to", "latency:1ms", "--command", "x")
     assert "--command goes with --rehearse" in only_line(said, 2)

@@ -36,7 +36,7 @@ def open_session(dsn: str, name: str) -> Connection:
     try:
         import psycopg
     except ImportError:
-        raise InputError("PostgreSQL wants psycopg", "pip install 'spillcast[postgres]'") from None
+        raise InputError("PostgreSQL needs psycopg", "pip install 'spillcast[postgres]'") from None
     parts = {"connect_timeout": CONNECT_TIMEOUT_S, **_parts(dsn), "application_name": name}
     try:
         connection = psycopg.connect(autocommit=True, **parts)

