@@ -44,6 +44,7 @@ def write_report(material: Material, path: Path, *, redact: bool = False) -> Doc
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     text = templates.get_template("page.html.j2").render(
         page=page,
+        redacted=redact,
         style=Markup(style),
         script=script,
         script_hash=f"sha256-{digest}",

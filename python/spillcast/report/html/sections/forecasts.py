@@ -55,8 +55,43 @@ def choices(forecasts: Sequence[Forecast]) -> list[Section]:
     refused = [refusal(one) for one in order if one["forecast_s"] is None]
     figures = [_choices(given)] if len(given) > 1 else []
     tables = [_table(order)] if given else []
-    said = [Section("The choices", refused, figures, tables)] if refused or tables else []
+    words = [*refused, *(_remarks(order) if given else [])]
+    said = [Section("Storage compared", words, figures, tables)] if refused or tables else []
+    said += [_work_memory(given[0])] if given and given[0].get("work_memory") else []
     return [*said, *([Section("What to do", todo)] if (todo := _advice(order)) else [])]
+
+
+def _remarks(order: Sequence[Forecast]) -> list[str]:
+    """What the rows that are no target are, and the remarks."""
+    said = f"{NO_LATENCY} is the limit: no storage for temp files is faster. "
+    said += f"'{NOW}' is the query on its present storage."
+    if any(one.get("best_value") for one in order):
+        said += " 'best value' saves the most time for its price."
+    if order[0].get("work_memory"):
+        said += " More work_mem holds if the plan stays: PostgreSQL may choose another with it."
+    return [said]
+
+
+def _work_memory(forecast: Forecast) -> Section:
+    """Settings of work memory on the present storage, with what each does to the spill."""
+    memory = forecast["work_memory"]
+    settings = [(memory["current_bytes"], forecast["baseline_s"], None, "as it is")]
+    for cure, does in ((memory["one_pass"], "sorts take one pass"), (memory["enough"], "no spill")):
+        if cure is not None:
+            of = cure["work_mem_bytes"], cure["forecast_s"], cure["interval_s"], does
+            settings.append(of)
+    rows = [
+        [NOTHING if b is None else format_setting(b), seconds(s), between(bounds), does]
+        for b, s, bounds, does in settings
+    ]
+    sure = f"{percent(forecast['confidence'], 0)} sure"
+    table = Table(["work_mem", "elapsed", sure, "effect"], rows, left=(0, 3))
+    most = format_bytes(memory["most_bytes"])
+    words = [
+        "Elapsed time on the present storage, if the plan stays as it is. Without a spill all "
+        f"nodes of the plan in all its processes may use up to {most}."
+    ]
+    return Section("More work memory instead", words, [], [table])
 
 
 def terms(forecasts: Sequence[Forecast]) -> list[Section]:
@@ -180,7 +215,7 @@ def _advice(order: Sequence[Forecast]) -> list[str]:
         enough, most = memory["enough"], format_bytes(memory["most_bytes"])
         said.insert(
             0,
-            f"Raise work_mem to {format_setting(enough['work_mem_bytes'])} for this query: it no "
-            f"longer spills, and its nodes in all its processes may use up to {most}.",
+            f"Raise work_mem to {format_setting(enough['work_mem_bytes'])} for this query: then "
+            f"nothing spills, and its nodes in all processes may use up to {most}.",
         )
     return said
