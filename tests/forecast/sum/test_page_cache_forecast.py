@@ -55,7 +55,7 @@ def test_a_spill_that_memory_holds_takes_as_long_on_any_storage(tmp_path, source
     [warning] = [one for one in said.warnings if one.code == "page-cache-answers"]
     # Without: 0.1 ms for each operation.
     without_s = other_s(made, 20 * US) + COUNT * 1e-4
-    assert f"the run takes about {without_s:.2f} s" in warning.message
+    assert f"the run would take about {without_s:.2f} s" in warning.message
     assert "64 MiB" in warning.message
 
 

@@ -162,7 +162,7 @@ def test_the_command_line_tells_it_of_one_target_and_of_several(spilled, tmp_pat
         told = spillcast(*asked, "--details")
         assert told.returncode == 0, told.stderr
         assert " were recorded of a run that went on: " in told.stdout.replace("\n", " ")
-        assert "--elapsed gives a forecast of it" in " ".join(told.stdout.split())
+        assert "--elapsed TIME gives one for the whole run" in " ".join(told.stdout.split())
         assert "of a run that went on" not in spillcast(*asked, "--elapsed", "60").stdout
 
 

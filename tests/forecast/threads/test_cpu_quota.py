@@ -167,7 +167,7 @@ def test_where_nobody_saw_cpu_time_it_is_refused_if_it_may_matter(tmp_path):
         "a CPU quota of 0.4 CPUs may throttle it there, and the recording does not contain the "
         "CPU time" in refused
     )
-    assert "other CPUs" in forecast(run, on(SLOW_NS), cpu_quota=0.1).refused
+    assert "--cpu-quota differ" in forecast(run, on(SLOW_NS), cpu_quota=0.1).refused
     change(run, cpu_limits=replace(run.meta.cpu_limits, throttled_s=5.0))
     assert "throttled it for 5 s" in forecast(run, on(SLOW_NS)).refused
 
