@@ -336,8 +336,13 @@ class TraceReader:
         lenient: bool = False,
         windows_us: Sequence[tuple[int, int]] = ...,
     ) -> TraceReader: ...
-    def profile(self, by: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Groups by event, call and each of op, temp, idle, blocks, file, object, sql, session."""
+    def profile(
+        self, by: Sequence[str], *, calls: bool = True, condition: str | None = None
+    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """Groups by each of event, op, temp, blocks, file, object, sql, session, second, ..."""
+    @staticmethod
+    def understands(condition: str) -> bool:
+        """Whether ``profile`` can test this condition, which is SQL."""
     def rows(self, take: Any) -> dict[str, Any]:
         """Hand all rows to ``take(waits, calls, statements, row_sources, binds)`` in batches."""
     def progress(self) -> int:

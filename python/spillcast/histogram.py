@@ -8,8 +8,16 @@ from itertools import accumulate
 
 def quantile(middles: Sequence[float], counts: Iterable[float], share: float) -> float:
     """The bucket below whose end this share lies; there must be something in one."""
+    return quantiles(middles, counts, [share])[0]
+
+
+def quantiles(
+    middles: Sequence[float], counts: Iterable[float], shares: Iterable[float]
+) -> list[float]:
+    """The buckets below whose ends these shares lie."""
     sums = list(accumulate(counts))
-    return middles[min(bisect_left(sums, share * sums[-1]), len(sums) - 1)]
+    at = (bisect_left(sums, share * sums[-1]) for share in shares)
+    return [middles[min(one, len(sums) - 1)] for one in at]
 
 
 def rounded(values: Iterable[int]) -> tuple[list[int], list[int]]:

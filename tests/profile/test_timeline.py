@@ -31,7 +31,7 @@ def test_a_trace_by_the_second(tmp_path):
     waits = [(READ, 10_000, blocks(31))] * 200 + [(WRITE, 5_000, blocks(31))] * 200
     waits += [("latch: cache buffers chains", 500_000, "address=1 number=2 tries=0")]
     path = write_trace(tmp_path / "t.trc", waits)
-    read = profile_traces([path], ["idle", "op", "second"])
+    read = profile_traces([path], ["event", "second"])
     line = timeline.of_traces(read, 3.5)
     found = {name: pytest.approx(seconds) for name, seconds in line.totals_s.items()}
     assert found == {timeline.READ: 2.0, timeline.WRITE: 1.0, timeline.WAITS: 0.5}

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList};
 use spillcast_core::oracle::{
-    Bind, Dictionary, Dimension, Options, Origin, Profile, ReadError, Reading, Rows, Sink,
-    StatLine, Statement, TimedCall, TimedWait, Window, read,
+    Bind, Condition, Dictionary, Dimension, Options, Origin, Profile, ReadError, Reading, Rows,
+    Sink, StatLine, Statement, TimedCall, TimedWait, Window, read,
 };
 
 use crate::arrow::Table;
@@ -39,14 +39,18 @@ impl TraceReader {
         }
     }
 
-    /// Count waits and CPU by event and call and by each dimension named: op, temp, idle, blocks,
-    /// file, object, sql, session, second. Returns the groups and what was read of each file.
+    /// Count waits and CPU by each dimension named: event (calls: their kind), op, temp, idle, blocks,
+    /// file, object, sql, session, second, bytes, cursor, p1, p2, p3; without `calls` waits alone, and
+    /// those for which `condition` holds. Returns the groups and what was read of each file.
     ///
     /// ValueError where there are no trace lines, OSError where a file cannot be read.
+    #[pyo3(signature = (by, *, calls=true, condition=None))]
     fn profile<'py>(
         &self,
         py: Python<'py>,
         by: Vec<String>,
+        calls: bool,
+        condition: Option<&str>,
     ) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyDict>)> {
         let known = |name: &String| Dimension::NAMED.into_iter().find(|(known, _)| known == name);
         let unknown = |name| PyValueError::new_err(format!("no dimension '{name}'"));
@@ -54,13 +58,28 @@ impl TraceReader {
             .iter()
             .map(|name| known(name).ok_or_else(|| unknown(name)))
             .collect::<PyResult<_>>()?;
-        let told_apart = by.iter().map(|&(_, dimension)| dimension);
-        let dimensions = [Dimension::Event, Dimension::Call].into_iter().chain(told_apart);
-        let mut sink = self.watched(Profile::new(dimensions.collect()));
+        let refused = || PyValueError::new_err("a condition that the reader cannot test");
+        let condition =
+            condition.map(|text| Condition::of_text(text).ok_or_else(refused)).transpose()?;
+        let mut dimensions: Vec<_> = by.iter().map(|&(_, dimension)| dimension).collect();
+        if dimensions.contains(&Dimension::Event) {
+            dimensions.push(Dimension::Call);
+        }
+        let counted = match calls {
+            true => Profile::new(dimensions),
+            false => Profile::of_waits(dimensions, condition),
+        };
+        let mut sink = self.watched(counted);
         let reading =
             py.detach(|| read(&self.paths, &self.options, &mut sink)).map_err(to_python)?;
         let groups = groups(py, &sink.inner, &by, &reading.dictionary)?;
         Ok((groups, facts(py, &reading)?))
+    }
+
+    /// Whether `profile` can test this condition, which is SQL.
+    #[staticmethod]
+    fn understands(condition: &str) -> bool {
+        Condition::of_text(condition).is_some()
     }
 
     /// Hand all rows to `take(waits, calls, statements, row_sources, binds)` in batches; returns what
@@ -156,29 +175,35 @@ fn groups<'py>(
     names: &Dictionary,
 ) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::empty(py);
+    let array = py.import("array")?.getattr("array")?;
+    let packed = |values: &mut dyn Iterator<Item = u64>| {
+        let bytes: Vec<u8> = values.flat_map(u64::to_ne_bytes).collect();
+        array.call1(("Q", PyBytes::new(py, &bytes)))
+    };
     for (key, group) in profile.groups() {
         let dict = PyDict::new(py);
         let named =
             |list: &'_ [String], dimension| key.get(dimension).map(|id| list[id as usize].clone());
-        dict.set_item("event", named(names.events.list(), Dimension::Event))?;
-        dict.set_item("call", key.call().map(|kind| kind.name()))?;
+        dict.set_item("op", group.op.name())?;
+        fields! { dict, group => idle waits count total_us min_us max_us }
         for &(title, dimension) in by {
             match dimension {
-                Dimension::Op => dict.set_item(title, key.op().name())?,
-                Dimension::Sql => dict.set_item(title, named(names.sql.list(), dimension))?,
-                Dimension::Session => {
-                    let session = key.get(dimension).map(|id| names.sessions[id as usize]);
-                    dict.set_item(title, session.and_then(|session| session.number()))?;
+                Dimension::Event => {
+                    dict.set_item(title, named(names.events.list(), dimension))?;
+                    dict.set_item("call", key.call().map(|kind| kind.name()))?;
                 }
+                Dimension::Op => dict.set_item(title, key.op().name())?,
+                Dimension::Temp => dict.set_item(title, key.get(dimension) == Some(1))?,
+                Dimension::Idle => dict.set_item(title, key.get(dimension) == Some(1))?,
+                Dimension::Sql => dict.set_item(title, named(names.sql.list(), dimension))?,
                 other => dict.set_item(title, key.get(other))?,
             }
         }
-        let (latency_ns, latency_count): (Vec<u64>, Vec<u64>) = group.histogram().buckets().unzip();
-        fields! { dict, group => count total_us min_us max_us }
+        let histogram = group.histogram();
         dict.set_item("max_file", group.max_at.file)?;
         dict.set_item("max_line", group.max_at.line)?;
-        dict.set_item("latency_ns", latency_ns)?;
-        dict.set_item("latency_count", latency_count)?;
+        dict.set_item("latency_ns", packed(&mut histogram.buckets().map(|(middle, _)| middle))?)?;
+        dict.set_item("latency_count", packed(&mut histogram.buckets().map(|(_, count)| count))?)?;
         list.append(dict)?;
     }
     Ok(list)

@@ -71,7 +71,6 @@ fn document(profile: &Profile, by: &[(&str, Dimension)], reading: &Reading) -> V
 fn named(dimension: Dimension, id: Option<i64>, names: &Dictionary) -> Value {
     match (dimension, id) {
         (Dimension::Sql, Some(id)) => names.sql.list()[id as usize].as_str().into(),
-        (Dimension::Session, Some(id)) => names.sessions[id as usize].sid.into(),
         (_, id) => id.into(),
     }
 }

@@ -18,7 +18,7 @@ def read_trace(path: Path) -> Traces:
     _under_way.add(reader)
     try:
         with ReadFailures():
-            groups, facts = reader.profile(["blocks", "idle", "op", "sql"])
+            groups, facts = reader.profile(["event", "blocks", "sql"])
     finally:
         _under_way.discard(reader)
     return Traces([path], groups, facts["files"])

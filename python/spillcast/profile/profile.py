@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
-from spillcast.profile.result import CALL, DIMENSIONS, ROW_SOURCE, Profile
+from spillcast.profile.result import CALL, ROW_SOURCE, Profile
 from spillcast.recording.event_names import is_like
 from spillcast.recording.evidence import Evidence, find_evidence
 
@@ -70,12 +70,8 @@ def profile(
         from spillcast.profile.calls import of_calls
 
         return of_calls(found.traces, by, where, lenient, on_progress, window)
-    elif where is not None or not all(name in DIMENSIONS for name in by):
-        from spillcast.profile.rows import of_trace_rows
-
-        result = of_trace_rows(found.traces, by, where, lenient, on_progress, window)
     else:
-        result = _of_traces(found, by, lenient, on_progress, window)
+        result = _of_traces(found, by, where, lenient, on_progress, window)
     if block_bytes is not None and "size" in by:
         result = _in_bytes(result, block_bytes)
     return result if event is None else _only_event(result, event)
@@ -122,22 +118,20 @@ def _of_recording(
 def _of_traces(
     found: Evidence,
     by: Sequence[str],
+    where: str | None,
     lenient: bool,
     on_progress: "Progress | None",
     window: "Window",
 ) -> Profile:
-    from spillcast.profile.traces import of_traces
-    from spillcast.recording.trace import profile_traces
+    from spillcast.profile.traces import of_traces, understands
 
-    dimensions = {"idle", "op"} | {DIMENSIONS[name] or "op" for name in by}
-    read = profile_traces(
-        found.traces,
-        sorted(dimensions),
-        lenient=lenient,
-        on_progress=on_progress,
-        window=window,
-    )
-    return of_traces(read, by)
+    if understands(by, where):
+        return of_traces(
+            found.traces, by, where, lenient=lenient, on_progress=on_progress, window=window
+        )
+    from spillcast.profile.rows import of_trace_rows
+
+    return of_trace_rows(found.traces, by, where, lenient, on_progress, window)
 
 
 def _only_event(result: Profile, pattern: str) -> Profile:

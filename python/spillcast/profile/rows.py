@@ -11,7 +11,7 @@ from spillcast.errors import InputError, first_line
 from spillcast.profile.expressions import check_keys, confine, keys_of, named
 from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row, with_shares
 from spillcast.profile.statement_texts import add_statement_texts
-from spillcast.profile.traces import trace_warnings
+from spillcast.profile.traces import WAITS_ALONE, trace_warnings
 from spillcast.profile.waits_view import view_of_waits
 from spillcast.recording import Recording
 from spillcast.recording.trace import Progress
@@ -25,11 +25,16 @@ _COLUMNS = {
     "file": "file",
     "object": "object",
     "sql": "sql_id",
-    "session": "session",
+    # Traces write 0 where they do not tell.
+    "session": "nullif(session, 0)",
     "second": "(start_ns + elapsed_ns) // 1000000000 - {first_second}",
 }
 #: Temp I/O is told from I/O on data, and on whatever other files there are.
 _FILES = "if(op is null, null, if(temp, 'temp', 'other')) as files"
+#: Null where operations differ, also where some are neither read nor write.
+_COMMON_OP = (
+    "if(count(distinct op) = 1 and count(op) = count(*), any_value(op::varchar), null) as op"
+)
 _ALL = "true"
 #: A thread that does no temp I/O mostly waits for those that do: for work, or for their end.
 _IDLE = "op is null and session not in (select session from recorded where temp)"
@@ -68,7 +73,7 @@ def of_trace_rows(
         row["count_share"] = row["count"] / read.waits()
     warnings = trace_warnings(read, 0)
     if where is None:
-        warnings.append("rows are of waits alone: --by event shows the CPU time beside them")
+        warnings.append(WAITS_ALONE)
     return Profile(by, elapsed_us / 1e6, rows, read.damaged(), warnings, histograms)
 
 
@@ -123,7 +128,7 @@ def _aggregate(
     apart = "event" in by or size == "bytes"
     keys += ["idle"] if apart else []
     keys += [_FILES] if "event" in by and size == "bytes" else []
-    op = [] if "op" in by else ["if(count(distinct op) = 1, any_value(op::varchar), null) as op"]
+    op = [] if "op" in by else [_COMMON_OP]
     quantiles = [
         f"quantile_disc(elapsed_ns, {at}) / 1e3 as {name}" for name, at in QUANTILES.items()
     ]
@@ -138,7 +143,7 @@ def _aggregate(
         "avg(elapsed_ns) / 1e3 as mean_us",
         *quantiles,
         "max(elapsed_ns) / 1e3 as max_us",
-        "max_by([source, line], elapsed_ns) as longest_at",
+        "arg_max([source, line], (elapsed_ns, -source, -line)) as longest_at",
         f"histogram({_THREE_DIGITS}) as histogram",
     ]
     groups = ", ".join(str(number + 1) for number in range(len(keys)))

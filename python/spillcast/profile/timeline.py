@@ -174,7 +174,7 @@ def events_of_samples(samples: "pa.Table", elapsed_s: float) -> Timeline:
 
 
 def of_traces(read: "Traces", elapsed_s: float) -> Timeline:
-    """Groups of traces by ``second``, ``op`` and ``idle``: by the second in which a wait ended."""
+    """Groups of traces by ``event`` and ``second``: by the second in which a wait ended."""
     length_s = stretch_s(elapsed_s, 1)
     first = read.first_second()
     rows = [

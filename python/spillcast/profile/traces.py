@@ -1,76 +1,125 @@
 """Traces -> a profile, from groups that the core counted without keeping rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spillcast import histogram
+from spillcast import _core, histogram
+from spillcast.errors import InputError
 from spillcast.profile.result import DIMENSIONS, QUANTILES, LatencyCounts, Profile, bare_row
 from spillcast.recording.same_file import repeated_words
-from spillcast.recording.trace import Traces
+from spillcast.recording.trace import Progress, Traces, profile_traces
+from spillcast.recording.trace_window import ALWAYS, Window
+
+#: Where calls have no such columns.
+WAITS_ALONE = "rows are of waits alone: --by event shows the CPU time beside them"
+#: What waits of a trace may be counted by besides: columns of theirs, as they are called there.
+COLUMNS = {
+    name: name for name in ("idle", "temp", "blocks", "bytes", "cursor", "p1", "p2", "p3")
+} | {"sql_id": "sql"}
 
 
-def of_traces(read: Traces, by: Sequence[str]) -> Profile:
-    """Groups by event, call and more, put together by what is asked for."""
+def understands(by: Sequence[str], where: str | None) -> bool:
+    """Whether the core can count by all of these, of the waits for which the condition holds."""
+    known = all(name in DIMENSIONS or name in COLUMNS for name in by)
+    return known and (where is None or _core.TraceReader.understands(where))
+
+
+def of_traces(
+    paths: Sequence[Path],
+    by: Sequence[str],
+    where: str | None = None,
+    *,
+    lenient: bool = False,
+    on_progress: Progress | None = None,
+    window: Window = ALWAYS,
+) -> Profile:
+    """Waits and CPU by names of DIMENSIONS; waits alone where there is a condition, or a column."""
+    waits_alone = where is not None or not all(name in DIMENSIONS for name in by)
+    asked = {name: DIMENSIONS.get(name) or COLUMNS.get(name, name) for name in by}
+    read = profile_traces(
+        paths,
+        sorted(set(asked.values())),
+        calls=not waits_alone,
+        condition=where,
+        lenient=lenient,
+        on_progress=on_progress,
+        window=window,
+    )
+    if where is not None and not read.groups:
+        raise InputError(f"--where: no wait meets '{where}'")
     sessions = read.sessions()
     elapsed_us = sum(session["elapsed_us"] for session in sessions)
-    first_second = read.first_second()
-    merged: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for group in read.groups:
-        group["event"] = group["event"] or f"CPU: {group['call']}"
-        if "second" in group:
-            group["second"] -= first_second
-        if group.get("file") is not None:
-            group["file"] = str(group["file"])
-        keys = {name: group[DIMENSIONS[name] or "event"] for name in by}
-        row = merged.setdefault(
-            tuple(keys.values()), {**keys, "op": group["op"], "idle": True, "parts": []}
-        )
-        row["idle"] = row["idle"] and bool(group["idle"])
-        row["op"] = row["op"] if row["op"] == group["op"] else None
-        row["parts"].append(group)
+    _name_groups(read)
     waits = read.waits()
-    rows = [_trace_row(row, read.paths, elapsed_us, waits) for row in merged.values()]
+    rows = [_trace_row(group, asked, read.paths, elapsed_us, waits) for group in read.groups]
     unaccounted_us = sum(session["unaccounted_us"] for session in sessions)
-    if "event" in by and unaccounted_us > 0:
-        keys = dict.fromkeys(by)
-        bare = bare_row("unaccounted-for", unaccounted_us, elapsed_us)
-        rows.append((keys | bare | {"count_share": None}, ([], [])))
-    warnings = trace_warnings(read, unaccounted_us)
+    if waits_alone:
+        warnings = trace_warnings(read, 0)
+        if where is None:
+            warnings.append(WAITS_ALONE)
+    else:
+        warnings = trace_warnings(read, unaccounted_us)
+        if "event" in by and unaccounted_us > 0:
+            keys = dict.fromkeys(by)
+            bare = bare_row("unaccounted-for", unaccounted_us, elapsed_us)
+            rows.append((keys | bare | {"count_share": None}, ([], [])))
     ranked, histograms = [row for row, _ in rows], [histogram for _, histogram in rows]
     return Profile(by, elapsed_us / 1e6, ranked, read.damaged(), warnings, histograms).sorted()
 
 
+def _name_groups(read: Traces) -> None:
+    """Keys as people know them."""
+    first_second = read.first_second()
+    for group in read.groups:
+        if "call" in group:
+            group["event"] = group["event"] or f"CPU: {group['call']}"
+        if "second" in group:
+            group["second"] -= first_second
+        if group.get("file") is not None:
+            group["file"] = str(group["file"])
+
+
 def _trace_row(
-    row: dict[str, Any], paths: Sequence[Path], elapsed_us: int, waits: int
+    group: Mapping[str, Any],
+    asked: Mapping[str, str],
+    paths: Sequence[Path],
+    elapsed_us: int,
+    waits: int,
 ) -> tuple[dict[str, Any], LatencyCounts]:
-    parts = row.pop("parts")
-    longest = max(parts, key=lambda part: part["max_us"])
-    count, total_us = (sum(part[key] for part in parts) for key in ("count", "total_us"))
-    least_us = min(part["min_us"] for part in parts)
-    latency_ns, counts = histogram.merged((p["latency_ns"], p["latency_count"]) for p in parts)
-    waited = sum(part["count"] for part in parts if part["call"] is None)
+    count, total_us, least_us, most_us = (
+        group[key] for key in ("count", "total_us", "min_us", "max_us")
+    )
+    buckets = group["latency_ns"], group["latency_count"]
+    quantiles = zip(QUANTILES, quantiles_us(*buckets, tuple(QUANTILES.values())), strict=True)
+    row = {name: group[dimension] for name, dimension in asked.items()}
     row |= {
+        "op": group["op"],
+        "idle": group["idle"],
         "count": count,
-        "count_share": waited / waits if waited else None,
+        "count_share": group["waits"] / waits if group["waits"] else None,
         "total_us": total_us,
         "share": total_us / elapsed_us if elapsed_us else None,
         "min_us": least_us,
         "mean_us": total_us / count,
-        **{
-            name: min(max(quantile_us(latency_ns, counts, at), least_us), longest["max_us"])
-            for name, at in QUANTILES.items()
-        },
-        "max_us": longest["max_us"],
-        "longest_at": f"{paths[longest['max_file']]}:{longest['max_line']}",
+        **{name: min(max(us, least_us), most_us) for name, us in quantiles},
+        "max_us": most_us,
+        "longest_at": f"{paths[group['max_file']]}:{group['max_line']}",
     }
-    return row, (latency_ns, counts)
+    return row, buckets
+
+
+def quantiles_us(
+    latency_ns: Sequence[int], counts: Sequence[int], shares: Sequence[float]
+) -> list[float]:
+    """Latencies (us) below which these shares of a histogram lie, which holds something."""
+    # Traces count whole microseconds; the histogram has no bucket for nothing.
+    return [at // 10 / 1e2 for at in histogram.quantiles(latency_ns, counts, shares)]
 
 
 def quantile_us(latency_ns: Sequence[int], counts: Sequence[int], quantile: float) -> float:
-    """Latency (us) below which this share of a histogram lies, which holds something."""
-    # Traces count whole microseconds; the histogram has no bucket for nothing.
-    return histogram.quantile(latency_ns, counts, quantile) // 10 / 1e2
+    """The one below which this share lies."""
+    return quantiles_us(latency_ns, counts, [quantile])[0]
 
 
 def trace_warnings(read: Traces, unaccounted_us: int) -> list[str]:

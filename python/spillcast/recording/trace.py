@@ -98,22 +98,28 @@ def _copies(paths: Sequence[Path], files: Sequence[Mapping[str, Any]]) -> list[R
 
 def profile_traces(
     paths: Sequence[Path],
-    by: Sequence[str] = (),
+    by: Sequence[str],
     *,
+    calls: bool = True,
+    condition: str | None = None,
     lenient: bool = False,
     on_progress: Progress | None = None,
     window: Window = ALWAYS,
 ) -> Traces:
-    """Count waits and CPU by event and call and by the dimensions in ``by``.
+    """Count waits and CPU by the dimensions in ``by``; without ``calls`` waits alone.
 
-    The dimensions are those of ``_core.TraceReader.profile``. InputError where there are no trace
-    lines or a file cannot be read.
+    The dimensions, and what ``condition`` may be, are those of ``_core.TraceReader.profile``.
+    InputError where there are no trace lines or a file cannot be read.
     """
 
     def read(kept: list[Path]) -> Read:
         reader, watch = open_reader(kept, lenient, on_progress, window)
         with ReadFailures():
-            return run_interruptibly(lambda: reader.profile(list(by)), reader.cancel, watch)
+            return run_interruptibly(
+                lambda: reader.profile(list(by), calls=calls, condition=condition),
+                reader.cancel,
+                watch,
+            )
 
     found = read_once(paths, read)
     found.check(window)

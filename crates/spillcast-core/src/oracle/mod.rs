@@ -5,6 +5,8 @@
 //! [`Profile`] counts them without keeping any, [`Rows`] collects them.
 
 mod chunks;
+mod condition;
+mod condition_words;
 mod damage;
 mod digits;
 mod events;
@@ -21,6 +23,7 @@ mod session;
 mod sessions;
 mod sink;
 
+pub use condition::Condition;
 pub use damage::{Damage, Damages, KEPT_PER_FILE};
 pub use events::{EventClass, classify};
 pub use follow::FileSummary;

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::condition::Condition;
 use super::latencies::Latencies;
 use super::line::CallKind;
 use super::sink::{Dictionary, Origin, Sink, Statement, TimedCall, TimedWait};
@@ -28,15 +29,24 @@ pub enum Dimension {
     Object,
     /// Position in [`Dictionary::sql`].
     Sql,
-    /// Position in [`Dictionary::sessions`].
+    /// The number of the session, or of its process.
     Session,
     /// Second of the clock of `tim` in which the row ended.
     Second,
+    /// Of waits that say so in bytes.
+    Bytes,
+    Cursor,
+    /// The parameters of a wait.
+    P1,
+    P2,
+    P3,
 }
 
 impl Dimension {
-    /// What groups may be told apart by, beside event and call, by the names that people give.
-    pub const NAMED: [(&'static str, Dimension); 9] = [
+    /// What groups may be told apart by, by the names that people give. Calls are told apart by
+    /// their kind where waits are by their event.
+    pub const NAMED: [(&'static str, Dimension); 15] = [
+        ("event", Dimension::Event),
         ("op", Dimension::Op),
         ("temp", Dimension::Temp),
         ("idle", Dimension::Idle),
@@ -46,10 +56,15 @@ impl Dimension {
         ("sql", Dimension::Sql),
         ("session", Dimension::Session),
         ("second", Dimension::Second),
+        ("bytes", Dimension::Bytes),
+        ("cursor", Dimension::Cursor),
+        ("p1", Dimension::P1),
+        ("p2", Dimension::P2),
+        ("p3", Dimension::P3),
     ];
 }
 
-const DIMENSIONS: usize = Dimension::Second as usize + 1;
+const DIMENSIONS: usize = Dimension::P3 as usize + 1;
 
 /// Stands for "none", which no number of a trace comes near.
 const NONE: i64 = i64::MIN;
@@ -90,6 +105,12 @@ pub struct Place {
 #[derive(Clone, Debug)]
 pub struct Group {
     pub count: u64,
+    /// How many of them are waits.
+    pub waits: u64,
+    /// What all of them do; [`Op::Null`] where they differ.
+    pub op: Op,
+    /// Whether all of them are idle.
+    pub idle: bool,
     pub total_us: i64,
     pub min_us: i64,
     pub max_us: i64,
@@ -99,9 +120,12 @@ pub struct Group {
 }
 
 impl Group {
-    fn new(place: Place) -> Self {
+    fn new(op: Op, place: Place) -> Self {
         Group {
             count: 0,
+            waits: 0,
+            op,
+            idle: true,
             total_us: 0,
             min_us: i64::MAX,
             max_us: i64::MIN,
@@ -122,6 +146,22 @@ impl Group {
         self.latencies.record(us.max(0) as u64 * 1_000);
     }
 
+    #[inline(always)]
+    fn add_wait(&mut self, wait: &TimedWait, place: Place) {
+        self.waits += 1;
+        if self.op != wait.class.op {
+            self.op = Op::Null;
+        }
+        self.idle &= wait.class.idle;
+        self.add(wait.elapsed_us, place);
+    }
+
+    fn add_call(&mut self, call: &TimedCall, place: Place) {
+        self.op = Op::Null;
+        self.idle = false;
+        self.add(call.self_c_us, place);
+    }
+
     /// The distribution, with negative CPU times counted as none.
     pub fn histogram(&self) -> Histogram {
         self.latencies.histogram()
@@ -131,6 +171,9 @@ impl Group {
 /// Counts rows in groups, by the dimensions given.
 pub struct Profile {
     by: Vec<Dimension>,
+    condition: Option<Condition>,
+    /// Whether calls count too.
+    calls: bool,
     groups: Vec<(Key, Group)>,
     position: FxHashMap<Key, usize>,
     /// The group of each event's, or call kind's, last row: most often that of its next one too.
@@ -139,7 +182,19 @@ pub struct Profile {
 
 impl Profile {
     pub fn new(by: Vec<Dimension>) -> Self {
-        Profile { by, groups: Vec::new(), position: FxHashMap::default(), last: Vec::new() }
+        Profile {
+            by,
+            condition: None,
+            calls: true,
+            groups: Vec::new(),
+            position: FxHashMap::default(),
+            last: Vec::new(),
+        }
+    }
+
+    /// Of waits alone, and of those for which the condition holds.
+    pub fn of_waits(by: Vec<Dimension>, condition: Option<Condition>) -> Self {
+        Profile { condition, calls: false, ..Profile::new(by) }
     }
 
     /// The groups, in the order of their first rows.
@@ -148,7 +203,7 @@ impl Profile {
     }
 
     #[inline(always)]
-    fn group(&mut self, slot: usize, key: Key, place: Place) -> &mut Group {
+    fn group(&mut self, slot: usize, key: Key, op: Op, place: Place) -> &mut Group {
         if slot >= self.last.len() {
             self.last.resize(slot + 1, None);
         }
@@ -156,7 +211,7 @@ impl Profile {
             Some((last, position)) if last == key => position,
             _ => {
                 let position = *self.position.entry(key).or_insert_with(|| {
-                    self.groups.push((key, Group::new(place)));
+                    self.groups.push((key, Group::new(op, place)));
                     self.groups.len() - 1
                 });
                 self.last[slot] = Some((key, position));
@@ -178,7 +233,12 @@ impl Profile {
 
 impl Sink for Profile {
     #[inline(always)]
-    fn wait(&mut self, _names: &Dictionary, origin: Origin, wait: &TimedWait) {
+    fn wait(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait) {
+        if let Some(condition) = &mut self.condition
+            && !condition.holds(names, origin, wait)
+        {
+            return;
+        }
         let class = wait.class;
         let key = self.key(|dimension| match dimension {
             Dimension::Event => Some(i64::from(wait.event)),
@@ -190,34 +250,35 @@ impl Sink for Profile {
             Dimension::File => wait.file,
             Dimension::Object => wait.object.map(i64::from),
             Dimension::Second => Some((wait.start_us + wait.elapsed_us).div_euclid(1_000_000)),
-            Dimension::Sql | Dimension::Session => of_origin(dimension, origin),
+            Dimension::Bytes => wait.bytes,
+            Dimension::Cursor => Some(wait.cursor),
+            Dimension::P1 => Some(wait.params[0]),
+            Dimension::P2 => Some(wait.params[1]),
+            Dimension::P3 => Some(wait.params[2]),
+            Dimension::Sql => origin.sql.map(i64::from),
+            Dimension::Session => names.sessions[origin.session].number(),
         });
         let place = Place { file: origin.file, line: origin.line };
         let slot = CallKind::ALL.len() + wait.event as usize;
-        self.group(slot, key, place).add(wait.elapsed_us, place);
+        self.group(slot, key, class.op, place).add_wait(wait, place);
     }
 
-    fn call(&mut self, _names: &Dictionary, origin: Origin, call: &TimedCall) {
+    fn call(&mut self, names: &Dictionary, origin: Origin, call: &TimedCall) {
+        if !self.calls {
+            return;
+        }
         let kind = call.line.kind;
         let key = self.key(|dimension| match dimension {
             Dimension::Call => Some(kind as i64),
             Dimension::Temp | Dimension::Idle => Some(0),
             Dimension::Second => Some(call.line.tim.div_euclid(1_000_000)),
-            Dimension::Sql | Dimension::Session => of_origin(dimension, origin),
+            Dimension::Sql => origin.sql.map(i64::from),
+            Dimension::Session => names.sessions[origin.session].number(),
             _ => None,
         });
         let place = Place { file: origin.file, line: origin.line };
-        self.group(kind as usize, key, place).add(call.self_c_us, place);
+        self.group(kind as usize, key, Op::Null, place).add_call(call, place);
     }
 
     fn statement(&mut self, _names: &Dictionary, _origin: Origin, _statement: Statement) {}
-}
-
-/// The dimensions that waits and calls have alike.
-fn of_origin(dimension: Dimension, origin: Origin) -> Option<i64> {
-    match dimension {
-        Dimension::Sql => origin.sql.map(i64::from),
-        Dimension::Session => i64::try_from(origin.session).ok(),
-        _ => None,
-    }
 }

@@ -96,7 +96,7 @@ def read_traces(
     A statement's time is the CPU time of its calls and its waits that are not idle. InputError
     where there are no trace lines, or none of that statement.
     """
-    by = ["blocks", "idle", "op", "second"] + (["sql"] if sql_id is not None else [])
+    by = ["event", "blocks", "second"] + (["sql"] if sql_id is not None else [])
     read = profile_traces(paths, by, lenient=lenient, on_progress=on_progress)
     groups = read.groups
     if sql_id is not None:
@@ -128,7 +128,7 @@ def statements_of(paths: Sequence[Path], boost: str, *, lenient: bool = False) -
 
     InputError where there are no trace lines.
     """
-    groups = profile_traces(paths, ["sql"], lenient=lenient).groups
+    groups = profile_traces(paths, ["event", "sql"], lenient=lenient).groups
     waits = [group for group in groups if group["event"] is not None and group["sql"]]
     return frozenset(group["sql"] for group in waits if is_like(group["event"], boost))
 

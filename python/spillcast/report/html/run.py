@@ -78,7 +78,7 @@ def _of_traces(material: Material, paths: Sequence[Path], lenient: bool) -> Docu
     from spillcast.recording.trace import profile_traces
 
     by_event = profile(*paths, lenient=lenient)
-    read = profile_traces(paths, ["idle", "op", "second"], lenient=lenient)
+    read = profile_traces(paths, ["event", "second"], lenient=lenient)
     line = timeline.of_traces(read, by_event.elapsed_s)
     statements = struck_document(measured.trace_statements(paths, lenient=lenient))
     material.add_secret("sql", *(one["text"] for one in statements))

@@ -1,0 +1,206 @@
+//! What is asked of waits, tested row by row as they are read: the conditions of SQL that compare a
+//! column with constants. `condition_words` makes them of text.
+
+use super::sink::{Dictionary, Origin, TimedWait};
+use crate::wait::Op;
+
+/// A condition on the columns of the table of waits. As in SQL, a comparison with null is neither
+/// true nor false, and a row counts for which the whole is true.
+#[derive(Clone, Debug)]
+pub struct Condition(pub(super) Test);
+
+#[derive(Clone, Debug)]
+pub(super) enum Test {
+    Is(bool),
+    All(Vec<Test>),
+    Any(Vec<Test>),
+    Not(Box<Test>),
+    Flag(Flag),
+    /// Whether the value lies in one of the ranges, both ends included.
+    Number(Number, Vec<(i64, i64)>),
+    Text(Text, TextTest, Seen),
+    NoNumber(Number),
+    NoText(Text),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flag {
+    Temp,
+    Idle,
+}
+
+/// Columns of whole numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Number {
+    StartNs,
+    ElapsedNs,
+    Session,
+    /// A text in the table, but one that is made of a number.
+    File,
+    Offset,
+    Bytes,
+    Object,
+    Line,
+    Blocks,
+    P1,
+    P2,
+    P3,
+    Cursor,
+    Source,
+}
+
+/// Columns of texts, of which there are few different ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Text {
+    Event,
+    Op,
+    Sql,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum TextTest {
+    AnyOf(Vec<String>),
+    /// `%` stands for any text, `_` for any letter.
+    Like(Vec<char>),
+    /// From the first to the second, by their bytes, each with whether it is included.
+    Between(Option<(String, bool)>, Option<(String, bool)>),
+}
+
+/// What was found of a text, by its position in the dictionary.
+pub(super) type Seen = Vec<Option<bool>>;
+
+impl Condition {
+    #[inline]
+    pub(super) fn holds(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait) -> bool {
+        self.0.of(names, origin, wait) == Some(true)
+    }
+}
+
+impl Test {
+    /// None for null.
+    fn of(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait) -> Option<bool> {
+        match self {
+            Test::Is(known) => Some(*known),
+            Test::All(tests) => decided(tests, false, |test| test.of(names, origin, wait)),
+            Test::Any(tests) => decided(tests, true, |test| test.of(names, origin, wait)),
+            Test::Not(test) => test.of(names, origin, wait).map(|is| !is),
+            Test::Flag(Flag::Temp) => Some(wait.class.temp),
+            Test::Flag(Flag::Idle) => Some(wait.class.idle),
+            Test::Number(column, ranges) => {
+                let value = column.of(names, origin, wait)?;
+                Some(ranges.iter().any(|&(low, high)| (low..=high).contains(&value)))
+            }
+            Test::Text(column, test, seen) => {
+                let position = column.position(origin, wait)?;
+                if position >= seen.len() {
+                    seen.resize(position + 1, None);
+                }
+                let found = &mut seen[position];
+                Some(*found.get_or_insert_with(|| test.holds(column.text(names, position))))
+            }
+            Test::NoNumber(column) => Some(column.of(names, origin, wait).is_none()),
+            Test::NoText(column) => Some(column.position(origin, wait).is_none()),
+        }
+    }
+}
+
+/// Whether one of the tests gives `decisive`; null where none does and one gives null.
+fn decided(
+    tests: &mut [Test],
+    decisive: bool,
+    mut of: impl FnMut(&mut Test) -> Option<bool>,
+) -> Option<bool> {
+    let mut result = Some(!decisive);
+    for test in tests {
+        match of(test) {
+            Some(found) if found == decisive => return Some(decisive),
+            Some(_) => {}
+            None => result = None,
+        }
+    }
+    result
+}
+
+impl Number {
+    /// The value as it stands in the table of waits.
+    #[inline]
+    fn of(self, names: &Dictionary, origin: Origin, wait: &TimedWait) -> Option<i64> {
+        match self {
+            Number::StartNs => Some(wait.start_us * 1_000),
+            Number::ElapsedNs => Some(wait.elapsed_us * 1_000),
+            Number::Session => Some(names.sessions[origin.session].number().unwrap_or(0)),
+            Number::File => wait.file,
+            Number::Offset => None,
+            Number::Bytes => wait.bytes,
+            Number::Object => wait.object.map(i64::from),
+            Number::Line => i64::try_from(origin.line).ok(),
+            Number::Blocks => wait.blocks,
+            Number::P1 => Some(wait.params[0]),
+            Number::P2 => Some(wait.params[1]),
+            Number::P3 => Some(wait.params[2]),
+            Number::Cursor => Some(wait.cursor),
+            Number::Source => i64::try_from(origin.file).ok(),
+        }
+    }
+}
+
+impl Text {
+    #[inline]
+    fn position(self, origin: Origin, wait: &TimedWait) -> Option<usize> {
+        match self {
+            Text::Event => Some(wait.event as usize),
+            Text::Op => (wait.class.op != Op::Null).then_some(wait.class.op as usize),
+            Text::Sql => origin.sql.map(|id| id as usize),
+        }
+    }
+
+    fn text(self, names: &Dictionary, position: usize) -> &str {
+        match self {
+            Text::Event => &names.events.list()[position],
+            Text::Op if position == Op::Read as usize => "read",
+            Text::Op => "write",
+            Text::Sql => &names.sql.list()[position],
+        }
+    }
+}
+
+impl TextTest {
+    fn holds(&self, text: &str) -> bool {
+        match self {
+            TextTest::AnyOf(texts) => texts.iter().any(|one| one == text),
+            TextTest::Like(pattern) => is_like(&text.chars().collect::<Vec<_>>(), pattern),
+            TextTest::Between(low, high) => {
+                let above = low
+                    .as_ref()
+                    .is_none_or(|(low, with)| text > low.as_str() || (*with && text == low));
+                let below = high
+                    .as_ref()
+                    .is_none_or(|(high, with)| text < high.as_str() || (*with && text == high));
+                above && below
+            }
+        }
+    }
+}
+
+/// Goes back to the last `%` where a letter does not fit.
+fn is_like(text: &[char], pattern: &[char]) -> bool {
+    let (mut at, mut next, mut any) = (0, 0, None);
+    while at < text.len() {
+        match pattern.get(next) {
+            Some('%') => {
+                any = Some((next, at));
+                next += 1;
+            }
+            Some(&letter) if letter == '_' || letter == text[at] => {
+                at += 1;
+                next += 1;
+            }
+            _ => {
+                let Some((percent, from)) = any else { return false };
+                any = Some((percent, from + 1));
+                (at, next) = (from + 1, percent + 1);
+            }
+        }
+    }
+    pattern[next..].iter().all(|&letter| letter == '%')
+}
