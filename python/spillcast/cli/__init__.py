@@ -141,8 +141,16 @@ def application(arguments: list[str]) -> "Typer":
     """The typer application with the verb that is asked for, or with all of them for help."""
     import typer
 
+    from spillcast.cli.usage import told
+
     class InOrder(typer.core.TyperGroup):
         """Lists verbs in the order of the work, also those that are groups."""
+
+        def make_context(self, *words: Any, **options: Any) -> Any:
+            return told(super().make_context, *words, **options)
+
+        def invoke(self, *words: Any, **options: Any) -> Any:
+            return told(super().invoke, *words, **options)
 
         def list_commands(self, _context: Any) -> list[str]:
             return [verb for verb in VERBS if verb in self.commands]

@@ -107,7 +107,8 @@ def _recording(evidence: Evidence, recorded: Recording | None, question: Questio
     kind = evidence.only_kind()
     # Several figures may tell of one run, each a part.
     if len(paths := getattr(evidence, kind)) > 1 and kind != "figures":
-        raise InputError(f"{len(paths)} files are given", "forecast one query at a time")
+        names = f"{paths[0]}, {paths[1]}{', ...' if len(paths) > 2 else ''}"
+        raise InputError(f"{len(paths)} files are given: {names}", "forecast one query at a time")
     elapsed_s, origin = question.elapsed_s, question.origin
     timed = origin is None
     if recorded is not None:

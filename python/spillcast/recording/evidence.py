@@ -21,6 +21,16 @@ _HEAD_BYTES = 1 << 20
 _PLAN = re.compile(
     rb'"Plan":|QUERY PLAN|\(cost=\d|\(actual (time|rows)=|Buffers: |ms\s+plan:|<explain|- Plan:'
 )
+#: Documents of other verbs begin so.
+_DOCUMENT = re.compile(rb'\A\s*\{\s*"schema":\s*"spillcast\.([a-z-]+)/')
+#: What is to be done with those that are often given in place of evidence.
+_MEANT = {
+    "storage": "it says how long operations take: give it as a target, with --to",
+    "forecast": "spillcast check holds it against what came, spillcast report shows it",
+}
+KNOWN = "a recording, a plan of EXPLAIN, rows of pg_stat_statements, a trace or an ASH export"
+#: Cursors and headings of a trace; a packed file has bytes that are no text.
+_TRACED = re.compile(rb"#\d|\*\*\*|\0")
 _BESIDE = "give a trace or an ASH export besides"
 #: Files that ``spillcast collect oracle`` spools, and what they are, whatever stands in them.
 SPOOLS = {
@@ -151,11 +161,19 @@ def _kind_of(path: Path, evidence: Evidence) -> list[Any]:
     head = _head(path)
     if b"temp_blks_written" in head:
         return evidence.statements
+    if not head.strip():
+        raise InputError(f"{path}: is empty", f"give {KNOWN}")
+    if (document := _DOCUMENT.match(head)) is not None:
+        kind = document[1].decode()
+        hint = _MEANT.get(kind, f"give {KNOWN}")
+        raise InputError(f"{path}: is a document of spillcast ({kind}), and no evidence", hint)
     if reader_of(path, head) is not None:
         return evidence.figures
     if _PLAN.search(head) or path.suffix.lower() == ".json":
         return evidence.plans
     if path.suffix.lower() not in ASH_SUFFIXES:
+        if len(head) < _HEAD_BYTES and not _TRACED.search(head):
+            raise InputError(f"{path}: is no evidence that is known", f"give {KNOWN}")
         return evidence.traces
     start = head[:4096].lower()
     if b"db_block_size" in start:
@@ -186,7 +204,8 @@ def _files(path: Path) -> list[Path]:
     if not path.is_dir() or path.suffix == ".spill" or is_recording(path):
         return [path]
     if not (found := traces_below(path)):
-        raise InputError(f"{path}: the folder holds no traces ({', '.join(TRACES)})")
+        hint = "where temp files could stand is a target: name it with --to"
+        raise InputError(f"{path}: the folder holds no traces ({', '.join(TRACES)})", hint)
     return found
 
 

@@ -13,6 +13,7 @@ from typing import Protocol
 from spillcast import _core
 from spillcast.errors import InputError
 
+_GONE = "it may have ended; ps -e lists those that run"
 PRELOAD_LIBRARY = Path(__file__).parents[1] / "_preload.so"
 
 
@@ -85,11 +86,11 @@ class Process:
         try:
             self._pidfd = os.pidfd_open(pid)
         except (ProcessLookupError, OverflowError) as error:
-            raise InputError(f"--pid {pid}: there is no such process") from error
+            raise InputError(f"--pid {pid}: there is no such process", _GONE) from error
         except OSError as error:
             # A number that is a thread of some process, and not the process itself.
             if error.errno in (errno.EINVAL, errno.ENOENT):
-                raise InputError(f"--pid {pid}: there is no such process") from error
+                raise InputError(f"--pid {pid}: there is no such process", _GONE) from error
             raise
 
     def wait(self, timeout_s: float) -> bool:

@@ -12,7 +12,11 @@ from spillcast.errors import InputError, SpillcastError
 def failures_said(directory: Path) -> Iterator[None]:
     """Turn what the core raises while it measures ``directory`` into errors for people."""
     if not directory.exists():
-        raise InputError(f"{directory}: there is no such directory")
+        raise InputError(
+            f"{directory}: there is no such directory", "make it, on the storage that is meant"
+        )
+    if not directory.is_dir():
+        raise InputError(f"{directory} is not a directory", "give one on the storage to probe")
     try:
         yield
     except ValueError as error:

@@ -43,6 +43,8 @@ def open_session(dsn: str, name: str) -> Connection:
     except (psycopg.OperationalError, UnicodeError) as error:
         # The second of a name of a host that is none.
         said = " ".join(str(error).split())
+        # libpq asks whether it runs, and so does what mends it.
+        said = re.sub(r"connection is bad: | Is the server running .*?\?", "", said)
         for key in SECRETS:
             secret = str(parts.get(key) or "")
             said = said.replace(secret, STRUCK) if secret else said

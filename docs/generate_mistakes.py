@@ -1,0 +1,82 @@
+"""The page of mistakes, of what the program says to them: ``python docs/generate_mistakes.py``."""
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+PAGE = Path(__file__).with_name("mistakes.md")
+HEAD = """# Mistakes
+
+What is said to a mistake of the hand: a line that names it and a line that mends it, on stderr; the
+exit status is 2. Here `run.spill` and `other.spill` are recordings, `flash.json` is a storage,
+`nvme` a directory, `notes.txt` some text.
+"""
+#: What somebody got wrong, and what they typed.
+MISTAKES = (
+    ("a verb misspelt", "forcast run.spill --to flash.json"),
+    ("an option misspelt", "forecast run.spill --too flash.json"),
+    ("the verb left out", "run.spill --to flash.json"),
+    ("the target left out", "forecast run.spill"),
+    ("the arguments in the wrong order", "forecast flash.json --to run.spill"),
+    ("the same with check", "check run.spill forecast.json"),
+    ("a file that is no recording", "forecast notes.txt --to flash.json"),
+    ("a directory in place of a file", "forecast nvme --to flash.json"),
+    ("an empty file", "forecast empty.json --to flash.json"),
+    ("a forecast of a forecast", "forecast forecast.json --to flash.json"),
+    ("two recordings", "forecast run.spill other.spill --to flash.json"),
+    ("a target that is no directory", "probe notes.txt --like run.spill"),
+    ("a directory that is not there", "probe nvme2 --like run.spill"),
+    ("a value without its unit", "forecast run.spill --to latency:150"),
+    ("a value in a wrong unit", "forecast run.spill --to flash.json --elapsed 5furlongs"),
+    ("a share in per cent", "forecast run.spill --to flash.json --confidence 90"),
+    ("a server that is not there", "postgres host=/nowhere"),
+    ("a process that has ended", "record -o new.spill --pid 4194305"),
+    ("a command that touches no temp file", "record -o new.spill -- true"),
+)
+
+
+def folder_in(room: Path) -> Path:
+    """The files that the mistakes are made with."""
+    sys.path.insert(0, str(PAGE.parents[1] / "tests"))
+    from evidence import recording, storage
+
+    loads = [("write", 262_144, 40, 4_000_000), ("read", 262_144, 40, 6_000_000)]
+    for name in ("run.spill", "other.spill"):
+        recording(room / name, loads, elapsed_s=25.0, cpu_s=5.0)
+    storage({(op, 262_144): 400_000 for op in ("write", "read")}).save(room / "flash.json")
+    (room / "nvme").mkdir()
+    (room / "notes.txt").write_text("ask for more memory\n")
+    (room / "empty.json").touch()
+    forecast = ["forecast", "run.spill", "--to", "flash.json", "--json"]
+    (room / "forecast.json").write_text(_ran(forecast, room).stdout)
+    return room
+
+
+def said(typed: str, folder: Path) -> list[str]:
+    """What is printed; the exit status must be 2, and nothing goes to stdout."""
+    ran = _ran(typed.split(), folder)
+    if ran.returncode != 2 or ran.stdout:
+        raise AssertionError(f"{typed}: exit status {ran.returncode}, {ran.stdout or ran.stderr}")
+    # How many files a program looks at is its own business.
+    return re.sub(r"\(\d+ calls", "(3 calls", ran.stderr).splitlines()
+
+
+def page(folder: Path) -> str:
+    """All of them, each with what was said."""
+    parts = [HEAD]
+    for title, typed in MISTAKES:
+        lines = "\n".join([f"$ spillcast {typed}", *said(typed, folder)])
+        parts.append(f"{title[0].upper()}{title[1:]}:\n\n```text\n{lines}\n```\n")
+    return "\n".join(parts)
+
+
+def _ran(words: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "spillcast", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as room:
+        PAGE.write_text(page(folder_in(Path(room))))

@@ -1,0 +1,54 @@
+"""Bad usage as typer finds it: one line that names it, and one that mends it."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from typer._click.exceptions import NoArgsIsHelpError, NoSuchOption, UsageError
+
+from spillcast.errors import InputError
+from spillcast.recording.near import near_names
+
+
+def told(call: Callable[..., Any], *words: Any, **options: Any) -> Any:
+    """What ``call`` gives; InputError in place of an error of usage."""
+    try:
+        return call(*words, **options)
+    except NoArgsIsHelpError:
+        raise
+    except UsageError as error:
+        raise InputError(_named(error), _mended(error)) from error
+
+
+def _named(error: UsageError) -> str:
+    """Which verb it is about, and what is wrong."""
+    text = error.message if isinstance(error, NoSuchOption) else error.format_message()
+    text = " ".join(text.split()).rstrip(".")
+    text = re.sub(r" Did you mean .*", "", text).rstrip(".")
+    _, _, verb = _path(error).partition(" ")
+    text = text[:1].lower() + text[1:]
+    return f"{verb}: {text}" if verb else text
+
+
+def _mended(error: UsageError) -> str:
+    """What was likely meant, or what is missing; and where all is listed."""
+    see = f"see: {_path(error)} -h"
+    if isinstance(error, NoSuchOption):
+        near = near_names(error.option_name, error.possibilities or ())
+        return f"do you mean {near[0]}? Otherwise {see}" if near else see
+    if meant := re.search(r"Did you mean (?:one of: )?'([\w-]+)'", error.format_message()):
+        return f"do you mean {meant[1]}? Otherwise {see}"
+    word = re.search(r"command '(.+?)'", error.format_message())
+    if word is not None and Path(word[1]).exists():
+        return f"a file stands behind a verb, as in: spillcast forecast {word[1]} --to TARGET"
+    param: Any = getattr(error, "param", None)
+    help_text = getattr(param, "help", None) or ""
+    what = re.split(r"(?<=\.) |\. ", help_text)[0].rstrip(".")
+    if not what:
+        return see
+    return f"{param.opts[-1]}: {what[0].lower()}{what[1:]}; {see}"
+
+
+def _path(error: UsageError) -> str:
+    return "spillcast" if error.ctx is None else error.ctx.command_path.strip()

@@ -1,0 +1,28 @@
+"""The page of mistakes holds what is said to them: a line that names, and a line that mends."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SPEC = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate_mistakes.py")
+generate = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(generate)
+
+
+def test_the_page_is_what_is_said(tmp_path):
+    found = generate.page(generate.folder_in(tmp_path))
+    assert generate.PAGE.read_text() == found, "write it with: python docs/generate_mistakes.py"
+
+
+def test_each_is_named_in_a_line_and_mended_in_another():
+    blocks = re.findall(r"^```text\n(.*?)^```$", generate.PAGE.read_text(), re.M | re.S)
+    assert len(blocks) == len(generate.MISTAKES)
+    for block in blocks:
+        typed, named, *mended = block.splitlines()
+        assert named.startswith("spillcast: "), block
+        assert len(mended) == 1, block
+        assert mended[0].startswith("  "), block
+        # It names what was typed: a file, an option, or a value of it, or what is missing.
+        words = typed.split()[2:]
+        assert any(word.strip("-") in named for word in words) or "'--to'" in named, block
