@@ -229,7 +229,7 @@ def test_every_verb_is_a_file_and_every_file_a_verb():
         "stage",
         "terminal",
     }
-    helpers |= {"storage_list", "sweep_io_size", "sweep_memory", "tree"}
+    helpers |= {"storage_list", "sweep_io_size", "sweep_memory", "tree", "usage"}
     assert {path.stem for path in (PACKAGE / "cli").glob("*.py")} - helpers == set(VERBS)
 
 
