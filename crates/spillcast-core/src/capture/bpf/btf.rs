@@ -39,6 +39,25 @@ pub fn reduced(whole: &[u8]) -> Option<Vec<u8>> {
     Some(part.bytes())
 }
 
+/// A description that holds the type of a tracepoint's programs under the number it has in `whole`, by
+/// which the kernel knows what such a program is given. Pointers to nothing fill the places before it.
+pub fn of_tracepoint(whole: &[u8], tracepoint: &str) -> Option<Vec<u8>> {
+    let whole = Whole::read(whole)?;
+    let wanted = format!("btf_trace_{tracepoint}");
+    let is_it = |&id: &u32| {
+        let named = whole.of(id).filter(|&(_, kind, _)| kind == TYPEDEF);
+        named.and_then(|(name, ..)| whole.string(name)) == Some(&wanted)
+    };
+    let id = (1..=whole.at.len() as u32).find(is_it)?;
+    let mut part = Part::default();
+    for _ in 1..id {
+        part.add([0, PTR << 24, 0]);
+    }
+    let name = part.name(&wanted);
+    part.add([name, TYPEDEF << 24, 0]);
+    Some(part.bytes())
+}
+
 /// The structures of programs/kernel.h; what follows `___` tells apart those of one name.
 fn wanted() -> impl Iterator<Item = &'static str> {
     let named = |line: &'static str| line.strip_prefix("struct ")?.strip_suffix(" {");
@@ -143,12 +162,15 @@ impl Part {
             _ => return Some(0),
         }
         let name = self.name(whole.string(name)?);
-        for word in [name, field(4)?, third].into_iter().chain(more) {
-            self.types.extend(word.to_ne_bytes());
-        }
-        self.count += 1;
+        self.add([name, field(4)?, third].into_iter().chain(more));
         self.numbers.insert(id, self.count);
         Some(self.count)
+    }
+
+    /// Adds a type, told in words of the form.
+    fn add(&mut self, words: impl IntoIterator<Item = u32>) {
+        self.types.extend(words.into_iter().flat_map(u32::to_ne_bytes));
+        self.count += 1;
     }
 
     fn name(&mut self, name: &str) -> u32 {
@@ -197,8 +219,22 @@ mod tests {
     }
 
     #[test]
+    fn a_tracepoint_keeps_the_number_of_its_type() {
+        let Ok(whole) = std::fs::read("/sys/kernel/btf/vmlinux") else { return };
+        let alone = of_tracepoint(&whole, "sys_enter").unwrap();
+        let (whole_types, types) = (Whole::read(&whole).unwrap(), Whole::read(&alone).unwrap());
+        let last = types.at.len() as u32;
+        for of in [&whole_types, &types] {
+            let (name, kind, _) = of.of(last).unwrap();
+            assert_eq!((of.string(name), kind), (Some("btf_trace_sys_enter"), TYPEDEF));
+        }
+        assert_eq!(of_tracepoint(&whole, "no_such_tracepoint"), None);
+    }
+
+    #[test]
     fn what_is_damaged_is_none() {
         assert_eq!(reduced(b""), None);
+        assert_eq!(of_tracepoint(b"", "sys_enter"), None);
         assert_eq!(reduced(&[0xff; 100]), None);
         let Ok(whole) = std::fs::read("/sys/kernel/btf/vmlinux") else { return };
         assert_eq!(reduced(&whole[..whole.len() / 2]), None);

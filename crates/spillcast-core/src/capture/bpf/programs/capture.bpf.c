@@ -200,7 +200,7 @@ INLINE int duplicates(u64 command)
     return command == 0 || command == 1030;
 }
 
-SECTION("raw_tp/sys_enter") int call_begins(u64 *context)
+SECTION("tp_btf/sys_enter") int call_begins(u64 *context)
 {
     u64 number = context[1];
     if (number >= CALLS_MAX || !kind_of_call[number])
@@ -216,8 +216,7 @@ SECTION("raw_tp/sys_enter") int call_begins(u64 *context)
         thread->flags = flags;
         return 0;
     }
-    struct registers registers;
-    read_kernel(&registers, sizeof(registers), (void *)(context[0] + REGISTERS_AT));
+    struct registers *registers = (void *)context[0];
     if (OF_32_BITS(registers))
         return 0;
     if (flags & FCNTL && !duplicates((u32)ARGUMENT_1(registers)))

@@ -101,26 +101,27 @@ struct io_kiocb {
 #pragma clang attribute pop
 
 #if defined(__TARGET_ARCH_x86)
-/* struct pt_regs, from r10 on to the code segment: the same for user space since 2003. */
+/* struct pt_regs up to the code segment: the same for user space since 2003. */
 struct registers {
-    u64 r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs;
+    u64 r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip;
+    u16 cs;
 };
-enum { REGISTERS_AT = 7 * 8, CS_OF_32_BITS = 0x23 };
-#define ARGUMENT_0(registers) ((registers).di)
-#define ARGUMENT_1(registers) ((registers).si)
-#define ARGUMENT_2(registers) ((registers).dx)
-#define ARGUMENT_3(registers) ((registers).r10)
-#define OF_32_BITS(registers) ((registers).cs == CS_OF_32_BITS)
+enum { CS_OF_32_BITS = 0x23 };
+#define ARGUMENT_0(registers) ((registers)->di)
+#define ARGUMENT_1(registers) ((registers)->si)
+#define ARGUMENT_2(registers) ((registers)->dx)
+#define ARGUMENT_3(registers) ((registers)->r10)
+#define OF_32_BITS(registers) ((registers)->cs == CS_OF_32_BITS)
 #elif defined(__TARGET_ARCH_arm64)
 struct registers {
     u64 x[31], sp, pc, pstate;
 };
-enum { REGISTERS_AT = 0, PSTATE_OF_32_BITS = 0x10 };
-#define ARGUMENT_0(registers) ((registers).x[0])
-#define ARGUMENT_1(registers) ((registers).x[1])
-#define ARGUMENT_2(registers) ((registers).x[2])
-#define ARGUMENT_3(registers) ((registers).x[3])
-#define OF_32_BITS(registers) ((registers).pstate & PSTATE_OF_32_BITS)
+enum { PSTATE_OF_32_BITS = 0x10 };
+#define ARGUMENT_0(registers) ((registers)->x[0])
+#define ARGUMENT_1(registers) ((registers)->x[1])
+#define ARGUMENT_2(registers) ((registers)->x[2])
+#define ARGUMENT_3(registers) ((registers)->x[3])
+#define OF_32_BITS(registers) ((registers)->pstate & PSTATE_OF_32_BITS)
 #else
 #error "where this processor keeps the arguments of a system call is not known"
 #endif
