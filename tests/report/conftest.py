@@ -1,13 +1,17 @@
 """Pages of reports, and a browser to look at them with."""
 
+import json
 import shutil
 import sys
+from dataclasses import replace
 
 import pytest
 
+from evidence import recording
 from harness import environment, spillcast
 from oracle_files import make_example
 from report_documents import cache, fleet, io_size_sweep, memory_sweep, save
+from spillcast.recording.postgres_meta import RecordedQuery
 
 CHROMIUM = shutil.which("chromium")
 QUERY = """
@@ -38,6 +42,16 @@ def made(*arguments):
     return done
 
 
+def a_part(path):
+    """A recording of 250 blocks, after 2.4 s of a query that went on."""
+    moved = [("write", 8192, 200, 2_000_000), ("read", 8192, 50, 2_000_000)]
+    made = recording(path, moved, elapsed_s=1.0)
+    query = RecordedQuery(7, None, None, 2.4, "duration", None, [], 0, [])
+    meta = replace(made.meta, ended_by="duration", postgres=query)
+    (path / "meta.json").write_text(json.dumps(meta.to_json()))
+    return path
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     """A real run of DuckDB with forecasts, the shipped Oracle example, and sweeps, as pages."""
@@ -45,13 +59,15 @@ def pages(tmp_path_factory):
     temp, there = folder / "temp", folder / "there"
     temp.mkdir()
     there.mkdir()
-    recording = folder / "duckdb.spill"
+    run = folder / "duckdb.spill"
     command = [sys.executable, "-c", QUERY, str(temp)]
-    done = spillcast("record", "-o", recording, "--", *command, env=environment(TMPDIR=temp))
+    done = spillcast("record", "-o", run, "--", *command, env=environment(TMPDIR=temp))
     assert done.returncode == 0, done.stderr
-    found = {name: folder / f"{name}.html" for name in ("demo", "oracle", "sweeps")}
+    found = {name: folder / f"{name}.html" for name in ("demo", "oracle", "sweeps", "part")}
     targets = ("--to", there, "--to", "latency:5ms", "--to", "catalogue:aws-gp3")
-    made(recording, *targets, "--budget", "5s,256M", "-o", found["demo"])
+    made(run, *targets, "--budget", "5s,256M", "-o", found["demo"])
+    known = ("--to", "latency:200us", "--written", "8M")
+    made(a_part(folder / "part.spill"), *known, "-o", found["part"])
     example = make_example(folder / "oracle")
     to = ("--to", example / "flash.trc", "--elapsed", "773")
     made(example / "ash.csv", example / "hdd.trc", *to, "-o", found["oracle"])

@@ -2,11 +2,11 @@
 
 import pytest
 
-NAMES = ("demo", "oracle", "sweeps")
+NAMES = ("demo", "oracle", "sweeps", "part")
 #: Both widths, both schemes.
 PLACES = ((1280, "light"), (400, "dark"), (400, "light"))
 #: Of the demo without forecasts, which a busy machine may have refused.
-CHARTS = {"demo": 4, "oracle": 7, "sweeps": 6}
+CHARTS = {"demo": 4, "oracle": 7, "sweeps": 6, "part": 2}
 BOXES = """
 [...document.querySelectorAll("figure")].map(figure =>
     [...figure.querySelectorAll("svg")].map(svg => svg.getBoundingClientRect())

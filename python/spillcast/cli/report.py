@@ -12,13 +12,16 @@ from spillcast.cli.options import (
     Confidence,
     Elapsed,
     ExecId,
+    History,
     Json,
     Lenient,
+    Progress,
     Queryid,
     RecordedTemp,
     Since,
     SqlId,
     Until,
+    Written,
 )
 
 if TYPE_CHECKING:
@@ -48,6 +51,9 @@ def report(
         ),
     ] = None,
     elapsed: Elapsed = None,
+    history: History = None,
+    progress: Progress = None,
+    written: Written = None,
     boost: Boost = None,
     sql_id: SqlId = None,
     queryid: Queryid = None,
@@ -90,6 +96,7 @@ def report(
     from spillcast.errors import InputError
     from spillcast.forecast.ask import ask
     from spillcast.forecast.question import Question
+    from spillcast.forecast.to_come.known import known_of
     from spillcast.recording.ash import Chosen
     from spillcast.recording.evidence import Evidence, find_evidence
     from spillcast.report.draw import need_report_extra
@@ -131,12 +138,13 @@ def report(
             lenient=lenient,
             confidence=confidence,
             budget=budget,
+            known=known_of(history or (), progress, written),
             watch=lambda name: progress_bar(f"probing {name}"),
             reading=reading_bar,
         )
         _add_forecasts(material, to, ask(words, to, question), lenient=lenient)
-    elif elapsed or boost or queryid:
-        given = "--elapsed, --boost and --queryid"
+    elif elapsed or boost or queryid or history or progress or written:
+        given = "--elapsed, --history, --progress, --written, --boost and --queryid"
         raise InputError(f"{given} are for a forecast", "name a target with --to")
     elif evidence.plans or evidence.statements or evidence.figures:
         what = "a plan holds" if not evidence.figures else "figures of a run hold"

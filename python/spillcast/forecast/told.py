@@ -65,6 +65,29 @@ class WorkMemory:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Coming:
+    """Of a query that was seen in part: bytes or seconds to come, and who tells them."""
+
+    low: float
+    centre: float
+    high: float
+    source: str
+    #: Of bytes: those moved by the recording's end, and within it.
+    done: float | None = None
+    recorded: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToCome:
+    """What is to come of it."""
+
+    done_s: float
+    reads_bytes: Coming
+    writes_bytes: Coming
+    elapsed_s: Coming
+
+
+@dataclass(frozen=True, kw_only=True)
 class Told:
     """spillcast.forecast, of one target."""
 
@@ -82,6 +105,7 @@ class Told:
     ceiling_share: float | None = key("", signed=True, optional=True)
     recorded_s: float | None = None
     part: Part | None = None
+    to_come: ToCome | None = None
     statement: Statement | None = None
     warm: Warm | None = None
     work_memory: WorkMemory | None = None

@@ -233,6 +233,18 @@ def test_in_words(written):
     assert "temp reads" in done.stdout
 
 
+def test_a_page_draws_what_was_seen_and_what_is_to_come(tmp_path, written):
+    page = tmp_path / "page.html"
+    asked = ("--to", "latency:2ms", "--progress", "25%", "-o", page)
+    done = spillcast("report", written.path, *asked)
+    assert done.returncode == 0, done.stderr
+    text = page.read_text()
+    assert "Left alone it goes on for about 4." in text
+    # What is told beside the bars: bytes done, which are 400 blocks.
+    assert "3.12 MiB done, " in text
+    assert all(part in text for part in ("before the recording", "recorded", "to come"))
+
+
 @pytest.mark.parametrize(
     ("option", "value", "why"),
     [

@@ -42,6 +42,8 @@ class ToCome:
     io_s_per_byte: Mapping[str, float]
     #: Where each figure is from: ``written``, ``read`` and ``elapsed``.
     sources: Mapping[str, str]
+    #: By op bytes that the recording holds.
+    recorded: Mapping[str, float]
     #: What was given and is not used, and why.
     unused: Sequence[str] = ()
 
@@ -54,6 +56,10 @@ class ToCome:
     def whole_bytes(self, op: str) -> float:
         """Bytes that it moves."""
         return float(np.median(self.bytes[op]))
+
+    def done_bytes(self, op: str) -> float:
+        """Bytes that it has moved by the recording's end."""
+        return float(np.median(self.bytes[op] - self.coming[op]))
 
     def loads(self, recorded: Sequence[Load]) -> list[Load]:
         """Those of the whole, from those recorded; an op that was not seen is like the other."""
@@ -92,7 +98,9 @@ class ToCome:
             ("elapsed_s", "elapsed", "elapsed"),
         ):
             one = left[of]
-            found[name] = {
+            if of != "elapsed":
+                found[name] = {"done": self.done_bytes(of), "recorded": self.recorded[of]}
+            found[name] = found.get(name, {}) | {
                 "low": one.low, "centre": one.centre, "high": one.high,
                 "source": self.sources[source],
             }  # fmt: skip

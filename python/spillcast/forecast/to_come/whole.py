@@ -75,6 +75,7 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
         {op: moved.coming[op][picked] for op in OPS},
         {op: float(np.median(rate.io_s)) for op, rate in rates.items()},
         _sources(by),
+        seen.bytes,
         unused,
     )
 

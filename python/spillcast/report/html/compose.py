@@ -13,6 +13,7 @@ from spillcast.report.html.sections import (
     others,
     runs,
     side_by_side,
+    to_come,
     verifications,
 )
 from spillcast.report.html.words import sentence
@@ -25,6 +26,7 @@ def compose(material: Material) -> Page:
     """The answer first, then the choices, where the time goes, what they rest on, and how sure."""
     there = _there(material)
     found: list[Section] = forecasts.choices(material.forecasts)
+    found += to_come.sections(material.forecasts)
     found += side_by_side.sections(material.runs)
     found += runs.sections(material.runs, there)
     found += others.profiles(material.profiles)
