@@ -196,7 +196,10 @@ def test_many_waits_take_little_memory_and_a_small_page(tmp_path):
         (["less.json"], "less.json: damaged: it lacks ceiling_s"),
         (["within.json"], "within.json: damaged: it lacks terms[].baseline_s"),
         (["whole.json", "-o", "nowhere/report.html"], "nowhere/report.html: No such file"),
-        (["whole.json", "--elapsed", "5m"], "--elapsed, --boost and --queryid are for a forecast"),
+        (
+            ["whole.json", "--elapsed", "5m"],
+            "--progress, --written, --boost and --queryid are for a forecast",
+        ),
         (["plan.json"], "a plan holds counts, not waits"),
         (["whole.json", "--to", "tmpfs"], "--to is for evidence"),
     ],

@@ -12,16 +12,19 @@ from spillcast.errors import InputError, Refusal, SpillcastError
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.seed import seed_formula_s
+from spillcast.forecast.to_come.known import NOTHING, Known
 from spillcast.lab.case import Case, Evidence, Runs, evidence_of
 from spillcast.lab.cut import first_fifth, ten_slices
 from spillcast.lab.demo import Stage
 from spillcast.lab.matrix import AGREEING, Cell
+from spillcast.lab.parts import AGAIN, MINUTE, PARTS, parts
 from spillcast.lab.rehearse import rehearse
 from spillcast.lab.run import run, run_recorded
 from spillcast.lab.storages import Place, direction
 from spillcast.lab.turns import Series, take_turns
 from spillcast.lab.variant import Variant, rehearsed_s, variants
 from spillcast.recording import Recording
+from spillcast.recording.read_back import read_back
 from spillcast.storage import Storage
 from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
@@ -57,6 +60,8 @@ class CellRun:
         self._workload = cell.workload
         self._pairs = cell.directed
         self._places = {place.name: place for place in places}
+        #: By storage, another recorded run there.
+        self._former = dict[str, Path]()
 
     def verify(self, room: Path, repeat: int) -> list[Case]:
         """Its cases. Recorded and bare runs take turns; no forecast is told of a bare one."""
@@ -112,9 +117,16 @@ class CellRun:
         take_turns(self._workload, [*recorded.values(), *explained, *bare.values()])
         # As calm as the bare run that counts, which is the median of the calmest.
         rank = (repeat - 1) // 2
+        plan = next((series.calmest(rank)[1] for series in explained), None)
         evidence = {name: _evidence(series.calmest(rank)[1]) for name, series in recorded.items()}
-        for series in explained:
-            evidence[sources[0]]["plan"] = series.calmest(rank)[1]
+        for name, series in recorded.items():
+            whole = series.calmest(rank)[1]
+            evidence[name] |= parts(whole, Random(f"{self._title} {name}"), plan)
+            former = [made.path for _, made in series.done if made is not whole]
+            if MINUTE in evidence[name] and former:
+                evidence[name][AGAIN], self._former[name] = evidence[name][MINUTE], former[0]
+        if plan is not None:
+            evidence[sources[0]]["plan"] = plan
         return {name: series.runs for name, series in bare.items()}, evidence
 
     def _bare(self, name: str) -> Callable[[int], tuple[Ran, None]]:
@@ -165,16 +177,22 @@ class CellRun:
         self, name: str, source: str, target: str, recording: Recording, elapsed_s: float
     ) -> _Said:
         """A forecast; one that cannot be made is refused with the reason."""
-        part = name in ("slices", "first_fifth")
+        told = name in ("slices", "first_fifth")
+        part = told or name in PARTS
+        like = read_back(recording) if name in PARTS else recording
+        known = Known(history=[self._former[source]]) if name == AGAIN else NOTHING
         budget = replace(OWNED, time_s=PART_PROBE_S if part else PROBE_S)
         directory, storage, seed_s = self._places[target].directory, None, None
         others: Mapping[str, Variant] = {}
         try:
             with self._places[target].limited():
                 progress = self._stage.progress
-                storage = probe(directory, recording, budget=budget, on_progress=progress)
+                storage = probe(directory, like, budget=budget, on_progress=progress)
             storage = replace(storage, name=target)
-            said = forecast(recording, storage, elapsed_s=elapsed_s if part else None)
+            whole_s = elapsed_s if told else None
+            said = forecast(recording, storage, elapsed_s=whole_s, known=known)
+            if said.part is not None:
+                raise Refusal("nothing tells how long the whole query takes")
             if name == "recording":
                 seed_s = seed_formula_s(recording, storage)
                 rehearsed = partial(self._rehearsed, recording, storage)

@@ -62,7 +62,7 @@ COLUMNS = (
     Column("engine", pa.string(), False, "engine and version", "DuckDB 2.0.0"),
     Column("workload", pa.string(), False, "kind of query", "hash join"),
     Column("threads", pa.int32(), False, "threads, or a leader and its workers", 2),
-    Column("evidence", pa.string(), False, "recording, plan, slices or first_fifth", "recording"),
+    Column("evidence", pa.string(), False, "recording, plan, or a part of a run", "recording"),
     Column("from", pa.string(), False, "storage that was recorded on", "1 ms"),
     Column("to", pa.string(), False, "storage that was forecast", "tmpfs"),
     Column("direction", pa.string(), False, "fast is what memory answers", "slow to fast"),

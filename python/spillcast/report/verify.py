@@ -62,6 +62,9 @@ EVIDENCE = {
     "recording": "whole recording",
     "slices": "ten slices of 0.3 s",
     "first_fifth": "first fifth",
+    "first_fifth_alone": "first fifth, time not told",
+    "minute": "a minute, or a tenth",
+    "minute_former": "the same, with a former run",
     "plan": "plan of EXPLAIN",
 }
 

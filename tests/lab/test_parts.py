@@ -1,0 +1,54 @@
+"""Parts of a recorded run whose whole time nobody told, as forecasts are judged by them."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from evidence import recording
+from made_up import case
+from spillcast.lab.aims import aims
+from spillcast.lab.parts import FIFTH, MINUTE, parts
+from spillcast.recording.part import went_on
+
+MS = 1_000_000
+PLAN = {"Plan": {"Node Type": "Sort", "Plan Rows": 7}}
+
+
+@pytest.fixture
+def whole(tmp_path):
+    """A run of 20 s that writes for half of it, and then reads."""
+    loads = [("write", 8192, 1000, 9 * MS), ("read", 8192, 1000, 9 * MS)]
+    return recording(tmp_path / "run.spill", loads, elapsed_s=20.0, cpu_s=1.0)
+
+
+def test_a_tenth_begins_anywhere_in_the_first_four_fifths(whole):
+    found = [parts(whole, Random(seed), None)[MINUTE] for seed in range(40)]
+    begun_s = [part.meta.before.ran_s for part in found]
+    assert 0 <= min(begun_s) < 3
+    assert 13 < max(begun_s) <= 16
+    assert {round(part.elapsed_s, 6) for part in found} == {2.0}
+    # How long the whole took is nowhere in it.
+    assert all(went_on(part.meta) and part.meta.recorded_s == 2.0 for part in found)
+    assert parts(whole, Random(1), None)[FIFTH].elapsed_s == 4.0
+
+
+def test_of_a_plan_the_estimates_go_with_it(whole):
+    plan = replace(whole.meta, engine=replace(whole.meta.engine, document=PLAN))
+    explained = recording(
+        whole.path.with_name("plan.spill"), [("write", 8192, 1, MS)], elapsed_s=1.0
+    )
+    explained.meta = plan
+    assert parts(whole, Random(1), explained)[MINUTE].documents == {"estimate.json": PLAN}
+
+
+def test_each_kind_has_aims_of_its_own():
+    """Off by 10 and 20 %, and one refused."""
+    cases = [case(11.0), *(case(one, evidence="minute") for one in (11.0, 12.0))]
+    cases.append(case(refused="nothing tells the whole", evidence="minute"))
+    found = {(aim.of, aim.what): aim for aim in aims(cases)}
+    of = "a minute, or a tenth"
+    assert found[of, "share refused"].figure == pytest.approx(1 / 3)
+    assert not found[of, "share refused"].met
+    assert found[of, "median error"].figure == pytest.approx(0.15)
+    assert found["the same, with a former run", "median error"].met is None
