@@ -191,7 +191,7 @@ class CellRun:
             storage = replace(storage, name=target)
             whole_s = elapsed_s if told else None
             said = forecast(recording, storage, elapsed_s=whole_s, known=known)
-            if said.part is not None:
+            if name in PARTS and said.part is not None:
                 raise Refusal("nothing tells how long the whole query takes")
             if name == "recording":
                 seed_s = seed_formula_s(recording, storage)
