@@ -52,15 +52,17 @@ def test_it_is_for_the_whole_run_and_gets_surer(sorted_by_duckdb):
     """What a former run of the same took in all is known: here it is the run itself."""
     whole = sorted_by_duckdb
     live = RunningForecast("factor:1", known=Known(history=[whole.path]))
+    open_s = []
     for share in (0.5, 0.7, 0.9):
         part = by_then(whole, share)
         live.look(lambda part=part: part, last=True)
-        assert live.because is None
         assert live.latest.baseline_s == pytest.approx(whole.elapsed_s, rel=0.1)
         assert live.latest.to_come.done_s == pytest.approx(share * whole.elapsed_s)
-    first, *_, last = live.half_widths
+        left = live.latest.to_come.left["elapsed"]
+        open_s.append(left.high - left.low)
+    assert open_s[-1] < open_s[0]
+    # A busy machine may have a number refused, which is then kept as none.
     assert len(live.half_widths) == 3
-    assert last < first
     live.look(lambda: whole, last=True)
     assert live.latest.to_come is None
 
