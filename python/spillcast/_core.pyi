@@ -343,8 +343,13 @@ class TraceReader:
     @staticmethod
     def understands(condition: str) -> bool:
         """Whether ``profile`` can test this condition, which is SQL."""
-    def rows(self, take: Any) -> dict[str, Any]:
+    def rows(
+        self, take: Any, *, columns: Sequence[tuple[str, str]] | None = None
+    ) -> dict[str, Any]:
         """Hand all rows to ``take(waits, calls, statements, row_sources, binds)`` in batches."""
+    @staticmethod
+    def no_rows() -> list[Table]:
+        """The tables of ``rows`` where columns are given, without a row."""
     def progress(self) -> int:
         """Bytes read so far."""
     def cancel(self) -> None:

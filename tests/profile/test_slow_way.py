@@ -58,6 +58,7 @@ LEFT = [
     "statement like 'select%'",
     "temp = true = false",
     "not",
+    "offset is null",
     "file in (201, '203')",
     "",
 ]

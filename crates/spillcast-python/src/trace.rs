@@ -8,12 +8,12 @@ use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use spillcast_core::oracle::{
-    Bind, Condition, Dictionary, Dimension, Options, Origin, Profile, ReadError, Reading, Rows,
-    Sink, StatLine, Statement, TimedCall, TimedWait, Window, read,
+    Batch, Bind, Condition, Dictionary, Dimension, Options, Origin, Profile, ReadError, Reading,
+    Rows, Sink, StatLine, Statement, Tables, TimedCall, TimedWait, Window, read,
 };
 
 use crate::arrow::Table;
-use crate::trace_rows;
+use crate::trace_rows::{self, Wanted};
 
 /// Reads traces; `profile` or `rows` does the work, other threads may watch and cancel.
 #[pyclass(frozen, module = "spillcast._core")]
@@ -76,6 +76,16 @@ impl TraceReader {
         Ok((groups, facts(py, &reading)?))
     }
 
+    /// The tables that `rows` hands on where columns are given, without a row.
+    #[staticmethod]
+    fn no_rows() -> PyResult<[Table; 5]> {
+        let wanted = Wanted::new(Some(Vec::new()));
+        let tables = trace_rows::tables(&Dictionary::default(), &Batch::default(), &wanted);
+        tables
+            .map(|tables| tables.map(Table))
+            .map_err(|error| PyRuntimeError::new_err(error.to_string()))
+    }
+
     /// Whether `profile` can test this condition, which is SQL.
     #[staticmethod]
     fn understands(condition: &str) -> bool {
@@ -83,20 +93,35 @@ impl TraceReader {
     }
 
     /// Hand all rows to `take(waits, calls, statements, row_sources, binds)` in batches; returns what
-    /// was read.
-    fn rows<'py>(&self, py: Python<'py>, take: Py<PyAny>) -> PyResult<Bound<'py, PyDict>> {
-        const BATCH_ROWS: usize = 200_000;
+    /// was read. Where pairs of a table and a column are given, what is not among them holds no
+    /// rows, or nulls.
+    #[pyo3(signature = (take, *, columns=None))]
+    fn rows<'py>(
+        &self,
+        py: Python<'py>,
+        take: Py<PyAny>,
+        columns: Option<Vec<(String, String)>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let batch_rows = if columns.is_some() { 50_000 } else { 200_000 };
+        let wanted = Wanted::new(columns);
+        let kinds = Tables {
+            waits: wanted.table("waits"),
+            calls: wanted.table("calls"),
+            statements: wanted.table("statements"),
+            row_sources: wanted.table("row_sources"),
+            binds: wanted.table("binds"),
+        };
         let mut failure = None;
         let hand_on = |names: &Dictionary, batch| -> PyResult<()> {
-            let tables = trace_rows::tables(names, &batch)
+            let tables = trace_rows::tables(names, &batch, &wanted)
                 .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
             Python::attach(|py| {
                 take.call1(py, <(_, _, _, _, _)>::from(tables.map(Table))).map(drop)
             })
         };
-        let options = Options { binds: true, ..self.options.clone() };
+        let options = Options { binds: kinds.binds, ..self.options.clone() };
         let reading = py.detach(|| {
-            let rows = Rows::new(BATCH_ROWS, |names, batch| match hand_on(names, batch) {
+            let rows = Rows::new(batch_rows, kinds, |names, batch| match hand_on(names, batch) {
                 Ok(()) => true,
                 Err(error) => {
                     failure = Some(error);

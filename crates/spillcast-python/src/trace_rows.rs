@@ -2,21 +2,55 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray};
-use arrow_schema::ArrowError;
+use arrow_array::{
+    ArrayRef, BooleanArray, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray,
+    new_null_array,
+};
+use arrow_schema::{ArrowError, DataType};
 use spillcast_core::oracle::{
     Batch, Bind, CallRow, Dictionary, Origin, StatLine, StatementRow, WaitRow,
 };
 
+/// The columns that are asked for; the others hold nulls. Names are codes where some are asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted(Option<Vec<(String, String)>>);
+
+impl Wanted {
+    /// Some columns of some tables; all without.
+    pub fn new(columns: Option<Vec<(String, String)>>) -> Wanted {
+        Wanted(columns)
+    }
+
+    pub fn table(&self, name: &str) -> bool {
+        self.0.as_ref().is_none_or(|columns| columns.iter().any(|(table, _)| table == name))
+    }
+
+    fn column(&self, table: &str, name: &str) -> bool {
+        let same = |(of, column): &(String, String)| of == table && column == name;
+        self.0.as_ref().is_none_or(|columns| columns.iter().any(same))
+    }
+}
+
 /// The tables of a batch.
-pub fn tables(names: &Dictionary, batch: &Batch) -> Result<[RecordBatch; 5], ArrowError> {
+pub fn tables(
+    names: &Dictionary,
+    batch: &Batch,
+    wanted: &Wanted,
+) -> Result<[RecordBatch; 5], ArrowError> {
     Ok([
-        waits(names, &batch.waits)?,
+        waits(names, &batch.waits, wanted)?,
         calls(names, &batch.calls)?,
         statements(&batch.statements)?,
         row_sources(names, &batch.row_sources)?,
         binds(names, &batch.binds)?,
     ])
+}
+
+/// Texts by their position in a list.
+fn coded(list: &[String], codes: impl Iterator<Item = Option<i32>>) -> ArrayRef {
+    let texts = Arc::new(list.iter().map(Some).collect::<StringArray>());
+    let codes: Int32Array = codes.collect();
+    Arc::new(DictionaryArray::new(codes, texts))
 }
 
 fn int<T>(rows: &[T], of: impl Fn(&T) -> Option<i64>) -> ArrayRef {
@@ -36,31 +70,50 @@ fn sql(names: &Dictionary, origin: Origin) -> Option<&str> {
 }
 
 /// The columns of every recording's waits, and those that only traces have.
-fn waits(names: &Dictionary, rows: &[WaitRow]) -> Result<RecordBatch, ArrowError> {
-    let events = names.events.list();
-    let file: ArrayRef = Arc::new(
-        rows.iter().map(|r| r.file_number.map(|n| n.to_string())).collect::<StringArray>(),
-    );
+fn waits(names: &Dictionary, rows: &[WaitRow], wanted: &Wanted) -> Result<RecordBatch, ArrowError> {
+    let none: ArrayRef = new_null_array(&DataType::Int64, rows.len());
+    let number = |name, of: fn(&WaitRow) -> Option<i64>| match wanted.column("waits", name) {
+        true => (name, int(rows, of), true),
+        false => (name, none.clone(), true),
+    };
+    let flags = |name, of: fn(&WaitRow) -> bool| match wanted.column("waits", name) {
+        true => (name, flag(rows, of), true),
+        false => (name, new_null_array(&DataType::Boolean, rows.len()), true),
+    };
+    let code = |name, of: fn(&WaitRow) -> Option<u32>, list: &[String]| {
+        if wanted.0.is_none() {
+            return (name, text(rows, |row| of(row).map(|id| list[id as usize].as_str())), true);
+        }
+        let wanted = wanted.column("waits", name);
+        let codes = rows.iter().map(|row| of(row).filter(|_| wanted).map(|id| id as i32));
+        (name, coded(if wanted { list } else { &[] }, codes), true)
+    };
+    let ops = rows.iter().map(|r| r.wait.op);
+    let ops = spillcast_recording::ops(ops)?;
+    let files = match wanted.column("waits", "file") {
+        true => rows.iter().map(|r| r.file_number.map(|n| n.to_string())).collect::<StringArray>(),
+        false => StringArray::new_null(rows.len()),
+    };
     RecordBatch::try_from_iter_with_nullable([
-        ("start_ns", int(rows, |r| Some(r.wait.start_ns)), false),
-        ("elapsed_ns", int(rows, |r| Some(r.wait.elapsed_ns)), false),
-        ("session", int(rows, |r| Some(r.wait.session)), false),
-        ("event", text(rows, |r| Some(&events[r.wait.event as usize])), false),
-        ("op", spillcast_recording::ops(rows.iter().map(|r| r.wait.op))?, true),
-        ("temp", flag(rows, |r| r.wait.temp), false),
-        ("file", file, true),
-        ("offset", int(rows, |r| r.wait.offset), true),
-        ("bytes", int(rows, |r| r.wait.bytes), true),
-        ("sql_id", text(rows, |r| sql(names, r.origin)), true),
-        ("object", int(rows, |r| r.wait.object), true),
-        ("line", int(rows, |r| r.wait.line), true),
-        ("blocks", int(rows, |r| r.blocks), true),
-        ("p1", int(rows, |r| Some(r.params[0])), false),
-        ("p2", int(rows, |r| Some(r.params[1])), false),
-        ("p3", int(rows, |r| Some(r.params[2])), false),
-        ("idle", flag(rows, |r| r.idle), false),
-        ("cursor", int(rows, |r| Some(r.cursor)), false),
-        ("source", int(rows, |r| Some(r.origin.file as i64)), false),
+        number("start_ns", |r| Some(r.wait.start_ns)),
+        number("elapsed_ns", |r| Some(r.wait.elapsed_ns)),
+        number("session", |r| Some(r.wait.session)),
+        code("event", |r| Some(r.wait.event), names.events.list()),
+        ("op", ops, true),
+        flags("temp", |r| r.wait.temp),
+        ("file", Arc::new(files) as ArrayRef, true),
+        number("offset", |r| r.wait.offset),
+        number("bytes", |r| r.wait.bytes),
+        code("sql_id", |r| r.origin.sql, names.sql.list()),
+        number("object", |r| r.wait.object),
+        number("line", |r| r.wait.line),
+        number("blocks", |r| r.blocks),
+        number("p1", |r| Some(r.params[0])),
+        number("p2", |r| Some(r.params[1])),
+        number("p3", |r| Some(r.params[2])),
+        flags("idle", |r| r.idle),
+        number("cursor", |r| Some(r.cursor)),
+        number("source", |r| Some(r.origin.file as i64)),
     ])
 }
 

@@ -8,8 +8,8 @@ from typing import Any
 import duckdb
 
 from spillcast.errors import InputError, first_line
-from spillcast.profile.calls import add_call_tree
 from spillcast.profile.expressions import confine
+from spillcast.profile.trace_tables import ask_traces
 from spillcast.profile.waits_view import view_of_waits
 from spillcast.recording import Recording
 from spillcast.recording.ash import read_ash
@@ -17,7 +17,6 @@ from spillcast.recording.evidence import Evidence, find_evidence
 from spillcast.recording.same_file import repeated_words
 from spillcast.recording.statistics import read_statistics
 from spillcast.recording.trace import Progress
-from spillcast.recording.trace_spool import TABLES, spool_traces
 from spillcast.recording.work_areas import read_temp_usage, read_work_areas
 
 
@@ -35,31 +34,48 @@ def run_sql(
     """
     found = find_evidence(evidence)
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
-        files = _register(connection, found, Path(folder), lenient, on_progress, say)
-        confine(connection, Path(folder), files)
+        files = _register(connection, found, on_progress)
         try:
-            result = connection.sql(query)
-            if result is None:
-                raise InputError("the query asks for nothing", 'for example "from waits limit 5"')
-            return result.columns, [list(row) for row in result.fetchall()]
+            if not _asks_traces(found):
+                confine(connection, Path(folder), files)
+                return _answer(connection, query)
+            answer: tuple[list[str], list[list[Any]]]
+            answer, read = ask_traces(
+                connection,
+                query,
+                lambda connection: _answer(connection, query),
+                found.traces,
+                Path(folder),
+                lenient=lenient,
+                on_progress=on_progress,
+            )
+            for words in repeated_words(read.repeated):
+                say(words)
+            return answer
         except duckdb.Error as error:
             tables = ", ".join(row[0] for row in connection.execute("show tables").fetchall())
             what = first_line(error)
             raise InputError(f"the query: {what}", f"the tables are {tables}") from error
 
 
+def _answer(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str], list[list[Any]]]:
+    result = connection.sql(query)
+    if result is None:
+        raise InputError("the query asks for nothing", 'for example "from waits limit 5"')
+    return result.columns, [list(row) for row in result.fetchall()]
+
+
+def _asks_traces(found: Evidence) -> bool:
+    return bool(found.traces) and (bool(found.collected) or found.only_waits() == "traces")
+
+
 def _register(
-    connection: duckdb.DuckDBPyConnection,
-    found: Evidence,
-    folder: Path,
-    lenient: bool,
-    on_progress: Progress | None,
-    say: Callable[[str], None],
+    connection: duckdb.DuckDBPyConnection, found: Evidence, on_progress: Progress | None
 ) -> list[Path]:
-    """Make the tables; the files of the user's that they read."""
+    """Make the tables, but for those of traces; the files of the user's that they read."""
     kind = found.only_waits()
     # What was collected together is asked together.
-    kinds = {kind} if not found.collected else {"ash", "statistics", "traces"}
+    kinds = {kind} if not found.collected else {"ash", "statistics"}
     if "ash" in kinds and found.ash:
         connection.register("samples", read_ash(found.ash, on_progress=on_progress).samples)
     if "statistics" in kinds and found.statistics:
@@ -76,12 +92,4 @@ def _register(
         connection.register("seconds", recording.seconds)
         connection.register("samples", recording.samples)
         return files
-    if "traces" in kinds and found.traces:
-        read = spool_traces(found.traces, folder, lenient=lenient, on_progress=on_progress)
-        for words in repeated_words(read.repeated):
-            say(words)
-        for name in TABLES:
-            path = str(folder / f"{name}.parquet").replace("'", "''")
-            connection.execute(f"create view {name} as from read_parquet('{path}')")
-        add_call_tree(connection)
     return []

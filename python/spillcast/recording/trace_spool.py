@@ -25,12 +25,20 @@ def spool_traces(
     paths: Sequence[Path],
     folder: Path,
     *,
+    columns: Sequence[tuple[str, str]] | None = None,
     lenient: bool = False,
     on_progress: Progress | None = None,
     window: Window = ALWAYS,
 ) -> Traces:
-    """Write all rows to a Parquet file for each of TABLES, called as it."""
-    found = read_once(paths, lambda kept: _spool(kept, folder, lenient, on_progress, window))
+    """Write all rows to a Parquet file for each of TABLES, called as it.
+
+    Where pairs of a table and a column are given, these alone are written, and nulls for others.
+    """
+
+    def spool(kept: list[Path]) -> Read:
+        return _spool(kept, folder, columns, lenient, on_progress, window)
+
+    found = read_once(paths, spool)
     found.check(window)
     return found
 
@@ -38,6 +46,7 @@ def spool_traces(
 def _spool(
     paths: Sequence[Path],
     folder: Path,
+    columns: Sequence[tuple[str, str]] | None,
     lenient: bool,
     on_progress: Progress | None,
     window: Window,
@@ -54,7 +63,9 @@ def _spool(
 
     try:
         with ReadFailures():
-            facts = run_interruptibly(lambda: reader.rows(take), reader.cancel, watch)
+            facts = run_interruptibly(
+                lambda: reader.rows(take, columns=columns), reader.cancel, watch
+            )
     finally:
         for writer in writers.values():
             writer.close()

@@ -37,7 +37,6 @@ pub(super) enum Number {
     Session,
     /// A text in the table, but one that is made of a number.
     File,
-    Offset,
     Bytes,
     Object,
     Line,
@@ -130,7 +129,6 @@ impl Number {
             Number::ElapsedNs => Some(wait.elapsed_us * 1_000),
             Number::Session => Some(names.sessions[origin.session].number().unwrap_or(0)),
             Number::File => wait.file,
-            Number::Offset => None,
             Number::Bytes => wait.bytes,
             Number::Object => wait.object.map(i64::from),
             Number::Line => i64::try_from(origin.line).ok(),

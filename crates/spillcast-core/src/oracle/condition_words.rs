@@ -132,7 +132,6 @@ fn column(name: &str) -> Option<Column> {
         "elapsed_ns" => Column::Number(Number::ElapsedNs),
         "session" => Column::Number(Number::Session),
         "file" => Column::Number(Number::File),
-        "offset" => Column::Number(Number::Offset),
         "bytes" => Column::Number(Number::Bytes),
         "object" => Column::Number(Number::Object),
         "line" => Column::Number(Number::Line),

@@ -30,7 +30,7 @@ pub use follow::FileSummary;
 pub use line::{CallKind, CallLine, ParsingLine, StatLine};
 pub use profile::{Dimension, Group, Key, Place, Profile};
 pub use reader::{Options, ReadError, Reading, Window, read};
-pub use rows::{Batch, CallRow, Rows, StatementRow, WaitRow};
+pub use rows::{Batch, CallRow, Rows, StatementRow, Tables, WaitRow};
 pub use session::{SessionId, SessionTimes};
 pub use sink::{
     Bind, Dictionary, Origin, STATEMENT_BYTES_MAX, Sink, Statement, TimedCall, TimedWait,

@@ -51,17 +51,33 @@ impl Batch {
     }
 }
 
+/// The tables whose rows are collected.
+#[derive(Clone, Copy, Debug)]
+pub struct Tables {
+    pub waits: bool,
+    pub calls: bool,
+    pub statements: bool,
+    pub row_sources: bool,
+    pub binds: bool,
+}
+
+impl Tables {
+    pub const ALL: Tables =
+        Tables { waits: true, calls: true, statements: true, row_sources: true, binds: true };
+}
+
 /// Collects rows, and hands on each batch that is full.
 pub struct Rows<F> {
     batch: Batch,
     batch_rows: usize,
+    tables: Tables,
     take: F,
 }
 
 impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Rows<F> {
     /// `take` gets batches of about `batch_rows` rows, and returns false to end the reading.
-    pub fn new(batch_rows: usize, take: F) -> Self {
-        Rows { batch: Batch::default(), batch_rows, take }
+    pub fn new(batch_rows: usize, tables: Tables, take: F) -> Self {
+        Rows { batch: Batch::default(), batch_rows, tables, take }
     }
 
     /// The rows left when the reading is over.
@@ -72,6 +88,9 @@ impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Rows<F> {
 
 impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Sink for Rows<F> {
     fn wait(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait) {
+        if !self.tables.waits {
+            return;
+        }
         let session = names.sessions[origin.session].number().unwrap_or(0);
         let span_ns = (wait.start_us * 1_000, wait.elapsed_us * 1_000);
         let row = Wait {
@@ -95,19 +114,27 @@ impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Sink for Rows<F> {
     }
 
     fn call(&mut self, _names: &Dictionary, origin: Origin, call: &TimedCall) {
-        self.batch.calls.push(CallRow { origin, call: *call });
+        if self.tables.calls {
+            self.batch.calls.push(CallRow { origin, call: *call });
+        }
     }
 
     fn statement(&mut self, _names: &Dictionary, origin: Origin, statement: Statement) {
-        self.batch.statements.push(StatementRow { origin, statement });
+        if self.tables.statements {
+            self.batch.statements.push(StatementRow { origin, statement });
+        }
     }
 
     fn row_source(&mut self, _names: &Dictionary, origin: Origin, line: StatLine) {
-        self.batch.row_sources.push((origin, line));
+        if self.tables.row_sources {
+            self.batch.row_sources.push((origin, line));
+        }
     }
 
     fn bind(&mut self, _names: &Dictionary, origin: Origin, bind: Bind) {
-        self.batch.binds.push((origin, bind));
+        if self.tables.binds {
+            self.batch.binds.push((origin, bind));
+        }
     }
 
     /// A batch is handed on between chunks, so that it is somewhat larger than asked for.

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use spillcast_core::oracle::{
-    Batch, Dictionary, Options, Origin, ReadError, Reading, Rows, SessionId, read,
+    Batch, Dictionary, Options, Origin, ReadError, Reading, Rows, SessionId, Tables, read,
 };
 
 use super::slow::{Slow, SlowCall, SlowSession, SlowWait};
@@ -20,7 +20,7 @@ pub fn rows(path: &Path, options: &Options) -> Result<(Reading, Batch), ReadErro
         all.row_sources.extend(batch.row_sources);
         all.binds.extend(batch.binds);
     };
-    let mut sink = Rows::new(100, |_: &Dictionary, batch| {
+    let mut sink = Rows::new(100, Tables::ALL, |_: &Dictionary, batch| {
         take(batch);
         true
     });
