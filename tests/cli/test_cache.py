@@ -114,7 +114,7 @@ def test_bad_options(rows, arguments, words):
             "offset is 9,223,372,036,854,775,807 in some row",
         ),
         ("cut.oracleGeneral", "x" * 30, "record 2 is cut"),
-        ("short.oracleGeneral", "x", "no oracleGeneral trace"),
+        ("short.oracleGeneral", "x", "not an oracleGeneral trace"),
         ("bad.oracleGeneral.zst", "x" * 48, "zstd"),
     ],
 )

@@ -76,9 +76,9 @@ class Curve(Tabular):
             [format_bytes(size), f"{miss:.1%}"] for size, miss in zip(sizes, ratios, strict=True)
         ]
         enough = self.enough_bytes()
-        said = "No size brings a hit."
+        said = "No cache size gives any hits."
         if enough is not None:
-            said = f"{format_bytes(enough)} bring {MOST:.0%} of the hits that any size brings."
+            said = f"{format_bytes(enough)} bring {MOST:.0%} of the hits that any cache size can."
         return html_paragraph(said) + html_table(["size", "reads that miss"], rows, ())
 
 

@@ -77,7 +77,7 @@ def read_requests(
         found = find_evidence(arguments)
         if found.only_waits() == "recordings":
             if len(found.recordings) > 1:
-                raise InputError("several recordings are given", "simulate one at a time")
+                raise InputError("several recordings were given", "simulate one at a time")
             rows = of_recording(Recording.open(found.recordings[0]))
         elif found.traces:
             rows = of_traces(found.traces, block_bytes, lenient=lenient)
@@ -99,7 +99,8 @@ def _oracle_general(path: Path, line_bytes: int | None) -> Requests:
         line_bytes = int.from_bytes(first[12:16], "little")
         if len(first) < _RECORD_BYTES or line_bytes == 0:
             raise InputError(
-                f"{path}: no oracleGeneral trace: it begins with no record of 24 bytes and a size",
+                f"{path}: not an oracleGeneral trace: it does not begin with a 24-byte record "
+                "and a size",
                 "records are time u32, id u64, size u32, next i64, little-endian",
             )
     return Requests(_core.CacheRequests.oracle_general(path), line_bytes, [path.name])

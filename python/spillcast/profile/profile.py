@@ -108,7 +108,7 @@ def _of_recording(
     from spillcast.recording.relabelled import with_temp
 
     if len(found.recordings) != 1:
-        raise InputError("several recordings are given", "profile one at a time")
+        raise InputError("several recordings were given", "profile one at a time")
     recording = with_temp(Recording.open(found.recordings[0]), temp_dirs)
     if not recording.meta.captured:
         return of_samples(recording, by, where)

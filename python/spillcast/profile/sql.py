@@ -86,7 +86,7 @@ def _register(
         connection.register("temp_usage", read_temp_usage(found.temp_usage))
     if kind == "recordings":
         if len(found.recordings) != 1:
-            raise InputError("several recordings are given", "ask one at a time")
+            raise InputError("several recordings were given", "ask one at a time")
         recording = Recording.open(found.recordings[0])
         files = view_of_waits(connection, recording, "waits")
         connection.register("seconds", recording.seconds)

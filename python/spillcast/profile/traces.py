@@ -129,7 +129,7 @@ def trace_warnings(read: Traces, unaccounted_us: int) -> list[str]:
     if damaged := read.damaged_count() - unmeasured:
         warnings.append(f"{damaged:,} damaged lines are not in the profile")
     if unmeasured:
-        text = "waits have a length that cannot be (ela= below zero): counted apart, in no row"
+        text = "waits have an impossible time (ela= below zero): they are counted apart, in no row"
         warnings.append(f"{unmeasured:,} {text}")
     for path, file in zip(read.paths, read.files, strict=True):
         if file["size_limit_line"]:
@@ -139,6 +139,6 @@ def trace_warnings(read: Traces, unaccounted_us: int) -> list[str]:
             warnings.append(f"{path}: {file['waits_in_text']:,} waits stand in running text")
     if unaccounted_us < 0:
         warnings.append(
-            f"waits and CPU overlap by {-unaccounted_us / 1e6:.2f} s: more than elapsed time"
+            f"waits and CPU time overlap by {-unaccounted_us / 1e6:.2f} s: more than elapsed time"
         )
     return warnings

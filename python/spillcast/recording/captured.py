@@ -93,7 +93,7 @@ def nothing_seen(
     if status["temp_reads"] + status["temp_writes"]:
         return None
     if method == "none":
-        return NothingSeen("nothing was seen: no sample was taken while the query ran")
+        return NothingSeen("nothing was recorded: no sample was taken while the query ran")
     if not status["connected"]:
         return NothingSeen(
             SOURCES[method].unconnected, f"record it with --capture {PerfSource.name}"

@@ -215,11 +215,11 @@ def _curve_words(curve: Curve) -> list[str]:
     """The size from which on more brings little."""
     enough, data = curve.enough_bytes(), format_bytes(curve.data_bytes)
     if enough is None:
-        said = [f"  No size brings a hit: nothing of the {data} is read again."]
+        said = [f"  No cache size gives any hits: nothing of the {data} is read again."]
     else:
         said = [
-            f"  {format_bytes(enough)} bring {MOST:.0%} of the hits that all of the data, {data}, "
-            "would."
+            f"  {format_bytes(enough)} bring {MOST:.0%} of the hits that caching all of the data "
+            f"({data}) would."
         ]
     if curve.rate < 1:
         said.append(f"  From a sample of {curve.rate:.3g} of the lines (SHARDS).")

@@ -140,7 +140,7 @@ def live_text(glimpse: Glimpse, width: int, keys: str = "") -> str:
     if glimpse.status.get("waiting"):
         parts.append("  attached, waiting for the query")
     rows = glimpse.rows()
-    parts.append(_events(rows, width) if rows else "  nothing was seen yet")
+    parts.append(_events(rows, width) if rows else "  no temp I/O or waits yet")
     spent_s = sum(row["total_us"] for row in rows) / 1e6
     if spent_s > SIDE_BY_SIDE * glimpse.elapsed_s:
         spent = format_duration(spent_s)

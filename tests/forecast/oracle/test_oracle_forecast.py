@@ -67,7 +67,7 @@ def test_sizes_are_matched_by_default(example):
     assert said["forecast_s"] == pytest.approx(773 - 430 + 430 * 150 * 31 / 15 / 8_999)
     assert said["forecast_s"] == pytest.approx(357.8, abs=0.05)
     assert said["method"] == "counts"
-    assert "31 blocks here and 15 there" in " ".join(w["message"] for w in said["warnings"])
+    assert "31 blocks now and 15 on the target" in " ".join(w["message"] for w in said["warnings"])
 
 
 @pytest.mark.parametrize("method", ["counts", "seed"])

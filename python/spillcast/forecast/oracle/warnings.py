@@ -31,8 +31,8 @@ def warn(
     temp = [part.baseline for part in parts if part.baseline.event.endswith(" temp")]
     if temp and temp[0].latency_s < FLASH_S:
         text = (
-            f"{temp[0].event} takes {format_duration(temp[0].latency_s)} here: flash already, or a "
-            "cache; on Exadata temp may be served by the flash cache, and moving it gains little"
+            f"{temp[0].event} takes {format_duration(temp[0].latency_s)} here: already flash, or "
+            "cached; on Exadata the flash cache may serve temp, so moving it gains little"
         )
         warnings.append(Warned("already-fast", text))
     for part in parts:
@@ -48,14 +48,14 @@ def warn(
     if ash is None and traces is not None and traces.elapsed_s < 0.9 * whole_s:
         text = (
             f"the trace covers {format_duration(traces.elapsed_s)} of {format_duration(whole_s)}: "
-            "its mix is taken to hold for the rest; ASH of the whole run would tell"
+            "the rest is assumed to have the same mix; ASH of the whole run would show it"
         )
         warnings.append(Warned("part", text))
     if traces is not None and ash is None and traces.sessions_s > 1.05 * traces.elapsed_s:
-        text = "sessions ran side by side: each is taken to have its part of their waits"
+        text = "sessions ran in parallel: each is assumed to have its share of their waits"
         warnings.append(Warned("threads", text))
     if rest_kept is not None:
-        text = f"the time outside the boosted events is taken to stay as it is: {rest_kept}"
+        text = f"the time outside the boosted events is assumed unchanged: {rest_kept}"
         warnings.append(Warned("rest-kept", text))
     return warnings + _about_files([t for t in (traces, target.traces) if t is not None])
 
@@ -64,11 +64,13 @@ def _about_figures(storage: Storage, block: BlockSize) -> list[Warned]:
     """Where no operation was replayed, and how their sizes are known."""
     size, warnings = format_bytes(block.bytes), []
     if "like" not in storage.facts:
-        text = f"{storage.name} is known by its figures"
+        text = f"{storage.name} was not probed with this trace"
         text += f": blocks are {size}, by {block.told_by}" if block.told_by is not None else ""
         warnings.append(Warned("not-replayed", text))
     elif not (storage.facts.get("direct") or storage.facts["filesystem"] in IN_MEMORY):
-        text = f"{storage.name} takes no direct I/O: the page cache answered a part of the probe"
+        text = (
+            f"{storage.name} does not support direct I/O: the page cache served part of the probe"
+        )
         warnings.append(Warned("page-cache", text))
     if block.told_by is None:
         text = (
@@ -88,7 +90,7 @@ def _about_files(read: Sequence[TraceEvidence]) -> list[Warned]:
     if damaged:
         text = f"{damaged:,} damaged lines were skipped"
         if unmeasured:
-            text += f", {unmeasured:,} for a wait whose length cannot be (ela= below zero)"
+            text += f", {unmeasured:,} because of an impossible wait time (ela= below zero)"
         warnings.append(Warned("damaged", text))
     return warnings
 
@@ -110,24 +112,25 @@ def _about_gain(part: Part, target: Target) -> list[Warned]:
     event, seen, measured = part.baseline.event, part.baseline.seen, part.target
     warnings = []
     if part.borrowed:
-        text = f"{event} was not seen on {target.name}: the gain of the others is taken"
+        text = f"{event} was not seen on {target.name}: it is assumed to speed up like the others"
         warnings.append(Warned("gain-borrowed", text))
     if part.size_ratio != 1.0 and seen is not None and measured is not None:
         text = (
-            f"{event} moves {seen.blocks:.3g} blocks here and {measured.blocks:.3g} there: "
+            f"{event} moves {seen.blocks:.3g} blocks now and {measured.blocks:.3g} on the target: "
             "latencies are compared per block"
         )
         warnings.append(Warned("sizes", text))
     if seen is None and measured is not None and measured.blocks:
         text = (
-            f"{event} moves {measured.blocks:.3g} blocks there and an unknown number here: a trace "
-            "of the run as it is would tell"
+            f"{event} moves {measured.blocks:.3g} blocks on the target and an unknown number now: "
+            "a trace of the run on its current storage would show it"
         )
         warnings.append(Warned("sizes-unknown", text))
     if 1 / part.gain > AMPLIFIED:
         text = (
-            f"{event} takes {1 / part.gain:.0f} times as long there: an error in its share of the "
-            "time grows as much"
+            f"{event} takes {1 / part.gain:.0f} times as long on the target: an error in its "
+            "share of "
+            "the time grows by the same factor"
         )
         warnings.append(Warned("amplified", text))
     return warnings
@@ -141,8 +144,8 @@ def _new_events(target: TraceEvidence, recorded: TraceEvidence | None) -> list[W
     return [
         Warned(
             "new-event",
-            f"{name} is {event.total_s / waits_s:.1%} of the waits on {target.name} and was not "
-            "seen here: no term holds it",
+            f"{name} is {event.total_s / waits_s:.1%} of the waits on {target.name} and does "
+            "not occur in the baseline: the forecast does not include it",
         )
         for name, event in sorted(target.events.items())
         if name not in recorded.events and not event.idle and event.total_s > NEW_SHARE * waits_s

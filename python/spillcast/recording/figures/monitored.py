@@ -67,7 +67,7 @@ def figures_of(monitored: Monitored) -> Figures:
     spilling = [line for line in monitored.lines if line.spills]
     reads, writes = sum(one.reads for one in spilling), sum(one.writes for one in spilling)
     if not reads + writes:
-        what = "none of its plan's lines read or wrote temp files"
+        what = "no line of its plan read or wrote temp files"
         raise InputError(f"{monitored.path}: it does not spill: {what}")
     read_s, write_s, within, told = _times(monitored, reads, writes)
     return Figures(

@@ -99,7 +99,7 @@ def _prepare(recorder: Recorder, connection: Connection, say: Say) -> str | None
         return _refusal(
             recorder, lambda: recorder.prepare(pid, "the server's processes", CALLS), say
         )
-    say(f"the I/O of its processes is not recorded, its waits alone: {reason}")
+    say(f"only waits are recorded, not the I/O of its processes: {reason}")
     return reason
 
 
@@ -110,7 +110,7 @@ def _refusal(recorder: Recorder, attempt: Callable[[], object], say: Say) -> str
     except InputError as error:
         if recorder.options.capture != AUTO:
             raise
-        say(f"the I/O of its processes is not recorded, its waits alone: {error.message}")
+        say(f"only waits are recorded, not the I/O of its processes: {error.message}")
         if error.hint:
             say(f"  {error.hint}")
         return error.message
@@ -249,7 +249,7 @@ class _Watch:
         else:
             elapsed_s = until_s - max(began_s, self._attached_s)
         if elapsed_s <= 0:
-            raise InputError("the query ended before anything was seen of it")
+            raise InputError("the query ended before anything was recorded")
         run = self._run
         if run is not None and run.plan is not None:
             recorder.add_document(PLAN_FILE, run.plan)

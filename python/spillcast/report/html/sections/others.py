@@ -203,7 +203,7 @@ def _cache(document: Document) -> Section:
             "Reads that miss, by the size of an LRU cache",
             f"{enough} bring nine tenths of the hits of any size."
             if curve["enough_bytes"]
-            else "No size brings a hit.",
+            else "No cache size gives any hits.",
             f"Miss ratio from {percent(pairs[0][1], 0)} at {size(pairs[0][0])} to "
             f"{percent(pairs[-1][1], 0)} at {size(pairs[-1][0])}; enough is {enough}",
             partial(charts.miss_ratio, curve, asked),
