@@ -130,7 +130,7 @@ def test_the_seed_s_sizes_need_no_power_of_two():
 
 def test_data_is_not_for_a_recording(spill, tmp_path):
     said = only_line(spillcast("sweep", "io-size", tmp_path, "--like", spill, "--data", "1G"), 2)
-    assert "--data is for a made-up sort" in said
+    assert "--data is for a synthetic sort" in said
 
 
 def test_a_memory_that_explains_nothing_is_refused(spill, tmp_path):

@@ -66,7 +66,7 @@ def a_part_before_it_changes(folder, draws):
     run = recorded(folder / "run.spill", part, end_ns, cpus=2, parts={"ended_by": "duration"})
     truth_s = work.run(there, draws)[0] / 1e9
     question = Question(elapsed_s=elapsed_ns / 1e9)
-    causes, says = frozenset({"part", "unread"}), "hardly anything was read"
+    causes, says = frozenset({"part", "unread"}), "hardly any temp data"
     target = probed(there, work, draws)
     return Situation("a part unlike the rest", run, target, truth_s, causes, says, question)
 

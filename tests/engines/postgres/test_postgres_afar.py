@@ -40,7 +40,7 @@ def test_it_is_what_the_plan_says(afar):
     assert {name: found[name] for name in numbers} == {name: alone[name] for name in numbers}
     [told] = [one["message"] for one in found["warnings"] if one["code"] == "counts-only"]
     assert "no I/O was recorded (cannot observe the server's processes" in told
-    assert "so its plan counts" in told
+    assert "so the plan is used" in told
     # The recording knows what the plan does not say.
     assert alone["work_memory"]["current_bytes"] is None
     assert found["work_memory"]["current_bytes"] == 64 << 10

@@ -136,7 +136,7 @@ def test_the_forecast_holds_fewer_and_says_so(tmp_path):
     assert said.forecast_s == pytest.approx(by_hand_s, rel=0.01)
     (words,) = (w.message for w in said.warnings if w.code == "compression")
     assert "compress less" in words
-    assert f"{found.share:.0%} of its blocks in place of 70%" in words
+    assert f"{found.share:.0%} of its blocks instead of 70%" in words
 
 
 def test_what_is_not_duckdb_or_shows_one_kind_is_left_alone(tmp_path):
