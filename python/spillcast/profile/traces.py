@@ -12,7 +12,7 @@ from spillcast.recording.trace import Progress, Traces, profile_traces
 from spillcast.recording.trace_window import ALWAYS, Window
 
 #: Where calls have no such columns.
-WAITS_ALONE = "rows are of waits alone: --by event shows the CPU time beside them"
+WAITS_ALONE = "rows hold waits only: --by event also shows CPU time"
 #: What waits of a trace may be counted by besides: columns of theirs, as they are called there.
 COLUMNS = {
     name: name for name in ("idle", "temp", "blocks", "bytes", "cursor", "p1", "p2", "p3")
