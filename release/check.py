@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -41,8 +42,13 @@ def main() -> None:
     for recorder in sorted(DIST.glob("spillcast-recorder-*")):
         print(check_recorder.check(recorder), flush=True)
         passed += 1
-        if recorder.name.endswith(native().machine):
+        machine = recorder.name.rpartition("-")[2]
+        if machine == native().machine:
             print(check_recorder.check_runs(recorder), flush=True)
+        elif shutil.which(f"qemu-{machine}"):
+            print(check_recorder.check_emulated(recorder, f"qemu-{machine}"), flush=True)
+        else:
+            skipped += _skip(f"running {recorder.name}", f"install qemu-user for qemu-{machine}")
     if not options.quick:
         for bundle in sorted(DIST.glob(f"spillcast-*-{native().name}.tar.gz")):
             print(check_bundle.check(bundle), flush=True)

@@ -1,5 +1,6 @@
 """Checks the recorder: one static file that runs where nothing else is."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -34,3 +35,19 @@ def check_runs(recorder: Path) -> str:
         assert refused.returncode == 2, refused.stderr
         assert "mount -t proc" in refused.stderr, refused.stderr
     return f"runs in an empty root: {said.stdout.strip()}; without /proc it says what mends that"
+
+
+def check_emulated(recorder: Path, emulator: str) -> str:
+    """As ``check``, of one of another processor, which QEMU stands in for."""
+    with tempfile.TemporaryDirectory() as folder:
+        version = _said([emulator, recorder, "--version"]).strip()
+        probe = _said([emulator, recorder, "probe", folder, "--budget", "2s"])
+    groups = json.loads(probe)["groups"]
+    assert {one["op"] for one in groups} == {"read", "write"}, probe
+    return f"runs by {emulator}: {version}; its probe measured {len(groups)} groups"
+
+
+def _said(command: list[str | Path]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+    return done.stdout
