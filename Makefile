@@ -36,7 +36,9 @@ $(VENV)/tools: requirements.txt
 $(VENV)/built: $(VENV)/tools $(RUST) pyproject.toml
 	cargo build --profile $(PROFILE) --locked -p spillcast-preload
 	install -m 755 target/$(PROFILE)/libspillcast_preload.so $(PRELOAD)
-	SPILLCAST_PRELOAD_GNU=$(CURDIR)/$(PRELOAD) cargo build --profile $(PROFILE) --locked -p spillcast-recorder
+	# With what the binding asks of the same crates: maturin and the tests then find them compiled.
+	SPILLCAST_PRELOAD_GNU=$(CURDIR)/$(PRELOAD) cargo build --profile $(PROFILE) --locked \
+		-p spillcast-recorder -p spillcast-python --bin spillcast-recorder
 	install -m 755 target/$(PROFILE)/spillcast-recorder $(BIN)/
 	# Whatever other environment is active, it goes into the one of this folder.
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --profile $(PROFILE) --locked --quiet
@@ -46,7 +48,7 @@ demo: build ## the whole loop on a real engine: record, probe, forecast, run it 
 	$(BIN)/spillcast demo
 
 test: build ## every test; what wants a missing system package is skipped by name
-	cargo test --profile quick --locked --workspace --exclude spillcast-python
+	cargo test --profile quick --locked --workspace
 	rm -rf .pytest_cache
 	$(BIN)/pytest -n 3 --dist loadfile --max-worker-restart 0 $(addprefix --ignore=,$(TIMED)) || $(AGAIN)
 	$(BIN)/pytest $(TIMED) || $(AGAIN)
