@@ -90,6 +90,16 @@ def test_where_the_kernel_refuses_the_library_within_it_is_loaded(places):
     assert rows(output, files=files) == expected_rows(account, base=places.base)
 
 
+def test_in_a_container_it_says_why_ebpf_sees_nothing(places):
+    available("bpf")
+    under = ["unshare", "--pid", "--fork", "--mount-proc"]
+    words = ["record", "--capture", "bpf", "-o", places.root / "x.spill", "--", "true"]
+    result = recorder(*words, under=under)
+    assert result.returncode == 2
+    assert "process ids are a container's own here" in result.stderr
+    assert "--pid=host" in result.stderr
+
+
 def test_an_ordinary_user_records(open_places):
     output, _ = record(open_places, under=ordinary_user())
     assert json.loads((output / "meta.json").read_text())["temp"]["writes"] > 0

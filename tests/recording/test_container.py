@@ -10,6 +10,7 @@ from harness import (
     account_of,
     available,
     expected_rows,
+    only_line,
     refuse_io_uring,
     refuse_tracing,
     rows,
@@ -68,6 +69,13 @@ def test_ebpf_wants_the_process_ids_of_the_host(places):
     assert method == "perf"
     assert "process ids are a container's own" in said
     assert record(places, given)[0] == "bpf"
+
+
+def test_emulate_says_what_a_container_lacks(places):
+    places.temp.mkdir(exist_ok=True)
+    words = ["emulate", places.temp, "--read", "1ms", "--", "true"]
+    text = only_line(spillcast(*words, under=capabilities(CAPABILITIES)), 1)
+    assert "CAP_SYS_ADMIN" in text
 
 
 def test_doctor_says_what_a_container_lacks():

@@ -156,7 +156,7 @@ impl Refusals {
 
     fn notice(&self, taken: &str) -> Option<String> {
         let said: Vec<String> =
-            self.0.iter().map(|(name, error)| format!("{name} ({})", reason(error))).collect();
+            self.0.iter().map(|(name, error)| format!("{name} ({})", why(error))).collect();
         (!said.is_empty()).then(|| format!("cannot use {}: {taken} instead", said.join(", ")))
     }
 
@@ -165,8 +165,16 @@ impl Refusals {
         let Some((source, error)) = self.0.last() else {
             return Failure::usage(format!("cannot observe {what}: no source can"), "");
         };
-        let message = format!("cannot observe {what} by {source}: {}", reason(error));
+        let message = format!("cannot observe {what} by {source}: {}", why(error));
         Failure::usage(message, mend(source, error))
+    }
+}
+
+/// Why a source did not work; only eBPF is not supported anywhere, where it cannot tell processes apart.
+fn why(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EOPNOTSUPP) => "process ids are a container's own here".to_owned(),
+        _ => reason(error),
     }
 }
 
@@ -174,6 +182,9 @@ fn mend(source: &str, error: &io::Error) -> String {
     let refused = matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES));
     let ordinary = !geteuid().is_root();
     match (source, machine::number("/proc/sys/kernel/perf_event_paranoid")) {
+        _ if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+            "share those of the host (docker run --pid=host), or use --capture perf".to_owned()
+        }
         _ if !refused => "try another --capture".to_owned(),
         ("bpf", _) if ordinary => {
             "run it as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE".to_owned()

@@ -70,7 +70,10 @@ impl Emulation {
             .map_err(|error| at(&backing, &error))?;
         let guard = Guard::start(&mountpoint)?;
         let session = serve(files, &mountpoint, page_cache).map_err(|error| {
-            at(&mountpoint, format!("{error}; FUSE needs /dev/fuse, and root or fusermount3"))
+            let said = error.to_string();
+            let needs =
+                "FUSE needs /dev/fuse, root or fusermount3, and CAP_SYS_ADMIN in a container";
+            at(&mountpoint, format!("{}; {needs}", said.trim_end()))
         })?;
         let emulation = Emulation { mountpoint, pace, mounted: Some((guard, session)) };
         let mountpoint = &emulation.mountpoint;
