@@ -43,6 +43,8 @@ def test_what_a_block_does_is_recorded_and_forecast(tmp_path):
     assert said.part is None
     assert said.baseline_s == pytest.approx(run.recording.elapsed_s)
     assert str(said) == said.sentence()
+    page = run.report(tmp_path / "report.html", ["latency:5ms"])
+    assert "latency:5ms" in page.read_text()
 
 
 def test_a_cell_is_recorded_by_its_magic(tmp_path, monkeypatch):

@@ -105,6 +105,23 @@ class Run:
 
         return probe(Path(directory), self.recording)
 
+    def report(
+        self, output: str | Path, targets: Sequence[str] = (), *, redact: bool = False
+    ) -> Path:
+        """Write the page of ``spillcast report`` on the recording and forecasts for targets."""
+        from spillcast.recording.evidence import find_evidence
+        from spillcast.report.html.material import Material
+        from spillcast.report.html.run import add_runs
+        from spillcast.report.html.write import write_report
+
+        material = Material()
+        add_runs(material, find_evidence([self.output]), lenient=False)
+        for target in targets:
+            found: Any = self.forecast(target)
+            material.add_document(found.target, found.to_json())
+        write_report(material, Path(output), redact=redact)
+        return Path(output)
+
 
 def observe(pid: str, output: str, *temp: str) -> None:
     """Record a process until stdin ends: a line of JSON when it has begun, and one at the end."""
