@@ -1,4 +1,4 @@
-"""A recording of as many waits as asked, made by DuckDB: two sessions write, then read back."""
+"""A recording of as many waits as asked, made by DuckDB: its sessions write, then read back."""
 
 import json
 from pathlib import Path
@@ -11,11 +11,12 @@ from spillcast.recording.schema import SAMPLES_SCHEMA
 SPACE_NS = 240_000
 #: Of each session a wait every 240 us: its latency is lognormal about 60 us, and never overlaps.
 WAITS = """
-    select (i // 2) * {space} as start_ns, latency as elapsed_ns, 4711 + i % 2 as session,
+    select (i // {threads}) * {space} as start_ns, latency as elapsed_ns,
+        4711 + i % {threads} as session,
         if(blocked, 'blocked', if(late, 'pread64', 'pwrite64')) as event,
         if(blocked, null, if(late, 'read', 'write')) as op, not blocked as temp,
-        if(blocked, null, '/t/spill-' || i % 2) as file,
-        if(blocked, null, (i // 2) * 8192) as "offset", if(blocked, null, 8192) as bytes,
+        if(blocked, null, '/t/spill-' || i % {threads}) as file,
+        if(blocked, null, (i // {threads}) * 8192) as "offset", if(blocked, null, 8192) as bytes,
         true as blocked, least(70000, {space} - latency) as cpu_before_ns,
         null::bigint as woken_by, null::varchar as sql_id, null::bigint as object,
         null::bigint as line
@@ -40,15 +41,15 @@ SECONDS = """
 """
 
 
-def write_large_recording(path, waits):
-    """Write the folder; its elapsed time is 120 us for each wait."""
+def write_large_recording(path, waits, threads=2):
+    """Write the folder; its elapsed time is 240 us for each wait of a thread."""
     import pyarrow.parquet as pq
 
     path = Path(path)
     path.mkdir()
     with duckdb.connect() as connection:
         connection.execute("set memory_limit = '600MB'")
-        rows = WAITS.format(space=SPACE_NS, count=waits)
+        rows = WAITS.format(space=SPACE_NS, count=waits, threads=threads)
         connection.execute(f"copy ({rows}) to '{path}/waits.parquet' (compression zstd)")
         connection.execute(f"create view waits as from read_parquet('{path}/waits.parquet')")
         connection.execute(f"copy ({SECONDS}) to '{path}/seconds.parquet'")
@@ -60,7 +61,7 @@ def write_large_recording(path, waits):
     pq.write_table(SAMPLES_SCHEMA.empty_table(), path / "samples.parquet")
     reads, writes, size, total_s, cpu_s = counts
     meta = Meta(
-        elapsed_s=waits / 2 * SPACE_NS / 1e9,
+        elapsed_s=waits / threads * SPACE_NS / 1e9,
         cpu_s=cpu_s,
         machine=Machine("big-box", cpus=2),
         temp=Temp(reads, writes, int(size), total_s),

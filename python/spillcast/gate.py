@@ -232,8 +232,9 @@ def _opened(
     if content is None and not Path(path).exists():
         raise damaged(path, "there is no such file", hint)
     source = Path(path) if content is None else pa.BufferReader(content)
+    names = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     # Not read_table, which imports pandas where that is installed.
-    with reading(path, hint), pq.ParquetFile(source) as file:
+    with reading(path, hint), pq.ParquetFile(source, read_dictionary=names) as file:
         _check_size(path, file.metadata)
         given = file.schema_arrow
         for field in schema:

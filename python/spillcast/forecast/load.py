@@ -66,7 +66,7 @@ def in_flight(recording: Recording) -> float:
     """
     if (shared := recording.meta.temp.processes) is not None:
         return shared
-    waits = recording.temp_waits
+    waits = recording.temp_columns("start_ns", "elapsed_ns")
     if waits.num_rows == 0:
         return 1.0
     start = waits["start_ns"].to_numpy()
@@ -79,4 +79,4 @@ def sessions(recording: Recording) -> int:
     """How many threads did temp I/O."""
     if (shared := recording.meta.temp.processes) is not None:
         return round(shared)
-    return max(1, len(pa.compute.unique(recording.temp_waits["session"])))
+    return max(1, len(pa.compute.unique(recording.temp_columns("session")["session"])))

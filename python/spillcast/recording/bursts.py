@@ -7,7 +7,9 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
+from spillcast.recording.distinct import ascending, distinct, grouped
 from spillcast.recording.recording import Recording
+from spillcast.recording.spill import equals
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -23,8 +25,8 @@ class Bursts:
     wait_s: Floats
     bytes: Ints
     #: READ or WRITE: the operation, and the one that follows.
-    op: Ints
-    next_op: Ints
+    op: NDArray[np.int8]
+    next_op: NDArray[np.int8]
     session: Ints
     #: CPU time of the thread from the one to the other, outside of temp operations.
     cpu_s: Floats
@@ -42,32 +44,32 @@ def bursts_of(recording: Recording) -> Bursts | None:
     waits = recording.waits
     if not waits.num_rows or waits["cpu_before_ns"].null_count == waits.num_rows:
         return None
-    waits = waits.take(
-        pa.compute.sort_indices(waits, [("session", "ascending"), ("start_ns", "ascending")])
-    )
-    op = waits["op"].cast(pa.string())
     moved = pa.compute.greater(waits["bytes"], 0).fill_null(False)
-    chosen = pa.compute.and_(waits["temp"], pa.compute.and_(op.is_valid(), moved))
-    at = np.flatnonzero(chosen.to_numpy())
-    cpu_ns = np.cumsum(waits["cpu_before_ns"].fill_null(0).to_numpy())
-    session = waits["session"].to_numpy()
-    start_s = waits["start_ns"].to_numpy() / 1e9
-    wait_s = waits["elapsed_ns"].to_numpy() / 1e9
-    ops = np.where(
-        np.array(pa.compute.equal(op, "write").to_numpy(zero_copy_only=False), bool), WRITE, READ
-    )
-    here, following = at[:-1], at[1:]
-    together = session[here] == session[following]
-    together &= _slice_of(recording, start_s[here]) == _slice_of(recording, start_s[following])
-    here, following = here[together], following[together]
+    chosen = pa.compute.and_(waits["temp"], pa.compute.and_(waits["op"].is_valid(), moved))
+    session, start_ns = waits["session"].to_numpy(), waits["start_ns"].to_numpy()
+    number = distinct(session)[1]
+    order = grouped(number) if ascending(start_ns) else np.lexsort((start_ns, number))
+    at = np.flatnonzero(chosen.to_numpy()[order])
+    rows = order[at]
+    cpu_ns = np.cumsum(waits["cpu_before_ns"].fill_null(0).to_numpy()[order])[at]
+    number = number[rows]
+    del order, at
+    together = number[:-1] == number[1:]
+    if recording.meta.raw.slices_s:
+        stretch = _slice_of(recording, start_ns[rows] / 1e9)
+        together &= stretch[:-1] == stretch[1:]
+    del number
+    here, cpu_s = rows[:-1][together], np.diff(cpu_ns)[together] / 1e9
+    ops = np.where(equals(waits["op"], "write"), np.int8(WRITE), np.int8(READ))
+    wait_s = waits["elapsed_ns"].to_numpy()[here] / 1e9
     return Bursts(
-        start_s[here] + wait_s[here],
-        wait_s[here],
+        start_ns[here] / 1e9 + wait_s,
+        wait_s,
         waits["bytes"].fill_null(0).to_numpy()[here],
         ops[here],
-        ops[following],
+        ops[rows[1:][together]],
         session[here],
-        (cpu_ns[following] - cpu_ns[here]) / 1e9,
+        cpu_s,
     )
 
 

@@ -15,6 +15,8 @@ def beside_others(waits: pa.Table) -> pa.Array:
     """
     event = waits["event"].unify_dictionaries().combine_chunks()
     requests = [str(name).startswith(PREFIX) for name in event.dictionary.to_pylist()]
+    if not any(requests):
+        return pa.array(np.zeros(len(event), dtype=bool))
     of_row = pa.array(requests, pa.bool_()).take(event.indices).fill_null(False)
     return pa.compute.and_(of_row, waits["blocked"].combine_chunks().is_null())
 

@@ -93,9 +93,11 @@ class Recording:
     @cached_property
     def waits(self) -> "pa.Table":
         """Single waits by start: of the whole run, or of slices of it."""
+        from spillcast.recording.distinct import ascending
+
         rows = self._table("waits")
         sums.check_waits(sums.of_waits(rows), self._told, self.path / "waits.parquet")
-        return rows.sort_by("start_ns")
+        return rows if ascending(rows["start_ns"].to_numpy()) else rows.sort_by("start_ns")
 
     @cached_property
     def samples(self) -> "pa.Table":
@@ -107,17 +109,27 @@ class Recording:
     @cached_property
     def temp_waits(self) -> "pa.Table":
         """Reads and writes of temp files, by start."""
-        return _temp(self.waits, moved=True)
+        return _chosen(self.waits, self._temp_moved)
+
+    def temp_columns(self, *names: str) -> "pa.Table":
+        """Some columns of ``temp_waits``, without the memory that all of them take."""
+        if "temp_waits" in vars(self):
+            return self.temp_waits.select(names)
+        return _chosen(self.waits.select(names), self._temp_moved)
+
+    @cached_property
+    def _temp_moved(self) -> "pa.ChunkedArray":
+        return _is_temp(self.waits, moved=True)
 
     @cached_property
     def temp_changes(self) -> "pa.Table":
         """Calls that make, resize, sync or remove temp files, by start."""
-        return _temp(self.waits, moved=False)
+        return _chosen(self.waits, _is_temp(self.waits, moved=False))
 
     @cached_property
     def temp_seconds(self) -> "pa.Table":
         """The per-second rows of reads and writes of temp files."""
-        return _temp(self.seconds, moved=True)
+        return _chosen(self.seconds, _is_temp(self.seconds, moved=True))
 
     @cached_property
     def written_bytes(self) -> sums.WrittenBytes:
@@ -190,12 +202,18 @@ class Recording:
         return table_of(path, schema.TABLES[name], AGAIN, signed=schema.SIGNED)
 
 
-def _temp(rows: "pa.Table", *, moved: bool) -> "pa.Table":
-    """The rows of temp files, of those with an op or of those without."""
+def _is_temp(rows: "pa.Table", *, moved: bool) -> "pa.ChunkedArray":
+    """Whether rows are of temp files, of those with an op or of those without."""
     import pyarrow.compute as pc
 
     op = rows["op"]
-    return rows.filter(pc.and_(rows["temp"], op.is_valid() if moved else op.is_null()))
+    return pc.and_(rows["temp"], op.is_valid() if moved else op.is_null())
+
+
+def _chosen(rows: "pa.Table", wanted: "pa.ChunkedArray") -> "pa.Table":
+    import pyarrow.compute as pc
+
+    return rows if pc.all(wanted, min_count=0).as_py() else rows.filter(wanted)
 
 
 def is_recording(path: Path) -> bool:

@@ -6,6 +6,7 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from spillcast import _core
+from spillcast.recording.distinct import distinct, grouped
 from spillcast.recording.recording import Recording
 
 Array = NDArray[np.int64]
@@ -18,8 +19,8 @@ def spill_bytes(recording: Recording) -> int:
     """
     if (stated := recording.meta.temp.held_bytes) is not None:
         return stated
-    waits = recording.temp_waits
-    known = waits.filter(waits["offset"].is_valid())
+    waits = recording.temp_columns("file", "offset", "bytes")
+    known = waits.filter(waits["offset"].is_valid()) if waits["offset"].null_count else waits
     ends = known.append_column("end", pa.compute.add(known["offset"], known["bytes"]))
     files = ends.group_by("file", use_threads=False).aggregate([("end", "max")])
     held: int = pa.compute.sum(files["end_max"]).as_py() or 0
@@ -36,31 +37,58 @@ def sequential_share(recording: Recording) -> dict[tuple[str, int], float]:
     The last one of the same op. Operations without an offset are skipped, and so is an op and size
     class that has no other.
     """
-    waits = recording.temp_waits
-    waits = waits.filter(pa.compute.and_(waits["offset"].is_valid(), waits["bytes"].is_valid()))
+    waits = recording.temp_columns("op", "file", "offset", "bytes")
+    if waits["offset"].null_count or waits["bytes"].null_count:
+        waits = waits.filter(pa.compute.and_(waits["offset"].is_valid(), waits["bytes"].is_valid()))
     if waits.num_rows == 0:
         return {}
-    op = waits["op"].combine_chunks().cast(pa.string())
-    size = waits["bytes"].to_numpy()
-    file = codes(waits["file"])
-    stream = file * 2 + (op.to_numpy(zero_copy_only=False) == "read")
-    follows = _follows(stream, waits["offset"].to_numpy(), size)
-    sizes, which = np.unique(size, return_inverse=True)
-    classes = np.array([_core.size_class_bytes(int(n)) for n in sizes])[which]
-    table = pa.table({"op": op, "size": classes, "follows": follows.astype(float)})
-    shares = table.group_by(["op", "size"], use_threads=False).aggregate([("follows", "mean")])
-    return {(row["op"], row["size"]): row["follows_mean"] for row in shares.to_pylist()}
+    offset, size = waits["offset"].to_numpy(), waits["bytes"].to_numpy()
+    read = equals(waits["op"], "read")
+    follows = _follows(codes(waits["file"]) * 2 + read, offset, size)
+    classes, which = size_classes(size)
+    shares = {}
+    for name, its in (("read", read), ("write", ~read)):
+        count = np.bincount(which[its], minlength=len(classes))
+        following = np.bincount(which[its & follows], minlength=len(classes))
+        for at in np.flatnonzero(count):
+            shares[name, int(classes[at])] = float(following[at] / count[at])
+    return shares
+
+
+def size_classes(size_bytes: Array) -> tuple[Array, Array]:
+    """The size classes that there are, and by row the number of its own."""
+    sizes, which = distinct(size_bytes)
+    of_size = np.array([_core.size_class_bytes(int(n)) for n in sizes], dtype=np.int64)
+    classes, number = np.unique(of_size, return_inverse=True)
+    return classes, number[which]
 
 
 def codes(names: pa.ChunkedArray) -> Array:
-    """A number for each name; one more for none."""
-    encoded = names.combine_chunks().cast(pa.string()).dictionary_encode()
+    """A number for each name, by the first rows; one more for none."""
+    encoded = _encoded(names).indices.dictionary_encode()
     return np.asarray(encoded.indices.fill_null(len(encoded.dictionary)), dtype=np.int64)
+
+
+def equals(names: pa.ChunkedArray, name: str) -> NDArray[np.bool_]:
+    """Of each row, whether it has this name."""
+    encoded = _encoded(names)
+    known = encoded.dictionary.cast(pa.string()).to_pylist()
+    if name not in known:
+        return np.zeros(len(encoded), dtype=bool)
+    found: NDArray[np.bool_] = encoded.indices.fill_null(-1).to_numpy() == known.index(name)
+    return found
+
+
+def _encoded(names: pa.ChunkedArray) -> pa.DictionaryArray:
+    """The names as numbers in one dictionary."""
+    if not pa.types.is_dictionary(names.type):
+        return names.combine_chunks().dictionary_encode()
+    return names.unify_dictionaries().combine_chunks()
 
 
 def _follows(stream: Array, offset: Array, size: Array) -> NDArray[np.bool_]:
     """Whether each row begins where the row before it in its stream ended; a first one does."""
-    order = np.argsort(stream, kind="stable")
+    order = grouped(stream)
     end = (offset + size)[order]
     same = stream[order][1:] == stream[order][:-1]
     follows = np.ones(len(order), dtype=bool)

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
+from spillcast.recording.distinct import distinct, grouped
 from spillcast.recording.io_uring import beside_others
 from spillcast.recording.recording import Recording
-from spillcast.recording.spill import codes
+from spillcast.recording.spill import codes, equals
 
 Array = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -103,7 +104,7 @@ def thread_trace(recording: Recording) -> ThreadTrace:
     """
     rows = _Rows.of(recording.waits)
     rows = rows.of_threads(rows.concerned())
-    first = np.unique(rows.thread, return_index=True)[1]
+    first = rows.first()
     rows = rows.with_beginnings(first)
     edges = _Edges(rows)
     blocked = np.flatnonzero(rows.blocked_outside)
@@ -133,14 +134,15 @@ def thread_trace(recording: Recording) -> ThreadTrace:
 
 def _operations(waits: pa.Table, temp: Flags, source: Array) -> tuple[Array, Array, Array, Flags]:
     """File, offset, bytes and whether it writes, of the temp operations; 0 for other rows."""
-    rows = waits.take(pa.array(source[temp]))
+    rows = waits.select(["op", "file", "offset", "bytes"])
+    rows = rows.take(pa.array(source[temp]))
 
     def spread(values: NDArray[Any]) -> NDArray[Any]:
         whole = np.zeros(len(source), dtype=values.dtype)
         whole[temp] = values
         return whole
 
-    write = pa.compute.equal(rows["op"].cast(pa.string()), "write").fill_null(False).to_numpy()
+    write = equals(rows["op"], "write")
     return (
         spread(codes(rows["file"])),
         spread(rows["offset"].fill_null(NONE).to_numpy()),
@@ -178,9 +180,11 @@ class _Rows:
 
     @classmethod
     def of(cls, waits: pa.Table) -> "_Rows":
-        own = pa.compute.invert(beside_others(waits))
-        waits = waits.filter(own)
-        sessions, thread = np.unique(waits["session"].to_numpy(), return_inverse=True)
+        beside = beside_others(waits).to_numpy(zero_copy_only=False)
+        source = np.flatnonzero(~beside)
+        if beside.any():
+            waits = waits.filter(pa.array(~beside))
+        sessions, thread = distinct(waits["session"].to_numpy())
         start = waits["start_ns"].to_numpy()
         end = start + waits["elapsed_ns"].to_numpy()
         temp, op_known = waits["temp"].to_numpy(), waits["op"].is_valid().to_numpy()
@@ -194,7 +198,7 @@ class _Rows:
         cpu_known = cpu.null_count < len(cpu)
         gaps = _gaps(thread, start, end)
         return cls(
-            thread.astype(np.int64),
+            thread,
             start,
             end,
             gaps,
@@ -204,7 +208,7 @@ class _Rows:
             temp & on_file & ~op_known,
             ~on_file,
             np.where(ours, at, NONE),
-            np.flatnonzero(own),
+            source,
             cpu_known,
         )
 
@@ -218,8 +222,16 @@ class _Rows:
             concerned[more] = True
         return np.flatnonzero(concerned)
 
+    def first(self) -> Array:
+        """The first row of each thread."""
+        first = np.full(self.threads, len(self.thread))
+        first[self.thread[::-1]] = np.arange(len(self.thread))[::-1]
+        return first
+
     def of_threads(self, threads: Array) -> "_Rows":
         """Only their rows, with the threads numbered anew."""
+        if len(threads) == self.threads:
+            return self
         number = np.full(self.threads + 1, NONE)
         number[threads] = np.arange(len(threads))
         kept = number[self.thread] != NONE
@@ -246,10 +258,11 @@ class _Rows:
         nothing, no = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=bool)
         none = np.full(count, NONE)
         # A beginning lasts from the start of the recording, and ends before its thread's first row.
-        order = np.argsort(np.concatenate([begin, self.start_ns]), kind="stable")
+        order = np.argsort(begin, kind="stable")
+        at = np.searchsorted(self.start_ns, begin[order], side="left")
 
         def joined(beginnings: NDArray, own: NDArray) -> NDArray:  # type: ignore[type-arg]
-            return np.concatenate([beginnings, own])[order]
+            return np.insert(own, at, beginnings[order])
 
         return _Rows(
             joined(self.thread[first], self.thread),
@@ -316,7 +329,7 @@ class _Edges:
 
 def _gaps(thread: Array, start: Array, end: Array) -> Array:
     """Time between the end of a thread's row and the start of its next; of the first, its start."""
-    order = np.argsort(thread, kind="stable")
+    order = grouped(thread)
     same = np.concatenate([[False], thread[order][1:] == thread[order][:-1]])
     before = np.where(same, np.concatenate([[0], end[order][:-1]]), 0)
     gaps = np.empty_like(start)

@@ -48,5 +48,5 @@ def observed(recording: Recording, loads: Sequence[Load]) -> Observed:
 
 def _blocked_share(recording: Recording) -> float:
     """Of the temp operations, those in which the thread left the CPU."""
-    blocked = recording.temp_waits["blocked"].drop_null()
+    blocked = recording.temp_columns("blocked")["blocked"].drop_null()
     return float(pc.mean(blocked.cast("int8")).as_py()) if len(blocked) else 0.0

@@ -16,6 +16,7 @@ from spillcast.forecast.load import Load
 from spillcast.forecast.rest.change import CpuChange, counts
 from spillcast.recording import Recording
 from spillcast.recording.bursts import Bursts
+from spillcast.recording.distinct import distinct
 from spillcast.recording.wait_cost import weights_of
 
 Floats = NDArray[np.float64]
@@ -59,12 +60,13 @@ def _slope(bursts: Bursts) -> tuple[float, float] | None:
     stretch = np.minimum(
         (bursts.end_s / max(float(bursts.end_s.max()), 1e-9) * STRETCHES).astype(int), STRETCHES - 1
     )
-    size = np.round(SIZES * np.log2(np.maximum(bursts.bytes, 1))).astype(int)
-    _, session = np.unique(bursts.session, return_inverse=True)
+    sizes, number = distinct(bursts.bytes)
+    size = np.round(SIZES * np.log2(np.maximum(sizes, 1))).astype(int)[number]
+    sessions, session = distinct(bursts.session)
     kind = stretch
     for many, one in ((size.max() + 1, size), (2, bursts.op), (2, bursts.next_op)):
         kind = kind * many + one
-    _, kind = np.unique(kind * (session.max() + 1) + session, return_inverse=True)
+    _, kind = distinct(kind * len(sessions) + session)
     number = np.bincount(kind)
     x = x - (np.bincount(kind, x) / number)[kind]
     y = y - (np.bincount(kind, y) / number)[kind]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from spillcast.forecast.assumptions import UNREAD, UNSEEN, WHOLE
 from spillcast.recording import Recording
+from spillcast.recording.spill import equals
 
 Array = NDArray[np.float64]
 
@@ -83,11 +84,9 @@ def _by_slice(recording: Recording) -> Array:
     """Time (ns) in temp I/O: a row a slice, a column an op."""
     starts_ns = np.array([start_s * 1e9 for start_s, _ in recording.meta.raw.slices_s or ()])
     table = np.zeros((len(starts_ns), len(OPS)))
-    waits = recording.temp_waits
+    waits = recording.temp_columns("start_ns", "elapsed_ns", "op")
     number = np.searchsorted(starts_ns, waits["start_ns"].to_numpy(), side="right") - 1
-    written = pa.compute.equal(waits["op"].combine_chunks().cast(pa.string()), "write").to_numpy(
-        zero_copy_only=False
-    )
+    written = equals(waits["op"], "write")
     np.add.at(table, (number, written.astype(int)), waits["elapsed_ns"].to_numpy())
     return table
 

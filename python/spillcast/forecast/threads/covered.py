@@ -3,13 +3,17 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from spillcast.recording.distinct import ascending
+
 Array = NDArray[np.int64]
 
 
 def covered(start_ns: Array, end_ns: Array) -> tuple[Array, Array]:
     """Beginnings and lengths (ns) of what each interval adds to those before it, by start."""
-    order = np.argsort(start_ns, kind="stable")
-    start, end = start_ns[order], end_ns[order]
+    start, end = start_ns, end_ns
+    if not ascending(start_ns):
+        order = np.argsort(start_ns, kind="stable")
+        start, end = start_ns[order], end_ns[order]
     reached = np.maximum.accumulate(end)
     begins = np.maximum(start, np.concatenate([start[:1], reached[:-1]]))
     return begins, np.maximum(end - begins, 0)

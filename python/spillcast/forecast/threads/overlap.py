@@ -36,6 +36,8 @@ from spillcast.forecast.threads.sharing import At, Sharing
 from spillcast.forecast.threads.simulated import Overlap, Simulated
 from spillcast.forecast.threads.stretches import Stretches
 from spillcast.recording import Recording
+from spillcast.recording.distinct import grouped
+from spillcast.recording.spill import size_classes
 from spillcast.recording.thread_trace import NONE, ThreadTrace, thread_trace
 from spillcast.storage.behaviour import Behaviour
 from spillcast.storage.page_cache import engine_cache_bytes
@@ -56,6 +58,7 @@ class Threads:
         self.here = Cpus.of(recording)
         self.there = self.here if there is None else there
         self._unwaited_on = dict[Cpus, Simulated]()
+        self._without_on_s = dict[Cpus, float]()
 
     @cached_property
     def recorded(self) -> Overlap:
@@ -105,8 +108,13 @@ class Threads:
     def mean_s(self, simulated: Simulated) -> list[float | None]:
         """Mean wait of each load's operations; None of a load of which the trace has none."""
         waits_ns = simulated.wait_ns[self.trace.temp]
-        of_load = [waits_ns[self._load_of == number] for number in range(len(self._loads))]
-        return [float(waits.mean()) / 1e9 if len(waits) else None for waits in of_load]
+        which = self._load_of + 1
+        counts = np.bincount(which, minlength=len(self._loads) + 1)[1:].tolist()
+        sums_ns = np.bincount(which, waits_ns, len(self._loads) + 1)[1:].tolist()
+        return [
+            sum_ns / count / 1e9 if count else None
+            for sum_ns, count in zip(sums_ns, counts, strict=True)
+        ]
 
     def unwaited(self, cpu_s: Seconds) -> Overlap:
         """Without any latency of temp I/O, where operations make more CPU time, by load."""
@@ -133,7 +141,7 @@ class Threads:
         sum_s = max(float(wait_ns[own.temp].sum()), 1.0) / 1e9
         # The last one is for operations that moved nothing and belong to no load.
         cpu_ns = self._with_cpu(np.array([*cpu_s, 0.0])[self._load_of])
-        more_s = float((cpu_ns - own.cpu_ns).sum()) / 1e9
+        more_s = 0.0 if cpu_ns is own.cpu_ns else float((cpu_ns - own.cpu_ns).sum()) / 1e9
         of_cpu = 1 / simulated.in_flight
         if abs(more_s) > moving_s / 1000:
             of_cpu = (self._moving_s(simulated, cpu_ns, cpus) - moving_s) / more_s
@@ -182,23 +190,27 @@ class Threads:
     def at_work(self) -> float:
         """How many had work while any had, those that found no CPU among them: at least 1."""
         if not self._several:
-            return in_flight(self._recording)
+            return self._in_flight
         active_s = self._stretches.active_s
         return float((self._stretches.threads @ active_s) / max(active_s.sum(), 1e-9))
 
     @property
     def _constant(self) -> Overlap:
-        at_once, elapsed_s = in_flight(self._recording), self._recording.elapsed_s
+        at_once, elapsed_s = self._in_flight, self._recording.elapsed_s
         return Overlap(1 / at_once, elapsed_s, elapsed_s, of_cpu=1 / at_once)
 
     @cached_property
     def trace(self) -> ThreadTrace:
         """What the threads did, or would have done where only counts are known."""
-        if self._recording.temp_waits.num_rows:
+        if self._recording.temp_columns("start_ns").num_rows:
             return thread_trace(self._recording)
         threads = sessions(self._recording)
-        io_s = sum(load.total_s for load in self._loads) / in_flight(self._recording)
+        io_s = sum(load.total_s for load in self._loads) / self._in_flight
         return counted_trace(self._loads, threads, max(self._recording.elapsed_s - io_s, 0.0))
+
+    @cached_property
+    def _in_flight(self) -> float:
+        return in_flight(self._recording)
 
     @cached_property
     def _several(self) -> bool:
@@ -222,8 +234,11 @@ class Threads:
 
     def _without_s(self, cpus: Cpus) -> float:
         """Elapsed time without any latency of temp I/O, by the model with which it is shorter."""
-        unwaited = self._unwaited(cpus)
-        return min(self._fixed_s(unwaited), self._moving_s(unwaited, self.trace.cpu_ns, cpus))
+        if cpus not in self._without_on_s:
+            unwaited = self._unwaited(cpus)
+            moving_s = self._moving_s(unwaited, self.trace.cpu_ns, cpus)
+            self._without_on_s[cpus] = min(self._fixed_s(unwaited), moving_s)
+        return self._without_on_s[cpus]
 
     def _unwaited(self, cpus: Cpus) -> Simulated:
         if cpus not in self._unwaited_on:
@@ -235,14 +250,11 @@ class Threads:
     def _load_of(self) -> Array:
         """The number of the load that each temp operation belongs to."""
         own = self.trace
-        sizes, which = np.unique(own.bytes[own.temp], return_inverse=True)
-        classes = np.array([_core.size_class_bytes(int(n)) for n in sizes], dtype=np.int64)[which]
-        numbers = np.full(len(which), NONE)
+        classes, which = size_classes(own.bytes[own.temp])
+        number_of = np.full((len(classes), 2), NONE)
         for number, load in enumerate(self._loads):
-            matches = (classes == load.size_class_bytes) & (
-                own.write[own.temp] == (load.op == "write")
-            )
-            numbers[matches] = number
+            number_of[classes == load.size_class_bytes, int(load.op == "write")] = number
+        numbers: Array = number_of[which, own.write[own.temp].astype(np.int8)]
         return numbers
 
     def _fixed_s(self, simulated: Simulated) -> float:
@@ -265,12 +277,11 @@ class Threads:
                 return fixed_s
             more, own = (self._run(simulated.wait_ns, cpus, each) for each in (cpu_ns, own_ns))
             return fixed_s + float(more["elapsed_ns"] - own["elapsed_ns"]) / 1e9
-        here = At(self.trace.wait_ns, self.trace.cpu_ns, self.here)
-        return self._sharing.elapsed_s(here, At(simulated.wait_ns, cpu_ns, cpus))
+        return self._sharing.elapsed_s(At(simulated.wait_ns, cpu_ns, cpus))
 
     @cached_property
     def _sharing(self) -> Sharing:
-        return Sharing(self.trace, self._stretches, self._call_ns)
+        return Sharing(self.trace, self._stretches, self._call_ns, self.here)
 
     @cached_property
     def _stretches(self) -> Stretches:
@@ -279,14 +290,23 @@ class Threads:
     def _with_cpu(self, cpu_s: Seconds) -> Array:
         """CPU times of the rows where each temp operation makes so much more after it."""
         own = self.trace
+        if not cpu_s.any():
+            return own.cpu_ns
         cpu_ns = own.cpu_ns.astype(float)
         more = np.zeros(len(cpu_ns))
         more[own.temp] = cpu_s * 1e9
-        order = np.argsort(own.thread, kind="stable")
-        same = own.thread[order][1:] == own.thread[order][:-1]
-        cpu_ns[order[1:][same]] += more[order[:-1][same]]
+        row, following = self._following
+        cpu_ns[following] += more[row]
         changed: Array = np.maximum(cpu_ns, 0).astype(np.int64)
         return changed
+
+    @cached_property
+    def _following(self) -> tuple[Array, Array]:
+        """Rows that another one of their thread follows, and those."""
+        own = self.trace.thread
+        order = grouped(own)
+        same = own[order][1:] == own[order][:-1]
+        return order[:-1][same], order[1:][same]
 
     @cached_property
     def _call_ns(self) -> Array:

@@ -1,6 +1,7 @@
 """Elapsed time where work moves between threads: in each stretch as many have work as had."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +27,16 @@ class At:
 class Sharing:
     """The threads of a trace as they share CPUs; ``call_ns`` is CPU time within waits."""
 
-    def __init__(self, trace: ThreadTrace, stretches: Stretches, call_ns: Array) -> None:
+    def __init__(
+        self, trace: ThreadTrace, stretches: Stretches, call_ns: Array, cpus: Cpus
+    ) -> None:
+        """They were recorded on ``cpus``."""
         self._trace, self._stretches, self._call_ns = trace, stretches, call_ns
+        self._recorded_on = cpus
 
-    def elapsed_s(self, recorded: At, there: At) -> float:
+    def elapsed_s(self, there: At) -> float:
         """Of the whole run; what nobody had work in stays as it was."""
-        recorded_s, target_s = self._busy_s(recorded), self._busy_s(there)
+        recorded_s, target_s = self._recorded_s, self._busy_s(there)
         active_s = self._stretches.active_s
         left_s = active_s - recorded_s
         times = np.divide(target_s, recorded_s, out=np.ones_like(target_s), where=recorded_s > 0)
@@ -39,6 +44,10 @@ class Sharing:
         grows = (times > 1) & (left_s > 0)
         took_s = np.where(grows, target_s + left_s, active_s * times)
         return float((self._stretches.idle_s + took_s).sum())
+
+    @cached_property
+    def _recorded_s(self) -> Seconds:
+        return self._busy_s(At(self._trace.wait_ns, self._trace.cpu_ns, self._recorded_on))
 
     def _busy_s(self, at: At) -> Seconds:
         """By stretch: how long the threads that have work take."""

@@ -8,6 +8,8 @@ import pyarrow as pa
 import pyarrow.compute
 
 from spillcast.recording import Recording
+from spillcast.recording.distinct import grouped
+from spillcast.recording.spill import codes, equals
 
 #: Of a file that was there before and is read out of order it is not known where reading is.
 ANYWHERE = (0.0, 0.5, 1.0)
@@ -71,19 +73,13 @@ def _files(recording: Recording, times: Mapping[str, float]) -> Sequence[_File]:
         # It is known what files held when the last of them began.
         began_ns = round(bursts[-1][0] * 1e9)
         waits = waits.filter(pa.compute.greater_equal(waits["start_ns"], began_ns))
-    name = waits["file"].combine_chunks().cast(pa.string())
-    write = np.array(waits["op"].cast(pa.string()).to_pylist()) == "write"
+    write = equals(waits["op"], "write")
     offset = waits["offset"].fill_null(0).to_numpy()
     size = waits["bytes"].fill_null(0).to_numpy() * np.where(write, times["write"], times["read"])
     start = waits["start_ns"].to_numpy()
     gone = _gone(recording)
-    files, names = [], np.array(name.to_pylist(), dtype=object)
-    order = np.argsort([str(one) for one in names], kind="stable")
-    cuts = np.flatnonzero(names[order][1:] != names[order][:-1]) + 1
-    for rows in np.split(order, cuts):
-        if not len(rows):
-            continue
-        own = str(names[rows[0]])
+    files = []
+    for own, rows in _by_file(waits["file"]):
         ended = gone.get(own, -1) >= start[rows[-1]]
         files.append(
             _File(float(held.pop(own, 0)), write[rows], offset[rows], size[rows], bool(ended))
@@ -94,6 +90,15 @@ def _files(recording: Recording, times: Mapping[str, float]) -> Sequence[_File]:
         for file, size in held.items()
     ]
     return files or [_File(0.0, nothing > 0, nothing, nothing, False)]
+
+
+def _by_file(names: pa.ChunkedArray) -> Sequence[tuple[str, np.ndarray]]:
+    """The rows of each file, by its name; the name of none is None."""
+    number = codes(names)
+    order = grouped(number)
+    parts = np.split(order, np.flatnonzero(np.diff(number[order])) + 1)
+    found = [(str(names[int(rows[0])]), rows) for rows in parts if len(rows)]
+    return sorted(found, key=lambda each: each[0])
 
 
 def _gone(recording: Recording) -> Mapping[str, int]:

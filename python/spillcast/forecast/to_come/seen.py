@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute
 
 from spillcast.forecast.load import in_flight
 from spillcast.forecast.to_come.files import Unread, unread
@@ -13,6 +11,7 @@ from spillcast.recording import Recording
 from spillcast.recording.done_before import DoneBefore
 from spillcast.recording.meta import KeptWaits
 from spillcast.recording.part import had_worked
+from spillcast.recording.spill import equals
 
 OPS = ("read", "write")
 #: The last part of a recording, by which it is told whether its query writes or reads.
@@ -63,7 +62,7 @@ def seen_of(recording: Recording) -> Seen | None:
     raw = recording.meta.raw
     if raw.slices_of_all or not waits.num_rows or (raw.slices_s is None and _some_missing(raw)):
         return None
-    op = np.array(waits["op"].cast(pa.string()).to_pylist())
+    op = np.array(OPS)[equals(waits["op"], OPS[1]).astype(int)]
     size = waits["bytes"].fill_null(0).to_numpy().astype(float)
     start_s = waits["start_ns"].to_numpy() / 1e9
     end_s = start_s + waits["elapsed_ns"].to_numpy() / 1e9
