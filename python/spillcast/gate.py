@@ -232,14 +232,21 @@ def _opened(
     if content is None and not Path(path).exists():
         raise damaged(path, "there is no such file", hint)
     source = Path(path) if content is None else pa.BufferReader(content)
-    names = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     # Not read_table, which imports pandas where that is installed.
-    with reading(path, hint), pq.ParquetFile(source, read_dictionary=names) as file:
+    with reading(path, hint), pq.ParquetFile(source) as file:
         _check_size(path, file.metadata)
         given = file.schema_arrow
         for field in schema:
             _check_field(path, field, given, hint)
-        yield file, [field.name for field in schema if field.name in given.names]
+        names = [field.name for field in schema if field.name in given.names]
+        coded = [name for name in names if pa.types.is_dictionary(schema.field(name).type)]
+        if all(pa.types.is_dictionary(given.field(name).type) for name in coded):
+            yield file, names
+            return
+    # Text becomes numbers as it is read: a row's own would take many times the memory.
+    source = Path(path) if content is None else pa.BufferReader(content)
+    with reading(path, hint), pq.ParquetFile(source, read_dictionary=coded) as file:
+        yield file, names
 
 
 def _checked(
