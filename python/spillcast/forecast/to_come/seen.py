@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from spillcast.forecast.load import in_flight
 from spillcast.forecast.to_come.files import Unread, unread
