@@ -19,9 +19,11 @@ def test_who_offers_what():
 def test_what_is_not_there_is_refused_by_name():
     with pytest.raises(InputError, match="--engine db2: no such engine"):
         engine_of("db2")
-    with pytest.raises(InputError, match=r"--engine oracle: Oracle lacks .* no experiments"):
+    with pytest.raises(
+        InputError, match=r"--engine oracle: Oracle does not support this: no experiments"
+    ):
         lab_of("oracle")
-    with pytest.raises(InputError, match=r"--engine oracle: Oracle lacks .* work memory"):
+    with pytest.raises(InputError, match=r"--engine oracle: Oracle .* work memory"):
         work_memory_of("oracle")
 
 

@@ -102,7 +102,7 @@ def test_a_forecast_of_a_program_attached_late_is_for_what_was_seen(places):
             assert recorder.returncode == 0, stderr
     said = spillcast("forecast", output, "--to", "latency:1ms")
     assert said.returncode == 0, said.stderr
-    assert said.stdout.startswith("Of a process that had run for ")
+    assert "were recorded of a process that had already run for " in said.stdout
     document = json.loads(spillcast("forecast", output, "--to", "latency:1ms", "--json").stdout)
     assert document["part"]["what"] == "process"
     # Starts of processes are known to within a tick.

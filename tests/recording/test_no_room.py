@@ -160,5 +160,5 @@ def test_no_room_is_said_before_the_command_starts(places):
     ran = places.root / "ran"
     with small(places.root, 8) as place:
         words = ("record", "-o", place / "run.spill", "--", "touch", ran)
-        assert "no room" in only_line(spillcast(*words, env=places.env), 2)
+        assert "no space" in only_line(spillcast(*words, env=places.env), 2)
     assert not ran.exists()

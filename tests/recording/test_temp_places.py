@@ -74,7 +74,7 @@ def test_temp_files_on_two_devices_are_said(tmp_path):
     ]
     text = warned(forecast(run, THERE))["devices"]
     assert f"75% in {near} (tmpfs), 25% in {far}" in text
-    assert text.endswith(f"with --temp {near} and with --temp {far}")
+    assert text.endswith(f"use --temp {near} or --temp {far}")
     # As is said there.
     for folder, count in ((near, 180), (far, 60)):
         [(said, _)] = ask(run, [THERE], Question(temp_dirs=[folder]))
@@ -119,7 +119,7 @@ def test_a_network_is_known_by_its_type_and_is_not_asked(tmp_path):
         assert _core.mounted(str(point / "tmp"))[1:3] == ("fuse.sshfs", True)
         assert _core.mounted(str(plain))[1:3] != ("fuse.sshfs", True)
     text = warned(forecast(run, THERE))["source-network"]
-    assert f"in {point / 'tmp'} (fuse.sshfs)" in text
+    assert f"{point / 'tmp'} (fuse.sshfs)" in text
     assert text.endswith("record again when it is quiet")
 
 

@@ -13,7 +13,7 @@ MINUTE_S, SHARE, LATEST = 60.0, 0.1, 0.8
 
 
 def parts(whole: Recording, chance: Random, plan: Recording | None) -> dict[str, Recording]:
-    """By name those in which there was any temp I/O.
+    """By name; of one in which there was no temp I/O a forecast is refused.
 
     ``plan`` is of the same query; of it the server's estimates alone are known.
     """
@@ -27,4 +27,4 @@ def parts(whole: Recording, chance: Random, plan: Recording | None) -> dict[str,
     for part in found.values():
         if document:
             part.documents[ESTIMATE_FILE] = document
-    return {name: part for name, part in found.items() if part.temp_waits.num_rows}
+    return found

@@ -141,5 +141,5 @@ def test_a_missing_generator_is_named(monkeypatch, tmp_path):
 
 
 def test_without_space_nothing_is_made(room):
-    with pytest.raises(InputError, match=r"TPC-H wants .* of free space"):
+    with pytest.raises(InputError, match=r"TPC-H needs .* of free space"):
         data.made(room, ROWS * 10**6)
