@@ -9,31 +9,31 @@ from pathlib import Path
 PAGE = Path(__file__).with_name("mistakes.md")
 HEAD = """# Mistakes
 
-What is said to a mistake of the hand: a line that names it and a line that mends it, on stderr; the
-exit status is 2. Here `run.spill` and `other.spill` are recordings, `flash.json` is a storage,
-`nvme` a directory, `notes.txt` some text.
+What spillcast answers to common mistakes: one line that names the mistake and one that fixes it, on
+stderr, with exit status 2. Here `run.spill` and `other.spill` are recordings, `flash.json` is a
+storage, `nvme` a directory and `notes.txt` some text.
 """
 #: What somebody got wrong, and what they typed.
 MISTAKES = (
-    ("a verb misspelt", "forcast run.spill --to flash.json"),
-    ("an option misspelt", "forecast run.spill --too flash.json"),
-    ("the verb left out", "run.spill --to flash.json"),
-    ("the target left out", "forecast run.spill"),
+    ("a misspelt verb", "forcast run.spill --to flash.json"),
+    ("a misspelt option", "forecast run.spill --too flash.json"),
+    ("no verb", "run.spill --to flash.json"),
+    ("no target", "forecast run.spill"),
     ("the arguments in the wrong order", "forecast flash.json --to run.spill"),
-    ("the same with check", "check run.spill forecast.json"),
-    ("a file that is no recording", "forecast notes.txt --to flash.json"),
-    ("a directory in place of a file", "forecast nvme --to flash.json"),
+    ("arguments of check in the wrong order", "check run.spill forecast.json"),
+    ("a file that is not a recording", "forecast notes.txt --to flash.json"),
+    ("a directory instead of a file", "forecast nvme --to flash.json"),
     ("an empty file", "forecast empty.json --to flash.json"),
     ("a forecast of a forecast", "forecast forecast.json --to flash.json"),
     ("two recordings", "forecast run.spill other.spill --to flash.json"),
-    ("a target that is no directory", "probe notes.txt --like run.spill"),
-    ("a directory that is not there", "probe nvme2 --like run.spill"),
+    ("a target that is not a directory", "probe notes.txt --like run.spill"),
+    ("a directory that does not exist", "probe nvme2 --like run.spill"),
     ("a value without its unit", "forecast run.spill --to latency:150"),
-    ("a value in a wrong unit", "forecast run.spill --to flash.json --elapsed 5furlongs"),
-    ("a share in per cent", "forecast run.spill --to flash.json --confidence 90"),
-    ("a server that is not there", "postgres host=/nowhere"),
+    ("a value with an unknown unit", "forecast run.spill --to flash.json --elapsed 5furlongs"),
+    ("a fraction given in percent", "forecast run.spill --to flash.json --confidence 90"),
+    ("a server that is not running", "postgres host=/nowhere"),
     ("a process that has ended", "record -o new.spill --pid 4194305"),
-    ("a command that touches no temp file", "record -o new.spill -- true"),
+    ("a command without temp I/O", "record -o new.spill -- true"),
 )
 
 

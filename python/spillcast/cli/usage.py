@@ -41,7 +41,7 @@ def _mended(error: UsageError) -> str:
         return f"do you mean {meant[1]}? Otherwise {see}"
     word = re.search(r"command '(.+?)'", error.format_message())
     if word is not None and Path(word[1]).exists():
-        return f"a file stands behind a verb, as in: spillcast forecast {word[1]} --to TARGET"
+        return f"a verb comes before the file, as in: spillcast forecast {word[1]} --to TARGET"
     param: Any = getattr(error, "param", None)
     help_text = getattr(param, "help", None) or ""
     what = re.split(r"(?<=\.) |\. ", help_text)[0].rstrip(".")

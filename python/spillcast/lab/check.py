@@ -103,7 +103,7 @@ def kept_forecast(path: Path, target: str | None) -> Told:
     InputError for what is none, and where it is not clear which.
     """
     if path.is_dir():
-        raise InputError(f"{path}: is no forecast, which comes first", HOW)
+        raise InputError(f"{path}: is not a forecast: give the forecast first", HOW)
     document = json_of(text_of(path), path, HOW)
     if not isinstance(document, dict) or document.get("schema") != "spillcast.forecast/1":
         raise InputError(f"{path}: is no forecast", HOW)

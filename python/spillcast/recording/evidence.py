@@ -26,7 +26,7 @@ _DOCUMENT = re.compile(rb'\A\s*\{\s*"schema":\s*"spillcast\.([a-z-]+)/')
 #: What is to be done with those that are often given in place of evidence.
 _MEANT = {
     "storage": "it says how long operations take: give it as a target, with --to",
-    "forecast": "spillcast check holds it against what came, spillcast report shows it",
+    "forecast": "spillcast check compares it with a later run; spillcast report shows it",
 }
 KNOWN = "a recording, a plan of EXPLAIN, rows of pg_stat_statements, a trace or an ASH export"
 #: Cursors and headings of a trace; a packed file has bytes that are no text.
@@ -166,14 +166,14 @@ def _kind_of(path: Path, evidence: Evidence) -> list[Any]:
     if (document := _DOCUMENT.match(head)) is not None:
         kind = document[1].decode()
         hint = _MEANT.get(kind, f"give {KNOWN}")
-        raise InputError(f"{path}: is a document of spillcast ({kind}), and no evidence", hint)
+        raise InputError(f"{path}: is a spillcast {kind}, not evidence", hint)
     if reader_of(path, head) is not None:
         return evidence.figures
     if _PLAN.search(head) or path.suffix.lower() == ".json":
         return evidence.plans
     if path.suffix.lower() not in ASH_SUFFIXES:
         if len(head) < _HEAD_BYTES and not _TRACED.search(head):
-            raise InputError(f"{path}: is no evidence that is known", f"give {KNOWN}")
+            raise InputError(f"{path}: is not evidence of a known kind", f"give {KNOWN}")
         return evidence.traces
     start = head[:4096].lower()
     if b"db_block_size" in start:
@@ -204,7 +204,7 @@ def _files(path: Path) -> list[Path]:
     if not path.is_dir() or path.suffix == ".spill" or is_recording(path):
         return [path]
     if not (found := traces_below(path)):
-        hint = "where temp files could stand is a target: name it with --to"
+        hint = "a directory for temp files is a target: name it with --to"
         raise InputError(f"{path}: the folder holds no traces ({', '.join(TRACES)})", hint)
     return found
 

@@ -13,7 +13,7 @@ def failures_said(directory: Path) -> Iterator[None]:
     """Turn what the core raises while it measures ``directory`` into errors for people."""
     if not directory.exists():
         raise InputError(
-            f"{directory}: there is no such directory", "make it, on the storage that is meant"
+            f"{directory}: there is no such directory", "create it on the storage you mean"
         )
     if not directory.is_dir():
         raise InputError(f"{directory} is not a directory", "give one on the storage to probe")
