@@ -15,7 +15,7 @@ from spillcast.recording import Recording, minute
 from spillcast.recording.begin import record_pid
 from spillcast.recording.captured import NothingSeen
 from spillcast.recording.options import RecordOptions
-from spillcast.recording.postgres_meta import RecordedQuery
+from spillcast.recording.postgres_meta import RecordedQuery, Sampling
 
 MS = 1_000_000
 #: Writes 8 KiB again and again.
@@ -76,6 +76,16 @@ def test_they_end_with_the_run(tmp_path, told, kept):
 def test_without_any_temp_io_there_is_none(tmp_path):
     with pytest.raises(NothingSeen):
         bursts(tmp_path / "run.spill", [NothingSeen("none")] * 12, [])
+
+
+def test_a_session_was_looked_at_in_all_bursts(tmp_path):
+    looks = [
+        Sampling(50, 3, 4, 1, 0.5, 0.1, 0.25, 0.5),
+        Sampling(50, 10, 20, 0, 0.0, 0.1, 0.5, 1.5),
+    ]
+    told = [{**on(), "sampling": looks[0]}, {**on(ended_by="end"), "sampling": looks[1]}]
+    kept = minute.keep(bursts(tmp_path / "run.spill", told, []), tmp_path / "part.spill")
+    assert kept.meta.sampling == Sampling(50, 13, 24, 1, 0.5, 0.1, 0.75, 2.0)
 
 
 def test_what_was_done_between_bursts_counts_as_done_before(tmp_path, monkeypatch):

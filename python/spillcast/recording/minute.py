@@ -15,6 +15,7 @@ from spillcast.errors import SpillcastError
 from spillcast.recording.captured import NothingSeen, together
 from spillcast.recording.counted import sum_of, totals
 from spillcast.recording.meta import KeptWaits, Meta
+from spillcast.recording.postgres_meta import Sampling
 from spillcast.recording.recording import Recording
 from spillcast.recording.window import with_column
 from spillcast.recording.writer import RecordingWriter
@@ -116,11 +117,29 @@ def _meta(parts: Sequence[Recording], edges_s: Sequence[float]) -> Meta:
         other_io=other_io,
         capture=together([part.meta.capture for part in parts]),
         raw=KeptWaits(waits.num_rows, waits.num_rows, list(pairwise(edges_s))),
+        sampling=_looked([part.meta.sampling for part in parts]),
     )
     if meta.postgres is not None:
         before_s = max(meta.postgres.before_recording_s - earlier_s, 0.0)
         meta = replace(meta, postgres=replace(meta.postgres, before_recording_s=before_s))
     return _less(meta, parts[:-1], earlier_s)
+
+
+def _looked(looks: Sequence[Sampling | None]) -> Sampling | None:
+    """How a session was looked at in all bursts."""
+    known = [one for one in looks if one is not None]
+    if not known:
+        return None
+    server_cpu_s = [one.server_cpu_s for one in known]
+    return replace(
+        known[-1],
+        samples=sum(one.samples for one in known),
+        ticks=sum(one.ticks for one in known),
+        discarded=sum(one.discarded for one in known),
+        gap_s=sum(one.gap_s for one in known),
+        client_cpu_s=sum(one.client_cpu_s for one in known),
+        server_cpu_s=None if None in server_cpu_s else sum(one or 0.0 for one in server_cpu_s),
+    )
 
 
 def _less(meta: Meta, earlier: Sequence[Recording], earlier_s: float) -> Meta:
