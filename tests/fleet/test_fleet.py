@@ -160,7 +160,7 @@ def test_two_databases_of_one_name_are_told_apart(tmp_path):
     ingest([str(tmp_path)], str(tmp_path / "fleet"))
     found = fleet(str(tmp_path / "fleet"), "factor:2")
     assert [row.database for row in found.databases] == ["erp@east", "erp@west"]
-    assert found.warnings[0].startswith("erp is the name of databases on east and west")
+    assert found.warnings[0].startswith("databases on host east and host west have the same")
 
 
 def test_instances_of_a_cluster_are_one_database():

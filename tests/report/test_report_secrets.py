@@ -2,6 +2,8 @@
 
 import json
 import re
+import socket
+import sys
 
 import pytest
 
@@ -218,3 +220,56 @@ def test_a_database_called_like_an_ordinary_word_is_told_to_nobody(tmp_path):
     assert ">storage<" not in page
     assert ">time<" not in page
     assert "database-1" in page
+
+
+#: A program that spills a little: what it is called and what it asks is nobody's business.
+SPILLS = """
+import os, sys
+query = "select iban from orders_2026"
+with open(sys.argv[1] + "/spill.tmp", "w+b", buffering=0) as file:
+    for _ in range(200):
+        file.write(bytes(8192))
+    file.seek(0)
+    while file.read(8192):
+        pass
+"""
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A program's real recording, a probe like it and a forecast, in a folder named after whom."""
+    folder = tmp_path_factory.mktemp("real") / FOLDER
+    (folder / "tmp").mkdir(parents=True)
+    run, storage = folder / "nightly-load.spill", folder / "flash-night.json"
+    command = [sys.executable, "-c", SPILLS, folder / "tmp"]
+    done = [
+        spillcast("record", "--temp", folder / "tmp", "-o", run, "--", *command),
+        spillcast("probe", folder, "--like", run, "-o", storage, "--budget", "1s"),
+        spillcast("forecast", run, "--to", storage, "--json"),
+    ]
+    assert [one.returncode for one in done] == [0, 0, 0], [one.stderr for one in done]
+    (folder / "acme.json").write_text(done[-1].stdout)
+    return folder
+
+
+#: Of this machine; of two letters, which prose is full of; one that is a word of ours.
+@pytest.mark.parametrize("host", [socket.gethostname(), "vm", "storage"])
+def test_a_real_recordings_host_user_paths_and_statements_are_redacted(recorded, tmp_path, host):
+    for path in (recorded / "nightly-load.spill" / "meta.json", recorded / "flash-night.json"):
+        text = re.sub(r'("host": ?)"[^"]*"', lambda key: f'{key[1]}"{host}"', path.read_text())
+        path.write_text(text)
+    run, storage = recorded / "nightly-load.spill", recorded / "flash-night.json"
+    inputs = [run, storage, recorded / "acme.json", "--to", storage, "--to", "latency:1ms"]
+    shown, page = page_of(tmp_path, *inputs), page_of(tmp_path, *inputs, "--redact")
+    assert f"<dt>host</dt><dd>{host}</dd>" in shown
+    assert "iban" in shown
+    assert "<dt>host</dt><dd>host</dd>" in page
+    # An ordinary word stays where it is one, but not where it names the host.
+    names = (
+        [r"host&#34;: &#34;storage", "host storage"]
+        if host == "storage"
+        else [rf"\b{re.escape(host)}\b"]
+    )
+    names += [r"\biban\b", "orders_2026", "spill\\.tmp", FOLDER, "nightly-load", "flash-night"]
+    names += [re.escape(str(recorded.parent)), re.escape(sys.executable)]
+    assert [name for name in names if re.search(name, page, re.IGNORECASE)] == []

@@ -244,7 +244,8 @@ def _days(rows: dict[Key, Row], facts: Facts) -> list[DayRow]:
 
 def _warnings(clashes: dict[str, set[str]], rows: Sequence[Row]) -> list[str]:
     warnings = [
-        f"{name} is the name of databases on {' and '.join(sorted(hosts))}: they are told apart"
+        f"databases on {' and '.join(f'host {host}' for host in sorted(hosts))} have the same "
+        f"name, {name}: they are listed apart"
         for name, hosts in sorted(clashes.items())
     ]
     reasons: dict[str, int] = {}

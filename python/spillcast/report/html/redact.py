@@ -28,7 +28,7 @@ _ADDRESSES = re.compile(
 #: A host before a path of its own, behind a user's name or our word; a kind of target is none.
 _HOSTS = re.compile(
     r"(?<![\w.-])(?!(?:cache|file|host)\b)[\w.-]+(?=:path-\d)|(?<=\w@)[\w.-]*\w"
-    r"|(?<=\bon host )[\w.-]*\w",
+    r"|(?<=\bon host )[\w.-]*\w|(?<=\band host )[\w.-]*\w",
     re.IGNORECASE,
 )
 _STATEMENT = re.compile(
@@ -55,6 +55,8 @@ _PARTS = {"path": "/", "host": "."}
 _OURS = {"schema", "op", "kind", "code", "method", "engine", "policy", "class", "source", "label"}
 #: Keys of what Oracle makes of a statement's text, by which it is found there.
 _IDENTIFIERS = {"sql", "sql_id"}
+#: Words of two letters that stay; any other may be somebody's host or database.
+_SHORT = re.compile("an|as|at|be|by|do|gb|if|in|io|is|it|kb|mb|ms|no|ns|of|on|or|so|tb|to|up|us|we")
 _SQL_ID = re.compile(r"[0-9a-z]{13}")
 
 
@@ -100,6 +102,11 @@ class Redactor:
         self.learn(kind, text)
         return self._placeholder(text) if text.strip().casefold() in self._kinds else text
 
+    def _placeholder_of(self, kind: str, name: str) -> str:
+        """Of a text that is a name as a whole, which may be an ordinary word elsewhere."""
+        self._kinds.setdefault(name.strip().casefold(), kind)
+        return self._placeholder(name)
+
     def _knows(self, text: str) -> bool:
         return text.strip().casefold() in self._kinds and not _is_ordinary(text)
 
@@ -126,8 +133,10 @@ class Redactor:
     def apply(self, tree: Any) -> Any:
         """The tree with placeholders."""
         if isinstance(tree, dict):
+            # A row of what was measured: the value is of the kind that its label says.
+            of = {"value": str(tree["label"])} if tree.get("label") in _NAMED else {}
             return {
-                self._of_key(str(name)): self._of_name(str(name), value)
+                self._of_key(str(name)): self._of_name(of.get(name, str(name)), value)
                 for name, value in tree.items()
             }
         if isinstance(tree, list | tuple):
@@ -144,8 +153,7 @@ class Redactor:
         if name in _OURS and isinstance(value, str):
             return self._of_ours(value)
         if name in _NAMED and isinstance(value, str) and value != UNKNOWN:
-            # An ordinary word as well, which elsewhere stays one.
-            return self._replaced(_KEYS[name], value) if value else value
+            return self._placeholder_of(_KEYS[name], value) if value.strip() else value
         return self.apply(value)
 
     def _of_ours(self, text: str) -> str:
@@ -174,4 +182,6 @@ class Redactor:
 
 def _is_ordinary(text: str) -> bool:
     """Whether a text tells nothing: a number, a word that everybody uses, a kind of place."""
+    if len(text) == 2:
+        return text.isdigit() or _SHORT.fullmatch(text) is not None
     return text.isdigit() or (text.isalpha() and len(text) > 1 and is_ours(text))
