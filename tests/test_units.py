@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillcast.errors import InputError
-from spillcast.units import format_duration, parse_bytes, parse_duration_s, parse_latency_s
+from spillcast.units import (
+    format_count,
+    format_duration,
+    parse_bytes,
+    parse_duration_s,
+    parse_latency_s,
+)
 
 M = 1 << 20
 
@@ -93,3 +99,15 @@ def test_a_decimal_comma_is_a_point(read, text, meant):
     with pytest.raises(InputError) as caught:
         read(text)
     assert caught.value.hint == f"write {meant}, with a point"
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "text"),
+    [
+        (1, "operation", "1 operation"), (0, "wait", "0 waits"), (12_000, "wait", "12,000 waits"),
+        (2, "query", "2 queries"), (2, "delay", "2 delays"), (3, "process", "3 processes"),
+        (2, "batch", "2 batches"), (1, "process", "1 process"),
+    ],
+)  # fmt: skip
+def test_what_is_counted_is_named_in_its_number(count, noun, text):
+    assert format_count(count, noun) == text

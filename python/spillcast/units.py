@@ -128,6 +128,15 @@ def format_bytes(count: float) -> str:
     return f"{count:.0f} B"
 
 
+def format_count(count: int, noun: str) -> str:
+    """A number with what it counts: ``1 wait``, ``12,000 waits``, ``2 queries``."""
+    if count == 1:
+        return f"1 {noun}"
+    if re.search("[^aeiou]y$", noun):
+        return f"{count:,} {noun[:-1]}ies"
+    return f"{count:,} {noun}" + ("es" if re.search("(s|x|ch|sh)$", noun) else "s")
+
+
 def format_setting(size: int) -> str:
     """Bytes as PostgreSQL writes a setting: ``64MB``, ``1536kB``."""
     for unit, scale in (("GB", 1 << 30), ("MB", 1 << 20)):

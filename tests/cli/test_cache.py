@@ -127,7 +127,7 @@ def test_bad_files(tmp_path, name, text, words):
 def test_a_trace_without_offsets_says_what_it_needs(tmp_path):
     smart = "nam='cell smart table scan' ela= 100 cellhash#=1 p2=0 p3=0 obj#=42"
     words = only_line(spillcast("cache", trace(tmp_path / "t.trc", smart)), 2)
-    assert "have no offsets" in words
+    assert "1 operation, none with an offset" in words
     assert "file# and block#" in words
 
 

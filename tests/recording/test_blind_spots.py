@@ -114,4 +114,4 @@ def test_page_faults_that_read_a_file(tmp_path):
     assert capture["file_faults"] >= 40
     assert capture["file_faults"] == pytest.approx(major, abs=20)
     assert capture["file_fault_s"] > 0
-    assert f"{capture['file_faults']} page faults read a file" in said
+    assert f"{capture['file_faults']} page fault" in said

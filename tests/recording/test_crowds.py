@@ -142,7 +142,7 @@ def test_a_sample_of_the_threads_where_descriptors_are_few(open_places):
     assert of == 3 * 40 + 1
     assert 2 < seen < of
     [line] = [line for line in crowd.said.splitlines() if "threads" in line]
-    said = rf"spillcast: {seen} of {of} threads are observed: .*ulimit -n 2,500.*root"
+    said = rf"spillcast: {seen} of {of} threads observed: .*ulimit -n 2,500.*root"
     assert re.fullmatch(said, line)
     assert set(crowd.writes().values()) <= {0, BLOCKS}
     said = spillcast("forecast", crowd.output, "--to", "latency:1ms", "--json")

@@ -25,6 +25,7 @@ from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
 from spillcast.recording.same_file import distinct, repeated_words
 from spillcast.recording.trace import ReadFailures, open_reader
+from spillcast.units import format_count
 
 #: Waits of scans in Oracle's traces.
 SCAN_EVENTS = ("direct path read", "db file scattered read")
@@ -142,11 +143,11 @@ def _need_offsets(where: str, rows: int, known: int, needed: str) -> None:
         raise InputError(f"{where}: holds no reads and no writes", f"a cache needs {needed}")
     if known == 0:
         raise InputError(
-            f"{where}: its {rows:,} reads and writes have no offsets",
+            f"{where}: {format_count(rows, 'operation')}, none with an offset",
             f"what is read again is known by file and offset: give {needed}",
         )
 
 
 def _left_out(count: int) -> list[str]:
-    words = f"{count:,} reads and writes without file and offset are skipped"
+    words = f"{format_count(count, 'operation')} without file and offset skipped"
     return [words] if count else []

@@ -59,7 +59,7 @@ def check(
     )
     from spillcast.lab.check import log as keep
     from spillcast.report.check import check_page
-    from spillcast.units import parse_duration_s
+    from spillcast.units import format_count, parse_duration_s
 
     told = kept_forecast(forecast, target)
     [ranking, *_] = engines("rank")
@@ -75,8 +75,7 @@ def check(
     show(found.to_json, lambda: check_page(found), json=json, csv=csv, markdown=markdown)
     if log is not None:
         count = keep(found, log, forecast.stem)
-        cases = "case" if count == 1 else "cases"
-        typer.echo(f"{log}: {count:,} {cases}; spillcast verify --from {log}", err=True)
+        typer.echo(f"{log}: {format_count(count, 'case')}; spillcast verify --from {log}", err=True)
     if not found.inside:
         raise typer.Exit(1)
 

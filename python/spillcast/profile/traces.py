@@ -10,6 +10,7 @@ from spillcast.profile.result import DIMENSIONS, QUANTILES, LatencyCounts, Profi
 from spillcast.recording.same_file import repeated_words
 from spillcast.recording.trace import Progress, Traces, profile_traces
 from spillcast.recording.trace_window import ALWAYS, Window
+from spillcast.units import format_count
 
 #: Where calls have no such columns.
 WAITS_ALONE = "rows hold waits only: --by event also shows CPU time"
@@ -136,7 +137,9 @@ def trace_warnings(read: Traces, unaccounted_us: int) -> list[str]:
             where = f"{path}:{file['size_limit_line']}"
             warnings.append(f"{where}: the trace stopped at its size limit (max_dump_file_size)")
         if file["waits_in_text"]:
-            warnings.append(f"{path}: {file['waits_in_text']:,} waits stand in running text")
+            warnings.append(
+                f"{path}: {format_count(file['waits_in_text'], 'wait')} within other text"
+            )
     if unaccounted_us < 0:
         warnings.append(
             f"waits and CPU time overlap by {-unaccounted_us / 1e6:.2f} s: more than elapsed time"

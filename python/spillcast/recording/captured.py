@@ -10,6 +10,7 @@ from spillcast.errors import InputError
 from spillcast.recording.capture_cost import CaptureCost
 from spillcast.recording.meta import CaptureAccount, OtherIO, Temp
 from spillcast.recording.source import SOURCES, Capture, PerfSource
+from spillcast.units import format_count
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def sampled_threads(sampled: tuple[int, int] | None) -> str | None:
     seen, of = sampled
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     room = f"more need more descriptors than ulimit -n {limit:,} allows"
-    return f"{seen:,} of {of:,} threads are observed: {room}; raise it, or run as root"
+    return f"{seen:,} of {format_count(of, 'thread')} observed: {room}; raise it, or run as root"
 
 
 def uncaptured(because: str) -> dict[str, Any]:
@@ -108,7 +109,7 @@ def nothing_seen(
     if where:
         return NothingSeen(f"no temp I/O was seen under {where}", "is --temp the right directory?")
     return NothingSeen(
-        f"no temp I/O was seen ({status['other_io']:,} calls on other files)",
+        f"no temp I/O was seen ({format_count(status['other_io'], 'call')} on other files)",
         "if the query did spill, name the directory with --temp DIR",
     )
 

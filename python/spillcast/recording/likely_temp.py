@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spillcast.recording.recording import Recording, is_recording
 from spillcast.recording.sums import FileSums
-from spillcast.units import format_bytes, format_duration
+from spillcast.units import format_bytes, format_count, format_duration
 from spillcast.visible import shell_word
 
 #: Share of the elapsed time from which I/O on other files is worth a word.
@@ -72,7 +72,8 @@ def unrecognised(recording: Recording) -> str | None:
         return None
     if not meta.temp.operations:
         under = "".join(f" under {path}" for path in meta.asked.temp_dirs)
-        seen = f"no temp I/O was seen{under} ({meta.other_io.count:,} calls on other files)"
+        others = format_count(meta.other_io.count, "call")
+        seen = f"no temp I/O was seen{under} ({others} on other files)"
         return f"{seen}: {mend(recording)}"
     temp_bytes, other_bytes = recording.written_bytes
     if meta.asked.temp_dirs or other_bytes <= temp_bytes:

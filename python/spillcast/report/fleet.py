@@ -8,7 +8,7 @@ from spillcast.fleet.result import MOST, Fleet
 from spillcast.report.histogram import bar
 from spillcast.report.page import Page, Words
 from spillcast.report.table import Column, Table
-from spillcast.units import format_bytes, format_duration
+from spillcast.units import format_bytes, format_count, format_duration
 
 #: Columns of the longest bar.
 BAR = 24
@@ -47,7 +47,8 @@ _LISTED = 10
 def ingested_text(done: Ingested) -> str:
     """Counts, and the first damaged lines."""
     lines = [
-        f"{done.dataset}: {_counted(done.files, 'file')}, {format_bytes(done.bytes)} of evidence"
+        f"{done.dataset}: {format_count(done.files, 'file')}, "
+        f"{format_bytes(done.bytes)} of evidence"
     ]
     if done.seen_before:
         lines.append(f"  {done.seen_before:,} were there before, by their content")
@@ -107,8 +108,9 @@ def fleet_page(found: Fleet, top: int) -> Page:
 def _sentence(found: Fleet) -> str:
     low_s, high_s = map(format_duration, found.saved_interval_s)
     text = (
-        f"{_counted(found.sources, 'source')}, {_counted(len(found.rows), 'spilling statement')}, "
-        f"{_counted(len(found.databases), 'database')}. On {found.to} that saves "
+        f"{format_count(found.sources, 'source')}, "
+        f"{format_count(len(found.rows), 'spilling statement')}, "
+        f"{format_count(len(found.databases), 'database')}. On {found.to} that saves "
         f"{format_duration(found.saved_s)} ({found.confidence:.0%} between {low_s} and {high_s})."
     ).replace("%", " %")
     if found.statements_for_most > 1:
@@ -119,9 +121,5 @@ def _sentence(found: Fleet) -> str:
     if (cost := found.cost_per_saved_hour) is not None:
         text += f" An hour saved costs {cost:.3g}."
     if found.set_aside:
-        text += f" {found.set_aside:,} sources were set aside."
+        text += f" {format_count(found.set_aside, 'source')} set aside."
     return text
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")

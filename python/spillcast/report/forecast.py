@@ -11,6 +11,7 @@ from spillcast.report.forecast_details import common_warnings, details
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.report.to_come import to_come_parts
+from spillcast.units import format_count
 
 #: Letters of a statement that are shown.
 STATEMENT_MAX = 200
@@ -43,7 +44,7 @@ def statement_said(statement: Statement) -> str:
     text = " ".join((statement.query or "its text is hidden").split())
     text = text if len(text) <= STATEMENT_MAX else f"{text[: STATEMENT_MAX - 3]}..."
     name = "" if statement.queryid is None else f" {statement.queryid}"
-    of = f"the mean of {statement.calls:,} calls"
+    of = f"the mean of {format_count(statement.calls, 'call')}"
     if statement.calls == 1:
         of = "one call"
     if statement.most_of > 1:

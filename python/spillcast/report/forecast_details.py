@@ -11,7 +11,7 @@ from spillcast.forecast.result import CHANGES, RECORDING, Rehearsed
 from spillcast.report.page import Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.report.work_memory import work_memory_said
-from spillcast.units import format_duration, format_speedup
+from spillcast.units import format_count, format_duration, format_speedup
 
 #: Share of the elapsed time below which the term of a size is shown with others.
 SMALL = 0.005
@@ -69,7 +69,7 @@ def _rehearsed(done: Rehearsed) -> str:
     ran = f"rehearsed for {format_duration(done.elapsed_s)} there"
     if done.ended:
         return f"{ran}: that was the whole query, and its time is measured"
-    return f"{ran}: {done.operations:,} of its temp operations, {done.share:.0%}"
+    return f"{ran}: {format_count(done.operations, 'temp operation')} of it, {done.share:.0%}"
 
 
 _TERMS = (

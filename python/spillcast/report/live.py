@@ -11,7 +11,7 @@ from spillcast.recording.running import Running, Tally
 from spillcast.report.histogram import bar, sparkline
 from spillcast.report.table import Column, Table, paragraph, shortened
 from spillcast.report.to_come import left_words, to_come_table
-from spillcast.units import format_bytes, format_duration
+from spillcast.units import format_bytes, format_count, format_duration
 
 WATCH_SCHEMA = "spillcast.watch/1"
 #: Rows of events, and columns of bars.
@@ -215,7 +215,7 @@ def _latency(glimpse: Glimpse, temp: Sequence[Mapping[str, Any]], width: int) ->
     count, busy_s = sum(one for one, _ in now), sum(ns for _, ns in now) / 1e9
     moved = sum(row["bytes"] for row in temp)
     text.append(
-        f"  last second: {count:,} operations, {busy_s:.0%} of the time; "
+        f"  last second: {format_count(count, 'operation')}, {busy_s:.0%} of the time; "
         f"{format_bytes(moved)} in all"
     )
     return "\n".join(text)
@@ -227,7 +227,7 @@ def _cost(glimpse: Glimpse) -> str:
     lost = status["lost"] + status["dropped"]
     own = glimpse.own_cpu_s / elapsed_s
     capture = status["tracer_cpu_ns"] / 1e9 / elapsed_s
-    samples = f", {status['samples']:,} samples" if "samples" in status else ""
+    samples = f", {format_count(status['samples'], 'sample')}" if "samples" in status else ""
     overhead_s = glimpse.overhead_s
     theirs = "" if overhead_s is None else f"{format_duration(overhead_s)} of the process; "
     return (

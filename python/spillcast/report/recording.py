@@ -10,7 +10,7 @@ from spillcast.recording.meta import Meta, Temp
 from spillcast.recording.part import Part
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling
 from spillcast.report.capture_cost import cost_sentence
-from spillcast.units import format_bytes, format_duration
+from spillcast.units import format_bytes, format_count, format_duration
 from spillcast.visible import shell_word
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def status_line(status: Mapping[str, Any]) -> str:
         f"{temp_s / elapsed_s:.0%} of the time  mean {latency}  {size}"
     )
     if "samples" in status:
-        line += f"  {status['samples']:,} samples of {status['processes']}"
+        line += f"  {format_count(status['samples'], 'sample')} of {status['processes']}"
     return line + (f"  lost {status['lost']:,}" if status["lost"] else "")
 
 
@@ -59,11 +59,14 @@ def recording_text(recording: Recording) -> str:
             f"  cost       {cost_sentence(capture)}",
         ]
     if capture.file_faults:
-        lines.append(f"  faults     {capture.file_faults:,} page faults read a file")
+        lines.append(
+            f"  faults     {format_count(capture.file_faults, 'page fault')} read from a file"
+        )
     if meta.sampling is not None:
         lines += _about_samples(recording.samples, meta.sampling)
     if meta.raw.slices_s is not None:
-        lines.append(f"  kept       {meta.raw.rows:,} waits in {len(meta.raw.slices_s)} slices")
+        waits, slices = format_count(meta.raw.rows, "wait"), len(meta.raw.slices_s)
+        lines.append(f"  kept       {waits} in {format_count(slices, 'slice')}")
     lines += [f"  warning    {text}" for text in recording_warnings(recording)]
     if meta.temp.operations or recording.plan_alone is not None:
         lines.append(f"  next       spillcast forecast {shell_word(recording.path)} --to DIRECTORY")
@@ -93,7 +96,7 @@ def _temp(temp: Temp) -> str:
     if not temp.operations:
         return "none"
     return (
-        f"{temp.reads:,} reads, {temp.writes:,} writes, "
+        f"{format_count(temp.reads, 'read')}, {format_count(temp.writes, 'write')}, "
         f"{format_bytes(temp.bytes)}; {format_duration(temp.total_s)} in all, "
         f"mean {format_duration(temp.total_s / temp.operations)}"
     )
@@ -109,7 +112,9 @@ def _about_query(statement: str, query: RecordedQuery) -> list[str]:
         )
     workers = len({worker.pid for worker in query.workers})
     if workers:
-        lines.append(f"  workers    {workers} parallel workers, all attached as they came")
+        lines.append(
+            f"  workers    {format_count(workers, 'parallel worker')}, attached on arrival"
+        )
     return lines
 
 
@@ -125,9 +130,10 @@ def _about_samples(samples: "pa.Table", sampling: Sampling) -> list[str]:
     cost = f"{format_duration(sampling.client_cpu_s)} here"
     if sampling.server_cpu_s is not None:
         cost += f" and {format_duration(sampling.server_cpu_s)} in the server"
+    samples = format_count(sampling.samples, "sample")
     lines = [
         f"  waits      {shares or 'none seen'}",
-        f"  sampling   {sampling.samples:,} samples, {sampling.rate_hz} a second; cost {cost}",
+        f"  sampling   {samples}, {sampling.rate_hz} a second; cost {cost}",
     ]
     if sampling.discarded:
         lines.append(
@@ -156,9 +162,8 @@ def recording_warnings(recording: Recording) -> list[str]:
     if capture.dropped:
         texts.append(f"{capture.dropped:,} single waits were dropped; the seconds are whole")
     if capture.unknown_file:
-        texts.append(
-            f"{capture.unknown_file:,} calls were on files closed before their names could be read"
-        )
+        calls = format_count(capture.unknown_file, "call")
+        texts.append(f"{calls} on files closed before their names could be read")
     hidden = unrecognised(recording)
     return [*texts, *([] if hidden is None else [hidden]), *_about_evidence(meta)]
 

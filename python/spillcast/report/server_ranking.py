@@ -6,7 +6,7 @@ from typing import Any
 from spillcast.engines.ranking import Gain, Ranked, ServerRanking
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
-from spillcast.units import format_bytes, format_duration, format_setting
+from spillcast.units import format_bytes, format_count, format_duration, format_setting
 
 #: Letters of a statement's text.
 TEXT_MAX = 60
@@ -31,11 +31,11 @@ def _verdict(found: ServerRanking) -> list[str]:
     count = len(found.statements)
     if not count:
         return [f"Nothing spills: {_whole(found)}."]
-    spill = "statements spill" if count > 1 else "statement spills"
-    said = f"{count:,} {spill}, {_whole(found)}"
+    spill = "spill" if count > 1 else "spills"
+    of = format_count(count, "statement")
     if found.statements_seen:
-        spill = "spill" if count > 1 else "spills"
-        said = f"{count:,} of {found.statements_seen:,} statements {spill}, {_whole(found)}"
+        of = f"{count:,} of {format_count(found.statements_seen, 'statement')}"
+    said = f"{of} {spill}, {_whole(found)}"
     timed = [one.temp_s for one in found.statements if one.temp_s is not None]
     if timed:
         low, high = (sum(bounds[at] for bounds in timed) for at in (0, 1))

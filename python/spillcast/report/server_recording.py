@@ -4,7 +4,7 @@ from typing import Any
 
 from spillcast.recording.server_recording import QueryRecording, ServerRecording
 from spillcast.report.table import Column, Table
-from spillcast.units import format_duration
+from spillcast.units import format_count, format_duration
 from spillcast.visible import shell_word
 
 _COLUMNS = (
@@ -29,7 +29,7 @@ def server_recording_text(found: ServerRecording, width: int) -> str:
     if not found.recordings:
         return "\n".join([f"no query did temp I/O in {took}", *_notes(found)])
     count = len(found.recordings)
-    recordings = "1 recording" if count == 1 else f"{count:,} recordings"
+    recordings = format_count(count, "recording")
     table = Table.of(_COLUMNS, [_record(one) for one in found.recordings])
     largest = max(found.recordings, key=lambda one: one.temp_s)
     return "\n".join(
@@ -63,10 +63,12 @@ def _notes(found: ServerRecording) -> list[str]:
     ]
     if found.unassigned:
         notes.append(
-            f"  warning    {found.unassigned:,} reads and writes of temp files are in none of them"
+            f"  warning    {format_count(found.unassigned, 'temp operation')} in none of them"
         )
     if found.lost:
-        notes.append(f"  warning    {found.method} lost {found.lost:,} reports of all sessions")
+        notes.append(
+            f"  warning    {found.method} lost {format_count(found.lost, 'report')} of all sessions"
+        )
     if found.failure is not None:
         notes.append(f"  warning    {found.failure}")
     return notes

@@ -9,7 +9,7 @@ from spillcast.report.table import Column, Table
 from spillcast.storage import Group, Storage
 from spillcast.storage.iolog import Iolog
 from spillcast.storage.source import GRID
-from spillcast.units import format_bytes, format_duration
+from spillcast.units import format_bytes, format_count, format_duration
 
 #: From this size on a rate is one of bytes.
 BYTES_FROM = 64 << 10
@@ -71,7 +71,9 @@ def _replay_parts(storage: Storage) -> list[Part]:
     if facts.get("steps_skipped"):
         done = facts.get("steps_replayed", 0)
         all_steps = done + facts["steps_skipped"]
-        parts.append(Words([f"  {done:,} of {all_steps:,} operations fitted the budget"]))
+        parts.append(
+            Words([f"  {done:,} of {format_count(all_steps, 'operation')} fitted the budget"])
+        )
     return parts
 
 
@@ -147,8 +149,8 @@ def iolog_text(log: Iolog) -> str:
     files = ", ".join(f"{name} ({format_bytes(size)})" for name, size in log.files.items())
     lay = "".join(f"  truncate -s {log.files[name]} {name}\n" for name in log.laid_before)
     return (
-        f"{log.path}: {log.reads:,} reads of {format_bytes(log.read_bytes)}, "
-        f"{log.writes:,} writes of {format_bytes(log.write_bytes)}\n"
+        f"{log.path}: {format_count(log.reads, 'read')} of {format_bytes(log.read_bytes)}, "
+        f"{format_count(log.writes, 'write')} of {format_bytes(log.write_bytes)}\n"
         f"  replay it in a directory of the storage; it leaves {files} there:\n"
         f"{lay}"
         f"  fio --name=spill --ioengine=psync --read_iolog={Path(log.path).absolute()}"

@@ -16,7 +16,7 @@ from spillcast.report.table import Column, Table
 from spillcast.storage import Group, Storage
 from spillcast.storage.description import Shape, ability, shape
 from spillcast.storage.model import Estimate, Model
-from spillcast.units import format_bytes, format_duration
+from spillcast.units import format_bytes, format_count, format_duration
 
 #: So many other groups of several peaks are told of.
 OTHERS_MAX = 8
@@ -89,7 +89,7 @@ def _op_parts(storage: Storage, op: str, size_bytes: int | None) -> list[Part]:
 
     def draw(width: int) -> str:
         bars = histogram_text(group.latency_ns, group.latency_count, width=width, marks=marks)
-        return f"{_title(group)}: {group.count:,} operations\n{bars}"
+        return f"{_title(group)}: {format_count(group.count, 'operation')}\n{bars}"
 
     said = [*_shape_lines(found, "".join(letters)), *_others(storage, op, group)]
     return [Drawn(draw), *([Words(said)] if said else [])]

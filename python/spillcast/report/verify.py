@@ -7,7 +7,7 @@ from spillcast.lab.demo import Demo
 from spillcast.lab.summary import Summary, grouped, of_evidence, refusals, summarise, worst
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
-from spillcast.units import format_bytes, format_duration, format_speedup
+from spillcast.units import format_bytes, format_count, format_duration, format_speedup
 
 #: As many cases are listed one by one; of more there are summaries and the worst.
 LISTED_MAX = 24
@@ -76,7 +76,7 @@ def query_of(case: Case) -> str:
 
 def threads_of(case: Case) -> str:
     """The threads or processes of a case in words."""
-    return "1 thread" if case.threads == 1 else f"{case.threads} threads"
+    return format_count(case.threads, "thread")
 
 
 def engine_of(case: Case) -> str:

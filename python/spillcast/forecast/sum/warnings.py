@@ -28,7 +28,7 @@ from spillcast.recording import Recording
 from spillcast.recording.likely_temp import large_other_io, unrecognised
 from spillcast.recording.thread_trace import wakings_seen
 from spillcast.storage import Storage
-from spillcast.units import format_bytes, format_duration
+from spillcast.units import format_bytes, format_count, format_duration
 
 
 def refusal(baseline: Baseline) -> str | None:
@@ -102,7 +102,8 @@ def _about_recording(baseline: Baseline) -> list[Warned]:
         warnings.append(Warned("lost", f"{capture.lost:,} capture events were lost"))
     if capture.threads_sampled is not None:
         seen, of = capture.threads_sampled
-        text = f"only {seen:,} of {of:,} threads were observed: temp I/O of the rest is missing"
+        threads = format_count(of, "thread")
+        text = f"only {seen:,} of {threads} observed: temp I/O of the rest is missing"
         warnings.append(Warned("threads-sampled", text))
     if capture.unknown_file > 0.01 * recording.meta.temp.operations:
         count = f"{capture.unknown_file:,}"

@@ -22,7 +22,7 @@ from spillcast.recording.postgres_meta import Sampling
 from spillcast.recording.source import SOURCES
 from spillcast.recording.trace import ReadFailures, Traces, open_reader
 from spillcast.report.capture_cost import cost_sentence
-from spillcast.units import format_bytes, format_duration
+from spillcast.units import format_bytes, format_count, format_duration
 
 About = list[dict[str, str]]
 _STATEMENTS_MAX = 12
@@ -98,8 +98,9 @@ def _coverage(raw: KeptWaits) -> str | None:
     if not raw.rows_seen:
         return None
     if raw.slices_s is None:
-        return f"the whole run: all {raw.rows:,} waits"
-    kept = f"{raw.rows:,} of {raw.rows_seen:,} single waits, in {len(raw.slices_s)} slices"
+        return f"the whole run: all {format_count(raw.rows, 'wait')}"
+    seen, slices = format_count(raw.rows_seen, "single wait"), len(raw.slices_s)
+    kept = f"{raw.rows:,} of {seen}, in {format_count(slices, 'slice')}"
     return f"the whole run by the second; {kept}"
 
 

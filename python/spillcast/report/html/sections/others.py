@@ -12,6 +12,7 @@ from spillcast.report.html.charts.bars import time_bars
 from spillcast.report.html.page import Figure, Section, Table, figure
 from spillcast.report.html.sections.runs import events_table
 from spillcast.report.html.words import NOTHING, between, count, micros, percent, seconds, size
+from spillcast.units import format_count
 
 Document = Mapping[str, Any]
 _DRAWN_MAX = 10
@@ -112,7 +113,7 @@ def _latency(name: str, group: Document) -> Figure:
     title = str(group["label"])
     return figure(
         f"{title[0].upper()}{title[1:]}",
-        f"{sum(group['latency_count']):,} operations, mean {mean}.",
+        f"{format_count(sum(group['latency_count']), 'operation')}, mean {mean}.",
         f"Histogram of the latency of {title} on {name}, mean {mean}",
         partial(run_charts.latencies, group, None, (name, "")),
         Table(["latency", "share"], rows),

@@ -10,7 +10,7 @@ from spillcast.report.html.charts import runs as charts
 from spillcast.report.html.charts.bars import time_bars
 from spillcast.report.html.page import Figure, Section, Table, figure
 from spillcast.report.html.words import NOTHING, count, micros, number, percent, seconds, size
-from spillcast.units import format_duration
+from spillcast.units import format_count, format_duration
 
 Run = Mapping[str, Any]
 #: Rows of a profile that are drawn.
@@ -154,7 +154,8 @@ def histogram(
     said = []
     for name, one in parts:
         mean = charts.mean_us(one["latency_ns"], one["latency_count"])
-        said.append(f"{name}: {sum(one['latency_count']):,} operations, mean {micros(mean)}")
+        count = format_count(sum(one["latency_count"]), "operation")
+        said.append(f"{name}: {count}, mean {micros(mean)}")
     bins = [charts.bins(one["latency_ns"], one["latency_count"]) for _, one in parts]
     rows = [
         [
