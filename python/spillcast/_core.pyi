@@ -19,15 +19,18 @@ __all__ = [
     "TraceReader",
     "Waits",
     "__version__",
+    "burst_moments",
     "capture_cost",
     "capture_cost_child",
     "chases",
     "cold_caches",
+    "covered_ns",
     "mounted",
     "rename",
     "scratch_prefix",
     "simulate",
     "size_class_bytes",
+    "spread",
 ]
 
 __version__: str
@@ -36,6 +39,16 @@ def chases() -> list[tuple[int, int, bool, str, int, int]]:
     """Reads of memory in no order, warm and after waits: bytes of memory, reads, whether each
     depends on the one before, ``not``, ``spinning`` or ``sleeping``, for how long, and the median
     CPU time of the reads; times in ns. Takes some two seconds."""
+
+def burst_moments(
+    rows: Any, whole_s: float, stretches: int, sizes: float
+) -> tuple[list[float], list[float]]:
+    """Of bursts, sums of squares of their weights, and of products of weight and CPU time.
+
+    By stretch of a run of ``whole_s``, about the means of what is alike there: of the same op,
+    next_op (int8) and session, with bytes (int64) within one part in ``sizes`` of a power of two.
+    weight, cpu_s and end_s are float64. ValueError for columns of another kind.
+    """
 
 def cold_caches() -> list[tuple[int, int, list[tuple[int, int]]]]:
     """Of a core's own cache, and of all the cache that it usually gets: bytes, CPU time of a pass
@@ -60,6 +73,20 @@ def capture_cost(
 def capture_cost_child(memory: str, seat: int) -> None:
     """Serve a measurement of ``capture_cost`` until it ends; both arguments are what it added.
     OSError where it has ended."""
+
+def covered_ns(rows: Any, wide_ns: float | None = None, count: int = 1) -> list[float]:
+    """By stretch, ns that at least one interval from begin_ns to end_ns (int64) covers.
+
+    There are ``count`` stretches of ``wide_ns`` from 0 on; by default one, of all there is.
+    ValueError for columns of another kind.
+    """
+
+def spread(rows: Any, wide_ns: float, count: int) -> list[float]:
+    """Sums by stretch of values (float64), each spread evenly from begin_ns to end_ns (int64).
+
+    What lies before the stretches counts in the first, what lies after them in the last. ValueError
+    for columns of another kind.
+    """
 
 def simulate(
     rows: Any,

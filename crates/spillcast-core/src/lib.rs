@@ -1,6 +1,7 @@
 //! The core of spillcast without Python: what is timed (`wait`), how times are kept (`histogram`),
 //! and the rooms that make or use them.
 
+pub mod bursts;
 pub mod cache;
 pub mod capture;
 pub mod chase;
@@ -14,6 +15,7 @@ pub mod probe;
 mod random;
 pub mod simulate;
 pub mod storage;
+pub mod stretches;
 mod system;
 pub mod varint;
 pub mod wait;

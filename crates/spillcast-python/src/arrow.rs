@@ -2,7 +2,9 @@
 
 use std::mem;
 
+use arrow_array::cast::AsArray;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
+use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{Array, RecordBatch, StructArray};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -54,4 +56,13 @@ pub fn import(rows: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
     };
     let data = data.map_err(|error| PyValueError::new_err(error.to_string()))?;
     Ok(RecordBatch::from(StructArray::from(data)))
+}
+
+/// The numbers of a column; None where it lacks, is of another kind or holds nulls.
+pub fn numbers<'a, T: ArrowPrimitiveType>(
+    batch: &'a RecordBatch,
+    name: &str,
+) -> Option<&'a [T::Native]> {
+    let column = batch.column_by_name(name)?.as_primitive_opt::<T>()?;
+    (column.null_count() == 0).then(|| &column.values()[..])
 }

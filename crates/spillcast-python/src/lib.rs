@@ -17,6 +17,7 @@ mod grid;
 mod probe;
 mod recording;
 mod simulate;
+mod stretches;
 mod trace;
 mod trace_rows;
 
@@ -94,6 +95,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(probe::mounted, module)?)?;
     module.add_function(wrap_pyfunction!(probe::scratch_prefix, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(stretches::burst_moments, module)?)?;
+    module.add_function(wrap_pyfunction!(stretches::covered_ns, module)?)?;
+    module.add_function(wrap_pyfunction!(stretches::spread, module)?)?;
     module.add_function(wrap_pyfunction!(size_class_bytes, module)?)?;
     Ok(())
 }

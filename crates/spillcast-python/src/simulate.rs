@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int64Type, UInt32Type};
-use arrow_array::{Array, ArrayRef, Float64Array, RecordBatch};
+use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, RecordBatch};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use spillcast_core::simulate::{Cpus, Io, Memory, PageCacheRoom, Quota, Row, Wait, run};
+use spillcast_core::simulate::{Cpus, Io, Memory, PageCacheRoom, Quota, Row, Rows, Wait, run};
 use spillcast_core::wait::Op;
 
 use crate::arrow::{self, Table};
@@ -16,8 +16,8 @@ use crate::behaviour::Behaviour;
 
 /// How long threads take that share `cores`, with the I/O of some rows on a storage.
 ///
-/// `rows` has the columns thread (uint32), cpu_ns, wait_ns, after, after_cpu_ns (int64), on_core and
-/// temp (bool), file, offset, bytes (int64) and write (bool). A row with `after` >= 0 waits for that
+/// `rows` has the columns thread (int32, from 0), cpu_ns, wait_ns (int64), after (int32), after_cpu_ns (int64), on_core and
+/// temp (bool), file (int32, from 0), offset (below 0 where it is not known), bytes (int64) and write (bool). A row with `after` >= 0 waits for that
 /// row of another thread, and for after_cpu_ns of that thread's work behind it; one that is temp and
 /// whose bytes are above 0 waits for the storage `behaviour`, if there is one. What takes no longer
 /// than `memory`, ns and ns a byte, keeps its core. With `page_cache`, the bytes that it may hold
@@ -36,7 +36,9 @@ pub fn simulate<'py>(
     page_cache: Option<(u64, u64)>,
     quota: Option<(u64, u64)>,
 ) -> PyResult<(Bound<'py, PyDict>, Table)> {
-    let rows = parse(&arrow::import(rows)?, behaviour.is_some())
+    let batch = arrow::import(rows)?;
+    let rows = Columns::of(&batch, behaviour.is_some())
+        .filter(Columns::in_range)
         .ok_or_else(|| PyValueError::new_err("the rows lack a column, or one is out of range"))?;
     let model = behaviour.map(Behaviour::into_core).transpose()?.unwrap_or_default();
     let memory = Memory { ns: memory.0, ns_per_byte: memory.1 };
@@ -47,44 +49,91 @@ pub fn simulate<'py>(
     let dict = PyDict::new(py);
     fields! { dict, outcome => elapsed_ns temp_ns temp_busy_ns forced limited_ns throttled_ns }
     let column = |values| Arc::new(Float64Array::from(values)) as ArrayRef;
-    let columns = RecordBatch::try_from_iter([
-        ("io_ns", column(outcome.io_ns)),
-        ("storage_ns", column(outcome.storage_ns)),
-    ]);
+    let io_ns = column(outcome.io_ns);
+    let storage_ns = if page_cache.is_some() { column(outcome.storage_ns) } else { io_ns.clone() };
+    let columns = RecordBatch::try_from_iter([("io_ns", io_ns), ("storage_ns", storage_ns)]);
     let table = columns.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
     Ok((dict, Table(table)))
 }
 
-fn parse(batch: &RecordBatch, on_storage: bool) -> Option<Vec<Row>> {
-    let int64 = |name| batch.column_by_name(name)?.as_primitive_opt::<Int64Type>();
-    let boolean = |name| batch.column_by_name(name)?.as_boolean_opt();
-    let thread = batch.column_by_name("thread")?.as_primitive_opt::<UInt32Type>()?;
-    let (cpu_ns, wait_ns) = (int64("cpu_ns")?, int64("wait_ns")?);
-    let (after, after_cpu_ns) = (int64("after")?, int64("after_cpu_ns")?);
-    let (file, offset, bytes) = (int64("file")?, int64("offset")?, int64("bytes")?);
-    let (cached_ns, call_ns) = (int64("cached_ns"), int64("call_ns"));
-    let (on_core, temp, write) = (boolean("on_core")?, boolean("temp")?, boolean("write")?);
-    let io = |at: usize| {
-        let offset =
-            if offset.is_null(at) { None } else { Some(u64::try_from(offset.value(at)).ok()?) };
-        let op = if write.value(at) { Op::Write } else { Op::Read };
-        let (file, bytes) =
-            (u32::try_from(file.value(at)).ok()?, u64::try_from(bytes.value(at)).ok()?);
-        let cached_ns = cached_ns.map_or(Some(0), |ns| u64::try_from(ns.value(at)).ok())?;
-        Some(Io { op, file, offset, bytes, cached_ns })
-    };
-    let row = |at: usize| {
-        let wait_ns = u64::try_from(wait_ns.value(at)).ok()?;
-        let wait = match usize::try_from(after.value(at)) {
-            Ok(row) if row >= batch.num_rows() => return None,
-            Ok(row) => Wait::Until { row, cpu_ns: u64::try_from(after_cpu_ns.value(at)).ok()? },
-            Err(_) if on_storage && temp.value(at) && bytes.value(at) > 0 => Wait::Io(io(at)?),
-            Err(_) if on_core.value(at) => Wait::OnCore(wait_ns),
-            Err(_) => Wait::For(wait_ns),
+/// The rows as they come, of which none is made before it is its turn.
+struct Columns<'a> {
+    on_storage: bool,
+    thread: &'a [i32],
+    cpu_ns: &'a [i64],
+    wait_ns: &'a [i64],
+    after: &'a [i32],
+    after_cpu_ns: &'a [i64],
+    file: &'a [i32],
+    offset: &'a [i64],
+    bytes: &'a [i64],
+    cached_ns: Option<&'a [i64]>,
+    call_ns: Option<&'a [i64]>,
+    on_core: &'a BooleanArray,
+    temp: &'a BooleanArray,
+    write: &'a BooleanArray,
+}
+
+impl<'a> Columns<'a> {
+    /// None where a column lacks or is of another kind.
+    fn of(batch: &'a RecordBatch, on_storage: bool) -> Option<Columns<'a>> {
+        let int64 = |name| arrow::numbers::<Int64Type>(batch, name);
+        let boolean = |name| batch.column_by_name(name)?.as_boolean_opt();
+        Some(Columns {
+            on_storage,
+            thread: arrow::numbers::<Int32Type>(batch, "thread")?,
+            cpu_ns: int64("cpu_ns")?,
+            wait_ns: int64("wait_ns")?,
+            after: arrow::numbers::<Int32Type>(batch, "after")?,
+            after_cpu_ns: int64("after_cpu_ns")?,
+            file: arrow::numbers::<Int32Type>(batch, "file")?,
+            offset: int64("offset")?,
+            bytes: int64("bytes")?,
+            cached_ns: int64("cached_ns"),
+            call_ns: int64("call_ns"),
+            on_core: boolean("on_core")?,
+            temp: boolean("temp")?,
+            write: boolean("write")?,
+        })
+    }
+
+    /// Whether no time, size or file is below 0, and rows wait for rows that there are.
+    fn in_range(&self) -> bool {
+        let times =
+            [Some(self.cpu_ns), Some(self.wait_ns), Some(self.after_cpu_ns), Some(self.bytes)];
+        times.into_iter().chain([self.cached_ns, self.call_ns]).flatten().all(none_below_0)
+            && self.thread.iter().chain(self.file).all(|&number| number >= 0)
+            && self.after.iter().all(|&row| row < self.thread.len() as i32)
+    }
+}
+
+impl Rows for Columns<'_> {
+    fn count(&self) -> usize {
+        self.thread.len()
+    }
+
+    fn row(&self, at: usize) -> Row {
+        let temp = self.temp.value(at);
+        let wait = if let Ok(row) = usize::try_from(self.after[at]) {
+            Wait::Until { row, cpu_ns: self.after_cpu_ns[at] as u64 }
+        } else if self.on_storage && temp && self.bytes[at] > 0 {
+            Wait::Io(Io {
+                op: if self.write.value(at) { Op::Write } else { Op::Read },
+                file: self.file[at] as u32,
+                offset: u64::try_from(self.offset[at]).ok(),
+                bytes: self.bytes[at] as u64,
+                cached_ns: self.cached_ns.map_or(0, |ns| ns[at] as u64),
+            })
+        } else if self.on_core.value(at) {
+            Wait::OnCore(self.wait_ns[at] as u64)
+        } else {
+            Wait::For(self.wait_ns[at] as u64)
         };
-        let cpu_ns = u64::try_from(cpu_ns.value(at)).ok()?;
-        let call_ns = call_ns.map_or(Some(0), |ns| u64::try_from(ns.value(at)).ok())?;
-        Some(Row { thread: thread.value(at), cpu_ns, wait, call_ns, temp: temp.value(at) })
-    };
-    (0..batch.num_rows()).map(row).collect()
+        let call_ns = self.call_ns.map_or(0, |ns| ns[at] as u64);
+        Row { thread: self.thread[at] as u32, cpu_ns: self.cpu_ns[at] as u64, wait, call_ns, temp }
+    }
+}
+
+fn none_below_0(values: &[i64]) -> bool {
+    values.iter().all(|&value| value >= 0)
 }

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute
 
-from spillcast.forecast.threads.covered import covered
+from spillcast.forecast.threads.covered import covered_s
 from spillcast.recording import Recording
 from spillcast.recording.spill import sequential_share
 
@@ -71,8 +71,8 @@ def in_flight(recording: Recording) -> float:
         return 1.0
     start = waits["start_ns"].to_numpy()
     end = start + waits["elapsed_ns"].to_numpy()
-    busy_ns = covered(start, end)[1].sum()
-    return max(1.0, float((end - start).sum() / max(busy_ns, 1)))
+    all_s = float(waits["elapsed_ns"].to_numpy().sum()) / 1e9
+    return max(1.0, all_s / max(covered_s(start, end), 1e-9))
 
 
 def sessions(recording: Recording) -> int:

@@ -16,7 +16,7 @@ Ints = NDArray[np.int64]
 READ, WRITE = 0, 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Bursts:
     """An entry for each temp operation that another one of its thread follows, in order."""
 

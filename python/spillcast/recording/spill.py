@@ -6,7 +6,7 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.recording.distinct import distinct, grouped
+from spillcast.recording.distinct import Numbers, distinct, grouped
 from spillcast.recording.recording import Recording
 
 Array = NDArray[np.int64]
@@ -63,10 +63,10 @@ def size_classes(size_bytes: Array) -> tuple[Array, Array]:
     return classes, number[which]
 
 
-def codes(names: pa.ChunkedArray) -> Array:
+def codes(names: pa.ChunkedArray) -> Numbers:
     """A number for each name, by the first rows; one more for none."""
     encoded = _encoded(names).indices.dictionary_encode()
-    return np.asarray(encoded.indices.fill_null(len(encoded.dictionary)), dtype=np.int64)
+    return np.asarray(encoded.indices.fill_null(len(encoded.dictionary)), dtype=np.int32)
 
 
 def equals(names: pa.ChunkedArray, name: str) -> NDArray[np.bool_]:
@@ -86,7 +86,7 @@ def _encoded(names: pa.ChunkedArray) -> pa.DictionaryArray:
     return names.unify_dictionaries().combine_chunks()
 
 
-def _follows(stream: Array, offset: Array, size: Array) -> NDArray[np.bool_]:
+def _follows(stream: Numbers, offset: Array, size: Array) -> NDArray[np.bool_]:
     """Whether each row begins where the row before it in its stream ended; a first one does."""
     order = grouped(stream)
     end = (offset + size)[order]

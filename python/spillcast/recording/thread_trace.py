@@ -1,6 +1,8 @@
 """What the threads of a recording did, each in its order: CPU, waits, and waits for each other."""
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ from spillcast.recording.recording import Recording
 from spillcast.recording.spill import codes, equals
 
 Array = NDArray[np.int64]
+#: Threads, files and rows by number: there are many of them in memory.
+Numbers = NDArray[np.int32]
 Flags = NDArray[np.bool_]
 #: No row of another thread.
 NONE = -1
@@ -30,22 +34,22 @@ class ThreadTrace:
     Of them ``change`` are those that move no bytes but make, resize, sync or remove a file.
     """
 
-    thread: Array
+    thread: Numbers
     start_ns: Array
     cpu_ns: Array
     #: Ready without a core, between the end of the thread's last row and this one's start.
     ready_ns: Array
     wait_ns: Array
     on_core: Flags
-    after: Array
+    after: Numbers
     after_cpu_ns: Array
     temp: Flags
     change: Flags
     #: Calls on files, temp files and others.
     io: Flags
     #: Rows of ``Recording.waits``; NONE for the beginning of a thread.
-    source: Array
-    file: Array
+    source: Numbers
+    file: Numbers
     offset: Array
     bytes: Array
     write: Flags
@@ -66,8 +70,10 @@ class ThreadTrace:
         under_way: NDArray[Any] = np.where(self.io, wait_ns, 0)
         return under_way
 
-    def batch(self, wait_ns: Array, **more_ns: Array | None) -> pa.RecordBatch:
-        """The rows for ``_core.simulate``, with these waits in place of its own.
+    def batch(
+        self, wait_ns: Array, cpu_ns: Array | None = None, **more_ns: Array | None
+    ) -> pa.RecordBatch:
+        """The rows for ``_core.simulate``, with these waits, and CPU times, in place of its own.
 
         ``more_ns`` are columns that it may have besides: ``cached_ns``, how long each takes that a
         page cache answers, and ``call_ns``, CPU time within waits.
@@ -76,15 +82,15 @@ class ThreadTrace:
         return pa.record_batch(
             {
                 **more,
-                "thread": pa.array(self.thread, pa.uint32()),
-                "cpu_ns": pa.array(self.cpu_ns, pa.int64()),
+                "thread": pa.array(self.thread, pa.int32()),
+                "cpu_ns": pa.array(self.cpu_ns if cpu_ns is None else cpu_ns, pa.int64()),
                 "wait_ns": pa.array(wait_ns, pa.int64()),
-                "after": pa.array(self.after, pa.int64()),
+                "after": pa.array(self.after, pa.int32()),
                 "after_cpu_ns": pa.array(self.after_cpu_ns, pa.int64()),
                 "on_core": pa.array(self.on_core),
                 "temp": pa.array(self.temp),
-                "file": pa.array(self.file, pa.int64()),
-                "offset": pa.array(self.offset, pa.int64(), mask=self.offset == NONE),
+                "file": pa.array(self.file, pa.int32()),
+                "offset": pa.array(self.offset, pa.int64()),
                 "bytes": pa.array(self.bytes, pa.int64()),
                 "write": pa.array(self.write),
             }
@@ -132,7 +138,9 @@ def thread_trace(recording: Recording) -> ThreadTrace:
     )
 
 
-def _operations(waits: pa.Table, temp: Flags, source: Array) -> tuple[Array, Array, Array, Flags]:
+def _operations(
+    waits: pa.Table, temp: Flags, source: Numbers
+) -> tuple[Numbers, Array, Array, Flags]:
     """File, offset, bytes and whether it writes, of the temp operations; 0 for other rows."""
     rows = waits.select(["op", "file", "offset", "bytes"])
     rows = rows.take(pa.array(source[temp]))
@@ -161,7 +169,7 @@ def wakings_seen(recording: Recording) -> bool:
 class _Rows:
     """Columns of the waits as numbers; ``woken_by`` is a thread of ours or NONE."""
 
-    thread: Array
+    thread: Numbers
     start_ns: Array
     end_ns: Array
     gap_ns: Array
@@ -170,8 +178,8 @@ class _Rows:
     temp: Flags
     change: Flags
     blocked_outside: Flags
-    woken_by: Array
-    source: Array
+    woken_by: Numbers
+    source: Numbers
     cpu_known: bool
 
     @property
@@ -181,7 +189,7 @@ class _Rows:
     @classmethod
     def of(cls, waits: pa.Table) -> "_Rows":
         beside = beside_others(waits).to_numpy(zero_copy_only=False)
-        source = np.flatnonzero(~beside)
+        source = np.flatnonzero(~beside).astype(np.int32)
         if beside.any():
             waits = waits.filter(pa.array(~beside))
         sessions, thread = distinct(waits["session"].to_numpy())
@@ -191,9 +199,7 @@ class _Rows:
         # What is neither is a thread that waits, and not for a file.
         on_file = op_known | waits["file"].is_valid().to_numpy()
         blocked = pa.compute.fill_null(waits["blocked"], True).to_numpy()
-        waker = waits["woken_by"].fill_null(NONE).to_numpy()
-        at = np.clip(np.searchsorted(sessions, waker), 0, len(sessions) - 1)
-        ours = (waker != NONE) & (sessions[at] == waker) if len(sessions) else waker != NONE
+        woken_by = _number_of(sessions, waits["woken_by"])
         cpu = waits["cpu_before_ns"]
         cpu_known = cpu.null_count < len(cpu)
         gaps = _gaps(thread, start, end)
@@ -207,7 +213,7 @@ class _Rows:
             temp & on_file,
             temp & on_file & ~op_known,
             ~on_file,
-            np.where(ours, at, NONE),
+            woken_by,
             source,
             cpu_known,
         )
@@ -232,7 +238,7 @@ class _Rows:
         """Only their rows, with the threads numbered anew."""
         if len(threads) == self.threads:
             return self
-        number = np.full(self.threads + 1, NONE)
+        number = np.full(self.threads + 1, NONE, dtype=np.int32)
         number[threads] = np.arange(len(threads))
         kept = number[self.thread] != NONE
         return _Rows(
@@ -256,13 +262,17 @@ class _Rows:
         begin = np.maximum(self.start_ns[first] - self.cpu_ns[first], 0)
         count = len(first)
         nothing, no = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=bool)
-        none = np.full(count, NONE)
+        none = np.full(count, NONE, dtype=np.int32)
         # A beginning lasts from the start of the recording, and ends before its thread's first row.
         order = np.argsort(begin, kind="stable")
         at = np.searchsorted(self.start_ns, begin[order], side="left")
 
         def joined(beginnings: NDArray, own: NDArray) -> NDArray:  # type: ignore[type-arg]
-            return np.insert(own, at, beginnings[order])
+            # A piece of the rows after each beginning, which numpy's insert is slow to make.
+            pieces = np.split(own, at)
+            one_by_one = beginnings[order].astype(own.dtype)[:, None]
+            between = chain.from_iterable(zip(pieces, one_by_one, strict=False))
+            return np.concatenate([*between, pieces[-1]])
 
         return _Rows(
             joined(self.thread[first], self.thread),
@@ -280,14 +290,30 @@ class _Rows:
         )
 
 
+def _number_of(sessions: Array, wakers: pa.ChunkedArray) -> Numbers:
+    """By row, the number of the session that is its waker; NONE for no session of ours."""
+    if wakers.null_count == len(wakers):
+        return np.full(len(wakers), NONE, dtype=np.int32)
+    waker = wakers.fill_null(NONE).to_numpy()
+    at = np.clip(np.searchsorted(sessions, waker), 0, len(sessions) - 1)
+    ours = (waker != NONE) & (sessions[at] == waker)
+    return np.where(ours, at, NONE).astype(np.int32)
+
+
 class _Edges:
     """Which rows end only when another thread has come so far."""
 
     def __init__(self, rows: _Rows) -> None:
         self._rows = rows
-        self._of = [np.flatnonzero(rows.thread == thread) for thread in range(rows.threads)]
-        self.after: Array = np.full(len(rows.thread), NONE)
+        self.after: Numbers = np.full(len(rows.thread), NONE, dtype=np.int32)
         self.after_cpu_ns: Array = np.zeros(len(rows.thread), dtype=np.int64)
+
+    @cached_property
+    def _of(self) -> list[Array]:
+        """The rows of each thread."""
+        threads = self._rows.threads
+        counts = np.bincount(self._rows.thread, minlength=threads)
+        return np.split(grouped(self._rows.thread), np.cumsum(counts)[:-1])
 
     def by_waker(self, blocked: Array) -> None:
         """Rows that their waker ended: it had ended a row of its own, and worked since."""
@@ -327,7 +353,7 @@ class _Edges:
         self.after_cpu_ns[which] = np.clip(since_ns, 0, most_ns)
 
 
-def _gaps(thread: Array, start: Array, end: Array) -> Array:
+def _gaps(thread: Numbers, start: Array, end: Array) -> Array:
     """Time between the end of a thread's row and the start of its next; of the first, its start."""
     order = grouped(thread)
     same = np.concatenate([[False], thread[order][1:] == thread[order][:-1]])

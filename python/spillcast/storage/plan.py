@@ -67,7 +67,7 @@ def plan(recording: Recording, *, with_changes: bool = False) -> pa.RecordBatch:
     )
 
 
-def offsets(offset: Array, known: NDArray[np.bool_], file: Array, size: Array) -> Array:
+def offsets(offset: Array, known: NDArray[np.bool_], file: NDArray[np.int32], size: Array) -> Array:
     """Offsets as recorded; where there is none, the I/O of a file is taken to be sequential."""
     given = offset.copy()
     if known.all():

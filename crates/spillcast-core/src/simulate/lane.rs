@@ -1,6 +1,6 @@
 //! One thread of a simulation: where it stands in its rows, and what others wait for it to do.
 
-use super::{Io, Row, Wait};
+use super::{Io, Row, Rows, Wait};
 
 /// What a lane does next.
 pub enum Next {
@@ -47,8 +47,10 @@ struct Signal {
 }
 
 pub struct Lane {
-    rows: Vec<usize>,
+    rows: Vec<u32>,
     position: usize,
+    /// The row at the position; what it is no longer matters once the lane has ended.
+    row: Row,
     at: At,
     /// Length of the stretch that is under way.
     stretch_ns: u64,
@@ -64,27 +66,41 @@ pub struct Lane {
 }
 
 /// The lanes of `rows`, by thread.
-pub fn lanes(rows: &[Row]) -> Vec<Lane> {
-    let threads = rows.iter().map(|row| row.thread as usize + 1).max().unwrap_or(0);
-    let mut lanes: Vec<Lane> = (0..threads).map(|_| Lane::new()).collect();
-    let mut positions = Vec::with_capacity(rows.len());
-    for (index, row) in rows.iter().enumerate() {
-        let own = &mut lanes[row.thread as usize].rows;
-        positions.push(own.len());
-        own.push(index);
+pub fn lanes<R: Rows + ?Sized>(rows: &R) -> Vec<Lane> {
+    let mut lanes: Vec<Lane> = Vec::new();
+    let mut signals = false;
+    for index in 0..rows.count() {
+        let row = rows.row(index);
+        let thread = row.thread as usize;
+        if lanes.len() <= thread {
+            lanes.resize_with(thread + 1, Lane::new);
+        }
+        lanes[thread].rows.push(u32::try_from(index).expect("fewer than 2^32 rows"));
+        signals |= matches!(row.wait, Wait::Until { .. });
     }
-    for (index, row) in rows.iter().enumerate() {
-        if let Wait::Until { row: after, cpu_ns } = row.wait {
-            let lane = &mut lanes[rows[after].thread as usize];
-            let position = positions[after] + 1;
-            let most_ns = lane.rows.get(position).map_or(0, |&next| rows[next].cpu_ns);
+    if signals {
+        add_signals(&mut lanes, rows);
+    }
+    for lane in &mut lanes {
+        lane.rows.shrink_to_fit();
+        lane.signals.sort_by_key(|signal| (signal.position, signal.cpu_ns));
+        lane.look(rows);
+    }
+    lanes
+}
+
+/// What lanes are to tell the rows that wait for them.
+fn add_signals<R: Rows + ?Sized>(lanes: &mut [Lane], rows: &R) {
+    for index in 0..rows.count() {
+        if let Wait::Until { row: after, cpu_ns } = rows.row(index).wait {
+            let lane = &mut lanes[rows.row(after).thread as usize];
+            let before = lane.rows.partition_point(|&row| (row as usize) < after);
+            let position = before + 1;
+            let following = lane.rows.get(position);
+            let most_ns = following.map_or(0, |&next| rows.row(next as usize).cpu_ns);
             lane.signals.push(Signal { position, cpu_ns: cpu_ns.min(most_ns), row: index });
         }
     }
-    for lane in &mut lanes {
-        lane.signals.sort_by_key(|signal| (signal.position, signal.cpu_ns));
-    }
-    lanes
 }
 
 impl Lane {
@@ -92,6 +108,7 @@ impl Lane {
         Lane {
             rows: Vec::new(),
             position: 0,
+            row: Row::default(),
             at: At::Cpu(0),
             stretch_ns: 0,
             io_ns: 0,
@@ -122,9 +139,9 @@ impl Lane {
         due
     }
 
-    pub fn next(&mut self, rows: &[Row], happened: &[bool]) -> Next {
+    pub fn next<R: Rows + ?Sized>(&mut self, rows: &R, happened: &[bool]) -> Next {
         let Some(&index) = self.rows.get(self.position) else { return Next::Ended };
-        let row = &rows[index];
+        let (index, row) = (index as usize, self.row);
         match (self.at, row.wait) {
             (At::Cpu(done_ns), _) if done_ns < row.cpu_ns => {
                 Next::Core { ns: self.until_signal(done_ns, row.cpu_ns) }
@@ -133,12 +150,12 @@ impl Lane {
                 self.at = At::OnCore(0);
                 Next::Core { ns }
             }
-            (At::OnCore(done_ns), _) if done_ns < self.on_core_ns(row) => {
-                Next::Core { ns: self.on_core_ns(row) - done_ns }
+            (At::OnCore(done_ns), _) if done_ns < self.on_core_ns() => {
+                Next::Core { ns: self.on_core_ns() - done_ns }
             }
             (At::Cpu(_), Wait::Io(io)) => Next::Io { row: index, io },
-            (At::Io, _) if self.io_ns > 0 => self.waits(self.io_ns, row),
-            (At::Cpu(_), Wait::For(ns)) if ns > 0 => self.waits(ns, row),
+            (At::Io, _) if self.io_ns > 0 => self.waits(self.io_ns),
+            (At::Cpu(_), Wait::For(ns)) if ns > 0 => self.waits(ns),
             (At::Cpu(_), Wait::Until { .. }) if !happened[index] => {
                 self.at = At::Waiting;
                 self.waits_for_signal = true;
@@ -147,6 +164,7 @@ impl Lane {
             _ => {
                 self.position += 1;
                 self.at = At::Cpu(0);
+                self.look(rows);
                 Next::Row
             }
         }
@@ -158,47 +176,54 @@ impl Lane {
         self.at = if on_core { At::OnCore(0) } else { At::Io };
     }
 
-    fn waits(&mut self, ns: u64, row: &Row) -> Next {
+    fn waits(&mut self, ns: u64) -> Next {
         self.at = At::Waiting;
         self.stretch_ns = ns;
-        Next::Wait { ns, temp: row.temp.then_some(ns) }
+        Next::Wait { ns, temp: self.row.temp.then_some(ns) }
+    }
+
+    /// Takes in the row at the position.
+    fn look<R: Rows + ?Sized>(&mut self, rows: &R) {
+        if let Some(&index) = self.rows.get(self.position) {
+            self.row = rows.row(index as usize);
+        }
     }
 
     /// CPU time within the row's wait of `ns`.
-    pub fn call_ns(&self, rows: &[Row], ns: u64) -> u64 {
-        self.rows.get(self.position).map_or(0, |&row| rows[row].call_ns.min(ns))
+    pub fn call_ns(&self, ns: u64) -> u64 {
+        self.row.call_ns.min(ns)
     }
 
     /// Of the row's wait, what is spent on the core.
-    fn on_core_ns(&self, row: &Row) -> u64 {
-        match row.wait {
+    fn on_core_ns(&self) -> u64 {
+        match self.row.wait {
             Wait::OnCore(ns) => ns,
             _ => self.io_ns,
         }
     }
 
     /// Begins a stretch on the core of at most `ns`; the whole wait where it is temp I/O that begins.
-    pub fn take_stretch(&mut self, rows: &[Row], ns: u64) -> (u64, Option<u64>) {
+    pub fn take_stretch(&mut self, ns: u64) -> (u64, Option<u64>) {
         self.stretch_ns = ns;
         self.held_ns += ns;
-        let row = &rows[self.rows[self.position]];
-        let begins = row.temp && self.at == At::OnCore(0);
-        (ns, begins.then(|| self.on_core_ns(row)))
+        let begins = self.row.temp && self.at == At::OnCore(0);
+        (ns, begins.then(|| self.on_core_ns()))
     }
 
     /// The stretch is over; whether a temp operation ended with it.
-    pub fn stretch_ended(&mut self, rows: &[Row]) -> bool {
-        let Some(&index) = self.rows.get(self.position) else { return false };
-        let row = &rows[index];
+    pub fn stretch_ended(&mut self) -> bool {
+        if self.position >= self.rows.len() {
+            return false;
+        }
         match self.at {
             At::Cpu(done_ns) => self.at = At::Cpu(done_ns + self.stretch_ns),
             At::OnCore(done_ns) => {
                 self.at = At::OnCore(done_ns + self.stretch_ns);
-                return row.temp && done_ns + self.stretch_ns >= self.on_core_ns(row);
+                return self.row.temp && done_ns + self.stretch_ns >= self.on_core_ns();
             }
             At::Waiting => {
                 self.at = At::Over;
-                return row.temp;
+                return self.row.temp;
             }
             At::Io | At::Over => (),
         }
@@ -207,7 +232,7 @@ impl Lane {
 
     /// The row that waits for another lane, if it does so now.
     pub fn waiting_row(&self) -> Option<usize> {
-        self.waits_for_signal.then(|| self.rows[self.position])
+        self.waits_for_signal.then(|| self.rows[self.position] as usize)
     }
 
     pub fn wait_over(&mut self) {

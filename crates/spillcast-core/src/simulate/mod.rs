@@ -57,6 +57,22 @@ impl Default for Wait {
     }
 }
 
+/// The rows of all threads, each thread's in order: in memory, or made of columns when asked for.
+pub trait Rows {
+    fn count(&self) -> usize;
+    fn row(&self, at: usize) -> Row;
+}
+
+impl<T: AsRef<[Row]> + ?Sized> Rows for T {
+    fn count(&self) -> usize {
+        self.as_ref().len()
+    }
+
+    fn row(&self, at: usize) -> Row {
+        self.as_ref()[at]
+    }
+}
+
 /// What a simulation came to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
@@ -70,7 +86,7 @@ pub struct Outcome {
     pub forced: u64,
     /// By row that waits for the storage, how long; 0 for others.
     pub io_ns: Vec<f64>,
-    /// Of that, what the storage took: 0 where a page cache answered.
+    /// Of that, what the storage took: 0 where a page cache answered. Empty without one.
     pub storage_ns: Vec<f64>,
     /// By limit of the storage, what operations waited for it.
     pub limited_ns: Vec<f64>,
@@ -88,8 +104,8 @@ pub struct Cpus {
 /// Runs `rows`, of each thread in order, on `cpus`, with their I/O on a storage of `model`.
 ///
 /// Before it there may be a page cache. What is answered as fast as `memory` keeps its core meanwhile.
-pub fn run(
-    rows: &[Row],
+pub fn run<R: Rows + ?Sized>(
+    rows: &R,
     cpus: Cpus,
     model: Model,
     memory: Memory,
@@ -101,8 +117,8 @@ pub fn run(
     Outcome { limited_ns: simulation.target.limited_ns(), ..simulation.outcome }
 }
 
-struct Simulation<'a> {
-    rows: &'a [Row],
+struct Simulation<'a, R: Rows + ?Sized> {
+    rows: &'a R,
     lanes: Vec<Lane>,
     now_ns: u64,
     /// When each lane goes on that has something to do; the number keeps equal times in order.
@@ -122,8 +138,9 @@ struct Simulation<'a> {
     outcome: Outcome,
 }
 
-impl<'a> Simulation<'a> {
-    fn new(rows: &'a [Row], cpus: Cpus, target: Target) -> Simulation<'a> {
+impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
+    fn new(rows: &'a R, cpus: Cpus, target: Target) -> Simulation<'a, R> {
+        let through_cache = if target.has_page_cache() { rows.count() } else { 0 };
         Simulation {
             rows,
             lanes: lane::lanes(rows),
@@ -134,13 +151,13 @@ impl<'a> Simulation<'a> {
             ready: VecDeque::new(),
             budget: Budget::new(cpus.quota),
             throttled: false,
-            happened: vec![false; rows.len()],
+            happened: vec![false; rows.count()],
             temp_under_way: 0,
             temp_since_ns: 0,
             target,
             outcome: Outcome {
-                io_ns: vec![0.0; rows.len()],
-                storage_ns: vec![0.0; rows.len()],
+                io_ns: vec![0.0; rows.count()],
+                storage_ns: vec![0.0; through_cache],
                 ..Outcome::default()
             },
         }
@@ -178,7 +195,7 @@ impl<'a> Simulation<'a> {
                 Next::Core { ns } => return self.on_core(lane, ns),
                 Next::Wait { ns, temp } => {
                     self.budget.left_ns(self.now_ns);
-                    self.budget.take(self.lanes[lane].call_ns(self.rows, ns));
+                    self.budget.take(self.lanes[lane].call_ns(ns));
                     self.leave_core(lane);
                     self.temp_begins(temp);
                     return self.schedule(lane, ns);
@@ -186,7 +203,9 @@ impl<'a> Simulation<'a> {
                 Next::Io { row, io } => {
                     let taken = self.target.takes(self.now_ns, io);
                     self.outcome.io_ns[row] = taken.ns;
-                    self.outcome.storage_ns[row] = taken.storage_ns;
+                    if let Some(storage_ns) = self.outcome.storage_ns.get_mut(row) {
+                        *storage_ns = taken.storage_ns;
+                    }
                     self.lanes[lane].io_begins(taken.ns.round() as u64, taken.on_core);
                 }
                 Next::Signal => return self.leave_core(lane),
@@ -238,7 +257,7 @@ impl<'a> Simulation<'a> {
 
     fn take_stretch(&mut self, lane: usize, ns: u64) {
         let most_ns = self.budget.left_ns(self.now_ns).min(QUANTUM_NS);
-        let (stretch_ns, temp) = self.lanes[lane].take_stretch(self.rows, ns.min(most_ns));
+        let (stretch_ns, temp) = self.lanes[lane].take_stretch(ns.min(most_ns));
         self.budget.take(stretch_ns);
         self.temp_begins(temp);
         self.schedule(lane, stretch_ns);
@@ -252,7 +271,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn stretch_ended(&mut self, lane: usize) {
-        let ended_temp = self.lanes[lane].stretch_ended(self.rows);
+        let ended_temp = self.lanes[lane].stretch_ended();
         self.temp_ends(ended_temp);
         self.go_on(lane);
     }
@@ -260,7 +279,7 @@ impl<'a> Simulation<'a> {
     /// What `row` waits for is done; its thread goes on if it is there already.
     fn happens(&mut self, row: usize) {
         self.happened[row] = true;
-        let lane = self.rows[row].thread as usize;
+        let lane = self.rows.row(row).thread as usize;
         if self.lanes[lane].waiting_row() == Some(row) {
             self.lanes[lane].wait_over();
             self.schedule(lane, 0);

@@ -1,9 +1,7 @@
 //! The storage that simulated I/O goes to.
 
-use std::collections::HashMap;
-
 use super::page_cache::{PageCache, PageCacheRoom};
-use super::{Row, Wait};
+use super::{Rows, Wait};
 use crate::storage::{Model, Operation, Schedule};
 use crate::wait::Op;
 
@@ -41,24 +39,35 @@ pub struct Target {
     memory: Memory,
     page_cache: Option<PageCache>,
     /// Where the last operation of an op on a file ended.
-    ends: HashMap<(u32, Op), u64>,
+    ends: Ends,
 }
 
+/// By file, which are numbered from 0, where its last write and its last other operation ended.
+type Ends = Vec<[Option<u64>; 2]>;
+
 impl Target {
-    pub fn new(model: Model, memory: Memory, room: Option<PageCacheRoom>, rows: &[Row]) -> Target {
-        let operations: Vec<Io> = rows
-            .iter()
-            .filter_map(|row| match row.wait {
+    pub fn new<R: Rows + ?Sized>(
+        model: Model,
+        memory: Memory,
+        room: Option<PageCacheRoom>,
+        rows: &R,
+    ) -> Target {
+        let operations = || {
+            (0..rows.count()).filter_map(|at| match rows.row(at).wait {
                 Wait::Io(io) => Some(io),
                 _ => None,
             })
-            .collect();
+        };
         Target {
-            schedule: Schedule::of(model, operations.iter().map(|io| (io.op, io.bytes))),
+            schedule: Schedule::of(model, operations().map(|io| (io.op, io.bytes))),
             memory,
-            page_cache: room.map(|room| PageCache::new(room, &placed(&operations))),
-            ends: HashMap::new(),
+            page_cache: room.map(|room| PageCache::new(room, &placed(operations()))),
+            ends: Ends::new(),
         }
+    }
+
+    pub fn has_page_cache(&self) -> bool {
+        self.page_cache.is_some()
     }
 
     /// How long an operation takes that begins at `now_ns`.
@@ -82,16 +91,20 @@ impl Target {
 
 /// An operation with its offset, and whether it begins where the last one of its op on its file
 /// ended; a first one does, as on a mount.
-fn place(ends: &mut HashMap<(u32, Op), u64>, io: Io) -> (Io, bool) {
-    let last = ends.get(&(io.file, io.op)).copied();
-    let offset = io.offset.or(last).unwrap_or(0);
-    ends.insert((io.file, io.op), offset + io.bytes);
+fn place(ends: &mut Ends, io: Io) -> (Io, bool) {
+    let file = io.file as usize;
+    if ends.len() <= file {
+        ends.resize(file + 1, [None; 2]);
+    }
+    let last = &mut ends[file][usize::from(io.op == Op::Write)];
+    let offset = io.offset.or(*last).unwrap_or(0);
     let follows = io.offset.is_none() || last.is_none_or(|end| end == offset);
+    *last = Some(offset + io.bytes);
     (Io { offset: Some(offset), ..io }, follows)
 }
 
 /// Operations with their offsets, in this order.
-fn placed(operations: &[Io]) -> Vec<Io> {
-    let mut ends = HashMap::new();
-    operations.iter().map(|&io| place(&mut ends, io).0).collect()
+fn placed(operations: impl Iterator<Item = Io>) -> Vec<Io> {
+    let mut ends = Ends::new();
+    operations.map(|io| place(&mut ends, io).0).collect()
 }

@@ -8,7 +8,7 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
-from spillcast.forecast.threads.covered import covered_before_s
+from spillcast.forecast.threads.covered import covered_by_stretch_s
 from spillcast.recording import Recording
 from spillcast.recording.event_names import DATA_READ_BY_OTHERS
 from spillcast.recording.likely_temp import unrecognised
@@ -89,7 +89,7 @@ class _Work:
         stretch = np.searchsorted(edges_s, start_ns / 1e9, side="right") - 1
         self._stretch = np.clip(stretch, 0, STRETCHES - 1)
         self._worked_s = np.bincount(self._stretch, (end_ns - begin_ns) / 1e9, STRETCHES)
-        self._covered_s = np.diff(covered_before_s(begin_ns, end_ns, edges_s))
+        self._covered_s = covered_by_stretch_s(begin_ns, end_ns, recording.elapsed_s, STRETCHES)
 
     def elapsed_s(self, rows: NDArray[np.int64], waited_s: Floats) -> float:
         """Elapsed time of what rows waited: of a stretch's, divided by the threads at work."""

@@ -5,18 +5,21 @@ work. Where some waited longer than others, by jitter, queues or a cache, the sl
 over the wait tells what a wait costs this query on this day.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from spillcast import _core
 from spillcast.forecast.assumptions import OWN_BEYOND, OWN_SPREAD
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load
 from spillcast.forecast.rest.change import CpuChange, counts
 from spillcast.recording import Recording
 from spillcast.recording.bursts import Bursts
-from spillcast.recording.distinct import distinct
 from spillcast.recording.wait_cost import weights_of
 
 Floats = NDArray[np.float64]
@@ -37,57 +40,76 @@ def own_change(
     bursts = recording.bursts
     if bursts is None or len(bursts) < BURSTS_MIN:
         return None
-    told = _slope(bursts)
+    told = _told_by(bursts)
     if told is None:
         return None
-    slope_s, error_s = told
     count = counts(loads)
     there = weights_of(np.array([latency.mean_s for latency in found]))
-    weights = there - [_mean_weight(bursts, load) for load in loads]
+    weights = there - [told.mean_weight(load) for load in loads]
     moved = float(count @ weights)
-    change = CpuChange("recording", slope_s * weights, count, 0.0)
-    beyond_s = OWN_BEYOND * float(bursts.cpu_s.mean()) * float(count @ _beyond(bursts, there))
-    errors_s = (error_s * abs(moved), OWN_SPREAD * abs(change.total_s), beyond_s)
+    change = CpuChange("recording", told.slope_s * weights, count, 0.0)
+    beyond_s = OWN_BEYOND * told.cpu_s * float(count @ told.beyond(there))
+    errors_s = (told.error_s * abs(moved), OWN_SPREAD * abs(change.total_s), beyond_s)
     return CpuChange(change.source, change.each_s, count, float(np.linalg.norm(errors_s)))
 
 
-def _slope(bursts: Bursts) -> tuple[float, float] | None:
-    """Seconds of CPU by weight of the wait, within what is alike, and its standard error.
+@dataclass(frozen=True)
+class _Told:
+    """What bursts tell, whatever is asked of them: it takes no time to ask again."""
 
-    The error is a jackknife over stretches.
-    """
-    x, y = weights_of(bursts.wait_s), bursts.cpu_s
-    stretch = np.minimum(
-        (bursts.end_s / max(float(bursts.end_s.max()), 1e-9) * STRETCHES).astype(int), STRETCHES - 1
-    )
-    sizes, number = distinct(bursts.bytes)
-    size = np.round(SIZES * np.log2(np.maximum(sizes, 1))).astype(int)[number]
-    sessions, session = distinct(bursts.session)
-    kind = stretch
-    for many, one in ((size.max() + 1, size), (2, bursts.op), (2, bursts.next_op)):
-        kind = kind * many + one
-    _, kind = distinct(kind * len(sessions) + session)
-    number = np.bincount(kind)
-    x = x - (np.bincount(kind, x) / number)[kind]
-    y = y - (np.bincount(kind, y) / number)[kind]
-    xx = np.bincount(stretch, x * x, STRETCHES)
-    xy = np.bincount(stretch, x * y, STRETCHES)
+    #: Seconds of CPU by weight of the wait, within what is alike, and its standard error.
+    slope_s: float
+    error_s: float
+    #: Mean CPU time.
+    cpu_s: float
+    #: Weights of waits: the mean, that after each op, and those between which most lie.
+    mean: float
+    mean_after: Mapping[str, float]
+    seen: tuple[float, float]
+
+    def mean_weight(self, load: Load) -> float:
+        """Of the waits of a load's op; of its own mean wait where none was seen."""
+        waited = self.mean_after.get(load.op)
+        return float(weights_of(np.array([load.mean_s]))[0]) if waited is None else waited
+
+    def beyond(self, there: Floats) -> Floats:
+        """Share of the way to weights of waits ``there`` on which no wait of the run was seen."""
+        least, most = self.seen
+        outside = np.maximum(0.0, np.maximum(least - there, there - most))
+        return np.asarray(outside / np.maximum(np.abs(there - self.mean), outside + 1e-9))
+
+
+#: By bursts, which are asked for each target.
+_TOLD = WeakKeyDictionary[Bursts, _Told | None]()
+
+
+def _told_by(bursts: Bursts) -> _Told | None:
+    if bursts not in _TOLD:
+        _TOLD[bursts] = _told(bursts)
+    return _TOLD[bursts]
+
+
+def _told(bursts: Bursts) -> _Told | None:
+    """None where too few of them can be compared. The error is a jackknife over stretches."""
+    weight = weights_of(bursts.wait_s)
+    columns = {"weight": weight} | {
+        name: getattr(bursts, name)
+        for name in ("cpu_s", "end_s", "bytes", "op", "next_op", "session")
+    }
+    rows = pa.record_batch({name: pa.array(values) for name, values in columns.items()})
+    whole_s = max(float(bursts.end_s.max()), 1e-9)
+    xx, xy = map(np.array, _core.burst_moments(rows, whole_s, STRETCHES, SIZES))
     if (xx > 0).sum() < STRETCHES_MIN:
         return None
     without = (xy.sum() - xy) / np.maximum(xx.sum() - xx, 1e-30)
-    error_s = float(np.sqrt((STRETCHES - 1) / STRETCHES * ((without - without.mean()) ** 2).sum()))
-    return float(xy.sum() / xx.sum()), error_s
-
-
-def _beyond(bursts: Bursts, there: Floats) -> Floats:
-    """Share of the way to weights of waits ``there`` on which no wait of the run was seen."""
-    weights = weights_of(bursts.wait_s)
-    least, most = np.quantile(weights, SEEN)
-    outside = np.maximum(0.0, np.maximum(least - there, there - most))
-    return np.asarray(outside / np.maximum(np.abs(there - weights.mean()), outside + 1e-9))
-
-
-def _mean_weight(bursts: Bursts, load: Load) -> float:
-    its = bursts.after(load.op)
-    waited_s = bursts.wait_s[its] if its.any() else np.array([load.mean_s])
-    return float(weights_of(waited_s).mean())
+    scatter = ((without - without.mean()) ** 2).sum()
+    after = {op: weight[bursts.after(op)] for op in ("read", "write")}
+    least, most = np.quantile(weight, SEEN)
+    return _Told(
+        slope_s=float(xy.sum() / xx.sum()),
+        error_s=float(np.sqrt((STRETCHES - 1) / STRETCHES * scatter)),
+        cpu_s=float(bursts.cpu_s.mean()),
+        mean=float(weight.mean()),
+        mean_after={op: float(its.mean()) for op, its in after.items() if its.size},
+        seen=(float(least), float(most)),
+    )

@@ -30,7 +30,7 @@ def counted_trace(loads: Sequence[Load], threads: int, think_s: float) -> Thread
     cpu_ns = round(think_s * threads * kept * 1e9 / each)
     nothing = np.zeros(each * threads, dtype=np.int64)
     no, yes = np.zeros(each * threads, dtype=bool), np.ones(each * threads, dtype=bool)
-    thread = np.tile(np.arange(threads), each)
+    thread = np.tile(np.arange(threads, dtype=np.int32), each)
     return ThreadTrace(
         thread=thread,
         start_ns=nothing,
@@ -38,12 +38,12 @@ def counted_trace(loads: Sequence[Load], threads: int, think_s: float) -> Thread
         ready_ns=nothing,
         wait_ns=nothing,
         on_core=no,
-        after=np.full(each * threads, NONE),
+        after=np.full(each * threads, NONE, dtype=np.int32),
         after_cpu_ns=nothing,
         temp=yes,
         change=no,
         io=yes,
-        source=nothing,
+        source=np.zeros(each * threads, dtype=np.int32),
         file=thread,
         offset=np.repeat(offset, threads),
         bytes=np.repeat(size, threads),

@@ -348,8 +348,7 @@ class Threads:
 
     def _run(self, wait_ns: Array | Seconds, cpus: Cpus, cpu_ns: Array) -> dict[str, Any]:
         """What a run with these waits comes to, each as long as given, and with this CPU time."""
-        trace = replace(self.trace, cpu_ns=cpu_ns)
-        batch = trace.batch(wait_ns.astype(np.int64), call_ns=self._call_ns)
+        batch = self.trace.batch(wait_ns.astype(np.int64), cpu_ns, call_ns=self._call_ns)
         outcome: dict[str, Any]
         outcome, _ = _core.simulate(batch, cpus.usable(self.trace), quota=cpus.quota_ns)
         return outcome

@@ -3,9 +3,11 @@
 from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from spillcast.forecast.threads.covered import covered_before_s
+from spillcast import _core
+from spillcast.forecast.threads.covered import covered_by_stretch_s
 from spillcast.recording.thread_trace import ThreadTrace
 
 Array = NDArray[np.int64]
@@ -22,7 +24,7 @@ class Stretches:
 
     def __init__(self, trace: ThreadTrace, elapsed_s: float) -> None:
         self._trace = trace
-        self._edges_s = np.linspace(0, elapsed_s, STRETCHES + 1)
+        self._elapsed_s = elapsed_s
         self._work_ns = trace.start_ns - trace.cpu_ns - trace.ready_ns
         self._end_ns = trace.start_ns + trace.io_ns(trace.wait_ns)
 
@@ -37,12 +39,12 @@ class Stretches:
     @cached_property
     def active_s(self) -> Seconds:
         """Seconds in which at least one thread had work."""
-        return np.diff(covered_before_s(self._work_ns, self._end_ns, self._edges_s))
+        return covered_by_stretch_s(self._work_ns, self._end_ns, self._elapsed_s, STRETCHES)
 
     @property
     def idle_s(self) -> Seconds:
         """Seconds in which none had."""
-        idle: Seconds = np.diff(self._edges_s) - self.active_s
+        idle: Seconds = self._elapsed_s / STRETCHES - self.active_s
         return idle
 
     @cached_property
@@ -57,16 +59,7 @@ class Stretches:
 
         What lies before the run counts in the first stretch, what lies after it in the last.
         """
-        wide_ns = self._edges_s[-1] / STRETCHES * 1e9
-        begin, end = (np.clip(ns / wide_ns, 0, STRETCHES) for ns in (begin_ns, end_ns))
-        first, last = (np.minimum(at.astype(np.int64), STRETCHES - 1) for at in (begin, end))
-        sums = np.bincount(first, np.where(first == last, values, 0.0), STRETCHES)
-        if (over := first < last).any():
-            begin, end, first, last = begin[over], end[over], first[over], last[over]
-            a_stretch = values[over] / (end - begin)
-            sums += np.bincount(first, a_stretch * (first + 1 - begin), STRETCHES)
-            sums += np.bincount(last, a_stretch * (end - last), STRETCHES)
-            # Those between have all of it: on from the one after the first, off at the last.
-            on = np.bincount(first + 1, a_stretch, STRETCHES + 1)
-            sums += np.cumsum(on - np.bincount(last, a_stretch, STRETCHES + 1))[:STRETCHES]
-        return sums.astype(np.float64)
+        rows = {"begin_ns": pa.array(begin_ns), "end_ns": pa.array(end_ns)}
+        rows["values"] = pa.array(values, pa.float64())
+        wide_ns = self._elapsed_s * 1e9 / STRETCHES
+        return np.array(_core.spread(pa.record_batch(rows), wide_ns, STRETCHES))

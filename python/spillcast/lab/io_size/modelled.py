@@ -50,14 +50,15 @@ def modelled(storage: Storage, plans: Sequence[pa.RecordBatch]) -> Trials:
 def _rows(plan: pa.RecordBatch) -> pa.RecordBatch:
     """A plan for the simulation, every thread on a core of its own: its pauses are CPU time."""
     nothing = pa.array(np.zeros(len(plan), dtype=np.int64))
-    columns = {name: plan[name].cast(pa.int64()) for name in ("file", "offset", "bytes")}
-    threads = plan["thread"].dictionary_encode().indices.cast(pa.uint32())
+    columns = {name: plan[name].cast(pa.int64()).fill_null(-1) for name in ("offset", "bytes")}
+    threads, files = (plan[name].dictionary_encode().indices for name in ("thread", "file"))
     return pa.record_batch(
         {
             "thread": threads,
+            "file": files,
             "cpu_ns": plan["delay_ns"].cast(pa.int64()),
             "wait_ns": nothing,
-            "after": pa.array(np.full(len(plan), -1)),
+            "after": pa.array(np.full(len(plan), -1, dtype=np.int32)),
             "after_cpu_ns": nothing,
             "on_core": pa.array(np.zeros(len(plan), dtype=bool)),
             "temp": pa.array(np.ones(len(plan), dtype=bool)),

@@ -1,0 +1,101 @@
+//! What bursts of CPU time after waits say of each other: the slope of one over the other, where they
+//! are alike.
+
+use std::collections::HashMap;
+
+/// A wait, and the CPU time of its thread after it.
+#[derive(Clone, Copy, Debug)]
+pub struct Burst {
+    /// What the wait weighs.
+    pub weight: f64,
+    pub cpu_s: f64,
+    /// Stretch of the run.
+    pub stretch: u32,
+    /// Size, operation and thread: those that are alike have the same.
+    pub size: u16,
+    pub op: u8,
+    pub next_op: u8,
+    pub session: i64,
+}
+
+/// Sums of squares about the means of what is alike, by stretch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moments {
+    pub weight_weight: Vec<f64>,
+    pub weight_cpu: Vec<f64>,
+}
+
+/// How many of a kind there were, their means, and their sums of squares about those.
+#[derive(Clone, Copy, Default)]
+struct Kind {
+    count: f64,
+    weight: f64,
+    cpu_s: f64,
+    weight_weight: f64,
+    weight_cpu: f64,
+}
+
+impl Kind {
+    fn add(&mut self, burst: Burst) {
+        self.count += 1.0;
+        let off = burst.weight - self.weight;
+        self.weight += off / self.count;
+        self.weight_weight += off * (burst.weight - self.weight);
+        self.cpu_s += (burst.cpu_s - self.cpu_s) / self.count;
+        self.weight_cpu += off * (burst.cpu_s - self.cpu_s);
+    }
+}
+
+/// Those of bursts that lie in so many stretches.
+pub fn moments(bursts: impl Iterator<Item = Burst>, stretches: usize) -> Moments {
+    let mut kinds: HashMap<(u32, u16, u8, u8, i64), Kind> = HashMap::new();
+    let mut sum = Moments { weight_weight: vec![0.0; stretches], weight_cpu: vec![0.0; stretches] };
+    for burst in bursts {
+        let Burst { stretch, size, op, next_op, session, .. } = burst;
+        kinds.entry((stretch, size, op, next_op, session)).or_default().add(burst);
+    }
+    for ((stretch, ..), kind) in kinds {
+        sum.weight_weight[stretch as usize] += kind.weight_weight;
+        sum.weight_cpu[stretch as usize] += kind.weight_cpu;
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::next;
+
+    #[test]
+    fn sums_are_about_the_means_of_what_is_alike() {
+        let mut state = 3;
+        let mut drawn = |below: u64| next(&mut state) % below;
+        let bursts: Vec<Burst> = (0..400)
+            .map(|_| Burst {
+                weight: drawn(1000) as f64 / 100.0,
+                cpu_s: drawn(1000) as f64 / 1e6,
+                stretch: drawn(3) as u32,
+                size: drawn(2) as u16,
+                op: drawn(2) as u8,
+                next_op: drawn(2) as u8,
+                session: drawn(2) as i64,
+            })
+            .collect();
+        let key = |b: &Burst| (b.stretch, b.size, b.op, b.next_op, b.session);
+        let found = moments(bursts.iter().copied(), 3);
+        for stretch in 0..3 {
+            let (mut squares, mut products) = (0.0, 0.0);
+            for burst in bursts.iter().filter(|b| b.stretch == stretch) {
+                let alike: Vec<&Burst> = bursts.iter().filter(|b| key(b) == key(burst)).collect();
+                let mean = |of: fn(&Burst) -> f64| {
+                    alike.iter().map(|b| of(b)).sum::<f64>() / alike.len() as f64
+                };
+                let (weight, cpu_s) = (mean(|b| b.weight), mean(|b| b.cpu_s));
+                squares += (burst.weight - weight).powi(2);
+                products += (burst.weight - weight) * (burst.cpu_s - cpu_s);
+            }
+            assert!((found.weight_weight[stretch as usize] - squares).abs() < 1e-9);
+            assert!((found.weight_cpu[stretch as usize] - products).abs() < 1e-12);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A run in stretches of equal time: what intervals of it have in each, and how long any covers it.
+
+/// So many stretches of equal length from 0 on.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretches {
+    pub wide_ns: f64,
+    pub count: usize,
+}
+
+impl Stretches {
+    /// Sums by stretch of what each interval has, spread evenly over it.
+    ///
+    /// What lies before the first counts in it, what lies after the last in that.
+    pub fn spread(self, intervals: impl Iterator<Item = (i64, i64, f64)>) -> Vec<f64> {
+        let mut sums = vec![0.0; self.count];
+        // Stretches between the ends of an interval have all of it: on from one, off at another.
+        let mut steps = vec![0.0; self.count + 1];
+        for (begin_ns, end_ns, value) in intervals {
+            let (begin, end) = (self.place(begin_ns), self.place(end_ns));
+            let (first, last) = (self.number(begin), self.number(end));
+            if first >= last {
+                sums[first] += value;
+                continue;
+            }
+            let each = value / (end - begin);
+            sums[first] += each * ((first + 1) as f64 - begin);
+            sums[last] += each * (end - last as f64);
+            steps[first + 1] += each;
+            steps[last] -= each;
+        }
+        let mut under_way = 0.0;
+        for (sum, step) in sums.iter_mut().zip(steps) {
+            under_way += step;
+            *sum += under_way;
+        }
+        sums
+    }
+
+    /// By stretch, how long (ns) at least one of the intervals covers it, given by their beginnings.
+    pub fn covered_ns(self, intervals: impl Iterator<Item = (i64, i64)>) -> Vec<f64> {
+        let most_ns = (self.wide_ns * self.count as f64) as i64;
+        let within = covered(intervals).map(|(begin_ns, end_ns)| {
+            let (begin_ns, end_ns) = (begin_ns.clamp(0, most_ns), end_ns.clamp(0, most_ns));
+            (begin_ns, end_ns, (end_ns - begin_ns) as f64)
+        });
+        self.spread(within)
+    }
+
+    fn place(self, ns: i64) -> f64 {
+        (ns as f64 / self.wide_ns).clamp(0.0, self.count as f64)
+    }
+
+    fn number(self, place: f64) -> usize {
+        (place as usize).min(self.count - 1)
+    }
+}
+
+/// What each interval adds to those before it, given by their beginnings: beginning and end.
+pub fn covered(intervals: impl Iterator<Item = (i64, i64)>) -> impl Iterator<Item = (i64, i64)> {
+    let mut reached_ns = i64::MIN;
+    intervals.filter_map(move |(begin_ns, end_ns)| {
+        let begin_ns = begin_ns.max(reached_ns);
+        reached_ns = reached_ns.max(end_ns);
+        (end_ns > begin_ns).then_some((begin_ns, end_ns))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::next;
+
+    const STRETCHES: Stretches = Stretches { wide_ns: 10.0, count: 10 };
+
+    /// Intervals of up to 60 ns that begin from -20 to 120, by their beginnings.
+    fn some(seed: u64) -> Vec<(i64, i64)> {
+        let mut state = seed;
+        let mut drawn = || (next(&mut state) % 140) as i64 - 20;
+        let mut found: Vec<(i64, i64)> = (0..8).map(|_| (drawn(), drawn())).collect();
+        found.iter_mut().for_each(|(begin, end)| *end = *begin + (*end - *begin).abs() % 60);
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn each_nanosecond_is_counted_where_it_lies() {
+        for seed in 0..200 {
+            let intervals = some(seed);
+            let mut sums = [0.0; 10];
+            let mut covered = [0.0; 10];
+            for &(begin, end) in &intervals {
+                let stretch = |ns: i64| (ns.clamp(0, 99) / 10) as usize;
+                if begin.clamp(0, 100) == end.clamp(0, 100) {
+                    sums[stretch(begin)] += 1.0;
+                    continue;
+                }
+                let inside: Vec<i64> = (begin..end).filter(|ns| (0..100).contains(ns)).collect();
+                inside.iter().for_each(|&ns| sums[stretch(ns)] += 1.0 / inside.len() as f64);
+            }
+            for ns in 0..100 {
+                let any = intervals.iter().any(|&(begin, end)| begin <= ns && ns < end);
+                covered[(ns / 10) as usize] += f64::from(u8::from(any));
+            }
+            let spread = STRETCHES.spread(intervals.iter().map(|&(a, b)| (a, b, 1.0)));
+            for (found, expected) in spread.iter().zip(sums) {
+                assert!((found - expected).abs() < 1e-9, "{intervals:?}: {spread:?}, not {sums:?}");
+            }
+            let found = STRETCHES.covered_ns(intervals.iter().copied());
+            for (found, expected) in found.iter().zip(covered) {
+                assert!((found - expected).abs() < 1e-9, "{intervals:?}");
+            }
+        }
+    }
+}

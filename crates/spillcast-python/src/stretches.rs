@@ -1,0 +1,105 @@
+//! Intervals and bursts of a run as Arrow columns in, what each stretch of the run has of them out.
+
+use arrow_array::RecordBatch;
+use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int8Type, Int64Type};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use spillcast_core::bursts::{Burst, moments};
+use spillcast_core::stretches::{Stretches, covered};
+
+use crate::arrow;
+
+/// Sums by stretch of `values` (float64), each spread evenly from begin_ns to end_ns (int64).
+///
+/// There are `count` stretches of `wide_ns` from 0 on; what lies before them counts in the first,
+/// what lies after them in the last. ValueError for columns of another kind.
+#[pyfunction]
+pub fn spread(
+    py: Python<'_>,
+    rows: &Bound<'_, PyAny>,
+    wide_ns: f64,
+    count: usize,
+) -> PyResult<Vec<f64>> {
+    let batch = arrow::import(rows)?;
+    let (begin, end) = ends(&batch)?;
+    let values = numbers::<Float64Type>(&batch, "values")?;
+    let intervals =
+        begin.iter().zip(end).zip(values).map(|((&begin, &end), &value)| (begin, end, value));
+    Ok(py.detach(|| Stretches { wide_ns, count }.spread(intervals)))
+}
+
+/// By stretch, ns that at least one interval from begin_ns to end_ns (int64) covers.
+///
+/// There are `count` stretches of `wide_ns` from 0 on; without `wide_ns` it is one, of all there is.
+/// ValueError for columns of another kind.
+#[pyfunction]
+#[pyo3(signature = (rows, wide_ns=None, count=1))]
+pub fn covered_ns(
+    py: Python<'_>,
+    rows: &Bound<'_, PyAny>,
+    wide_ns: Option<f64>,
+    count: usize,
+) -> PyResult<Vec<f64>> {
+    let batch = arrow::import(rows)?;
+    let (begin, end) = ends(&batch)?;
+    let by_stretch = |intervals: &mut dyn Iterator<Item = (i64, i64)>| match wide_ns {
+        Some(wide_ns) => Stretches { wide_ns, count }.covered_ns(intervals),
+        None => vec![covered(intervals).map(|(begin, end)| end - begin).sum::<i64>() as f64],
+    };
+    Ok(py.detach(|| {
+        if begin.is_sorted() {
+            return by_stretch(&mut begin.iter().copied().zip(end.iter().copied()));
+        }
+        let mut order: Vec<u32> = (0..begin.len() as u32).collect();
+        order.sort_by_key(|&at| begin[at as usize]);
+        by_stretch(&mut order.iter().map(|&at| (begin[at as usize], end[at as usize])))
+    }))
+}
+
+/// Sums of squares of weights, and of their products with CPU times, about the means of what is
+/// alike, by stretch.
+///
+/// `rows` are bursts: weight, cpu_s, end_s (float64), bytes, session (int64), op and next_op (int8).
+/// Those are alike that end in the same of so many stretches of a run of `whole_s`, and whose sizes
+/// are within one part in `sizes` of a power of two. ValueError for columns of another kind.
+#[pyfunction]
+pub fn burst_moments(
+    py: Python<'_>,
+    rows: &Bound<'_, PyAny>,
+    whole_s: f64,
+    stretches: u32,
+    sizes: f64,
+) -> PyResult<(Vec<f64>, Vec<f64>)> {
+    let batch = arrow::import(rows)?;
+    let (weight, cpu_s) =
+        (numbers::<Float64Type>(&batch, "weight")?, numbers::<Float64Type>(&batch, "cpu_s")?);
+    let (end_s, bytes) =
+        (numbers::<Float64Type>(&batch, "end_s")?, numbers::<Int64Type>(&batch, "bytes")?);
+    let (op, next_op) =
+        (numbers::<Int8Type>(&batch, "op")?, numbers::<Int8Type>(&batch, "next_op")?);
+    let session = numbers::<Int64Type>(&batch, "session")?;
+    let bursts = (0..weight.len()).map(|at| Burst {
+        weight: weight[at],
+        cpu_s: cpu_s[at],
+        stretch: ((end_s[at] / whole_s * f64::from(stretches)) as u32).min(stretches - 1),
+        size: (sizes * (bytes[at].max(1) as f64).log2()).round_ties_even() as u16,
+        op: op[at] as u8,
+        next_op: next_op[at] as u8,
+        session: session[at],
+    });
+    let found = py.detach(|| moments(bursts, stretches as usize));
+    Ok((found.weight_weight, found.weight_cpu))
+}
+
+fn ends(batch: &RecordBatch) -> PyResult<(&[i64], &[i64])> {
+    Ok((numbers::<Int64Type>(batch, "begin_ns")?, numbers::<Int64Type>(batch, "end_ns")?))
+}
+
+fn numbers<'a, T: ArrowPrimitiveType>(
+    batch: &'a RecordBatch,
+    name: &str,
+) -> PyResult<&'a [T::Native]> {
+    arrow::numbers::<T>(batch, name).ok_or_else(|| {
+        PyValueError::new_err(format!("the column {name} lacks or is of another kind"))
+    })
+}
