@@ -22,7 +22,7 @@ def check(
         typer.Argument(
             metavar="AFTER...",
             help="A recording, plan, trace or statement counts of the query after the move; or the "
-            "DSN of the server that counted it.",
+            "DSN of the server that runs it.",
         ),
     ],
     target: Annotated[
@@ -30,6 +30,26 @@ def check(
     ] = None,
     elapsed: Elapsed = None,
     queryid: Queryid = None,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="With a DSN: the statement whose text matches this regular expression.",
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            help="With a DSN: count only calls since a snapshot that spillcast postgres --save "
+            "kept, or from now on for this long, such as 10m."
+        ),
+    ] = None,
+    backend: Annotated[
+        int | None,
+        typer.Option(
+            help="With a DSN: the query that this session runs, or runs next, once it has ended."
+        ),
+    ] = None,
     log: Annotated[
         Path | None,
         typer.Option(help="Add it to this file of cases (.parquet), for verify --from."),
@@ -45,32 +65,38 @@ def check(
 
     Example: spillcast check forecast.json after.spill --log checks.parquet
 
-    Example: spillcast check forecast.json dbname=dw --target nvme.json
+    Example: spillcast check forecast.json dbname=dw --target nvme.json --since before.json
+
+    Example: spillcast check forecast.json dbname=dw --backend 4711
     """
     from spillcast.cli.output import show
+    from spillcast.engines.engine import Meant
     from spillcast.engines.registry import engines
+    from spillcast.errors import InputError
     from spillcast.forecast.question import Question
-    from spillcast.lab.check import (
-        Check,
-        came_of_evidence,
-        came_of_server,
-        counted_name,
-        kept_forecast,
-    )
+    from spillcast.lab.came import came_of, came_of_evidence
+    from spillcast.lab.check import Check, kept_forecast, meant_of
     from spillcast.lab.check import log as keep
     from spillcast.report.check import check_page
     from spillcast.units import format_count, parse_duration_s
 
     told = kept_forecast(forecast, target)
-    [ranking, *_] = engines("rank")
+    [counting, *_] = engines("took")
     if len(after) == 1 and not Path(after[0]).exists() and _is_dsn(after[0]):
-        assert ranking.rank is not None
-        name = counted_name(told, queryid)
-        came = came_of_server(ranking.rank()(after[0], [], queryid=name), name)
+        assert counting.took is not None
+        named = Meant(backend=backend, queryid=queryid, query=query, since=since)
+        came = came_of(
+            counting.took()(
+                after[0], meant_of(told, named), lambda text: typer.echo(text, err=True)
+            )
+        )
     else:
-        named = None if told.statement is None else told.statement.queryid
+        of_server = {"--query": query, "--since": since, "--backend": backend}
+        if given := next((name for name, value in of_server.items() if value is not None), None):
+            raise InputError(f"{given} is for a server: {after[0]} is no DSN")
+        own = None if told.statement is None else told.statement.queryid
         elapsed_s = None if elapsed is None else parse_duration_s(elapsed, "--elapsed")
-        came = came_of_evidence(after, Question(elapsed_s=elapsed_s, queryid=queryid or named))
+        came = came_of_evidence(after, Question(elapsed_s=elapsed_s, queryid=queryid or own))
     found = Check(told, came)
     show(found.to_json, lambda: check_page(found), json=json, csv=csv, markdown=markdown)
     if log is not None:

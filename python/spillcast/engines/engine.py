@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from spillcast.engines.ranking import ServerRanking
     from spillcast.forecast.work_memory.spills import Spill
     from spillcast.recording import Recording
+    from spillcast.recording.explain.executed import Executed
     from spillcast.recording.meta import ObservedEngine
     from spillcast.recording.options import RecordOptions
     from spillcast.recording.recorder import Recorder
@@ -51,6 +52,8 @@ class Engine:
     rehearse: "Callable[[], RehearseQuery] | None" = None
     #: Ranking what spills on such a server, or by its logs.
     rank: "Callable[[], RankServer] | None" = None
+    #: What a query took on such a server, for who checks a forecast of it.
+    took: "Callable[[], QueryTook] | None" = None
     #: The command that moves temp files elsewhere: its parameters are options of the command line.
     move: "Callable[[], Callable[..., Move]] | None" = None
     #: The command whose script a DBA runs to collect the evidence; its parameters as those of move.
@@ -253,12 +256,36 @@ class RankServer(Protocol):
         save_as: Path | None = None,
         origin: str | None = None,
         confidence: float = 0.9,
-        queryid: str | None = None,
     ) -> "ServerRanking":
         """What each statement loses by spilling, and what ``targets`` would save of it.
 
-        The statement ``queryid`` is among them also where it does not spill.
         ``since`` is how long to wait between two looks, or a kept look's file; ``save_as`` keeps
         this one. ``origin`` is the storage of temp files where I/O was not timed. InputError where
         the server does not answer and for logs without spills.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meant:
+    """Which query of a server is meant: by its session, its identifier or its text."""
+
+    #: Of what this session runs now, or next.
+    backend: int | None = None
+    queryid: str | None = None
+    #: A pattern that its text matches, whatever the case.
+    query: str | None = None
+    #: Its text where neither is known, constants aside.
+    text: str | None = None
+    #: How long to wait between two looks, or a kept look's file: only calls between them count.
+    since: str | None = None
+
+
+class QueryTook(Protocol):
+    """Tells what a query took on a server."""
+
+    def __call__(self, dsn: str, meant: Meant, say: Say = ...) -> "Executed":
+        """The mean of the calls that the server counted; of a session its query when it ends.
+
+        ``say`` is told what is waited for. InputError where the server does not answer, has counted
+        no such statement or several, and where the session is not there or may not be seen.
         """

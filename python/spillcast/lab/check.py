@@ -1,40 +1,25 @@
 """After a move: a forecast that was kept, beside what the query then took."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from spillcast.document import read
+from spillcast.engines.engine import Meant
 from spillcast.engines.held import Ran
-from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import InputError
 from spillcast.forecast import Forecast, Term, Warned
-from spillcast.forecast.ask import ask
-from spillcast.forecast.question import Question
 from spillcast.forecast.sum.interval import direction
 from spillcast.forecast.told import Told
 from spillcast.gate import json_of, text_of
+from spillcast.lab.came import Came
 from spillcast.lab.case import Case, Evidence, Runs, Truth
 from spillcast.lab.truth_file import read_truth, write_truth
-from spillcast.recording.explain.nodes import BLOCK_BYTES
 
 CHECK_SCHEMA = "spillcast.check/1"
 HOW = "keep one with: spillcast forecast run.spill --to TARGET --json > forecast.json"
 #: Temp I/O that is so much more or less is of other work.
 SAME_WORK = 0.2
-#: The storage that something was recorded on, as a target.
-_AS_IT_IS = "factor:1"
-
-
-@dataclass(frozen=True)
-class Came:
-    """What a query took: in all, and by the names of a forecast's terms where that is known."""
-
-    elapsed_s: float
-    terms_s: Mapping[str, float]
-    operations: int | None = None
-    bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -119,34 +104,18 @@ def kept_forecast(path: Path, target: str | None) -> Told:
     return chosen[0]
 
 
-def came_of_evidence(paths: Sequence[str], question: Question) -> Came:
-    """From a recording, a plan or a trace of the query after the move. InputError or Refusal."""
-    [(said, _)] = ask(paths, [_AS_IT_IS], question)
-    terms_s: dict[str, float] = {}
-    for term in said.terms:
-        terms_s[term.name] = terms_s.get(term.name, 0.0) + term.baseline_s
-    moved = [term for term in said.terms if term.op is not None]
-    operations = sum(term.count or 0 for term in moved) or None
-    return Came(said.baseline_s, terms_s, operations, sum(term.bytes or 0 for term in moved))
+def meant_of(told: Told, named: Meant) -> Meant:
+    """The query that a server is asked of: the one that is named, or else the forecast's own.
 
-
-def counted_name(told: Told, queryid: str | None) -> str:
-    """The identifier of the forecast's statement, or the one that is given. InputError for none."""
-    name = queryid or (None if told.statement is None else told.statement.queryid)
-    if name is None:
-        hint = "name it with --queryid: spillcast postgres DSN --json tells those that spill"
+    InputError where neither is known.
+    """
+    if (named.backend, named.queryid, named.query) != (None, None, None):
+        return named
+    statement = told.statement
+    if statement is None or (statement.queryid, statement.query) == (None, None):
+        hint = "name it with --query or --queryid, or its session with --backend"
         raise InputError("the forecast tells no statement that a server could count", hint)
-    return name
-
-
-def came_of_server(found: ServerRanking, queryid: str) -> Came:
-    """The mean of the calls that a server counted of a statement, whether they spilled or not."""
-    row = next((one for one in found.statements if one.queryid == queryid), None)
-    if row is None or not row.calls or row.elapsed_s is None:
-        hint = "let it run there first; pg_monitor sees the statements of others"
-        raise InputError(f"{found.source}: has counted no statement {queryid}", hint)
-    size = row.temp_bytes / row.calls
-    return Came(row.elapsed_s / row.calls, {}, round(size / BLOCK_BYTES), round(size))
+    return replace(named, queryid=statement.queryid, text=statement.query)
 
 
 def log(check: Check, path: Path, name: str) -> int:

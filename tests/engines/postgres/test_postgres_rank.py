@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from evidence import recording
 from harness import environment, only_line, spillcast
 from plans import INSTALLATIONS
 from postgres_rig import private_server
@@ -165,44 +164,3 @@ def test_logs_without_spills_say_what_to_set(tmp_path):
 def test_a_directory_is_not_probed(dsn, tmp_path):
     told = only_line(spillcast("postgres", dsn, "--to", tmp_path), 2)
     assert "a probe would disturb" in told
-
-
-def test_a_forecast_of_its_counts_is_checked_by_its_counts(server, dsn, tmp_path):
-    """After a move to memory enough: the statement no longer spills and is found all the same."""
-    found = ranked(dsn)
-    first = found["statements"][0]
-    rows = tmp_path / "statements.json"
-    kept = tmp_path / "forecast.json"
-    with server[0].connect() as connection:
-        counted = "select json_agg(s) from pg_stat_statements s where temp_blks_written > 0"
-        [[document]] = connection.execute(counted).fetchall()
-        rows.write_text(json.dumps(document))
-        asked = ("forecast", rows, "--queryid", first["queryid"], "--to", "factor:10", "--json")
-        result = spillcast(*asked)
-        assert result.returncode == 0, result.stderr
-        kept.write_text(result.stdout)
-        connection.execute("select pg_stat_statements_reset()")
-        assert "has counted no statement" in only_line(spillcast("check", kept, dsn), 2)
-        connection.execute("set work_mem = '64MB'")
-        connection.execute(LARGE)
-        mean = "select mean_exec_time from pg_stat_statements where queryid = %s"
-        [[mean_ms]] = connection.execute(mean, [int(first["queryid"])]).fetchall()
-    result = spillcast("check", kept, dsn, "--json")
-    assert result.returncode in (0, 1), result.stderr
-    checked = json.loads(result.stdout)
-    assert checked["measured_s"] == pytest.approx(mean_ms / 1000)
-    assert checked["work"] == 0
-
-
-def test_a_recording_s_forecast_is_checked_by_the_statement_that_is_named(server, dsn, tmp_path):
-    kept = tmp_path / "forecast.json"
-    made = recording(tmp_path / "run.spill", [("read", 8192, 100, 1_000_000)], elapsed_s=1.0)
-    kept.write_text(spillcast("forecast", made.path, "--to", "factor:2", "--json").stdout)
-    result = spillcast("check", kept, dsn)
-    assert "tells no statement that a server could count" in only_line(result, 2)
-    assert "--queryid" in result.stderr
-    with server[0].connect() as connection:
-        connection.execute(SMALL)
-    name = next(s["queryid"] for s in ranked(dsn)["statements"] if SMALL[:24] in s["query"])
-    found = json.loads(spillcast("check", kept, dsn, "--queryid", name, "--json").stdout)
-    assert found["measured_s"] > 0

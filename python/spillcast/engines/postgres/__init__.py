@@ -24,5 +24,6 @@ ENGINE = Engine(
     live_all=late(f"{__name__}.live.record_all", "record_all_of_postgres"),
     rehearse=late(f"{__name__}.live.rehearse", "rehearse_postgres"),
     rank=late(f"{__name__}.rank.command", "rank_postgres"),
+    took=late(f"{__name__}.rank.took", "took_on_postgres"),
     move=late(f"{__name__}.move.command", "move"),
 )

@@ -34,8 +34,8 @@ def read_plan(path: str | Path, *, elapsed_s: float | None = None, timed: bool =
     path = Path(path)
     documents = read_documents(path)
     with reading(path, HOW):
-        most = max(documents, key=lambda one: _blocks(one["Plan"]))
-        spilling = sum(_blocks(one["Plan"]) > 0 for one in documents)
+        most = max(documents, key=lambda one: blocks_of(one["Plan"]))
+        spilling = sum(blocks_of(one["Plan"]) > 0 for one in documents)
     found = recording_of_plan(most, path=path, elapsed_s=elapsed_s, timed=timed)
     found.meta = replace(found.meta, statement=_statement(most, spilling))
     return found
@@ -55,7 +55,8 @@ def recording_of_plan(
     if isinstance(document, list):
         document = document[0]
     with reading(path, HOW):
-        own_s = _elapsed_s(path, document)
+        _need_blocks(path, document["Plan"])
+        own_s = elapsed_of(path, document)
         top = nodes_of(document["Plan"])
     temp = top.all_temp
     if not temp.blocks:
@@ -93,17 +94,26 @@ def _statement(document: Mapping[str, Any], spilling: int) -> Statement | None:
     )
 
 
-def _elapsed_s(path: Path, document: Mapping[str, Any]) -> float:
-    """InputError where the plan lacks what ANALYZE and BUFFERS give."""
+def elapsed_of(path: Path, document: Mapping[str, Any]) -> float:
+    """How long the query ran (s). InputError where the plan lacks what ANALYZE gives."""
     plan = document["Plan"]
     if "Actual Loops" not in plan:
         raise InputError(f"{path}: a plan without ANALYZE: it was not run", HOW)
-    if "Temp Written Blocks" not in plan:
-        raise InputError(f"{path}: a plan without BUFFERS: it has no temp blocks", HOW)
     elapsed_ms = document.get("Execution Time", plan.get("Actual Total Time"))
     if elapsed_ms is None:
         raise InputError(f"{path}: it has no Execution Time: made with SUMMARY OFF", HOW)
     return amount(elapsed_ms, "the time of the query", LONGEST_MS) / 1e3
+
+
+def blocks_of(plan: Mapping[str, Any]) -> int:
+    """Temp blocks that a plan read and wrote; 0 where it counts none."""
+    names = "Temp Read Blocks", "Temp Written Blocks"
+    return sum(int(amount(plan.get(name, 0), name)) for name in names)
+
+
+def _need_blocks(path: Path, plan: Mapping[str, Any]) -> None:
+    if "Actual Loops" in plan and "Temp Written Blocks" not in plan:
+        raise InputError(f"{path}: a plan without BUFFERS: it has no temp blocks", HOW)
 
 
 def _processes(top: Node) -> float:
@@ -134,8 +144,3 @@ def _files(top: Node) -> int:
     most = max(top.walk(), key=lambda node: node.temp.written)
     batches = (node.values.get("Hash Batches", 1) for node in (most, *most.children))
     return max(1, int(max(batches)) - 1)
-
-
-def _blocks(plan: Mapping[str, Any]) -> int:
-    names = "Temp Read Blocks", "Temp Written Blocks"
-    return sum(int(amount(plan.get(name, 0), name)) for name in names)

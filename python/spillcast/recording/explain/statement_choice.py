@@ -21,32 +21,44 @@ def chosen(path: Path, rows: Sequence[Row], queryid: str | None) -> Row:
     """
     spilling = _ranked([row for row in rows if row.spills])
     if queryid is not None:
-        found = next((row for row in rows if row.queryid == queryid.strip()), None)
-        if found is None:
-            named = [row.queryid for row in (*spilling, *rows) if row.queryid is not None]
-            there = ", ".join(list(dict.fromkeys(named))[:5])
-            raise InputError(f"{path}: no row has queryid {queryid}", f"there are: {there}")
+        found = named(path, rows, queryid)
         if not found.spills:
             raise InputError(f"{path}: this query does not spill: there are no temp blocks")
         return found
     if not spilling:
         raise InputError(f"{path}: its queries do not spill: there are no temp blocks")
     if len(spilling) > 1:
-        raise _several(path, spilling)
+        said = f"{len(spilling):,} statements spill, the most temp I/O first:"
+        raise several(path, spilling, said)
     return spilling[0]
 
 
-def _several(path: Path, spilling: Sequence[Row]) -> InputError:
-    """Those that spill, most temp I/O first."""
+def named(path: Path, rows: Sequence[Row], queryid: str | None) -> Row:
+    """The row of ``queryid``, whether it spills or not; without one as ``chosen``.
+
+    InputError where there is none.
+    """
+    if queryid is None:
+        return rows[0] if len(rows) == 1 else chosen(path, rows, None)
+    found = next((row for row in rows if row.queryid == queryid.strip()), None)
+    if found is None:
+        spilling = _ranked([row for row in rows if row.spills])
+        known = [row.queryid for row in (*spilling, *rows) if row.queryid is not None]
+        there = ", ".join(list(dict.fromkeys(known))[:5])
+        raise InputError(f"{path}: no row has queryid {queryid}", f"there are: {there}")
+    return found
+
+
+def several(path: Path, rows: Sequence[Row], said: str) -> InputError:
+    """That one of them is to be named, with a list of the first."""
     heading = ("queryid", "calls", "mean time", "temp I/O", "statement")
-    timed = _timed(spilling)
-    lines = aligned([heading, *(_cells(row, timed=timed) for row in spilling[:LISTED])], right=True)
-    lines += [f"and {len(spilling) - LISTED:,} more"] * (len(spilling) > LISTED)
-    said = f"{path}: {len(spilling):,} statements spill, the most temp I/O first:"
+    timed = _timed(rows)
+    lines = aligned([heading, *(_cells(row, timed=timed) for row in rows[:LISTED])], right=True)
+    lines += [f"and {len(rows) - LISTED:,} more"] * (len(rows) > LISTED)
     hint = "name one with --queryid"
-    if any(row.queryid is None for row in spilling):
+    if any(row.queryid is None for row in rows):
         hint += "; who has the role pg_read_all_stats may export those without a queryid"
-    return InputError("\n    ".join([said, *lines]), hint)
+    return InputError("\n    ".join([f"{path}: {said}", *lines]), hint)
 
 
 def _cells(row: Row, *, timed: bool) -> tuple[str, ...]:

@@ -1,13 +1,25 @@
 """What a server counted between two looks; what was reset meanwhile counts from its reset on."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from spillcast.engines.postgres.rank.look import Look
+from spillcast.engines.postgres.rank.look import Look, load
+from spillcast.units import parse_duration_s
 
 #: Of whom a row counts.
 _KEY = ("userid", "dbid", "queryid", "toplevel")
+
+
+def since_look(since: str, found: Look, again: Callable[[], Look]) -> Look:
+    """From the look of a file to this one, or from this one to another after a while."""
+    if Path(since).is_file():
+        return between(load(Path(since)), found)
+    seconds = parse_duration_s(since, "--since")
+    time.sleep(seconds)
+    return between(found, again())
 
 
 def between(before: Look, after: Look) -> Look:

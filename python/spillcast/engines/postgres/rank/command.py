@@ -1,21 +1,19 @@
 """What a server's statements lose by spilling: from the server itself, or a folder of its logs."""
 
 import re
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from spillcast.engines.postgres.connection import open_session, shown_dsn
-from spillcast.engines.postgres.rank.between import between
+from spillcast.engines.postgres.rank.between import since_look
 from spillcast.engines.postgres.rank.logs import Logs, read_logs
-from spillcast.engines.postgres.rank.look import Look, load, look, save
+from spillcast.engines.postgres.rank.look import Look, look, save
 from spillcast.engines.postgres.rank.rank import Asked, of_logs, of_look
 from spillcast.engines.ranking import Ranked, ServerRanking
 from spillcast.errors import InputError
 from spillcast.forecast.running import known_target
 from spillcast.redaction import struck_text
-from spillcast.units import parse_duration_s
 from spillcast.visible import shell_word
 
 NAME = "spillcast postgres"
@@ -32,38 +30,27 @@ def rank_postgres(
     save_as: Path | None = None,
     origin: str | None = None,
     confidence: float = 0.9,
-    queryid: str | None = None,
 ) -> ServerRanking:
     """Rank what spills on a server, by DSN, or in a folder of logs.
 
-    The statement ``queryid`` is among what a server tells also where it does not spill.
     ``since`` is how long to wait between two looks, or the file of an earlier one. InputError where
     the server does not answer, or an argument goes with the other kind.
     """
     for target in targets:
         known_target(target)
-    asked = Asked(targets, origin, confidence, queryid)
+    asked = Asked(targets, origin, confidence)
     if server and (path := Path(server)).exists():
         if (log, since, save_as) != (None, None, None):
             raise InputError("--log, --since and --save go with a server, not with its logs")
         return _of_logs(path, asked)
     logs = None if log is None else read_logs(Path(log))
     with open_session(server, NAME) as connection:
-        found = look(connection, queryid)
+        found = look(connection)
         if save_as is not None:
             save(found, save_as)
         if since is not None:
-            found = _since(since, found, lambda: look(connection, queryid))
+            found = since_look(since, found, lambda: look(connection))
     return _of_server(shown_dsn(server), found, logs, asked)
-
-
-def _since(since: str, found: Look, again: Callable[[], Look]) -> Look:
-    """From an earlier look to this one, or from this one to another after a while."""
-    if Path(since).is_file():
-        return between(load(Path(since)), found)
-    seconds = parse_duration_s(since, "--since")
-    time.sleep(seconds)
-    return between(found, again())
 
 
 def _of_server(shown: str, found: Look, logs: Logs | None, asked: Asked) -> ServerRanking:

@@ -29,8 +29,9 @@ _EXTENSION = (
     "where e.extname = 'pg_stat_statements'"
 )
 _SPILLING = (
-    "select row_to_json(s) from {schema}.pg_stat_statements s "
-    "where s.temp_blks_read + s.temp_blks_written > 0 or s.queryid::text = %s"
+    "select row_to_json(s), asked from {schema}.pg_stat_statements s, "
+    "coalesce(s.queryid::text = %s, s.query ~* %s, false) asked "
+    "where s.temp_blks_read + s.temp_blks_written > 0 or asked"
 )
 _ALL = "select count(*), sum(total_exec_time) / 1e3 from {schema}.pg_stat_statements"
 _RESET = "select extract(epoch from stats_reset)::float8 from {schema}.pg_stat_statements_info"
@@ -67,10 +68,11 @@ class Look:
     asked_s: float = 0.0
 
 
-def look(connection: Connection, queryid: str | None = None) -> Look:
+def look(connection: Connection, queryid: str | None = None, pattern: str | None = None) -> Look:
     """All that may be seen; each thing that may not is named with what mends it.
 
-    The statement ``queryid`` is among its rows also where it does not spill.
+    The statement ``queryid``, or those whose text matches ``pattern``, are among its rows also
+    where they do not spill, as ``asked``.
     """
     began = time.monotonic()
     for limit in _LIMITS:
@@ -79,7 +81,7 @@ def look(connection: Connection, queryid: str | None = None) -> Look:
     settings = dict(
         asked.all("select name, setting from pg_settings where name = any (%s)", list(_SETTINGS))
     )
-    rows, seen, elapsed_s, since_s = _statements(asked, settings, queryid)
+    rows, seen, elapsed_s, since_s = _statements(asked, settings, queryid, pattern)
     version = connection.info.server_version
     found = Look(
         taken_s=asked.number("select extract(epoch from clock_timestamp())::float8") or 0.0,
@@ -118,7 +120,7 @@ class _Asked:
 
 
 def _statements(
-    asked: _Asked, settings: Mapping[str, str], queryid: str | None
+    asked: _Asked, settings: Mapping[str, str], queryid: str | None, pattern: str | None
 ) -> tuple[list[dict[str, Any]], int | None, float | None, float | None]:
     """Rows that spill, how many there are in all, their time, and since when they count."""
     found = asked.all(_EXTENSION)
@@ -130,7 +132,8 @@ def _statements(
         asked.unseen.append(f"statements: this database has no pg_stat_statements; {mend}")
         return [], None, None, None
     schema = '"' + str(found[0][0]).replace('"', '""') + '"'
-    rows = [dict(one) for (one,) in asked.all(_SPILLING.format(schema=schema), queryid)]
+    found = asked.all(_SPILLING.format(schema=schema), queryid, pattern)
+    rows = [{**one, "asked": True} if wanted else dict(one) for one, wanted in found]
     [(seen, elapsed_s)] = asked.all(_ALL.format(schema=schema)) or [(None, None)]
     since_s = None
     if asked.connection.info.server_version >= 140_000:

@@ -36,15 +36,12 @@ class Asked:
     #: The storage that temp files are on, where I/O was not timed.
     origin: str | None
     confidence: float
-    #: A statement that is told of also where it does not spill.
-    queryid: str | None = None
 
 
 def of_look(found: Look, logs: Logs | None, asked: Asked) -> list[Ranked]:
     """The statements of a look, with plans of logs where there are any."""
     with reading(_PLACE, HOW):
-        every = merged(Row.of(one) for one in found.rows)
-        rows = [row for row in every if row.spills or _is_asked(row, asked)]
+        rows = [row for row in merged(Row.of(one) for one in found.rows) if row.spills]
     rows.sort(key=lambda row: (row.temp_s, row.blocks), reverse=True)
     plans = {} if logs is None else _all_plans(logs)
     ranked = [
@@ -52,10 +49,6 @@ def of_look(found: Look, logs: Logs | None, asked: Asked) -> list[Ranked]:
         for at, row in enumerate(rows)
     ]
     return sorted(ranked, key=lambda one: one.weight, reverse=True)
-
-
-def _is_asked(row: Row, asked: Asked) -> bool:
-    return row.calls > 0 and row.queryid is not None and row.queryid == asked.queryid
 
 
 def of_logs(logs: Logs, asked: Asked) -> list[Ranked]:

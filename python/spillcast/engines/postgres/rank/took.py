@@ -1,0 +1,112 @@
+"""What a query took on a server: the mean of its counted calls, or a session's when it ends."""
+
+import re
+import time
+from contextlib import closing
+from pathlib import Path
+
+from spillcast.engines.engine import Meant, Say, Wanted
+from spillcast.engines.postgres.connection import (
+    SAMPLER,
+    Connection,
+    open_session,
+    row,
+    shown_dsn,
+    what_it_says,
+)
+from spillcast.engines.postgres.live import look as sessions
+from spillcast.engines.postgres.live.backend import LOOK_S, find
+from spillcast.engines.postgres.live.query import QueryLife
+from spillcast.engines.postgres.rank.between import between, since_look
+from spillcast.engines.postgres.rank.look import Look, look
+from spillcast.errors import InputError, SpillcastError
+from spillcast.gate import reading
+from spillcast.recording.explain.executed import Executed, executed_row
+from spillcast.recording.explain.statement_choice import several
+from spillcast.recording.explain.statement_rows import HOW, Row, merged
+
+#: Constants, which pg_stat_statements has as $1, $2 and so on.
+_CONSTANT = re.compile(r"'(?:[^']|'')*'|\$\d+|\b\d+(?:\.\d+)?\b")
+
+
+def took_on_postgres(dsn: str, meant: Meant, say: Say = lambda _text: None) -> Executed:
+    """What ``QueryTook`` of engines/engine.py says, of PostgreSQL."""
+    place = Path(shown_dsn(dsn))
+    with closing(open_session(dsn, SAMPLER)) as connection:
+        if meant.backend is not None:
+            return _of_session(connection, meant.backend, place, say)
+        return executed_row(_counted(connection, meant, place), place)
+
+
+def pattern_of(query: str) -> str:
+    """The pattern of a statement's text as pg_stat_statements has it, whatever its constants."""
+    parts = _CONSTANT.split(query.strip().rstrip("; \n"))
+    words = (r"\s+".join(map(re.escape, re.split(r"\s+", part))) for part in parts)
+    return rf"^\s*{'.+'.join(words)}\s*;?\s*$"
+
+
+def _counted(connection: Connection, meant: Meant, place: Path) -> Row:
+    """The row of the statement that is meant. InputError for none and for several."""
+    pattern = meant.query
+    if pattern is not None:
+        _check(connection, pattern)
+    elif meant.text is not None:
+        pattern = pattern_of(meant.text)
+    found = look(connection, meant.queryid, pattern)
+    if meant.since is not None:
+        found = since_look(meant.since, found, lambda: look(connection, meant.queryid, pattern))
+    rows = _asked(found, place)
+    like = meant.queryid or f"like '{meant.query or meant.text}'"
+    if not rows:
+        lacking = next((one for one in found.unseen if one.startswith("statements")), None)
+        hint = lacking or "let it run there first; pg_monitor sees the statements of others"
+        raise InputError(f"{place}: has counted no statement {like}", hint)
+    if len(rows) > 1:
+        raise several(place, rows, f"{len(rows):,} statements are {like}:")
+    return rows[0]
+
+
+def _of_session(connection: Connection, pid: int, place: Path, say: Say) -> Executed:
+    """By the session's own times, with the temp I/O that was counted of this call."""
+    find(connection, Wanted(backend=pid), say)
+    say(f"waiting for the query of session {pid} to end; Ctrl-C ends it")
+    asked = sessions.Look(connection, sessions.ONE, list_temp=False)
+    life = QueryLife()
+    before: Look | None = None
+    queryid: str | None = None
+    while True:
+        mine = next((one for one in asked.sessions(pid) if one.pid == pid), None)
+        if life.see(None if mine is None else mine.seen) == "ended":
+            break
+        # A query's identifier shows a moment after the query.
+        if mine is not None and life.phase == "running" and queryid is None:
+            queryid = mine.query_id
+            before = None if queryid is None else look(connection, queryid)
+        time.sleep(LOOK_S)
+    if not life.elapsed_s:
+        raise SpillcastError(f"session {pid} ended before a query of it was seen")
+    rows = []
+    if before is not None:
+        rows = _asked(between(before, look(connection, queryid)), place)
+    if len(rows) == 1 and rows[0].calls == 1:
+        return executed_row(rows[0], place, life.elapsed_s)
+    say("pg_stat_statements has not counted this call alone: its temp I/O is not known")
+    return Executed(life.elapsed_s, None)
+
+
+def _asked(found: Look, place: Path) -> list[Row]:
+    """The rows that are asked for and were called, most time first."""
+    with reading(place, HOW):
+        rows = merged(Row.of(one) for one in found.rows if one.get("asked"))
+    return sorted((one for one in rows if one.calls), key=lambda one: -one.elapsed_s)
+
+
+def _check(connection: Connection, pattern: str) -> None:
+    """InputError where the server cannot read it."""
+    import psycopg
+
+    try:
+        row(connection, "select '' ~* %s", pattern)
+    except psycopg.Error as error:
+        said = f"--query '{pattern}': {what_it_says(error)}"
+        raise InputError(said, "it is a regular expression of PostgreSQL") from None

@@ -1,0 +1,57 @@
+"""What a query took after a move, by evidence of that run or the server that counted it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from spillcast.forecast import Forecast, forecast
+from spillcast.forecast.ask import ask
+from spillcast.forecast.question import Question
+from spillcast.recording.evidence import find_evidence
+from spillcast.recording.explain.executed import Executed, executed_plan, executed_statement
+from spillcast.storage.target import resolve
+
+#: The storage that something was recorded on, as a target.
+_AS_IT_IS = "factor:1"
+
+
+@dataclass(frozen=True)
+class Came:
+    """What a query took: in all, and by the names of a forecast's terms where that is known."""
+
+    elapsed_s: float
+    terms_s: Mapping[str, float]
+    operations: int | None = None
+    bytes: int | None = None
+
+
+def came_of_evidence(paths: Sequence[str], question: Question) -> Came:
+    """From a recording, a plan, statement counts or a trace of the query after the move.
+
+    A plan and counts need not spill, nor time their I/O. InputError or Refusal.
+    """
+    evidence = find_evidence(paths)
+    kind = evidence.only_kind()
+    elapsed_s, queryid = question.elapsed_s, question.queryid
+    if kind == "plans" and len(evidence.plans) == 1:
+        return came_of(executed_plan(evidence.plans[0], queryid=queryid, elapsed_s=elapsed_s))
+    if kind == "statements" and len(evidence.statements) == 1:
+        [path] = evidence.statements
+        return came_of(executed_statement(path, queryid=queryid, elapsed_s=elapsed_s))
+    [(said, _)] = ask(paths, [_AS_IT_IS], Question(elapsed_s=elapsed_s))
+    return _of_terms(said)
+
+
+def came_of(executed: Executed) -> Came:
+    """From one call, its terms where its temp I/O was timed."""
+    if executed.recording is None:
+        return Came(executed.elapsed_s, {}, executed.operations, executed.bytes)
+    return _of_terms(forecast(executed.recording, resolve(_AS_IT_IS, executed.recording)))
+
+
+def _of_terms(said: Forecast) -> Came:
+    terms_s: dict[str, float] = {}
+    for term in said.terms:
+        terms_s[term.name] = terms_s.get(term.name, 0.0) + term.baseline_s
+    moved = [term for term in said.terms if term.op is not None]
+    operations = sum(term.count or 0 for term in moved) or None
+    return Came(said.baseline_s, terms_s, operations, sum(term.bytes or 0 for term in moved))

@@ -1,0 +1,205 @@
+"""A forecast held against plans of a real server, what it counted, and a session's query."""
+
+import json
+import subprocess
+
+import pytest
+
+from evidence import recording
+from harness import only_line, spillcast, spillcast_command
+from plans import INSTALLATIONS
+from postgres_rig import private_server
+from spillcast.workspace import workspace
+
+SETTINGS = {
+    "shared_preload_libraries": "pg_stat_statements",
+    "track_io_timing": "on",
+    "work_mem": "256kB",
+    "max_parallel_workers_per_gather": "0",
+}
+QUERY = "select count(*) from (select id, f from t where id <> 7 order by f, id offset 0) s"
+OTHER = "select count(*) from (select id from t where id % 5 = 0 order by id offset 0) s"
+ENOUGH = "set work_mem = '64MB'"
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A server of the newest version with a table."""
+    with workspace() as room, private_server(room, SETTINGS, INSTALLATIONS[0]) as made:
+        with made.connect() as connection:
+            connection.execute("create extension pg_stat_statements")
+            connection.execute(
+                "create table t as select hashint8(i) as id, repeat('x', 40) as f "
+                "from generate_series(1, 60000) i"
+            )
+            connection.execute("analyze t")
+        yield made
+
+
+@pytest.fixture
+def connection(server):
+    """A session, and no statement is counted yet."""
+    with server.connect() as made:
+        made.execute("select pg_stat_statements_reset()")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def kept(server, tmp_path_factory):
+    """A forecast made of a plan as auto_explain logs it: it knows the text, and no identifier."""
+    folder = tmp_path_factory.mktemp("kept")
+    with server.connect() as made:
+        [[[plan]]] = made.execute(f"explain (analyze, buffers, format json) {QUERY}").fetchall()
+    (folder / "plan.json").write_text(json.dumps([{**plan, "Query Text": QUERY}]))
+    return forecast(folder / "plan.json")
+
+
+def forecast(evidence, *options):
+    made = spillcast("forecast", evidence, "--to", "factor:10", *options, "--json")
+    assert made.returncode == 0, made.stderr
+    path = evidence.with_name("forecast.json")
+    path.write_text(made.stdout)
+    return path
+
+
+def checked(*arguments):
+    result = spillcast("check", *arguments, "--json")
+    assert result.returncode in (0, 1), result.stderr
+    return json.loads(result.stdout)
+
+
+def counted(connection, query, column="mean_exec_time"):
+    """What the server itself says of a statement."""
+    asked = f"select {column} from pg_stat_statements where query like %s"
+    [[value]] = connection.execute(asked, [query.split("where")[0] + "%"]).fetchall()
+    return value
+
+
+FORMS = {
+    "json": "explain (analyze, buffers, format json) ",
+    "text": "explain (analyze, buffers) ",
+    "without buffers": "explain (analyze, buffers off) ",
+}
+
+
+@pytest.mark.parametrize("before", ["", ENOUGH, "set track_io_timing = off"])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_plan_tells_what_came_whether_it_spills_or_is_timed(
+    kept, connection, tmp_path, form, before
+):
+    if before:
+        connection.execute(before)
+    rows = connection.execute(FORMS[form] + QUERY).fetchall()
+    path = tmp_path / "after.txt"
+    if form == "json":
+        path.write_text(json.dumps(rows[0][0]))
+        elapsed_ms = rows[0][0][0]["Execution Time"]
+    else:
+        path.write_text("\n".join(line for (line,) in rows))
+        elapsed_ms = float(rows[-1][0].split()[-2])
+    found = checked(kept, path)
+    assert found["measured_s"] == pytest.approx(elapsed_ms / 1e3)
+    if form == "without buffers":
+        assert found["work"] is None
+    else:
+        assert found["work"] == (0 if before == ENOUGH else 1)
+    terms = {term["name"]: term["measured_s"] for term in found["terms"]}
+    if form != "without buffers" and not before:
+        assert sum(terms.values()) == pytest.approx(found["measured_s"])
+    else:
+        assert set(terms.values()) == {None}
+
+
+def test_a_plan_that_was_not_run_is_refused(kept, connection, tmp_path):
+    path = tmp_path / "after.txt"
+    path.write_text("\n".join(line for (line,) in connection.execute("explain " + QUERY)))
+    assert "it was not run" in only_line(spillcast("check", kept, path), 2)
+
+
+def test_an_export_and_the_server_say_the_same(server, connection, tmp_path):
+    """Of a forecast of counts, after memory enough: the statement spills no more."""
+    connection.execute(QUERY)
+    export = "select json_agg(s) from pg_stat_statements s where temp_blks_written > 0"
+    [[rows]] = connection.execute(export).fetchall()
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    kept = forecast(tmp_path / "rows.json")
+    connection.execute("select pg_stat_statements_reset()")
+    assert "has counted no statement" in only_line(spillcast("check", kept, server.dsn), 2)
+    connection.execute(ENOUGH)
+    connection.execute(QUERY)
+    [[rows]] = connection.execute("select json_agg(s) from pg_stat_statements s").fetchall()
+    (tmp_path / "after.json").write_text(json.dumps(rows))
+    for after in (server.dsn, tmp_path / "after.json"):
+        found = checked(kept, after)
+        assert found["measured_s"] == pytest.approx(counted(connection, QUERY) / 1e3)
+        assert found["work"] == 0
+
+
+def test_the_statement_is_found_by_the_text_of_the_forecast(kept, server, connection):
+    for query in (QUERY.replace("<> 7", "<> 8"), QUERY.replace(" ", "\n  "), OTHER):
+        connection.execute(query)
+    assert counted(connection, QUERY, "calls") == 2
+    found = checked(kept, server.dsn)
+    assert found["measured_s"] == pytest.approx(counted(connection, QUERY) / 1e3)
+    terms = {term["name"]: term["measured_s"] for term in found["terms"]}
+    assert terms["temp read"] == pytest.approx(
+        counted(connection, QUERY, "temp_blk_read_time / calls") / 1e3, rel=0.01
+    )
+
+
+def test_the_statement_is_found_by_a_pattern(server, connection, tmp_path):
+    made = recording(tmp_path / "run.spill", [("read", 8192, 100, 1_000_000)], elapsed_s=1.0)
+    kept = forecast(made.path)
+    connection.execute(QUERY)
+    connection.execute(OTHER)
+    result = spillcast("check", kept, server.dsn)
+    assert "tells no statement that a server could count" in only_line(result, 2)
+    found = checked(kept, server.dsn, "--query", r"select id\s+from t")
+    assert found["measured_s"] == pytest.approx(counted(connection, OTHER) / 1e3)
+    queryid = counted(connection, QUERY, "queryid::text")
+    found = checked(kept, server.dsn, "--queryid", queryid)
+    assert found["measured_s"] == pytest.approx(counted(connection, QUERY) / 1e3)
+    several = spillcast("check", kept, server.dsn, "--query", "from t")
+    assert several.returncode == 2
+    assert "2 statements are like 'from t'" in several.stderr
+    assert queryid in several.stderr
+    broken = spillcast("check", kept, server.dsn, "--query", "(")
+    assert "parentheses" in only_line(broken, 2)
+
+
+def test_calls_before_a_look_do_not_count(kept, server, connection, tmp_path):
+    connection.execute(QUERY)
+    before_ms = counted(connection, QUERY)
+    look = tmp_path / "look.json"
+    assert spillcast("postgres", server.dsn, "--save", look).returncode == 0
+    nothing = spillcast("check", kept, server.dsn, "--since", look)
+    assert "has counted no statement" in only_line(nothing, 2)
+    connection.execute("select pg_sleep(0.2)")
+    connection.execute(ENOUGH)
+    connection.execute(QUERY)
+    found = checked(kept, server.dsn, "--since", look)
+    after_ms = counted(connection, QUERY, "total_exec_time") - before_ms
+    assert found["measured_s"] == pytest.approx(after_ms / 1e3)
+    assert found["work"] == 0
+
+
+def test_a_session_s_query_is_told_when_it_ends(kept, server, connection):
+    slow = QUERY.replace("offset 0) s", "offset 0) s, pg_sleep(0.7)")
+    pid = connection.info.backend_pid
+    command = spillcast_command("check", kept, server.dsn, "--backend", pid, "--json")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as waiting:
+        assert f"waiting for the query of session {pid} to end" in waiting.stderr.readline()
+        connection.execute(slow)
+        found = json.loads(waiting.communicate(timeout=60)[0])
+    elapsed_s = counted(connection, slow, "total_exec_time") / 1e3
+    assert found["measured_s"] == pytest.approx(elapsed_s, rel=0.2)
+    blocks = counted(connection, slow, "temp_blks_read + temp_blks_written")
+    told = sum(term["count"] for term in json.loads(kept.read_text())["terms"] if term["op"])
+    assert found["work"] == pytest.approx(blocks / told)
+
+
+def test_what_is_for_a_server_goes_with_a_server(kept, tmp_path):
+    (tmp_path / "after.json").write_text("{}")
+    told = only_line(spillcast("check", kept, tmp_path / "after.json", "--since", "10m"), 2)
+    assert "--since is for a server" in told
