@@ -43,6 +43,21 @@ def figures(shape):
             write=lambda place, name=name, text=text: (place / name).write_text(text),
         )
 
+    profiles = {
+        "old": {"latency": 9.0, "query_name": "select 1", "system_peak_temp_dir_size": 1 << 24,
+                "cumulative_cardinality": 9, "children": []},
+        "new": {"query": {"total_time": 9.0, "sql": "select 1"}, "operator": [],
+                "system": {"peak_temp_dir_size": 1 << 24}},
+    }  # fmt: skip
+    for name, profile in profiles.items():
+        shape(
+            f"figures-profile-{name}",
+            "forecast profile.json --from latency:1ms --to latency:150us --json",
+            write=lambda place, profile=profile: (place / "profile.json").write_text(
+                json.dumps(profile)
+            ),
+        )
+
     def views(place):
         (place / "run.csv").write_text(run)
         (place / "plan.csv").write_text(plan)

@@ -8,6 +8,7 @@ from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
 from spillcast.recording.evidence import find_evidence
 from spillcast.recording.explain.executed import Executed, executed_plan, executed_statement
+from spillcast.recording.figures.reading import read_figures
 from spillcast.storage.target import resolve
 
 #: The storage that something was recorded on, as a target.
@@ -27,7 +28,8 @@ class Came:
 def came_of_evidence(paths: Sequence[str], question: Question) -> Came:
     """From a recording, a plan, statement counts or a trace of the query after the move.
 
-    A plan and counts need not spill, nor time their I/O. InputError or Refusal.
+    A plan and counts need not spill; neither need they time their I/O, nor need figures. InputError
+    or Refusal.
     """
     evidence = find_evidence(paths)
     kind = evidence.only_kind()
@@ -37,6 +39,10 @@ def came_of_evidence(paths: Sequence[str], question: Question) -> Came:
     if kind == "statements" and len(evidence.statements) == 1:
         [path] = evidence.statements
         return came_of(executed_statement(path, queryid=queryid, elapsed_s=elapsed_s))
+    if kind == "figures":
+        figures = read_figures(evidence.figures, elapsed_s=elapsed_s, timed=False)
+        if not figures.meta.temp.total_s:
+            return Came(figures.elapsed_s, {})
     [(said, _)] = ask(paths, [_AS_IT_IS], Question(elapsed_s=elapsed_s))
     return _of_terms(said)
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spillcast.recording.bursts import Bursts
+    from spillcast.recording.ends import Ends
 
 Table = Literal["waits", "seconds", "samples"]
 
@@ -32,6 +33,8 @@ class Recording:
         self._told: Meta | None = None
         #: JSON documents of a recording that is nowhere on disk, by name.
         self.documents: dict[str, object] = {}
+        #: The same run where only bounds of its temp I/O are known; never on disk.
+        self.ends: Ends | None = None
 
     @classmethod
     def open(cls, path: str | Path) -> "Recording":

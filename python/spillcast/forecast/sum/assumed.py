@@ -8,6 +8,7 @@ from spillcast.errors import Refusal
 from spillcast.forecast.latency import latencies
 from spillcast.forecast.load import in_flight, temp_load
 from spillcast.recording import Recording
+from spillcast.recording.ends import Ends
 from spillcast.recording.schema import SECONDS_SCHEMA
 from spillcast.storage import Storage
 from spillcast.units import format_duration
@@ -21,8 +22,8 @@ def timed_on(recording: Recording, storage: Storage) -> Recording:
     loads, at_once = temp_load(recording), in_flight(recording)
     shared_by = recording.meta.temp.shared_by
     found = latencies(storage, loads, at_once)
-    most = at_once if shared_by is None else shared_by.most
-    io_s = sum(load.count * each.mean_s for load, each in zip(loads, found, strict=True)) / most
+    threads = at_once if shared_by is None else shared_by.most
+    io_s = sum(load.count * each.mean_s for load, each in zip(loads, found, strict=True)) / threads
     if io_s > recording.elapsed_s:
         raise Refusal(
             f"on {storage.name} the temp I/O would take {format_duration(io_s)}, longer than the "
@@ -41,4 +42,7 @@ def timed_on(recording: Recording, storage: Storage) -> Recording:
     timed = Recording(recording.path, replace(recording.meta, temp=temp))
     timed.waits = recording.waits
     timed.seconds = pa.Table.from_pylist(rows, SECONDS_SCHEMA)
+    if (ends := recording.ends) is not None:
+        least, most = (timed_on(one, storage) for one in (ends.least, ends.most))
+        timed.ends = Ends(least, most, ends.unknown)
     return timed

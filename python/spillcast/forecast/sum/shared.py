@@ -16,16 +16,23 @@ from spillcast.units import format_duration
 def ends_of(baseline: Baseline) -> Sequence[Baseline]:
     """The query with the least and with the most of what has bounds; empty where all is known.
 
-    That is how many processes shared its temp I/O, or how long that took.
+    That is how much temp I/O it did, how many processes shared that, or how long it took.
     """
-    recording = baseline.recording
-    shared, within = recording.meta.temp.shared_by, recording.meta.temp.within
-    found: list[Recording] = []
-    if shared is not None:
-        found = [shared_among(recording, one) for one in (shared.least, shared.most)]
-    elif within is not None:
-        found = [timed_in_all(recording, s) for s in (within.least_s, within.most_s)]
+    ends = baseline.recording.ends
+    if ends is None:
+        found = _ends(baseline.recording)
+    else:
+        found = [one for run in (ends.least, ends.most) for one in _ends(run) or [run]]
     return [replace(baseline, recording=one, loads=temp_load(one)) for one in found]
+
+
+def _ends(recording: Recording) -> list[Recording]:
+    shared, within = recording.meta.temp.shared_by, recording.meta.temp.within
+    if shared is not None:
+        return [shared_among(recording, one) for one in (shared.least, shared.most)]
+    if within is not None:
+        return [timed_in_all(recording, s) for s in (within.least_s, within.most_s)]
+    return []
 
 
 def forecast_between(
@@ -56,6 +63,8 @@ def forecast_between(
 
 def unknown_words(recording: Recording) -> str | None:
     """What has only bounds, in words; None where nothing has."""
+    if recording.ends is not None:
+        return recording.ends.unknown.words
     temp = recording.meta.temp
     bounds = temp.shared_by or temp.within
     return None if bounds is None else bounds.words
@@ -63,6 +72,8 @@ def unknown_words(recording: Recording) -> str | None:
 
 def told_by(recording: Recording) -> str:
     """What would tell it."""
+    if recording.ends is not None:
+        return recording.ends.unknown.mend
     within = recording.meta.temp.within
     return TOLD_BY if within is None else within.mend
 

@@ -138,9 +138,12 @@ def _about_recording(baseline: Baseline) -> list[Warned]:
     warnings += [Warned("untold", text) for text in recording.meta.temp.untold]
     if (words := unknown_words(recording)) is not None:
         text = f"{words}; the interval covers both bounds, and {told_by(recording)}"
-        by_processes = recording.meta.temp.within is None
-        told = Warned("processes", text) if by_processes else Warned("time-unknown", text)
-        warnings.append(told)
+        if recording.ends is not None:
+            warnings.append(Warned("io-unknown", text))
+        elif recording.meta.temp.within is None:
+            warnings.append(Warned("processes", text))
+        else:
+            warnings.append(Warned("time-unknown", text))
     if (storage := recording.meta.temp.timed_on) is not None:
         text = f"temp I/O was not timed: the latency of {storage} is assumed"
         warnings.append(Warned("assumed", text))

@@ -1,21 +1,23 @@
 """Figures of one run as somebody tells them: elapsed time, temp I/O, threads -> a recording."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from spillcast.errors import InputError, Refusal
 from spillcast.gate import COUNT_MAX
+from spillcast.recording.ends import Ends, Unknown
 from spillcast.recording.even_rows import even_seconds
 from spillcast.recording.meta import CaptureAccount, KeptWaits, Meta, ObservedEngine, Temp
 from spillcast.recording.postgres_meta import Statement
 from spillcast.recording.recording import Recording
 from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.shared_by import SharedBy
 from spillcast.recording.timed_within import TimedWithin
 from spillcast.units import format_duration
 
-#: The captures of such recordings: what a person typed, and what Oracle reports.
-FIGURES, REPORT = "figures", "report"
+#: The captures of such recordings: what a person typed, what Oracle reports, and what DuckDB does.
+FIGURES, REPORT, PROFILE = "figures", "report", "profile"
 _UNTIMED = "say how long its temp I/O took, or what storage it was on with --from"
 #: Rounded times may add up to more than the run by so much of it.
 ROUNDED = 0.02
@@ -39,7 +41,8 @@ class Figures:
 
     ``threads`` is how many were at work on the mean; times of I/O and CPU are summed over them.
     Where ``within`` has bounds of the time of temp I/O, the times of ``reads`` and ``writes`` are
-    between them. ``untold`` says what this source cannot tell.
+    between them. Where only bounds of the I/O itself are known, ``ends`` are the run with the least
+    and with the most of it, and ``unknown`` says so. ``untold`` says what this source cannot tell.
     """
 
     path: Path
@@ -49,7 +52,10 @@ class Figures:
     cpu_s: float | None = None
     threads: float = 1.0
     within: TimedWithin | None = None
-    engine: str = "process"
+    shared_by: SharedBy | None = None
+    ends: tuple["Figures", "Figures"] | None = None
+    unknown: Unknown | None = None
+    engine: ObservedEngine = field(default_factory=lambda: ObservedEngine("process"))
     capture: str = FIGURES
     statement: Statement | None = None
     untold: Sequence[str] = ()
@@ -72,19 +78,20 @@ def recording_of_figures(
     _check(figures)
     if timed and not sum(figures.times_s):
         raise Refusal(f"{figures.path}: no time of temp I/O is given: {_UNTIMED}")
-    reads, writes = figures.reads, figures.writes
+    reads, writes, shared_by = figures.reads, figures.writes, figures.shared_by
     cpu_s = figures.cpu_s if figures.threads == 1 else None
     meta = Meta(
         elapsed_s=figures.elapsed_s,
         recorded_s=figures.elapsed_s,
-        engine=ObservedEngine(figures.engine),
+        engine=figures.engine,
         cpu_s=cpu_s,
         temp=Temp(
             reads.count,
             writes.count,
             reads.bytes + writes.bytes,
             sum(figures.times_s),
-            processes=figures.threads,
+            processes=figures.threads if shared_by is None else shared_by.middle,
+            shared_by=shared_by,
             within=figures.within,
             untold=tuple(figures.untold),
             # What is read was written once, if nothing else is known.
@@ -101,6 +108,11 @@ def recording_of_figures(
         (op, one.count, one.bytes, one.time_s or 0.0)
         for op, one in (("read", reads), ("write", writes))
     )
+    if figures.ends is not None and figures.unknown is not None:
+        least, most = (
+            recording_of_figures(one, elapsed_s=elapsed_s, timed=timed) for one in figures.ends
+        )
+        recording.ends = Ends(least, most, figures.unknown)
     return recording
 
 

@@ -53,12 +53,20 @@ def _tkprof(_path: Path, head: bytes) -> bool:
     )
 
 
+def _profile(_path: Path, head: bytes) -> bool:
+    """Whether it is a profile of DuckDB: of version 1, or of version 2."""
+    marks = (b'"cumulative_cardinality"', b'"operator_timing"', b'"peak_temp_dir_size"')
+    groups = b'"total_intermediate_size_bytes"', b'"intermediate_size_bytes"'
+    return head.lstrip()[:1] == b"{" and any(mark in head for mark in (*marks, *groups))
+
+
 READERS = (
     Reader("monitor_xml", _marked(b"<sql_monitor_report", b"FXTMODEL")),
     Reader("monitor_text", _marked(b"SQL Monitoring Report")),
     Reader("awr", _marked(b"WORKLOAD REPOSITORY", b"AWR Report for DB", b"STATSPACK report")),
     Reader("monitor_views", _monitor_rows, joins=True),
     Reader("tkprof", _tkprof),
+    Reader("duckdb_profile", _profile),
     Reader("stated", _stated),
 )
 
