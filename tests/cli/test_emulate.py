@@ -211,7 +211,7 @@ def test_storages_faster_than_the_mount_are_named(tmp_path):
     mountpoint.mkdir()
     result = spillcast("emulate", mountpoint, "--read", "1us", "--write", "50ms", "--", "true")
     assert result.returncode == 0
-    assert "warning: reads of 8 KiB are to take 1 us, and the mount alone takes" in result.stderr
+    assert "warning: reads of 8 KiB should take 1 us, but the mount alone takes" in result.stderr
     assert "writes of" not in result.stderr
 
 

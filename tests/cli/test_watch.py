@@ -113,8 +113,8 @@ def test_record_live_keeps_what_the_command_says_and_the_recording(places):
 
 BAD_USE = {
     "nothing to watch": (("watch",), "--pid PID or -- COMMAND or --postgres DSN"),
-    "no terminal": (("watch", "--pid", "1"), "no terminal here"),
-    "no terminal to record at": (("record", "--live", "--", "true"), "no terminal here"),
+    "no terminal": (("watch", "--pid", "1"), "is not a terminal here"),
+    "no terminal to record at": (("record", "--live", "--", "true"), "is not a terminal here"),
     "no server": (("watch", "--json", "--pid", "1", "--backend", "2"), "need --postgres"),
     "no such pid": (("watch", "--json", "--pid", str(2**22 + 1)), "there is no such process"),
     "a target to probe": (("watch", "--json", "--to", "/tmp", "--", "true"), "a probe would"),

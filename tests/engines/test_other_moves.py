@@ -107,7 +107,7 @@ def test_exadatas_commands_are_commands_of_a_shell():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("oracle", "--to", "temp"), "neither a whole path nor a disk group"),
+        (("oracle", "--to", "temp"), "neither an absolute path nor a disk group"),
         (("oracle", "--to", "+FLASH; drop"), "is not a name"),
         (("oracle", "--to", "/u02", "--user", "x' or"), "is not a name"),
         (("oracle", "--to", "/u02", "--size", "much"), "is not a size"),
@@ -118,7 +118,7 @@ def test_exadatas_commands_are_commands_of_a_shell():
         ((*EXADATA, "--cells", "3", "--cell-flash", "2T"), "leaves nothing"),
         ((*EXADATA, "--cells", "3", "--cell-flash", "3T", "--size", "2T"), "does not fit"),
         (("duckdb", "--to", "/x", "--size", "much"), "is not a size"),
-        (("tmpfs", "--to", "temp", "--size", "1G"), "is not a whole path"),
+        (("tmpfs", "--to", "temp", "--size", "1G"), "is not an absolute path"),
         (("tmpfs", "--to", "/mnt/temp", "--size", "1K"), "is less than"),
         (("tmpfs", "--to", "/x", "--size", "1G", "--owner", "no-such-user"), "no such user"),
     ],

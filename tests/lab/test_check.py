@@ -46,7 +46,7 @@ def test_what_came_as_it_was_forecast_is_true(forecast, tmp_path):
     assert terms["temp read"]["baseline_s"] == pytest.approx(1.0, rel=0.02)
     assert terms["temp read"]["measured_s"] == pytest.approx(0.1, rel=0.02)
     words = spillcast("check", forecast, after, "--target", "latency:100us").stdout
-    assert words.startswith("True: ")
+    assert words.startswith("The forecast held: ")
     assert "44 % less than before" in " ".join(words.split())
 
 
@@ -79,4 +79,4 @@ def test_it_is_asked_which_target_is_meant(forecast, tmp_path):
 
 def test_what_is_no_forecast_is_refused(tmp_path):
     (tmp_path / "x.json").write_text("{}")
-    assert "is no forecast" in only_line(spillcast("check", tmp_path / "x.json", "y"), 2)
+    assert "is not a forecast" in only_line(spillcast("check", tmp_path / "x.json", "y"), 2)

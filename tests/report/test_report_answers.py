@@ -86,7 +86,7 @@ def test_more_work_memory_is_told_of():
     enough = {"work_mem_bytes": 64 << 20, "forecast_s": 341.0, "interval_s": [250.0, 450.0]}
     memory = {"enough": enough, "most_bytes": 1 << 27}
     told = answer_of(forecast(work_memory=memory))
-    assert "Cheapest cure: work_mem 64MB, 5 min 41 s (4 min 10 s to 7 min 30 s) instead" in told
+    assert "Cheapest fix: work_mem 64MB, 5 min 41 s (4 min 10 s to 7 min 30 s) instead" in told
     enough["interval_s"] = [250.0, 773.5]
     assert "work_mem" not in answer_of(forecast(work_memory=memory))
 

@@ -26,10 +26,11 @@ def calibrate(
     work: Work = None,
     json: Json = False,
 ) -> None:
-    """Measure what a wait for I/O costs in CPU time here, for narrower forecasts; two minutes.
+    """Measure the CPU time that waits for I/O cost on this machine, for narrower intervals.
 
-    Small queries of engines of our own spill to memory and to two delays. It keeps about two cores
-    busy: not at peak time. What it finds is kept for this user and told in every recording.
+    Takes two minutes: small queries spill to memory and to storage with two delays. It keeps about
+    two cores busy, so do not run it at peak time. The result is stored for this user and in every
+    new recording.
 
     Example: spillcast calibrate
     """

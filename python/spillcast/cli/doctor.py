@@ -13,8 +13,8 @@ def add_to(application: typer.Typer) -> None:
 def doctor(json: Json = False, csv: Csv = False, markdown: Markdown = False) -> None:
     """Check what works on this machine, and print the command that fixes what does not.
 
-    It looks at what observes processes, at what emulates storage, at control groups and at
-    what is installed; nothing is changed.
+    It checks capture sources, emulation of storage, control groups and installed packages, and
+    changes nothing.
 
     Example: spillcast doctor
     """

@@ -34,7 +34,7 @@ def emulate(
         int | None, typer.Option(min=1, help="Operations served at once; the others queue.")
     ] = None,
     page_cache: Annotated[
-        bool, typer.Option("--page-cache", help="Through the page cache, as on a disk.")
+        bool, typer.Option("--page-cache", help="Use the page cache, as a disk does.")
     ] = False,
     backing: Annotated[
         Path | None,
@@ -46,9 +46,9 @@ def emulate(
 ) -> None:
     """Mount a directory that is as slow as storage you do not own.
 
-    Reads and writes take what they take there, past the page cache; opening, naming and removing
-    files takes no time. Without --backing the files are gone at the end. It ends with the command,
-    whose exit status it passes, or with Ctrl-C.
+    Reads and writes take as long as on that storage and bypass the page cache; opening, naming and
+    removing files takes no extra time. Without --backing the files are deleted at the end. It ends
+    with the command, whose exit status it returns, or with Ctrl-C.
 
     Example: spillcast emulate /mnt/slow --read 9ms --write 4ms --servers 1
 

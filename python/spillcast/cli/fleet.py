@@ -43,7 +43,7 @@ def fleet(
 ) -> None:
     """Rank the statements of a fleet by what other temp storage would save.
 
-    Exits with 3 where no statement's evidence carries a number.
+    Exits with 3 if there is no forecast for any statement.
 
     Example: spillcast fleet fleet --to latency:150us --cost 900
     """

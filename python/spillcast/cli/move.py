@@ -30,7 +30,7 @@ def add_to(application: typer.Typer) -> None:
 
 def tmpfs(
     to: Annotated[Path, typer.Option(help="Mount point.")],
-    size: Annotated[str, typer.Option(help="Most that it may hold, such as 8G.")],
+    size: Annotated[str, typer.Option(help="Largest size, such as 8G.")],
     owner: Annotated[str | None, typer.Option(help="User it is for (default: everybody).")] = None,
 ) -> "Move":
     """A mount in memory for temp files, on this machine. Only printed.

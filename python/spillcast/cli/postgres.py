@@ -22,7 +22,7 @@ def postgres(
     server: Annotated[
         str,
         typer.Argument(
-            metavar="DSN|LOGS", help="The server; or a log, or a folder of them, without a server."
+            metavar="DSN|LOGS", help="A server; or a log file or a folder of logs instead."
         ),
     ],
     to: Annotated[
@@ -37,15 +37,16 @@ def postgres(
     since: Annotated[
         str | None,
         typer.Option(
-            help="Count only what happens from now on, for this long, such as 10m; or since a look "
-            "that --save kept."
+            help="Count only what happens from now on, for this long, such as 10m; or since a "
+            "snapshot that --save kept."
         ),
     ] = None,
     save: Annotated[
         Path | None, typer.Option(help="Save this snapshot of the counters, for a later --since.")
     ] = None,
     log: Annotated[
-        str | None, typer.Option(help="The server's log, or a folder of them: plans show work_mem.")
+        str | None,
+        typer.Option(help="The server's log or a folder of logs; its plans show work_mem."),
     ] = None,
     origin: Annotated[
         str | None,

@@ -62,7 +62,7 @@ def record(
         typer.Option(
             "--output",
             "-o",
-            help="Folder to write; an old recording is replaced. Usually run.spill, of --all "
+            help="Folder to write: run.spill by default, which replaces an old one; for --all "
             "server.spills, to which recordings are added.",
         ),
     ] = None,
@@ -85,8 +85,8 @@ def record(
         list[Path] | None,
         typer.Option(
             metavar="DIR",
-            help="Afterwards run its first 10 s again with temp in this directory, and keep what "
-            "that tells of it. Not for what writes. Repeatable.",
+            help="Afterwards run its first 10 s again with temp files in this directory, and keep "
+            "the result. Only for commands that write no data. Repeatable.",
         ),
     ] = None,
     share: Annotated[
@@ -196,7 +196,7 @@ def _running(live: bool) -> "Running | None":
     if not live:
         return None
     if not sys.stderr.isatty():
-        raise InputError("--live draws on stderr, which is no terminal here", "leave it out")
+        raise InputError("--live draws on stderr, which is not a terminal here", "leave it out")
     from spillcast.recording.running import Running
 
     return Running()

@@ -53,7 +53,9 @@ def check_options(
         if is_given:
             raise InputError(f"{option} does not go with --all", instead)
     if engine_of(server[0]).live_all is None:
-        raise InputError(f"--all: sessions of {engine_of(server[0]).label} are recorded singly")
+        raise InputError(
+            f"--all: sessions of {engine_of(server[0]).label} are recorded one at a time"
+        )
 
 
 def record_all(

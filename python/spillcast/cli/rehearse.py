@@ -41,7 +41,7 @@ def check_rehearse(
         return
     if pid is not None or (server is not None and explain is None):
         hint = "for others: spillcast forecast --rehearse 10s --command '...'"
-        raise InputError("--rehearse runs again what record has started itself", hint)
+        raise InputError("--rehearse repeats a command that record started", hint)
     for directory in directories:
         if not directory.is_dir():
             raise InputError(f"--rehearse {directory}: there is no such directory")

@@ -68,8 +68,8 @@ def watch(
     """Watch a run spill: where the time goes, temp latency, and the forecast for other storage.
 
     q or Ctrl-C ends it. What is watched is never changed or stopped: a command gets the signals
-    and is watched to its end. Nothing is written without -o. The forecast is of the whole run
-    where something tells what is to come of it, and else of what ran so far.
+    and is watched to its end. Nothing is written without -o. The forecast is for the whole run
+    if it is known what remains, otherwise for the part so far.
 
     Example: spillcast watch --pid 4711 --to catalogue:aws-gp3
 
@@ -93,7 +93,9 @@ def watch(
     if server is None and (backend, query) != (None, None):
         raise InputError(f"--backend and --query need {DSN_OPTIONS}")
     if not json and not sys.stderr.isatty():
-        raise InputError("watch draws on stderr, which is no terminal here", "--json prints lines")
+        raise InputError(
+            "watch draws on stderr, which is not a terminal here", "--json prints lines"
+        )
     duration_s = None if duration is None else parse_duration_s(duration, "--duration")
     options = RecordOptions(tuple(temp or ()), capture, duration_s)
     known = known_of(history or (), written=written)

@@ -23,14 +23,14 @@ def tmpfs_move(to: Path, size: str, owner: str | None) -> Move:
     if size_bytes < SIZE_BYTES_MIN:
         raise InputError(f"--size {size} is less than {format_bytes(SIZE_BYTES_MIN)}")
     if not to.is_absolute() or to == Path("/"):
-        raise InputError(f"--to {to}: is not a whole path such as /mnt/temp")
+        raise InputError(f"--to {to}: is not an absolute path such as /mnt/temp")
     meminfo = meminfo_bytes()
     available, swap = meminfo["MemAvailable"], meminfo.get("SwapFree", 0)
     if size_bytes > available:
         raise Refusal(
             f"{format_bytes(size_bytes)} of temp files do not fit: this machine has "
             f"{format_bytes(available)} of memory available, and {format_bytes(swap)} of swap",
-            "a full mount would swap, or the machine would stand still; take a smaller --size",
+            "a full mount would make the machine swap or stall; give a smaller --size",
         )
     options = f"size={mount_word(size_bytes)},{_mode(owner)}"
     path = shell_word(to)
@@ -39,26 +39,26 @@ def tmpfs_move(to: Path, size: str, owner: str | None) -> Move:
         f"""[ "$(awk '/^MemAvailable:/ {{print $2}}' /proc/meminfo)" -ge {size_bytes >> 10} ]"""
     )
     steps = [
-        Step("Where it is to be seen.", command=f"mkdir -p {path}"),
+        Step("Create the mount point.", command=f"mkdir -p {path}"),
         Step(
-            f"Only while {format_bytes(size_bytes)} of memory are available, in KiB:",
+            f"Only while {format_bytes(size_bytes)} of memory are available (here in KiB):",
             command=f"{enough} &&\n  mount -t tmpfs -o {options} tmpfs {path}",
         ),
-        Step("Its size and what is in it.", command=f"df -h {path}"),
+        Step("Check its size and what it holds.", command=f"df -h {path}"),
         Step(
-            "If it is to be there after a restart too.",
+            "To have it after a restart too.",
             command=f"echo {shell_word(line)} >> /etc/fstab",
         ),
     ]
     pattern = shell_word(f"\\#^{_escaped(line)}$#d")
     revert = [
         Step("Refused while a file in it is open.", command=f"umount {path}"),
-        Step("Removed only where it is empty.", command=f"rmdir {path}"),
-        Step("Not at the next start.", command=f"sed -i {pattern} /etc/fstab"),
+        Step("Removed only if it is empty.", command=f"rmdir {path}"),
+        Step("Do not mount it at the next start.", command=f"sed -i {pattern} /etc/fstab"),
     ]
     move = Move("tmpfs", str(to), owner or "everybody", steps, revert)
     move.warnings = [
-        f"its pages are memory that no query can have: {format_bytes(size_bytes)} of the "
+        f"its pages are memory that queries cannot use: {format_bytes(size_bytes)} of the "
         f"{format_bytes(available)} that are available now, charged to the memory cgroup of "
         "whoever writes them",
         "what is in it is gone after a restart, the directory of a tablespace too",

@@ -173,7 +173,7 @@ def _what_to_do(query: Told, kind: Kind, cures: Sequence[Cure]) -> str:
         return f"No target is {sure} than the {now} now; the fastest is {best.words}."
     first, *others = gaining
     if first.work_mem_bytes is not None:
-        lead = "Cheapest cure"
+        lead = "Cheapest fix"
     elif first.best_value:
         lead = "Best value"
     else:

@@ -91,7 +91,7 @@ def kept_forecast(path: Path, target: str | None) -> Told:
         raise InputError(f"{path}: is not a forecast: give the forecast first", HOW)
     document = json_of(text_of(path), path, HOW)
     if not isinstance(document, dict) or document.get("schema") != "spillcast.forecast/1":
-        raise InputError(f"{path}: is no forecast", HOW)
+        raise InputError(f"{path}: is not a forecast", HOW)
     parts = document.get("targets", [document])
     found = [read(Told, part, str(path), HOW) for part in parts]
     names = ", ".join(one.target for one in found)
@@ -114,7 +114,7 @@ def meant_of(told: Told, named: Meant) -> Meant:
     statement = told.statement
     if statement is None or (statement.queryid, statement.query) == (None, None):
         hint = "name it with --query or --queryid, or its session with --backend"
-        raise InputError("the forecast tells no statement that a server could count", hint)
+        raise InputError("the forecast names no statement that a server counts", hint)
     return replace(named, queryid=statement.queryid, text=statement.query)
 
 

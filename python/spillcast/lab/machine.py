@@ -97,7 +97,7 @@ def _opened(room: Path, queries: int | None) -> tuple[list[_Measured], list[str]
             if isinstance(lab, Calibrates):
                 opened.append(_Measured(engine.name, lab, lab.calibrating()[:queries]))
     if not opened:
-        raise InputError("there is no engine to calibrate with", ". ".join(skipped))
+        raise InputError("no engine to calibrate with is installed", ". ".join(skipped))
     return opened, skipped
 
 

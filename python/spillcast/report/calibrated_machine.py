@@ -42,12 +42,12 @@ def machine_page(found: Calibration) -> Page:
 def _cost(cost: WaitCost) -> str:
     """What the fit says, for two amounts of work."""
     takes = [
-        f"{format_duration(work_s)} of work take {format_duration(work_s + added_s)}"
+        f"{format_duration(work_s)} of work takes {format_duration(work_s + added_s)}"
         for work_s, added_s in zip(WORK_S, cost.extra_s(np.array(WORK_S), WAIT_S), strict=True)
     ]
     whose = "any engine" if cost.engine == ANY else cost.engine
     after = f"{whose}: after a wait of {format_duration(WAIT_S)}, {', '.join(takes)}"
-    return f"{after}; queries differ by {cost.spread:.0%} in what is added"
+    return f"{after}; the added time differs by {cost.spread:.0%} between queries"
 
 
 def _rows(points: Sequence[Point]) -> Iterator[Sequence[Any]]:

@@ -30,11 +30,10 @@ def _verdict(check: Check) -> str:
     told = check.told
     low, high = map(format_duration, told.interval_s or (0.0, 0.0))
     said, came = format_duration(told.forecast_s or 0.0), format_duration(check.came.elapsed_s)
-    held = "inside" if check.inside else "outside"
+    held = "held" if check.inside else "did not hold"
     saved = 1 - check.came.elapsed_s / told.baseline_s
     change = f"{100 * abs(saved):.0f} % {'less' if saved >= 0 else 'more'} than before"
     return (
-        f"{'True' if check.inside else 'Not true'}: {said} ({low} to {high}) were forecast for "
-        f"{told.target} and {came} came, {change}: {held} the interval, "
-        f"{100 * check.error:+.1f} % off."
+        f"The forecast {held}: {told.target} took {came}, {change}; forecast were {said} "
+        f"({low} to {high}), {100 * check.error:+.1f} % off."
     )

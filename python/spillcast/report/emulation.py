@@ -13,11 +13,11 @@ from spillcast.units import format_bytes, format_duration
 
 def mounted_text(mount: Mount, *, temporary: bool, end: str) -> str:
     """What a person should know once it is there."""
-    kept = "are gone then" if temporary else "stay"
+    kept = "deleted then" if temporary else "kept"
     cache = ", through the page cache" if mount.page_cache else ""
     text = (
-        f"mounted at {mount.mountpoint}: {described(mount)}{cache}. {end}; the files lie in "
-        f"{mount.backing} and {kept}."
+        f"mounted at {mount.mountpoint}: {described(mount)}{cache}. {end}; the files are in "
+        f"{mount.backing} and are {kept}."
     )
     warnings = [f"warning: {words}" for words in mount.too_fast().values()]
     return "\n".join(paragraph(words) for words in (text, *warnings))
@@ -79,7 +79,7 @@ def floor_sentence(mount: Mount) -> str:
             f"{format_duration(least_ns / 1e9)} for a {op} of {format_bytes(small)} and "
             f"{format_duration(most_ns / 1e9)} for {format_bytes(large)}"
         )
-    return f"The mount itself takes {', '.join(parts)}; that is taken off."
+    return f"The mount itself takes {', '.join(parts)}; this is subtracted."
 
 
 def _row(done: Mapping[str, Any]) -> list[Any]:

@@ -20,7 +20,7 @@ def plan_text(move: Move) -> str:
     parts = [_comment(f"{move.whom}: temp files to {move.to}.", mark)]
     parts += [_comment(f"Note: {warning}.", mark) for warning in move.warnings]
     if not move.steps:
-        parts.append(_comment("All is so already.", mark))
+        parts.append(_comment("Nothing to do: everything is set up already.", mark))
     parts += _script(move.steps, mark)
     if move.revert:
         back = "\n\n".join(_script(move.revert, mark)).split("\n")
@@ -35,12 +35,12 @@ def done_text(move: Move) -> str:
     if not move.reverted:
         lines.insert(0, f"{move.whom}: temp files go to {move.to} from now on.")
     elif lines:
-        lines.insert(0, f"{move.whom}: put back as before the move to {move.to}.")
+        lines.insert(0, f"{move.whom}: restored to the state before the move to {move.to}.")
     else:
-        lines.insert(0, f"{move.whom}: nothing to put back at {move.to}.")
+        lines.insert(0, f"{move.whom}: nothing to restore at {move.to}.")
     if move.verified is not None:
         files, size = move.verified["files"], format_bytes(move.verified["bytes"])
-        lines.append(f"  seen there: {files} temp files, {size}, of a sort in 64 kB of work_mem")
+        lines.append(f"  verified: {files} temp files, {size}, of a sort with 64 kB of work_mem")
     for step in move.steps:
         if not step.done and not move.reverted:
             lines += [f"  {step.why}", *(f"    {line}" for line in step.script)]

@@ -10,11 +10,11 @@ from spillcast.report.table import Column, Table
 from spillcast.units import format_duration
 
 _COLUMNS = (
-    Column("to come", "figure"),
+    Column("remaining", "figure"),
     Column("from", "low", "bytes"),
     Column("about", "centre", "bytes"),
     Column("to", "high", "bytes"),
-    Column("told by", "source", "words"),
+    Column("known from", "source", "words"),
 )
 _ROWS = (("temp reads", "read", "read"), ("temp writes", "write", "written"))
 
@@ -41,8 +41,8 @@ def left_words(forecast: Forecast, coming: ToCome) -> str:
     """What is gained by moving it now, which loses what was done."""
     alone = coming.left["elapsed"]
     about, low, high = map(format_duration, (alone.centre, alone.low, alone.high))
-    words = f"left alone it goes on for about {about} ({low} to {high})"
+    words = f"left running it takes about another {about} ({low} to {high})"
     if forecast.forecast_s is None:
-        return f"{words}: told by {coming.sources['elapsed']}"
+        return f"{words}: known from {coming.sources['elapsed']}"
     anew = format_duration(forecast.forecast_s)
-    return f"moved now and started anew: {anew}; {words}: told by {coming.sources['elapsed']}"
+    return f"moved now and restarted: {anew}; {words}: known from {coming.sources['elapsed']}"

@@ -57,8 +57,8 @@ class Mount:
             if worst is not None and self._excess_s(worst) > 0:
                 median_s = self.behaviour.median_s(worst)
                 words[op] = (
-                    f"{op}s of {format_bytes(worst.size_bytes)} are to take "
-                    f"{format_duration(median_s)}, and the mount alone takes "
+                    f"{op}s of {format_bytes(worst.size_bytes)} should take "
+                    f"{format_duration(median_s)}, but the mount alone takes "
                     f"{format_duration(median_s + self._excess_s(worst))}"
                 )
         return words
@@ -87,9 +87,9 @@ class Emulated:
         for done in self.operations:
             share = done["late"] / done["count"] if done["count"] else 0.0
             if share > LATE:
-                cause = "so does the mount alone" if done["op"] in too_fast else slow
+                cause = "the mount alone takes longer" if done["op"] in too_fast else slow
                 message = (
-                    f"{share:.0%} of the {done['op']}s took more than a tenth longer than asked: "
+                    f"{share:.0%} of the {done['op']}s took over 10 % longer than requested: "
                     f"{cause}"
                 )
                 found.append({"code": "late", "message": message})

@@ -16,7 +16,7 @@ from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes
 
 #: What mends a rehearsal that came to no temp I/O.
-LONGER = "rehearse longer, or without --rehearse"
+LONGER = "rehearse longer, or leave out --rehearse"
 #: The folder of a recording that holds those kept with it, each named after its directory.
 KEPT = "rehearsals"
 

@@ -38,7 +38,7 @@ def test_what_is_to_come_is_told_by_its_plan(newest):
         newest.until_running(client)
         asked = ("--backend", client.pid, "--to", "latency:50us")
         with at_terminal("watch", "--postgres", newest.dsn, *asked) as terminal:
-            terminal.until("left alone it goes on for about")
+            terminal.until("left running it takes about")
             terminal.press("q")
             assert terminal.end() == 0
             lines = [line for line in screen(terminal.text) if line]
@@ -46,6 +46,6 @@ def test_what_is_to_come_is_told_by_its_plan(newest):
         client.thread.join()
     assert max(map(len, lines)) <= 80
     text = " ".join(" ".join(lines).split())
-    assert "to come from about to told by" in text
+    assert "remaining from about to known from" in text
     assert "the plan, which was not run" in text
-    assert "told by the bytes to come, as long as each took" in text
+    assert "known from the remaining bytes, at the time each took" in text

@@ -239,16 +239,16 @@ def test_a_page_draws_what_was_seen_and_what_is_to_come(tmp_path, written):
     done = spillcast("report", written.path, *asked)
     assert done.returncode == 0, done.stderr
     text = page.read_text()
-    assert "Left alone it goes on for about 4." in text
+    assert "Left running it takes about another 4." in text
     # What is told beside the bars: bytes done, which are 400 blocks.
     assert "3.12 MiB done, " in text
-    assert all(part in text for part in ("before the recording", "recorded", "to come"))
+    assert all(part in text for part in ("before the recording", "recorded", "remaining"))
 
 
 @pytest.mark.parametrize(
     ("option", "value", "why"),
     [
-        ("--progress", "120%", "--progress 120%: no share of a query"),
+        ("--progress", "120%", "--progress 120%: is not a share of a query"),
         ("--written", "1M", "--written 1 MiB: 3.12 MiB were written while it was recorded"),
         ("--history", "nowhere.json", "nowhere.json: there is no such file"),
     ],
@@ -265,4 +265,4 @@ def test_of_a_whole_run_nothing_is_to_come(tmp_path):
     )
     done = spillcast("forecast", whole.path, "--to", "latency:2ms", "--progress", "25%")
     assert done.returncode == 2
-    assert "nothing is to come" in done.stderr
+    assert "nothing remains" in done.stderr

@@ -190,9 +190,7 @@ def told(plan, elapsed_s, *targets):
 def test_it_is_the_cheapest_cure_where_it_is_sure_to_win():
     lines, _ = told(SORT_OF_4_S, 4.4, "factor:2")
     text = " ".join(lines[:3])
-    assert text.startswith(
-        "Temp I/O is 91 % of this query: storage is the problem. Cheapest cure: "
-    )
+    assert text.startswith("Temp I/O is 91 % of this query: storage is the problem. Cheapest fix: ")
     assert "work_mem " in text
     assert ", 400 ms (" in text
     assert "instead of 4.40 s; then factor:2, 2.40 s (" in text

@@ -90,7 +90,7 @@ class Baseline:
             found, unused = known.to_come(recording, elapsed_s)
         elif known.given:
             raise InputError(
-                f"{recording.path}: the query ended while it was recorded: nothing is to come",
+                f"{recording.path}: the query ended while it was recorded: nothing remains",
                 f"leave {known.given} out",
             )
         if found is None:

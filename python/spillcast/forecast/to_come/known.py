@@ -140,5 +140,5 @@ def _run(path: Path) -> Recording:
         return read_statements(path, timed=False)
     raise InputError(
         f"--history {path}: neither a recording, a plan nor a row of pg_stat_statements",
-        "give what tells of a former run of the same query",
+        "give an earlier run of the same query",
     )

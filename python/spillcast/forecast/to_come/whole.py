@@ -62,7 +62,7 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
         told = together(by["elapsed"])
         agreeing = _agreeing(elapsed_s, told, draws)
         if agreeing is None:
-            unused = [*unused, "the elapsed time that is told does not fit what was seen"]
+            unused = [*unused, "the given elapsed time does not fit what was recorded"]
         picked = picked if agreeing is None else agreeing
         told_s = np.maximum(told.drawn(draws.standard_normal(DRAWS)), seen.done_s)
         rest_s[picked] = np.maximum(told_s - io_s[picked], 0.0)
@@ -184,9 +184,9 @@ def _sources(by: Mapping[str, Sequence[Said]]) -> Mapping[str, str]:
     written = said.get("written")
     if written is None:
         written = f"{elapsed}, at the rates seen" if elapsed else said["writes"]
-    read = said.get("read") or ("the writes to come" if written != FILES else None)
+    read = said.get("read") or ("the remaining writes" if written != FILES else None)
     rest = said.get("rest")
-    rates = "the bytes to come, as long as each took"
+    rates = "the remaining bytes, at the time each took"
     return {
         "written": written,
         "read": FILES if read is None else f"{FILES}; {read}",

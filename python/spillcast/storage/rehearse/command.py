@@ -28,7 +28,7 @@ INSIDE = Path(__file__).with_name("inside.py")
 WRITES = re.compile(
     r"(?i)\b(insert|update|delete|create|copy|drop|alter|merge|truncate|vacuum|export|reindex)\b"
 )
-GIVE = "give the command as it is to be run: --command 'duckdb -readonly dw.db -c \"select ...\"'"
+GIVE = "give the command to run: --command 'duckdb -readonly dw.db -c \"select ...\"'"
 
 
 def rehearse_command(
@@ -47,12 +47,12 @@ def rehearse_command(
     """
     arguments = command_to_run(recording, command)
     if (word := writing_word(arguments)) is not None:
-        raise Refusal(f"its command says '{word}', and what writes is not rehearsed")
+        raise Refusal(f"its command contains '{word}', and commands that write are not rehearsed")
     directories = temp_directories(recording)
     _check_alone(recording, arguments, directories)
     say(
-        f"runs again, for {format_duration(duration_s)} at most and killed then, with all that is "
-        f"in {', '.join(map(str, directories))} out of its sight and its temp files in "
+        f"runs again for {format_duration(duration_s)} at most and is then killed; it does not see "
+        f"what is in {', '.join(map(str, directories))}, and its temp files go to "
         f"{directory}: {shlex.join(arguments)}"
     )
     output = folder / f"rehearsal-{len(list(folder.iterdir()))}.spill"
@@ -70,11 +70,11 @@ def command_to_run(recording: Recording, given: Sequence[str] | None) -> list[st
         return list(given)
     engine = recording.meta.engine
     if not engine.command:
-        raise Refusal("what was recorded is no command that could be run again", GIVE)
+        raise Refusal("the recording is not of a command that can be run again", GIVE)
     if any(STRUCK in text for text in engine.command):
-        raise Refusal("its command holds secrets, which are not kept", GIVE)
+        raise Refusal("its command contained secrets, which are not stored", GIVE)
     if engine.settings.get("exit_status") is None:
-        raise Refusal("it was not recorded from its start to its end, as a command is", GIVE)
+        raise Refusal("it was not recorded from start to end", GIVE)
     return list(engine.command)
 
 
@@ -98,7 +98,7 @@ def temp_directories(recording: Recording) -> list[Path]:
     found = asked or [path.parent for path in _written(recording)]
     found = sorted({path for path in found if path.is_absolute()})
     if not found:
-        raise Refusal("the recording does not tell where its temp files were")
+        raise Refusal("the recording does not show where its temp files were")
     return [path for path in found if not any(other in path.parents for other in found)]
 
 
@@ -119,7 +119,7 @@ def _check_alone(
         for directory in directories:
             if directory in path.parents and path not in temp and path.exists():
                 raise Refusal(
-                    f"{path} lies among its temp files in {directory}, which are to be elsewhere",
+                    f"{path} is in {directory} with its temp files, which the rehearsal moves",
                     "give its temp files a directory of their own, and record again",
                 )
 
@@ -143,7 +143,7 @@ def _run(recorder: Recorder, arguments: Sequence[str], places: Replaced) -> Rehe
                 recorder.stop()
                 break
         if status:
-            raise Refusal(f"{arguments[0]} {describe_exit(status)} where it was rehearsed", GIVE)
+            raise Refusal(f"{arguments[0]} {describe_exit(status)} in the rehearsal", GIVE)
         if not recorder.saw_temp_io():
             raise Refusal(
                 f"no temp I/O was done in {format_duration(elapsed_s)} of rehearsal", LONGER

@@ -105,10 +105,10 @@ def test_doing_it_twice_changes_nothing(moving):
     said = json.loads(moving.move("--for", "role:etl", "--apply", "--json").stdout)
     assert (said["steps"], said["verified"]["files"] > 0) == ([], True)
     assert moving.state() == moved
-    assert "All is so already" in moving.move("--for", "role:etl").stdout
+    assert "Nothing to do" in moving.move("--for", "role:etl").stdout
     moving.move("--revert")
     again = moving.move("--revert").stdout
-    assert "nothing to put back" in again
+    assert "nothing to restore" in again
     moving.is_as(before)
 
 
@@ -122,7 +122,7 @@ def test_several_scopes_share_a_tablespace_that_goes_with_the_last(moving):
     connection, files = moving.spilling("etl", "dw")
     assert all(moving.to in path.parents for path in files)
     connection.close()
-    assert "nothing to put back" in moving.move("--for", "role:etl", "--revert").stdout
+    assert "nothing to restore" in moving.move("--for", "role:etl", "--revert").stdout
     moving.move("--revert")
     moving.is_as(before)
 
@@ -144,7 +144,7 @@ def test_a_tablespace_that_was_there_stays_with_its_comment(moving):
     moving.rows("comment on tablespace theirs is 'it''s theirs'")
     before = moving.state()
     refused = moving.move("--revert", status=2)
-    assert "was not moved to by spillcast" in refused.stderr
+    assert "spillcast moved no temp files to it" in refused.stderr
     said = json.loads(moving.move("--for", "role:etl", "--apply", "--json").stdout)
     assert said["tablespace"] == "theirs"
     moving.move("--revert")
@@ -192,7 +192,7 @@ def test_a_tablespace_with_shared_temp_files_stays(moving):
     shared = files[0].parent / "pgsql_tmp4711.0.fileset"
     connection.close()
     shared.mkdir()
-    refused_to_drop(moving, "temp files of queries that run: 1")
+    refused_to_drop(moving, "temp files of running queries: 1")
     shared.rmdir()
     moving.move("--revert")
     assert not moving.to.exists()
@@ -224,7 +224,7 @@ def test_what_somebody_has_set_since_stays(moving):
     moving.move("--for", "role:etl", "--apply")
     moving.rows("alter role etl set temp_tablespaces = 'pg_default'")
     said = moving.move("--revert").stdout
-    assert "role:etl is set to pg_default by now, which stays" in said
+    assert "role:etl is set to pg_default now, which is kept" in said
     settings = moving.rows("select setconfig from pg_db_role_setting")
     assert settings == [(["temp_tablespaces=pg_default"],)]
 
@@ -238,7 +238,7 @@ def test_a_setting_that_wins_is_named(moving):
 def test_open_sessions_are_told_of(moving):
     with moving.connect("etl"):
         said = moving.move("--for", "role:etl", "--apply").stdout
-    assert "sessions of role:etl that are open keep theirs: 1" in said
+    assert "open sessions of role:etl keep their setting: 1" in said
 
 
 def test_a_directory_that_is_gone_is_noticed_and_mended(moving):

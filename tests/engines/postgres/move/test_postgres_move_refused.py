@@ -35,7 +35,7 @@ def test_directories_that_cannot_be_used(moving):
     moving.server.give(mount)
     refused(moving, "is not empty: file", to=full)
     refused(moving, "is not empty: lost+found", f"{mount}/pg_temp", to=mount)
-    refused(moving, "is inside of the data directory", to=moving.data / "temp")
+    refused(moving, "is inside the data directory", to=moving.data / "temp")
     refused(moving, "there is no directory", "mkdir -p", to=moving.room / "none" / "temp")
     refused(moving, "is not a directory", to=full / "file")
     if os.geteuid() == 0:
@@ -49,8 +49,8 @@ def test_names_that_are_not_there(moving):
     for wrong, words in (
         ("role:nobody", "the server has no such role"),
         ("database:none", "the server has no such database"),
-        ("etl", "names nobody"),
-        ("role:", "names nobody"),
+        ("etl", "is not a role, a database, server or session"),
+        ("role:", "is not a role, a database, server or session"),
     ):
         refused(moving, words, options=("--for", wrong, "--apply"))
     refused(moving, "cannot be a tablespace's name", options=("--tablespace", "pg_x", "--apply"))
@@ -92,7 +92,7 @@ def test_an_ordinary_user_cannot_make_the_directory(moving):
 def test_a_standby_would_stop(moving):
     moving.rows("select pg_create_physical_replication_slot('standby_one')")
     try:
-        refused(moving, "stops where it lacks the directory: standby_one", "--standbys-prepared")
+        refused(moving, "stops if the directory is missing: standby_one", "--standbys-prepared")
         moving.move("--for", "role:etl", "--standbys-prepared", "--apply")
         moving.move("--revert")
     finally:
@@ -201,7 +201,7 @@ def test_a_link_is_followed(moving):
     try:
         moving.move("--for", "role:etl", "--apply")
         moving.to = real / "temp"
-        assert "put back" in moving.move("--revert").stdout
+        assert "restored" in moving.move("--revert").stdout
         assert list(real.iterdir()) == []
     finally:
         moving.to = old

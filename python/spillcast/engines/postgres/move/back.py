@@ -25,7 +25,7 @@ def revert_steps(
     ours = [scope for scope in scopes if facts.settings.get(scope) == [tablespace.name]]
     steps = []
     if Scope() in ours:
-        why = "The server's own setting, as it was before."
+        why = "Restore the server's own setting."
         statement = set_statement(Scope(), note.before["server"])
         steps.append(facts.step(why, statement))
     if Scope() in scopes:
@@ -44,7 +44,7 @@ def revert_steps(
     elif scopes:
         statements.append(comment_statement(tablespace.name, str(left)))
     if statements:
-        why = "The settings and rights as they were before, and the note of it."
+        why = "Restore the settings and rights, and the note of them."
         steps.append(facts.step(why, *statements))
     if drop and not left.before and note.made_tablespace:
         steps += _drop_steps(tablespace, note, facts)
@@ -60,7 +60,9 @@ def remaining(note: Note, scopes: list[Scope]) -> Note:
 
 def remove_directory(path: Path) -> Step:
     """The step that takes an empty directory away."""
-    return Step("The directory, which was made for this.", command=f"rmdir {shell_word(path)}")
+    return Step(
+        "Remove the directory, which was made for this move.", command=f"rmdir {shell_word(path)}"
+    )
 
 
 def set_statement(scope: Scope | None, names: list[str] | None) -> str:
@@ -78,7 +80,7 @@ def set_statement(scope: Scope | None, names: list[str] | None) -> str:
 
 def reload_step(facts: Situation) -> Step:
     """The step after ALTER SYSTEM; done again where it may have been missed."""
-    why = "The server reads its settings; open sessions follow."
+    why = "Reload the settings; open sessions follow."
     return facts.step(why, "SELECT pg_reload_conf()")
 
 
@@ -111,10 +113,10 @@ def comment_statement(name: str, text: str | None) -> str:
 
 def _drop_steps(tablespace: Tablespace, note: Note, facts: Situation) -> list[Step]:
     path = Path(tablespace.location)
-    why = "The tablespace; the server refuses where anything lies in it."
+    why = "Drop the tablespace; the server refuses if anything is in it."
     drop = facts.step(why, f"DROP TABLESPACE {identifier(tablespace.name)}")
     if not note.made_directory:
         return [drop]
-    why = "The directory was made for this, which its sticky bit says from now on."
+    why = "Mark the directory, by its sticky bit, as made for this move."
     mark = Step(why, command=f"chmod 1700 {shell_word(path)}")
     return [mark, drop, remove_directory(path)]

@@ -31,7 +31,7 @@ def check_server(facts: Situation) -> None:
             else ""
         )
         raise InputError(
-            f"role {facts.user} lacks SUPERUSER, without which no tablespace is made or dropped",
+            f"role {facts.user} lacks SUPERUSER, which is needed to make or drop a tablespace",
             f"connect as {by or 'a superuser'}, or "
             f"{grant}or let one run what is printed without --apply",
         )
@@ -43,13 +43,14 @@ def check_move(connection: Connection, facts: Situation, wish: Wish) -> None:
     if facts.standbys and not wish.standbys_prepared:
         names = ", ".join(facts.standbys)
         raise InputError(
-            f"a standby makes the tablespace too, and stops where it lacks the directory: {names}",
-            f"make {wish.to} on each of them, the server's own, then give --standbys-prepared",
+            f"a standby creates the tablespace too, and stops if the directory is missing: {names}",
+            f"create {wish.to} on each of them, owned by the server's user, then give "
+            "--standbys-prepared",
         )
     if wish.scope == Scope() and facts.source == "command line":
         raise InputError(
-            "temp_tablespaces stands on the server's command line, which nothing else overrides",
-            "take it from there, or move roles or databases",
+            "temp_tablespaces is on the server's command line, which nothing else overrides",
+            "remove it from there, or move roles or databases",
         )
     _check_directory(connection, facts, wish)
 
@@ -60,7 +61,7 @@ def _check_directory(connection: Connection, facts: Situation, wish: Wish) -> No
     if facts.data_directory is not None:
         data = os.path.realpath(facts.data_directory)
         if os.path.commonpath([data, os.path.realpath(path)]) == data:
-            raise InputError(f"--to {path}: is inside of the data directory {data}")
+            raise InputError(f"--to {path}: is inside the data directory {data}")
     parent = path.parent
     if not parent.is_dir():
         raise InputError(
@@ -81,7 +82,7 @@ def _check_directory(connection: Connection, facts: Situation, wish: Wish) -> No
     if not directory.there:
         return
     if directory.uid != user_id(owner) and not (directory.made and root):
-        hint = f"chown {user}: {word}, or name a directory in it that is still to be made"
+        hint = f"chown {user}: {word}, or name a directory in it that does not exist yet"
         raise InputError(f"--to {path}: is not the server's own; it runs as {owner}", hint)
     entries = _entries(connection, path, by_server=directory.uid == user_id(owner))
     if entries:
@@ -107,10 +108,10 @@ def _check_seen(connection: Connection, path: Path, what: str) -> None:
         (modified_s,) = row(connection, query, str(path))
     except psycopg.Error as error:
         said = what_it_says(error)
-        hint = "it has to pass through every directory above"
+        hint = "it needs execute permission on every directory above"
         raise InputError(f"{what}: the server cannot reach {path}: {said}", hint) from None
     if not before_s <= (modified_s or 0) <= _modified_s(path):
-        hint = "its /tmp may be its own, as with PrivateTmp of systemd"
+        hint = "it may have a private /tmp, as with PrivateTmp of systemd"
         raise InputError(f"{what}: the server has another {path} than we have", hint)
 
 

@@ -20,8 +20,8 @@ def move(
     to: Annotated[
         Path | None,
         typer.Option(
-            help="Directory of the server's machine, empty or not there yet; with --revert only "
-            "where there were several."
+            help="Directory on the server's machine, empty or not yet created; with --revert only "
+            "if there were several."
         ),
     ] = None,
     for_: Annotated[
@@ -31,9 +31,9 @@ def move(
     tablespace: Annotated[
         str | None, typer.Option(help="Name of the tablespace (default: spillcast_temp).")
     ] = None,
-    apply: Annotated[bool, typer.Option("--apply", help="Do it, and see it work.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Do it, and verify it.")] = False,
     revert: Annotated[
-        bool, typer.Option("--revert", help="Put all back, or what --for says.")
+        bool, typer.Option("--revert", help="Restore everything, or what --for names.")
     ] = False,
     standbys_prepared: Annotated[
         bool, typer.Option("--standbys-prepared", help="Every standby has the directory.")

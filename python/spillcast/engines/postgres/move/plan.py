@@ -94,15 +94,15 @@ def plan(wish: Wish, facts: Situation, lacking: list[str], directory: Directory)
     if to_set and wish.scope != Scope():
         statements.append(set_statement(wish.scope, [name]))
     if statements:
-        why = "The tablespace gets its name, a note of how all was before, and its users."
+        why = "Give the tablespace its name, a note of the previous settings, and its users."
         steps.append(facts.step(why, *statements))
     if wish.scope == Scope():
         if to_set:
             statement = set_statement(wish.scope, [name])
-            steps.append(facts.step("The server's own setting.", statement))
+            steps.append(facts.step("Set it for the whole server.", statement))
         steps.append(reload_step(facts))
     if wish.scope is None:
-        why = "In the session whose temp files are to go there:"
+        why = "In the session whose temp files should go there:"
         steps.append(Step(why, sql=(f"SET {SETTING} = {literal(name)}",)))
 
     after = replace(facts, settings=facts.settings | ({wish.scope: [name]} if wish.scope else {}))
@@ -151,11 +151,14 @@ def _unfinished(made_directory: bool) -> str:
 def _directory_steps(path: Path, facts: Situation, directory: Directory) -> list[Step]:
     steps, word = [], shell_word(path)
     if not directory.there:
-        why = "A directory on the server's machine. Its sticky bit says that spillcast made it."
+        why = (
+            "Create the directory on the server's machine. The sticky bit marks it as made by "
+            "spillcast."
+        )
         steps.append(Step(why, command=f"mkdir -m 1700 {word}"))
     owner = facts.owner or "postgres"
     if user_id(owner) != (directory.uid if directory.there else os.geteuid()):
-        why = "It has to be the server's own."
+        why = "It has to belong to the server's user."
         steps.append(Step(why, command=f"chown {shell_word(owner)}: {word}"))
     return steps
 
@@ -171,7 +174,7 @@ def user_id(owner: str) -> int | None:
 
 
 def _create(path: Path, facts: Situation, made: bool) -> Step:
-    why = "A tablespace in it, under a name that says the move has not ended."
+    why = "Create a tablespace in it, under a name that marks the move as unfinished."
     statement = f"CREATE TABLESPACE {_unfinished(made)} LOCATION {literal(str(path))}"
     return facts.step(why, statement)
 

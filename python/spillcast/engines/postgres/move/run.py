@@ -52,7 +52,7 @@ def planned(dsn: str | None, wish: Wish) -> Move:
     role = wish.scope and wish.scope.role
     move = plan(wish, Situation(), [role] if role else [], Directory())
     move.warnings.append(
-        "no server was asked: this is for one that runs as user postgres, and where "
+        "no server was contacted: this assumes one that runs as user postgres, where "
         f"{move.whom} has no temp_tablespaces yet"
     )
     return move
@@ -75,7 +75,7 @@ def moved(dsn: str, wish: Wish) -> Move:
         if wish.scope and wish.scope != Scope():
             count = open_sessions(connection, wish.scope)
             if count:
-                move.warnings.append(f"sessions of {move.whom} that are open keep theirs: {count}")
+                move.warnings.append(f"open sessions of {move.whom} keep their setting: {count}")
     return move
 
 
@@ -166,17 +166,17 @@ def _warnings(facts: Situation, wish: Wish, move: Move) -> Iterator[str]:
         yield f"--apply would be refused: {error.message}"
     if facts.local and is_tmpfs(wish.to):
         yield (
-            "it is in memory: after a restart of the machine temp files are, without a word, "
-            "where they were before, until --revert and --apply"
+            "it is in memory: after a restart of the machine temp files silently go where they "
+            "were before, until you run --revert and --apply"
         )
     if wish.scope is None:
-        yield f"a role that is no superuser may set it after {grant}"
+        yield f"a role without SUPERUSER may set it after {grant}"
         return
     if not wish.scope.role:
-        yield f"roles made later want {grant}, or their temp files stay where they are"
+        yield f"roles created later need {grant}, otherwise their temp files stay where they are"
     for scope, names in facts.settings.items():
         if scope.outranks(wish.scope) and names != [move.tablespace]:
-            yield f"{scope} has a setting of its own, which wins: {', '.join(names)}"
+            yield f"{scope} has a setting of its own, which takes precedence: {', '.join(names)}"
 
 
 def _in_use() -> tuple[type[Exception], ...]:
@@ -197,8 +197,8 @@ def _only_move(facts: Situation) -> Path:
         return Path(moved[0].location)
     if not moved:
         raise InputError(
-            "no tablespace of this server was moved to by spillcast",
-            "where a move ended before there was one, name the directory with --to",
+            "spillcast has moved temp files to no tablespace of this server",
+            "if a move was interrupted before it made one, name the directory with --to",
         )
     places = ", ".join(one.location for one in moved)
     raise InputError(f"spillcast has moved temp files to {places}", "say which with --to")
@@ -214,7 +214,8 @@ def _way_back(facts: Situation, to: Path, scope: Scope | None, *, whole: bool) -
     note = tablespace.note
     if note is None:
         raise InputError(
-            f"--to {to}: tablespace {tablespace.name} is there and was not moved to by spillcast",
+            f"--to {to}: tablespace {tablespace.name} exists, but spillcast moved no temp files "
+            "to it",
             "nothing was changed",
         )
     if not to.exists():
@@ -234,7 +235,7 @@ def _way_back(facts: Situation, to: Path, scope: Scope | None, *, whole: bool) -
         now = facts.settings.get(one)
         if now != [tablespace.name] and now != note.before[str(one)]:
             said = "has none" if now is None else f"is set to {', '.join(now)}"
-            move.warnings.append(f"{one} {said} by now, which stays")
+            move.warnings.append(f"{one} {said} now, which is kept")
     return move
 
 

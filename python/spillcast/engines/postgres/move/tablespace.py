@@ -50,7 +50,7 @@ def parse_scope(text: str) -> Scope | None:
         return Scope() if text == "server" else None
     if kind not in ("role", "database") or not name:
         hint = "write role:NAME, database:NAME, server or session"
-        raise InputError(f"--for '{text}' names nobody", hint)
+        raise InputError(f"--for '{text}' is not a role, a database, server or session", hint)
     return Scope(role=name) if kind == "role" else Scope(database=name)
 
 
@@ -163,7 +163,7 @@ def users_of(connection: Connection, tablespace: Tablespace) -> list[str]:
     where = f"pg_tblspc/{tablespace.oid}"
     count, size, shared = row(connection, query, where, where, tablespace.oid)
     if count or shared:
-        found.append(f"temp files of queries that run: {count + shared} ({size} bytes)")
+        found.append(f"temp files of running queries: {count + shared} ({size} bytes)")
     return found
 
 

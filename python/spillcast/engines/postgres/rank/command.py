@@ -41,7 +41,7 @@ def rank_postgres(
     asked = Asked(targets, origin, confidence)
     if server and (path := Path(server)).exists():
         if (log, since, save_as) != (None, None, None):
-            raise InputError("--log, --since and --save go with a server, not with its logs")
+            raise InputError("--log, --since and --save need a server, not its logs")
         return _of_logs(path, asked)
     logs = None if log is None else read_logs(Path(log))
     with open_session(server, NAME) as connection:
@@ -80,9 +80,9 @@ def _of_logs(path: Path, asked: Asked) -> ServerRanking:
     statements = of_logs(logs, asked)
     unseen = []
     if not logs.plans:
-        unseen.append("times and plans: the logs hold temp files alone; load auto_explain")
+        unseen.append("times and plans: the logs contain only temp files; load auto_explain")
     if any(one.query is None for one in statements):
-        unseen.append("statements: some temp files stand in the log without theirs")
+        unseen.append("statements: the log has some temp files without their statement")
     found = ServerRanking(
         struck_text(str(path)), logs.window_s, statements, asked.targets, asked.confidence
     )

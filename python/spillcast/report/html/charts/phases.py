@@ -11,7 +11,7 @@ from spillcast.report.html.charts.bars import legend_of, names_axis, sized
 from spillcast.report.html.charts.scale import PERCENT
 from spillcast.report.html.page import Layout
 
-BEFORE, SEEN, COMING = "before the recording", "recorded", "to come"
+BEFORE, SEEN, COMING = "before the recording", "recorded", "remaining"
 _SHADES = {BEFORE: "now", SEEN: "there", COMING: "band"}
 _ROW_PX, _BAR_PX, _LEGEND_PX = 48, 18, 22
 #: Ends of intervals are drawn up to so many times the whole; the words beside have them all.

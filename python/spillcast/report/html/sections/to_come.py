@@ -22,21 +22,21 @@ def sections(forecasts: Sequence[Forecast]) -> list[Section]:
     coming = first["to_come"]
     tracks = _tracks(first)
     drawn = figure(
-        "How far it was, and what is to come",
+        "Progress, and what remains",
         "Each bar is the whole; the line is where its end may be, nine in ten within.",
         "Phases: " + "; ".join(f"{track.name}: {track.words}" for track in tracks),
         partial(phases, tracks),
         _table(coming),
     )
     unused = [f"Not used: {text}." for text in coming.get("unused", ())]
-    return [Section("What is to come", [_left(first), *unused], [drawn])]
+    return [Section("What remains", [_left(first), *unused], [drawn])]
 
 
 def _left(forecast: Forecast) -> str:
     """What is gained by moving it now, which loses what was done."""
     alone = forecast["to_come"]["elapsed_s"]
     bounds = " to ".join(format_duration(alone[end]) for end in ("low", "high"))
-    said = f"Left alone it goes on for about {format_duration(alone['centre'])} ({bounds})"
+    said = f"Left running it takes about another {format_duration(alone['centre'])} ({bounds})"
     if forecast["forecast_s"] is None:
         return f"{said}."
     there, target = seconds(forecast["forecast_s"]), forecast["target"]
@@ -62,7 +62,7 @@ def _track(
     name: str, before: float, seen: float, coming: Mapping[str, Any], told: Callable[[float], str]
 ) -> Track:
     low, about, high = coming["low"], coming["centre"], coming["high"]
-    short = f"{told(before + seen)} done, {told(about)} to come"
+    short = f"{told(before + seen)} done, {told(about)} remaining"
     words = f"{short} ({told(low)} to {told(high)})"
     return Track(name, before, seen, about, low, high, words, short)
 
@@ -77,4 +77,4 @@ def _table(coming: Mapping[str, Any]) -> Table:
         one = coming[key]
         figures = [told(one[each]) for each in ("low", "centre", "high")]
         rows.append([name, *figures, one["source"]])
-    return Table(["to come", "from", "about", "to", "told by"], rows, left=(0, 4))
+    return Table(["remaining", "from", "about", "to", "known from"], rows, left=(0, 4))
