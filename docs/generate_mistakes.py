@@ -1,9 +1,11 @@
 """The page of mistakes, of what the program says to them: ``python docs/generate_mistakes.py``."""
 
+import os
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 PAGE = Path(__file__).with_name("mistakes.md")
@@ -11,7 +13,7 @@ HEAD = """# Mistakes
 
 What spillcast answers to common mistakes: one line that names the mistake and one that fixes it, on
 stderr, with exit status 2. Here `run.spill` and `other.spill` are recordings, `flash.json` is a
-storage, `nvme` a directory and `notes.txt` some text.
+storage, `nvme` a directory and `notes.txt` some text. The last two are by an ordinary user.
 """
 #: What somebody got wrong, and what they typed.
 MISTAKES = (
@@ -35,6 +37,16 @@ MISTAKES = (
     ("a process that has ended", "record -o new.spill --pid 4194305"),
     ("a command without temp I/O", "record -o new.spill -- true"),
 )
+#: The same by an ordinary user, and the system calls that are refused meanwhile.
+ORDINARY = (
+    ("a process of another user, and not root", "record -o new.spill --pid 1", ()),
+    (
+        "perf events that are refused, as in a container",
+        "record --capture perf -o new.spill -- true",
+        ("perf_event_open",),
+    ),
+)
+TARGETS = PAGE.parents[1] / "tests" / "targets"
 
 
 def folder_in(room: Path) -> Path:
@@ -54,26 +66,40 @@ def folder_in(room: Path) -> Path:
     return room
 
 
-def said(typed: str, folder: Path) -> list[str]:
+def said(typed: str, folder: Path, under: Sequence[str] = ()) -> list[str]:
     """What is printed; the exit status must be 2, and nothing goes to stdout."""
-    ran = _ran(typed.split(), folder)
+    ran = _ran(typed.split(), folder, under)
     if ran.returncode != 2 or ran.stdout:
         raise AssertionError(f"{typed}: exit status {ran.returncode}, {ran.stdout or ran.stderr}")
     # How many files a program looks at is its own business.
     return re.sub(r"\(\d+ calls", "(3 calls", ran.stderr).splitlines()
 
 
+def said_to_others(typed: str, refused: Sequence[str]) -> list[str]:
+    """What an ordinary user reads, who cannot do these system calls."""
+    under = [] if os.geteuid() else [sys.executable, str(TARGETS / "ordinary_user.py")]
+    if refused:
+        under += [sys.executable, str(TARGETS / "refuse.py"), *refused]
+    with tempfile.TemporaryDirectory() as room:
+        os.chmod(room, 0o777)
+        return said(typed, Path(room), under)
+
+
 def page(folder: Path) -> str:
     """All of them, each with what was said."""
+    found = [(title, typed, said(typed, folder)) for title, typed in MISTAKES]
+    found += [(title, typed, said_to_others(typed, refused)) for title, typed, refused in ORDINARY]
     parts = [HEAD]
-    for title, typed in MISTAKES:
-        lines = "\n".join([f"$ spillcast {typed}", *said(typed, folder)])
-        parts.append(f"{title[0].upper()}{title[1:]}:\n\n```text\n{lines}\n```\n")
+    for title, typed, lines in found:
+        text = "\n".join([f"$ spillcast {typed}", *lines])
+        parts.append(f"{title[0].upper()}{title[1:]}:\n\n```text\n{text}\n```\n")
     return "\n".join(parts)
 
 
-def _ran(words: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "spillcast", *words]
+def _ran(
+    words: list[str], folder: Path, under: Sequence[str] = ()
+) -> "subprocess.CompletedProcess[str]":
+    command = [*under, sys.executable, "-m", "spillcast", *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
