@@ -217,7 +217,7 @@ def test_refused(spilled, tmp_path):
         rehearse(recording, tmp_path, tmp_path, 1.0, command=["psql", "-c", "drop table t"])
     among = spilled.places.temp / "table.db"
     among.touch()
-    with pytest.raises(Refusal, match="among its temp files"):
+    with pytest.raises(Refusal, match="with its temp files"):
         rehearse(recording, tmp_path, tmp_path, 1.0, command=[*command, str(among)])
     with pytest.raises(Refusal, match="exited with status 3"):
         rehearse(recording, tmp_path, tmp_path, 9.0, command=["sh", "-c", "exit 3"])
@@ -232,7 +232,7 @@ def test_what_cannot_be_run_again(open_places):
     meta = json.loads(path.read_text())
     for change, words in (
         ({"command": ["psql", "password=***"]}, "secrets"),
-        ({"exit_status": None}, "from its start to its end"),
+        ({"exit_status": None}, "from start to end"),
         ({"command": None}, "no command"),
     ):
         path.write_text(json.dumps(meta | {"engine": meta["engine"] | change}))

@@ -229,7 +229,7 @@ def test_in_words(written):
     assert done.returncode == 0, done.stdout
     said = " ".join(done.stdout.split())
     assert "of this query, as the 1.60 s of it that were recorded show, " in said.split(". ")[0]
-    assert "moved now and started anew: " in done.stdout
+    assert "moved now and restarted: " in done.stdout
     assert "temp reads" in done.stdout
 
 
