@@ -153,7 +153,7 @@ def test_the_statement_is_found_by_a_pattern(server, connection, tmp_path):
     connection.execute(QUERY)
     connection.execute(OTHER)
     result = spillcast("check", kept, server.dsn)
-    assert "tells no statement that a server could count" in only_line(result, 2)
+    assert "names no statement that a server counts" in only_line(result, 2)
     found = checked(kept, server.dsn, "--query", r"select id\s+from t")
     assert found["measured_s"] == pytest.approx(counted(connection, OTHER) / 1e3)
     queryid = counted(connection, QUERY, "queryid::text")
