@@ -233,7 +233,7 @@ def test_what_cannot_be_run_again(open_places):
     for change, words in (
         ({"command": ["psql", "password=***"]}, "secrets"),
         ({"exit_status": None}, "from start to end"),
-        ({"command": None}, "no command"),
+        ({"command": None}, "not of a command"),
     ):
         path.write_text(json.dumps(meta | {"engine": meta["engine"] | change}))
         with pytest.raises(Refusal, match=words):
