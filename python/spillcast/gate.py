@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import InputError, SpillcastError, first_line
+from spillcast.units import format_count
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -318,7 +319,7 @@ def _check_column(
 
     name, kind = field.name, column.type
     if not field.nullable and column.null_count:
-        raise damaged(path, f"{name} is empty in {column.null_count:,} rows", hint)
+        raise damaged(path, f"{name} is empty in {format_count(column.null_count, 'row')}", hint)
     if pt.is_list(kind) or pt.is_large_list(kind):
         inner = pa.field(name, kind.value_type, nullable=False)
         _check_column(path, inner, pc.list_flatten(column), signed, hint)

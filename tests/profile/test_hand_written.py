@@ -154,7 +154,7 @@ def test_damaged_lines_are_listed_with_their_place(trace):
     result = profile(trace)
     assert [(d["file"], d["line"]) for d in result.damaged] == [(str(trace), len(lines))]
     assert result.damaged[0]["what"]
-    assert result.warnings == ["1 damaged lines are not in the profile"]
+    assert result.warnings == ["not in the profile: 1 damaged line"]
     assert without_places(result) == whole
     printed = spillcast("profile", trace)
     assert printed.returncode == 0

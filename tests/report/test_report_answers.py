@@ -108,10 +108,10 @@ def test_sweeps_and_caches():
 def test_a_fleet():
     said = answer_of(fleet())
     assert said.startswith(
-        "On aws-gp3 the 3 statements that spill would take 1 h 07 min less, 90 % sure between"
+        "aws-gp3 saves 1 h 07 min of the time of 3 spilling statements, 90 % sure between"
     )
     assert "2 of them bring 80 % of it." in said
-    assert "would save nothing" in answer_of(fleet() | {"saved_s": 0.0})
+    assert "nothing would be saved" in answer_of(fleet() | {"saved_s": 0.0})
 
 
 @pytest.mark.parametrize("most_s", [0.0004, 0.7, 5, 59, 61, 773, 5000, 100_000, 3_000_000])

@@ -112,7 +112,7 @@ def test_the_live_view_says_what_its_shares_are_of(spent_s, said):
     }  # fmt: skip
     text = live_text(Glimpse("process 7", running, status, None, 0.1), 80)
     assert "pread64 (temp)" in text
-    words = "shares are of the 33 s that sessions spent side by side in 11.8 s"
+    words = "shares are of the 33 s that all sessions together spent in 11.8 s"
     assert (words in text) is said
 
 

@@ -45,8 +45,8 @@ def of_recording(recording: Recording, *, only_temp: bool = False) -> Rows:
     notes = _left_out(waits.num_rows - known.num_rows)
     if (slices := recording.meta.raw.slices_s) is not None:
         notes.append(
-            f"the recording keeps {len(slices)} slices of its waits: what was read again between "
-            "them is not seen; record with more --slices, or a shorter run"
+            f"the recording keeps {format_count(len(slices), 'slice')} of its waits: what was read "
+            "again between them is not seen; record with more --slices, or a shorter run"
         )
     file, names = coded(known["file"].combine_chunks().cast(pa.string()))
     offset, size = known["offset"].to_numpy(), known["bytes"].to_numpy()

@@ -60,8 +60,8 @@ def check(
 ) -> None:
     """Compare a forecast with the query after the move, term by term.
 
-    With --log checks are kept, and verify --from tells how good the forecasts of a site are. Exits
-    with 1 where the interval does not hold what came.
+    With --log checks are collected, and verify --from shows how accurate a site's forecasts are.
+    Exits with 1 if the measured time is outside the interval.
 
     Example: spillcast check forecast.json after.spill --log checks.parquet
 

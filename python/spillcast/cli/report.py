@@ -23,6 +23,7 @@ from spillcast.cli.options import (
     Until,
     Written,
 )
+from spillcast.units import format_count
 
 if TYPE_CHECKING:
     from spillcast.forecast.ask import Answer
@@ -156,7 +157,8 @@ def report(
         from spillcast.report.table import WIDTH, paragraph
 
         print(paragraph(" ".join(said["answer"]), width=min(terminal_columns(), WIDTH)))
-        print(f"\n  {output}: {len(said['charts'])} charts, {said['bytes'] / 1e3:,.0f} kB")
+        charts = format_count(len(said["charts"]), "chart")
+        print(f"\n  {output}: {charts}, {said['bytes'] / 1e3:,.0f} kB")
 
 
 def _add_forecasts(

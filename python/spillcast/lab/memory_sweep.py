@@ -29,7 +29,7 @@ from spillcast.lab.storages import Place
 from spillcast.lab.turns import least_disturbed, undisturbed
 from spillcast.recording import Recording
 from spillcast.recording.spill import spill_bytes
-from spillcast.units import format_bytes, format_duration
+from spillcast.units import format_bytes, format_count, format_duration
 from spillcast.workspace import free_bytes, workspace
 
 #: A spill may take so much more elsewhere than where it was measured.
@@ -93,8 +93,8 @@ class _Run:
             spent_s = time.monotonic() - begun
             if plan.budget_s is not None and spent_s + expected_s > plan.budget_s:
                 text = (
-                    f"the budget had time for {len(self._measured())} sizes of {plan.measure}: "
-                    "more between them is forecast"
+                    f"the budget had time for {len(self._measured())} of "
+                    f"{format_count(plan.measure, 'size')}: the others are forecast"
                 )
                 self.warnings.append(Warned("budget", text))
                 break

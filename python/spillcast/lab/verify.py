@@ -17,6 +17,7 @@ from spillcast.lab.kernel_slowed import KernelSlowed, kernel_slowed
 from spillcast.lab.matrix import Cell, Storage, cell_s, unavailable
 from spillcast.lab.storages import Place, Plain, emulated, fast_parent, plain
 from spillcast.recording.machine import describe_machine
+from spillcast.units import format_count
 from spillcast.workspace import workspace
 
 NEED_BYTES = 4 << 30
@@ -51,7 +52,7 @@ def verify(
                 stage.step(f"{cell.engine} made ready")
                 labs[cell.lab] = _made_ready(cell.lab, room)
         used = {name for cell in drawn.cells for name in cell.storages}
-        stage.step(f"{len(used)} storages made ready")
+        stage.step(f"{format_count(len(used), 'storage')} made ready")
         with _places([one for one in storages if one.name in used], room, fast) as places:
             clock = _Clock(end, storages, repeat)
             for number, cell in enumerate(drawn.cells):

@@ -128,7 +128,7 @@ def trace_warnings(read: Traces, unaccounted_us: int) -> list[str]:
     warnings = repeated_words(read.repeated)
     unmeasured = read.unmeasured()
     if damaged := read.damaged_count() - unmeasured:
-        warnings.append(f"{damaged:,} damaged lines are not in the profile")
+        warnings.append(f"not in the profile: {format_count(damaged, 'damaged line')}")
     if unmeasured:
         text = "waits have an impossible time (ela= below zero): they are counted apart, in no row"
         warnings.append(f"{unmeasured:,} {text}")

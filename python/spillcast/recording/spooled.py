@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from spillcast.gate import reading
+from spillcast.units import format_count
 
 #: Lines before the heading: echoed commands and blank lines.
 _HEADING_LINES_MAX = 200
@@ -161,7 +162,7 @@ def _read_rows(
         if cells == heading:
             continue
         if len(cells) != len(heading):
-            what = f"{len(cells)} values where the heading has {len(heading)}"
+            what = f"{format_count(len(cells), 'value')} where the heading has {len(heading)}"
             damaged.append(Damage(str(path), number, what))
             continue
         numbers.append(number)

@@ -18,6 +18,7 @@ from spillcast.lab.summary import (
 from spillcast.lab.variant import LEFT_OUT, REHEARSED, without
 from spillcast.report.table import markdown_table, paragraph
 from spillcast.report.verify import by_way, engine_of, percent, share, summary_row, threads_of
+from spillcast.units import format_count
 
 FIGURES = ("cases", "median", "90th", "held", "width", "below", "repeat", "seed's", "ratio")
 MEANS = {
@@ -50,9 +51,10 @@ def headline(cases: Sequence[Case]) -> str:
     for engine, group in grouped(its, lambda case: case.engine_kind).items():
         found = summarise(group)
         refused = f", {found.refused} refused" if found.refused else ""
+        forecasts = format_count(found.cases, "forecast")
         said.append(
             f"{engine} median error {share(found.median)}, 90th percentile {share(found.p90)} "
-            f"({found.cases} forecasts{refused}; {share(found.coverage, 0)} of the intervals hold)"
+            f"({forecasts}{refused}; {share(found.coverage, 0)} of the intervals hold)"
         )
         seeds.append(share(found.seed_median))
     which = f"queries of {TPCH}" if its is not falling else "queries other than TPC-H's"

@@ -11,7 +11,7 @@ from spillcast.recording.calibration import Calibration, Point, is_old
 from spillcast.recording.wait_cost import ANY, WaitCost
 from spillcast.report.page import Page, Words
 from spillcast.report.table import Column, Table
-from spillcast.units import format_duration
+from spillcast.units import format_count, format_duration
 
 #: What the cost is told for.
 WAIT_S, WORK_S = 1e-3, (1e-4, 1e-3)
@@ -29,7 +29,9 @@ _COLUMNS = (
 def machine_page(found: Calibration) -> Page:
     """What was measured, by query and storage, and what was not."""
     measured = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.measured_at_s))
-    on = f"{found.machine.host}, {found.machine.cpus} CPUs, {found.machine.cpu}"
+    machine = found.machine
+    cpus = [format_count(machine.cpus, "CPU")] if machine.cpus else []
+    on = ", ".join([machine.host, *cpus, *([machine.cpu] if machine.cpu else [])])
     words = [f"measured {measured} in {format_duration(found.took_s)} on {on}"]
     if is_old(found.measured_at_s):
         words.append("that is more than 30 days ago: run `spillcast calibrate` again")

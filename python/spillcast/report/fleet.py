@@ -51,13 +51,14 @@ def ingested_text(done: Ingested) -> str:
         f"{format_bytes(done.bytes)} of evidence"
     ]
     if done.seen_before:
-        lines.append(f"  {done.seen_before:,} were there before, by their content")
+        skipped = format_count(done.seen_before, "file")
+        lines.append(f"  {skipped} skipped: the dataset has the content")
     if done.set_aside:
         lines.append(f"  {len(done.set_aside):,} set aside")
     if done.unread:
         lines.append(f"  {len(done.unread):,} could not be read, and are tried again next time")
     lines += _listed(
-        f"{done.damaged_lines:,} damaged lines skipped",
+        f"{format_count(done.damaged_lines, 'damaged line')} skipped",
         [f"{one['file']}:{one['line']}: {one['what']}" for one in done.damaged],
     )
     return "\n".join(lines)
@@ -110,13 +111,12 @@ def _sentence(found: Fleet) -> str:
     text = (
         f"{format_count(found.sources, 'source')}, "
         f"{format_count(len(found.rows), 'spilling statement')}, "
-        f"{format_count(len(found.databases), 'database')}. On {found.to} that saves "
+        f"{format_count(len(found.databases), 'database')}. Temp files on {found.to} save "
         f"{format_duration(found.saved_s)} ({found.confidence:.0%} between {low_s} and {high_s})."
     ).replace("%", " %")
     if found.statements_for_most > 1:
         text += (
-            f" Move the temp of the first {found.statements_for_most:,}, and {MOST * 100:.0f} % of "
-            "the gain is had."
+            f" The first {found.statements_for_most:,} statements bring {MOST * 100:.0f} % of that."
         )
     if (cost := found.cost_per_saved_hour) is not None:
         text += f" An hour saved costs {cost:.3g}."

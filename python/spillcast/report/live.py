@@ -144,7 +144,7 @@ def live_text(glimpse: Glimpse, width: int, keys: str = "") -> str:
     spent_s = sum(row["total_us"] for row in rows) / 1e6
     if spent_s > SIDE_BY_SIDE * glimpse.elapsed_s:
         spent = format_duration(spent_s)
-        said = f"  shares are of the {spent} that sessions spent side by side in {elapsed}"
+        said = f"  shares are of the {spent} that all sessions together spent in {elapsed}"
         parts[-1] += f"\n{paragraph(said, '  ', width)}"
     if temp := glimpse.temp():
         parts.append(_latency(glimpse, temp, width))
@@ -231,5 +231,6 @@ def _cost(glimpse: Glimpse) -> str:
     overhead_s = glimpse.overhead_s
     theirs = "" if overhead_s is None else f"{format_duration(overhead_s)} of the process; "
     return (
-        f"{lost:,} lost{samples}; cost: {theirs}{own:.1%} of a CPU, of it {capture:.1%} to record"
+        f"{lost:,} lost{samples}; cost: {theirs}{own:.1%} of a CPU, "
+        f"including {capture:.1%} to record"
     )

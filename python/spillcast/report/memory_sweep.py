@@ -10,7 +10,7 @@ from spillcast.report.histogram import bar
 from spillcast.report.memory_table import FORECAST, advice_said, memory_table
 from spillcast.report.page import Drawn, Page, Part, Words
 from spillcast.report.table import Column, Table
-from spillcast.units import format_bytes, format_duration
+from spillcast.units import format_bytes, format_count, format_duration
 
 #: Columns that the longest bar has at least.
 BAR_MIN = 10
@@ -136,6 +136,6 @@ def _errors(checked: Sequence[Point]) -> list[str]:
     middle = (errors[len(errors) // 2] + errors[(len(errors) - 1) // 2]) / 2
     held = sum(point.covered for point in checked)
     return [
-        f"Measured afterwards, the {len(errors)} forecasts were off by {middle:.1%} (median) and "
-        f"{errors[-1]:.1%} (most); {held} of {len(errors)} intervals held."
+        f"Measured afterwards: errors of {format_count(len(errors), 'forecast')} {middle:.1%} "
+        f"(median) and {errors[-1]:.1%} (largest); {held} of {len(errors)} intervals held."
     ]

@@ -5,7 +5,7 @@ from textwrap import wrap
 
 from spillcast.engines.move import Move, Step
 from spillcast.report.table import paragraph
-from spillcast.units import format_bytes
+from spillcast.units import format_bytes, format_count
 
 WIDTH = 78
 
@@ -39,8 +39,9 @@ def done_text(move: Move) -> str:
     else:
         lines.insert(0, f"{move.whom}: nothing to restore at {move.to}.")
     if move.verified is not None:
-        files, size = move.verified["files"], format_bytes(move.verified["bytes"])
-        lines.append(f"  verified: {files} temp files, {size}, of a sort with 64 kB of work_mem")
+        files = format_count(move.verified["files"], "temp file")
+        size = format_bytes(move.verified["bytes"])
+        lines.append(f"  verified: {files}, {size}, of a sort with 64 kB of work_mem")
     for step in move.steps:
         if not step.done and not move.reverted:
             lines += [f"  {step.why}", *(f"    {line}" for line in step.script)]

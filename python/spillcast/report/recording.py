@@ -29,9 +29,10 @@ def status_line(status: Mapping[str, Any]) -> str:
         return f"attached for {format_duration(elapsed_s)}, waiting for the query"
     size = format_bytes(status["temp_bytes"])
     if "active" in status:
+        active = format_count(status["active"], "session")
         line = (
-            f"recording {format_duration(elapsed_s)}  {status['active']} sessions active, "
-            f"{status['spilling']} spilling  temp I/O {size}  {status['recordings']} recordings"
+            f"recording {format_duration(elapsed_s)}  {active} active, {status['spilling']} "
+            f"spilling  temp I/O {size}  {format_count(status['recordings'], 'recording')}"
         )
         return line + (f"  lost {status['lost']:,}" if status["lost"] else "")
     latency = format_duration(temp_s / count) if count else "-"
@@ -160,7 +161,8 @@ def recording_warnings(recording: Recording) -> list[str]:
         names = ", ".join(capture.mapped_temp_files[:3])
         texts.append(f"temp files are memory-mapped ({names}); that I/O is not in the recording")
     if capture.dropped:
-        texts.append(f"{capture.dropped:,} single waits were dropped; the seconds are whole")
+        dropped = format_count(capture.dropped, "single wait")
+        texts.append(f"{dropped} dropped; the totals by second are complete")
     if capture.unknown_file:
         calls = format_count(capture.unknown_file, "call")
         texts.append(f"{calls} on files closed before their names could be read")
@@ -171,7 +173,7 @@ def recording_warnings(recording: Recording) -> list[str]:
 def _about_evidence(meta: Meta) -> list[str]:
     query, texts = meta.server_query, []
     if query is not None and query.workers_not_attached:
-        texts.append(f"{query.workers_not_attached} parallel workers could not be attached")
+        texts.append(f"not attached: {format_count(query.workers_not_attached, 'parallel worker')}")
     if query is not None and query.failure:
         texts.append(query.failure)
     return texts

@@ -48,7 +48,7 @@ def _verdict(found: ServerRanking) -> list[str]:
     if first.no_spill is not None:
         cures = [f"{_cure(first)} saves {_saved(first.no_spill, found)}"]
         cures += [f"{name} {_saved(gain, found)}" for name, gain in first.gains.items()]
-        lines.append(f"Cures of the first: {', '.join(cures)}.")
+        lines.append(f"Fixes for the first: {', '.join(cures)}.")
     return lines
 
 
@@ -127,7 +127,7 @@ def _notes(found: ServerRanking, top: int) -> list[str]:
     said = []
     if found.statements:
         a_day = "a day" if found.per_day is not None else "in all"
-        said.append(f"  temp I/O and what each cure saves: elapsed time {a_day}, of all calls")
+        said.append(f"  temp I/O and what each fix saves: elapsed time {a_day}, all calls together")
     if (more := len(found.statements) - top) > 0:
         said.append(f"  and {more:,} more: --top {len(found.statements)}")
     for one in found.live[:LIVE_MAX]:
@@ -135,10 +135,10 @@ def _notes(found: ServerRanking, top: int) -> list[str]:
         size, since = format_bytes(one.temp_bytes), format_duration(one.running_s)
         said.append(f"  now: pid {one.pid}, {size} of temp files after {since}: {text}")
     refused = dict.fromkeys(one.refused for one in found.statements[:top] if one.refused)
-    said += [f"  no number: {text}" for text in refused]
-    said += [f"  not seen: {text}" for text in found.unseen]
+    said += [f"  no forecast: {text}" for text in refused]
+    said += [f"  not available: {text}" for text in found.unseen]
     if found.asked_s is not None:
-        said.append(f"  the server was asked for {format_duration(found.asked_s)}")
+        said.append(f"  queries on the server took {format_duration(found.asked_s)}")
     return said
 
 

@@ -129,7 +129,7 @@ def _grid_facts(facts: Mapping[str, Any]) -> Iterator[str]:
     for key, why in (("time", "time: give a larger --budget"), ("room", "room in the file")):
         count = facts.get(f"cells_without_{key}")
         if count:
-            yield f"  {count} of {facts['cells']} cells found no {why}"
+            yield f"  {count} of {format_count(facts['cells'], 'cell')} found no {why}"
     written = facts.get("sustained")
     if written is None:
         return

@@ -133,7 +133,7 @@ def test_between_two_looks_only_what_came_between_counts(server, dsn, tmp_path):
 def test_who_may_see_nothing_is_told_so(server):
     nobody = server[0].dsn.replace("user=postgres", "user=nobody")
     result = spillcast("postgres", nobody)
-    assert "not seen: statements and sessions of others: grant pg_monitor" in result.stdout
+    assert "not available: statements and sessions of others: grant pg_monitor" in result.stdout
 
 
 def test_plans_in_the_log_tell_work_memory(server, dsn):
@@ -158,7 +158,7 @@ def test_logs_alone_tell_the_same(server, tmp_path, ending):
 
 def test_logs_without_spills_say_what_to_set(tmp_path):
     (tmp_path / "server.log").write_text("2026-01-01 00:00:00 UTC [7] LOG:  checkpoint starting\n")
-    assert "no temp file and no plan in 1 files" in only_line(spillcast("postgres", tmp_path), 2)
+    assert "no temp file and no plan in 1 file" in only_line(spillcast("postgres", tmp_path), 2)
 
 
 def test_a_directory_is_not_probed(dsn, tmp_path):

@@ -202,9 +202,7 @@ def test_a_wait_whose_length_is_below_zero_is_counted_apart(tmp_path):
     ]
     assert any("counted apart, in no row" in text for text in found["warnings"])
     told = {w.code: w.message for w in forecast(path, "factor:2").warnings}
-    assert told["damaged"].startswith(
-        "1 damaged lines were skipped, 1 because of an impossible wait"
-    )
+    assert told["damaged"].startswith("1 damaged line skipped, 1 because of an impossible wait")
 
 
 def test_shares_of_a_trace_that_begins_with_a_wait_add_up(tmp_path):

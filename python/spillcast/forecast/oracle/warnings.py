@@ -14,7 +14,7 @@ from spillcast.recording.statistics import TempOnFlash
 from spillcast.storage import Storage
 from spillcast.storage.page_cache import IN_MEMORY
 from spillcast.storage.source import ASSUMED
-from spillcast.units import format_bytes, format_duration
+from spillcast.units import format_bytes, format_count, format_duration
 
 
 def warn(
@@ -88,7 +88,7 @@ def _about_files(read: Sequence[TraceEvidence]) -> list[Warned]:
         sum(getattr(t, name) for t in read) for name in ("damaged", "unmeasured")
     )
     if damaged:
-        text = f"{damaged:,} damaged lines were skipped"
+        text = f"{format_count(damaged, 'damaged line')} skipped"
         if unmeasured:
             text += f", {unmeasured:,} because of an impossible wait time (ela= below zero)"
         warnings.append(Warned("damaged", text))

@@ -4,6 +4,7 @@ import re
 
 from spillcast.recording.explain.statement_rows import MAINTENANCE, PER_GATHER, Row
 from spillcast.recording.shared_by import SharedBy
+from spillcast.units import format_count
 
 #: Workers of a query, or of making an index, where nobody has set another number.
 DEFAULT_WORKERS = 2
@@ -35,5 +36,5 @@ def shared_by(row: Row) -> SharedBy:
         because = f"{name} is not in the file and taken to be {most}, PostgreSQL's default"
     launched = -(-(row.workers or 0) // row.calls)
     if launched > most:
-        most, because = launched, f"a call launched about {launched} workers"
+        most, because = launched, f"a call launched about {format_count(launched, 'worker')}"
     return SharedBy(1, 1 + most, because)

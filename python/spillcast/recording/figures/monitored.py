@@ -11,6 +11,7 @@ from spillcast.recording.event_names import TEMP_EVENTS, is_like
 from spillcast.recording.figures.figures import REPORT, Figures, Moved
 from spillcast.recording.postgres_meta import Statement
 from spillcast.recording.timed_within import TimedWithin
+from spillcast.units import format_count
 
 #: Operations whose writes go to temp, where a report has no column for temp space.
 _WORK_AREAS = ("hash", "sort", "window", "buffer sort", "merge join", "group by", "connect by")
@@ -126,7 +127,7 @@ def _sampled(
     within = TimedWithin(
         least_s,
         min(most_s, monitored.database_s),
-        f"{in_temp:,} of {all_samples:,} samples were in waits for temp files",
+        f"{in_temp:,} of {format_count(all_samples, 'sample')} in waits for temp files",
         TRACE_TELLS,
         False,
     )
@@ -149,8 +150,8 @@ def _by_requests(
         within = TimedWithin(
             share(1 / APART) * io_s,
             share(APART) * io_s,
-            f"{temp:,} of {monitored.requests:,} requests were for temp files, and may take up to "
-            f"{APART:g} times as long as others, or a {APART:g}th",
+            f"{temp:,} of {format_count(monitored.requests, 'request')} for temp files, which may "
+            f"take up to {APART:g} times as long as others, or a {APART:g}th",
             TRACE_TELLS,
             False,
         )

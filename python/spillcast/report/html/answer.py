@@ -13,7 +13,7 @@ from spillcast.report.forecast import statement_said
 from spillcast.report.html.charts.storages import alone
 from spillcast.report.html.charts.sweeps import sizes_words
 from spillcast.report.html.material import AGAIN, Material
-from spillcast.units import format_bytes, format_duration, parse_duration_s
+from spillcast.units import format_bytes, format_count, format_duration, parse_duration_s
 
 
 def ranked(forecasts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -70,15 +70,16 @@ def _of_forecasts(forecasts: Sequence[Mapping[str, Any]]) -> list[str]:
 def _of_fleet(fleets: Sequence[Mapping[str, Any]]) -> list[str]:
     said = []
     for fleet in fleets:
-        count, target = len(fleet["statements"]), place(fleet["target"])
+        statements = format_count(len(fleet["statements"]), "spilling statement")
+        target = place(fleet["target"])
         if not fleet["saved_s"] or fleet["saved_s"] <= 0:
-            said.append(f"On {target} the {count:,} statements that spill would save nothing.")
+            said.append(f"On {target} nothing would be saved for {statements}.")
             continue
         low, high = map(format_duration, fleet["saved_interval_s"])
         sure = f"{fleet['confidence']:.0%}".replace("%", " %")
         said.append(
-            f"On {target} the {count:,} statements that spill would take "
-            f"{format_duration(fleet['saved_s'])} less, {sure} sure between {low} and {high}."
+            f"{target} saves {format_duration(fleet['saved_s'])} of the time of {statements}, "
+            f"{sure} sure between {low} and {high}."
         )
         if fleet["statements_for_most"]:
             most = f"{fleet['most']:.0%}".replace("%", " %")
@@ -142,15 +143,16 @@ def _of_verification(documents: Sequence[Mapping[str, Any]]) -> list[str]:
     cases = [case for document in documents for case in document["cases"]]
     given = [case for case in cases if case["forecast"]["forecast_s"] is not None]
     if not given:
-        return [f"None of {len(cases)} cases had a forecast."]
+        return [f"No forecast in {format_count(len(cases), 'case')}."]
     errors = [abs(c["forecast"]["forecast_s"] / c["measured_to_s"] - 1) for c in given]
     held = sum(
         c["forecast"]["interval_s"][0] <= c["measured_to_s"] <= c["forecast"]["interval_s"][1]
         for c in given
     )
     return [
-        f"{len(given)} forecasts were off by {100 * median(errors):.1f} % in the median when the "
-        f"queries were then run there; {held} of {len(given)} intervals held the measured time."
+        f"The median error of {format_count(len(given), 'forecast')} was "
+        f"{100 * median(errors):.1f} % when the queries were then run there; the measured time was "
+        f"inside {held} of {format_count(len(given), 'interval')}."
     ]
 
 

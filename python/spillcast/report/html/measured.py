@@ -62,7 +62,7 @@ def about_recording(recording: Recording) -> About:
 def _machine(machine: Machine) -> str:
     memory = _size(machine.memory_bytes)
     parts = [
-        f"{machine.cpus} CPUs" if machine.cpus else "",
+        format_count(machine.cpus, "CPU") if machine.cpus else "",
         f"{memory} of memory" if memory else "",
     ]
     parts.append(f"kernel {machine.kernel}" if machine.kernel else "")
@@ -84,8 +84,8 @@ def _capture(capture: CaptureAccount) -> str:
 
 
 def _loss_and_cost(capture: CaptureAccount) -> Iterator[tuple[str, str]]:
-    dropped = f", {capture.dropped:,} single waits" if capture.dropped else ""
-    yield "lost", f"{capture.lost:,} reports{dropped}"
+    dropped = f", {format_count(capture.dropped, 'single wait')}" if capture.dropped else ""
+    yield "lost", f"{format_count(capture.lost, 'report')}{dropped}"
     yield "cost of recording", cost_sentence(capture)
     busy = capture.run_queue_others_s
     others = (

@@ -14,6 +14,7 @@ from spillcast.errors import InputError
 from spillcast.gate import reading
 from spillcast.recording.explain.document import logged_plans
 from spillcast.redaction import struck_text
+from spillcast.units import format_count
 
 #: A message of more lines is cut: its plan is not read then.
 LINES_MAX = 20_000
@@ -67,7 +68,9 @@ def read_logs(path: Path) -> Logs:
         with reading(file, HOW), _opened(file) as lines:
             _read(file, _entries(file, lines), temp, plans, times)
     if not temp and not plans:
-        raise InputError(f"{path}: no temp file and no plan in {len(files):,} files", HOW)
+        raise InputError(
+            f"{path}: no temp file and no plan in {format_count(len(files), 'file')}", HOW
+        )
     return Logs(len(files), temp, plans, _window_s(times))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from spillcast.report.html.charts.bars import time_bars
 from spillcast.report.html.page import Figure, Section, Table, figure
 from spillcast.report.html.words import NOTHING, between, count, percent, seconds
+from spillcast.units import format_count
 
 Document = Mapping[str, Any]
 Bar = tuple[str, float, str, str]
@@ -48,7 +49,7 @@ def _fleet(fleet: Document) -> Section:
         ),
     ]
     refused = [one for one in fleet["statements"] if one["refused"]]
-    words = [f"{count(len(refused))} statements have no forecast; the table says why."]
+    words = [f"No forecast for {format_count(len(refused), 'statement')}; the table says why."]
     return Section(
         f"What {fleet['target']} would save",
         words if refused else (),

@@ -8,6 +8,7 @@ from spillcast.report import charts
 from spillcast.report.html.charts.bars import sized
 from spillcast.report.html.page import Layout, Section, Table, figure
 from spillcast.report.html.words import MINUS, between, percent, seconds
+from spillcast.units import format_count
 
 Case = Mapping[str, Any]
 
@@ -27,7 +28,8 @@ def sections(documents: Sequence[Mapping[str, Any]]) -> list[Section]:
             figure(
                 "Forecast against measured time",
                 "Each point is a case; on the line they agree, the dotted ones are 10 % off.",
-                f"Points of {len(given)} cases, measured time to the right, forecast upwards",
+                f"Points of {format_count(len(given), 'case')}, measured time to the right, "
+                "forecast upwards",
                 partial(_points, given),
                 table,
             )
