@@ -1,13 +1,16 @@
 """``with spillcast.record()``: what a block of Python did on temp files, and its forecast."""
 
+import json
 import os
 from types import SimpleNamespace
 
 import pytest
 
-import spillcast
+import spillcast.interactive
+from harness import spillcast as run_spillcast
 from spillcast.errors import InputError
 from spillcast.interactive import load_ipython_extension
+from spills import recording, written_and_read
 
 WRITES, BLOCK = 40, 65536
 
@@ -45,6 +48,21 @@ def test_what_a_block_does_is_recorded_and_forecast(tmp_path):
     assert str(said) == said.sentence()
     page = run.report(tmp_path / "report.html", ["latency:5ms"])
     assert "latency:5ms" in page.read_text()
+
+
+def test_a_sweep_is_that_of_the_command_line(tmp_path):
+    made = recording(tmp_path / "run.spill", written_and_read(4 << 20, size=64 << 10))
+    sizes = ("--min", "32K,64K", "--max", "64K,256K", "--memory", "1M")
+    asked = ("sweep", "io-size", "catalogue:linux-hdd", "--like", made.path, *sizes, "--json")
+    found = spillcast.interactive.Run(made.path).sweep(
+        "catalogue:linux-hdd", least="32K,64K", most="64K,256K", memory="1M"
+    )
+    assert json.dumps(found.to_json()) == json.dumps(json.loads(run_spillcast(*asked).stdout))
+    rows = found.to_arrow().to_pylist()
+    assert [(r["min_bytes"], r["max_bytes"], r["total_s"]) for r in rows] == [
+        (r["min_bytes"], r["max_bytes"], r["total_s"]) for r in found.to_json()["rows"]
+    ]
+    assert "64K/32K" in found._repr_html_()
 
 
 def test_a_cell_is_recorded_by_its_magic(tmp_path, monkeypatch):

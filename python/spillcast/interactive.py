@@ -18,6 +18,7 @@ from spillcast.errors import InputError, SpillcastError
 if TYPE_CHECKING:
     from spillcast.forecast import Forecast
     from spillcast.forecast.result import Forecasts
+    from spillcast.lab.io_size.sweep import Sweep
     from spillcast.recording import Recording
     from spillcast.storage import Storage
 
@@ -91,7 +92,11 @@ class Run:
         return Recording.open(self.output)
 
     def forecast(self, target: Any, **options: Any) -> "Forecast | Forecasts":
-        """As ``spillcast.forecast`` of the recording, which is of the whole block."""
+        """As ``spillcast.forecast`` of the recording, which is of the whole block.
+
+        ``target`` and ``options`` are those of ``spillcast.forecast``; a list of targets gives
+        ``Forecasts``. InputError where nothing spilled.
+        """
         from importlib import import_module
 
         options.setdefault("elapsed_s", self.recording.elapsed_s)
@@ -100,15 +105,33 @@ class Run:
         return found
 
     def probe(self, directory: str | Path) -> "Storage":
-        """The storage of a directory, measured with the I/O that was recorded."""
+        """The storage of a directory, measured with the I/O that was recorded.
+
+        InputError for a directory that cannot be written or has too little room.
+        """
         from spillcast.storage.probe import probe
 
         return probe(Path(directory), self.recording)
 
+    def sweep(self, storage: "Storage | str | Path", **options: Any) -> "Sweep":
+        """As ``spillcast sweep io-size STORAGE --like`` the recording: its I/O in each size.
+
+        ``options`` are ``least`` and ``most`` for ``--min`` and ``--max`` (such as ``48K..1M`` or
+        ``48K,240K``), ``block``, ``memory`` and ``budget``. InputError for sizes that cannot be.
+        """
+        from spillcast.lab.io_size.asked import sweep
+
+        found: Sweep = sweep(storage, self.recording, **options)
+        return found
+
     def report(
         self, output: str | Path, targets: Sequence[str] = (), *, redact: bool = False
     ) -> Path:
-        """Write the page of ``spillcast report`` on the recording and forecasts for targets."""
+        """Write the page of ``spillcast report`` on the recording and forecasts for targets.
+
+        Returns its path. With ``redact`` names, paths and statements are struck out. InputError
+        where the recording cannot be read; it wants the extra ``spillcast[report]``.
+        """
         from spillcast.recording.evidence import find_evidence
         from spillcast.report.html.material import Material
         from spillcast.report.html.run import add_runs

@@ -12,7 +12,12 @@ class _Callable(ModuleType):
     """Lets ``spillcast.cache`` be both the room and its verb."""
 
     def __call__(self, *evidence: Any, runs: int = 2, **options: Any) -> "Curve":
-        """Miss ratios by size for traces, a recording or CSV files; options are those of curve."""
+        """Miss ratios (0 to 1) by cache size (bytes) for traces, a recording or CSV files.
+
+        They are of the last of ``runs``. ``rate`` is the share of the lines that is followed, above
+        0 and 1 at the most; with ``temp_writes`` temp files are cached as they are written.
+        InputError for evidence that cannot be read, and where there are no reads.
+        """
         from spillcast.cache.curve import curve
         from spillcast.cache.evidence import read_requests
 

@@ -1,15 +1,11 @@
 """``spillcast sweep io-size``: a spill with I/Os of each size, on a directory or a model."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from spillcast.cli.options import Budget, Csv, Json, Markdown
-
-if TYPE_CHECKING:
-    from spillcast.lab.io_size.spill import Spill
-    from spillcast.storage import Storage
 
 #: The spill that is made up where none is given.
 DATA, MEMORY = "1G", "32M"
@@ -63,47 +59,20 @@ def io_size(
     """
     from spillcast.cli.output import show
     from spillcast.cli.progress import progress_bar
-    from spillcast.lab.io_size.settings import parse_block, parse_sizes, settings_of
-    from spillcast.lab.io_size.sweep import sweep_io_size
-    from spillcast.report.io_size import sweep_page
-    from spillcast.storage.budget import parse_budget
-
-    block_bytes = parse_block(block)
-    settings = settings_of(
-        parse_sizes("--min", least, block_bytes), parse_sizes("--max", most, block_bytes)
-    )
-    parsed = parse_budget(budget)
-    where = _where(storage)
-    spill = _spill(like, data, memory, block_bytes)
-    with progress_bar(f"sweeping {storage}") as done:
-        found = sweep_io_size(where, spill, settings, budget=parsed, on_progress=done)
-    show(found.to_json, lambda: sweep_page(found), json=json, csv=csv, markdown=markdown)
-
-
-def _where(text: str) -> "Storage | Path":
-    """The directory that is measured, or the storage that is known."""
-    from spillcast.storage.target import is_place, resolve_storage
-
-    path = Path(text)
-    return path if is_place(path) else resolve_storage(text)
-
-
-def _spill(like: Path | None, data: str | None, memory: str | None, block_bytes: int) -> "Spill":
-    from spillcast.errors import InputError
-    from spillcast.lab.io_size.made_up import Sort
-    from spillcast.lab.io_size.spill import MadeUp, Recorded
+    from spillcast.lab.io_size.asked import sweep
     from spillcast.recording import Recording
-    from spillcast.units import parse_bytes
+    from spillcast.report.io_size import sweep_page
 
-    if like is None:
-        return MadeUp(
-            Sort(parse_bytes(data or DATA, "--data"), parse_bytes(memory or MEMORY, "--memory")),
-            block_bytes,
+    with progress_bar(f"sweeping {storage}") as done:
+        found = sweep(
+            storage,
+            None if like is None else Recording.open(like),
+            least=least,
+            most=most,
+            block=block,
+            data=data,
+            memory=memory,
+            budget=budget,
+            on_progress=done,
         )
-    if data is not None:
-        raise InputError(
-            "--data is for a synthetic sort: with --like the recording says what was spilled"
-        )
-    return Recorded(
-        Recording.open(like), None if memory is None else parse_bytes(memory, "--memory")
-    )
+    show(found.to_json, lambda: sweep_page(found), json=json, csv=csv, markdown=markdown)

@@ -16,7 +16,15 @@ class _Callable(ModuleType):
     """Lets ``spillcast.forecast`` be both the room and its verb."""
 
     def __call__(self, baseline: Any, to: Any, **options: Any) -> Forecast | Forecasts:
-        """``ask``, of one or several files and targets; one target gives one forecast."""
+        """Forecast the elapsed time (s) of ``baseline`` with its temp files on each target ``to``.
+
+        ``baseline`` is a recording, its path, or evidence of another kind: a plan of EXPLAIN, rows
+        of pg_stat_statements, figures, traces, ASH exports; several files of one run as a list. A
+        target is a storage or what ``--to`` takes; a directory is probed now. One target gives a
+        ``Forecast``, a list of them ``Forecasts`` in the same order. InputError for evidence or
+        targets that cannot be used; where the evidence carries no number ``forecast_s`` is None and
+        ``refused`` says why.
+        """
         files = baseline if isinstance(baseline, Recording | list | tuple) else [baseline]
         several = isinstance(to, list | tuple)
         question = Question(**options)

@@ -46,9 +46,11 @@ class Question:
     pg_stat_statements, ``origin`` is the storage that counts without times were made on. Of a
     recording, the files under ``temp_dirs`` and no others are temp files, where any is given. A
     target has ``cpus`` CPUs, and a quota of ``cpu_quota`` of them a second, where given, else those
-    of the recording. A directory is probed within ``budget``, after ``rehearse`` has run the query
-    there. ``known`` tells the whole of a query that was recorded in part. ``without`` is for
-    experiments: what is not asked of the time outside temp I/O.
+    of the recording. A directory is probed within ``budget``, a time, bytes or both (``60s,4G``).
+
+    Before that ``rehearse`` runs the query there. ``known`` tells the whole of a query that was
+    recorded in part. ``without`` is for experiments: what is not asked of the time outside temp
+    I/O.
     """
 
     elapsed_s: float | None = None

@@ -15,6 +15,7 @@ class _Callable(ModuleType):
     """Lets ``spillcast.profile`` be both the room and its verb."""
 
     def __call__(self, *args: Any, **options: Any) -> Any:
+        """As ``spillcast.profile.profile``."""
         return profile(*args, **options)
 
 

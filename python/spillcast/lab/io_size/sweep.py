@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spillcast.engines.registry import engines
 from spillcast.errors import InputError
@@ -14,6 +14,11 @@ from spillcast.lab.io_size.spill import Spill
 from spillcast.lab.io_size.trial import Trial, Trials
 from spillcast.storage import Storage
 from spillcast.storage.budget import Budget
+from spillcast.tabular import Tabular, html_paragraph, html_table
+from spillcast.units import format_duration
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SWEEP_SCHEMA = "spillcast.sweep/1"
 CONFIDENCE = 0.9
@@ -61,7 +66,7 @@ class Advice:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Tabular):
     """All rows, by most and least bytes; ``recorded`` is the spill as it was."""
 
     storage: str
@@ -90,6 +95,24 @@ class Sweep:
             for one in engines()
             if one.io_size is not None
         ]
+
+    def to_arrow(self) -> "pa.Table":
+        """A row a setting: min_bytes, max_bytes, total_s and its interval, low_s and high_s."""
+        import pyarrow as pa
+
+        names = ("min_bytes", "max_bytes", "total_s", "low_s", "high_s")
+        types = (pa.int64(), pa.int64(), *[pa.float64()] * 3)
+        rows = [_flat(row) for row in self.rows]
+        schema = pa.schema(list(zip(names, types, strict=True)))
+        return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema)
+
+    def _repr_html_(self) -> str:
+        """The best setting, and all of them."""
+        best = f"best on {self.storage}: {setting_text(self.best.setting)}"
+        rows = [
+            [setting_text(row.setting), format_duration(row.trial.total_s)] for row in self.rows
+        ]
+        return html_paragraph(best, strong=True) + html_table(["max/min I/O", "time"], rows)
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
@@ -194,6 +217,11 @@ def _noise(sweep: Sweep) -> list[dict[str, str]]:
             "it again, for longer or on a quieter machine"
         )
     return [{"code": "noise", "message": message}]
+
+
+def _flat(row: Row) -> tuple[float | None, ...]:
+    low_s, high_s = row.trial.interval_s or (None, None)
+    return row.setting.min_bytes, row.setting.max_bytes, row.trial.total_s, low_s, high_s
 
 
 def _meet(one: Trial, other: Trial) -> bool:

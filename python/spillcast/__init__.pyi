@@ -1,0 +1,74 @@
+"""How long a spilling query would take if its temp files stood on other storage.
+
+The front door as type checkers see it: at run time most of its calls are packages, too.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypedDict, Unpack, overload
+
+from spillcast.cache.curve import Curve
+from spillcast.forecast.result import Forecast, Forecasts
+from spillcast.interactive import load_ipython_extension as load_ipython_extension
+from spillcast.interactive import record as record
+from spillcast.profile.result import Profile
+from spillcast.recording import Recording as Recording
+from spillcast.storage import Storage as Storage
+
+__all__ = [
+    "Recording",
+    "Storage",
+    "__version__",
+    "cache",
+    "forecast",
+    "profile",
+    "record",
+    "storage",
+]
+
+__version__: str
+
+class _Options(TypedDict, total=False):
+    elapsed_s: float | None
+    boost: str | None
+    sql_id: str | None
+    exec_id: int | None
+    since: str | None
+    until: str | None
+    block: str | None
+    method: str
+    queryid: str | None
+    origin: str | None
+    temp_dirs: Sequence[str | Path]
+    lenient: bool
+    cpus: int | None
+    cpu_quota: float | None
+    confidence: float
+    budget: str
+
+@overload
+def forecast(
+    baseline: Recording | str | Path | list[str] | list[Path] | tuple[str | Path, ...],
+    to: Storage | str | Path,
+    **options: Unpack[_Options],
+) -> Forecast: ...
+@overload
+def forecast(
+    baseline: Recording | str | Path | list[str] | list[Path] | tuple[str | Path, ...],
+    to: list[Storage] | list[str] | list[Path] | tuple[Storage | str | Path, ...],
+    **options: Unpack[_Options],
+) -> Forecasts: ...
+def profile(
+    *evidence: str | Path,
+    by: Sequence[str] = ("event",),
+    event: str | None = None,
+    where: str | None = None,
+    temp_dirs: Sequence[str | Path] = (),
+    lenient: bool = False,
+    block_bytes: int | None = None,
+) -> Profile: ...
+def storage(word: str | Path) -> Storage: ...
+def cache(
+    *evidence: str | Path, runs: int = 2, rate: float = 1.0, temp_writes: bool = False
+) -> Curve: ...
+def __getattr__(name: str) -> Any: ...

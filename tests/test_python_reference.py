@@ -1,0 +1,94 @@
+"""The Python reference is made of stub and docstrings, and the stub says what there is."""
+
+import ast
+import dataclasses
+import importlib.util
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import spillcast
+from oracle_files import ROOT
+from spillcast.forecast.question import Question
+from spillcast.profile.profile import profile
+
+SPEC = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate_python.py")
+generate = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(generate)
+STUB = ast.parse(generate.STUB.read_text())
+
+
+def stub_function(name):
+    return next(n for n in STUB.body if isinstance(n, ast.FunctionDef) and n.name == name)
+
+
+def test_the_page_is_as_it_is_generated():
+    assert generate.PAGE.read_text() == generate.page(), "python docs/generate_python.py"
+
+
+def test_every_call_of_the_front_door_is_on_the_page():
+    rooms = set(spillcast.__all__) - {"__version__", "Recording", "Storage"}
+    assert rooms == set(generate.CALLS)
+    text = generate.page()
+    assert all(f"### {name}\n" in text for name in (*rooms, "Recording", "Storage"))
+
+
+@pytest.mark.parametrize("kind", generate.RESULTS, ids=lambda kind: kind.__name__)
+def test_whatever_is_public_says_what_it_is(kind):
+    for name, value in vars(kind).items():
+        value = getattr(value, "__func__", value)
+        if inspect.isfunction(value) and not name.startswith("_"):
+            assert inspect.getdoc(value), f"{kind.__name__}.{name}"
+
+
+def test_the_stub_has_the_options_of_a_forecast():
+    options = next(n for n in STUB.body if isinstance(n, ast.ClassDef) and n.name == "_Options")
+    told = {line.target.id: ast.unparse(line.annotation) for line in options.body}
+    real = {one.name: generate.typed(one.type) for one in dataclasses.fields(Question)}
+    assert told == {name: kind for name, kind in real.items() if name not in generate.INTERNAL}
+
+
+def test_the_stub_has_the_parameters_of_each_call():
+    names = [one.arg for one in stub_function("profile").args.kwonlyargs]
+    real = [name for name in inspect.signature(profile).parameters if name != "evidence"]
+    # The last of them are for the command line.
+    assert names == [name for name in real if name not in ("chosen", "on_progress")]
+    word = inspect.signature(type(spillcast.storage).__call__).parameters
+    assert [one.arg for one in stub_function("storage").args.args] == list(word)[1:]
+
+
+CODE = """
+import spillcast
+one = spillcast.forecast("run.spill", "latency:1ms", confidence=0.8)
+reveal_type(one)
+reveal_type(spillcast.forecast("run.spill", ["a", "b"]))
+reveal_type(spillcast.profile("x.trc", by=["event"]).elapsed_s)
+with spillcast.record() as run:
+    pass
+reveal_type(run.sweep("disk.json").best.trial.total_s)
+spillcast.forecast("run.spill", "a", confidance=0.8)
+spillcast.storage(3)
+"""
+
+
+def test_a_type_checker_sees_results_and_mistakes(tmp_path):
+    path = tmp_path / "code.py"
+    path.write_text(CODE)
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--config-file=", "--cache-dir", tmp_path / "cache",
+         "--follow-imports", "silent", path],
+        capture_output=True, text=True, cwd=tmp_path, env={"MYPYPATH": str(ROOT / "python")},
+    )  # fmt: skip
+    said = checked.stdout.replace("builtins.", "")
+    revealed = [line.split('"')[1] for line in said.splitlines() if "Revealed" in line]
+    assert revealed == [
+        "spillcast.forecast.result.Forecast",
+        "spillcast.forecast.result.Forecasts",
+        "float",
+        "float",
+    ]
+    wrong = {line.split(":")[1] for line in said.splitlines() if " error: " in line}
+    mistakes = [at for at, line in enumerate(CODE.splitlines(), 1) if "confidance" in line]
+    assert wrong == {str(at) for at in (*mistakes, mistakes[0] + 1)}, said
