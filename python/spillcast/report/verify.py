@@ -33,7 +33,7 @@ def demo_page(demo: Demo) -> Page:
         [f"  {case.forecast.confidence:.0%} sure", f"{low} to {high}"],
         [f"measured on {case.target}", format_duration(case.measured_to_s)],
         ["error of the forecast", percent(case.error)],
-        ["error of the seed's formula", percent(case.seed_error)],
+        ["error of the blog post's formula", percent(case.seed_error)],
     ]
     how = {"fuse": "a FUSE file system", "preload": "a preload library", "none": "nothing"}
     speedup = format_speedup(case.measured_from_s / case.measured_to_s)
