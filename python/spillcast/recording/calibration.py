@@ -48,7 +48,7 @@ class Chase:
 
     bytes: int = key("memory that is gone through", unit="bytes", example=1048576)
     hops: int = key("cache lines that are read", example=3000)
-    dependent: bool = key("whether each read tells where the next one is", example=True)
+    dependent: bool = key("whether each read contains the address of the next one", example=True)
     waited: str = key("how: `not`, `spinning` or `sleeping`", example="sleeping")
     wait_ns: int = key("how long", unit="ns", example=500000)
     elapsed_ns: int = key("CPU time of the reads then, median", unit="ns", example=223000)

@@ -30,7 +30,7 @@ class CaptureAccount:
         "calls on files closed before they could be looked at", unit="calls", example=0, default=0
     )
     calls: int | None = key(
-        "calls of the observed threads that the source was told of, on whatever they were",
+        "calls of the observed threads that the source reported, on any file",
         unit="calls",
         example=4211,
         default=None,

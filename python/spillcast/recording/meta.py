@@ -140,7 +140,7 @@ class Temp:
     held_bytes: int | None = key(
         "of counts, never on disk: what the files held", unit="bytes", optional=True
     )
-    files: int | None = key("of counts, never on disk: files written by turns", optional=True)
+    files: int | None = key("of counts, never on disk: files written in turn", optional=True)
     timed_on: str | None = key(
         "never on disk: the storage whose latencies were assumed", optional=True
     )

@@ -23,5 +23,8 @@ class RecordOptions:
         "slices of single waits to keep; null for all", example=None, default=None
     )
     share: bool = key(
-        "whether others than its user may read it", example=False, default=False, optional=True
+        "whether users other than its owner may read it",
+        example=False,
+        default=False,
+        optional=True,
     )

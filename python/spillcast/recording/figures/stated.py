@@ -45,7 +45,7 @@ class StatedFigures:
     reads: StatedMoved | None = key("", optional=True)
     writes: StatedMoved | None = key("", optional=True)
     io_s: float | None = key(
-        "time of all temp I/O, summed over all threads, where reads and writes are not told apart",
+        "time of all temp I/O, summed over all threads, if reads and writes are not separate",
         unit="s", example=430.0, optional=True,
     )  # fmt: skip
     cpu_s: float | None = key(
