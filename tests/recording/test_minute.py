@@ -36,20 +36,27 @@ def test_gaps_grow_and_fill_the_time_that_is_given():
     assert sum(minute.gaps_s(30)) == 0
 
 
-def bursts(path, told, pauses):
+def test_bursts_fit_into_a_time_that_is_short():
+    assert minute.burst_s(None) == minute.burst_s(3600) == minute.BURST_S
+    assert minute.BURSTS * minute.burst_s(30) == pytest.approx(30)
+
+
+def bursts(path, told, pauses, said=None):
     """What comes of bursts that end so, or fail so."""
     made = recording(path, [("write", 8192, 5, MS)], elapsed_s=5.0)
     left = iter(told)
 
     def burst(_duration_s):
         one = next(left)
-        if isinstance(one, Exception):
+        if isinstance(one, BaseException):
             raise one
         found = Recording(path, replace(made.meta, **one))
         found.waits, found.seconds, found.samples = made.waits, made.seconds, made.samples
         return found
 
-    return minute.record_bursts(burst, pauses.append, None)
+    return minute.record_bursts(
+        burst, pauses.append, None, [].append if said is None else said.append
+    )
 
 
 def on(query_started_at="1", ended_by="duration"):
@@ -71,6 +78,21 @@ def test_they_end_with_the_run(tmp_path, told, kept):
     pauses = []
     assert len(bursts(tmp_path / "run.spill", told, pauses)) == kept
     assert pauses[: len(told) - 1] == [*minute.gaps_s(None)][: len(told) - 1]
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (SpillcastError("no query came"), ["the run ended while it was detached"]),
+        (on(query_started_at="2"), ["the query ended", "another began, of which nothing is kept"]),
+        (KeyboardInterrupt(), []),
+    ],
+)
+def test_what_ends_them_early_is_said(tmp_path, last, words):
+    said = []
+    assert len(bursts(tmp_path / "run.spill", [on(), last], [], said)) == 1
+    assert all(one in " ".join(said) for one in words)
+    assert bool(said) == bool(words)
 
 
 def test_without_any_temp_io_there_is_none(tmp_path):

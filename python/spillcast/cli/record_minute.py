@@ -63,7 +63,8 @@ def record_minute(
         while (left_s := until_s - time.monotonic()) > 0:
             time.sleep(min(left_s, _TICK_S))
 
-    return keep(record_bursts(burst, pause, options.duration_s), output, share=options.share)
+    bursts = record_bursts(burst, pause, options.duration_s, view.say)
+    return keep(bursts, output, share=options.share)
 
 
 def _of_process(pid: int, options: "RecordOptions", view: "View") -> "Recording":

@@ -24,6 +24,9 @@ from spillcast.recording.writer import RecordingWriter
 BURST_S, BURSTS = 5.0, 12
 GAP_S, GROWS = 5.0, 1.5
 
+#: What is known of a run that was not there any more when a burst was to begin.
+ENDED = "ended while it was detached: how long it took in all, --elapsed may tell a forecast"
+
 #: Attaches for so long; the recording of that, which is nowhere on disk.
 Burst = Callable[[float], Recording]
 #: Waits detached for so long.
@@ -39,8 +42,18 @@ def gaps_s(span_s: float | None) -> list[float]:
     return [free_s * gap / sum(gaps) for gap in gaps]
 
 
-def record_bursts(burst: Burst, pause: Pause, span_s: float | None) -> list[Recording]:
-    """Until the run ends, or Ctrl-C, or all bursts are done.
+def burst_s(span_s: float | None) -> float:
+    """How long each burst takes: shorter where all of them would not fit into ``span_s``."""
+    return BURST_S if span_s is None else min(BURST_S, span_s / BURSTS)
+
+
+def record_bursts(
+    burst: Burst,
+    pause: Pause,
+    span_s: float | None,
+    say: Callable[[str], None] = lambda _text: None,
+) -> list[Recording]:
+    """Until the run ends, or Ctrl-C, or all bursts are done; ``say`` is told what ended it early.
 
     A burst without any temp I/O tells nothing and is left out. NothingSeen where all are.
     """
@@ -48,16 +61,21 @@ def record_bursts(burst: Burst, pause: Pause, span_s: float | None) -> list[Reco
     nothing: NothingSeen | None = None
     for gap_s in [*gaps_s(span_s), 0.0]:
         try:
-            one = burst(BURST_S)
+            one = burst(burst_s(span_s))
         except NothingSeen as error:
             nothing = error
         except SpillcastError:
             if not found:
                 raise
-            # The run has ended meanwhile.
+            say(f"the run {ENDED}")
+            break
+        except KeyboardInterrupt:
+            if not found:
+                raise
             break
         else:
             if found and not _same_query(found[0].meta, one.meta):
+                say(f"the query {ENDED}, and another began, of which nothing is kept")
                 break
             found.append(one)
             if one.meta.ended_by != "duration":
