@@ -51,14 +51,14 @@ def test_columns_that_may_be_null_may_lack_and_others_are_left_out(tmp_path):
     [
         ({"count": None}, "there is no column count"),
         ({"count": ["1", "2"]}, "column count holds string, not int64"),
-        ({"count": [1, None]}, "count is empty in 1 rows"),
+        ({"count": [1, None]}, "count is empty in 1 row"),
         ({"count": [1, -2]}, "count is -2 in some row"),
         ({"count": [1, 1 << 60]}, "count is 1,152,921,504,606,846,976 in some row"),
         ({"mean_s": [math.nan, 1.0]}, "mean_s is not finite"),
         ({"mean_s": [1.0, -math.inf]}, "mean_s is not finite"),
         ({"mean_s": [1.0, -0.5]}, r"mean_s is -0\.5"),
         ({"buckets": [[1], [-3]]}, "buckets is -3"),
-        ({"buckets": [[1], [None]]}, "buckets is empty in 1 rows"),
+        ({"buckets": [[1], [None]]}, "buckets is empty in 1 row"),
     ],
 )
 def test_what_makes_no_sense_is_named_with_its_file_and_column(changes, words, tmp_path):
