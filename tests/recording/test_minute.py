@@ -14,8 +14,9 @@ from spillcast.forecast.to_come.seen import seen_of
 from spillcast.recording import Recording, minute
 from spillcast.recording.begin import record_pid
 from spillcast.recording.captured import NothingSeen
+from spillcast.recording.meta import KeptWaits, Temp
 from spillcast.recording.options import RecordOptions
-from spillcast.recording.postgres_meta import RecordedQuery, Sampling
+from spillcast.recording.postgres_meta import Missed, RecordedQuery, Sampling, Worker
 
 MS = 1_000_000
 #: Writes 8 KiB again and again.
@@ -108,6 +109,38 @@ def test_a_session_was_looked_at_in_all_bursts(tmp_path):
     told = [{**on(), "sampling": looks[0]}, {**on(ended_by="end"), "sampling": looks[1]}]
     kept = minute.keep(bursts(tmp_path / "run.spill", told, []), tmp_path / "part.spill")
     assert kept.meta.sampling == Sampling(50, 13, 24, 1, 0.5, 0.1, 0.75, 2.0)
+
+
+def test_the_workers_of_all_bursts_are_kept(tmp_path):
+    """One was there in both bursts of 5 s, one in each alone; times count from the first burst."""
+    both, again = Worker(1, -0.5, 0.0, None), Worker(1, -9.0, 0.0, Missed(3, 0, 99))
+    gone, new = Worker(2, 1.0, 1.1, None), Worker(3, None, 2.0, None)
+    told = []
+    for workers, unattached in (((both, gone), 1), ((again, new), 2)):
+        query = replace(on()["postgres"], workers=list(workers), workers_not_attached=unattached)
+        told.append({"ended_by": "duration", "postgres": query})
+    told[-1]["ended_by"] = "end"
+    kept = minute.keep(bursts(tmp_path / "run.spill", told, []), tmp_path / "part.spill")
+    query = kept.meta.postgres
+    assert query.workers == [both, gone, Worker(3, None, 7.0, None)]
+    assert query.workers_not_attached == 2
+
+
+def test_of_a_burst_whose_waits_were_thinned_out_that_is_said(tmp_path):
+    """3 of 5 waits of the second are kept, those of its first two seconds."""
+    few = KeptWaits(3, 5, [(0.0, 2.0)], "the disk is full")
+    temp = Temp(reads=1, writes=4, bytes=5 * 8192, total_s=0.005)
+    told = [
+        {**on(), "raw": KeptWaits(5, 5, None), "temp": temp},
+        {**on(ended_by="end"), "raw": few, "temp": temp},
+    ]
+    first, second = bursts(tmp_path / "run.spill", told, [])
+    second.waits = second.waits.slice(0, 3)
+    kept = minute.keep([first, second], tmp_path / "part.spill")
+    found = Recording.open(tmp_path / "part.spill").meta
+    assert found.raw == kept.meta.raw
+    assert found.raw == KeptWaits(8, 10, [(0.0, 5.0), (5.0, 7.0)], "the disk is full")
+    assert found.temp == Temp(reads=2, writes=8, bytes=10 * 8192, total_s=0.01)
 
 
 def test_what_was_done_between_bursts_counts_as_done_before(tmp_path, monkeypatch):

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,17 +42,19 @@ def record_minute(
     from spillcast.cli.record_server import record_server
     from spillcast.recording.folder import check_output
     from spillcast.recording.minute import keep, record_bursts
+    from spillcast.workspace import workspace
 
     check_output(output)
-    session = wanted
+    session, numbers = wanted, count()
 
-    def burst(duration_s: float) -> "Recording":
+    def burst(room: Path, duration_s: float) -> "Recording":
         nonlocal session
-        one = replace(options, duration_s=duration_s)
+        one = replace(options, duration_s=duration_s, share=False)
+        path = room / f"{next(numbers)}.spill"
         if server is None:
             assert pid is not None
-            return _of_process(pid, one, view)
-        found = record_server(server, None, one, session, view, None)
+            return _of_process(pid, path, one, view)
+        found = record_server(server, path, one, session, view, None)
         if found.meta.postgres is not None:
             # The next bursts are of this session, whatever others may match by then.
             session = Wanted(found.meta.postgres.backend)
@@ -63,14 +67,15 @@ def record_minute(
         while (left_s := until_s - time.monotonic()) > 0:
             time.sleep(min(left_s, _TICK_S))
 
-    bursts = record_bursts(burst, pause, options.duration_s, view.say)
-    return keep(bursts, output, share=options.share)
+    with workspace(output.absolute().parent) as room:
+        bursts = record_bursts(partial(burst, room), pause, options.duration_s, view.say)
+        return keep(bursts, output, share=options.share)
 
 
-def _of_process(pid: int, options: "RecordOptions", view: "View") -> "Recording":
+def _of_process(pid: int, path: Path, options: "RecordOptions", view: "View") -> "Recording":
     from spillcast.recording.begin import record_pid
 
-    recorder = record_pid(pid, None, options)
+    recorder = record_pid(pid, path, options)
     try:
         while not recorder.poll():
             view.look(recorder, recorder.status())

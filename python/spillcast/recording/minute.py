@@ -3,6 +3,7 @@
 What was done before is that of the last burst, less what was seen in those before it.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
@@ -13,9 +14,9 @@ import pyarrow.compute
 
 from spillcast.errors import SpillcastError
 from spillcast.recording.captured import NothingSeen, together
-from spillcast.recording.counted import sum_of, totals
-from spillcast.recording.meta import KeptWaits, Meta
-from spillcast.recording.postgres_meta import Sampling
+from spillcast.recording.counted import sum_of
+from spillcast.recording.meta import ESTIMATE_FILE, KeptWaits, Meta, OtherIO, Temp
+from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Worker
 from spillcast.recording.recording import Recording
 from spillcast.recording.window import with_column
 from spillcast.recording.writer import RecordingWriter
@@ -27,7 +28,7 @@ GAP_S, GROWS = 5.0, 1.5
 #: What is known of a run that was not there any more when a burst was to begin.
 ENDED = "ended while it was detached: how long it took in all, --elapsed may tell a forecast"
 
-#: Attaches for so long; the recording of that, which is nowhere on disk.
+#: Attaches for so long; the recording of that.
 Burst = Callable[[float], Recording]
 #: Waits detached for so long.
 Pause = Callable[[float], None]
@@ -108,8 +109,8 @@ def keep(parts: Sequence[Recording], output: Path, *, share: bool = False) -> Re
                 writer.add_seconds(batch)
             for batch in _later(part.samples, "time_ns", round(begin_s * 1e9)).to_batches():
                 writer.add_samples(batch)
-        for name, document in parts[-1].documents.items():
-            writer.add_document(name, document)
+        if (estimate := parts[-1].path / ESTIMATE_FILE).is_file():
+            writer.add_document(ESTIMATE_FILE, json.loads(estimate.read_bytes()))
         return writer.finish(_meta(parts, edges_s))
     except BaseException:
         writer.discard()
@@ -122,8 +123,7 @@ def _later(rows: pa.Table, column: str, by: int) -> pa.Table:
 
 def _meta(parts: Sequence[Recording], edges_s: Sequence[float]) -> Meta:
     last, earlier_s = parts[-1].meta, edges_s[-2]
-    waits = pa.concat_tables([part.waits for part in parts])
-    temp, other_io = totals(waits)
+    metas = [part.meta for part in parts]
     cpu_s = [part.meta.cpu_s for part in parts]
     meta = replace(
         last,
@@ -131,16 +131,59 @@ def _meta(parts: Sequence[Recording], edges_s: Sequence[float]) -> Meta:
         elapsed_s=edges_s[-1],
         recorded_s=sum(part.meta.recorded_s for part in parts),
         cpu_s=None if None in cpu_s else sum(one or 0.0 for one in cpu_s),
-        temp=temp,
-        other_io=other_io,
+        temp=Temp(
+            reads=sum(one.temp.reads for one in metas),
+            writes=sum(one.temp.writes for one in metas),
+            bytes=sum(one.temp.bytes for one in metas),
+            total_s=sum(one.temp.total_s for one in metas),
+        ),
+        other_io=OtherIO(
+            count=sum(one.other_io.count for one in metas),
+            total_s=sum(one.other_io.total_s for one in metas),
+        ),
         capture=together([part.meta.capture for part in parts]),
-        raw=KeptWaits(waits.num_rows, waits.num_rows, list(pairwise(edges_s))),
+        raw=_kept(metas, edges_s),
         sampling=_looked([part.meta.sampling for part in parts]),
     )
     if meta.postgres is not None:
-        before_s = max(meta.postgres.before_recording_s - earlier_s, 0.0)
-        meta = replace(meta, postgres=replace(meta.postgres, before_recording_s=before_s))
+        meta = replace(meta, postgres=_query(meta.postgres, metas, edges_s))
     return _less(meta, parts[:-1], earlier_s)
+
+
+def _kept(metas: Sequence[Meta], edges_s: Sequence[float]) -> KeptWaits:
+    """Each burst is a slice; one of which waits were thinned out has slices of its own."""
+    slices_s = [
+        (begin_s + start_s, begin_s + end_s)
+        for meta, (begin_s, until_s) in zip(metas, pairwise(edges_s), strict=True)
+        for start_s, end_s in _slices_s(meta.raw, until_s - begin_s)
+    ]
+    raw = [meta.raw for meta in metas]
+    because = next((one.because for one in raw if one.because is not None), None)
+    rows, rows_seen = sum(one.rows for one in raw), sum(one.rows_seen for one in raw)
+    return KeptWaits(rows, rows_seen, slices_s, because)
+
+
+def _slices_s(raw: KeptWaits, elapsed_s: float) -> Sequence[tuple[float, float]]:
+    return [(0.0, elapsed_s)] if raw.slices_s is None else raw.slices_s
+
+
+def _query(last: RecordedQuery, metas: Sequence[Meta], edges_s: Sequence[float]) -> RecordedQuery:
+    """The query of all bursts: a worker may have come and gone before the last of them."""
+    workers: dict[int, Worker] = {}
+    for meta, begin_s in zip(metas, edges_s, strict=False):
+        for one in meta.postgres.workers if meta.postgres else ():
+            started_s = None if one.started_s is None else begin_s + one.started_s
+            later = replace(one, started_s=started_s, attached_s=begin_s + one.attached_s)
+            workers.setdefault(one.pid, later)
+    # One that cannot be attached is seen in every burst anew.
+    unattached = max(one.postgres.workers_not_attached for one in metas if one.postgres)
+    before_s = max(last.before_recording_s - edges_s[-2], 0.0)
+    return replace(
+        last,
+        before_recording_s=before_s,
+        workers=list(workers.values()),
+        workers_not_attached=unattached,
+    )
 
 
 def _looked(looks: Sequence[Sampling | None]) -> Sampling | None:

@@ -98,9 +98,10 @@ class RecordingWriter:
         # What was put together of bursts knows where each of them began.
         if slices_s is None and meta.raw.slices_s:
             slices_s = list(meta.raw.slices_s)
-        raw = KeptWaits(
-            kept["waits"], kept["waits_seen"], slices_s, kept["because"] or self._samples_lost
-        )
+        # They may have been thinned out before they came here.
+        seen = max(kept["waits_seen"], meta.raw.rows_seen)
+        because = kept["because"] or self._samples_lost or meta.raw.because
+        raw = KeptWaits(kept["waits"], seen, slices_s, because)
         sums = RowSums(*kept["waits_sums"], *kept["seconds_sums"])
         places = temp_places(kept["temp_folders"])
         others = {name: FileSums(*sums) for name, sums in kept["other_files"].items()}

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from harness import spillcast
 from postgres_rig import PARALLEL
 from spillcast.engines.engine import Wanted
 from spillcast.engines.postgres.live.estimate import estimate
@@ -15,6 +16,8 @@ from spillcast.storage.target import resolve
 
 #: Spills for some seconds, in one process.
 SPILLS = "select max(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(4))
+#: The same for longer than twelve bursts take to attach.
+LONG = "select max(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(10))
 ALONE = {**PARALLEL, "max_parallel_workers_per_gather": 0}
 
 
@@ -38,6 +41,24 @@ def test_its_plan_is_kept_and_tells_the_whole(part):
     assert said.part is None
     assert said.to_come.sources["written"] == "the plan, which was not run"
     assert said.baseline_s > part.meta.postgres.before_recording_s + part.elapsed_s
+
+
+def test_bursts_keep_samples_and_plan(newest, tmp_path):
+    output = tmp_path / "part.spill"
+    with newest.client(**ALONE) as client:
+        client.run(LONG)
+        newest.until_running(client)
+        session = ("--postgres", newest.dsn, "--backend", client.pid)
+        done = spillcast("record", "--minute", "--duration", "1.2s", *session, "-o", output)
+    assert done.returncode == 0, done.stderr
+    assert "none seen" not in done.stdout
+    found = Recording.open(output)
+    assert found.meta.ended_by == "duration"
+    assert found.samples.num_rows > 1
+    assert len(found.meta.raw.slices_s) > 1
+    assert "Plan" in (output / "estimate.json").read_text()
+    # Bursts are gone from beside it.
+    assert [one.name for one in tmp_path.iterdir()] == ["part.spill"]
 
 
 @pytest.mark.parametrize(
