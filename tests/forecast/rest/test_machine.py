@@ -56,6 +56,16 @@ def test_what_was_added_here_is_taken_off_first(tmp_path):
     assert found.total_s == pytest.approx(-COUNT * 100e-6, rel=0.01)
 
 
+def test_threads_without_a_core_each_find_their_caches_cold_anyway(tmp_path):
+    """Of four on two cores, half of the waits leave a core to another of them."""
+    run = recording(tmp_path / "run.spill", [("read", 8192, COUNT, MS)], elapsed_s=9.0, cpu_s=0.5)
+    change(run, machine=CALIBRATED)
+    there = [Latency(0.0, np.zeros((0, 2)), 0.0, True, False)]
+    alone, shared = (machine_change(run, temp_load(run), there, each) for each in (1.0, 0.5))
+    assert shared.total_s == pytest.approx(alone.total_s / 2)
+    assert shared.error_s == pytest.approx(alone.error_s / 2)
+
+
 def test_bursts_count_one_by_one(tmp_path):
     """Half of the work is too short to go through anything: 0.1 us meets a tenth of the part."""
     rows = [

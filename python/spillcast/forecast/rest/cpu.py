@@ -21,15 +21,17 @@ def cpu_change(
     target: Storage | None,
     without: Collection[str] = (),
     compressing_s: float = 0.0,
+    cores_each: float = 1.0,
 ) -> CpuChange:
     """CPU time that operations take more with the latencies ``found`` than with those recorded.
 
     ``target`` is what has these latencies; None for storage of none, which there is not. What
-    compressing takes more, ``compressing_s``, is told apart and not a part of it.
+    compressing takes more, ``compressing_s``, is told apart and not a part of it. Threads have
+    ``cores_each`` there, 1 at most.
     """
     answers: list[CpuChange | None] = []
     if "machine" not in without:
-        answers.append(machine_change(recording, loads, found))
+        answers.append(machine_change(recording, loads, found, cores_each))
     if "recording" not in without:
         answers.append(own_change(recording, loads, found))
     if target and target.rehearsal and "rehearsal" not in without:

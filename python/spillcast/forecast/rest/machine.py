@@ -27,12 +27,14 @@ GUESS_ERROR = 0.6
 
 
 def machine_change(
-    recording: Recording, loads: Sequence[Load], found: Sequence[Latency]
+    recording: Recording, loads: Sequence[Load], found: Sequence[Latency], cores_each: float = 1.0
 ) -> CpuChange:
     """CPU time that operations likely take more on the target, with latencies ``found``.
 
     Below 0 where waits get shorter, and zero where nothing was measured. The error is how far
-    queries differ from what is said.
+    queries differ from what is said. It was measured with one thread. Where threads have less than
+    a core each, ``cores_each``, another of them takes the core and its caches whatever the storage:
+    only that share of a thread's waits leaves a core to nobody else of the query.
     """
     calibration, count = recording.meta.machine.calibration, counts(loads)
     if calibration is None:
@@ -44,6 +46,7 @@ def machine_change(
             [_moved_s(cost, recording, load, there.mean_s) for load, there in pairs]
         )
         error = cost.spread
+    change_s = cores_each * change_s
     return CpuChange("machine", change_s, count, error * abs(float(count @ change_s)))
 
 

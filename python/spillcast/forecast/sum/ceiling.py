@@ -56,7 +56,8 @@ def ceiling_of(baseline: Baseline) -> Ceiling:
     """The forecast for storage of no latency, as far as it does not depend on a target."""
     loads, threads = baseline.loads, baseline.threads
     found = [AT_ONCE] * len(loads)
-    cpu = cpu_change(baseline.recording, loads, found, None, baseline.without)
+    each = threads.cores_each
+    cpu = cpu_change(baseline.recording, loads, found, None, baseline.without, cores_each=each)
     overlap = threads.unwaited(cpu.each_s)
     compressed = baseline.compression.on_target(found) if baseline.compression else None
     compressing_s = compressed.cpu_s if compressed else 0.0

@@ -70,7 +70,13 @@ def project(baseline: Baseline, target: Storage, *, cached: bool = False) -> Pro
     compressed = baseline.compression.on_target(found) if baseline.compression else None
     compressing_s = compressed.cpu_s if compressed else 0.0
     cpu = cpu_change(
-        baseline.recording, loads, found, target, baseline.without, compressing_s=compressing_s
+        baseline.recording,
+        loads,
+        found,
+        target,
+        baseline.without,
+        compressing_s=compressing_s,
+        cores_each=threads.cores_each,
     )
     overlap = threads.overlap(simulated, cpu.each_s, _replayed_s(baseline, target))
     done = compressed.loads if compressed else loads

@@ -195,6 +195,11 @@ class Threads:
         return float((self._stretches.threads @ active_s) / max(active_s.sum(), 1e-9))
 
     @property
+    def cores_each(self) -> float:
+        """Cores on the target for each thread that has work; 1 at most, or where none is known."""
+        return min((self.there.cores or self.at_work) / self.at_work, 1.0)
+
+    @property
     def _constant(self) -> Overlap:
         at_once, elapsed_s = self._in_flight, self._recording.elapsed_s
         return Overlap(1 / at_once, elapsed_s, elapsed_s, of_cpu=1 / at_once)
