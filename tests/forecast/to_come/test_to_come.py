@@ -25,11 +25,15 @@ SAME = storage({("read", BLOCK): 2 * MS, ("write", BLOCK): 2 * MS})
 FILE, DATA = "/t/pgsql_tmp7.0", "/data/base/5/16384"
 
 
-def recorded(path, operations, **parts):
-    """A recording of (op, file, number of a block), that ended while its query went on."""
+def recorded(path, operations, threads=1, **parts):
+    """A recording of (op, file, number of a block), that ended while its query went on.
+
+    Threads do the operations by turns, so many at once.
+    """
     rows = [
         {
-            "start_ns": round((at + 0.5) * STEP_S * 1e9), "elapsed_ns": 2 * MS, "session": 1,
+            "start_ns": round((at // threads + 0.5) * STEP_S * 1e9), "elapsed_ns": 2 * MS,
+            "session": at % threads + 1,
             "event": f"p{op}64", "op": op, "temp": file != DATA, "file": file,
             "offset": block * BLOCK, "bytes": BLOCK,
         }
@@ -41,7 +45,7 @@ def recorded(path, operations, **parts):
     writer = RecordingWriter(path)
     writer.add_waits(waits)
     writer.add_seconds(seconds_of(waits).combine_chunks().to_batches()[0])
-    meta = known(len(operations) * STEP_S, reads, writes)
+    meta = known(len(operations) // threads * STEP_S, reads, writes)
     made = writer.finish(replace(meta, ended_by="duration"))
     made.meta = replace(made.meta, **parts)
     (path / "meta.json").write_text(json.dumps(made.meta.to_json()))
@@ -121,6 +125,26 @@ def test_what_the_user_knows(written, told, whole):
     assert said.forecast_s == pytest.approx(whole * STEP_S, rel=0.1)
     assert said.interval_s[0] < whole * STEP_S < said.interval_s[1]
     assert "unread" in {warning.code for warning in said.warnings}
+
+
+def test_reads_to_come_of_two_threads_overlap_as_their_writes_did(tmp_path):
+    """3200 operations, two at once: 1600 times 4 ms here, 2 ms where storage takes none."""
+    part = recorded(tmp_path / "part.spill", [("write", FILE, n) for n in range(800)], threads=2)
+    whole = Known(Told(written_bytes=1600.0 * BLOCK))
+    fast = storage({("read", BLOCK): 1000, ("write", BLOCK): 1000})
+    assert forecast(part, SAME, known=whole).forecast_s == pytest.approx(1600 * STEP_S, rel=0.1)
+    assert forecast(part, fast, known=whole).forecast_s == pytest.approx(800 * STEP_S, rel=0.1)
+
+
+def test_a_former_run_of_two_threads_tells_what_passes_beside_their_temp_io(tmp_path):
+    operations = [("write", FILE, n) for n in range(800)]
+    part = recorded(tmp_path / "part.spill", operations, threads=2)
+    reads = [("read", FILE, n) for n in range(800)]
+    former = recorded(tmp_path / "former.spill", operations + reads, threads=2, ended_by="end")
+    fast = storage({("read", BLOCK): 1000, ("write", BLOCK): 1000})
+    said = forecast(part, fast, known=Known(history=[former.path]))
+    assert said.baseline_s == pytest.approx(800 * STEP_S, rel=0.05)
+    assert said.forecast_s == pytest.approx(400 * STEP_S, rel=0.05)
 
 
 def test_a_former_run_tells_counts_and_work(tmp_path, written):

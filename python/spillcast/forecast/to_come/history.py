@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from spillcast.forecast.load import Load, in_flight, temp_load
+from spillcast.forecast.load import Load, temp_load
+from spillcast.forecast.threads.overlap import of_waits
 from spillcast.forecast.to_come.said import Said, about
 from spillcast.forecast.to_come.seen import Seen
 from spillcast.recording import Recording
@@ -36,7 +37,7 @@ def history_says(history: Recording, recording: Recording, seen: Seen) -> list[S
         found.append(about("read", moved["read"], COUNTS_SPREAD, "history", SOURCE))
     if not sum(took_s.values()):
         return [*found, about("elapsed", history.elapsed_s, UNTIMED_SPREAD, "history", SOURCE)]
-    rest_s = history.elapsed_s - sum(took_s.values()) / in_flight(history)
+    rest_s = history.elapsed_s - of_waits(history) * sum(took_s.values())
     if rest_s > 0:
         found.append(about("rest", rest_s, REST_SPREAD, "history", SOURCE))
     return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from spillcast.forecast.load import in_flight
+from spillcast.forecast.threads.overlap import of_waits
 from spillcast.forecast.to_come.files import Unread, unread
 from spillcast.recording import Recording
 from spillcast.recording.done_before import DoneBefore
@@ -46,6 +46,8 @@ class Seen:
     before_error: float
     #: Elapsed time before the recording that was no temp I/O; None where nothing tells.
     rest_before_s: float | None = None
+    #: Seconds of latency, of all threads together, for one of elapsed time.
+    overlap: float = 1.0
 
     @property
     def done_s(self) -> float:
@@ -74,9 +76,9 @@ def seen_of(recording: Recording) -> Seen | None:
     last = start_s >= (1 - LAST) * recording.elapsed_s
     late = {name: float(size[last & (op == name)].sum()) for name in OPS}
     rates = _s_per_byte(op, size, *_end_to_end(recording, start_s, end_s))
-    at_once = in_flight(recording)
+    overlap = 1 / of_waits(recording)
     io_s = {
-        name: min(float((end_s - start_s)[op == name].sum()) / at_once / kept[name], rate)
+        name: min(float((end_s - start_s)[op == name].sum()) / overlap / kept[name], rate)
         for name, rate in rates.items()
     }
     earlier = max(moved["write"] - files.written_since, 0.0)
@@ -92,6 +94,7 @@ def seen_of(recording: Recording) -> Seen | None:
         frozenset(name for name in OPS if late[name] > HARDLY * sum(late.values())),
         error,
         _rest_before_s(recording, before_s, sum(moved[name] * io_s[name] for name in io_s)),
+        overlap,
     )
 
 

@@ -44,6 +44,8 @@ class ToCome:
     sources: Mapping[str, str]
     #: By op bytes that the recording holds.
     recorded: Mapping[str, float]
+    #: Seconds of latency, of all threads together, for one of elapsed time.
+    overlap: float = 1.0
     #: What was given and is not used, and why.
     unused: Sequence[str] = ()
 
@@ -71,7 +73,8 @@ class ToCome:
                 times = self.whole_bytes(op) / max(moved, 1)
                 count, size = round(times * load.count), round(times * load.bytes)
                 if count:
-                    took_s = times * load.total_s if own else size * self.io_s_per_byte[op]
+                    elapsed_s = size * self.io_s_per_byte[op]
+                    took_s = times * load.total_s if own else self.overlap * elapsed_s
                     found.append(replace(load, op=op, count=count, bytes=size, total_s=took_s))
         return sorted(found, key=lambda load: (load.op, load.size_class_bytes))
 

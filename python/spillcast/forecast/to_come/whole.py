@@ -76,6 +76,7 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
         {op: float(np.median(rate.io_s)) for op, rate in rates.items()},
         _sources(by),
         seen.bytes,
+        seen.overlap,
         unused,
     )
 
