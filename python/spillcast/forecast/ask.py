@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spillcast.errors import InputError, Refusal
 from spillcast.forecast.question import CONFIDENCE, Question
-from spillcast.forecast.result import Forecast
+from spillcast.forecast.result import Forecast, Warned
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.estimate import forecast_of, refused, total_on
 from spillcast.forecast.sum.page_cache import either_way, with_and_without
@@ -21,6 +21,7 @@ from spillcast.recording.read_back import read_back
 from spillcast.recording.relabelled import with_temp
 from spillcast.storage import Storage
 from spillcast.storage.rehearsal import check_room, kept_rehearsal
+from spillcast.units import format_duration
 
 #: A forecast, and the storage that it is for where it was not refused nor taken from traces.
 Answer = tuple[Forecast, Storage | None]
@@ -139,6 +140,9 @@ def _from_recording(
     recording: Recording, targets: Sequence[Target], question: Question, elapsed_s: float | None
 ) -> list[Answer]:
     recording.need_io()
+    former = question.known.in_place_of(recording)
+    if former is not None and elapsed_s is None:
+        return _from_former(former, recording, targets, question)
     # What the recording says is worked out once for all targets, and before any is probed.
     cpus = Cpus.of(recording).but(question.cpus, question.cpu_quota)
     baseline = Baseline.of(recording, elapsed_s, question.without, cpus, question.known)
@@ -161,6 +165,21 @@ def _from_recording(
         said = replace(said, work_memory=memory, statement=recording.meta.statement)
         answers.append((said, there))
     return answers
+
+
+def _from_former(
+    former: Recording, part: Recording, targets: Sequence[Target], question: Question
+) -> list[Answer]:
+    """Of a query that did no temp I/O while a part of it was recorded: for a former run of it."""
+    message = (
+        f"there was no temp I/O in the {format_duration(part.elapsed_s)} that were recorded: "
+        f"the forecast is for the former run, {former.path.name}"
+    )
+    answers = _from_recording(former, targets, replace(question, known=NOTHING), None)
+    warned = Warned("former-run", message)
+    return [
+        (replace(said, warnings=[*said.warnings, warned]), storage) for said, storage in answers
+    ]
 
 
 def _resolved(target: Target, recording: Recording, question: Question) -> Storage | Refusal:

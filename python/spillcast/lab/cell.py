@@ -179,8 +179,9 @@ class CellRun:
         """A forecast; one that cannot be made is refused with the reason."""
         told = name in ("slices", "first_fifth")
         part = told or name in PARTS
-        like = read_back(recording) if name in PARTS else recording
         known = Known(history=[self._former[source]]) if name == AGAIN else NOTHING
+        like = read_back(recording) if name in PARTS else recording
+        like = known.in_place_of(recording) or like
         budget = replace(OWNED, time_s=PART_PROBE_S if part else PROBE_S)
         directory, storage, seed_s = self._places[target].directory, None, None
         others: Mapping[str, Variant] = {}

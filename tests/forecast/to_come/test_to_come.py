@@ -7,6 +7,7 @@ import pytest
 
 from evidence import known, storage, table
 from harness import spillcast
+from spillcast.errors import InputError
 from spillcast.forecast import forecast
 from spillcast.forecast.to_come.known import Known
 from spillcast.forecast.to_come.told import Told
@@ -145,6 +146,19 @@ def test_a_former_run_of_two_threads_tells_what_passes_beside_their_temp_io(tmp_
     said = forecast(part, fast, known=Known(history=[former.path]))
     assert said.baseline_s == pytest.approx(800 * STEP_S, rel=0.05)
     assert said.forecast_s == pytest.approx(400 * STEP_S, rel=0.05)
+
+
+def test_of_a_part_without_temp_io_a_former_run_is_forecast(tmp_path):
+    part = recorded(tmp_path / "part.spill", [("read", DATA, n) for n in range(100)])
+    runs = [(op, FILE, n) for op in ("write", "read") for n in range(600)]
+    former = recorded(tmp_path / "former.spill", runs, ended_by="end")
+    with pytest.raises(InputError, match="no temp I/O was recorded"):
+        forecast(part, SAME)
+    said = forecast(part, SAME, known=Known(history=[former.path]))
+    assert said.forecast_s == pytest.approx(1200 * STEP_S, rel=0.05)
+    [warned] = [one.message for one in said.warnings if one.code == "former-run"]
+    assert warned.startswith("there was no temp I/O in the 400 ms that were recorded")
+    assert warned.endswith("former.spill")
 
 
 def test_a_former_run_tells_counts_and_work(tmp_path, written):

@@ -1,8 +1,6 @@
 """What a former run of the same query tells of the whole: its counts and the work beside them."""
 
-from collections.abc import Sequence
-
-from spillcast.forecast.load import Load, temp_load
+from spillcast.forecast.load import temp_load
 from spillcast.forecast.threads.overlap import of_waits
 from spillcast.forecast.to_come.said import Said, about
 from spillcast.forecast.to_come.seen import Seen
@@ -23,8 +21,12 @@ _MEMORY = ("work_mem", "memory_limit", "hash_mem_multiplier", "threads")
 def history_says(history: Recording, recording: Recording, seen: Seen) -> list[Said] | str:
     """What it says, or why it is not used."""
     loads = temp_load(history)
-    if (reason := _another(history, loads, recording, seen)) is not None:
+    if (reason := reason_against(history, recording)) is not None:
         return reason
+    written = sum(load.bytes for load in loads if load.op == "write")
+    if written < LESS * seen.bytes["write"]:
+        wrote, has = format_bytes(written), format_bytes(seen.bytes["write"])
+        return f"it wrote {wrote} in all, this one {has} while it was recorded"
     moved = {"read": 0.0, "write": 0.0}
     took_s = {"read": 0.0, "write": 0.0}
     for load in loads:
@@ -43,9 +45,7 @@ def history_says(history: Recording, recording: Recording, seen: Seen) -> list[S
     return found
 
 
-def _another(
-    history: Recording, loads: Sequence[Load], recording: Recording, seen: Seen
-) -> str | None:
+def reason_against(history: Recording, recording: Recording) -> str | None:
     """Why it is no former run of this query with these settings; None where it may be one."""
     then, now = history.meta.engine, recording.meta.engine
     if Part.of(history.meta) is not None:
@@ -57,10 +57,6 @@ def _another(
         before, after = (one.settings.get(name) for one in (then, now))
         if None not in (before, after) and str(before) != str(after):
             return f"it had {name} = {before}, this one has {after}"
-    written = sum(load.bytes for load in loads if load.op == "write")
-    if written < LESS * seen.bytes["write"]:
-        wrote, has = format_bytes(written), format_bytes(seen.bytes["write"])
-        return f"it wrote {wrote} in all, this one {has} while it was recorded"
     return None
 
 

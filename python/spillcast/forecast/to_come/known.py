@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spillcast.errors import InputError
-from spillcast.forecast.to_come.history import history_says
+from spillcast.forecast.to_come.history import history_says, reason_against
 from spillcast.forecast.to_come.inputs import input_says
 from spillcast.forecast.to_come.plan import plan_says
 from spillcast.forecast.to_come.said import Said
@@ -17,6 +17,7 @@ from spillcast.forecast.to_come.whole import whole_of
 from spillcast.gate import reading
 from spillcast.recording import Recording
 from spillcast.recording.meta import ESTIMATE_FILE
+from spillcast.recording.part import went_on
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,16 @@ class Known:
         found = [each for one in used if not isinstance(one.said, str) for each in one.said]
         whole = whole_of(seen, found, unused)
         return whole, unused if whole is None else whole.unused
+
+    def in_place_of(self, recording: Recording) -> Recording | None:
+        """A former run, where the recording is of a part in which there was no temp I/O.
+
+        None where there was some, or where no former run of the same query was given.
+        """
+        if recording.meta.temp.operations or not went_on(recording.meta):
+            return None
+        runs = (_run(path) for path in self.history if _estimate(path) is None)
+        return next((run for run in runs if reason_against(run, recording) is None), None)
 
     def _files(self, recording: Recording) -> list[Path]:
         kept = recording.path / ESTIMATE_FILE
