@@ -19,6 +19,8 @@ _PARTS = (
     ("minute_former", "the same, with a former run", 0.07, 0.18, 0.30),
     ("first_fifth_alone", "first fifth, time not told", 0.15, None, None),
 )
+#: Nobody attaches for less: parts as long as this have aims of their own.
+ATTACHED_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def aims(cases: Sequence[Case]) -> list[Aim]:
         *(
             aim
             for name, of, *bounds in _PARTS
-            for aim in _part(of, of_evidence(cases, name), bounds)
+            for aim in _parts(of, of_evidence(cases, name), bounds)
         ),
     ]
 
@@ -90,6 +92,13 @@ def _other_ways(engine: str, whole: Sequence[Case]) -> list[Aim]:
     its = [case for case in whole if case.engine_kind == engine and case.direction != FALLING]
     of = f"{engine}, other directions"
     return [*_errors(of, its, 0.05, 0.12), _beside_seed(of, summarise(its))]
+
+
+def _parts(of: str, cases: Sequence[Case], bounds: Sequence[float | None]) -> list[Aim]:
+    """Of all parts, and of those that are as long as somebody attaches for."""
+    long = [case for case in cases if case.evidence.covers_s >= ATTACHED_S]
+    of_long = f"{of}, of {ATTACHED_S:.0f} s or more"
+    return [*_part(of, cases, bounds), *(_part(of_long, long, bounds) if long else [])]
 
 
 def _part(of: str, cases: Sequence[Case], bounds: Sequence[float | None]) -> list[Aim]:
