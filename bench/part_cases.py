@@ -1,7 +1,7 @@
 """Whole runs that are cut to parts: each recorded, recorded again, and explained without a run."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,18 +35,29 @@ class Whole:
 def wholes(room: Path, seed: int, *, queries: int | None = None) -> Iterator[Whole]:
     """Runs of queries that no constant was chosen on, each on a storage drawn by the seed."""
     chance = Random(f"parts {seed}")
+    for engine in ENGINES:
+        lab = lab_of(engine)(room)
+        yield from _of_lab(lab, QUERIES[engine], engine, room, chance, queries)
+        # Those of one server: the other has the same queries.
+        tpch, *_ = tpch_labs_of(engine)
+        lab = tpch(room)
+        every = [one for one in lab.verified(1) if not one.cold]
+        yield from _of_lab(lab, every, engine, room, chance, queries)
+
+
+def _of_lab(
+    lab: Lab,
+    every: Sequence[Workload],
+    engine: str,
+    room: Path,
+    chance: Random,
+    queries: int | None,
+) -> Iterator[Whole]:
+    """On storages of its own: a server takes no directory in which another has its temp files."""
     with ExitStack() as stack:
         places = [stack.enter_context(emulated(one, room, room)) for one in STORAGES]
-        for engine in ENGINES:
-            lab = lab_of(engine)(room)
-            for query in chance.sample(QUERIES[engine], queries or len(QUERIES[engine])):
-                yield _made(lab, query, chance.choice(places), room / f"{engine} {query.name}")
-            # Those of one server: the other has the same queries.
-            tpch, *_ = tpch_labs_of(engine)
-            lab = tpch(room)
-            every = [one for one in lab.verified(1) if not one.cold]
-            for query in chance.sample(every, queries or len(every)):
-                yield _made(lab, query, chance.choice(places), room / f"{engine} {query.name}")
+        for query in chance.sample(every, min(queries or len(every), len(every))):
+            yield _made(lab, query, chance.choice(places), room / f"{engine} {query.name}")
 
 
 def _made(lab: Lab, query: Workload, place: Place, path: Path) -> Whole:
