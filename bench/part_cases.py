@@ -13,6 +13,7 @@ from spillcast.engines.registry import lab_of, tpch_labs_of
 from spillcast.engines.workload import Workload
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import Emulated, Place, emulated
+from spillcast.workspace import workspace
 
 STORAGES = (
     Emulated("0.5 ms", 0.0005, 0.0005),
@@ -55,7 +56,8 @@ def _of_lab(
 ) -> Iterator[Whole]:
     """On storages of its own: a server takes no directory in which another has its temp files."""
     with ExitStack() as stack:
-        places = [stack.enter_context(emulated(one, room, room)) for one in STORAGES]
+        own = stack.enter_context(workspace(room))
+        places = [stack.enter_context(emulated(one, own, own)) for one in STORAGES]
         for query in chance.sample(every, min(queries or len(every), len(every))):
             yield _made(lab, query, chance.choice(places), room / f"{engine} {query.name}")
 
