@@ -11,6 +11,7 @@ from spillcast.forecast.result import Forecast
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.estimate import forecast_of, refused, total_on
 from spillcast.forecast.sum.page_cache import either_way, with_and_without
+from spillcast.forecast.sum.sampling import sample_of
 from spillcast.forecast.sum.shared import ends_of, forecast_between
 from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.to_come.known import NOTHING, Known
@@ -19,6 +20,7 @@ from spillcast.recording import Recording
 from spillcast.recording.evidence import Evidence, find_evidence
 from spillcast.recording.read_back import read_back
 from spillcast.recording.relabelled import with_temp
+from spillcast.recording.sample import parts_of
 from spillcast.storage import Storage
 from spillcast.storage.rehearsal import check_room, kept_rehearsal
 
@@ -39,14 +41,16 @@ def forecast(
     cpu_quota: float | None = None,
     without: Collection[str] = (),
     known: Known = NOTHING,
+    exact: bool = False,
 ) -> Forecast:
     """Forecast the elapsed time of ``recording`` with its temp files on ``target``.
 
     ``elapsed_s`` is the wall time of the whole query where the recording covers a part of it, and
     ``known`` what else tells of the rest. The target has ``cpus`` CPUs, and a quota of
     ``cpu_quota`` CPUs, where given, else those of the recording. ``without`` names what is not
-    asked of the time outside temp I/O, for experiments that tell what each brings. InputError when
-    there was no temp I/O, Refusal when none could be recorded.
+    asked of the time outside temp I/O, for experiments that tell what each brings. A large
+    recording is forecast from a sample of its waits unless ``exact``. InputError when there was no
+    temp I/O, Refusal when none could be recorded.
     """
     question = Question(
         elapsed_s=elapsed_s,
@@ -55,6 +59,7 @@ def forecast(
         cpu_quota=cpu_quota,
         without=without,
         known=known,
+        exact=exact,
     )
     [(found, _)] = _from_recording(recording, [target], question, elapsed_s)
     return found
@@ -141,11 +146,16 @@ def _from_recording(
     recording.need_io()
     # What the recording says is worked out once for all targets, and before any is probed.
     cpus = Cpus.of(recording).but(question.cpus, question.cpu_quota)
-    baseline = Baseline.of(recording, elapsed_s, question.without, cpus, question.known)
+    of = partial(
+        Baseline.of, elapsed_s=elapsed_s, without=question.without, cpus=cpus, known=question.known
+    )
+    whole = question.exact or question.rehearse is not None
+    sample = recording if whole else sample_of(recording)
+    baseline = replace(of(sample), parts=[of(part) for part in parts_of(sample)])
     ends = ends_of(baseline)
     memory = work_memory(baseline, question.confidence)
     # What is to come of a part is reads of what it wrote, where it has none itself.
-    like = recording if baseline.to_come is None else read_back(recording)
+    like = sample if baseline.to_come is None else read_back(recording)
     found = [_resolved(target, like, question) for target in targets]
     answers: list[Answer] = []
     for target, storage in zip(targets, found, strict=True):
@@ -173,7 +183,7 @@ def _resolved(target: Target, recording: Recording, question: Question) -> Stora
     try:
         if question.rehearse is not None and is_place(place):
             check_room(recording, place)
-            rehearsal = question.rehearse(recording, place)
+            rehearsal = question.rehearse(recording.whole, place)
         elif is_place(place):
             rehearsal = kept_rehearsal(recording, place)
         with question.watch(str(target)) as show:

@@ -1,5 +1,6 @@
 """A recording on disk: a folder of meta.json and Parquet files that any reader opens."""
 
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from spillcast.recording.bursts import Bursts
     from spillcast.recording.ends import Ends
+    from spillcast.recording.sample import Sample
 
 Table = Literal["waits", "seconds", "samples"]
 
@@ -35,6 +37,8 @@ class Recording:
         self.documents: dict[str, object] = {}
         #: The same run where only bounds of its temp I/O are known; never on disk.
         self.ends: Ends | None = None
+        #: Of a large recording: which of its single waits these are; None for all that were kept.
+        self.sample: Sample | None = None
 
     @classmethod
     def open(cls, path: str | Path) -> "Recording":
@@ -102,6 +106,27 @@ class Recording:
         sums.check_waits(sums.of_waits(rows), self._told, self.path / "waits.parquet")
         return rows if ascending(rows["start_ns"].to_numpy()) else rows.sort_by("start_ns")
 
+    def with_waits(self, waits: "pa.Table", sample: "Sample") -> "Recording":
+        """The same recording with a sample of its waits, which need not be in order."""
+        from spillcast.recording.distinct import ascending
+
+        found = Recording(self.path, self.meta)
+        found._told, found.documents, found.ends = self._told, self.documents, self.ends
+        found.seconds, found.sample = self.seconds, sample
+        in_order = ascending(waits["start_ns"].to_numpy())
+        found.waits = waits if in_order else waits.sort_by("start_ns")
+        return found
+
+    @property
+    def whole(self) -> "Recording":
+        """The recording that this one is a sample of; itself where it is none."""
+        return self if self.sample is None else self.sample.whole
+
+    @property
+    def slices_s(self) -> Sequence[tuple[float, float]] | None:
+        """Start and end of the stretches of the run that ``waits`` are of; None for all of it."""
+        return self.meta.raw.slices_s if self.sample is None else self.sample.slices_s
+
     @cached_property
     def samples(self) -> "pa.Table":
         """What sessions did, instant by instant."""
@@ -119,6 +144,11 @@ class Recording:
         if "temp_waits" in vars(self):
             return self.temp_waits.select(names)
         return _chosen(self.waits.select(names), self._temp_moved)
+
+    def temp_batches(self, *names: str) -> Iterator["pa.Table"]:
+        """Those of all waits, also of a recording that is a sample, some rows at a time."""
+        for rows in self.whole.batches("waits"):
+            yield _chosen(rows.select(names), _is_temp(rows, moved=True))
 
     @cached_property
     def _temp_moved(self) -> "pa.ChunkedArray":
@@ -142,7 +172,7 @@ class Recording:
     @cached_property
     def other_files(self) -> dict[str, sums.FileSums]:
         """Files that count as no temp files, by name; its writer knows them already."""
-        return sums.other_files(self.waits)
+        return sums.other_files(self.whole.batches("waits"))
 
     def to_arrow(self, table: Table = "waits") -> "pa.Table":
         """One of its tables; docs/schema.md has the columns."""
@@ -185,9 +215,19 @@ class Recording:
 
         Rows pass through without being held.
         """
+        if table not in vars(self):
+            for _ in self.batches(table):
+                pass
+
+    def batches(self, table: Literal["waits", "samples"]) -> Iterator["pa.Table"]:
+        """The rows of a table, some at a time as they lie in its file, or all that are in memory.
+
+        InputError, at the latest after the last ones, unless they are whole.
+        """
         from spillcast.recording import schema
 
         if table in vars(self):
+            yield self.to_arrow(table)
             return
         path, seen = self.path / f"{table}.parquet", sums.NOTHING
         for rows in batches_of(path, schema.TABLES[table], AGAIN, signed=schema.SIGNED):
@@ -195,6 +235,7 @@ class Recording:
                 seen = seen.plus(sums.of_waits(rows))
             else:
                 sums.check_samples(rows, self._told, path)
+            yield rows
         if table == "waits":
             sums.check_waits(seen, self._told, path)
 

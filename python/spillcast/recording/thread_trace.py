@@ -1,5 +1,6 @@
 """What the threads of a recording did, each in its order: CPU, waits, and waits for each other."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -13,12 +14,13 @@ from numpy.typing import NDArray
 from spillcast.recording.distinct import distinct, grouped
 from spillcast.recording.io_uring import beside_others
 from spillcast.recording.recording import Recording
-from spillcast.recording.spill import codes, equals
+from spillcast.recording.spill import codes, equals, slice_numbers
 
 Array = NDArray[np.int64]
 #: Threads, files and rows by number: there are many of them in memory.
 Numbers = NDArray[np.int32]
 Flags = NDArray[np.bool_]
+Slices = Sequence[tuple[float, float]]
 #: No row of another thread.
 NONE = -1
 
@@ -108,7 +110,7 @@ def thread_trace(recording: Recording) -> ThreadTrace:
     Threads that neither do temp I/O nor wait, at one remove or more, for one that does are skipped:
     they sleep, or serve others.
     """
-    rows = _Rows.of(recording.waits)
+    rows = _Rows.of(recording.waits, recording.slices_s)
     rows = rows.of_threads(rows.concerned())
     first = rows.first()
     rows = rows.with_beginnings(first)
@@ -187,7 +189,7 @@ class _Rows:
         return int(self.thread.max(initial=NONE)) + 1
 
     @classmethod
-    def of(cls, waits: pa.Table) -> "_Rows":
+    def of(cls, waits: pa.Table, slices_s: Slices | None) -> "_Rows":
         beside = beside_others(waits).to_numpy(zero_copy_only=False)
         source = np.flatnonzero(~beside).astype(np.int32)
         if beside.any():
@@ -203,6 +205,8 @@ class _Rows:
         cpu = waits["cpu_before_ns"]
         cpu_known = cpu.null_count < len(cpu)
         gaps = _gaps(thread, start, end)
+        if slices_s:
+            _end_gaps(gaps, start, cpu.fill_null(0).to_numpy(), slices_s)
         return cls(
             thread,
             start,
@@ -361,3 +365,10 @@ def _gaps(thread: Numbers, start: Array, end: Array) -> Array:
     gaps = np.empty_like(start)
     gaps[order] = np.maximum(start[order] - before, 0)
     return gaps
+
+
+def _end_gaps(gaps: Array, start: Array, cpu_ns: Array, slices_s: Slices) -> None:
+    """End those that reach back before the slice of their row, of which CPU time alone is known."""
+    edges = np.array([0, *(round(begin_s * 1e9) for begin_s, _ in slices_s)])
+    most = np.maximum(start - edges[slice_numbers(slices_s, start)], cpu_ns)
+    np.minimum(gaps, most, out=gaps)
