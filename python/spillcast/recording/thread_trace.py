@@ -113,7 +113,7 @@ def thread_trace(recording: Recording) -> ThreadTrace:
     rows = _Rows.of(recording.waits, recording.slices_s)
     rows = rows.of_threads(rows.concerned())
     first = rows.first()
-    rows = rows.with_beginnings(first)
+    rows = rows.with_beginnings(first, recording.slices_s)
     edges = _Edges(rows)
     blocked = np.flatnonzero(rows.blocked_outside)
     several = rows.threads > 1
@@ -121,7 +121,7 @@ def thread_trace(recording: Recording) -> ThreadTrace:
     edges.by_waker(blocked[known])
     if several:
         edges.by_latest(blocked[~known])
-        edges.by_latest(np.flatnonzero(rows.source == NONE))
+        edges.by_latest(_begun(rows, recording.slices_s))
     return ThreadTrace(
         rows.thread,
         rows.start_ns,
@@ -138,6 +138,14 @@ def thread_trace(recording: Recording) -> ThreadTrace:
         *_operations(recording.waits, rows.temp, rows.source),
         rows.cpu_known,
     )
+
+
+def _begun(rows: "_Rows", slices_s: Slices | None) -> Array:
+    """The beginnings of threads, but for those of which a first slice tells only that they ran."""
+    begun = np.flatnonzero(rows.source == NONE)
+    if not slices_s or slices_s[0][0] == 0:
+        return begun
+    return begun[rows.end_ns[begun] > slices_s[0][1] * 1e9]
 
 
 def _operations(
@@ -206,7 +214,9 @@ class _Rows:
         cpu_known = cpu.null_count < len(cpu)
         gaps = _gaps(thread, start, end)
         if slices_s:
-            _end_gaps(gaps, start, cpu.fill_null(0).to_numpy(), slices_s)
+            # What is before a row's slice is not known, but for its own CPU time.
+            known = start - _slice_starts(start, slices_s)
+            gaps = np.minimum(gaps, np.maximum(known, cpu.fill_null(0).to_numpy()))
         return cls(
             thread,
             start,
@@ -261,13 +271,15 @@ class _Rows:
             self.cpu_known,
         )
 
-    def with_beginnings(self, first: Array) -> "_Rows":
+    def with_beginnings(self, first: Array, slices_s: Slices | None) -> "_Rows":
         """With a row of no length where each thread began to work, given its first row."""
         begin = np.maximum(self.start_ns[first] - self.cpu_ns[first], 0)
+        known = np.minimum(_slice_starts(self.start_ns[first], slices_s), begin)
         count = len(first)
         nothing, no = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=bool)
         none = np.full(count, NONE, dtype=np.int32)
-        # A beginning lasts from the start of the recording, and ends before its thread's first row.
+        # A beginning lasts from the start of the recording, or of the slice of it that its thread's
+        # first row is in, and ends before that.
         order = np.argsort(begin, kind="stable")
         at = np.searchsorted(self.start_ns, begin[order], side="left")
 
@@ -280,7 +292,7 @@ class _Rows:
 
         return _Rows(
             joined(self.thread[first], self.thread),
-            joined(nothing, self.start_ns),
+            joined(known, self.start_ns),
             joined(begin, self.end_ns),
             joined(nothing, self.gap_ns),
             joined(nothing, self.cpu_ns),
@@ -367,8 +379,10 @@ def _gaps(thread: Numbers, start: Array, end: Array) -> Array:
     return gaps
 
 
-def _end_gaps(gaps: Array, start: Array, cpu_ns: Array, slices_s: Slices) -> None:
-    """End those that reach back before the slice of their row, of which CPU time alone is known."""
+
+def _slice_starts(start: Array, slices_s: Slices | None) -> Array:
+    """When the slice of each row begins; 0 where they are of the whole run."""
+    if not slices_s:
+        return np.zeros_like(start)
     edges = np.array([0, *(round(begin_s * 1e9) for begin_s, _ in slices_s)])
-    most = np.maximum(start - edges[slice_numbers(slices_s, start)], cpu_ns)
-    np.minimum(gaps, most, out=gaps)
+    return np.minimum(edges[slice_numbers(slices_s, start)], start)
