@@ -1,11 +1,13 @@
 """Large recordings: which are forecast from a sample of their waits, and what that leaves open."""
 
 from collections.abc import Callable
+from math import hypot, sqrt
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from spillcast.forecast.load import sessions
 from spillcast.forecast.result import Sampled
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.threads.page_cache import memory_ns
@@ -16,7 +18,7 @@ from spillcast.storage.page_cache import engine_cache_bytes
 from spillcast.storage.rehearsal import KEPT
 
 #: Recordings of fewer waits are taken whole; others by about so many of them.
-WHOLE_ROWS, SAMPLE_ROWS = 1_000_000, 250_000
+WHOLE_ROWS, SAMPLE_ROWS = 1_000_000, 256_000
 #: Where more than this share of the temp operations were as fast as memory, a page cache may have
 #: answered them. What it holds depends on all that was done before, of which a sample knows little.
 FAST_MOST = 0.005
@@ -42,12 +44,17 @@ def sample_of(recording: Recording) -> Recording:
 def sampled_of(baseline: Baseline, elapsed_s: Callable[[Baseline], float]) -> Sampled | None:
     """What a sample leaves open of what it says; None of a recording that is whole.
 
-    By how far apart what each part of it says is, which rests on a PARTS-th as many waits.
+    By how far apart what each part of it says is, which rests on a PARTS-th as many waits. What all
+    say alike is that threads of a window seem to work less side by side at its ends, where what one
+    of them does lies outside.
     """
     if (sample := baseline.recording.sample) is None:
         return None
     said = np.log([max(elapsed_s(part), 1e-9) for part in baseline.parts])
-    error = FEW_PARTS * float(said.std(ddof=1)) / float(np.sqrt(PARTS))
+    scatter = FEW_PARTS * float(said.std(ddof=1)) / sqrt(PARTS)
+    threads = sessions(baseline.recording)
+    ends = threads * len(sample.slices_s) / sample.rows if threads > 1 else 0.0
+    error = hypot(scatter, ends)
     return Sampled(sample.rows, baseline.recording.meta.raw.rows, error)
 
 
