@@ -275,6 +275,9 @@ class _Rows:
         """With a row of no length where each thread began to work, given its first row."""
         begin = np.maximum(self.start_ns[first] - self.cpu_ns[first], 0)
         known = np.minimum(_slice_starts(self.start_ns[first], slices_s), begin)
+        # Before that it was not ready, but not there.
+        gap_ns = self.gap_ns.copy()
+        gap_ns[first] = self.cpu_ns[first]
         count = len(first)
         nothing, no = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=bool)
         none = np.full(count, NONE, dtype=np.int32)
@@ -294,7 +297,7 @@ class _Rows:
             joined(self.thread[first], self.thread),
             joined(known, self.start_ns),
             joined(begin, self.end_ns),
-            joined(nothing, self.gap_ns),
+            joined(nothing, gap_ns),
             joined(nothing, self.cpu_ns),
             joined(no, self.on_core),
             joined(no, self.temp),
