@@ -1,26 +1,29 @@
-"""Recordings of as many waits as asked, each of another kind by its seed: threads, phases, waits."""
+"""Recordings of as many waits as asked, each of another kind by its seed."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from large_recording import write_rest
+import pyarrow.compute
+import pyarrow.parquet
 
+from large_recording import write_rest
 from spillcast.recording.schema import WAITS_SCHEMA
 
 
-def write_varied_recording(path, waits, seed):
+def write_varied_recording(path, waits, seed, wait_us=None):
     """Write the folder: one to sixteen threads that write and then read, some later than others.
 
     CPU time and waits are lognormal and drift over the run; some threads do more than others, one
-    wait in so many is for another thread, and reads are sequential or random.
+    wait in so many is for another thread, and reads are sequential or random. Temp operations take
+    about ``wait_us``, by default 80 us to 3 ms.
     """
     draws = np.random.default_rng(seed)
     threads = int(draws.choice([1, 1, 2, 2, 3, 4, 4, 8, 16]))
     share = draws.dirichlet(np.full(threads, draws.choice([3.0, 30.0])))
     size = int(draws.choice([8192, 65536, 262144]))
-    cpu_us, wait_us = draws.uniform(20, 300), 10 ** draws.uniform(1.9, 3.5)
+    cpu_us, usual_us = draws.uniform(20, 300), 10 ** draws.uniform(1.9, 3.5)
+    wait_us = wait_us or usual_us
     lock_share = draws.uniform(0, 0.1) if threads > 1 else 0.0
     scan = bool(draws.integers(2))
     parts = [

@@ -11,7 +11,7 @@ from spillcast.forecast.result import Forecast
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.estimate import forecast_of, refused, total_on
 from spillcast.forecast.sum.page_cache import either_way, with_and_without
-from spillcast.forecast.sum.sampling import sample_of
+from spillcast.forecast.sum.sampling import sample_of, too_unsure
 from spillcast.forecast.sum.shared import ends_of, forecast_between
 from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.to_come.known import NOTHING, Known
@@ -149,26 +149,35 @@ def _from_recording(
     of = partial(
         Baseline.of, elapsed_s=elapsed_s, without=question.without, cpus=cpus, known=question.known
     )
-    whole = question.exact or question.rehearse is not None
-    sample = recording if whole else sample_of(recording)
+    exact = question.exact or question.rehearse is not None
+    sample = recording if exact else sample_of(recording)
     baseline = replace(of(sample), parts=[of(part) for part in parts_of(sample)])
-    ends = ends_of(baseline)
-    memory = work_memory(baseline, question.confidence)
     # What is to come of a part is reads of what it wrote, where it has none itself.
     like = sample if baseline.to_come is None else read_back(recording)
-    found = [_resolved(target, like, question) for target in targets]
+    named = [(str(target), _resolved(target, like, question)) for target in targets]
+    answers = _answers(baseline, named, question.confidence)
+    if any(too_unsure(said) for said, _ in answers):
+        return _answers(of(recording), named, question.confidence)
+    return answers
+
+
+def _answers(
+    baseline: Baseline, targets: Sequence[tuple[str, Storage | Refusal]], confidence: float
+) -> list[Answer]:
+    """A forecast for each target, by its name; or why there is none."""
+    ends, memory = ends_of(baseline), work_memory(baseline, confidence)
     answers: list[Answer] = []
-    for target, storage in zip(targets, found, strict=True):
+    for name, storage in targets:
         if isinstance(storage, Refusal):
-            said, there = refused(baseline, str(target), str(storage)), None
+            said, there = refused(baseline, name, str(storage)), None
         else:
-            on_it = partial(forecast_of, target=storage, confidence=question.confidence)
+            on_it = partial(forecast_of, target=storage, confidence=confidence)
             said = forecast_between(baseline, ends, on_it)
             if either_way(baseline, said):
                 without = forecast_between(baseline, ends, partial(on_it, cached=False))
                 said = with_and_without(said, without, total_on(baseline, storage))
             there = storage
-        said = replace(said, work_memory=memory, statement=recording.meta.statement)
+        said = replace(said, work_memory=memory, statement=baseline.recording.meta.statement)
         answers.append((said, there))
     return answers
 

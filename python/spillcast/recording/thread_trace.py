@@ -382,7 +382,6 @@ def _gaps(thread: Numbers, start: Array, end: Array) -> Array:
     return gaps
 
 
-
 def _slice_starts(start: Array, slices_s: Slices | None) -> Array:
     """When the slice of each row begins; 0 where they are of the whole run."""
     if not slices_s:

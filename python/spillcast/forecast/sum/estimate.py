@@ -92,6 +92,7 @@ def forecast_of(
     unsaid = replace(
         unsaid,
         uncertainty=uncertainty,
+        sampled=sample,
         warnings=[
             *warn(baseline, target, projection, ceiling.about_s),
             *about_page_cache(baseline, projection, total_s, unhelped_s),
@@ -115,7 +116,6 @@ def forecast_of(
         ],
         advice=target.facts.get("advice", ()),
         warm=_warm(baseline, total_s),
-        sampled=sample,
     )
 
 

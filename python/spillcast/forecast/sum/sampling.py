@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from spillcast.forecast.load import sessions
-from spillcast.forecast.result import Sampled
+from spillcast.forecast.result import Forecast, Sampled
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.threads.page_cache import memory_ns
 from spillcast.recording import Recording
@@ -22,6 +22,10 @@ WHOLE_ROWS, SAMPLE_ROWS = 1_000_000, 256_000
 #: Where more than this share of the temp operations were as fast as memory, a page cache may have
 #: answered them. What it holds depends on all that was done before, of which a sample knows little.
 FAST_MOST = 0.005
+#: With a larger error a recording is taken whole after all, if it has no more waits than these.
+ERROR_MOST, EXACT_ROWS_MOST = 0.05, 20_000_000
+#: No sample is taken to be surer: what its windows have in common its parts do not show.
+ERROR_LEAST = 0.0025
 #: Of Student's distribution with as many degrees of freedom as there are parts less one: the 95 %
 #: quantile, over that of a normal distribution.
 FEW_PARTS = 2.353 / 1.645
@@ -54,8 +58,14 @@ def sampled_of(baseline: Baseline, elapsed_s: Callable[[Baseline], float]) -> Sa
     scatter = FEW_PARTS * float(said.std(ddof=1)) / sqrt(PARTS)
     threads = sessions(baseline.recording)
     ends = threads * len(sample.slices_s) / sample.rows if threads > 1 else 0.0
-    error = hypot(scatter, ends)
+    error = hypot(scatter, ends, ERROR_LEAST if threads > 1 else 0.0)
     return Sampled(sample.rows, baseline.recording.meta.raw.rows, error)
+
+
+def too_unsure(said: Forecast) -> bool:
+    """Whether a forecast from a sample is to be made of all waits instead."""
+    sample = said.sampled
+    return sample is not None and (sample.error > ERROR_MOST and sample.of_waits <= EXACT_ROWS_MOST)
 
 
 def _fast_share(recording: Recording) -> float:
