@@ -1,4 +1,4 @@
-"""Forecasts of large recordings from a sample beside those from all waits: is the error held?"""
+"""Forecasts of large recordings from a sample beside those from all waits."""
 
 import sys
 import tempfile
