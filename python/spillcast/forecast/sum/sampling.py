@@ -46,13 +46,13 @@ def sample_of(recording: Recording) -> Recording:
 
 
 def sampled_of(baseline: Baseline, elapsed_s: Callable[[Baseline], float]) -> Sampled | None:
-    """What a sample leaves open of what it says; None of a recording that is whole.
+    """What a sample leaves open of what it says; None of a recording that is whole, or a part.
 
     By how far apart what each part of it says is, which rests on a PARTS-th as many waits. What all
     say alike is that threads of a window seem to work less side by side at its ends, where what one
     of them does lies outside.
     """
-    if (sample := baseline.recording.sample) is None:
+    if (sample := baseline.recording.sample) is None or not baseline.parts:
         return None
     said = np.log([max(elapsed_s(part), 1e-9) for part in baseline.parts])
     scatter = FEW_PARTS * float(said.std(ddof=1)) / sqrt(PARTS)
