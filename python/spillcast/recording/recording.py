@@ -33,6 +33,8 @@ class Recording:
         self.meta = meta
         #: What meta.json says of the rows beside it; None of rows that were never apart from it.
         self._told: Meta | None = None
+        #: Those whose files were read to their end, and were whole.
+        self._whole_tables = set[str]()
         #: JSON documents of a recording that is nowhere on disk, by name.
         self.documents: dict[str, object] = {}
         #: The same run where only bounds of its temp I/O are known; never on disk.
@@ -157,7 +159,17 @@ class Recording:
     @cached_property
     def temp_changes(self) -> "pa.Table":
         """Calls that make, resize, sync or remove temp files, by start."""
-        return _chosen(self.waits, _is_temp(self.waits, moved=False))
+        import pyarrow as pa
+
+        from spillcast.recording.schema import WAITS_SCHEMA
+
+        if "waits" in vars(self):
+            return _chosen(self.waits, _is_temp(self.waits, moved=False))
+        found = [WAITS_SCHEMA.empty_table()]
+        # The seconds, which are read in no time, mostly count none.
+        if len(_chosen(self.seconds, _is_temp(self.seconds, moved=False))):
+            found += [_chosen(r, _is_temp(r, moved=False)) for r in self.batches("waits")]
+        return pa.concat_tables(found).unify_dictionaries().sort_by("start_ns")
 
     @cached_property
     def temp_seconds(self) -> "pa.Table":
@@ -215,7 +227,7 @@ class Recording:
 
         Rows pass through without being held.
         """
-        if table not in vars(self):
+        if table not in vars(self) and table not in self._whole_tables:
             for _ in self.batches(table):
                 pass
 
@@ -238,6 +250,7 @@ class Recording:
             yield rows
         if table == "waits":
             sums.check_waits(seen, self._told, path)
+        self._whole_tables.add(table)
 
     def _table(self, name: Table) -> "pa.Table":
         from spillcast.recording import schema
