@@ -105,6 +105,8 @@ def _some_starts_ns(recording: Recording) -> Array:
     path = recording.path / "waits.parquet"
     only = pa.schema([schema.WAITS_SCHEMA.field("start_ns")])
     found = [
-        rows["start_ns"].to_numpy()[::STEP] for rows in batches_of(path, only, AGAIN, signed=())
+        # A copy, for a view would hold them all.
+        rows["start_ns"].to_numpy()[::STEP].copy()
+        for rows in batches_of(path, only, AGAIN)
     ]
     return np.sort(np.concatenate(found))
