@@ -342,12 +342,16 @@ def _check_column(
     if pt.is_floating(kind) and not pc.all(pc.is_finite(column), min_count=0).as_py():
         raise damaged(path, f"{name} is not finite in some row", hint)
     least, most = pc.min_max(column).as_py().values()
-    if least is None:
+    if least is None or in_bounds(name, least, most, signed=signed):
         return
     if least < 0 and not signed:
         raise damaged(path, f"{name} is {least:,} in some row, not 0 or more", hint)
-    if max(most, -least) > COUNT_MAX and name not in _ANY_SIZE:
-        raise damaged(path, f"{name} is {max(most, -least):,} in some row", hint)
+    raise damaged(path, f"{name} is {max(most, -least):,} in some row", hint)
+
+
+def in_bounds(name: str, least: float, most: float, *, signed: bool) -> bool:
+    """Whether a column of a table may hold numbers between these two."""
+    return (least >= 0 or signed) and (max(most, -least) <= COUNT_MAX or name in _ANY_SIZE)
 
 
 #: Columns of names and places, which nothing is summed up of.

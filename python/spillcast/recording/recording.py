@@ -227,9 +227,18 @@ class Recording:
 
         Rows pass through without being held.
         """
-        if table not in vars(self) and table not in self._whole_tables:
+        if not self.is_checked(table):
             for _ in self.batches(table):
                 pass
+
+    def is_checked(self, table: Literal["waits", "samples"]) -> bool:
+        """Whether all rows of a table were found to be whole."""
+        return table in vars(self) or table in self._whole_tables
+
+    def check_waits(self, seen: sums.Totals) -> None:
+        """InputError unless the waits are whole, whose rows somebody else found in order."""
+        sums.check_waits(seen, self._told, self.path / "waits.parquet")
+        self._whole_tables.add("waits")
 
     def batches(self, table: Literal["waits", "samples"]) -> Iterator["pa.Table"]:
         """The rows of a table, some at a time as they lie in its file, or all that are in memory.
