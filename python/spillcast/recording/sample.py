@@ -55,7 +55,7 @@ def parts_of(recording: Recording) -> list[Recording]:
     found = []
     for part in range(PARTS):
         waits = recording.waits.filter(pa.array(part_of[at] == part))
-        its = np.flatnonzero(part_of == part)
+        its = np.flatnonzero(part_of == part).tolist()
         own = replace(
             sample,
             rows=len(waits),

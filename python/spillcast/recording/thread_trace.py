@@ -387,4 +387,5 @@ def _slice_starts(start: Array, slices_s: Slices | None) -> Array:
     if not slices_s:
         return np.zeros_like(start)
     edges = np.array([0, *(round(begin_s * 1e9) for begin_s, _ in slices_s)])
-    return np.minimum(edges[slice_numbers(slices_s, start)], start)
+    starts: Array = np.minimum(edges[slice_numbers(slices_s, start)], start)
+    return starts
