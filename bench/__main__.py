@@ -31,6 +31,8 @@ NAMES = (
     "cold_caches",
     "compression",
     "report",
+    "large",
+    "samples",
     "fleet",
 )
 

@@ -29,11 +29,12 @@ WAITS = """
     )
 """
 SECONDS = """
-    select second, op, temp, 8192 as size_class_bytes, sum(n)::bigint as count,
-        (8192 * sum(n))::bigint as bytes, sum(ns)::bigint as total_ns,
+    select second, op, temp, size as size_class_bytes, sum(n)::bigint as count,
+        sum(size * n)::bigint as bytes, sum(ns)::bigint as total_ns,
         list(bucket order by bucket) as latency_ns, list(n order by bucket) as latency_count
     from (
-        select start_ns // 1000000000 as second, op, temp, count(*) as n, sum(elapsed_ns) as ns,
+        select start_ns // 1000000000 as second, op, temp, bytes as size, count(*) as n,
+            sum(elapsed_ns) as ns,
             (elapsed_ns // 1000 * 1000 + 500)::bigint as bucket
         from waits where temp group by all
     )
@@ -43,14 +44,21 @@ SECONDS = """
 
 def write_large_recording(path, waits, threads=2):
     """Write the folder; its elapsed time is 240 us for each wait of a thread."""
-    import pyarrow.parquet as pq
-
     path = Path(path)
     path.mkdir()
     with duckdb.connect() as connection:
         connection.execute("set memory_limit = '600MB'")
         rows = WAITS.format(space=SPACE_NS, count=waits, threads=threads)
         connection.execute(f"copy ({rows}) to '{path}/waits.parquet' (compression zstd)")
+    return write_rest(path, waits, waits / threads * SPACE_NS / 1e9)
+
+
+def write_rest(path, waits, elapsed_s, cpus=2):
+    """Write what belongs to so many waits that are in the folder."""
+    import pyarrow.parquet as pq
+
+    with duckdb.connect() as connection:
+        connection.execute("set memory_limit = '600MB'")
         connection.execute(f"create view waits as from read_parquet('{path}/waits.parquet')")
         connection.execute(f"copy ({SECONDS}) to '{path}/seconds.parquet'")
         counts = connection.execute(
@@ -61,9 +69,9 @@ def write_large_recording(path, waits, threads=2):
     pq.write_table(SAMPLES_SCHEMA.empty_table(), path / "samples.parquet")
     reads, writes, size, total_s, cpu_s = counts
     meta = Meta(
-        elapsed_s=waits / threads * SPACE_NS / 1e9,
+        elapsed_s=elapsed_s,
         cpu_s=cpu_s,
-        machine=Machine("big-box", cpus=2),
+        machine=Machine("big-box", cpus=cpus),
         temp=Temp(reads, writes, int(size), total_s),
         capture=CaptureAccount("perf"),
         raw=KeptWaits(waits, waits, None),

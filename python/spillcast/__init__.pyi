@@ -41,6 +41,7 @@ class _Options(TypedDict, total=False):
     origin: str | None
     temp_dirs: Sequence[str | Path]
     lenient: bool
+    exact: bool
     cpus: int | None
     cpu_quota: float | None
     confidence: float

@@ -217,14 +217,19 @@ def batches_of(
     """The same, so many rows at a time."""
     import pyarrow as pa
 
-    with _opened(path, schema, hint, content) as (file, names):
+    with _opened(path, schema, hint, content, whole=False) as (file, names):
         for batch in file.iter_batches(rows, columns=names):
             yield _checked(path, pa.Table.from_batches([batch]), schema, signed, hint)
 
 
 @contextmanager
 def _opened(
-    path: Path | str, schema: "pa.Schema", hint: str | None, content: bytes | None
+    path: Path | str,
+    schema: "pa.Schema",
+    hint: str | None,
+    content: bytes | None,
+    *,
+    whole: bool = True,
 ) -> Iterator[tuple[Any, list[str]]]:
     """A Parquet file, and the columns of ``schema`` that it has."""
     import pyarrow as pa
@@ -235,7 +240,7 @@ def _opened(
     source = Path(path) if content is None else pa.BufferReader(content)
     # Not read_table, which imports pandas where that is installed.
     with reading(path, hint), pq.ParquetFile(source) as file:
-        _check_size(path, file.metadata)
+        _check_size(path, file.metadata, whole=whole)
         given = file.schema_arrow
         for field in schema:
             _check_field(path, field, given, hint)
@@ -268,16 +273,20 @@ def _checked(
     return table.cast(schema)
 
 
-def _check_size(path: Path | str, metadata: Any) -> None:
-    """InputError where the rows would not fit into memory."""
+def _check_size(path: Path | str, metadata: Any, *, whole: bool = True) -> None:
+    """InputError where the rows, or those of its largest row group, would not fit into memory."""
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    packed = sum(group.total_byte_size for group in groups)
-    wanted = max(packed, 8 * metadata.num_rows * metadata.num_columns)
+    sizes = [(group.total_byte_size, group.num_rows) for group in groups]
+    if whole:
+        sizes = [(sum(packed for packed, _ in sizes), metadata.num_rows)]
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if min(packed, metadata.num_rows) < 0 or wanted > _MEMORY_SHARE * memory:
-        raise InputError(
-            f"{path}: {metadata.num_rows:,} rows, which would take {wanted >> 20:,} MiB of memory"
-        )
+    for packed, rows in sizes:
+        wanted = max(packed, 8 * rows * metadata.num_columns)
+        if min(packed, rows, metadata.num_rows) < 0 or wanted > _MEMORY_SHARE * memory:
+            what = "" if whole else " in a row group"
+            raise InputError(
+                f"{path}: {rows:,} rows{what}, which would take {wanted >> 20:,} MiB of memory"
+            )
 
 
 def _check_field(path: Path | str, field: "pa.Field", given: "pa.Schema", hint: Any) -> None:
@@ -333,12 +342,16 @@ def _check_column(
     if pt.is_floating(kind) and not pc.all(pc.is_finite(column), min_count=0).as_py():
         raise damaged(path, f"{name} is not finite in some row", hint)
     least, most = pc.min_max(column).as_py().values()
-    if least is None:
+    if least is None or in_bounds(name, least, most, signed=signed):
         return
     if least < 0 and not signed:
         raise damaged(path, f"{name} is {least:,} in some row, not 0 or more", hint)
-    if max(most, -least) > COUNT_MAX and name not in _ANY_SIZE:
-        raise damaged(path, f"{name} is {max(most, -least):,} in some row", hint)
+    raise damaged(path, f"{name} is {max(most, -least):,} in some row", hint)
+
+
+def in_bounds(name: str, least: float, most: float, *, signed: bool) -> bool:
+    """Whether a column of a table may hold numbers between these two."""
+    return (least >= 0 or signed) and (max(most, -least) <= COUNT_MAX or name in _ANY_SIZE)
 
 
 #: Columns of names and places, which nothing is summed up of.

@@ -68,6 +68,7 @@ FORECAST = document(
         "recorded_s": nullable(NUMBER),
         "warm": nullable(document({"baseline_s": NUMBER, "forecast_s": nullable(NUMBER)})),
         "rehearsed": nullable(document(REHEARSED)),
+        "sampled": nullable(document({"waits": INTEGER, "of_waits": INTEGER, "error": NUMBER})),
         "forecast_s": nullable(NUMBER),
         "interval_s": nullable({"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2}),
         "confidence": NUMBER,

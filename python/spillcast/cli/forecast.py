@@ -102,6 +102,10 @@ def forecast(
         ),
     ] = None,
     server: Server | None = None,
+    exact: Annotated[
+        bool,
+        typer.Option("--exact", help="Of a large recording, take all waits instead of a sample."),
+    ] = False,
     confidence: Confidence = 0.9,
     budget: Budget = "60s",
     details: Annotated[
@@ -162,6 +166,7 @@ def forecast(
         origin=origin,
         temp_dirs=temp or (),
         lenient=lenient,
+        exact=exact,
         cpus=cpus,
         cpu_quota=cpu_quota,
         confidence=confidence,

@@ -11,6 +11,7 @@ from spillcast.forecast.result import Forecast, Warned
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.estimate import forecast_of, refused, total_on
 from spillcast.forecast.sum.page_cache import either_way, with_and_without
+from spillcast.forecast.sum.sampling import sample_of, too_unsure
 from spillcast.forecast.sum.shared import ends_of, forecast_between
 from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.to_come.known import NOTHING, Known
@@ -19,6 +20,7 @@ from spillcast.recording import Recording
 from spillcast.recording.evidence import Evidence, find_evidence
 from spillcast.recording.read_back import read_back
 from spillcast.recording.relabelled import with_temp
+from spillcast.recording.sample import parts_of
 from spillcast.storage import Storage
 from spillcast.storage.rehearsal import check_room, kept_rehearsal
 from spillcast.units import format_duration
@@ -40,14 +42,16 @@ def forecast(
     cpu_quota: float | None = None,
     without: Collection[str] = (),
     known: Known = NOTHING,
+    exact: bool = False,
 ) -> Forecast:
     """Forecast the elapsed time of ``recording`` with its temp files on ``target``.
 
     ``elapsed_s`` is the wall time of the whole query where the recording covers a part of it, and
     ``known`` what else tells of the rest. The target has ``cpus`` CPUs, and a quota of
     ``cpu_quota`` CPUs, where given, else those of the recording. ``without`` names what is not
-    asked of the time outside temp I/O, for experiments that tell what each brings. InputError when
-    there was no temp I/O, Refusal when none could be recorded.
+    asked of the time outside temp I/O, for experiments that tell what each brings. A large
+    recording is forecast from a sample of its waits unless ``exact``. InputError when there was no
+    temp I/O, Refusal when none could be recorded.
     """
     question = Question(
         elapsed_s=elapsed_s,
@@ -56,6 +60,7 @@ def forecast(
         cpu_quota=cpu_quota,
         without=without,
         known=known,
+        exact=exact,
     )
     [(found, _)] = _from_recording(recording, [target], question, elapsed_s)
     return found
@@ -145,24 +150,38 @@ def _from_recording(
         return _from_former(former, recording, targets, question)
     # What the recording says is worked out once for all targets, and before any is probed.
     cpus = Cpus.of(recording).but(question.cpus, question.cpu_quota)
-    baseline = Baseline.of(recording, elapsed_s, question.without, cpus, question.known)
-    ends = ends_of(baseline)
-    memory = work_memory(baseline, question.confidence)
+    of = partial(
+        Baseline.of, elapsed_s=elapsed_s, without=question.without, cpus=cpus, known=question.known
+    )
+    exact = question.exact or question.rehearse is not None
+    sample = recording if exact else sample_of(recording)
+    baseline = replace(of(sample), parts=[of(part) for part in parts_of(sample)])
     # What is to come of a part is reads of what it wrote, where it has none itself.
-    like = recording if baseline.to_come is None else read_back(recording)
-    found = [_resolved(target, like, question) for target in targets]
+    like = sample if baseline.to_come is None else read_back(recording)
+    named = [(str(target), _resolved(target, like, question)) for target in targets]
+    answers = _answers(baseline, named, question.confidence)
+    if any(too_unsure(said) for said, _ in answers):
+        return _answers(of(recording), named, question.confidence)
+    return answers
+
+
+def _answers(
+    baseline: Baseline, targets: Sequence[tuple[str, Storage | Refusal]], confidence: float
+) -> list[Answer]:
+    """A forecast for each target, by its name; or why there is none."""
+    ends, memory = ends_of(baseline), work_memory(baseline, confidence)
     answers: list[Answer] = []
-    for target, storage in zip(targets, found, strict=True):
+    for name, storage in targets:
         if isinstance(storage, Refusal):
-            said, there = refused(baseline, str(target), str(storage)), None
+            said, there = refused(baseline, name, str(storage)), None
         else:
-            on_it = partial(forecast_of, target=storage, confidence=question.confidence)
+            on_it = partial(forecast_of, target=storage, confidence=confidence)
             said = forecast_between(baseline, ends, on_it)
             if either_way(baseline, said):
                 without = forecast_between(baseline, ends, partial(on_it, cached=False))
                 said = with_and_without(said, without, total_on(baseline, storage))
             there = storage
-        said = replace(said, work_memory=memory, statement=recording.meta.statement)
+        said = replace(said, work_memory=memory, statement=baseline.recording.meta.statement)
         answers.append((said, there))
     return answers
 
@@ -192,7 +211,7 @@ def _resolved(target: Target, recording: Recording, question: Question) -> Stora
     try:
         if question.rehearse is not None and is_place(place):
             check_room(recording, place)
-            rehearsal = question.rehearse(recording, place)
+            rehearsal = question.rehearse(recording.whole, place)
         elif is_place(place):
             rehearsal = kept_rehearsal(recording, place)
         with question.watch(str(target)) as show:

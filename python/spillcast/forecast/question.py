@@ -49,8 +49,8 @@ class Question:
     of the recording. A directory is probed within ``budget``, a time, bytes or both (``60s,4G``).
 
     Before that ``rehearse`` runs the query there. ``known`` tells the whole of a query that was
-    recorded in part. ``without`` is for experiments: what is not asked of the time outside temp
-    I/O.
+    recorded in part. ``exact`` takes all waits of a large recording, not a sample. ``without`` is
+    for experiments: what is not asked of the time outside temp I/O.
     """
 
     elapsed_s: float | None = None
@@ -65,6 +65,7 @@ class Question:
     origin: str | None = None
     temp_dirs: Sequence[str | Path] = ()
     lenient: bool = False
+    exact: bool = False
     cpus: int | None = None
     cpu_quota: float | None = None
     confidence: float = CONFIDENCE

@@ -70,6 +70,17 @@ class Rehearsed:
 
 
 @dataclass(frozen=True)
+class Sampled:
+    """What a forecast from a sample of a large recording rests on."""
+
+    #: Single waits that were taken, and that there are.
+    waits: int
+    of_waits: int
+    #: Standard error of the forecast for that, as a share of it.
+    error: float
+
+
+@dataclass(frozen=True)
 class Forecast(Tabular):
     """Elapsed time on a target. The numbers are None where the evidence carries none."""
 
@@ -106,6 +117,8 @@ class Forecast(Tabular):
     to_come: "ToCome | None" = None
     #: Whose it is, where it was picked out of a file that may hold many.
     statement: Statement | None = None
+    #: Where not all waits of a large recording were taken.
+    sampled: Sampled | None = None
 
     def __str__(self) -> str:
         """The answer in one sentence."""
@@ -201,6 +214,7 @@ class Forecast(Tabular):
             "rehearsed": self.rehearsed and asdict(self.rehearsed),
             "statement": self.statement and asdict(self.statement),
             "warm": self.warm and asdict(self.warm),
+            "sampled": self.sampled and asdict(self.sampled),
             "advice": list(self.advice),
             "work_memory": self.work_memory and self.work_memory.to_json(),
             "spilled": self.spilled and self.spilled.to_json(),

@@ -37,12 +37,18 @@ _COMMON_OP = (
 )
 _ALL = "true"
 #: A thread that does no temp I/O mostly waits for those that do: for work, or for their end.
-_IDLE = "op is null and session not in (select session from recorded where temp)"
+_IDLE = "op is null and session in (from idle_sessions)"
+_IDLE_SESSIONS = """
+    create temp table idle_sessions as
+    select session from recorded group by session having not bool_or(temp)
+"""
 #: Durations cut to three digits, so that a histogram has few buckets and keeps powers of ten.
-_THREE_DIGITS = (
-    "elapsed_ns // (10 ** greatest(floor(log10(greatest(elapsed_ns, 1))) - 2, 0))::bigint"
-    " * (10 ** greatest(floor(log10(greatest(elapsed_ns, 1))) - 2, 0))::bigint"
-)
+_THREE_DIGITS = " ".join(
+    ["case when elapsed_ns < 1000 then elapsed_ns"]
+    + [f"when elapsed_ns < {10**n} then elapsed_ns // {10 ** (n - 3)} * {10 ** (n - 3)}"
+       for n in range(4, 18)]
+    + [f"else elapsed_ns // {10**15} * {10**15} end"]
+)  # fmt: skip
 
 
 def of_trace_rows(
@@ -96,7 +102,10 @@ def of_recording(recording: Recording, by: Sequence[str], where: str | None) -> 
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
         files = view_of_waits(connection, recording, "recorded")
         confine(connection, Path(folder), files)
-        columns = f"*, {_IDLE} as idle, 0 as source"
+        connection.execute(_IDLE_SESSIONS)
+        [(some,)] = connection.execute("select count(*) > 0 from idle_sessions").fetchall()
+        # To look into an empty table takes as long as into another.
+        columns = f"*, {_IDLE if some else 'false'} as idle, 0 as source"
         connection.execute(f"create view waits as select {columns} from recorded")
         rows, histograms = _aggregate(connection, by, where or _ALL, elapsed_us, "bytes", 0)
     for row in rows:
@@ -129,9 +138,8 @@ def _aggregate(
     keys += ["idle"] if apart else []
     keys += [_FILES] if "event" in by and size == "bytes" else []
     op = [] if "op" in by else [_COMMON_OP]
-    quantiles = [
-        f"quantile_disc(elapsed_ns, {at}) / 1e3 as {name}" for name, at in QUANTILES.items()
-    ]
+    # Of a recording no row tells its line.
+    longest = "[source, line], (elapsed_ns, -source, -line)" if size == "blocks" else "null, null"
     columns = [
         *keys,
         *op,
@@ -141,9 +149,9 @@ def _aggregate(
         f"sum(elapsed_ns) / 1e3 / {elapsed_us or 'null'} as share",
         "min(elapsed_ns) / 1e3 as min_us",
         "avg(elapsed_ns) / 1e3 as mean_us",
-        *quantiles,
+        f"quantile_disc(elapsed_ns, {list(QUANTILES.values())}) as quantiles",
         "max(elapsed_ns) / 1e3 as max_us",
-        "arg_max([source, line], (elapsed_ns, -source, -line)) as longest_at",
+        f"arg_max({longest}) as longest_at",
         f"histogram({_THREE_DIGITS}) as histogram",
     ]
     groups = ", ".join(str(number + 1) for number in range(len(keys)))
@@ -159,6 +167,17 @@ def _aggregate(
         raise InputError(f"--where: {what}", f"the columns are {columns_there}") from error
     if where != _ALL and not rows:
         raise InputError(f"--where: no wait meets '{where}'")
-    rows = [named(row, by) for row in rows]
+    rows = [named(_with_quantiles(row), by) for row in rows]
     histograms = [dict(row.pop("histogram")) for row in rows]
     return rows, [(list(counts), list(counts.values())) for counts in histograms]
+
+
+def _with_quantiles(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with each of its quantiles under its name, in their place."""
+    found = dict[str, Any]()
+    for name, value in row.items():
+        if name == "quantiles":
+            found |= {one: ns / 1e3 for one, ns in zip(QUANTILES, value, strict=True)}
+        else:
+            found[name] = value
+    return found

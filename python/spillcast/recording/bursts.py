@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from spillcast.recording.distinct import ascending, distinct, grouped
 from spillcast.recording.recording import Recording
-from spillcast.recording.spill import equals
+from spillcast.recording.spill import equals, slice_numbers
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -55,8 +55,9 @@ def bursts_of(recording: Recording) -> Bursts | None:
     number = number[rows]
     del order, at
     together = number[:-1] == number[1:]
-    if recording.meta.raw.slices_s:
-        stretch = _slice_of(recording, start_ns[rows] / 1e9)
+    if recording.slices_s:
+        # What happened between two of them is not known.
+        stretch = slice_numbers(recording.slices_s, start_ns[rows])
         together &= stretch[:-1] == stretch[1:]
     del number
     here, cpu_s = rows[:-1][together], np.diff(cpu_ns)[together] / 1e9
@@ -71,9 +72,3 @@ def bursts_of(recording: Recording) -> Bursts | None:
         session[here],
         cpu_s,
     )
-
-
-def _slice_of(recording: Recording, times_s: Floats) -> Ints:
-    """The number of the stretch that a time is in: what happened between two is not known."""
-    starts_s = np.array([start_s for start_s, _ in recording.meta.raw.slices_s or ()])
-    return np.searchsorted(starts_s, times_s, side="right").astype(np.int64)

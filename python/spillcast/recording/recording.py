@@ -1,5 +1,6 @@
 """A recording on disk: a folder of meta.json and Parquet files that any reader opens."""
 
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from spillcast.recording.bursts import Bursts
     from spillcast.recording.ends import Ends
+    from spillcast.recording.sample import Sample
 
 Table = Literal["waits", "seconds", "samples"]
 
@@ -31,10 +33,14 @@ class Recording:
         self.meta = meta
         #: What meta.json says of the rows beside it; None of rows that were never apart from it.
         self._told: Meta | None = None
+        #: Those whose files were read to their end, and were whole.
+        self._whole_tables = set[str]()
         #: JSON documents of a recording that is nowhere on disk, by name.
         self.documents: dict[str, object] = {}
         #: The same run where only bounds of its temp I/O are known; never on disk.
         self.ends: Ends | None = None
+        #: Of a large recording: which of its single waits these are; None for all that were kept.
+        self.sample: Sample | None = None
 
     @classmethod
     def open(cls, path: str | Path) -> "Recording":
@@ -102,6 +108,27 @@ class Recording:
         sums.check_waits(sums.of_waits(rows), self._told, self.path / "waits.parquet")
         return rows if ascending(rows["start_ns"].to_numpy()) else rows.sort_by("start_ns")
 
+    def with_waits(self, waits: "pa.Table", sample: "Sample") -> "Recording":
+        """The same recording with a sample of its waits, which need not be in order."""
+        from spillcast.recording.distinct import ascending
+
+        found = Recording(self.path, self.meta)
+        found._told, found.documents, found.ends = self._told, self.documents, self.ends
+        found.seconds, found.sample = self.seconds, sample
+        in_order = ascending(waits["start_ns"].to_numpy())
+        found.waits = waits if in_order else waits.sort_by("start_ns")
+        return found
+
+    @property
+    def whole(self) -> "Recording":
+        """The recording that this one is a sample of; itself where it is none."""
+        return self if self.sample is None else self.sample.whole
+
+    @property
+    def slices_s(self) -> Sequence[tuple[float, float]] | None:
+        """Start and end of the stretches of the run that ``waits`` are of; None for all of it."""
+        return self.meta.raw.slices_s if self.sample is None else self.sample.slices_s
+
     @cached_property
     def samples(self) -> "pa.Table":
         """What sessions did, instant by instant."""
@@ -120,6 +147,11 @@ class Recording:
             return self.temp_waits.select(names)
         return _chosen(self.waits.select(names), self._temp_moved)
 
+    def temp_batches(self, *names: str) -> Iterator["pa.Table"]:
+        """Those of all waits, also of a recording that is a sample, some rows at a time."""
+        for rows in self.whole.batches("waits"):
+            yield _chosen(rows.select(names), _is_temp(rows, moved=True))
+
     @cached_property
     def _temp_moved(self) -> "pa.ChunkedArray":
         return _is_temp(self.waits, moved=True)
@@ -127,7 +159,17 @@ class Recording:
     @cached_property
     def temp_changes(self) -> "pa.Table":
         """Calls that make, resize, sync or remove temp files, by start."""
-        return _chosen(self.waits, _is_temp(self.waits, moved=False))
+        import pyarrow as pa
+
+        from spillcast.recording.schema import WAITS_SCHEMA
+
+        if "waits" in vars(self):
+            return _chosen(self.waits, _is_temp(self.waits, moved=False))
+        found = [WAITS_SCHEMA.empty_table()]
+        # The seconds, which are read in no time, mostly count none.
+        if len(_chosen(self.seconds, _is_temp(self.seconds, moved=False))):
+            found += [_chosen(r, _is_temp(r, moved=False)) for r in self.batches("waits")]
+        return pa.concat_tables(found).unify_dictionaries().sort_by("start_ns")
 
     @cached_property
     def temp_seconds(self) -> "pa.Table":
@@ -142,7 +184,7 @@ class Recording:
     @cached_property
     def other_files(self) -> dict[str, sums.FileSums]:
         """Files that count as no temp files, by name; its writer knows them already."""
-        return sums.other_files(self.waits)
+        return sums.other_files(self.whole.batches("waits"))
 
     def to_arrow(self, table: Table = "waits") -> "pa.Table":
         """One of its tables; docs/schema.md has the columns."""
@@ -185,9 +227,28 @@ class Recording:
 
         Rows pass through without being held.
         """
+        if not self.is_checked(table):
+            for _ in self.batches(table):
+                pass
+
+    def is_checked(self, table: Literal["waits", "samples"]) -> bool:
+        """Whether all rows of a table were found to be whole."""
+        return table in vars(self) or table in self._whole_tables
+
+    def check_waits(self, seen: sums.Totals) -> None:
+        """InputError unless the waits are whole, whose rows somebody else found in order."""
+        sums.check_waits(seen, self._told, self.path / "waits.parquet")
+        self._whole_tables.add("waits")
+
+    def batches(self, table: Literal["waits", "samples"]) -> Iterator["pa.Table"]:
+        """The rows of a table, some at a time as they lie in its file, or all that are in memory.
+
+        InputError, at the latest after the last ones, unless they are whole.
+        """
         from spillcast.recording import schema
 
         if table in vars(self):
+            yield self.to_arrow(table)
             return
         path, seen = self.path / f"{table}.parquet", sums.NOTHING
         for rows in batches_of(path, schema.TABLES[table], AGAIN, signed=schema.SIGNED):
@@ -195,8 +256,10 @@ class Recording:
                 seen = seen.plus(sums.of_waits(rows))
             else:
                 sums.check_samples(rows, self._told, path)
+            yield rows
         if table == "waits":
             sums.check_waits(seen, self._told, path)
+        self._whole_tables.add(table)
 
     def _table(self, name: Table) -> "pa.Table":
         from spillcast.recording import schema

@@ -1,5 +1,7 @@
 """The temp files of a recording: how much they held, and how much of their I/O was sequential."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
@@ -19,12 +21,16 @@ def spill_bytes(recording: Recording) -> int:
     """
     if (stated := recording.meta.temp.held_bytes) is not None:
         return stated
-    waits = recording.temp_columns("file", "offset", "bytes")
-    known = waits.filter(waits["offset"].is_valid()) if waits["offset"].null_count else waits
-    ends = known.append_column("end", pa.compute.add(known["offset"], known["bytes"]))
-    files = ends.group_by("file", use_threads=False).aggregate([("end", "max")])
-    held: int = pa.compute.sum(files["end_max"]).as_py() or 0
-    if known.num_rows == waits.num_rows:
+    ends, unknown = dict[str | None, int](), 0
+    for waits in recording.temp_batches("file", "offset", "bytes"):
+        known = waits.filter(waits["offset"].is_valid()) if waits["offset"].null_count else waits
+        unknown += waits.num_rows - known.num_rows
+        sized = known.append_column("end", pa.compute.add(known["offset"], known["bytes"]))
+        files = sized.group_by("file", use_threads=False).aggregate([("end", "max")])
+        for row in files.to_pylist():
+            ends[row["file"]] = max(ends.get(row["file"], 0), row["end_max"] or 0)
+    held = sum(ends.values())
+    if not unknown:
         return held
     seconds = recording.temp_seconds
     rows = seconds.filter(pa.compute.equal(seconds["op"].cast(pa.string()), "write"))
@@ -35,19 +41,22 @@ def sequential_share(recording: Recording) -> dict[tuple[str, int], float]:
     """By op and size class (bytes), share of temp operations that follow the last on their file.
 
     The last one of the same op. Operations without an offset are skipped, and so is an op and size
-    class that has no other.
+    class that has no other. Where slices of the run alone are known, nobody knows what came before
+    the first ones of each.
     """
-    waits = recording.temp_columns("op", "file", "offset", "bytes")
+    waits = recording.temp_columns("start_ns", "op", "file", "offset", "bytes")
     if waits["offset"].null_count or waits["bytes"].null_count:
         waits = waits.filter(pa.compute.and_(waits["offset"].is_valid(), waits["bytes"].is_valid()))
     if waits.num_rows == 0:
         return {}
     offset, size = waits["offset"].to_numpy(), waits["bytes"].to_numpy()
     read = equals(waits["op"], "read")
-    follows = _follows(codes(waits["file"]) * 2 + read, offset, size)
+    stream = codes(waits["file"]) * 2 + read
+    follows = _follows(stream, offset, size)
+    told = _told(recording, stream, waits["start_ns"].to_numpy())
     classes, which = size_classes(size)
     shares = {}
-    for name, its in (("read", read), ("write", ~read)):
+    for name, its in (("read", read & told), ("write", ~read & told)):
         count = np.bincount(which[its], minlength=len(classes))
         following = np.bincount(which[its & follows], minlength=len(classes))
         for at in np.flatnonzero(count):
@@ -84,6 +93,24 @@ def _encoded(names: pa.ChunkedArray) -> pa.DictionaryArray:
     if not pa.types.is_dictionary(names.type):
         return names.combine_chunks().dictionary_encode()
     return names.unify_dictionaries().combine_chunks()
+
+
+def _told(recording: Recording, stream: Numbers, start_ns: Array) -> NDArray[np.bool_]:
+    """Whether it is known what came before each row in its stream."""
+    told = np.ones(len(stream), dtype=bool)
+    if recording.slices_s is not None:
+        number = slice_numbers(recording.slices_s, start_ns)
+        order = grouped(stream)
+        same = stream[order][1:] == stream[order][:-1]
+        told[order[1:]] = ~same | (number[order][1:] == number[order][:-1])
+    return told
+
+
+def slice_numbers(slices_s: Sequence[tuple[float, float]], start_ns: Array) -> Array:
+    """Which of some slices, in order, rows that begin then are of: from 1, 0 before the first."""
+    # Seconds are no whole ns: a row at an edge is of the slice behind it.
+    begin_ns = np.round([begin_s * 1e9 for begin_s, _ in slices_s])
+    return np.searchsorted(begin_ns, start_ns, side="right")
 
 
 def _follows(stream: Numbers, offset: Array, size: Array) -> NDArray[np.bool_]:

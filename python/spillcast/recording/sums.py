@@ -1,6 +1,6 @@
 """Sums of a recording's rows: its writer knows them, and rows that were read must agree."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import add
 from pathlib import Path
@@ -36,6 +36,17 @@ class FileSums(NamedTuple):
     read_bytes: int
     last_read_ns: int | None
 
+    def plus(self, op: str | None, size: int, first_ns: int, last_ns: int) -> "FileSums":
+        """With more reads or writes of it, the first and last of which began then."""
+        if op == "write":
+            before_ns = first_ns if self.first_write_ns is None else self.first_write_ns
+            written = self.written_bytes + size
+            return self._replace(written_bytes=written, first_write_ns=min(before_ns, first_ns))
+        if op == "read":
+            read, after_ns = self.read_bytes + size, max(self.last_read_ns or 0, last_ns)
+            return self._replace(read_bytes=read, last_read_ns=after_ns)
+        return self
+
 
 def written_bytes(seconds: "pa.Table") -> WrittenBytes:
     """What was written, of per-second rows."""
@@ -48,25 +59,24 @@ def written_bytes(seconds: "pa.Table") -> WrittenBytes:
     return WrittenBytes(written.get(True, 0), written.get(False, 0))
 
 
-def other_files(waits: "pa.Table") -> dict[str, FileSums]:
+def other_files(batches: Iterable["pa.Table"]) -> dict[str, FileSums]:
     """Files that count as no temp files, by name."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    others = waits.filter(pc.and_(waits["file"].is_valid(), pc.invert(waits["temp"])))
-    groups = others.set_column(
-        others.schema.get_field_index("op"), "op", others["op"].cast(pa.string())
-    ).group_by(["file", "op"], use_threads=False)
     found: dict[str, FileSums] = {}
-    for row in groups.aggregate(
-        [("bytes", "sum"), ("start_ns", "min"), ("start_ns", "max")]
-    ).to_pylist():
-        sums, size = found.get(row["file"], FileSums(0, None, 0, None)), row["bytes_sum"] or 0
-        if row["op"] == "write":
-            sums = sums._replace(written_bytes=size, first_write_ns=row["start_ns_min"])
-        elif row["op"] == "read":
-            sums = sums._replace(read_bytes=size, last_read_ns=row["start_ns_max"])
-        found[row["file"]] = sums
+    for waits in batches:
+        others = waits.filter(pc.and_(waits["file"].is_valid(), pc.invert(waits["temp"])))
+        groups = others.set_column(
+            others.schema.get_field_index("op"), "op", others["op"].cast(pa.string())
+        ).group_by(["file", "op"], use_threads=False)
+        for row in groups.aggregate(
+            [("bytes", "sum"), ("start_ns", "min"), ("start_ns", "max")]
+        ).to_pylist():
+            before = found.get(row["file"], FileSums(0, None, 0, None))
+            found[row["file"]] = before.plus(
+                row["op"], row["bytes_sum"] or 0, row["start_ns_min"], row["start_ns_max"]
+            )
     return found
 
 

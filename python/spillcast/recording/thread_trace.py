@@ -1,5 +1,6 @@
 """What the threads of a recording did, each in its order: CPU, waits, and waits for each other."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -13,12 +14,13 @@ from numpy.typing import NDArray
 from spillcast.recording.distinct import distinct, grouped
 from spillcast.recording.io_uring import beside_others
 from spillcast.recording.recording import Recording
-from spillcast.recording.spill import codes, equals
+from spillcast.recording.spill import codes, equals, slice_numbers
 
 Array = NDArray[np.int64]
 #: Threads, files and rows by number: there are many of them in memory.
 Numbers = NDArray[np.int32]
 Flags = NDArray[np.bool_]
+Slices = Sequence[tuple[float, float]]
 #: No row of another thread.
 NONE = -1
 
@@ -108,10 +110,10 @@ def thread_trace(recording: Recording) -> ThreadTrace:
     Threads that neither do temp I/O nor wait, at one remove or more, for one that does are skipped:
     they sleep, or serve others.
     """
-    rows = _Rows.of(recording.waits)
+    rows = _Rows.of(recording.waits, recording.slices_s)
     rows = rows.of_threads(rows.concerned())
     first = rows.first()
-    rows = rows.with_beginnings(first)
+    rows = rows.with_beginnings(first, recording.slices_s)
     edges = _Edges(rows)
     blocked = np.flatnonzero(rows.blocked_outside)
     several = rows.threads > 1
@@ -119,7 +121,7 @@ def thread_trace(recording: Recording) -> ThreadTrace:
     edges.by_waker(blocked[known])
     if several:
         edges.by_latest(blocked[~known])
-        edges.by_latest(np.flatnonzero(rows.source == NONE))
+        edges.by_latest(_begun(rows, recording.slices_s))
     return ThreadTrace(
         rows.thread,
         rows.start_ns,
@@ -136,6 +138,14 @@ def thread_trace(recording: Recording) -> ThreadTrace:
         *_operations(recording.waits, rows.temp, rows.source),
         rows.cpu_known,
     )
+
+
+def _begun(rows: "_Rows", slices_s: Slices | None) -> Array:
+    """The beginnings of threads, but for those of which a first slice tells only that they ran."""
+    begun = np.flatnonzero(rows.source == NONE)
+    if not slices_s or slices_s[0][0] == 0:
+        return begun
+    return begun[rows.end_ns[begun] > slices_s[0][1] * 1e9]
 
 
 def _operations(
@@ -187,7 +197,7 @@ class _Rows:
         return int(self.thread.max(initial=NONE)) + 1
 
     @classmethod
-    def of(cls, waits: pa.Table) -> "_Rows":
+    def of(cls, waits: pa.Table, slices_s: Slices | None) -> "_Rows":
         beside = beside_others(waits).to_numpy(zero_copy_only=False)
         source = np.flatnonzero(~beside).astype(np.int32)
         if beside.any():
@@ -203,6 +213,10 @@ class _Rows:
         cpu = waits["cpu_before_ns"]
         cpu_known = cpu.null_count < len(cpu)
         gaps = _gaps(thread, start, end)
+        if slices_s:
+            # What is before a row's slice is not known, but for its own CPU time.
+            known = start - _slice_starts(start, slices_s)
+            gaps = np.minimum(gaps, np.maximum(known, cpu.fill_null(0).to_numpy()))
         return cls(
             thread,
             start,
@@ -257,13 +271,18 @@ class _Rows:
             self.cpu_known,
         )
 
-    def with_beginnings(self, first: Array) -> "_Rows":
+    def with_beginnings(self, first: Array, slices_s: Slices | None) -> "_Rows":
         """With a row of no length where each thread began to work, given its first row."""
         begin = np.maximum(self.start_ns[first] - self.cpu_ns[first], 0)
+        known = np.minimum(_slice_starts(self.start_ns[first], slices_s), begin)
+        # Before that it was not ready, but not there.
+        gap_ns = self.gap_ns.copy()
+        gap_ns[first] = self.cpu_ns[first]
         count = len(first)
         nothing, no = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=bool)
         none = np.full(count, NONE, dtype=np.int32)
-        # A beginning lasts from the start of the recording, and ends before its thread's first row.
+        # A beginning lasts from the start of the recording, or of the slice of it that its thread's
+        # first row is in, and ends before that.
         order = np.argsort(begin, kind="stable")
         at = np.searchsorted(self.start_ns, begin[order], side="left")
 
@@ -276,9 +295,9 @@ class _Rows:
 
         return _Rows(
             joined(self.thread[first], self.thread),
-            joined(nothing, self.start_ns),
+            joined(known, self.start_ns),
             joined(begin, self.end_ns),
-            joined(nothing, self.gap_ns),
+            joined(nothing, gap_ns),
             joined(nothing, self.cpu_ns),
             joined(no, self.on_core),
             joined(no, self.temp),
@@ -361,3 +380,12 @@ def _gaps(thread: Numbers, start: Array, end: Array) -> Array:
     gaps = np.empty_like(start)
     gaps[order] = np.maximum(start[order] - before, 0)
     return gaps
+
+
+def _slice_starts(start: Array, slices_s: Slices | None) -> Array:
+    """When the slice of each row begins; 0 where they are of the whole run."""
+    if not slices_s:
+        return np.zeros_like(start)
+    edges = np.array([0, *(round(begin_s * 1e9) for begin_s, _ in slices_s)])
+    starts: Array = np.minimum(edges[slice_numbers(slices_s, start)], start)
+    return starts

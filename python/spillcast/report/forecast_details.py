@@ -56,6 +56,11 @@ def _one(forecast: Forecast, beside: Sequence[Forecast], told: Sequence[Warned])
         ]
     said = [line for one in forecast.warnings if one not in told for line in _warned(one)]
     said += [f"  to do: {advice}" for advice in forecast.advice]
+    if (sample := forecast.sampled) is not None:
+        said.append(
+            f"  from {sample.waits:,} of {format_count(sample.of_waits, 'wait')}, spread over the "
+            f"run: {sample.error:.1%} off for that, one standard error; --exact takes all"
+        )
     if (warm := forecast.warm) is not None and warm.forecast_s is not None:
         here, there = map(format_duration, (warm.baseline_s, warm.forecast_s))
         said.insert(0, f"  with its data in memory: {here} now, {there} there")

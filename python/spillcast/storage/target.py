@@ -49,20 +49,20 @@ def resolve(
 
         flash, disk, options = parse_cache(text, value)
         part = {name: resolve_storage(name, f"--to {text}: {name}") for name in (flash, disk)}
-        return cached(text, part[flash], part[disk], options, baseline)
+        return cached(text, part[flash], part[disk], options, baseline.whole)
     path = Path(text)
     if is_place(path):
         advice = []
         if tmpfs.is_tmpfs(path):
             advice = tmpfs.check(baseline, path)
             budget = all_that_is_free(budget)
-        found = probe(path, baseline, budget=budget, on_progress=on_progress)
+        found = probe(path, baseline.whole, budget=budget, on_progress=on_progress)
         return replace(found, facts={**found.facts, "advice": advice})
     if text == "tmpfs":
         advice = tmpfs.check(baseline)
         shared = tmpfs.SHARED_MEMORY
         budget = all_that_is_free(budget)
-        found = probe(shared, baseline, budget=budget, on_progress=on_progress)
+        found = probe(shared, baseline.whole, budget=budget, on_progress=on_progress)
         return replace(found, name="tmpfs", facts={**found.facts, "advice": advice})
     return resolve_storage(text, f"--to {text}", FORMS)
 

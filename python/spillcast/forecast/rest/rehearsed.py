@@ -123,7 +123,7 @@ class _Operations:
 
         That is where too few were kept from its start on to set them beside those ``there``.
         """
-        slices = recording.meta.raw.slices_s
+        slices = recording.slices_s
         if slices is None:
             return self, True
         begin_s, end_s = slices[0] if slices else (0.0, 0.0)

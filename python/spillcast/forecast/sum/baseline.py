@@ -52,6 +52,8 @@ class Baseline:
     recorded: Sequence[Load] = ()
     #: What was given to tell the whole and is not used, and why.
     unused: Sequence[str] = ()
+    #: The same by each part of a sample, where the recording is one.
+    parts: Sequence["Baseline"] = ()
 
     @classmethod
     def of(

@@ -21,6 +21,7 @@ from spillcast.forecast.sum.interval import (
     direction,
     drawn_totals,
 )
+from spillcast.forecast.sum.sampling import sampled_of
 
 #: What is known of operations that take no time.
 AT_ONCE = Latency(0.0, np.array([[1.0, 0.0]]), 0.0, measured=True, extrapolated=False)
@@ -81,10 +82,13 @@ def ceiling_of(baseline: Baseline) -> Ceiling:
         whole_known=baseline.to_come is None,
     )
     apart = MODELS_APART * log(overlap.apart)
+    drawn_s *= np.exp(draws.normal(0, apart, DRAWS))
+    if (sample := sampled_of(baseline, lambda part: part.ceiling.about_s)) is not None:
+        drawn_s *= np.exp(draws.normal(0, sample.error, DRAWS))
     uncertainty = Uncertainty.of(
         about_s,
         about_s,
-        drawn_s * np.exp(draws.normal(0, apart, DRAWS)),
+        drawn_s,
         kind_of(baseline),
         direction_of(loads, found),
     )

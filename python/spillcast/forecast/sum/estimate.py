@@ -18,7 +18,7 @@ import numpy as np
 from spillcast.errors import Refusal
 from spillcast.forecast.assumptions import MODELS_APART, PAGE_CACHE_ERROR
 from spillcast.forecast.question import CONFIDENCE
-from spillcast.forecast.result import CHANGES, QUOTA, Forecast, Term, Warm
+from spillcast.forecast.result import CHANGES, QUOTA, Forecast, Sampled, Term, Warm
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.ceiling import direction_of, drawn_rest, factors_of, kind_of
 from spillcast.forecast.sum.interval import (
@@ -30,6 +30,7 @@ from spillcast.forecast.sum.interval import (
 from spillcast.forecast.sum.page_cache import about_page_cache, about_skipped_cache
 from spillcast.forecast.sum.projection import Projection, project
 from spillcast.forecast.sum.rehearsed import as_measured, drawn_run_s, rehearsed_of, run_s
+from spillcast.forecast.sum.sampling import sampled_of
 from spillcast.forecast.sum.warnings import refusal, warn
 from spillcast.forecast.too_wide import too_wide
 from spillcast.storage import Storage
@@ -82,13 +83,16 @@ def forecast_of(
     there_s = projection.changes_s + sum(projection.io_s)
     total_s = float(baseline.remainder_s + baseline.limits_s + projection.drift_s + there_s)
     ceiling = ceiling.at_most(total_s)
-    uncertainty = _uncertainty(baseline, projection, target, total_s, measured, unhelped_s)
+    on_it = partial(total_on, target=target, cached=cached)
+    sample = None if measured else sampled_of(baseline, on_it)
+    uncertainty = _uncertainty(baseline, projection, target, total_s, measured, unhelped_s, sample)
     if rehearsed is not None:
         uncertainty = replace(uncertainty, residual_share=1 - rehearsed.share)
     low_s, high_s = uncertainty.bounds_s(confidence)
     unsaid = replace(
         unsaid,
         uncertainty=uncertainty,
+        sampled=sample,
         warnings=[
             *warn(baseline, target, projection, ceiling.about_s),
             *about_page_cache(baseline, projection, total_s, unhelped_s),
@@ -122,6 +126,7 @@ def _uncertainty(
     total_s: float,
     measured: Rehearsal | None,
     unhelped_s: float | None,
+    sample: Sampled | None,
 ) -> Uncertainty:
     """What is known of this very question, drawn, beside what verified forecasts tell.
 
@@ -152,6 +157,8 @@ def _uncertainty(
         drawn_s = np.maximum(drawn_s + draws.normal(0, off_s, DRAWS), baseline.remainder_s / 2)
     apart = MODELS_APART * log(projection.overlap.apart)
     drawn_s *= np.exp(draws.normal(0, apart, DRAWS))
+    if sample is not None:
+        drawn_s *= np.exp(draws.normal(0, sample.error, DRAWS))
     if measured is not None:
         drawn_s = drawn_run_s(measured, draws, DRAWS)
     return Uncertainty.of(

@@ -87,7 +87,7 @@ class Threads:
         Of calls that change files, ``changes`` has by event how many times as long they take there.
         """
         own, whole = self.trace, scale * sum(load.count for load in self._loads)
-        share = min(1.0, int((own.temp & ~own.change).sum()) / whole)
+        share = min(1.0, self._operations / whole)
         wait_ns = np.where(own.temp, 0, own.wait_ns)
         wait_ns[own.change] = own.wait_ns[own.change] * self._times_as_long(changes)
         return self._simulated(wait_ns, self.there, behaviour, share, page_cache)
@@ -98,7 +98,9 @@ class Threads:
         own = self.trace
         if self._recording.meta.only_counts:
             return page_cache_of_counts(own, self._load_of, self._loads)
-        if (room_bytes := engine_cache_bytes(self._recording)) is None:
+        room_bytes = engine_cache_bytes(self._recording)
+        # Samples are taken where memory answered next to nothing.
+        if room_bytes is None or self._recording.sample is not None:
             return None
         tried = PageCache(room_bytes, np.zeros_like(own.wait_ns))
         waits_ns = np.where(own.temp, 0, own.wait_ns)
@@ -154,9 +156,10 @@ class Threads:
         if abs(more_s) > moving_s / 1000:
             of_cpu = (self._moving_s(simulated, cpu_ns, cpus) - moving_s) / more_s
         most = max(1.0, 1 / (cpus.quota_cpus or 1.0))
-        found = Overlap(0.0, moving_s, fixed_s, replayed_s, float(np.clip(of_cpu, 0.0, most)))
-        without_s = self._without_s(cpus)
-        return replace(found, of_waits=max(found.elapsed_s - without_s, 0.0) / sum_s)
+        whole = self._of_all(moving_s), self._of_all(fixed_s)
+        found = Overlap(0.0, *whole, replayed_s, float(np.clip(of_cpu, 0.0, most)))
+        more_s = found.elapsed_s - self._of_all(self._without_s(cpus))
+        return replace(found, of_waits=max(more_s, 0.0) * self._seen / sum_s)
 
     @cached_property
     def quota_s(self) -> tuple[float, float]:
@@ -180,9 +183,24 @@ class Threads:
 
     @property
     def _kept(self) -> float:
-        """Share of the temp operations whose waits were kept."""
-        kept = int((self.trace.temp & ~self.trace.change).sum())
-        return min(1.0, kept / max(sum(load.count for load in self._loads), 1))
+        """Share of the temp operations of the loads whose waits were kept."""
+        return min(1.0, self._operations / max(sum(load.count for load in self._loads), 1))
+
+    @cached_property
+    def _seen(self) -> float:
+        """The same of those that were recorded."""
+        counted = pa.compute.sum(self._recording.temp_seconds["count"]).as_py()
+        return min(1.0, self._operations / max(counted or 0, 1)) or 1.0
+
+    @cached_property
+    def _operations(self) -> int:
+        """Temp operations that move bytes, whose waits were kept."""
+        return int((self.trace.temp & ~self.trace.change).sum())
+
+    def _of_all(self, elapsed_s: float) -> float:
+        """An elapsed time with the kept waits as the simulation says, if all others do alike."""
+        own_s = self._recording.elapsed_s
+        return max(own_s + (elapsed_s - own_s) / self._seen, 0.0)
 
     def throttled_share(self, simulated: Simulated) -> float:
         """Share of a run on the target in which a quota holds threads back.

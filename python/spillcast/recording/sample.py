@@ -1,0 +1,112 @@
+"""Some of the single waits of a large recording, in windows that are spread evenly over them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spillcast.gate import batches_of
+from spillcast.recording import schema
+from spillcast.recording.recording import Recording
+from spillcast.recording.spill import slice_numbers
+from spillcast.recording.sums import AGAIN
+
+Array = NDArray[np.int64]
+#: What is known of a window's threads ends with it, so it must be long.
+WINDOWS = 64
+#: Parts of a sample, each as evenly spread: how far apart they are tells how sure it is.
+PARTS = 4
+#: Starts of waits are looked up in every so manieth row.
+STEP = 64
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Which of the waits of a recording were taken."""
+
+    #: The recording with all of them.
+    whole: Recording
+    rows: int
+    #: Start and end of each stretch of the run of which all waits were taken, s; and the number of
+    #: its window.
+    slices_s: Sequence[tuple[float, float]]
+    windows: Sequence[int]
+
+
+def sampled(recording: Recording, rows: int) -> Recording:
+    """The same run with about so many of its single waits; its seconds count what they counted.
+
+    InputError where the file of waits is damaged.
+    """
+    slices, windows = _slices_ns(recording, rows)
+    waits = pa.concat_tables(_beginning_in(recording, slices)).unify_dictionaries()
+    slices_s = [(begin / 1e9, end / 1e9) for begin, end in slices.tolist()]
+    return recording.with_waits(waits, Sample(recording, len(waits), slices_s, windows))
+
+
+def parts_of(recording: Recording) -> list[Recording]:
+    """A sample in PARTS, each of every so manieth window; none of a recording that is whole."""
+    if (sample := recording.sample) is None:
+        return []
+    part_of = np.array(sample.windows) % PARTS
+    at = slice_numbers(sample.slices_s, recording.waits["start_ns"].to_numpy()) - 1
+    found = []
+    for part in range(PARTS):
+        waits = recording.waits.filter(pa.array(part_of[at] == part))
+        its = np.flatnonzero(part_of == part).tolist()
+        own = replace(
+            sample,
+            rows=len(waits),
+            slices_s=[sample.slices_s[n] for n in its],
+            windows=[sample.windows[n] for n in its],
+        )
+        found.append(recording.with_waits(waits, own))
+    return found
+
+
+def _beginning_in(recording: Recording, slices: Array) -> Iterator[pa.Table]:
+    """The waits that begin within slices, which do not overlap."""
+    edges = slices.ravel()
+    for rows in recording.batches("waits"):
+        within = np.searchsorted(edges, rows["start_ns"].to_numpy(), side="right") % 2 == 1
+        yield rows.filter(pa.array(within))
+
+
+def _slices_ns(recording: Recording, rows: int) -> tuple[Array, list[int]]:
+    """Slices that hold about so many waits, and the window of each.
+
+    The waits are cut into equal parts by number, of each of which a window is taken, anywhere in
+    it: what comes again at equal times is met as often as not. Where slices alone were kept, a
+    window ends with its slice.
+    """
+    start_ns = _some_starts_ns(recording)
+    share = min(rows / max(recording.meta.raw.rows, 1), 1.0)
+    anywhere = np.random.default_rng(0).uniform(0, 1 - share, WINDOWS)
+    at = (np.arange(WINDOWS) + anywhere)[:, None] + [0.0, share]
+    edges = np.quantile(start_ns, at / WINDOWS).astype(np.int64)
+    kept = recording.meta.raw.slices_s
+    if kept is None:
+        pieces = [(begin, end, window) for window, (begin, end) in enumerate(edges.tolist())]
+    else:
+        kept_ns = [(round(begin * 1e9), round(end * 1e9)) for begin, end in kept]
+        pieces = [
+            (max(begin, first), min(end, last), window)
+            for window, (begin, end) in enumerate(edges.tolist())
+            for first, last in kept_ns
+        ]
+    pieces = [piece for piece in pieces if piece[0] < piece[1]]
+    return np.array([piece[:2] for piece in pieces]).reshape(-1, 2), [p[2] for p in pieces]
+
+
+def _some_starts_ns(recording: Recording) -> Array:
+    """When every so manieth wait began, in order."""
+    path = recording.path / "waits.parquet"
+    only = pa.schema([schema.WAITS_SCHEMA.field("start_ns")])
+    found = [
+        # A copy, for a view would hold them all.
+        rows["start_ns"].to_numpy()[::STEP].copy()
+        for rows in batches_of(path, only, AGAIN)
+    ]
+    return np.sort(np.concatenate(found))

@@ -1,0 +1,90 @@
+"""A sample of a recording: the waits of some windows, and what all of them say of files."""
+
+import numpy as np
+import pytest
+
+from large_recording import write_large_recording
+from spillcast.errors import InputError
+from spillcast.recording import Recording
+from spillcast.recording.sample import PARTS, WINDOWS, parts_of, sampled
+from spillcast.recording.spill import sequential_share, spill_bytes
+from spillcast.recording.thread_trace import thread_trace
+
+WAITS, ROWS = 60_000, 20_000
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return write_large_recording(tmp_path_factory.mktemp("sample") / "some.spill", WAITS)
+
+
+def test_a_sample_has_all_waits_of_its_windows_and_no_others(path):
+    sample, whole = sampled(Recording.open(path), ROWS), Recording.open(path)
+    edges = np.array(sample.slices_s).ravel()
+    assert len(edges) == 2 * WINDOWS
+    assert (np.diff(edges) > 0).all()
+    start_s = whole.waits["start_ns"].to_numpy() / 1e9
+    its = [((start_s >= low - 1e-10) & (start_s < high - 1e-10)).sum() for low, high in
+           sample.slices_s]  # fmt: skip
+    assert sum(its) == sample.sample.rows == len(sample.waits)
+    assert len(sample.waits) == pytest.approx(ROWS, rel=0.05)
+    assert sample.seconds == whole.seconds
+    # Each window is of another part of the waits of equal number.
+    share = np.searchsorted(start_s, edges[::2]) / WAITS * WINDOWS
+    assert (np.abs(share - np.arange(WINDOWS) - 0.5) <= 0.51).all()
+
+
+def test_its_parts_are_all_of_it(path):
+    sample = sampled(Recording.open(path), ROWS)
+    parts = parts_of(sample)
+    assert len(parts) == PARTS
+    starts = np.concatenate([part.waits["start_ns"].to_numpy() for part in parts])
+    assert np.array_equal(np.sort(starts), sample.waits["start_ns"].to_numpy())
+    assert not parts_of(Recording.open(path))
+
+
+def test_files_are_known_of_the_whole(path):
+    sample, whole = sampled(Recording.open(path), ROWS), Recording.open(path)
+    assert spill_bytes(sample) == spill_bytes(whole)
+    assert sample.other_files == whole.other_files
+    assert sample.whole is not sample
+    assert whole.whole is whole
+
+
+def test_the_first_of_a_window_follow_nothing_that_is_known(path):
+    """Waits of the file lie one behind the other: all that are told of are sequential."""
+    whole, sample = Recording.open(path), sampled(Recording.open(path), ROWS)
+    assert sequential_share(whole)["write", 8192] == pytest.approx(
+        sequential_share(sample)["write", 8192], abs=0.001
+    )
+
+
+def test_time_outside_of_windows_is_nobodys(path):
+    """Neither ready without a CPU nor waiting: of each thread a window has what lies in it."""
+    sample = sampled(Recording.open(path), ROWS)
+    trace, whole = thread_trace(sample), thread_trace(Recording.open(path))
+    known_ns = sum(high - low for low, high in sample.slices_s) * 1e9
+    told = trace.cpu_ns + trace.ready_ns + trace.wait_ns
+    for thread in range(trace.threads):
+        assert told[trace.thread == thread].sum() == pytest.approx(known_ns, rel=0.02)
+    share = len(sample.waits) / WAITS
+    for name in ("cpu_ns", "ready_ns"):
+        of_all = getattr(whole, name).sum() * share
+        assert getattr(trace, name).sum() == pytest.approx(of_all, rel=0.03)
+
+
+def test_a_damaged_file_is_refused_whatever_windows_are_taken(path, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for file in path.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    rows = pq.read_table(path / "waits.parquet")
+    pq.write_table(rows.slice(1), tmp_path / "waits.parquet")
+    with pytest.raises(InputError, match="59,999 waits"):
+        sampled(Recording.open(tmp_path), ROWS)
+    bytes_ = pa.array([-1, *[8192] * (len(rows) - 1)], pa.int64())
+    column = rows.schema.get_field_index("bytes")
+    pq.write_table(rows.set_column(column, "bytes", bytes_), tmp_path / "waits.parquet")
+    with pytest.raises(InputError, match="bytes is -1"):
+        sampled(Recording.open(tmp_path), ROWS)
