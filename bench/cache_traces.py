@@ -1,4 +1,4 @@
-"""Traces of requests for cache lines, of kinds whose curves differ: for what a sample may be off by."""
+"""Made-up requests for cache lines, of six kinds whose curves differ."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -59,7 +59,7 @@ def spills(rng: np.random.Generator, count: int) -> Ids:
 
 
 def index(rng: np.random.Generator, count: int) -> Ids:
-    """Walks through the levels of an index to rows: a root, branches, leaves and blocks of a table."""
+    """Walks through an index to rows: the root, a branch, a leaf and a block of the table."""
     walks = -(-count // 4)
     row = _zipf(rng, walks, count, rng.uniform(0.3, 0.8))
     levels = [np.zeros(walks, dtype=np.int64), row // 40_000 + 1, row // 200 + 100_000, row]

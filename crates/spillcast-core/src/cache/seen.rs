@@ -9,7 +9,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    const BITS: u32 = 25;
+    const BITS: u32 = 24;
 
     pub fn new() -> Seen {
         let unset = 1 << Seen::BITS;
