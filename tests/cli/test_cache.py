@@ -141,11 +141,11 @@ def test_an_oracle_general_file(tmp_path):
 
 
 def test_a_sample_tells_its_bound(tmp_path):
-    path = oracle_general(tmp_path / "t.oracleGeneral", [*range(1, 3000), *range(1, 3000)])
+    path = oracle_general(tmp_path / "t.oracleGeneral", [*range(1, 50_000)] * 2)
     found = spillcast("cache", path, "--runs", 1, "--sample", 0.3)
     assert "points in the mean of all sizes, 95% sure" in " ".join(found.stdout.split())
-    curve = json.loads(spillcast("cache", path, "--runs", 1, "--error", 9, "--json").stdout)[
+    curve = json.loads(spillcast("cache", path, "--runs", 1, "--error", 5, "--json").stdout)[
         "curve"
     ]
-    assert 0 < curve["error_max"] <= 0.09
-    assert 0.01 < curve["sampled"] < 1
+    assert 0 < curve["error_max"] <= 0.05
+    assert 0.01 <= curve["sampled"] < 1
