@@ -13,7 +13,7 @@ from spillcast.cache.curve import Curve, curve
 from spillcast.cache.evidence import read_requests
 
 #: One large trace of each kind, and more of them that are smaller, for how often the bound holds.
-REQUESTS, SEEDS, SMALL_REQUESTS = 20_000_000, range(4), 2_000_000
+REQUESTS, SEEDS, SMALL_REQUESTS = 20_000_000, range(100, 104), 2_000_000
 ERROR_POINTS, SAMPLE = 0.2, 0.01
 AIM_TIMES, AIM_HELD = 5, 0.95
 

@@ -11,6 +11,9 @@ use crate::random;
 pub const GROUPS: usize = 16;
 /// Student's t of 95 % with `GROUPS` - 1 degrees of freedom.
 const T95: f64 = 2.131;
+/// What the hottest lines of a phase add, which a group may not know of: with it the bound holds in 19
+/// of 20 traces of the worst kind in bench/cache_traces.py, seeds 0 to 5 (judged by others).
+const WIDENED: f64 = 1.25;
 /// Sizes in equal steps that the mean is taken of.
 const SIZES: usize = 1000;
 
@@ -73,7 +76,7 @@ impl Spread {
             (variance(&ratios) / GROUPS as f64 + (counting * hits).powi(2)).sqrt()
         };
         let sizes = (1..=SIZES).map(|step| curve.lines() * step as f64 / SIZES as f64);
-        (T95 * sizes.map(error).sum::<f64>() / SIZES as f64).min(1.0)
+        (WIDENED * T95 * sizes.map(error).sum::<f64>() / SIZES as f64).min(1.0)
     }
 }
 
