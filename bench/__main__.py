@@ -24,6 +24,7 @@ NAMES = (
     "part",
     "emulate",
     "cache",
+    "cache_curves",
     "io_size",
     "memory",
     "server",

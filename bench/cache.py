@@ -1,4 +1,4 @@
-"""The cache simulator against libCacheSim, and curves of a sample against those of all lines."""
+"""The cache simulator against libCacheSim, which tests/cache also compares ratios with."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from spillcast import _core
 REQUESTS, ZIPF_LINES, CACHE_LINES = 20_000_000, 10_000_000, 100_000
 POLICIES = {"lru": "LRU", "fifo": "FIFO", "sieve": "Sieve", "s3fifo": "S3FIFO", "arc": "ARC"}
 AIM = 2
-SAMPLE, AIM_SAMPLE, AIM_ERROR = 0.01, 15, 0.001
+SAMPLE = 0.01
 AIM_MEMORY_MB = 1000
 _RECORD = np.dtype([("time", "<u4"), ("id", "<u8"), ("size", "<u4"), ("next", "<i8")])
 
@@ -27,7 +27,6 @@ def run() -> Iterator[Result]:
         _generate(path)
         for policy in POLICIES:
             yield _policy(path, policy)
-        yield from _sample(path)
         yield _memory(path)
 
 
@@ -53,35 +52,6 @@ def _policy(path: Path, policy: str) -> Result:
         theirs_s / ours_s,
         f"at least {AIM} times as fast",
         theirs_s / ours_s >= AIM,
-    )
-
-
-def _sample(path: Path) -> Iterator[Result]:
-    requests = _core.CacheRequests.oracle_general(path)
-    start = time.process_time()
-    exact = requests.curve()
-    exact_s = time.process_time() - start
-    start = time.process_time()
-    sampled = requests.curve(rate=SAMPLE)
-    sampled_s = time.process_time() - start
-    sizes = np.linspace(exact.lines / 100, exact.lines, 100)
-    off = np.abs(np.subtract(exact.miss_ratios(sizes), sampled.miss_ratios(sizes))).mean()
-    title = f"cache: miss-ratio curve from {SAMPLE:.0%} of the lines"
-    yield Result(
-        title,
-        f"{sampled_s:.2f} s",
-        f"{exact_s:.2f} s (all lines)",
-        exact_s / sampled_s,
-        f"at most 1/{AIM_SAMPLE} of the time",
-        exact_s / sampled_s >= AIM_SAMPLE,
-    )
-    yield Result(
-        title,
-        f"{100 * off:.3f} points off, mean of 100 sizes",
-        "0 (all lines)",
-        off,
-        f"at most {100 * AIM_ERROR:.1f} points",
-        off <= AIM_ERROR,
     )
 
 

@@ -78,7 +78,8 @@ def cache(asked=64 * MIB):
             "cached": [{"object": "orders", "bytes": 1 << 20, "bytes_per_cell": 1 << 20}],
         },
         "curve": {
-            "policy": "lru", "sampled": 1.0, "requests": 4000, "data_bytes": 1 << 30,
+            "policy": "lru", "sampled": 1.0, "error_max": 0.0, "requests": 4000,
+            "data_bytes": 1 << 30,
             "enough_bytes": 512 * MIB, "size_bytes": sizes,
             "miss_ratio": [1 - 0.09 * n for n in range(11)],
         },

@@ -5,9 +5,12 @@ import sys
 
 import numpy as np
 import pytest
+from bench.cache_traces import KINDS, write
 
 from io_made_up import oracle_general, zipf_with_scans
 from spillcast import _core
+from spillcast.cache.curve import curve
+from spillcast.cache.evidence import read_requests
 
 #: Of a hundred million requests, by the process that reads them.
 MEMORY_MAX_BYTES = 1 << 30
@@ -26,6 +29,45 @@ def test_a_tenth_of_the_lines(tmp_path, seed):
     assert off.mean() < 0.02
     assert sampled.lines == pytest.approx(exact.lines, rel=0.03)
     assert sampled.references == exact.references == 500_000
+
+
+def off(exact, sampled):
+    """Mean of all sizes."""
+    sizes = np.linspace(exact.lines / 1000, exact.lines, 1000)
+    return np.abs(np.subtract(exact.miss_ratios(sizes), sampled.miss_ratios(sizes))).mean()
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.1])
+def test_the_bound_holds_in_19_of_20_traces_of_six_kinds(tmp_path, rate):
+    """Of 36 traces; each sample comes from lines of its own."""
+    held, bounds = [], []
+    for kind in KINDS:
+        for seed in range(10, 16):
+            path = write(tmp_path / "t.oracleGeneral", kind, 200_000, seed)
+            requests = _core.CacheRequests.oracle_general(path)
+            exact, sampled = requests.curve(), requests.curve(rate=rate)
+            assert exact.error_max == 0
+            held.append(off(exact, sampled) <= sampled.error_max)
+            bounds.append(sampled.error_max / off(exact, sampled))
+    assert sum(held) >= 0.9 * len(held)
+    # A bound that always holds because it is far too wide would be of no use.
+    assert np.median(bounds) < 6
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_sample_grows_until_it_is_exact_enough(tmp_path, kind):
+    requests = read_requests([str(write(tmp_path / "t.oracleGeneral", kind, 300_000, seed=7))])
+    found = curve(requests, error_points=0.8)
+    assert found.error_max <= 0.008
+    assert off(curve(requests).core, found.core) <= 0.008
+    assert curve(requests, error_points=0.001).rate == 1
+
+
+def test_hot_lines_of_a_pattern_are_found(tmp_path):
+    """An index's levels in turn: every fourth request is the root, and the next a branch."""
+    path = write(tmp_path / "t.oracleGeneral", "an index", 500_000, seed=0)
+    requests = _core.CacheRequests.oracle_general(path)
+    assert off(requests.curve(), requests.curve(rate=0.01)) < 0.01
 
 
 def test_a_hundred_million_requests_take_little_memory(tmp_path):

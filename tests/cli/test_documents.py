@@ -350,7 +350,8 @@ CACHE = document(
         ),
         "curve": document(
             {
-                "policy": TEXT, "sampled": NUMBER, "requests": {"type": "integer"},
+                "policy": TEXT, "sampled": NUMBER, "error_max": NUMBER,
+                "requests": {"type": "integer"},
                 "data_bytes": {"type": "integer"}, "enough_bytes": nullable(NUMBER),
                 "size_bytes": array(NUMBER), "miss_ratio": array(NUMBER),
             }

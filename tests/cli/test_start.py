@@ -20,6 +20,19 @@ def test_pandas_is_not_imported_where_it_is_installed(spilled, verb):
     assert not [name for name in imported if name.startswith("pandas.")]
 
 
+@pytest.mark.parametrize("by", ["event", "second", "minute"])
+def test_a_trace_is_profiled_without_what_is_large(tmp_path, by):
+    trace = tmp_path / "t.trc"
+    wait = "nam='direct path read temp' ela= 100 file number=201 first dba=1 block cnt=8 obj#=1"
+    trace.write_text("".join(f"WAIT #1: {wait} tim={at * 10**7}\n" for at in range(1, 30)))
+    done = spillcast(
+        "profile", trace, "--by", by, "--json", under=("env", "PYTHONPROFILEIMPORTTIME=1")
+    )
+    assert done.returncode == 0, done.stderr
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert not imported & {"numpy", "pyarrow", "duckdb", "pandas"}
+
+
 def test_one_who_calls_it_from_python_has_pandas():
     pytest.importorskip("pandas")
     import pandas as pd

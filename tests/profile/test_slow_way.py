@@ -36,6 +36,7 @@ ASKED = [
     (["bytes", "p1"], "source = 0 and start_ns > 0 and p3 not between 2 and 20"),
     (["blocks", "sql_id"], None),
     (["p1", "event"], None),
+    (["minute", "temp"], "true"),
 ]
 #: What the core leaves to a database, and must not read otherwise.
 LEFT = [

@@ -34,6 +34,11 @@ impl CacheCurve {
         self.0.lines()
     }
 
+    #[getter]
+    fn error_max(&self) -> f64 {
+        self.0.error_max()
+    }
+
     /// Share of the requests that miss, by lines of the cache.
     fn miss_ratios(&self, lines: Vec<f64>) -> Vec<f64> {
         lines.into_iter().map(|lines| self.0.miss_ratio(lines)).collect()

@@ -40,7 +40,7 @@ impl TraceReader {
     }
 
     /// Count waits and CPU by each dimension named: event (calls: their kind), op, temp, idle, blocks,
-    /// file, object, sql, session, second, bytes, cursor, p1, p2, p3; without `calls` waits alone, and
+    /// file, object, sql, session, second, minute, bytes, cursor, p1, p2, p3; without `calls` waits alone, and
     /// those for which `condition` holds. Returns the groups and what was read of each file.
     ///
     /// ValueError where there are no trace lines, OSError where a file cannot be read.

@@ -15,7 +15,9 @@ class _Callable(ModuleType):
         """Miss ratios (0 to 1) by cache size (bytes) for traces, a recording or CSV files.
 
         They are of the last of ``runs``. ``rate`` is the share of the lines that is followed, above
-        0 and 1 at the most; with ``temp_writes`` temp files are cached as they are written.
+        0 and 1 at the most; with ``error_points`` it grows until the ratios are off by no more
+        percentage points in the mean. With ``temp_writes`` temp files are cached as they are
+        written.
         InputError for evidence that cannot be read, and where there are no reads.
         """
         from spillcast.cache.curve import curve

@@ -67,8 +67,16 @@ def cache(
         int, typer.Option(min=1, help="Storage servers that share what is cached.")
     ] = 1,
     sample: Annotated[
-        float, typer.Option(help="Share of the cache lines sampled for the curve (SHARDS).")
-    ] = 1.0,
+        float | None,
+        typer.Option(help="Share of the cache lines sampled for the curve (SHARDS); else all."),
+    ] = None,
+    error: Annotated[
+        float | None,
+        typer.Option(
+            help="Percentage points that a sampled curve may be off by in the mean, such as 0.2: "
+            "the sample grows until it is exact enough."
+        ),
+    ] = None,
     block: Annotated[str, typer.Option(help="Block size of Oracle's traces.")] = "8K",
     lenient: Lenient = False,
     json: Json = False,
@@ -83,7 +91,7 @@ def cache(
 
     Example: spillcast cache run.spill --size 2G --temp-writes
 
-    Example: spillcast cache trace.oracleGeneral --sample 0.01 --runs 1
+    Example: spillcast cache trace.oracleGeneral --error 0.2 --runs 1
     """
     from spillcast.cache.curve import curve
     from spillcast.cache.evidence import read_requests
@@ -113,7 +121,14 @@ def cache(
     with progress_bar("simulating the cache", "requests") as watch:
         simulation = None if options is None else simulate(requests, options, on_progress=watch)
     with progress_bar("making the curve", "requests") as watch:
-        found = curve(requests, rate=sample, temp_writes=temp_writes, runs=runs, on_progress=watch)
+        found = curve(
+            requests,
+            rate=sample,
+            error_points=error,
+            temp_writes=temp_writes,
+            runs=runs,
+            on_progress=watch,
+        )
     show(
         lambda: cache_document(simulation, found, devices, requests.notes, cells),
         lambda: cache_page(simulation, found, devices, requests.notes, cells=cells),

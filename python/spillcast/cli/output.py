@@ -4,12 +4,15 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spillcast.report.page import Page
 
 COLUMNS_MIN, COLUMNS_MAX = 60, 200
+#: Of an encoder, that are printed at once.
+_PIECES = 10_000
 
 
 def show(
@@ -32,13 +35,20 @@ def show(
 
 
 def emit(document: Mapping[str, Any]) -> None:
-    """Print one JSON document."""
-    print(json_text(document, indent=2))
+    """Print one JSON document, in pieces: the text of many rows is larger than they are."""
+    pieces = json.JSONEncoder(indent=2, default=str).iterencode(document)
+    while text := "".join(islice(pieces, _PIECES)):
+        sys.stdout.write(_printable(text))
+    print()
 
 
 def json_text(document: Mapping[str, Any], indent: int | None = None) -> str:
     """JSON of printable ASCII: whatever it holds, no terminal obeys it."""
-    return json.dumps(document, indent=indent, default=str).replace("\x7f", "\\u007f")
+    return _printable(json.dumps(document, indent=indent, default=str))
+
+
+def _printable(text: str) -> str:
+    return text.replace("\x7f", "\\u007f")
 
 
 def terminal_columns() -> int:

@@ -32,7 +32,7 @@ def profile(
     by: Annotated[
         str,
         typer.Option(
-            help="event, op, size, file, object, sql, session, second, or any SQL expression over "
+            help="event, op, size, file, object, sql, session, second, minute, or any SQL over "
             "the columns of a wait; row-source for the lines of a plan; call, with sql, statement, "
             "caller, depth. Several with a comma."
         ),

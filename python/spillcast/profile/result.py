@@ -28,6 +28,7 @@ DIMENSIONS = {
     "sql": "sql",
     "session": "session",
     "second": "second",
+    "minute": "minute",
 }
 
 
@@ -177,7 +178,7 @@ def _arrow_type(name: str) -> "pa.DataType | None":
 
     if name in {"event", "op", "file", "sql", "longest_at"}:
         return pa.string()
-    if name in {"size", "object", "session", "second", "count"}:
+    if name in {"size", "object", "session", "second", "minute", "count"}:
         return pa.int64()
     if name == "idle":
         return pa.bool_()

@@ -28,6 +28,7 @@ _COLUMNS = {
     # Traces write 0 where they do not tell.
     "session": "nullif(session, 0)",
     "second": "(start_ns + elapsed_ns) // 1000000000 - {first_second}",
+    "minute": "(start_ns + elapsed_ns) // 60000000000 - {first_second} // 60",
 }
 #: Temp I/O is told from I/O on data, and on whatever other files there are.
 _FILES = "if(op is null, null, if(temp, 'temp', 'other')) as files"

@@ -53,7 +53,12 @@ def of_traces(
     elapsed_us = sum(session["elapsed_us"] for session in sessions)
     _name_groups(read)
     waits = read.waits()
-    rows = [_trace_row(group, asked, read.paths, elapsed_us, waits) for group in read.groups]
+    # A group goes as its row comes, for there may be one a second.
+    groups = read.groups[::-1]
+    read.groups.clear()
+    rows = []
+    while groups:
+        rows.append(_trace_row(groups.pop(), asked, read.paths, elapsed_us, waits))
     unaccounted_us = sum(session["unaccounted_us"] for session in sessions)
     if waits_alone:
         warnings = trace_warnings(read, 0)
@@ -77,6 +82,8 @@ def _name_groups(read: Traces) -> None:
             group["event"] = group["event"] or f"CPU: {group['call']}"
         if "second" in group:
             group["second"] -= first_second
+        if "minute" in group:
+            group["minute"] -= first_second // 60
         if group.get("file") is not None:
             group["file"] = str(group["file"])
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import InputError
-from spillcast.recording.ash import values
 from spillcast.units import parse_duration_s
 
 _DAY_US = 86_400_000_000
@@ -58,6 +57,9 @@ def _tim_us(
     option: str, text: str | None, path: Path, first_us: int, more_us: int | None
 ) -> int | None:
     """One end; ``more_us`` is the time of the day less ``tim``."""
+    # With Arrow, which a trace without a window does without.
+    from spillcast.recording.ash import values
+
     if text is None:
         return None
     if ":" not in text and "-" not in text.strip():

@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from functools import partial
 from string import ascii_uppercase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spillcast.profile import Profile
 from spillcast.profile.result import CALL, ROW_SOURCE, LatencyCounts
 from spillcast.report.histogram import histogram_text
 from spillcast.report.page import Drawn, Page, Part, Words
 from spillcast.report.table import Column, Table, paragraph
-from spillcast.storage.peaks import Peak, find_peaks, peaks_words, plausible_cause
+
+if TYPE_CHECKING:
+    from spillcast.storage.peaks import Peak
 
 #: Damaged lines that are named one by one.
 DAMAGED_NAMED = 10
@@ -28,7 +30,7 @@ _TIMES = (
 #: Of a line of a plan, for each line above it.
 _STEP = "· "
 _BEHIND_COUNT = [column.key for column in _TIMES].index("count") + 1
-_UNITS = {"size": "size", "second": "raw"}
+_UNITS = {"size": "size", "second": "raw", "minute": "raw"}
 _STATISTICS = (
     Column("statistic", "event"),
     Column("growth", "value", "count"),
@@ -137,6 +139,8 @@ def _indented(row: dict[str, Any]) -> str | None:
 
 
 def _histograms(profile: Profile) -> list[Part]:
+    from spillcast.storage.peaks import find_peaks
+
     parts: list[Part] = []
     for row, buckets in zip(profile.rows, profile.histograms, strict=False):
         if sum(buckets[1]):
@@ -148,7 +152,7 @@ def _histograms(profile: Profile) -> list[Part]:
     return parts
 
 
-def _histogram(title: str, buckets: LatencyCounts, peaks: Sequence[Peak], width: int) -> str:
+def _histogram(title: str, buckets: LatencyCounts, peaks: "Sequence[Peak]", width: int) -> str:
     """Bars below a title; of several peaks, letters beside their bins."""
     several = zip(peaks, ascii_uppercase, strict=False) if len(peaks) > 1 else ()
     marks = {peak.mode_s * 1e9: letter for peak, letter in several}
@@ -156,8 +160,10 @@ def _histogram(title: str, buckets: LatencyCounts, peaks: Sequence[Peak], width:
     return f"{paragraph(f'  {title}', '  ', width)}\n{bars}"
 
 
-def _peak_lines(row: dict[str, Any], peaks: Sequence[Peak]) -> list[str]:
+def _peak_lines(row: dict[str, Any], peaks: "Sequence[Peak]") -> list[str]:
     """Where operations crowd, and what that may mean, as of a storage."""
+    from spillcast.storage.peaks import peaks_words, plausible_cause
+
     letters = ", ".join(ascii_uppercase[: len(peaks)])
     direct = str(row.get("event", "")).startswith("direct path")
     cause = plausible_cause(peaks, "direct" if direct else "buffered")

@@ -9,7 +9,9 @@ mod oracle_general;
 mod policy;
 mod request;
 mod rows;
+mod seen;
 mod simulate;
+mod spread;
 mod stack;
 pub(crate) mod store;
 

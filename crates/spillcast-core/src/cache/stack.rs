@@ -1,5 +1,5 @@
 //! Stack distances in O(log n): a bit for the time of each line's last use, and a Fenwick tree over
-//! blocks of 512 of them.
+//! blocks of 512 of them. Lines may be in groups, whose distances are counted apart besides.
 
 use rustc_hash::FxHashMap;
 
@@ -13,7 +13,12 @@ pub struct Since {
     /// Lines that were singled out.
     pub single: usize,
     pub others: usize,
+    /// Those of the others that are in the group that was asked for.
+    pub in_group: usize,
 }
+
+/// The group of lines that were singled out.
+const SINGLE: u8 = u8::MAX;
 
 /// All lines, by the time of their last use.
 #[derive(Default)]
@@ -21,17 +26,24 @@ pub struct Stack {
     line_of: FxHashMap<u64, u32>,
     /// By line.
     time_of: Vec<u32>,
-    is_single: Vec<bool>,
+    group_of: Vec<u8>,
     /// By time; holds for times of last uses only.
     line_at: Vec<u32>,
     single: Times,
     others: Times,
+    groups: Vec<Times>,
     now: usize,
 }
 
 impl Stack {
-    /// Uses a line: how many others were used since it was; None for the first use.
-    pub fn touch(&mut self, key: u64) -> Option<Since> {
+    /// Lines are in so many groups; in none with 0.
+    pub fn with_groups(groups: usize) -> Stack {
+        Stack { groups: vec![Times::default(); groups], ..Stack::default() }
+    }
+
+    /// Uses a line: how many others were used since it was; None for the first use, which puts it
+    /// into the group. Of any other use the group is the one to count.
+    pub fn touch(&mut self, key: u64, group: u8) -> Option<Since> {
         if self.now == self.line_at.len() {
             self.compact();
         }
@@ -42,29 +54,52 @@ impl Stack {
         self.now += 1;
         if line == lines {
             self.time_of.push(now as u32);
-            self.is_single.push(false);
-            self.others.set(now);
+            self.group_of.push(group);
+            self.set(now, group);
             return None;
         }
         let before = std::mem::replace(&mut self.time_of[line], now as u32) as usize;
         let single = self.single.after(before);
         let others = self.others.after(before);
-        let times = if self.is_single[line] { &mut self.single } else { &mut self.others };
-        times.unset(before);
-        times.set(now);
-        Some(Since { single, others })
+        let in_group = self.groups.get(group as usize).map_or(0, |times| times.after(before));
+        let own = self.group_of[line];
+        self.unset(before, own);
+        self.set(now, own);
+        Some(Since { single, others, in_group })
+    }
+
+    #[inline]
+    fn set(&mut self, time: usize, group: u8) {
+        if group == SINGLE {
+            return self.single.set(time);
+        }
+        self.others.set(time);
+        if let Some(times) = self.groups.get_mut(group as usize) {
+            times.set(time);
+        }
+    }
+
+    #[inline]
+    fn unset(&mut self, time: usize, group: u8) {
+        if group == SINGLE {
+            return self.single.unset(time);
+        }
+        self.others.unset(time);
+        if let Some(times) = self.groups.get_mut(group as usize) {
+            times.unset(time);
+        }
     }
 
     /// Counts a line apart from the others from now on; one that is not known was used just now.
     pub fn single_out(&mut self, key: u64) {
         if !self.line_of.contains_key(&key) {
-            self.touch(key);
+            self.touch(key, 0);
         }
-        let line = self.line_of[&key];
-        let time = self.time_of[line as usize] as usize;
-        self.is_single[line as usize] = true;
-        self.others.unset(time);
-        self.single.set(time);
+        let line = self.line_of[&key] as usize;
+        let time = self.time_of[line] as usize;
+        let group = std::mem::replace(&mut self.group_of[line], SINGLE);
+        self.unset(time, group);
+        self.set(time, SINGLE);
     }
 
     /// Numbers last uses anew from 0, with room for as many more.
@@ -82,16 +117,16 @@ impl Stack {
         self.line_at.resize(times, 0);
         self.single.clear(times);
         self.others.clear(times);
+        self.groups.iter_mut().for_each(|group| group.clear(times));
         for time in 0..next {
-            let single = self.is_single[self.line_at[time] as usize];
-            if single { self.single.set(time) } else { self.others.set(time) }
+            self.set(time, self.group_of[self.line_at[time] as usize]);
         }
         self.now = next;
     }
 }
 
 /// A set of times, and how many of them lie after another.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Times {
     bits: Vec<u64>,
     /// A Fenwick tree over the bits of each block.

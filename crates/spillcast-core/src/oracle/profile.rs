@@ -33,6 +33,8 @@ pub enum Dimension {
     Session,
     /// Second of the clock of `tim` in which the row ended.
     Second,
+    /// The same in minutes.
+    Minute,
     /// Of waits that say so in bytes.
     Bytes,
     Cursor,
@@ -45,7 +47,7 @@ pub enum Dimension {
 impl Dimension {
     /// What groups may be told apart by, by the names that people give. Calls are told apart by
     /// their kind where waits are by their event.
-    pub const NAMED: [(&'static str, Dimension); 15] = [
+    pub const NAMED: [(&'static str, Dimension); 16] = [
         ("event", Dimension::Event),
         ("op", Dimension::Op),
         ("temp", Dimension::Temp),
@@ -56,6 +58,7 @@ impl Dimension {
         ("sql", Dimension::Sql),
         ("session", Dimension::Session),
         ("second", Dimension::Second),
+        ("minute", Dimension::Minute),
         ("bytes", Dimension::Bytes),
         ("cursor", Dimension::Cursor),
         ("p1", Dimension::P1),
@@ -250,6 +253,7 @@ impl Sink for Profile {
             Dimension::File => wait.file,
             Dimension::Object => wait.object.map(i64::from),
             Dimension::Second => Some((wait.start_us + wait.elapsed_us).div_euclid(1_000_000)),
+            Dimension::Minute => Some((wait.start_us + wait.elapsed_us).div_euclid(60_000_000)),
             Dimension::Bytes => wait.bytes,
             Dimension::Cursor => Some(wait.cursor),
             Dimension::P1 => Some(wait.params[0]),
@@ -272,6 +276,7 @@ impl Sink for Profile {
             Dimension::Call => Some(kind as i64),
             Dimension::Temp | Dimension::Idle => Some(0),
             Dimension::Second => Some(call.line.tim.div_euclid(1_000_000)),
+            Dimension::Minute => Some(call.line.tim.div_euclid(60_000_000)),
             Dimension::Sql => origin.sql.map(i64::from),
             Dimension::Session => names.sessions[origin.session].number(),
             _ => None,
