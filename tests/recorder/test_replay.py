@@ -3,18 +3,17 @@
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from test_recorder import keys, recorder
 
 from harness import spillcast
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.plan import plan
-from spillcast.storage.source import PROBE
 from spillcast.storage.plan_of_trace import plan_of_trace, waits_known
-from test_recorder import keys, recorder
+from spillcast.storage.source import PROBE
 
 ROOT = Path(__file__).parents[2]
 FORMER = ROOT / "tests" / "fixtures" / "0.1.0" / "recording"
