@@ -17,5 +17,6 @@ pub mod simulate;
 pub mod storage;
 pub mod stretches;
 mod system;
+pub mod thread_trace;
 pub mod varint;
 pub mod wait;

@@ -102,12 +102,16 @@ impl Limits {
 
 /// The lowest limit of the memory groups of a process, and what that group holds besides files.
 fn tightest_group(pid: i32) -> Option<(u64, u64)> {
-    let limited = folders(pid, "memory").into_iter().filter_map(|folder| {
+    memory_groups(pid).min_by_key(|&(limit, _)| limit)
+}
+
+/// Of each memory group of a process that has one, the limit, and what it holds besides files.
+pub fn memory_groups(pid: i32) -> impl Iterator<Item = (u64, u64)> {
+    folders(pid, "memory").into_iter().filter_map(|folder| {
         let limit = either(&folder, "memory.max", "memory.limit_in_bytes").parse::<u64>().ok()?;
         // A number near 2**63 in version 1 is no limit.
         (limit < 1 << 60).then(|| (limit, held_bytes(&folder)))
-    });
-    limited.min_by_key(|&(limit, _)| limit)
+    })
 }
 
 /// What is in use without the pages of files; those of tmpfs count, for they must stay.

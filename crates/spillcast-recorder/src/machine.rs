@@ -66,7 +66,8 @@ pub fn high_water_bytes(pid: i32) -> Option<u64> {
     status_bytes(&format!("/proc/{pid}/status"), "VmHWM")
 }
 
-fn status_bytes(path: &str, name: &str) -> Option<u64> {
+/// A line of a file of /proc that tells kB.
+pub fn status_bytes(path: &str, name: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)

@@ -13,13 +13,18 @@ mod file_sizes;
 mod folder;
 mod json;
 mod library;
+mod like;
 mod limits;
 mod machine;
+mod memory_group;
 mod meta;
+mod page_cache;
 mod probe;
 mod profile;
 mod record;
+mod recording;
 mod signals;
+mod storage;
 mod target;
 mod when;
 
@@ -36,9 +41,9 @@ spillcast-recorder records on a server what spillcast reads elsewhere.
   record [-o run.spill] [OPTIONS] -- COMMAND...   record the temp I/O of a command
   record [-o run.spill] [OPTIONS] --pid PID       or of a process that runs; Ctrl-C ends it
       --capture auto|bpf|perf|preload   --temp DIR   --duration 5m   --slices N   --json
-  probe DIR [-o storage.json] [--budget 60s]      measure a storage by op, size, depth and pattern;
-      forecast for that, or replay a recording there: spillcast probe DIR --like run.spill, which
-      wants Python, or with fio what spillcast probe --like run.spill --iolog spill.log wrote
+  probe DIR --like run.spill [-o storage.json]    replay the temp I/O of a recording on a storage
+  probe DIR [-o storage.json]                     measure it by op, size, depth and pattern
+      --budget 60s   --psync
   emulate MOUNT [OPTIONS] [-- COMMAND...]         a directory that is as slow as asked
       --read 9ms   --write 4ms   --servers N   --backing DIR   --page-cache
   profile TRACE... [--by event,size,...]          where the time of extended SQL traces goes, as JSON

@@ -139,7 +139,7 @@ fn common(one: &Path, other: &Path) -> PathBuf {
 }
 
 /// Such as `nvme0n1p2 (Samsung SSD 990 PRO)` for `259:2`.
-fn device_name(device: &str) -> Option<String> {
+pub fn device_name(device: &str) -> Option<String> {
     let folder = fs::canonicalize(Path::new("/sys/dev/block").join(device)).ok()?;
     let parent = folder.parent()?;
     // A partition lies in its disk's folder; device-mapper has a name of its own.

@@ -1,30 +1,61 @@
-//! `probe`: a grid of op, size, depth, pattern and access on a directory, as a storage.json.
+//! `probe`: how a directory serves a recording's I/O, or any, as a storage.json.
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::fs::statvfs;
+use spillcast_core::probe::ProbeError;
 use spillcast_core::probe::grid::{Grid, Options, Outcome as Found};
-use spillcast_core::probe::{Group, ProbeError};
 
 use crate::arguments::{Arguments, help};
 use crate::failure::{Failure, Outcome};
 use crate::json::{Value, object};
+use crate::like;
+use crate::storage::Measured;
 
-const BUDGET: Duration = Duration::from_secs(60);
+const TIME: Duration = Duration::from_secs(60);
+/// Of what is free on a storage, files may take one part in so many.
+const FREE_PARTS: u64 = 10;
+
+/// What a probe may take: time, and bytes that its files hold at one moment.
+pub struct Budget {
+    pub time: Duration,
+    pub bytes: Option<u64>,
+}
+
+impl Budget {
+    fn of(directory: &Path, time: Duration) -> Budget {
+        // A file system without limits says that it has no blocks.
+        let found = statvfs(directory).ok().filter(|found| found.f_blocks > 0);
+        let bytes = found.map(|found| found.f_bavail * found.f_frsize / FREE_PARTS);
+        Budget { time, bytes }
+    }
+}
 
 /// Measures, and writes the document to `-o` or to stdout.
 pub fn run(words: &[OsString]) -> Outcome<u8> {
-    let valued = ["--output", "--budget"];
+    let valued = ["--output", "--budget", "--like"];
     let found = Arguments::read("probe", words, &valued, &["--psync", "--grid"])?;
     let [directory] = &found.words[..] else {
         return Err(Failure::usage("probe needs one directory to measure", help()));
     };
-    let budget = found.time("--budget")?.unwrap_or(BUDGET);
+    let like = found.value("--like").map(Path::new);
+    if like.is_some() && (found.has("--grid") || found.has("--psync")) {
+        let text = "--like replays the calls that were recorded: leave out --grid and --psync";
+        return Err(Failure::usage(text, help()));
+    }
     let directory = Path::new(directory);
-    let options = Options { budget, psync: found.has("--psync"), ..Options::new(directory) };
-    let measured = Grid::new(options).and_then(|grid| grid.run()).map_err(told)?;
-    let text = document(directory, budget, &measured).text(1);
+    if !directory.is_dir() {
+        let text = format!("{}: there is no such directory", directory.display());
+        return Err(Failure::usage(text, "create it on the storage you mean"));
+    }
+    let budget = Budget::of(directory, found.time("--budget")?.unwrap_or(TIME));
+    let document = match like {
+        Some(like) => like::document(directory, like, &budget)?,
+        None => grid(directory, &budget, found.has("--psync"))?,
+    };
+    let text = document.text(1);
     match found.value("--output") {
         Some(path) => std::fs::write(path, format!("{text}\n"))
             .map_err(|error| Failure::io(path.display(), &error))?,
@@ -33,48 +64,35 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     Ok(0)
 }
 
-fn told(error: ProbeError) -> Failure {
-    let status = if matches!(error, ProbeError::Io { .. }) { 1 } else { 2 };
-    Failure { status, ..Failure::usage(error.to_string(), "") }
-}
-
-/// The storage.json that spillcast writes of the same grid.
-fn document(directory: &Path, budget: Duration, found: &Found) -> Value {
-    let name = directory.to_string_lossy().into_owned();
-    object! {
-        "schema": "spillcast.storage/1",
-        "name": name.as_str(),
-        "source": "grid",
-        "groups": Value::List(found.groups.iter().map(group).collect()),
-        "changes": Value::List(Vec::new()),
-        "limits": Value::List(Vec::new()),
-        "servers": Value::Null,
-        "facts": facts(name, budget, found),
+/// What went wrong in a directory.
+pub fn told(directory: &Path, error: ProbeError) -> Failure {
+    let failed = |text: String, hint| Failure { status: 1, ..Failure::usage(text, hint) };
+    match error {
+        ProbeError::Io { source, .. } if source.raw_os_error() == Some(libc::ENOSPC) => {
+            let text = format!("{}: filled up during the probe", directory.display());
+            failed(text, "free some space, or name a larger directory")
+        }
+        ProbeError::Io { .. } | ProbeError::Cancelled => failed(error.to_string(), ""),
+        other => Failure::usage(other.to_string(), ""),
     }
 }
 
-fn group(group: &Group) -> Value {
-    let (middles, counts): (Vec<u64>, Vec<u64>) = group.histogram.buckets().unzip();
-    let block_counts: Vec<u64> = group.block_means_ns.iter().map(|block| block.0).collect();
-    let means: Vec<i64> = group.block_means_ns.iter().map(|block| block.1.round() as i64).collect();
-    object! {
-        "op": group.op.name(),
-        "size_class_bytes": group.size_class_bytes,
-        "depth": group.depth,
-        "count": group.count,
-        "bytes": group.bytes,
-        "total_ns": group.histogram.total_ns(),
-        "latency_ns": middles,
-        "latency_count": counts,
-        "block_count": block_counts,
-        "block_mean_ns": means,
-        "pattern": group.pattern.name(),
-        "access": group.access.name(),
-        "elapsed_ns": group.elapsed_ns,
-    }
+/// Op by size, depth, pattern and access, without a recording.
+fn grid(directory: &Path, budget: &Budget, psync: bool) -> Outcome<Value> {
+    let options = Options {
+        budget: budget.time,
+        budget_bytes: budget.bytes,
+        psync,
+        ..Options::new(directory)
+    };
+    let found = Grid::new(options).and_then(|grid| grid.run());
+    let found = found.map_err(|error| told(directory, error))?;
+    let facts = facts(directory.to_string_lossy().into_owned(), budget, &found);
+    let groups = &found.groups;
+    Ok(Measured { directory, source: "grid", groups, changes: Vec::new(), facts }.document())
 }
 
-fn facts(directory: String, budget: Duration, found: &Found) -> Value {
+fn facts(directory: String, budget: &Budget, found: &Found) -> Value {
     let engine = if found.io_uring_refusal.is_none() { "io_uring" } else { "psync" };
     let sustained = found.sustained.as_ref().map(|written| {
         object! {
@@ -102,7 +120,8 @@ fn facts(directory: String, budget: Duration, found: &Found) -> Value {
         "elapsed_ns": found.elapsed_ns,
         "floor_ns": found.floor_ns,
         "sustained": sustained,
-        "budget_s": budget.as_secs_f64(),
+        "budget_s": budget.time.as_secs_f64(),
+        "budget_bytes": budget.bytes,
         "directory": directory,
     }
 }

@@ -16,8 +16,21 @@ use crate::seconds::Second;
 ///
 /// Errors: a column that is not there or of another type, a null where none may be.
 pub fn waits_of(batch: &RecordBatch) -> Result<Waits, ArrowError> {
+    let (mut names, mut rows) = (RowNames::default(), Packed::default());
+    each_wait(batch, &mut names, |wait| rows.push(wait))?;
+    Ok(Waits { rows, names: Arc::new(Mutex::new(names)) })
+}
+
+/// Gives the waits of some columns one by one; their names are positions in `names`, which takes
+/// them in.
+///
+/// Errors: as of [`waits_of`].
+pub fn each_wait(
+    batch: &RecordBatch,
+    names: &mut RowNames,
+    mut each: impl FnMut(&Wait),
+) -> Result<(), ArrowError> {
     let from = Columns(batch);
-    let mut names = RowNames::default();
     let (start_ns, elapsed_ns) = (from.needed("start_ns")?, from.needed("elapsed_ns")?);
     let (session, temp) = (from.needed("session")?, from.booleans("temp")?);
     let event = from.names("event", &mut names.events)?;
@@ -27,12 +40,11 @@ pub fn waits_of(batch: &RecordBatch) -> Result<Waits, ArrowError> {
     let (offset, bytes) = (from.int64("offset")?, from.int64("bytes")?);
     let (cpu_before_ns, woken_by) = (from.int64("cpu_before_ns")?, from.int64("woken_by")?);
     let (object, line) = (from.int64("object")?, from.int64("line")?);
-    let mut rows = Packed::default();
     for at in 0..batch.num_rows() {
         let unnamed = || invalid("column event: a null");
         let event = event[at].ok_or_else(unnamed)?;
         let span = (start_ns.value(at), elapsed_ns.value(at));
-        rows.push(&Wait {
+        each(&Wait {
             temp: boolean(temp, at) == Some(true),
             file: file[at],
             offset: number(offset, at),
@@ -46,7 +58,7 @@ pub fn waits_of(batch: &RecordBatch) -> Result<Waits, ArrowError> {
             ..Wait::new(session.value(at), event, op[at], span)
         });
     }
-    Ok(Waits { rows, names: Arc::new(Mutex::new(names)) })
+    Ok(())
 }
 
 /// Seconds from their columns.

@@ -20,6 +20,7 @@ mod pace;
 mod place;
 mod plan;
 mod progress;
+mod recorded;
 mod replay;
 mod sample;
 mod scratch;
@@ -37,6 +38,7 @@ pub use group::{Access, Group, Pattern};
 pub use outcome::Outcome;
 pub use plan::{Plan, Step};
 pub use progress::Progress;
+pub use recorded::{FromWaits, plan_of_waits};
 
 use arena::Arena;
 use place::Place;

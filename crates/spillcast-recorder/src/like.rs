@@ -1,0 +1,83 @@
+//! `probe --like`: the temp I/O of a recording, done again on a directory.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use spillcast_core::probe::{Options, Outcome as Found, Probe, ProbeError};
+
+use crate::failure::Outcome;
+use crate::json::{Value, object};
+use crate::memory_group::MemoryGroup;
+use crate::page_cache::bound_bytes;
+use crate::probe::{Budget, told};
+use crate::recording::Recording;
+use crate::signals;
+use crate::storage::Measured;
+
+/// What the kernel takes besides what the replay says it takes.
+const SLACK_BYTES: u64 = 4 << 20;
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Replays with the page cache that the engine had, and gives the storage.json.
+pub fn document(directory: &Path, like: &Path, budget: &Budget) -> Outcome<Value> {
+    let recording = Recording::open(like)?;
+    let from = recording.plan()?;
+    let options =
+        Options { budget: budget.time, budget_bytes: budget.bytes, ..Options::new(directory) };
+    let replay = Probe::new(from.plan, options).map_err(|error| told(directory, error))?;
+    let engine_bytes = recording.cache_bytes();
+    let bound = bound_bytes(engine_bytes, &replay);
+    signals::watch();
+    let group = bound.map(|bound| MemoryGroup::join(bound + replay.memory_bytes() + SLACK_BYTES));
+    let found = run(&replay).map_err(|error| told(directory, error));
+    let refusal = group.as_ref().and_then(|group| group.as_ref().err().cloned());
+    let held = bound.filter(|_| refusal.is_none());
+    drop(group);
+    let found = found?;
+    let facts = facts(&found, budget)
+        .with("page_cache_bytes", engine_bytes)
+        .with("memory_bound", held)
+        .with("memory_bound_reason", refusal)
+        .with("directory", directory.to_string_lossy().into_owned())
+        .with("like", recording.name())
+        .with("closed_loop", from.closed_loop);
+    let changes = found.changes.iter().map(|(event, latencies)| (*event, latencies)).collect();
+    let groups = &found.groups;
+    Ok(Measured { directory, source: "probe", groups, changes, facts }.document())
+}
+
+/// Runs to its end, or to the first signal.
+fn run(replay: &Probe) -> Result<Found, ProbeError> {
+    thread::scope(|scope| {
+        let running = scope.spawn(|| replay.run());
+        while !running.is_finished() {
+            if signals::take().is_some() {
+                replay.cancel();
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        running.join().expect("a replay does not panic")
+    })
+}
+
+fn facts(found: &Found, budget: &Budget) -> Value {
+    object! {
+        "budget_s": budget.time.as_secs_f64(),
+        "budget_bytes": budget.bytes,
+        "direct": found.direct,
+        "elapsed_ns": found.elapsed_ns,
+        "steps_replayed": found.steps_replayed,
+        "steps_skipped": found.steps_skipped,
+        "prefilled_bytes": found.prefilled_bytes,
+        "think_scale": found.think_scale,
+        "threads": found.threads,
+        "in_flight": found.in_flight,
+        "working_set_bytes": found.working_set_bytes,
+        "byte_share": found.byte_share,
+        "floor_ns": found.floor_ns,
+        "filesystem": found.filesystem.name.as_str(),
+        "free_bytes": found.filesystem.free_bytes,
+        "network": found.filesystem.network(),
+    }
+}

@@ -1,0 +1,92 @@
+//! A memory cgroup that this process is in for a while, so that it has no more page cache than asked.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::thread;
+use std::time::Duration;
+
+use crate::cgroups::folders;
+use crate::failure::reason;
+
+const PREFIX: &str = "spillcast-probe-";
+/// The file that limits a group, in either version of cgroups.
+const LIMITS: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
+const TRIES: u32 = 50;
+
+/// This process is in it; dropped, it is back in its own and the group is gone.
+pub struct MemoryGroup {
+    folder: PathBuf,
+    own: PathBuf,
+}
+
+impl MemoryGroup {
+    /// Below the innermost group of this process that takes one with a limit, or why none does.
+    pub fn join(limit_bytes: u64) -> Result<MemoryGroup, String> {
+        let groups = folders(process::id() as i32, "memory");
+        let own = groups.first().cloned().ok_or("there are no memory cgroups here")?;
+        let mut refusal = None;
+        for parent in groups {
+            remove_stale(&parent);
+            match made(&parent, limit_bytes) {
+                Ok(folder) => {
+                    let group = MemoryGroup { folder, own };
+                    enter(&group.folder).map_err(|why| {
+                        format!("{} cannot be joined: {why}", group.folder.display())
+                    })?;
+                    return Ok(group);
+                }
+                Err(why) => {
+                    refusal.get_or_insert(format!("{}: {why}", parent.display()));
+                }
+            }
+        }
+        Err(refusal.unwrap_or_default())
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        let _ = enter(&self.own);
+        // Who has just left it may be counted there still.
+        for _ in 0..TRIES {
+            if fs::remove_dir(&self.folder).is_ok() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn made(parent: &Path, limit_bytes: u64) -> Result<PathBuf, String> {
+    let folder = parent.join(format!("{PREFIX}0-{}", process::id()));
+    fs::create_dir(&folder).map_err(|error| reason(&error))?;
+    let limit = LIMITS.iter().map(|name| folder.join(name)).find(|path| path.exists());
+    let done = match limit {
+        Some(path) => fs::write(path, limit_bytes.to_string()).map_err(|error| reason(&error)),
+        None => Err("it controls no memory".to_owned()),
+    };
+    match done {
+        Ok(()) => Ok(folder),
+        Err(why) => {
+            let _ = fs::remove_dir(&folder);
+            Err(why)
+        }
+    }
+}
+
+fn enter(folder: &Path) -> Result<(), String> {
+    let id = process::id().to_string();
+    fs::write(folder.join("cgroup.procs"), id).map_err(|error| reason(&error))
+}
+
+/// Removes the groups of probes that were killed.
+fn remove_stale(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.rsplit_once('-'));
+        if owner.is_some_and(|(_, pid)| !Path::new("/proc").join(pid).exists()) {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}

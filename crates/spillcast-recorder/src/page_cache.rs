@@ -1,0 +1,31 @@
+//! The page cache that a replay is held to: as much as the engine had, and no more.
+
+use spillcast_core::probe::Probe;
+
+use crate::limits::memory_groups;
+use crate::machine::status_bytes;
+
+/// File systems whose pages are the storage itself.
+const IN_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "hugetlbfs"];
+
+/// What the replay's page cache must be held to; None where it need not be.
+///
+/// Held to it is what would have less in the engine's place, unless twice the working set fits. A share
+/// of the working set gets that share of the cache, for it then fits as well or as badly.
+pub fn bound_bytes(engine: Option<u64>, replay: &Probe) -> Option<u64> {
+    if IN_MEMORY.contains(&replay.filesystem().name.as_str()) {
+        return None;
+    }
+    let here = machine_cache_bytes();
+    let cache = engine.unwrap_or(here).min(here);
+    let bound = (cache as f64 * replay.byte_share()) as u64;
+    (bound < here && cache / 2 < replay.working_set_bytes()).then_some(bound)
+}
+
+/// The page cache that a process could use here and now.
+fn machine_cache_bytes() -> u64 {
+    let own = std::process::id() as i32;
+    let rooms = memory_groups(own).map(|(limit, held)| limit.saturating_sub(held));
+    let available = status_bytes("/proc/meminfo", "MemAvailable").unwrap_or(u64::MAX);
+    rooms.fold(available, u64::min)
+}

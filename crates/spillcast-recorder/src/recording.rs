@@ -1,0 +1,109 @@
+//! A recording that was made before: its account, and its waits as a plan for a replay.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use spillcast_core::probe::{FromWaits, plan_of_waits};
+use spillcast_core::thread_trace::Recorded;
+use spillcast_core::wait::RowNames;
+use spillcast_recording::read_waits;
+
+use crate::failure::{Failure, Outcome, reason};
+
+const SCHEMA: &str = "spillcast.recording/1";
+const AGAIN: &str = "copy the whole folder again from where it was recorded, or record again";
+
+/// meta.json of a recording.
+pub struct Recording {
+    path: PathBuf,
+    meta: Value,
+}
+
+impl Recording {
+    /// A failure says why it is no whole recording with I/O.
+    pub fn open(path: &Path) -> Outcome<Recording> {
+        let bad = |what: &str, hint: &str| {
+            Err(Failure::usage(format!("{}: {what}", path.display()), hint))
+        };
+        let name = path.join("meta.json");
+        let text = match fs::read_to_string(&name) {
+            Ok(text) => text,
+            Err(_) if !path.exists() => {
+                return bad("no such recording", "make one with: spillcast-recorder record");
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return bad("another user's recording, for them alone", "become that user");
+            }
+            Err(_) => {
+                let hint = "traces, plans and reports are replayed by: spillcast probe --like";
+                return bad("not a recording, or a cut one: it holds no meta.json", hint);
+            }
+        };
+        let Ok(meta) = serde_json::from_str::<Value>(&text) else {
+            return bad("meta.json is no JSON", AGAIN);
+        };
+        if meta["schema"] != SCHEMA {
+            let what = format!("schema is {}, this recorder reads {SCHEMA:?}", meta["schema"]);
+            return bad(&what, "use the spillcast that made it, or record again");
+        }
+        if !meta["perturbation"].is_null() {
+            return bad("its run was delayed on purpose", "record again");
+        }
+        if meta["capture"]["method"].as_str().is_none_or(|method| method == "none") {
+            return bad("holds no I/O", "a plan in it is replayed by: spillcast probe --like");
+        }
+        Ok(Recording { path: path.to_owned(), meta })
+    }
+
+    /// The name of its folder.
+    pub fn name(&self) -> String {
+        let absolute = self.path.canonicalize().unwrap_or_default();
+        let name = self.path.file_name().or(absolute.file_name()).unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
+    /// The page cache that the engine could have used; None where the recording does not say.
+    pub fn cache_bytes(&self) -> Option<u64> {
+        let (memory, machine) = (&self.meta["memory"], &self.meta["machine"]);
+        let taken = memory["peak_rss_bytes"].as_u64().unwrap_or(0);
+        // What a group holds besides files counts shared pages once, and those of others in it.
+        let held = memory["group_held_bytes"].as_u64().unwrap_or(taken);
+        let room = |of: &Value, less: u64| of.as_u64().map(|bytes| bytes.saturating_sub(less));
+        let found =
+            [room(&machine["memory_available_bytes"], taken), room(&memory["limit_bytes"], held)];
+        found.into_iter().flatten().min()
+    }
+
+    /// What its threads did to temp files, and in between where that is known.
+    pub fn plan(&self) -> Outcome<FromWaits> {
+        let path = self.path.join("waits.parquet");
+        let bad = |what: String| Failure::usage(format!("{}: {what}", path.display()), AGAIN);
+        let raw = &self.meta["raw"];
+        let mut names = RowNames::default();
+        let mut waits: Vec<Recorded> = Vec::new();
+        let (mut bytes, mut ns) = (0, 0);
+        let told = read_waits(&path, &mut names, |wait| {
+            bytes += wait.bytes.unwrap_or(0);
+            ns += wait.elapsed_ns;
+            waits.push(wait.into());
+        });
+        told.map_err(|error| bad(reason(&error)))?;
+        let sums = &self.meta["sums"];
+        for (what, found, told) in [
+            ("waits", waits.len() as i64, &raw["rows"]),
+            ("bytes", bytes, &sums["waits_bytes"]),
+            ("ns of waits", ns, &sums["waits_ns"]),
+        ] {
+            if let Some(told) = told.as_i64().filter(|&told| told != found) {
+                return Err(bad(format!("it holds {found} {what}, and meta.json counts {told}")));
+            }
+        }
+        if !waits.iter().any(Recorded::moves) {
+            let text = format!("{}: holds no temp I/O to replay", self.path.display());
+            return Err(Failure::usage(text, "measure the directory alone: leave out --like"));
+        }
+        Ok(plan_of_waits(waits, &names.events, raw["slices_s"].is_null()))
+    }
+}
