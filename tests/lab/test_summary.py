@@ -112,7 +112,7 @@ def test_aims_are_judged_by_their_own_cases():
     assert found[f"{of}, 2 threads", "median error"] == (pytest.approx(0.30), False)
     assert found[f"{of}, rehearsed", "median error"] == (pytest.approx(0.06), False)
     # The seed is 20 % off twice; the forecasts of these 7 and 30 %.
-    seed = "median error of the seed's formula"
+    seed = "median error of the blog post's formula"
     assert found[of, seed] == (pytest.approx(0.2 / 0.185), True)
     other = "PostgreSQL, other directions"
     assert found[other, "median error"] == (pytest.approx(0.03), True)
@@ -123,7 +123,7 @@ def test_aims_are_judged_by_their_own_cases():
 
 def test_the_seed_is_to_be_beaten_in_every_direction():
     q1 = dict(workload="tpch Q1", direction="fast to slow")
-    seed = "DuckDB, other directions", "median error of the seed's formula"
+    seed = "DuckDB, other directions", "median error of the blog post's formula"
     assert met(aims([case(11.0, seed_s=12.0, **q1)]))[seed][1]
     assert not met(aims([case(12.0, seed_s=11.0, **q1)]))[seed][1]
 

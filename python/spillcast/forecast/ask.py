@@ -181,7 +181,7 @@ def _answers(
                 without = forecast_between(baseline, ends, partial(on_it, cached=False))
                 said = with_and_without(said, without, total_on(baseline, storage))
             there = storage
-        said = replace(said, work_memory=memory, statement=baseline.recording.meta.statement)
+        said = replace(said, work_memory=memory, statement=baseline.recording.meta.of_statement)
         answers.append((said, there))
     return answers
 

@@ -8,7 +8,7 @@ from spillcast.lab.summary import Summary, of_evidence, rehearsed, summarise
 
 MEDIAN, P90 = "median error", "90th percentile of the error"
 HELD, WIDTH = "intervals that hold", "median half-width"
-SEED, BELOW = "median error of the seed's formula", "measured below the ceiling"
+SEED, BELOW = "median error of the blog post's formula", "measured below the ceiling"
 FALLING = DIRECTIONS[0]
 HELD_LEAST, HELD_MOST = 0.85, 0.95
 REFUSED, REFUSED_MOST = "share refused", 0.15
@@ -17,7 +17,7 @@ REFUSED, REFUSED_MOST = "share refused", 0.15
 _PARTS = (
     ("minute", "a minute, or a tenth", 0.12, 0.30, 0.30),
     ("minute_former", "the same, with a former run", 0.07, 0.18, 0.30),
-    ("first_fifth_alone", "first fifth, time not told", 0.15, None, None),
+    ("first_fifth_alone", "first fifth, elapsed time unknown", 0.15, None, None),
 )
 #: Nobody attaches for less: parts as long as this have aims of their own.
 ATTACHED_S = 1.0
@@ -25,7 +25,7 @@ ATTACHED_S = 1.0
 
 @dataclass(frozen=True)
 class Aim:
-    """One figure, the bounds it is to keep, and what it came to."""
+    """One figure, the bounds it is to keep, and what was measured."""
 
     of: str
     what: str

@@ -43,6 +43,11 @@ class ObservedEngine:
     query: str | None = key(
         "text of the query, secrets struck out, cut at `track_activity_query_size`", optional=True
     )
+    queryid: str | None = key(
+        "identifier of the query, as in pg_stat_statements; absent where the server computes none",
+        example="-2715243170932466837",
+        optional=True,
+    )
     sql: str | None = key("text of a query of an experiment", optional=True)
     document: Mapping[str, Any] | None = key(
         "the plan that was read, of EXPLAIN; never on disk", optional=True
@@ -277,6 +282,14 @@ class Meta:
     def captured(self) -> bool:
         """Whether I/O was captured, and not samples alone."""
         return self.capture.method != "none"
+
+    @property
+    def of_statement(self) -> Statement | None:
+        """The statement that ran, as a server's counts name it; None where neither is known."""
+        query, queryid = self.engine.query or None, self.engine.queryid
+        if self.statement is not None or (query, queryid) == (None, None):
+            return self.statement
+        return Statement(queryid, query, 1, 1)
 
     @property
     def server_query(self) -> RecordedQuery | None:

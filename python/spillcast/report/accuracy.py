@@ -29,7 +29,7 @@ from spillcast.report.verify import (
     query_of,
     share,
 )
-from spillcast.units import format_bytes, format_duration
+from spillcast.units import format_bytes, format_count, format_duration
 
 #: Written by people, shown below the worst cases: in the page's folder.
 REASONS = "worst.md"
@@ -74,22 +74,22 @@ def accuracy_markdown(truth: Truth, charts: dict[str, str], reasons: str) -> str
     parts = ["# Accuracy"]
     if cases:
         parts += [headline(whole), _introduction(truth)]
-        parts += ["## What was aimed at", _aims(aims(cases))]
+        parts += ["## Aims", _aims(aims(cases))]
         parts += ["## Slow to fast", _reading(), slow_to_fast(whole)]
         parts += [f"![{name.split('.')[0]}]({address})" for name, address in charts.items()]
         parts += ["## By direction", by_direction(whole)]
-        parts += ["## By what makes storage slow", _slowed(), by_means(whole)]
-        parts += ["## What each estimate brings", _brings(), estimates(whole)]
-        parts += ["## What recording costs, and how well a run repeats", _repeats(), noise(whole)]
+        parts += ["## By cause of slowness", _slowed(), by_means(whole)]
+        parts += ["## Effect of each estimate", _brings(), estimates(whole)]
+        parts += ["## Cost of recording, and repeatability of runs", _repeats(), noise(whole)]
         groups = breakdown(cases)
         for by, heading in HEADINGS.items():
             parts += [f"## {heading}", figures_table(by, groups[by])]
         parts += ["## Calibration", calibration(cases)]
-        parts += ["## The worst ten", _worst(worst(whole)), reasons or _no_reasons()]
+        parts += ["## The ten largest errors", _worst(worst(whole)), reasons or _no_reasons()]
         parts += ["## Refused", _refused(refusals(cases))]
     else:
         parts.append(_introduction(truth))
-    parts += ["## What was drawn and what was skipped", _drawn(truth)]
+    parts += ["## Which cases were verified", _drawn(truth)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -101,20 +101,22 @@ def _introduction(truth: Truth) -> str:
     limit = f" within {budget_s / 60:.0f} minutes" if budget_s else ""
     seed = f", drawn by seed {about['seed']}" if "seed" in about else ""
     how = (
-        "Each case is a forecast made with no run on the target, from evidence of a run elsewhere "
-        f"and a probe of the target, beside the median of {about.get('repeat', 1)} measured runs "
-        "there. Recorded and bare runs on all storages take turns. Those from which other work on "
-        "the machine took more than 5 % are repeated: time runnable without a CPU, and CPU time "
-        "beyond that of the run with the least of the same query on the same storage. The calmest "
-        "count: of the bare runs their median, of the recorded ones the one that is as calm. "
-        f"Made by `spillcast verify`{limit}{seed}, begun "
+        "Each case compares a forecast with the median of "
+        f"{format_count(about.get('repeat', 1), 'measured run')} on the target. The forecast is "
+        "made from evidence of a run elsewhere and a probe of the target; no run there is used. "
+        "Recorded and bare runs alternate over all storages. A run is repeated if other work on "
+        "the machine took more than 5 % of it, by the time it was runnable but not scheduled and "
+        "by its CPU time above the least of the same query on the same storage. The runs with "
+        "the least disturbance count: the median of the bare ones, and a recorded one that was "
+        "disturbed as little. "
+        f"Made by `spillcast verify`{limit}{seed}, started "
         f"{about.get('started_at', 'at an unknown time')}, with {versions}, on "
         f"{machine.get('cpus')} CPUs, {format_bytes(machine.get('memory_bytes') or 0)} of memory, "
         f"kernel {machine.get('kernel')}."
     )
     again = (
-        "This page is made from [cases.parquet](accuracy/cases.parquet), which holds every case "
-        "with all its runs ([schema](schema.md#verification)), by"
+        "This command makes the page from [cases.parquet](accuracy/cases.parquet), which holds "
+        "every case with all its runs ([schema](schema.md#verification)):"
     )
     command = "spillcast verify --from docs/accuracy/cases.parquet --markdown docs/accuracy.md"
     return "\n\n".join([paragraph(how), paragraph(again), f"```sh\n{command}\n```"])
@@ -126,7 +128,7 @@ def _aims(found: Sequence[Aim]) -> str:
         [aim.of, aim.what, _asked(aim), _figure(aim, aim.figure), _count(aim), words[aim.met]]
         for aim in found
     ]
-    return markdown_table(("of", "figure", "aim", "found", "cases", ""), rows)
+    return markdown_table(("cases of", "figure", "aim", "measured", "cases", ""), rows)
 
 
 def _count(aim: Aim) -> str:
@@ -152,44 +154,43 @@ def _figure(aim: Aim, value: float | None) -> str:
 
 def _reading() -> str:
     return paragraph(
-        "Of the *cases* some may have been refused: *28 of 29* had a number. Errors are absolute "
-        "and relative to the measured time: their median and 90th percentile. *held* is the share "
-        "of the intervals given that hold the measured time, *width* half of their width over the "
-        "forecast (median). *below* is the share whose measured time was below the lower end of "
-        "what storage without any latency was said to leave. *repeat* is the machine's noise: how "
-        "far a run on the target is from the others of the same query there (median). *seed's* is "
-        "the median error of the formula that started this, on the same recordings; *ratio* is "
-        "that over the forecast's. A storage is slow where every operation takes 0.1 ms or more, "
-        "and fast where memory answers: tmpfs, and the disk, whose page cache holds the spill. But "
-        "for the table by evidence, all is from whole recordings."
+        "*cases*: *28 of 29* means that one forecast was refused. *median* and *90th*: median and "
+        "90th percentile of the absolute error, relative to the measured time. *held*: share of "
+        "the intervals that contain the measured time. *width*: half-width of the interval over "
+        "the forecast (median). *below*: share of cases measured below the interval of the "
+        "ceiling, the forecast for storage without latency. *repeat*: difference between a run on "
+        "the target and the other runs of the query there (median). *formula*: median error of the "
+        "blog post's formula on the same recordings. *ratio*: that error over the forecast's. A "
+        "storage is slow if every operation takes 0.1 ms or more, and fast if memory answers: "
+        "tmpfs, and the disk, whose page cache holds the spill. All tables but the one by evidence "
+        "are for whole recordings."
     )
 
 
 def _slowed() -> str:
     return paragraph(
-        "Storage is made slow by a file system that answers late, which takes CPU time on the same "
-        "cores, or by the kernel, which holds requests to the disk back."
+        "Storage is slowed by a file system that delays its answers, which takes CPU time on the "
+        "same cores, or by the kernel, which delays requests to the disk."
     )
 
 
 def _brings() -> str:
     return paragraph(
-        "The same recordings and probes, forecast with one estimate left out: *differ* is how many "
-        "forecasts that changes. *rehearsed*: with the first seconds of the query run on the "
-        "target, until its first temp I/O and from there on for "
-        f"{REHEARSED_SHARE:.0%} of what the run took where it was recorded, at most "
-        f"{format_duration(REHEARSED_S)} in all, so that it is a part and not the whole run; a "
-        "query that came to its end in it does not count, nor one that did no temp I/O. Beside it "
-        "the same cases without."
+        "The same recordings and probes, forecast without one of the estimates; *differ* is the "
+        "number of forecasts that change. *rehearsed*: the start of the query is run on the "
+        f"target, until its first temp I/O and then for {REHEARSED_SHARE:.0%} of its recorded "
+        f"time, at most {format_duration(REHEARSED_S)} in all, so that it is a part of the run. "
+        "Queries that ended in this time, or did no temp I/O, do not count. The next row has the "
+        "same cases without a rehearsal."
     )
 
 
 def _repeats() -> str:
     return paragraph(
-        "First, how far each run that counts is from the median of the others of the same query on "
-        "the same storage. Then the time of a recorded run over the median of the bare ones there, "
-        "less 1; and how far the two are apart, either way. No forecast from one recording can be "
-        "expected to be nearer than runs are to each other."
+        "First, the difference between each run that counts and the median of the other runs of "
+        "the same query on the same storage. Then the time of a recorded run relative to the "
+        "median of the bare runs there, and the absolute difference of the two. A forecast from "
+        "one recording cannot be expected to be more accurate than runs repeat."
     )
 
 
@@ -218,9 +219,8 @@ def _worst(cases: Sequence[Case]) -> str:
     ]
     header = ("query", "storages", "forecast", "measured", "error", "terms, s", "delay")
     note = paragraph(
-        "Of whole recordings. *delay* is the share of the time runnable without a CPU: of the "
-        "recorded run, and of the calmest runs on source and target; of several threads it is "
-        "their sum."
+        "For whole recordings. *delay*: share of the time runnable but not scheduled, in the "
+        "recorded run and in the least disturbed runs on source and target, summed over threads."
     )
     return markdown_table(header, rows) + "\n\n" + note
 
@@ -235,9 +235,7 @@ def _terms(case: Case) -> dict[str, tuple[float, float]]:
 
 
 def _no_reasons() -> str:
-    return (
-        f"Their reasons stand here once somebody has written them into `docs/accuracy/{REASONS}`."
-    )
+    return f"Their reasons appear here after they have been written to `docs/accuracy/{REASONS}`."
 
 
 def _refused(by_reason: Mapping[str, Sequence[Case]]) -> str:
@@ -252,7 +250,9 @@ def _refused(by_reason: Mapping[str, Sequence[Case]]) -> str:
         ]
         for reason, found in by_reason.items()
     ]
-    return markdown_table(("reason, with the figures of one", "cases", "evidence", "queries"), rows)
+    return markdown_table(
+        ("reason, with the figures of one case", "cases", "evidence", "queries"), rows
+    )
 
 
 def _what(storage: Mapping[str, str]) -> str:
@@ -280,15 +280,14 @@ def _drawn(truth: Truth) -> str:
     pairs = {pair for of_cell in directed for pair in of_cell}
     done = sum(map(len, directed))
     text = (
-        f"Of {count * (count - 1)} directions between two storages {len(pairs)} were verified, "
-        f"each with some of the queries: {done} of the {len(rows) * count * (count - 1)} that all "
-        "queries and all storages would make. The rest was skipped for want of time. Which "
-        "storages a query gets is drawn by a seed, so that each comes about equally often; at "
-        "least half of the pairs are from slow to fast. DuckDB's merge join is its ASOF join, "
-        "which sorts both sides."
+        f"{len(pairs)} of {count * (count - 1)} directions between two storages were verified, "
+        f"each with some of the queries: {done} of {len(rows) * count * (count - 1)} possible "
+        "cases. The others were skipped for lack of time. A seed draws the storages of each "
+        "query, each about equally often, with at least half of the pairs from slow to fast. "
+        "DuckDB's merge join is its ASOF join, which sorts both sides."
     )
     header = ("engine", "query", "threads", "storages", "skipped because")
-    tables = [markdown_table(("storage", "what it is"), names), markdown_table(header, rows)]
+    tables = [markdown_table(("storage", "description"), names), markdown_table(header, rows)]
     return f"{tables[0]}\n\n{paragraph(text)}\n\n{tables[1]}"
 
 

@@ -20,7 +20,7 @@ from spillcast.report.table import markdown_table, paragraph
 from spillcast.report.verify import by_way, engine_of, percent, share, summary_row, threads_of
 from spillcast.units import format_count
 
-FIGURES = ("cases", "median", "90th", "held", "width", "below", "repeat", "seed's", "ratio")
+FIGURES = ("cases", "median", "90th", "held", "width", "below", "repeat", "formula", "ratio")
 MEANS = {
     "fuse": "a FUSE file system",
     "preload": "a library that delays the engine's calls",
@@ -63,7 +63,7 @@ def headline(cases: Sequence[Case]) -> str:
         "" if apart is None else f" A repeated run there differs by {share(apart)} in the median."
     )
     return paragraph(
-        f"From slow storage to fast, on {which}: {'; '.join(said)}. The formula that started this: "
+        f"From slow storage to fast, on {which}: {'; '.join(said)}. The blog post's formula: "
         f"median error {' and '.join(seeds)}.{noise}"
     )
 
@@ -105,7 +105,7 @@ def by_means(cases: Sequence[Case]) -> str:
     """By what makes the slow storage slow, as far as that is known."""
     known = [case for case in cases if case.source_means and case.target_means]
     if not known:
-        return "The file of these cases does not tell what made storage slow."
+        return "The file of these cases does not contain what made storage slow."
     groups = grouped(known, lambda case: f"{case.direction}, {_means(case)}")
     ordered = sorted(groups.items(), key=lambda one: DIRECTIONS.index(one[1][0].direction))
     return figures_table("slowed by", dict(ordered))
@@ -124,7 +124,7 @@ ESTIMATES_HEADER = ("of", "forecast", "differ", *FIGURES[:6])
 def estimates(cases: Sequence[Case]) -> str:
     """The matrix without each estimate, and with a rehearsal beside the same without one."""
     if not any(case.variants for case in cases):
-        return "The file of these cases holds no forecasts made otherwise."
+        return "The file of these cases contains no forecasts without an estimate."
     rows = []
     for of, its in _falling_or_not(cases).items():
         rows.append([of, "as it is", "", *figures("", its)[1:7]])
@@ -168,8 +168,8 @@ def noise(cases: Sequence[Case]) -> str:
                 *_median_and_p90([abs(each) for each in longer]),
             ]
         )
-    header = ("", "runs", "apart, median", "90th", "recordings", "longer by, median",
-              "apart, median", "90th")  # fmt: skip
+    header = ("", "runs", "difference, median", "90th", "recordings", "longer by, median",
+              "difference, median", "90th")  # fmt: skip
     return markdown_table(header, rows)
 
 

@@ -40,12 +40,12 @@ def calibration(cases: Sequence[Case]) -> str:
     )  # fmt: skip
     said = [
         paragraph(
-            "Constants that a command measured stand in `python/spillcast/calibrated.toml`, and "
-            "`make constants` writes it. An interval is so many spreads wide, either way, as the "
-            "verified forecasts of its kind of evidence and direction stayed below at its level "
-            "([method](method.md#the-interval)); *factor* is how many times as far off "
-            "as whole recordings a kind is. Quantiles with an asterisk rest on other categories "
-            "too, for want of cases."
+            "`make constants` measures the constants and writes "
+            "`python/spillcast/calibrated.toml`. The half-width of an interval is its spread times "
+            "a quantile: that of the errors, in spreads, of verified forecasts of the same kind of "
+            "evidence and direction ([method](method.md#the-interval)). *factor* is the error of "
+            "a kind of evidence relative to whole recordings. Quantiles with an asterisk also use "
+            "other categories, because there are too few cases."
         ),
         measured,
         quantiles,
@@ -53,8 +53,8 @@ def calibration(cases: Sequence[Case]) -> str:
     ]
     if runs := [held for case in of_evidence(cases) for held in case.runs_covered]:
         single = (
-            "The intervals given are for a run as it comes. Of all single runs on the targets, "
-            f"those that do not count among them, they hold {fmean(runs):.0%}."
+            f"The intervals contain {fmean(runs):.0%} of all single runs on the targets, including "
+            "the disturbed runs that do not count."
         )
         said.append(paragraph(single))
     return "\n\n".join(said)
@@ -84,9 +84,9 @@ def judged(cases: Sequence[Case], confidence: float) -> list[str]:
         others, stated = _of(group, made), _of(group, given)
         rows.append([*group, f"{len(others)}", *_figures(others), *_figures(stated)])
     text = (
-        f"Each case in an interval of {confidence:.0%} that is made from all other queries, so "
-        "that none is judged by what was taken from it; also those that were refused a number "
-        "because theirs was too wide. Beside it the intervals that were stated:"
+        f"Each case is tested with a {confidence:.0%} interval made from all other queries, "
+        "including cases that were refused because their interval was too wide. The last columns "
+        "are the intervals as stated:"
     )
     header = ("evidence", "direction", "cases", "held", "width", "stated: held", "width")
     return [paragraph(text), markdown_table(header, rows)]

@@ -56,13 +56,13 @@ _CASE = (
     Column("", None),
 )
 CASE_NOTE = "  said: the forecast, s; took: the measured median, s; !: interval missed"
-SUMMARY_HEADER = ("", "cases", "median", "90th", "held", "width", "seed's", "ratio")
+SUMMARY_HEADER = ("", "cases", "median", "90th", "held", "width", "formula", "ratio")
 _SUMMARY = (Column("", None), *(Column(name, None, "raw") for name in SUMMARY_HEADER[1:]))
 EVIDENCE = {
     "recording": "whole recording",
     "slices": "ten slices of 0.3 s",
     "first_fifth": "first fifth",
-    "first_fifth_alone": "first fifth, time not told",
+    "first_fifth_alone": "first fifth, elapsed time unknown",
     "minute": "a minute, or a tenth",
     "minute_former": "the same, with a former run",
     "plan": "plan of EXPLAIN",

@@ -1,6 +1,7 @@
 """A forecast held against plans of a real server, what it counted, and a session's query."""
 
 import json
+import re
 import subprocess
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from evidence import recording
 from harness import only_line, spillcast, spillcast_command
 from plans import INSTALLATIONS
-from postgres_rig import private_server
+from postgres_rig import Client, meta_of, private_server, recorder, until_attached
+from spillcast.engines.postgres.rank.took import pattern_of
 from spillcast.workspace import workspace
 
 SETTINGS = {
@@ -165,6 +167,51 @@ def test_the_statement_is_found_by_a_pattern(server, connection, tmp_path):
     assert queryid in several.stderr
     broken = spillcast("check", kept, server.dsn, "--query", "(")
     assert "parentheses" in only_line(broken, 2)
+
+
+LONG = QUERY.replace("offset 0) s", "offset 0) s, pg_sleep(1)")
+#: Its text is longer than what a session shows of it.
+LONGER = LONG.replace("select id, f", "select id, f" + ", f || id as " + "x" * 40 + "y" * 1000, 1)
+
+
+@pytest.mark.parametrize("query", [LONG, LONGER], ids=["short", "longer than is shown"])
+@pytest.mark.parametrize("known_by", ["identifier", "text", "text on another server"])
+def test_a_recorded_session_s_statement_is_found_by_itself(
+    server, connection, tmp_path, query, known_by
+):
+    if known_by == "text":
+        connection.execute("set compute_query_id = off")
+    client = Client(connection)
+    with recorder(
+        tmp_path / "run.spill", "--postgres", server.dsn, "--backend", client.pid
+    ) as process:
+        until_attached(tmp_path / "run.spill", process)
+        client.run(query)
+        client.result()
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    engine = meta_of(tmp_path / "run.spill")["engine"]
+    if known_by == "text":
+        assert "queryid" not in engine
+        connection.execute("reset compute_query_id")
+        connection.execute(query)
+    else:
+        assert engine["queryid"] == counted(connection, query, "queryid::text")
+    kept = forecast(tmp_path / "run.spill")
+    if known_by == "text on another server":
+        kept.write_text(kept.read_text().replace(engine["queryid"], "4711"))
+    assert checked(kept, server.dsn)["measured_s"] == pytest.approx(
+        counted(connection, query) / 1e3
+    )
+
+
+@pytest.mark.parametrize("end", ["c", "cd", "cd = 'so", "cd = 7 ord"])
+def test_a_text_that_was_cut_is_the_beginning_of_the_statement(end):
+    counted = "select a from t where b = $1 and cd = $2 order by a"
+    cut = f"select a from t where b = 'x' and {end}"
+    assert re.match(pattern_of(cut, cut=True), counted)
+    assert not re.match(pattern_of(cut), counted)
+    assert not re.match(pattern_of(cut.replace("t where", "u where"), cut=True), counted)
 
 
 def test_calls_before_a_look_do_not_count(kept, server, connection, tmp_path):

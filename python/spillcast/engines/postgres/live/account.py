@@ -26,6 +26,7 @@ def engine_meta(
     pid: int,
     settings: Mapping[str, str],
     query: str,
+    queryid: str | None,
     explained: Explained | None,
 ) -> ObservedEngine:
     """Server, session, settings and query; its plan where it was explained."""
@@ -36,6 +37,8 @@ def engine_meta(
         server=Server(info.host or info.hostaddr, info.port, info.dbname, info.user),
         pid=pid,
         query=struck_text(query if explained is None else explained.statement),
+        # That of EXPLAIN is not that of the statement which it runs.
+        queryid=queryid if explained is None else None,
         settings={
             **settings,
             "settings_of": FROM_OUTSIDE if explained is None else OWN,

@@ -276,11 +276,13 @@ class _Watch:
     def _known(self, ended_by: str) -> dict[str, Any]:
         """What meta.json says of the query."""
         sampled, life = self._sampler.sampled, self._sampler.life
-        query = sampled.query
+        query, queryid = sampled.query, sampled.queryid
         workers = self._recorder.joined(self._started_ns), self._unattached
         return {
             "ended_by": "end" if ended_by == "query" else ended_by,
-            "engine": engine_meta(self._connection, self.pid, self._settings, query, self._run),
+            "engine": engine_meta(
+                self._connection, self.pid, self._settings, query, queryid, self._run
+            ),
             "postgres": query_meta(self.pid, life, self._attached_s, ended_by, sampled, *workers),
         }
 

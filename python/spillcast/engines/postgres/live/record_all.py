@@ -123,7 +123,7 @@ class _AllSessions:
         folder: RecordingsFolder,
     ) -> None:
         self._recorder, self._rows, self._folder = recorder, rows, folder
-        self._engine = engine_meta(connection, server, {}, "", None)
+        self._engine = engine_meta(connection, server, {}, "", None, None)
         self._settings = ServerSettings.of(connection)
         list_temp = may_list_temp(connection)
         #: Queries that have ended and whose rows may not all be here yet.
@@ -245,7 +245,13 @@ class _AllSessions:
             writer,
             sums,
             recorder.account(window.elapsed_s(sums), query.started_ns),
-            replace(self._engine, pid=query.pid, query=text, settings=self._settings_of(query)),
+            replace(
+                self._engine,
+                pid=query.pid,
+                query=text,
+                queryid=query.sampled.queryid,
+                settings=self._settings_of(query),
+            ),
             ended_by=ended_by,
             attached_s=self._attached_s,
             workers=_workers(query, window, recorder.origin_ns),

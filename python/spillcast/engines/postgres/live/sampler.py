@@ -45,6 +45,8 @@ class Sampled:
     temp_peak: dict[str, tuple[int, int]] = field(default_factory=dict)
     #: The text of the query, cut where the server cuts it (track_activity_query_size).
     query: str = ""
+    #: The query's identifier; None where the server computes none.
+    queryid: str | None = None
     #: Why sampling ended before the query did; None where it did not.
     failure: str | None = None
     #: When the query began (CLOCK_MONOTONIC), to within a round trip; None before it was seen.
@@ -133,7 +135,8 @@ class Sampler(threading.Thread):
         backends = self._look.sessions(self._pid)
         now_ns = time.monotonic_ns()
         gap_s = (now_ns - last_ns) / 1e9
-        seen = next((one.seen for one in backends if one.pid == self._pid), None)
+        mine = next((one for one in backends if one.pid == self._pid), None)
+        seen = None if mine is None else mine.seen
         phase = self.life.see(seen)
         if phase != "running":
             if self.life.unseen_s > self.gap_s:
@@ -142,6 +145,9 @@ class Sampler(threading.Thread):
         if self.life.new and seen is not None and self.life.started_s is not None:
             self.sampled.started_ns = now_ns - round((seen.now_s - self.life.started_s) * 1e9)
             self.sampled.query = "".join(one.text for one in self._look.statements([self._pid]))
+        if mine is not None:
+            # It shows a moment after the query.
+            self.sampled.queryid = self.sampled.queryid or mine.query_id
         self.sampled.ticks += 1
         for worker in {one.pid for one in backends} - self.sampled.pids:
             self.sampled.pids.add(worker)

@@ -234,6 +234,8 @@ class ServerSampler(threading.Thread):
                 continue
             if one.leader is not None:
                 query.join(one.pid)
+            elif query.sampled.queryid is None:
+                query.sampled.queryid = one.query_id
             if gap_ns > GAP_S * 1e9:
                 query.sampled.discarded += 1
             else:

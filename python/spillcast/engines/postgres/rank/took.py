@@ -27,6 +27,10 @@ from spillcast.recording.explain.statement_rows import HOW, Row, merged
 
 #: Constants, which pg_stat_statements has as $1, $2 and so on.
 _CONSTANT = re.compile(r"'(?:[^']|'')*'|\$\d+|\b\d+(?:\.\d+)?\b")
+#: What a cut text may hold a part of: a word, or a constant that is not closed.
+_LAST_WORD = re.compile(r"(?:'.*|\w+)$", re.DOTALL)
+#: A text is cut between characters: bytes that may lack at its end, and the one for the zero.
+_CHARACTER_BYTES = 4
 
 
 def took_on_postgres(dsn: str, meant: Meant, say: Say = lambda _text: None) -> Executed:
@@ -38,23 +42,32 @@ def took_on_postgres(dsn: str, meant: Meant, say: Say = lambda _text: None) -> E
         return executed_row(_counted(connection, meant, place), place)
 
 
-def pattern_of(query: str) -> str:
-    """The pattern of a statement's text as pg_stat_statements has it, whatever its constants."""
+def pattern_of(query: str, *, cut: bool = False) -> str:
+    """The pattern of a statement's text as pg_stat_statements has it, whatever its constants.
+
+    Of a text that is ``cut`` it is the pattern of the beginning, up to the last whole word.
+    """
     parts = _CONSTANT.split(query.strip().rstrip("; \n"))
+    if cut:
+        parts[-1] = _LAST_WORD.sub("", parts[-1])
     words = (r"\s+".join(map(re.escape, re.split(r"\s+", part))) for part in parts)
-    return rf"^\s*{'.+'.join(words)}\s*;?\s*$"
+    return rf"^\s*{'.+'.join(words)}" + ("" if cut else r"\s*;?\s*$")
 
 
 def _counted(connection: Connection, meant: Meant, place: Path) -> Row:
     """The row of the statement that is meant. InputError for none and for several."""
-    pattern = meant.query
+    pattern, queryid = meant.query, meant.queryid
     if pattern is not None:
         _check(connection, pattern)
     elif meant.text is not None:
-        pattern = pattern_of(meant.text)
-    found = look(connection, meant.queryid, pattern)
+        pattern = pattern_of(meant.text, cut=_is_cut(connection, meant.text))
+    found = look(connection, queryid, pattern)
+    if queryid is not None and pattern is not None and not _asked(found, place):
+        # Another server, or one of another version, knows it by another identifier.
+        queryid = None
+        found = look(connection, None, pattern)
     if meant.since is not None:
-        found = since_look(meant.since, found, lambda: look(connection, meant.queryid, pattern))
+        found = since_look(meant.since, found, lambda: look(connection, queryid, pattern))
     rows = _asked(found, place)
     like = meant.queryid or f"like '{meant.query or meant.text}'"
     if not rows:
@@ -64,6 +77,15 @@ def _counted(connection: Connection, meant: Meant, place: Path) -> Row:
     if len(rows) > 1:
         raise several(place, rows, f"{len(rows):,} statements are {like}:")
     return rows[0]
+
+
+def _is_cut(connection: Connection, text: str) -> bool:
+    """Whether a text that a session showed may be the beginning of the statement alone."""
+    (size,) = row(
+        connection,
+        "select setting::int from pg_settings where name = 'track_activity_query_size'",
+    )
+    return len(text.encode()) >= int(size) - _CHARACTER_BYTES
 
 
 def _of_session(connection: Connection, pid: int, place: Path, say: Say) -> Executed:
