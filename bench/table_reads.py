@@ -4,7 +4,7 @@ Debian's PostgreSQL with the buffers it has by default reads each block of a tab
 own. One session runs each query bare, observed, observed twice at the same time, and under the
 peers, round after round in rotating order. Judged is the CPU time of its process by the kernel's
 own account, which others on the machine lengthen less than the time. What a second capture adds
-stands beside what the first one does: it could tell a recording what it costs while it runs.
+stands beside what the first one does: if that were the same, a recording could measure itself.
 """
 
 import shutil
