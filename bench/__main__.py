@@ -15,6 +15,7 @@ NAMES = (
     "startup",
     "capture",
     "overhead",
+    "table_reads",
     "oracle",
     "oracle_pairs",
     "probe",

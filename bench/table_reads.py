@@ -1,0 +1,207 @@
+"""What a recording costs a query that reads its tables through the page cache, in CPU time.
+
+Debian's PostgreSQL with the buffers it has by default reads each block of a table by a call of its
+own. One session runs each query bare, observed, observed twice at the same time, and under the
+peers, round after round in rotating order. Judged is the CPU time of its process by the kernel's
+own account, which others on the machine lengthen less than the time. What a second capture adds
+stands beside what the first one does: if that were the same, a recording could measure itself.
+"""
+
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+from bench.result import Result
+from spillcast.engines.postgres.server import make_cluster, of_system, serve
+from spillcast.engines.postgres.tpch import FORCED, SPILLING, DebianTpch, load
+from spillcast.engines.tpch.data import made
+from spillcast.engines.tpch.queries import QUERIES
+from spillcast.errors import InputError
+from spillcast.recording.source import BpfSource, CoreSource, PerfSource
+from spillcast.workspace import workspace
+
+if TYPE_CHECKING:
+    import psycopg
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+MEMORY = Path("/dev/shm")
+#: Rows of lineitem, at scale factor 0.5.
+ROWS = 3_000_000
+ROUNDS = 11
+#: Of these, those with the peers, under which a query takes seconds.
+PEER_ROUNDS = 2
+AIM = 1.05
+SCAN = "select count(*) from lineitem"
+#: Of TPC-H, those that read the most for what they work; as many scans as take as long.
+NUMBERS, SCANS = (7, 8), 3
+#: How long a peer may take until it has attached: it says so nowhere.
+ATTACH_S = 1.0
+PEERS = {
+    "perf trace": ("perf", "trace", "-s", "-o", "/dev/null", "-p"),
+    "strace": ("strace", "-c", "-f", "-o", "/dev/null", "-p"),
+}
+BARE, AGAIN = "bare", "bare again"
+
+Observing = Callable[[int], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a process used for one query."""
+
+    cpu_s: float
+    calls: int
+
+    @classmethod
+    def so_far(cls, pid: int) -> "Spent":
+        """Since the process began: CPU time, and calls that read."""
+        ran_ns = Path(f"/proc/{pid}/schedstat").read_text().split()[0]
+        reads = Path(f"/proc/{pid}/io").read_text().split("syscr:")[1].split()[0]
+        return cls(int(ran_ns) / 1e9, int(reads))
+
+    def since(self, before: "Spent") -> "Spent":
+        """The difference."""
+        return Spent(self.cpu_s - before.cpu_s, self.calls - before.calls)
+
+
+def run() -> Iterator[Result]:
+    """Each query under each source, beside the peers."""
+    installation = of_system()
+    if installation is None:
+        raise InputError("no PostgreSQL of Debian's packages", "apt-get install postgresql")
+    with workspace(MEMORY) as room:
+        room.chmod(0o711)
+        cluster = make_cluster(room, installation)
+        with serve(cluster, DebianTpch.settings) as server, server.connect() as connection:
+            load(connection, made(room, ROWS))
+            label = f"PostgreSQL {installation.version} of Debian"
+            for name, statements, memory in _queries():
+                settings = {**FORCED, "work_mem": memory, "max_parallel_workers_per_gather": "0"}
+                for key, value in settings.items():
+                    connection.execute("select set_config(%s, %s, false)", [key, value])
+                yield from _results(f"{label}, {name}", _rounds(connection, statements))
+
+
+def _queries() -> Iterator[tuple[str, Sequence[str], str]]:
+    yield "a scan", [SCAN] * SCANS, "4MB"
+    for one in SPILLING:
+        if one.number in NUMBERS:
+            text = (QUERIES / f"q{one.number:02}.sql").read_text()
+            yield f"TPC-H Q{one.number}", [text], f"{one.memory_kb}kB"
+
+
+def _ways() -> dict[str, Observing]:
+    ways: dict[str, Observing] = {BARE: lambda _: nullcontext(), AGAIN: lambda _: nullcontext()}
+    for source in (BpfSource, PerfSource):
+        ways[source.name] = partial(_captured, source)
+    ways[_twice(BpfSource.name)] = partial(_captured, BpfSource, times=2)
+    for name, command in PEERS.items():
+        if shutil.which(command[0]):
+            ways[name] = partial(_under, command)
+    return ways
+
+
+def _twice(name: str) -> str:
+    return f"{name} twice"
+
+
+def _rounds(connection: "Connection", statements: Sequence[str]) -> dict[str, list[Spent]]:
+    ways = _ways()
+    rounds: dict[str, list[Spent]] = {name: [] for name in ways}
+    names = list(ways)
+    # The first time reads what is in no cache yet.
+    _spent(connection, statements, ways[BARE])
+    for number in range(ROUNDS):
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            if name in PEERS and number >= PEER_ROUNDS:
+                continue
+            rounds[name].append(_spent(connection, statements, ways[name]))
+    return rounds
+
+
+def _spent(connection: "Connection", statements: Sequence[str], observing: Observing) -> Spent:
+    pid = connection.info.backend_pid
+    with observing(pid):
+        before = Spent.so_far(pid)
+        for statement in statements:
+            connection.execute(statement.encode()).fetchall()
+        return Spent.so_far(pid).since(before)
+
+
+@contextmanager
+def _captured(source: type[CoreSource], pid: int, times: int = 1) -> Iterator[None]:
+    """By captures whose rows are taken as they come, and thrown away."""
+    with ExitStack() as stack:
+        for _ in range(times):
+            capture = source(None).start(pid, [])
+            stack.callback(capture.stop)
+            ended = Event()
+            taking = Thread(target=_take, args=[capture, ended])
+            taking.start()
+            stack.callback(taking.join)
+            stack.callback(ended.set)
+        yield
+
+
+def _take(capture: Any, ended: Event) -> None:
+    while not ended.wait(0.1):
+        capture.take()
+
+
+@contextmanager
+def _under(command: Sequence[str], pid: int) -> Iterator[None]:
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen([*command, str(pid)], stdout=quiet, stderr=quiet) as peer:
+        time.sleep(ATTACH_S)
+        try:
+            yield
+        finally:
+            peer.send_signal(signal.SIGINT)
+
+
+def _results(name: str, rounds: dict[str, list[Spent]]) -> Iterator[Result]:
+    bare_s = [(a.cpu_s + b.cpu_s) / 2 for a, b in zip(rounds[BARE], rounds[AGAIN], strict=True)]
+    calls = rounds[BARE][0].calls
+
+    def added(way: str) -> str:
+        pairs = zip(rounds[way], bare_s, strict=way not in PEERS)
+        us = sorted((one.cpu_s - bare) / calls * 1e6 for one, bare in pairs)
+        quarter = len(us) // 4
+        return f"{median(us):.2f} us a read ({us[quarter]:.2f} to {us[-1 - quarter]:.2f})"
+
+    def times(way: str) -> list[float]:
+        return sorted(one.cpu_s / bare for one, bare in zip(rounds[way], bare_s, strict=True))
+
+    beside = times(AGAIN)
+    peers = [f"{added(peer)} {peer}" for peer in PEERS if peer in rounds]
+    peers.append(f"bare beside bare {beside[0]:.3f} to {beside[-1]:.3f}")
+    for source in (BpfSource, PerfSource):
+        ours, twice = times(source.name), _twice(source.name)
+        said = source(None).measure_cost()
+        words = [
+            f"{median(ours):.3f} times the CPU time ({ours[0]:.3f} to {ours[-1]:.3f}), "
+            f"{added(source.name)}"
+        ]
+        if twice in rounds:
+            words.append(f"{added(twice)} observed twice")
+        if said is not None:
+            words.append(f"{said.call_s * 1e6:.2f} us a call by its own measurement")
+        yield Result(
+            f"table reads: {name}, {calls:,} reads in {median(bare_s):.2f} s of CPU, by "
+            f"{source.name}, {ROUNDS} rounds",
+            "; ".join(words),
+            "; ".join(peers),
+            median(ours),
+            f"at most {AIM}",
+            median(ours) <= AIM,
+        )
