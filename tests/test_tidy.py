@@ -30,7 +30,7 @@ EVERYWHERE = {
     "spillcast.tabular",
     "spillcast.units",
     "spillcast.visible",
-    "spillcast.without_pandas",
+    "spillcast.lean_start",
     "spillcast.workspace",
 }
 FLOORS = (

@@ -31,9 +31,9 @@ def warm_up():
     from importlib import import_module
 
     import spillcast
-    from spillcast.without_pandas import start_without_pandas
+    from spillcast.lean_start import start_lean
 
-    start_without_pandas()
+    start_lean()
     for module in pkgutil.walk_packages(spillcast.__path__, "spillcast."):
         if not module.name.endswith("__main__"):
             try:

@@ -56,9 +56,9 @@ def main() -> None:
             signal.signal(number, signal.default_int_handler)
         if not {"fleet", "ingest"} & {*arguments[:1]}:
             # Spark wants it.
-            from spillcast.without_pandas import start_without_pandas
+            from spillcast.lean_start import start_lean
 
-            start_without_pandas()
+            start_lean()
         status = _run(arguments)
     except KeyboardInterrupt:
         status = _interrupted()

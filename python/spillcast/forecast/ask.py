@@ -104,22 +104,22 @@ def ask(
 
 def _recording(evidence: Evidence, recorded: Recording | None, question: Question) -> Recording:
     """The one recording, plan or export that is given; ``recorded`` is what was opened of it."""
+    kind = evidence.only_kind()
+    # Several figures may tell of one run, each a part.
+    if len(paths := getattr(evidence, kind)) > 1 and kind != "figures":
+        names = f"{paths[0]}, {paths[1]}{', ...' if len(paths) > 2 else ''}"
+        raise InputError(f"{len(paths)} files are given: {names}", "forecast one query at a time")
+    if recorded is not None and recorded.plan_alone is None:
+        return with_temp(recorded, question.temp_dirs)
     from spillcast.forecast.sum.assumed import timed_on
     from spillcast.recording.explain import read_plan, read_statements, with_counts
     from spillcast.recording.figures.choice import Choice
     from spillcast.recording.figures.reading import read_figures
     from spillcast.storage.target import resolve
 
-    kind = evidence.only_kind()
-    # Several figures may tell of one run, each a part.
-    if len(paths := getattr(evidence, kind)) > 1 and kind != "figures":
-        names = f"{paths[0]}, {paths[1]}{', ...' if len(paths) > 2 else ''}"
-        raise InputError(f"{len(paths)} files are given: {names}", "forecast one query at a time")
     elapsed_s, origin = question.elapsed_s, question.origin
     timed = origin is None
     if recorded is not None:
-        if recorded.plan_alone is None:
-            return with_temp(recorded, question.temp_dirs)
         recording = with_counts(recorded, elapsed_s=elapsed_s, timed=timed)
     elif kind == "plans":
         recording = read_plan(paths[0], elapsed_s=elapsed_s, timed=timed)

@@ -12,22 +12,22 @@ from spillcast.forecast.to_come.known import NOTHING, Known
 from spillcast.recording import Recording
 from spillcast.recording.evidence import Evidence
 from spillcast.storage.budget import Budget, parse_budget
-from spillcast.storage.probe import Progress
 from spillcast.storage.rehearsal import Rehearsal
 
 if TYPE_CHECKING:
     from spillcast.recording.ash import Chosen
+    from spillcast.storage.probe import Progress
 
 CONFIDENCE = 0.9
 #: What watches a probe, given the name of what is probed.
-Watch = Callable[[str], AbstractContextManager[Progress]]
+Watch = Callable[[str], "AbstractContextManager[Progress]"]
 #: What runs the query of a recording for a while on a directory.
 Rehearse = Callable[[Recording, Path], Rehearsal]
 #: What watches files being read, given them; it is told the bytes read so far.
 Reading = Callable[[Sequence[str | Path]], AbstractContextManager[Callable[[int], None]]]
 
 
-def _unwatched(_name: str) -> AbstractContextManager[Progress]:
+def _unwatched(_name: str) -> "AbstractContextManager[Progress]":
     return nullcontext(lambda _done, _total, _bytes: None)
 
 

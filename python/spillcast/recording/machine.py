@@ -6,7 +6,6 @@ from pathlib import Path
 
 from spillcast.recording.memory import meminfo_bytes
 from spillcast.recording.meta import Machine
-from spillcast.redaction import struck_arguments
 
 
 def describe_machine() -> Machine:
@@ -24,6 +23,8 @@ def describe_machine() -> Machine:
 
 def command_of(pid: int) -> list[str] | None:
     """The arguments of a process, secrets struck out; None where it has ended."""
+    from spillcast.redaction import struck_arguments
+
     try:
         raw = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from spillcast.redaction import struck_text
-
 
 @dataclass(frozen=True)
 class Mounted:
@@ -33,6 +31,9 @@ def mounted(path: str) -> Mounted | None:
     if found is None:
         return None
     device, filesystem, network, point, options = found
+    # Its many patterns take 9 ms to compile.
+    from spillcast.redaction import struck_text
+
     options = struck_text(options)
     return Mounted(device, filesystem, network, str(point), options, _device_name(device))
 

@@ -55,7 +55,8 @@ def svg(chart: Any, font_px: int = 13) -> str:
     """An altair chart as SVG; text of ``font_px``, background none."""
     import vl_convert
 
-    specification = chart.to_dict()
+    # Checked against the schema of Vega-Lite it would take as long again; it is of our making.
+    specification = chart.to_dict(validate=False)
     specification["config"] = _config(font_px)
     return str(vl_convert.vegalite_to_svg(specification))
 

@@ -2,22 +2,23 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
 from spillcast.recording import Recording
 from spillcast.recording.evidence import is_plan
-from spillcast.recording.explain import read_plan, with_counts
 from spillcast.recording.figures.kinds import are_figures, is_word
-from spillcast.recording.figures.reading import read_figures
 from spillcast.recording.recording import is_recording
 from spillcast.storage import tmpfs
 from spillcast.storage.budget import Budget, all_that_is_free
 from spillcast.storage.meant import check_word, meant
 from spillcast.storage.observed import assumed_latency, observed
-from spillcast.storage.probe import Progress, probe
 from spillcast.storage.storage import Storage
 from spillcast.units import parse_factor, parse_latency_s
 from spillcast.visible import shell_word
+
+if TYPE_CHECKING:
+    from spillcast.storage.probe import Progress
 
 KNOWN = "a recording, catalogue:NAME, or a storage.json, which is made by: spillcast probe DIR"
 FORMS = (
@@ -31,7 +32,7 @@ def resolve(
     baseline: Recording,
     *,
     budget: Budget | None = None,
-    on_progress: Progress | None = None,
+    on_progress: "Progress | None" = None,
 ) -> Storage:
     """The storage that ``text`` names. A directory is probed now, with the I/O of ``baseline``.
 
@@ -56,15 +57,23 @@ def resolve(
         if tmpfs.is_tmpfs(path):
             advice = tmpfs.check(baseline, path)
             budget = all_that_is_free(budget)
-        found = probe(path, baseline.whole, budget=budget, on_progress=on_progress)
+        found = _probed(path, baseline.whole, budget, on_progress)
         return replace(found, facts={**found.facts, "advice": advice})
     if text == "tmpfs":
         advice = tmpfs.check(baseline)
         shared = tmpfs.SHARED_MEMORY
         budget = all_that_is_free(budget)
-        found = probe(shared, baseline.whole, budget=budget, on_progress=on_progress)
+        found = _probed(shared, baseline.whole, budget, on_progress)
         return replace(found, name="tmpfs", facts={**found.facts, "advice": advice})
     return resolve_storage(text, f"--to {text}", FORMS)
+
+
+def _probed(
+    directory: Path, baseline: Recording, budget: Budget | None, on_progress: "Progress | None"
+) -> Storage:
+    from spillcast.storage.probe import probe
+
+    return probe(directory, baseline, budget=budget, on_progress=on_progress)
 
 
 def resolve_storage(text: str, what: str | None = None, forms: str = KNOWN) -> Storage:
@@ -80,10 +89,16 @@ def resolve_storage(text: str, what: str | None = None, forms: str = KNOWN) -> S
     check_word(text, what or "storage")
     path = Path(text)
     if is_recording(path):
+        from spillcast.recording.explain import with_counts
+
         return replace(observed(with_counts(Recording.open(path))), name=path.stem)
     if path.is_file() and is_plan(path):
+        from spillcast.recording.explain import read_plan
+
         return observed(read_plan(path))
     if is_word(text) or (path.is_file() and are_figures(path)):
+        from spillcast.recording.figures.reading import read_figures
+
         return replace(observed(read_figures([text])), name=text if is_word(text) else path.stem)
     if path.is_file():
         return Storage.load(path)

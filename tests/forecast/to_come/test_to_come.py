@@ -148,13 +148,17 @@ def test_a_former_run_of_two_threads_tells_what_passes_beside_their_temp_io(tmp_
     assert said.forecast_s == pytest.approx(400 * STEP_S, rel=0.05)
 
 
-def test_of_a_part_without_temp_io_a_former_run_is_forecast(tmp_path):
-    part = recorded(tmp_path / "part.spill", [("read", DATA, n) for n in range(100)])
+def test_of_a_part_without_temp_io_a_former_run_of_the_same_text_is_forecast(tmp_path):
+    operations = [("read", DATA, n) for n in range(100)]
+    own = ObservedEngine("postgres", query="select 1")
+    part = recorded(tmp_path / "part.spill", operations, engine=own)
     runs = [(op, FILE, n) for op in ("write", "read") for n in range(600)]
-    former = recorded(tmp_path / "former.spill", runs, ended_by="end")
-    with pytest.raises(InputError, match="no temp I/O was recorded"):
-        forecast(part, SAME)
-    said = forecast(part, SAME, known=Known(history=[former.path]))
+    same = recorded(tmp_path / "former.spill", runs, engine=own, ended_by="end")
+    unknown = recorded(tmp_path / "unknown.spill", runs, ended_by="end")
+    for known_besides in (Known(), Known(history=[unknown.path])):
+        with pytest.raises(InputError, match="no temp I/O was recorded"):
+            forecast(part, SAME, known=known_besides)
+    said = forecast(part, SAME, known=Known(history=[same.path]))
     assert said.forecast_s == pytest.approx(1200 * STEP_S, rel=0.05)
     [warned] = [one.message for one in said.warnings if one.code == "former-run"]
     assert warned.startswith("there was no temp I/O in the 400 ms that were recorded")

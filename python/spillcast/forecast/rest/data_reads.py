@@ -110,7 +110,7 @@ def _data_reads(rows: pa.Table) -> NDArray[np.int64]:
     """The numbers of the rows that are reads of files that are no temp files."""
     other = pa.compute.and_(pa.compute.invert(rows["temp"]), rows["op"].is_valid())
     at = np.flatnonzero(other.to_numpy())
-    ops = rows["op"].take(pa.array(at)).cast(pa.string())
+    ops = rows["op"].filter(other).cast(pa.string())
     found: NDArray[np.int64] = at[pa.compute.equal(ops, "read").to_numpy()]
     return found
 

@@ -24,4 +24,10 @@ def covered_by_stretch_s(
 
 
 def _intervals(start_ns: Array, end_ns: Array) -> pa.RecordBatch:
-    return pa.record_batch({"begin_ns": pa.array(start_ns), "end_ns": pa.array(end_ns)})
+    return pa.record_batch({"begin_ns": _column(start_ns), "end_ns": _column(end_ns)})
+
+
+def _column(values: Array) -> pa.Array:
+    """Without a copy; ``pa.array`` would import numpy.ma to ask whether some are masked."""
+    whole = np.ascontiguousarray(values, dtype=np.int64)
+    return pa.Array.from_buffers(pa.int64(), len(whole), [None, pa.py_buffer(whole)])

@@ -60,6 +60,12 @@ def reason_against(history: Recording, recording: Recording) -> str | None:
     return None
 
 
+def same_text(history: Recording, recording: Recording) -> bool:
+    """Whether the texts of both queries are known, and alike."""
+    then, now = _text(history.meta.engine), _text(recording.meta.engine)
+    return bool(now) and then == now
+
+
 def _text(engine: object) -> str:
     """The text of a query as far as it is known, blanks alike."""
     command = getattr(engine, "command", None)

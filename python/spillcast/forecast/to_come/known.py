@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spillcast.errors import InputError
-from spillcast.forecast.to_come.history import history_says, reason_against
+from spillcast.forecast.to_come.history import history_says, reason_against, same_text
 from spillcast.forecast.to_come.inputs import input_says
 from spillcast.forecast.to_come.plan import plan_says
 from spillcast.forecast.to_come.said import Said
@@ -81,12 +81,14 @@ class Known:
     def in_place_of(self, recording: Recording) -> Recording | None:
         """A former run, where the recording is of a part in which there was no temp I/O.
 
-        None where there was some, or where no former run of the same query was given.
+        None where there was some, or where no former run was given whose text is known to be the
+        same: nothing else ties the two together.
         """
         if recording.meta.temp.operations or not went_on(recording.meta):
             return None
         runs = (_run(path) for path in self.history if _estimate(path) is None)
-        return next((run for run in runs if reason_against(run, recording) is None), None)
+        same = (run for run in runs if same_text(run, recording))
+        return next((run for run in same if reason_against(run, recording) is None), None)
 
     def _files(self, recording: Recording) -> list[Path]:
         kept = recording.path / ESTIMATE_FILE

@@ -13,7 +13,6 @@ from spillcast.forecast.work_memory.postgres import rounded_up
 from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, Spill, io_share, spills_of
 from spillcast.gate import reading
 from spillcast.recording import Recording
-from spillcast.recording.explain.document import read_documents
 from spillcast.recording.explain.nodes import amount, nodes_of
 from spillcast.recording.memory import meminfo_bytes
 
@@ -153,6 +152,8 @@ def _plan(baseline: Recording) -> Mapping[str, Any] | None:
     """The plan of a recording in memory, or beside one on disk, if it was run and has buffers."""
     document, file = baseline.meta.engine.document, baseline.meta.engine.plan_file
     if file is not None and (path := baseline.path / file).is_file():
+        from spillcast.recording.explain.document import read_documents
+
         document = read_documents(path)[0]
     plan = (document or {}).get("Plan", {})
     return document if {"Actual Loops", "Temp Written Blocks"} <= plan.keys() else None
