@@ -55,8 +55,8 @@ pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
     let steps = &probe.steps;
     let files = create_files(probe)?;
     let direct = probe.options.direct && go_direct(probe, &files)?;
-    let seed =
-        scratch::random().map_err(|error| probe.place.io_error("reading /dev/urandom", error))?;
+    let seed = scratch::random()
+        .map_err(|error| probe.place.io_error("asking for random numbers", error))?;
     let largest_bytes = steps.iter().map(|step| step.bytes).max().unwrap_or(0);
     let mut arena = Arena::new(probe.threads, largest_bytes as usize, seed as u64);
     let floor_ns = clock::floor_ns();

@@ -118,7 +118,8 @@ impl Grid {
         if self.is_cancelled() {
             return Err(ProbeError::Cancelled);
         }
-        let seed = scratch::random().map_err(|e| self.place.io_error("reading /dev/urandom", e))?;
+        let seed =
+            scratch::random().map_err(|e| self.place.io_error("asking for random numbers", e))?;
         let mut ring_memory = engine::ring_memory(seed as u64);
         let mut thread_memory = engine::thread_memory((seed >> 64) as u64);
         let start_ns = self.counters.start();
