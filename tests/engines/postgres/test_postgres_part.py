@@ -15,9 +15,10 @@ from spillcast.recording.options import RecordOptions
 from spillcast.storage.target import resolve
 
 #: Spills for some seconds, in one process.
-SPILLS = "select max(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(4))
+SPILLS = "select max(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(8))
 #: The same for longer than twelve bursts take to attach.
-LONG = "select max(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(10))
+ONCE = "select max(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(10))
+LONG = f"select max(m) from ({ONCE} union all {ONCE}) s(m)"
 ALONE = {**PARALLEL, "max_parallel_workers_per_gather": 0}
 
 
