@@ -23,15 +23,14 @@ def history_says(history: Recording, recording: Recording, seen: Seen) -> list[S
     loads = temp_load(history)
     if (reason := reason_against(history, recording)) is not None:
         return reason
-    written = sum(load.bytes for load in loads if load.op == "write")
-    if written < LESS * seen.bytes["write"]:
-        wrote, has = format_bytes(written), format_bytes(seen.bytes["write"])
-        return f"it wrote {wrote} in all, this one {has} while it was recorded"
     moved = {"read": 0.0, "write": 0.0}
     took_s = {"read": 0.0, "write": 0.0}
     for load in loads:
         moved[load.op] += load.bytes
         took_s[load.op] += load.total_s
+    if moved["write"] < LESS * seen.bytes["write"]:
+        wrote, has = format_bytes(moved["write"]), format_bytes(seen.bytes["write"])
+        return f"it wrote {wrote} in all, this one {has} while it was recorded"
     found = []
     if moved["write"]:
         found.append(about("written", moved["write"], COUNTS_SPREAD, "history", SOURCE))
