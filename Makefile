@@ -17,6 +17,8 @@ PLATFORMS ?=
 # Real servers and captures share two cores: tests that failed, which is status 1, are run once more,
 # alone. A worker that ends is not replaced, for pytest-xdist then waits forever.
 AGAIN := { [ $$? = 1 ] && $(BIN)/pytest --last-failed --last-failed-no-failures none; }
+# Where bytecode is not kept, each start of a command compiles all of its modules.
+unexport PYTHONDONTWRITEBYTECODE
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: help build demo docs test fuzz check wheel recorder bundle wheel-check bench bench-wide
