@@ -52,7 +52,7 @@ demo: build ## the whole loop on a real engine: record, probe, forecast, run it 
 test: build ## every test; what wants a missing system package is skipped by name
 	cargo test --profile quick --locked --workspace
 	rm -rf .pytest_cache
-	$(BIN)/pytest -n 3 --dist loadfile --max-worker-restart 0 $(addprefix --ignore=,$(TIMED)) || $(AGAIN)
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(addprefix --ignore=,$(TIMED)) || $(AGAIN)
 	$(BIN)/pytest $(TIMED) || $(AGAIN)
 
 fuzz: build ## damaged evidence for every reader, MINUTES=5; what came of it, counted

@@ -18,8 +18,22 @@ Path(CACHE.name).chmod(0o777)
 
 BASE_BYTES = 512 * 101
 
+#: What takes longest begins first, so that no worker ends with it while the others idle.
+LONGEST = (
+    "report/test_report_secrets.py", "fuzz/test_fuzz.py", "postgres/test_postgres_check.py",
+    "postgres/test_postgres_record.py", "fleet/test_spark.py", "lab/test_verify.py",
+    "engines/test_paper_engine.py", "postgres/test_postgres_killed.py", "cli/test_storage.py",
+    "storage/test_rehearse_command.py", "postgres/test_postgres_record_all.py",
+    "report/test_report_pages.py", "lab/test_memory_sweep.py", "recording/test_writer.py",
+)  # fmt: skip
+
 #: The tests in which a worker of pytest-xdist ended, of which the rest of its file was not run.
 CRASHED = []
+
+
+def pytest_collection_modifyitems(items):
+    """Files of tests in their order, but for the longest."""
+    items.sort(key=lambda item: not str(item.path).endswith(LONGEST))
 
 
 @pytest.hookimpl(optionalhook=True)
