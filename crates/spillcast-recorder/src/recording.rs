@@ -34,11 +34,11 @@ impl Recording {
                 return bad("no such recording", "make one with: spillcast-recorder record");
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return bad("another user's recording, for them alone", "become that user");
+                return bad("another user's recording, readable only by them", "become that user");
             }
             Err(_) => {
                 let hint = "traces, plans and reports are replayed by: spillcast probe --like";
-                return bad("not a recording, or a cut one: it holds no meta.json", hint);
+                return bad("not a recording, or an incomplete one: it has no meta.json", hint);
             }
         };
         let Ok(meta) = serde_json::from_str::<Value>(&text) else {

@@ -107,10 +107,10 @@ def curve(
     requests that were gone through, as by ``simulate``.
     """
     if rate is not None and not 0 < rate <= 1:
-        raise InputError(f"--sample {rate:g}: a share is above 0, and 1 at the most")
+        raise InputError(f"--sample {rate:g}: a share is above 0 and at most 1")
     if error_points is not None and not 0 < error_points <= 100:
         raise InputError(
-            f"--error {error_points:g}: points are above 0, and 100 at the most",
+            f"--error {error_points:g}: points are above 0 and at most 100",
             "for example --error 0.2",
         )
 

@@ -48,7 +48,7 @@ def _kept() -> "Calibration":
 
     found = kept_calibration()
     if found is None:
-        message = f"{calibration_path()}: there is no calibration of this machine as it is now"
+        message = f"{calibration_path()}: there is no calibration for this machine as it is now"
         raise InputError(message, "run `spillcast calibrate`, two minutes")
     return found
 

@@ -122,7 +122,9 @@ def report(
     for one in [find_evidence([word]) for word in words] if each else [evidence]:
         add_runs(material, one, chosen, temp_dirs=temp or (), lenient=lenient)
     if to and each:
-        raise InputError("--each compares runs", "a forecast is of one: leave out --each or --to")
+        raise InputError(
+            "--each compares runs", "a forecast is for one run: leave out --each or --to"
+        )
     if to and not words:
         raise InputError("--to is for evidence", "a forecast's document has its target already")
     if to:

@@ -86,7 +86,7 @@ def _window(chosen: "Chosen | None", kind: str) -> "Window":
     if kind != "traces" or chosen.sql_id is not None or chosen.exec_id is not None:
         raise InputError(
             "--sql-id and --exec-id are for ASH exports, --since and --until for traces too",
-            "of other evidence --where chooses, as in --where \"sql_id = '4q7zf0d2m8kcx'\"",
+            "for other evidence use --where, as in --where \"sql_id = '4q7zf0d2m8kcx'\"",
         )
     return Window(chosen.since, chosen.until)
 

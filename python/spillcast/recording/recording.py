@@ -53,10 +53,12 @@ class Recording:
             is_whole = meta_path.is_file()
         except PermissionError as error:
             hint = "become that user, or record with --share"
-            raise InputError(f"{path}: another user's recording, for them alone", hint) from error
+            raise InputError(
+                f"{path}: another user's recording, readable only by them", hint
+            ) from error
         if not is_whole:
             raise InputError(
-                f"{path}: not a recording, or a cut one: it holds no {META_FILE}",
+                f"{path}: not a recording, or an incomplete one: it has no {META_FILE}",
                 "record again with: spillcast record -o run.spill -- COMMAND",
             )
         found = cls(path, Meta.from_json(text_of(meta_path, AGAIN), str(meta_path)))
@@ -68,9 +70,9 @@ class Recording:
         if not self.meta.captured:
             because = self.meta.capture.absent_because
             raise Refusal(
-                f"{self.path} holds samples of waits and no I/O: {because}",
+                f"{self.path} contains only samples of waits, no I/O: {because}",
                 "record on the server's own machine, as root or as its user; or with --explain: a "
-                "plan carries a forecast",
+                "plan allows a forecast",
             )
 
     @property

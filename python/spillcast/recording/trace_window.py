@@ -66,8 +66,8 @@ def _tim_us(
         return first_us + round(parse_duration_s(text, f"--{option}") * 1e6)
     if more_us is None:
         raise InputError(
-            f"{path}: no line of it says what time it was",
-            f"say how long after its first line: --{option} 30s",
+            f"{path}: no line of it has a date and time",
+            f"give the time since its first line: --{option} 30s",
         )
     time_ns = values.parse_time_ns(text)
     if time_ns is not None:

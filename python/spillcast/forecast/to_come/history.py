@@ -48,7 +48,7 @@ def reason_against(history: Recording, recording: Recording) -> str | None:
     """Why it is no former run of this query with these settings; None where it may be one."""
     then, now = history.meta.engine, recording.meta.engine
     if Part.of(history.meta) is not None:
-        return "it is of a part of a run itself"
+        return "it covers only part of a run itself"
     texts = [_text(one) for one in (then, now)]
     if all(texts) and texts[0] != texts[1]:
         return "it is of another query"

@@ -20,7 +20,7 @@ LONGEST_MS = 1e12
 #: What takes the times that are not in a plan.
 TIMED = (
     "set track_io_timing = on and make it again: PostgreSQL 15 or newer times temp I/O; "
-    "or say what the storage is with --from"
+    "or name the storage with --from"
 )
 
 
