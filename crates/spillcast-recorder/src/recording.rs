@@ -22,7 +22,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// A failure says why it is no whole recording with I/O.
+    /// A failure says why it is not a whole recording with I/O.
     pub fn open(path: &Path) -> Outcome<Recording> {
         let bad = |what: &str, hint: &str| {
             Err(Failure::usage(format!("{}: {what}", path.display()), hint))
@@ -42,7 +42,7 @@ impl Recording {
             }
         };
         let Ok(meta) = serde_json::from_str::<Value>(&text) else {
-            return bad("meta.json is no JSON", AGAIN);
+            return bad("meta.json is not JSON", AGAIN);
         };
         if meta["schema"] != SCHEMA {
             let what = format!("schema is {}, this recorder reads {SCHEMA:?}", meta["schema"]);

@@ -170,7 +170,7 @@ def _query(path: Path, threads: int) -> "Workload":
     try:
         text = path.read_text().strip().rstrip(";")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise InputError(f"--sql {path}: {why}") from error
     if not text:
         raise InputError(f"--sql {path}: it contains no query")

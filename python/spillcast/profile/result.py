@@ -147,7 +147,7 @@ def elapsed_words(elapsed_s: float, rows: Sequence[Mapping[str, Any]]) -> str:
 def with_shares(rows: Sequence[dict[str, Any]], elapsed_s: float) -> list[dict[str, Any]]:
     """Rows with their shares of what sessions spent, which is no less than ``elapsed_s``.
 
-    What idle threads wait for is no part of it.
+    What idle threads wait for is not part of it.
     """
     busy_us = max(sum(row["total_us"] for row in rows if not row["idle"]), elapsed_s * 1e6)
     return [

@@ -44,7 +44,7 @@ class Recording:
 
     @classmethod
     def open(cls, path: str | Path) -> "Recording":
-        """Open the folder at ``path``. InputError says why it is no whole recording."""
+        """Open the folder at ``path``. InputError says why it is not a whole recording."""
         path = Path(path)
         meta_path = path / META_FILE
         if not path.exists():

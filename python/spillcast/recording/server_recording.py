@@ -107,12 +107,12 @@ class RecordingsFolder:
                 raise InputError(f"{path}: its directory is not writable", OTHER)
             return
         if not path.is_dir() or is_recording(path):
-            raise InputError(f"{path}: exists and is no folder of recordings", OTHER)
+            raise InputError(f"{path}: exists and is not a folder of recordings", OTHER)
         if not os.access(path, os.W_OK):
             raise InputError(f"{path}: is not writable", OTHER)
         for inner in path.iterdir():
             if not is_recording(inner) and not PARTIAL.search(inner.name):
-                raise InputError(f"{path}: holds {inner.name}, which is no recording", OTHER)
+                raise InputError(f"{path}: holds {inner.name}, which is not a recording", OTHER)
         check_free(path / _ROWS)
 
     def make(self, *, share: bool = False) -> Path:

@@ -86,7 +86,7 @@ def _check(connection: Connection) -> None:
         (pid,) = row(connection, "select pg_backend_pid()")
     except psycopg.Error as error:
         raise InputError(
-            f"PostgreSQL: what answers is no PostgreSQL server: {what_it_says(error)}",
+            f"PostgreSQL: this is not a PostgreSQL server: {what_it_says(error)}",
             "connect to the server itself, not to a pooler's console",
         ) from None
     # The process that the handshake names is the one that runs the statements.

@@ -28,7 +28,7 @@ def read_plan(path: str | Path, *, elapsed_s: float | None = None, timed: bool =
     """The recording of a plan in a file; of several in a log, that with the most temp I/O.
 
     ``elapsed_s`` is the time of the query where it is known without the overhead of EXPLAIN.
-    InputError for a file that is no plan, is cut, lacks buffers or does not spill; Refusal, if
+    InputError for a file that is not a plan, is cut, lacks buffers or does not spill; Refusal, if
     ``timed``, where I/O was not timed.
     """
     path = Path(path)

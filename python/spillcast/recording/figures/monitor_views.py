@@ -146,5 +146,5 @@ def _sum(rows: Sequence[Row], name: str) -> int:
 def _number(text: str | None) -> int:
     value = 0 if text is None else parse_integer(text)
     if value is None or value < 0:
-        raise ValueError(f"{text} is no count")
+        raise ValueError(f"{text} is not a count")
     return value

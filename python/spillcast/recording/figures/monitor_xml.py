@@ -106,5 +106,5 @@ def _stats(stats: "Element") -> dict[str, int]:
 def _whole(text: str | None) -> int:
     value = int((text or "0").strip())
     if not 0 <= value <= COUNT_MAX:
-        raise ValueError(f"{value} is no count")
+        raise ValueError(f"{value} is not a count")
     return value

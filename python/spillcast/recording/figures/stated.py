@@ -97,7 +97,7 @@ def _number(value: str, where: str) -> float:
     try:
         return float(value)
     except ValueError:
-        raise InputError(f"{where}: {value!r} is no number", _EXAMPLE) from None
+        raise InputError(f"{where}: {value!r} is not a number", _EXAMPLE) from None
 
 
 def _figures(path: Path, stated: StatedFigures) -> Figures:

@@ -134,5 +134,5 @@ def _temp_blocks(part: str) -> tuple[int, int]:
 
 def _count(text: str) -> int:
     if int(text) > COUNT_MAX:
-        raise ValueError(f"{text} is no count")
+        raise ValueError(f"{text} is not a count")
     return int(text)
