@@ -292,7 +292,7 @@ def test_bad_input(disk, flash, tmp_path):
     disk.write_text(disk.read_text().replace("spillcast.storage/1", "spillcast.storage/2"))
     fails("spillcast.storage/2", "show", disk)
     flash.write_text(flash.read_text()[:100])
-    fails("cut or damaged: no JSON", "compare", reads, flash)
+    fails("cut or damaged: not JSON", "compare", reads, flash)
 
 
 @pytest.mark.parametrize("arguments", [(), ("show",), ("compare",), ("show", "a", "--op", "trim")])

@@ -162,5 +162,5 @@ def test_what_lacks_or_cannot_be_is_refused(tmp_path, changes, words):
 def test_a_cut_one_is_refused(tmp_path):
     path = document_in(tmp_path)
     path.write_text(path.read_text()[:-20])
-    with pytest.raises(InputError, match="no JSON"):
+    with pytest.raises(InputError, match="not JSON"):
         read_figures([path], timed=False)
