@@ -84,7 +84,7 @@ def cache(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Simulate a flash cache in front of a disk for the I/O of scans and spills.
+    """Simulate a flash cache in front of a disk.
 
     The first run fills the cache, the second uses it; the curve is that of the last run.
 

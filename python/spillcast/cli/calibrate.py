@@ -26,7 +26,9 @@ def calibrate(
     work: Work = None,
     json: Json = False,
 ) -> None:
-    """Measure the CPU time that waits for I/O cost on this machine, for narrower intervals.
+    """Measure the CPU time that waits cost on this machine.
+
+    Later forecasts have narrower intervals.
 
     Takes two minutes: small queries spill to memory and to storage with two delays. It keeps about
     two cores busy, so do not run it at peak time. The result is stored for this user and in every

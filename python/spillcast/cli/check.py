@@ -58,7 +58,7 @@ def check(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Compare a forecast with the query after the move, term by term.
+    """Compare a forecast with the query after the move.
 
     With --log checks are collected, and verify --from shows how accurate a site's forecasts are.
     Exits with 1 if the measured time is outside the interval.

@@ -33,7 +33,7 @@ def export(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Write a recording's time line for Perfetto, or a profile as OpenMetrics.
+    """Write a time line for Perfetto, or a profile as OpenMetrics.
 
     perfetto: Chrome trace events. Each thread is a track and each wait a slice with its bytes; an
     arrow leads from the thread that ended a wait. openmetrics: time and latency histograms by

@@ -118,7 +118,7 @@ def forecast(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Forecast a run's elapsed time with its temp files on other storage.
+    """Forecast a run with its temp files on other storage.
 
     A directory is probed now. --rehearse runs the recorded command or SELECT again and kills it
     after a while; commands that write are refused. Exits with 3 if the evidence does not allow a

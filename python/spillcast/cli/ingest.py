@@ -31,7 +31,7 @@ def ingest(
     master: Master = None,
     json: Json = False,
 ) -> None:
-    """Add evidence to a dataset, each file once whatever its name.
+    """Add evidence to a dataset, each file once.
 
     If it was killed, run it again: it continues. Files without usable evidence are set aside and
     listed, on stderr and with --json.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def add_to(application: typer.Typer) -> None:
     """Register the verb, with a command for each engine whose temp files can be moved."""
     group = typer.Typer(
-        help="Move temp files to other storage, and back: print the steps, or run them.",
+        help="Move temp files to other storage, and back. Prints the steps, or runs them.",
         no_args_is_help=True,
     )
     group.callback()(lambda: None)

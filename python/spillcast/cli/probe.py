@@ -43,7 +43,9 @@ def probe(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Replay a recording's temp I/O on a directory and time it, or measure a grid.
+    """Replay a recording's temp I/O on a directory and time it.
+
+    Without a recording, --grid measures the directory by size and depth.
 
     Its files are unnamed, so that nothing is left behind, however the probe ends.
 

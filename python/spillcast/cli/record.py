@@ -97,7 +97,7 @@ def record(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Record the temp I/O of a command, a running process or a PostgreSQL query.
+    """Record the temp I/O of a command, process or query.
 
     Ctrl-C ends a recording and keeps it. Nothing that is observed is changed or stopped. A command
     is recorded to its end: signals are passed on to it, and spillcast exits with its status.

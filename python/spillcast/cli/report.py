@@ -80,7 +80,9 @@ def report(
     budget: Budget = "60s",
     json: Json = False,
 ) -> None:
-    """Write one self-contained page: the answer, charts, tables and raw figures.
+    """Write one self-contained page of answers and charts.
+
+    It also holds tables and raw figures.
 
     It loads nothing from any network and opens from a mail attachment.
 

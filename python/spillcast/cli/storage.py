@@ -33,7 +33,7 @@ def show(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Show a storage: its latencies, their distribution, servers and ceilings.
+    """Show a storage: latencies, servers and ceilings.
 
     Peaks of the histogram are named. Sizes that were not measured are estimated from the others.
 

@@ -69,7 +69,9 @@ def memory(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Run a query with work memory from too little to enough, on several storages.
+    """Run a query with too little to enough memory.
+
+    Each size is tried on several storages.
 
     A few sizes are measured; the others are forecast from them. Work memory is DuckDB's
     memory_limit or PostgreSQL's work_mem.

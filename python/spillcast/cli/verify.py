@@ -61,7 +61,7 @@ def verify(
     json: Json = False,
     csv: Csv = False,
 ) -> None:
-    """Forecast queries from one storage to another, then measure them there.
+    """Forecast queries for other storage, then measure them.
 
     Built-in queries and those of TPC-H spill with 1, 2 and 4 threads or processes on twenty
     storages: emulated ones (some with random parameters from the seed), some slowed by the kernel,

@@ -75,7 +75,8 @@ def _tim_us(
     of_day_ns = values.parse_time_ns(f"1970-01-01 {text}")
     if of_day_ns is None:
         raise InputError(
-            f"--{option} '{text}' is not a time", "write for example 20:30, 2024-09-03 20:30:05 or 30s"
+            f"--{option} '{text}' is not a time",
+            "write for example 20:30, 2024-09-03 20:30:05 or 30s",
         )
     day_us = (first_us + more_us) // _DAY_US * _DAY_US
     return day_us + of_day_ns // 1000 - more_us

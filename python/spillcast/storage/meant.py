@@ -20,7 +20,7 @@ _MEMORY = {"ram", "mem", "memory", "shm", "ramdisk", "ramfs"}
 
 
 def check_word(text: str, option: str) -> None:
-    """InputError for an empty word, which is not a path either: often a variable that is not set."""
+    """InputError for an empty word, which is no path either: often a variable that is unset."""
     if not text.strip():
         raise InputError(f"{option} '{text}': names nothing", "is a shell variable unset?")
 
