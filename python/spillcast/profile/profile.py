@@ -35,10 +35,9 @@ def profile(
 
     ``by`` are names of dimensions or SQL expressions over the columns of a wait, or of a sample.
     ``event`` is a pattern in which ``*`` stands for any text; ``where`` is an SQL condition on the
-    same columns. Of a recording, the files under ``temp_dirs`` and no others are temp
-    files, where any is given. ``chosen`` picks samples of ASH, or a time of traces; with
-    ``block_bytes`` sizes in traces are in bytes and not in blocks. InputError for evidence that
-    cannot be read or holds nothing.
+    same columns. If ``temp_dirs`` are given, the temp files of a recording are those under them.
+    ``chosen`` picks samples of ASH, or a time of traces; with ``block_bytes`` sizes in traces are
+    in bytes and not in blocks. InputError for evidence that cannot be read or is empty.
     """
     found = find_evidence(evidence)
     kind = found.only_waits()

@@ -117,11 +117,11 @@ class StorageDocument:
 
 @dataclass(frozen=True)
 class Storage(Tabular):
-    """Latencies of one storage and where they come from.
+    """Latencies of one storage, and their source.
 
     ``limits`` and ``servers`` (operations served at once; None for all) are stated, not measured:
-    latencies are those of an operation that finds the storage idle. ``facts`` holds what else is
-    known: file system, replayed and skipped steps, where figures come from.
+    latencies are those of an operation on the idle storage. ``facts`` contains other facts: file
+    system, replayed and skipped steps, sources of figures.
     """
 
     name: str
@@ -182,18 +182,18 @@ class Storage(Tabular):
         return {"schema": STORAGE_SCHEMA, **written(document)}
 
     def save(self, path: Path) -> None:
-        """Write the document, whole or not at all."""
+        """Write the document, completely or not at all."""
         with whole_file(path) as partial:
             partial.write_text(json.dumps(self.to_json(), indent=1) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> "Storage":
-        """Read a document. InputError says what is wrong with it."""
+        """Read a document. InputError if it is invalid."""
         return cls.from_json(json_of(text_of(path), path, "probe again"), str(path))
 
     @classmethod
     def from_json(cls, document: Any, where: str) -> "Storage":
-        """The storage of a document. InputError says what is wrong with it, and ``where``."""
+        """The storage of a document. InputError if it is invalid, naming ``where``."""
         schema = document.get("schema") if isinstance(document, dict) else None
         if schema != STORAGE_SCHEMA:
             raise InputError(

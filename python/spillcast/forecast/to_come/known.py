@@ -34,8 +34,8 @@ class Answer:
 class Known:
     """What is known besides of a query that was recorded in part.
 
-    ``history`` are files: a previous run, or a plan that was not run. ``without`` names sources, for
-    experiments that tell what each brings.
+    ``history`` are files: a previous run, or a plan that was not run. ``without`` names sources,
+    for experiments that measure what each brings.
     """
 
     told: Told = UNTOLD
