@@ -79,7 +79,7 @@ def damaged(path, kind):
         return "no such recording"
     if kind == "no meta":
         meta.unlink()
-        return "it holds no meta.json"
+        return "it has no meta.json"
     if kind == "cut meta":
         meta.write_text(meta.read_text()[:40])
         return "cut or damaged"
