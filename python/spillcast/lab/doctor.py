@@ -50,7 +50,7 @@ class Finding:
 class Diagnosis:
     """All that was looked at."""
 
-    schema: str = key("the form", example=DOCTOR_SCHEMA)
+    schema: str = key("the format", example=DOCTOR_SCHEMA)
     spillcast: str = key("version", example="0.1.0")
     commit: str | None = key("commit that it was built from; null if unknown", example=None)
     python: str = key("version of Python", example="3.11.7")

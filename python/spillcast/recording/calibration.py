@@ -76,7 +76,7 @@ class CalibratedOn:
 class Calibration:
     """The file that is kept: all that was measured."""
 
-    schema: str = key("the form", example=CALIBRATION_SCHEMA)
+    schema: str = key("the format", example=CALIBRATION_SCHEMA)
     measured_at_s: float = key("time of the measurement", unit="s since 1970", example=1.8e9)
     took_s: float = key("how long that took", unit="s", example=113.0)
     machine: CalibratedOn = key("")

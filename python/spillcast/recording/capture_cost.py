@@ -70,7 +70,7 @@ class Setting:
 class KeptCost:
     """The file of a measurement."""
 
-    schema: str = key("the form", example=COST_SCHEMA)
+    schema: str = key("the format", example=COST_SCHEMA)
     measured_at_s: float = key("time of the measurement", unit="s since 1970", example=1.8e9)
     setting: Setting = key("")
     cost: CaptureCost = key("")
