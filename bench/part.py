@@ -48,7 +48,7 @@ def _former(whole: Whole) -> list[Path]:
 
 KINDS = (
     Kind("a tenth", _plan, (0.15, 0.12, 0.30, 0.30)),
-    Kind("a tenth, with a former run", _former, (0.15, 0.07, 0.18, 0.30)),
+    Kind("a tenth, with a previous run", _former, (0.15, 0.07, 0.18, 0.30)),
     Kind("the first fifth", _plan, (0.15, 0.15, 0.50, 0.50), fifth=True),
 )
 
@@ -119,7 +119,7 @@ def _judged(recording: Recording, begin: float, share: float, known: Known) -> J
 
 
 def _former_off(made: Sequence[Whole]) -> float:
-    """How far a former run is from each, in time alone."""
+    """How far a previous run is from each, in time alone."""
     pairs = ((Recording.open(one.run), Recording.open(one.former)) for one in made)
     return median(abs(former.elapsed_s / run.elapsed_s - 1) for run, former in pairs)
 
@@ -137,7 +137,7 @@ def _result(name: str, kind: Kind, found: Sequence[Judged], peer: float) -> Resu
     return Result(
         f"part: {name}, {len(found)} parts",
         f"{told}, half-width {half:.0%}",
-        f"median {peer:.1%}, the time that a former run on the same storage took",
+        f"median {peer:.1%}, the time that a previous run on the same storage took",
         middle / peer if peer else float("inf"),
         f"refused {refused_most:.0%}, median {median_most:.0%}, 90th {most:.0%}, half {wide:.0%}",
         met,

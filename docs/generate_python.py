@@ -26,8 +26,8 @@ PAGE = Path(__file__).with_name("python-reference.md")
 STUB = Path(spillcast.__file__).with_suffix(".pyi")
 HEAD = """# Python reference
 
-The calls of `spillcast`, what they take and what they give; [Python and notebooks](python.md) shows
-them at work. What ends in `_s` is in seconds, what ends in `_bytes` in bytes.
+The calls of `spillcast`, their arguments and results; see [Python and notebooks](python.md) for
+examples. Names that end in `_s` are in seconds, those in `_bytes` in bytes.
 """
 #: What each call of the front door says of itself; ``record`` is a function of its own module.
 CALLS = {

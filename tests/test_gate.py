@@ -97,7 +97,7 @@ def test_more_rows_than_memory_can_hold_are_refused_before_they_are_read(tmp_pat
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"a": {"b": NaN}}', "NaN is no number"),
+        ('{"a": {"b": NaN}}', "NaN is not a number"),
         ('{"a": {"b": 1e999}}', r"a\.b is not finite"),
         ('{"a": [1, 1' + "0" * 30 + "]}", r"a\.\[1\] is too large"),
         ('{"a": "\\ud800"}', "a holds half a character"),

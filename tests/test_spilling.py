@@ -72,7 +72,7 @@ def test_what_fits_or_cannot_be_merged_is_refused(tmp_path):
         external_sort(tmp_path, data_bytes=M, memory_bytes=M, unit_bytes=8 * K)
     with pytest.raises(InputError, match="nothing would be spilled"):
         hash_join(tmp_path, build_bytes=M, probe_bytes=M, memory_bytes=M, unit_bytes=8 * K)
-    with pytest.raises(InputError, match="hold no three buffers"):
+    with pytest.raises(InputError, match="do not hold three buffers"):
         external_sort(tmp_path, data_bytes=M, memory_bytes=64 * K, unit_bytes=32 * K)
 
 

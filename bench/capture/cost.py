@@ -11,7 +11,7 @@ from bench.programs import run as run_program
 from bench.result import Result
 
 PAIRS = 9
-#: By what is done: how often at once, the aim, and what it is called.
+#: By what is done: how often at once, the aim, and its name.
 CALLS, SWITCHES = 200_000, 50_000
 AIM_NS = {"reads": 1300, "switches": 1000}
 TITLES = {"reads": "a cached 8 KiB pread", "switches": "a context switch"}

@@ -1,4 +1,4 @@
-"""How long a spilling query would take if its temp files stood on other storage."""
+"""Forecast how long a spilling query would take with its temp files on other storage."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""How long a spilling query would take if its temp files stood on other storage.
+"""Forecast how long a spilling query would take with its temp files on other storage.
 
 The front door as type checkers see it: at run time most of its calls are packages, too.
 """

@@ -2,7 +2,7 @@
 
 
 class SpillcastError(Exception):
-    """A failure that a person can act on: what is wrong and where, and what mends it."""
+    """An error that a user can act on: what is wrong, where, and what fixes it."""
 
     exit_status = 1
 
@@ -19,7 +19,7 @@ class InputError(SpillcastError):
 
 
 class Refusal(SpillcastError):
-    """The evidence cannot carry a number; the message is the reason."""
+    """The evidence does not allow a forecast; the message is the reason."""
 
     exit_status = 3
 

@@ -87,7 +87,7 @@ def json_of(text: str, where: str | Path, hint: str | None = None, *, rest: bool
     except RecursionError as error:
         raise damaged(where, f"nested deeper than {DEPTH_MAX} levels", hint) from error
     except json.JSONDecodeError as error:
-        raise damaged(where, f"no JSON: {error}", hint) from error
+        raise damaged(where, f"not JSON: {error}", hint) from error
     except ValueError as error:
         raise damaged(where, str(error), hint) from error
     return found
@@ -97,12 +97,12 @@ def object_of(text: str, where: str | Path, hint: str | None = None) -> dict[str
     """The object of a text in JSON. InputError as ``json_of``, and where it is something else."""
     found = json_of(text, where, hint)
     if not isinstance(found, dict):
-        raise damaged(where, "it is no object", hint)
+        raise damaged(where, "it is not an object", hint)
     return found
 
 
 def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a number of JSON")
 
 
 def _check(value: Any) -> None:
@@ -170,7 +170,7 @@ def xml_of(text: str, where: str | Path, hint: str | None = None) -> "Element":
         parser.feed(text)
         found: Element = parser.close()
     except (ParseError, ValueError) as error:
-        raise damaged(where, f"no XML: {error}", hint) from error
+        raise damaged(where, f"not XML: {error}", hint) from error
     return found
 
 

@@ -29,7 +29,7 @@ _OBSERVER = "import sys; from spillcast.interactive import observe; observe(*sys
 
 
 class Run:
-    """What ran within a ``with`` block: its recording once the block has ended."""
+    """The recording of a ``with`` block, available once the block has ended."""
 
     def __init__(
         self, output: str | Path | None = None, *, temp: Sequence[str | Path] = ()
@@ -92,10 +92,10 @@ class Run:
         return Recording.open(self.output)
 
     def forecast(self, target: Any, **options: Any) -> "Forecast | Forecasts":
-        """As ``spillcast.forecast`` of the recording, which is of the whole block.
+        """Forecast the recording of the whole block, like ``spillcast.forecast``.
 
         ``target`` and ``options`` are those of ``spillcast.forecast``; a list of targets gives
-        ``Forecasts``. InputError where nothing spilled.
+        ``Forecasts``. InputError if nothing spilled.
         """
         from importlib import import_module
 
@@ -105,19 +105,19 @@ class Run:
         return found
 
     def probe(self, directory: str | Path) -> "Storage":
-        """The storage of a directory, measured with the I/O that was recorded.
+        """Measure the storage of a directory with the recorded I/O.
 
-        InputError for a directory that cannot be written or has too little room.
+        InputError for a directory that is not writable or has too little space.
         """
         from spillcast.storage.probe import probe
 
         return probe(Path(directory), self.recording)
 
     def sweep(self, storage: "Storage | str | Path", **options: Any) -> "Sweep":
-        """As ``spillcast sweep io-size STORAGE --like`` the recording: its I/O in each size.
+        """Issue the recorded I/O in each size, like ``spillcast sweep io-size STORAGE --like``.
 
         ``options`` are ``least`` and ``most`` for ``--min`` and ``--max`` (such as ``48K..1M`` or
-        ``48K,240K``), ``block``, ``memory`` and ``budget``. InputError for sizes that cannot be.
+        ``48K,240K``), ``block``, ``memory`` and ``budget``. InputError for impossible sizes.
         """
         from spillcast.lab.io_size.asked import sweep
 
@@ -127,10 +127,10 @@ class Run:
     def report(
         self, output: str | Path, targets: Sequence[str] = (), *, redact: bool = False
     ) -> Path:
-        """Write the page of ``spillcast report`` on the recording and forecasts for targets.
+        """Write the page of ``spillcast report`` for the recording, with forecasts for targets.
 
-        Returns its path. With ``redact`` names, paths and statements are struck out. InputError
-        where the recording cannot be read; it wants the extra ``spillcast[report]``.
+        Returns its path. With ``redact``, names, paths and statements are removed. InputError if
+        the recording cannot be read; needs the extra ``spillcast[report]``.
         """
         from spillcast.recording.evidence import find_evidence
         from spillcast.report.html.material import Material
@@ -171,10 +171,10 @@ def _check(said: str) -> None:
 
 
 def record(output: str | Path | None = None, *, temp: Sequence[str | Path] = ()) -> Run:
-    """Record what this process does on temp files in a ``with`` block; ``temp`` as ``--temp``.
+    """Record the temp I/O of this process in a ``with`` block; ``temp`` as ``--temp``.
 
-    Without ``output`` the recording is gone with the result. The process is observed from outside,
-    by eBPF or perf events; where both are refused, InputError says how to record a script.
+    Without ``output`` the recording is deleted with the result. The process is observed from
+    outside, by eBPF or perf events; if both are refused, InputError says how to record a script.
     """
     return Run(output, temp=temp)
 

@@ -19,7 +19,7 @@ class Tabular(ABC):
         """The table."""
 
     def to_polars(self) -> "pl.DataFrame":
-        """The same for Polars. SpillcastError where Polars is not installed."""
+        """The same for Polars. SpillcastError if Polars is not installed."""
         return polars_of(self.to_arrow())
 
     @abstractmethod

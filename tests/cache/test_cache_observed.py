@@ -97,4 +97,4 @@ def test_what_has_no_growth_is_refused(write):
             read_requests([str(write(text))])
     huge = STATS.format(0, 0) + STATS.format("9" * 40, 1)
     told = only_line(spillcast("cache", write(huge)), 2)
-    assert "is no count" in told
+    assert "is not a count" in told

@@ -165,14 +165,14 @@ FORMS = ["--json", "--csv", "--markdown"]
 @pytest.mark.parametrize("forms", [FORMS[:2], FORMS[1:], FORMS[::2], FORMS])
 def test_stdout_takes_one_form(forms):
     result = spillcast("storage", "list", *forms)
-    assert "stdout takes one form" in only_line(result, 2)
+    assert "stdout has one format" in only_line(result, 2)
     result = spillcast("probe", "/nowhere", "--grid", *forms)
-    assert "stdout takes one form" in only_line(result, 2)
+    assert "stdout has one format" in only_line(result, 2)
 
 
 def test_verify_refuses_a_second_form_too():
     result = spillcast("verify", "--from", CASES, "--markdown", "-", "--csv")
-    assert "stdout takes one form" in only_line(result, 2)
+    assert "stdout has one format" in only_line(result, 2)
 
 
 def test_colours_add_no_words(spilled):

@@ -48,7 +48,8 @@ MISTAKES = {
         "do you mean flash.json?",
     ),
     "a device": (
-        ("forecast", "run.spill", "--to", "/dev/null"), "--to /dev/null: is no file or directory",
+        ("forecast", "run.spill", "--to", "/dev/null"),
+        "--to /dev/null: is not a file or directory",
         "name a directory",
     ),
     "a variable that is not set": (
@@ -110,7 +111,8 @@ MISTAKES = {
         "leave out the quotes, as in -- sort -S",
     ),
     "a file in place of a program": (
-        ("record", "--", "./flash.json"), "./flash.json: is no program", "the program that runs it",
+        ("record", "--", "./flash.json"),
+        "./flash.json: is not a program", "the program that runs it",
     ),
     "seconds in place of minutes": (
         ("forecast", "run.spill", "--to", "factor:2", "--elapsed", "2"),

@@ -286,13 +286,13 @@ def test_bad_input(disk, flash, tmp_path):
     fails("no op that another", "compare", reads, writes)
     fails("there is no such file", "show", tmp_path / "missing.json")
     fails("spillcast probe", "show", tmp_path)
-    fails("compared with what", "compare", reads)
+    fails("nothing to compare it with", "compare", reads)
     fails("'big' is not a size", "show", reads, "--size", "big")
     fails("--size 0", "show", reads, "--size", "0")
     disk.write_text(disk.read_text().replace("spillcast.storage/1", "spillcast.storage/2"))
     fails("spillcast.storage/2", "show", disk)
     flash.write_text(flash.read_text()[:100])
-    fails("cut or damaged: no JSON", "compare", reads, flash)
+    fails("cut or damaged: not JSON", "compare", reads, flash)
 
 
 @pytest.mark.parametrize("arguments", [(), ("show",), ("compare",), ("show", "a", "--op", "trim")])

@@ -85,7 +85,7 @@ def test_a_table_bars_and_what_to_set(spill):
     assert "an external sort of 1 GiB in 32 MiB of memory" in result.stdout
     assert "█" in result.stdout
     assert 'ALTER SYSTEM SET "_smm_auto_max_io_size"=240' in result.stdout
-    assert "only on Oracle Support's word" in " ".join(result.stdout.split())
+    assert "only on Oracle Support's advice" in " ".join(result.stdout.split())
     assert result.stdout.count("there is no setting") == 2
     assert max(map(len, result.stdout.splitlines())) <= 80
     assert result.stderr == ""
@@ -111,7 +111,7 @@ def test_settings_without_three_buffers_are_left_out():
         (("--min", "48K..x"), "--min 48K..x: 'x' is not a size"),
         (("--max", "128M"), "--max 128M: an I/O has from one block to 64 MiB"),
         (("--data", "16M"), "16 MiB of data fit into 32 MiB of memory"),
-        (("--memory", "64K"), "64 KiB of memory hold no three buffers of 48 KiB"),
+        (("--memory", "64K"), "64 KiB of memory do not hold three buffers of 48 KiB"),
         (("--like", "nowhere.spill"), "nowhere.spill: no such recording"),
         (("--budget", "9s,1K"), "the byte budget is 1024"),
         (("--data", "1T", "--memory", "64M"), "I/Os of 48 KiB make"),

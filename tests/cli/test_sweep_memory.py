@@ -19,7 +19,7 @@ BAD_INPUT = {
     "a storage twice": (("--on", ".", "--on", "."), "a storage is named twice"),
     "another's server": (("--engine", "postgres", "--sql", "q.sql"), "--sql is for --engine"),
     "no such file": (("--sql", "none.sql"), "--sql none.sql: No such file"),
-    "an empty file": (("--sql", "empty.sql"), "there is no query in it"),
+    "an empty file": (("--sql", "empty.sql"), "it contains no query"),
     "no such database": (("--sql", "q.sql", "--database", "x.db"), "--database x.db: there is no"),
     "a database for our query": (("--database", "x.db"), "--database is for --sql"),
     "a price of no storage": (("--cost", "disk=3"), "there is no --on disk"),

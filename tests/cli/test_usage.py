@@ -78,7 +78,7 @@ BAD_INPUT = {
     "neither a process nor a command": (("record",), "--pid PID or -- COMMAND"),
     "both": (("record", "--pid", str(os.getpid()), "--", "true"), "--pid PID or -- COMMAND"),
     "no such command": (("record", "--", "no-such-command-here"), "no such command"),
-    "a file that is no program": (("record", "--", "./file"), "./file"),
+    "a file that is not a program": (("record", "--", "./file"), "./file"),
     "no such pid": (("record", "--pid", str(2**22 + 1)), "there is no such process"),
     "pid 0": (("record", "--pid", "0"), "there is no such process"),
     "a negative pid": (("record", "--pid", "-5"), "there is no such process"),

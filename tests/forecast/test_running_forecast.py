@@ -49,7 +49,7 @@ def starts(waits):
 
 
 def test_it_is_for_the_whole_run_and_gets_surer(sorted_by_duckdb):
-    """What a former run of the same took in all is known: here it is the run itself."""
+    """What a previous run of the same took in all is known: here it is the run itself."""
     whole = sorted_by_duckdb
     live = RunningForecast("factor:1", known=Known(history=[whole.path]))
     open_s = []

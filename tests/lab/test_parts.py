@@ -51,4 +51,4 @@ def test_each_kind_has_aims_of_its_own():
     assert found[of, "share refused"].figure == pytest.approx(1 / 3)
     assert not found[of, "share refused"].met
     assert found[of, "median error"].figure == pytest.approx(0.15)
-    assert found["the same, with a former run", "median error"].met is None
+    assert found["the same, with a previous run", "median error"].met is None

@@ -117,7 +117,7 @@ def folder(example, tmp_path):
         (["profile", "hdd.trc", "--where", "(("], "--where: Parser Error"),
         (["profile", "hdd.trc", "--where", "blocks = -1"], "no wait meets 'blocks = -1'"),
         (["profile", "hdd.trc", "ash.csv"], "traces and ASH exports are mixed"),
-        (["profile", "ash.csv", "--by", "file"], "--by file: these are samples alone"),
+        (["profile", "ash.csv", "--by", "file"], "--by file: this evidence has only samples"),
         (["profile", "ash.csv", "--histogram"], "samples are no single waits"),
         (["sql", "selct 1", "hdd.trc"], "the query: Parser Error"),
         (["sql", "from nowhere", "hdd.trc"], "Table with name nowhere does not exist"),

@@ -65,7 +65,7 @@ def test_a_trace_without_times_of_the_day(tmp_path):
     header = "PARSING IN CURSOR #7 len=1 dep=0 uid=1 oct=3 lid=1 tim=5 hv=1 ad='0' sqlid='x'\nx\n"
     path = write_trace(tmp_path / "x.trc", WAITS, header=f"{header}END OF STMT\n")
     assert of(path, "15s").rows[0]["count"] == 6
-    with pytest.raises(InputError, match="no line of it says what time it was"):
+    with pytest.raises(InputError, match="no line of it has a date and time"):
         of(path, "20:26")
 
 

@@ -96,7 +96,7 @@ def test_in_a_container_it_says_why_ebpf_sees_nothing(places):
     words = ["record", "--capture", "bpf", "-o", places.root / "x.spill", "--", "true"]
     result = recorder(*words, under=under)
     assert result.returncode == 2
-    assert "process ids are a container's own here" in result.stderr
+    assert "process ids are those of a container" in result.stderr
     assert "--pid=host" in result.stderr
 
 

@@ -121,8 +121,8 @@ def test_the_document_is_that_of_spillcast(places, spilled):
 @pytest.mark.parametrize(
     ("break_it", "said"),
     [
-        (lambda path: (path / "meta.json").unlink(), "it holds no meta.json"),
-        (lambda path: (path / "meta.json").write_text("{"), "meta.json is no JSON"),
+        (lambda path: (path / "meta.json").unlink(), "it has no meta.json"),
+        (lambda path: (path / "meta.json").write_text("{"), "meta.json is not JSON"),
         (lambda path: (path / "meta.json").write_text('{"schema": "paper/2"}'), "paper/2"),
         (lambda path: (path / "waits.parquet").unlink(), "No such file"),
         (lambda path: (path / "waits.parquet").write_bytes(b"PAR1"), "waits.parquet: "),

@@ -73,5 +73,5 @@ def test_parameters_are_known_by_what_they_hold_and_are_no_evidence_alone(tmp_pa
     beside = trace(tmp_path / "a.trc")
     found = find_evidence([spooled, beside])
     assert (found.parameters, found.traces, found.only_kind()) == ([spooled], [beside], "traces")
-    with pytest.raises(InputError, match="no evidence by themselves"):
+    with pytest.raises(InputError, match="not evidence by themselves"):
         find_evidence([spooled]).only_kind()

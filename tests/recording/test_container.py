@@ -59,7 +59,7 @@ def record(places, under):
 def test_a_plain_container_records_a_command(places):
     method, said = record(places, plain())
     assert method == "preload"
-    assert "process ids are a container's own" in said
+    assert "process ids are those of a container" in said
 
 
 def test_ebpf_wants_the_process_ids_of_the_host(places):
@@ -67,7 +67,7 @@ def test_ebpf_wants_the_process_ids_of_the_host(places):
     given = capabilities(CAPABILITIES, ADDED)
     method, said = record(places, [*OWN_IDS, *given])
     assert method == "perf"
-    assert "process ids are a container's own" in said
+    assert "process ids are those of a container" in said
     assert record(places, given)[0] == "bpf"
 
 

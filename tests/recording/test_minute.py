@@ -84,8 +84,8 @@ def test_they_end_with_the_run(tmp_path, told, kept):
 @pytest.mark.parametrize(
     ("last", "words"),
     [
-        (SpillcastError("no query came"), ["the run ended while it was detached"]),
-        (on(query_started_at="2"), ["the query ended", "another began, of which nothing is kept"]),
+        (SpillcastError("no query came"), ["the run ended while detached"]),
+        (on(query_started_at="2"), ["the query ended", "another began, which is not kept"]),
         (KeyboardInterrupt(), []),
     ],
 )

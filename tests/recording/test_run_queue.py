@@ -1,4 +1,5 @@
-"""Time runnable without a CPU: what the observed threads waited for each other, and for others."""
+"""Time runnable but not scheduled: what the observed threads waited for each other, and for
+others."""
 
 import json
 import os

@@ -109,8 +109,8 @@ def test_recordings_go_to_a_folder_of_their_own(tmp_path):
     (tmp_path / "run.spill" / "meta.json").touch()
     for path, why in (
         (tmp_path, "holds notes.txt"),
-        (tmp_path / "notes.txt", "is no folder of recordings"),
-        (tmp_path / "run.spill", "is no folder of recordings"),
+        (tmp_path / "notes.txt", "is not a folder of recordings"),
+        (tmp_path / "run.spill", "is not a folder of recordings"),
         (tmp_path / "nowhere" / "server.spills", "no directory"),
     ):
         with pytest.raises(InputError, match=why):

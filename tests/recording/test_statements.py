@@ -9,7 +9,7 @@ from spillcast.errors import InputError, Refusal
 from spillcast.recording.explain import read_statements
 from statement_files import VERSIONS, export, row
 
-DEFAULT = "max_parallel_workers_per_gather is not in the file and taken to be 2"
+DEFAULT = "max_parallel_workers_per_gather is not in the file and assumed to be 2"
 
 
 @pytest.fixture

@@ -204,7 +204,7 @@ def test_memory_does_not_grow_with_the_recording(tmp_path):
         (("--where", "session = -1"), "no row of waits meets 'session = -1'"),
         (("--where", "event::int = 1"), "--where: Conversion Error"),
         (("--by", "event"), "--by is for --format openmetrics"),
-        (("--json",), "--json: stdout is taken"),
+        (("--json",), "--json: stdout is used"),
         (("-o", "none/run.json"), "there is no directory"),
     ],
 )

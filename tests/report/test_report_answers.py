@@ -191,7 +191,7 @@ def test_many_waits_take_little_memory_and_a_small_page(tmp_path):
     ("arguments", "words"),
     [
         (["missing.spill"], "missing.spill: no such recording"),
-        (["cut.json"], "cut.json: cut or damaged: no JSON"),
+        (["cut.json"], "cut.json: cut or damaged: not JSON"),
         (["other.json"], "other.json: schema is 'spillcast.sql/1'"),
         (["less.json"], "less.json: damaged: it lacks ceiling_s"),
         (["within.json"], "within.json: damaged: it lacks terms[].baseline_s"),

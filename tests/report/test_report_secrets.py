@@ -222,7 +222,7 @@ def test_a_database_called_like_an_ordinary_word_is_told_to_nobody(tmp_path):
     assert "database-1" in page
 
 
-#: A program that spills a little: what it is called and what it asks is nobody's business.
+#: A program that spills a little: its name and what it asks is nobody's business.
 SPILLS = """
 import os, sys
 query = "select iban from orders_2026"

@@ -18,7 +18,7 @@ from spillcast.forecast.ask import ask
 SEED = int(os.environ.get("SKEPTIC_SEED", 20))
 COUNT = int(os.environ.get("SKEPTIC_COUNT", 200))
 #: A refusal for an interval that is no answer names no cause.
-TOO_WIDE = "does not tell more than"
+TOO_WIDE = "shows only"
 #: An interval that is 90 % sure misses one in ten, and with few questions some more.
 MISSED_MAX = 0.2
 

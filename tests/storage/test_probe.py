@@ -180,8 +180,8 @@ def test_the_output_must_have_a_directory(spilled, tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "cut or damaged: no JSON"),
-        ('{"schema": "spillcast.stor', "cut or damaged: no JSON"),
+        ("", "cut or damaged: not JSON"),
+        ('{"schema": "spillcast.stor', "cut or damaged: not JSON"),
         ("[]", "schema is None"),
         ('{"schema": "spillcast.storage/2"}', "'spillcast.storage/2'"),
         ('{"schema": "spillcast.storage/1"}', "damaged"),

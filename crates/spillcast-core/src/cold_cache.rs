@@ -38,7 +38,7 @@ pub struct Cost {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cache {
     pub bytes: usize,
-    /// CPU time to read through it while it is warm. A thread that goes through less of it between
+    /// CPU time to read all of it while warm. A thread that goes through less of it between
     /// two waits pays a part only.
     pub warm_ns: u64,
     /// Shortest wait first.

@@ -89,7 +89,7 @@ pub fn process(pid: i32, capture: &str, temp: &[PathBuf]) -> Outcome<Observed> {
             if capture == PRELOAD {
                 let hint = "start it under: spillcast-recorder record --capture preload -- COMMAND";
                 return Err(Failure::usage(
-                    format!("--capture {PRELOAD} cannot observe {what}, which runs already"),
+                    format!("--capture {PRELOAD} cannot observe {what}, which is already running"),
                     hint,
                 ));
             }
@@ -173,7 +173,7 @@ impl Refusals {
 /// Why a source did not work; only eBPF is not supported anywhere, where it cannot tell processes apart.
 fn why(error: &io::Error) -> String {
     match error.raw_os_error() {
-        Some(libc::EOPNOTSUPP) => "process ids are a container's own here".to_owned(),
+        Some(libc::EOPNOTSUPP) => "process ids are those of a container".to_owned(),
         _ => reason(error),
     }
 }

@@ -1,6 +1,6 @@
 //! Where a recording goes: a folder beside its name, which takes the name when it is whole.
 //!
-//! What is no recording is never replaced or removed, and no symbolic link is followed.
+//! What is not a recording is never replaced or removed, and no symbolic link is followed.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
@@ -75,7 +75,7 @@ fn numbered(path: &Path, number: usize) -> PathBuf {
 pub fn check(path: &Path) -> Outcome<()> {
     let bad = |what: &str| Err(Failure::usage(format!("{}: {what}", path.display()), OTHER));
     if path.file_name().is_none() {
-        return bad("is no name of a folder");
+        return bad("is not a name of a folder");
     }
     let Ok(found) = path.symlink_metadata() else { return Ok(()) };
     if found.is_symlink() {
@@ -88,7 +88,7 @@ pub fn check(path: &Path) -> Outcome<()> {
     let names = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.file_name());
     match names.into_iter().find(|name| !FILES.iter().any(|known| name == known)) {
         Some(foreign) => {
-            bad(&format!("holds {}, which is no part of a recording", foreign.display()))
+            bad(&format!("holds {}, which is not part of a recording", foreign.display()))
         }
         None => Ok(()),
     }

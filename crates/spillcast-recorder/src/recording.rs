@@ -22,7 +22,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// A failure says why it is no whole recording with I/O.
+    /// A failure says why it is not a whole recording with I/O.
     pub fn open(path: &Path) -> Outcome<Recording> {
         let bad = |what: &str, hint: &str| {
             Err(Failure::usage(format!("{}: {what}", path.display()), hint))
@@ -34,15 +34,15 @@ impl Recording {
                 return bad("no such recording", "make one with: spillcast-recorder record");
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return bad("another user's recording, for them alone", "become that user");
+                return bad("another user's recording, readable only by them", "become that user");
             }
             Err(_) => {
                 let hint = "traces, plans and reports are replayed by: spillcast probe --like";
-                return bad("not a recording, or a cut one: it holds no meta.json", hint);
+                return bad("not a recording, or an incomplete one: it has no meta.json", hint);
             }
         };
         let Ok(meta) = serde_json::from_str::<Value>(&text) else {
-            return bad("meta.json is no JSON", AGAIN);
+            return bad("meta.json is not JSON", AGAIN);
         };
         if meta["schema"] != SCHEMA {
             let what = format!("schema is {}, this recorder reads {SCHEMA:?}", meta["schema"]);

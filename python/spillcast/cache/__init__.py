@@ -14,11 +14,10 @@ class _Callable(ModuleType):
     def __call__(self, *evidence: Any, runs: int = 2, **options: Any) -> "Curve":
         """Miss ratios (0 to 1) by cache size (bytes) for traces, a recording or CSV files.
 
-        They are of the last of ``runs``. ``rate`` is the share of the lines that is followed, above
-        0 and 1 at the most; with ``error_points`` it grows until the ratios are off by no more
-        percentage points in the mean. With ``temp_writes`` temp files are cached as they are
-        written.
-        InputError for evidence that cannot be read, and where there are no reads.
+        They are those of the last of ``runs``. ``rate`` is the share of the lines sampled, above 0
+        and at most 1; with ``error_points`` it grows until the mean error is no more than that many
+        percentage points. With ``temp_writes``, writes to temp files are cached too. InputError for
+        evidence that cannot be read or has no reads.
         """
         from spillcast.cache.curve import curve
         from spillcast.cache.evidence import read_requests

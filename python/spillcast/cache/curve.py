@@ -38,17 +38,17 @@ class Curve(Tabular):
 
     @property
     def data_bytes(self) -> int:
-        """All distinct lines: what a cache that holds everything has to have."""
+        """Bytes of all distinct lines: the size of a cache that holds everything."""
         return round(self.core.lines) * self.line_bytes
 
     @property
     def error_max(self) -> float:
-        """What the miss ratios are off by in the mean of all sizes, at most in 19 of 20 traces."""
+        """Mean error of the miss ratios over all sizes; in 19 of 20 traces it is no larger."""
         return self.core.error_max
 
     @property
     def requests(self) -> int:
-        """Reads that the ratios are of."""
+        """Number of reads that the ratios refer to."""
         return self.core.references
 
     def miss_ratios(self, sizes_bytes: Sequence[float]) -> list[float]:
@@ -56,12 +56,13 @@ class Curve(Tabular):
         return self.core.miss_ratios([size / self.line_bytes for size in sizes_bytes])
 
     def sizes(self, count: int) -> list[float]:
-        """Sizes in equal ratios, in bytes, from one line (or what a sample tells) to the data."""
+        """Sizes in equal ratios, in bytes, from one line (or the smallest that a sample shows) to
+        all data."""
         least = min(max(1.0, 10 / self.rate if self.rate < 1 else 1.0), max(self.core.lines, 1.0))
         return [float(s) * self.line_bytes for s in np.geomspace(least, self.core.lines, count)]
 
     def enough_bytes(self) -> float | None:
-        """The least size with ``MOST`` of the hits of any size; None where none brings a hit."""
+        """The smallest size with ``MOST`` of the hits of any size; None if no size has hits."""
         sizes = self.sizes(_FINE)
         ratios = self.miss_ratios(sizes)
         hits = 1 - ratios[-1]
@@ -107,10 +108,10 @@ def curve(
     requests that were gone through, as by ``simulate``.
     """
     if rate is not None and not 0 < rate <= 1:
-        raise InputError(f"--sample {rate:g}: a share is above 0, and 1 at the most")
+        raise InputError(f"--sample {rate:g}: a share is above 0 and at most 1")
     if error_points is not None and not 0 < error_points <= 100:
         raise InputError(
-            f"--error {error_points:g}: points are above 0, and 100 at the most",
+            f"--error {error_points:g}: points are above 0 and at most 100",
             "for example --error 0.2",
         )
 

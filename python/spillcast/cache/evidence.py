@@ -83,7 +83,7 @@ def read_requests(
             rows = of_traces(found.traces, block_bytes, lenient=lenient)
         else:
             raise InputError(
-                "samples and statistics hold no offsets: they do not say what was read again",
+                "samples and statistics contain no offsets: they do not show what was read again",
                 "give traces, a recording, a CSV file with offsets, or an oracleGeneral file",
             )
     line_bytes = line_bytes or LINE_BYTES

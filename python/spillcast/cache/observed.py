@@ -178,5 +178,5 @@ def _of_metrics(lines: Sequence[str]) -> Iterator[Scan]:
 def _count(text: str) -> int:
     value = int(text.replace(",", ""))
     if value > COUNT_MAX:
-        raise ValueError(f"{text} is no count")
+        raise ValueError(f"{text} is not a count")
     return value

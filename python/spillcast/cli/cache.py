@@ -43,7 +43,8 @@ def cache(
         typer.Option(min=0, max=1, help="Share that temp data may take, with --policy keep."),
     ] = 0.5,
     line: Annotated[
-        str | None, typer.Option(help="Size of a cache line (default 64K; an id of oracleGeneral).")
+        str | None,
+        typer.Option(help="Size of a cache line (default: 64K; for oracleGeneral one id)."),
     ] = None,
     flash: Annotated[
         str | None,
@@ -68,13 +69,13 @@ def cache(
     ] = 1,
     sample: Annotated[
         float | None,
-        typer.Option(help="Share of the cache lines sampled for the curve (SHARDS); else all."),
+        typer.Option(help="Share of the cache lines sampled for the curve (SHARDS; default: all)."),
     ] = None,
     error: Annotated[
         float | None,
         typer.Option(
-            help="Percentage points that a sampled curve may be off by in the mean, such as 0.2: "
-            "the sample grows until it is exact enough."
+            help="Mean error allowed for a sampled curve, in percentage points, such as 0.2: the "
+            "sample grows until it is met."
         ),
     ] = None,
     block: Annotated[str, typer.Option(help="Block size of Oracle's traces.")] = "8K",
@@ -83,9 +84,9 @@ def cache(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Simulate a flash cache in front of a disk for the I/O of scans and spills.
+    """Simulate a flash cache in front of a disk.
 
-    The first run fills the cache, the second finds it filled; the curve is of the last run.
+    The first run fills the cache, the second uses it; the curve is that of the last run.
 
     Example: spillcast cache scan.trc --size 90G --policy keep --keep 115825
 
@@ -110,7 +111,7 @@ def cache(
         )
         options.check()
     elif keep or flash or disk:
-        raise InputError("--keep, --flash and --disk are of a cache: give --size")
+        raise InputError("--keep, --flash and --disk describe a cache: give --size")
     line_bytes = _positive("--line", line) if line else None
     block_bytes = _positive("--block", block)
     with progress_bar(f"reading {trace[0]}"):
@@ -144,7 +145,7 @@ def _positive(option: str, text: str) -> int:
 
     count = parse_bytes(text)
     if not 0 < count < 1 << 32:
-        raise InputError(f"{option} {text}: not a size that can be", f"for example {option} 64K")
+        raise InputError(f"{option} {text}: not a possible size", f"for example {option} 64K")
     return count
 
 

@@ -26,7 +26,9 @@ def calibrate(
     work: Work = None,
     json: Json = False,
 ) -> None:
-    """Measure the CPU time that waits for I/O cost on this machine, for narrower intervals.
+    """Measure the CPU time that waits cost on this machine.
+
+    Later forecasts have narrower intervals.
 
     Takes two minutes: small queries spill to memory and to storage with two delays. It keeps about
     two cores busy, so do not run it at peak time. The result is stored for this user and in every
@@ -48,7 +50,7 @@ def _kept() -> "Calibration":
 
     found = kept_calibration()
     if found is None:
-        message = f"{calibration_path()}: there is no calibration of this machine as it is now"
+        message = f"{calibration_path()}: there is no calibration for this machine as it is now"
         raise InputError(message, "run `spillcast calibrate`, two minutes")
     return found
 

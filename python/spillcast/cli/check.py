@@ -58,7 +58,7 @@ def check(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Compare a forecast with the query after the move, term by term.
+    """Compare a forecast with the query after the move.
 
     With --log checks are collected, and verify --from shows how accurate a site's forecasts are.
     Exits with 1 if the measured time is outside the interval.
@@ -93,7 +93,7 @@ def check(
     else:
         of_server = {"--query": query, "--since": since, "--backend": backend}
         if given := next((name for name, value in of_server.items() if value is not None), None):
-            raise InputError(f"{given} is for a server: {after[0]} is no DSN")
+            raise InputError(f"{given} is for a server: {after[0]} is not a DSN")
         own = None if told.statement is None else told.statement.queryid
         elapsed_s = None if elapsed is None else parse_duration_s(elapsed, "--elapsed")
         came = came_of_evidence(after, Question(elapsed_s=elapsed_s, queryid=queryid or own))

@@ -16,7 +16,7 @@ def completion(
     shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Which shell.")],
     json: Json = False,
 ) -> None:
-    """Print a script that completes verbs, options and files in a shell.
+    """Print a script that completes verbs, options and files.
 
     All words are in the script, so that a key press starts no program. Print it again after an
     update.

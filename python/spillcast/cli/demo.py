@@ -18,7 +18,7 @@ def demo(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Run the whole loop on an engine and compare forecast and truth.
+    """Run the whole loop on an engine, and compare.
 
     A join spills to slow temp storage and is recorded; fast storage is probed; the forecast is
     made; then the join is run there. Nothing is left behind.

@@ -11,7 +11,7 @@ def add_to(application: typer.Typer) -> None:
 
 
 def doctor(json: Json = False, csv: Csv = False, markdown: Markdown = False) -> None:
-    """Check what works on this machine, and print the command that fixes what does not.
+    """Check what works on this machine, and how to fix the rest.
 
     It checks capture sources, emulation of storage, control groups and installed packages, and
     changes nothing.

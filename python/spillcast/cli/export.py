@@ -25,7 +25,7 @@ def export(
         typer.Option("--format", help="A time line for ui.perfetto.dev, or metrics as text."),
     ],
     by: Annotated[
-        str | None, typer.Option(help="Labels of metrics, as of profile --by (default: event).")
+        str | None, typer.Option(help="Labels of metrics, as in profile --by (default: event).")
     ] = None,
     where: Where = None,
     output: Annotated[
@@ -33,10 +33,11 @@ def export(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Write a recording's time line for Perfetto, or a profile as OpenMetrics.
+    """Write a time line for Perfetto, or a profile as OpenMetrics.
 
-    perfetto: Chrome trace events. A thread is a track, a wait a slice with what it moved, an arrow
-    leads from the thread that ended a wait. openmetrics: time and latency histograms by event.
+    perfetto: Chrome trace events. Each thread is a track and each wait a slice with its bytes; an
+    arrow leads from the thread that ended a wait. openmetrics: time and latency histograms by
+    event.
 
     Example: spillcast export run.spill --format perfetto -o run.json
 
@@ -48,7 +49,7 @@ def export(
     from spillcast.workspace import whole_file
 
     if json and output is None:
-        raise InputError("--json: stdout is taken by the export itself", "write it with -o FILE")
+        raise InputError("--json: stdout is used by the export itself", "write it with -o FILE")
     if output is not None and not output.absolute().parent.is_dir():
         raise InputError(f"-o {output}: there is no directory {output.absolute().parent}")
     if output is not None and output.is_dir():

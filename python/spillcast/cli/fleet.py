@@ -41,7 +41,7 @@ def fleet(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Rank the statements of a fleet by what other temp storage would save.
+    """Rank a fleet's statements by what other storage saves.
 
     Exits with 3 if there is no forecast for any statement.
 

@@ -79,8 +79,8 @@ def forecast(
     cpu_quota: Annotated[
         float | None,
         typer.Option(
-            help="CPU quota there, such as 0.4; by default the recorded one, and with as many as "
-            "there are CPUs none."
+            help="CPU quota on the target machine, such as 0.4 (default: as recorded); the number "
+            "of CPUs means none."
         ),
     ] = None,
     cost: Annotated[
@@ -98,13 +98,13 @@ def forecast(
     command: Annotated[
         str | None,
         typer.Option(
-            help="Command or statement to rehearse, if the recording does not hold it whole."
+            help="Command or statement to rehearse, if the recording does not contain all of it."
         ),
     ] = None,
     server: Server | None = None,
     exact: Annotated[
         bool,
-        typer.Option("--exact", help="Of a large recording, take all waits instead of a sample."),
+        typer.Option("--exact", help="For a large recording: use all waits instead of a sample."),
     ] = False,
     confidence: Confidence = 0.9,
     budget: Budget = "60s",
@@ -118,11 +118,11 @@ def forecast(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Forecast a run's elapsed time with its temp files on other storage.
+    """Forecast a run with its temp files on other storage.
 
-    A directory is probed now. A rehearsal, which is only done when asked for, starts the recorded
-    command or SELECT again and ends it after a while; none is done of what writes. Exits with 3
-    where the evidence carries no number.
+    A directory is probed now. --rehearse runs the recorded command or SELECT again and kills it
+    after a while; commands that write are refused. Exits with 3 if the evidence does not allow a
+    forecast.
 
     Example: spillcast forecast run.spill --to /mnt/nvme --to latency:150us
 

@@ -25,16 +25,16 @@ def ingest(
         str, typer.Option("--output", "-o", help="The dataset: a directory or an address.")
     ],
     database: Annotated[
-        str | None, typer.Option(help="Name of the database, where the evidence has none.")
+        str | None, typer.Option(help="Name of the database, if the evidence has none.")
     ] = None,
     engine: Workers = "local",
     master: Master = None,
     json: Json = False,
 ) -> None:
-    """Add evidence to a dataset, each file once whatever its name.
+    """Add evidence to a dataset, each file once.
 
-    Killed and started again, it goes on. Files that hold no usable evidence are set aside and
-    listed, on stderr and with --json too.
+    If it was killed, run it again: it continues. Files without usable evidence are set aside and
+    listed, on stderr and with --json.
 
     Example: spillcast ingest /backup/traces ash/*.csv -o fleet
     """

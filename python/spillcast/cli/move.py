@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def add_to(application: typer.Typer) -> None:
     """Register the verb, with a command for each engine whose temp files can be moved."""
     group = typer.Typer(
-        help="Move temp files to other storage, and back: print the steps, or do them.",
+        help="Move temp files to other storage, and back. Prints the steps, or runs them.",
         no_args_is_help=True,
     )
     group.callback()(lambda: None)
@@ -33,7 +33,7 @@ def tmpfs(
     size: Annotated[str, typer.Option(help="Largest size, such as 8G.")],
     owner: Annotated[str | None, typer.Option(help="User it is for (default: everybody).")] = None,
 ) -> "Move":
-    """A mount in memory for temp files, on this machine. Only printed.
+    """tmpfs: a mount in memory for temp files, on this machine. Only prints the steps.
 
     Example: spillcast move tmpfs --to /mnt/temp --size 8G --owner postgres
     """

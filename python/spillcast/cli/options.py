@@ -20,7 +20,7 @@ def _one_form(context: typer.Context, parameter: typer.CallbackParam, given: boo
 
     before = next((name for name in ("json", "csv", "markdown") if context.params.get(name)), None)
     if given and before is not None:
-        raise InputError(f"--{before} and --{parameter.name}: stdout takes one form, give one")
+        raise InputError(f"--{before} and --{parameter.name}: stdout has one format, give one")
     return given
 
 
@@ -37,8 +37,8 @@ Confidence = Annotated[
 Budget = Annotated[
     str,
     typer.Option(
-        help="Time and bytes a probe may take: 60s, 4G or 60s,4G; bytes by default 10 % of what "
-        "is free."
+        help="Time and bytes a probe may take: 60s, 4G or 60s,4G; bytes by default 10 % of the "
+        "free space."
     ),
 ]
 Work = Annotated[
@@ -51,18 +51,21 @@ RecordedTemp = Annotated[
     list[Path] | None,
     typer.Option(
         "--temp",
-        help="Of a recording: only files under this directory are temp files. Repeatable.",
+        help="For a recording: only files under this directory are temp files. Repeatable.",
     ),
 ]
 Duration = Annotated[
     str | None,
     typer.Option(
-        help="End after this time, such as 5m; a query that is waited for must begin within it."
+        help="Stop after this time, such as 5m; a query that it waits for must begin within it."
     ),
 ]
 Capture = Annotated[
     CaptureName,
-    typer.Option(help="perf events, or a preload library where those are refused."),
+    typer.Option(
+        help="Capture source; auto takes the best that works: eBPF, perf events or the "
+        "preload library."
+    ),
 ]
 Query = Annotated[
     str | None,
@@ -79,15 +82,16 @@ Elapsed = Annotated[
 History = Annotated[
     list[Path] | None,
     typer.Option(
-        help="Of a query recorded in part: a former run of it (recording, plan, row of "
-        "pg_stat_statements), or its plan of EXPLAIN, not run. Repeatable."
+        help="For a query recorded in part: a previous run of it (recording, plan, row of "
+        "pg_stat_statements), or its plan by EXPLAIN without ANALYZE. Repeatable."
     ),
 ]
 Progress = Annotated[
-    str | None, typer.Option(help="How far it was by the recording's end, such as 20%.")
+    str | None,
+    typer.Option(help="How much of the query was done when the recording ended, such as 20%."),
 ]
 Written = Annotated[
-    str | None, typer.Option(help="What it writes to temp files in all, such as 40G.")
+    str | None, typer.Option(help="Bytes that the whole query writes to temp files, such as 40G.")
 ]
 Boost = Annotated[
     str | None,
@@ -101,7 +105,7 @@ ExecId = Annotated[
     int | None, typer.Option(help="Only this execution (SQL_EXEC_ID) of an ASH export.")
 ]
 Since = Annotated[
-    str | None, typer.Option(help="Only samples of an ASH export from this time on, as 20:30.")
+    str | None, typer.Option(help="Only samples of an ASH export from this time on, such as 20:30.")
 ]
 Until = Annotated[str | None, typer.Option(help="Only samples of an ASH export up to this time.")]
 Block = Annotated[str | None, typer.Option(help="Block size of Oracle's evidence, such as 16K.")]

@@ -58,7 +58,9 @@ def postgres(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Rank the statements that spill on a PostgreSQL server, and what storage or work_mem saves.
+    """Rank the statements that spill on a PostgreSQL server.
+
+    For each it shows what other storage and more work_mem would save.
 
     Reads statistics only, in a few short queries of one read-only session; pg_monitor is enough.
     Exits with 3 if there is no forecast for any statement.

@@ -37,15 +37,17 @@ def probe(
     block: Annotated[
         str | None, typer.Option(help="Block size of an Oracle trace, such as 16K.")
     ] = None,
-    psync: Annotated[bool, typer.Option("--psync", help="Keep io_uring out of --grid.")] = False,
+    psync: Annotated[bool, typer.Option("--psync", help="Do not use io_uring for --grid.")] = False,
     budget: Budget = "60s",
     json: Json = False,
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Replay a recording's temp I/O on a directory and time it, or measure it without one.
+    """Replay a recording's temp I/O on a directory and time it.
 
-    The files have no names and are gone when the probe ends, however it ends.
+    Without a recording, --grid measures the directory by size and depth.
+
+    Its files are unnamed, so that nothing is left behind, however the probe ends.
 
     Example: spillcast probe /mnt/nvme --like run.spill -o nvme.json
 

@@ -97,10 +97,10 @@ def record(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Record the temp I/O of a command, a running process or a PostgreSQL query.
+    """Record the temp I/O of a command, process or query.
 
-    Ctrl-C ends a recording and keeps it. What is observed is never changed or stopped. A command
-    is recorded to its end: it gets the signals, and its exit status is that of spillcast.
+    Ctrl-C ends a recording and keeps it. Nothing that is observed is changed or stopped. A command
+    is recorded to its end: signals are passed on to it, and spillcast exits with its status.
 
     Example: spillcast record -o run.spill -- duckdb warehouse.db -c "select ..."
 
@@ -175,7 +175,9 @@ def _tell(recording: "Recording", output: Path, *, json: bool) -> None:
 
     said: list[str | None] = []
     if recording.path != output:
-        said.append(f"{output}: another recording came there meanwhile; kept as {recording.path}")
+        said.append(
+            f"{output}: another recording was written there meanwhile; kept as {recording.path}"
+        )
     if (because := recording.meta.raw.because) is not None:
         said.append(f"{recording.path}: not all single waits could be kept: {because}")
     if json:

@@ -25,7 +25,7 @@ def check_minute(command: Sequence[str] | None, options: "RecordOptions", *, oth
     """InputError for what does not go with it."""
     if command is not None or others or options.slices is not None:
         raise InputError(
-            "--minute is for what runs already, and by itself",
+            "--minute needs a process or session that is already running, and no other mode",
             "leave out --all, --explain, --live, --rehearse and --slices; give --pid or a session",
         )
 

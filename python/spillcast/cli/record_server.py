@@ -47,7 +47,7 @@ def check_options(
         "--wait-for-spill": (wanted.spilling, _ONE),
         "--explain": (explain is not None, "record it by itself, without --all"),
         "--set": (bool(settings), "settings are for a statement that --explain runs"),
-        "--live": (live, "a line tells how many sessions spill; --live shows one of them"),
+        "--live": (live, "a line shows how many sessions spill; --live shows one session"),
     }
     for option, (is_given, instead) in refused.items():
         if is_given:
@@ -99,7 +99,7 @@ def record_server(
             "see: spillcast record --help",
         )
     if settings and explain is None:
-        raise InputError("--set is for the session of --explain; another's cannot be changed")
+        raise InputError("--set is for the session of --explain; other sessions cannot be changed")
     live = engine_of(name).live
     assert live is not None
     return live()(

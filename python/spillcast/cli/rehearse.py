@@ -34,7 +34,7 @@ def check_rehearse(
     explain: str | None,
     server: Server | None,
 ) -> None:
-    """InputError for what `record` cannot run again, and for what is no directory."""
+    """InputError for what `record` cannot run again, and for what is not a directory."""
     from spillcast.errors import InputError
 
     if not directories:

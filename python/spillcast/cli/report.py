@@ -80,7 +80,9 @@ def report(
     budget: Budget = "60s",
     json: Json = False,
 ) -> None:
-    """Write one self-contained page: the answer, charts, tables and raw figures.
+    """Write one self-contained page of answers and charts.
+
+    It also holds tables and raw figures.
 
     It loads nothing from any network and opens from a mail attachment.
 
@@ -122,7 +124,9 @@ def report(
     for one in [find_evidence([word]) for word in words] if each else [evidence]:
         add_runs(material, one, chosen, temp_dirs=temp or (), lenient=lenient)
     if to and each:
-        raise InputError("--each compares runs", "a forecast is of one: leave out --each or --to")
+        raise InputError(
+            "--each compares runs", "a forecast is for one run: leave out --each or --to"
+        )
     if to and not words:
         raise InputError("--to is for evidence", "a forecast's document has its target already")
     if to:

@@ -21,11 +21,11 @@ def sql(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Ask the evidence in SQL.
+    """Query the evidence with SQL.
 
     Traces are the tables waits, calls and statements; ASH exports are samples; a recording is
-    waits, seconds and samples. docs/schema.md describes the columns. The query sees them alone: it
-    opens no file and writes none.
+    waits, seconds and samples. docs/schema.md describes the columns. The query sees only these
+    tables: it can neither open nor write files.
 
     Example: spillcast sql "select event, count(*) from waits group by all" *.trc
     """

@@ -33,9 +33,9 @@ def show(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Show what is known of a storage: latencies, how they are spread, servers and ceilings.
+    """Show a storage: latencies, servers and ceilings.
 
-    Peaks of the histogram are named. A size that was not measured is taken from the others.
+    Peaks of the histogram are named. Sizes that were not measured are estimated from the others.
 
     Example: spillcast storage show nvme.json --op read --size 256K
     """
@@ -83,7 +83,7 @@ def compare(
 ) -> None:
     """Compare storages with the first of them, by op, size and pattern.
 
-    Sizes that one of them was not measured at are taken from its others, and marked.
+    Sizes at which one of them was not measured are estimated from its others and marked.
 
     Example: spillcast storage compare disk.json nvme.json
     """
@@ -94,7 +94,9 @@ def compare(
     from spillcast.storage.target import resolve_storage
 
     if len(storages) < 2:
-        raise InputError(f"{storages[0]}: compared with what?", "name two storages or more")
+        raise InputError(
+            f"{storages[0]}: there is nothing to compare it with", "name two storages or more"
+        )
     found = [resolve_storage(text) for text in storages]
     names = [storage.name for storage in found]
     result = compare_storages(found, names if len(set(names)) == len(names) else storages)

@@ -11,7 +11,7 @@ KNOBS = ("sweep_io_size", "sweep_memory")
 def add_to(application: typer.Typer) -> None:
     """Register the verb with its commands."""
     sweep = typer.Typer(
-        help="Try the settings of a knob: elapsed time of each, and the best.",
+        help="Find the best I/O size or work memory.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )

@@ -47,10 +47,11 @@ def io_size(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Issue a spill with I/Os of each size and find the best: counts, means and total time.
+    """Issue a spill with I/Os of each size and find the best.
 
-    On a directory it measures, by turns, and leaves nothing; on a storage.json it computes, with
-    merge levels and a write cache that fills up. Without --like the spill is an external sort.
+    On a directory it measures the sizes in turn and leaves nothing behind; on a storage.json it
+    computes them, with merge levels and a write cache that fills up. Without --like the spill is an
+    external sort.
 
     Example: spillcast sweep io-size /mnt/nvme --like run.spill
 

@@ -45,8 +45,8 @@ def memory(
     on: Annotated[
         list[str] | None,
         typer.Option(
-            help="Directory, tmpfs, latency:1ms, storage.json, recording, catalogue:NAME; what is "
-            "no directory is emulated. Repeatable. Default: tmpfs and latency:1ms."
+            help="Directory, tmpfs, latency:1ms, storage.json, recording, catalogue:NAME; whatever "
+            "is not a directory is emulated. Repeatable. Default: tmpfs and latency:1ms."
         ),
     ] = None,
     within: Annotated[
@@ -69,9 +69,11 @@ def memory(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Run a query with work memory from too little to enough, on several storages.
+    """Run a query with too little to enough memory.
 
-    A few sizes are measured, those between are forecast from them. Work memory is DuckDB's
+    Each size is tried on several storages.
+
+    A few sizes are measured; the others are forecast from them. Work memory is DuckDB's
     memory_limit or PostgreSQL's work_mem.
 
     Example: spillcast sweep memory --engine postgres --on /mnt/nvme --on latency:1ms --within 2s
@@ -143,7 +145,7 @@ def _lab(name: str, *, own: bool) -> "Callable[[Path, Path | None], Lab]":
             f"record it with spillcast record --{name} DSN --explain, and forecast that for "
             "several storages: the table has memory, too"
         )
-        message = f"--sql is for --engine {' or '.join(able)}: a server of others is not swept"
+        message = f"--sql is for --engine {' or '.join(able)}: an existing server is not swept"
         raise InputError(message, hint if engine_of(name).live else None)
     return lab.on
 
@@ -170,8 +172,8 @@ def _query(path: Path, threads: int) -> "Workload":
     try:
         text = path.read_text().strip().rstrip(";")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise InputError(f"--sql {path}: {why}") from error
     if not text:
-        raise InputError(f"--sql {path}: there is no query in it")
+        raise InputError(f"--sql {path}: it contains no query")
     return Workload(path.name, text, 0, "", threads)

@@ -27,7 +27,7 @@ def verify(
     ] = 5.0,
     workload: Annotated[
         list[str] | None,
-        typer.Option(help='Only queries of this kind, or "tpch"; more than once for more.'),
+        typer.Option(help='Only queries of this kind, or "tpch". Repeatable.'),
     ] = None,
     threads: Annotated[
         list[int] | None, typer.Option(help="Only with this number of threads or processes.")
@@ -41,7 +41,7 @@ def verify(
     seed: Annotated[
         int,
         typer.Option(
-            help="Seed for drawing cases and random storages; the same seed draws the same."
+            help="Seed for drawing cases and random storages; the same seed draws the same cases."
         ),
     ] = 0,
     output: Annotated[
@@ -54,20 +54,20 @@ def verify(
     markdown: Annotated[
         Path | None,
         typer.Option(
-            help="Also write a page with charts, as docs/accuracy.md is; - prints the tables."
+            help="Also write a page with charts, like docs/accuracy.md; - prints the tables."
         ),
     ] = None,
     work: Work = None,
     json: Json = False,
     csv: Csv = False,
 ) -> None:
-    """Forecast queries from one storage to another, then measure them there.
+    """Forecast queries for other storage, then measure them.
 
-    Queries that spill, of our own and of TPC-H, with 1, 2 and 4 threads or processes, between
-    twenty storages: emulated ones, some with random parameters by the seed, some that the kernel
-    slows, the disk and memory. All of it would take hours, so storages are drawn for each query
-    until the time is used up; at least half of the forecasts are from slow to fast. Interrupted, it
-    leaves the cases of the queries that were done.
+    Built-in queries and those of TPC-H spill with 1, 2 and 4 threads or processes on twenty
+    storages: emulated ones (some with random parameters from the seed), some slowed by the kernel,
+    the disk and memory. All cases would take hours, so storages are drawn for each query until the
+    time is used up; at least half of the forecasts are from slow to fast. If it is interrupted, the
+    cases of completed queries are kept.
     """
     from spillcast.cli.output import show
     from spillcast.errors import InputError
@@ -77,7 +77,7 @@ def verify(
     printed, markdown = markdown == Path("-"), None if markdown == Path("-") else markdown
     if printed and (json or csv):
         raise InputError(
-            f"--{'json' if json else 'csv'} and --markdown -: stdout takes one form, give one"
+            f"--{'json' if json else 'csv'} and --markdown -: stdout has one format, give one"
         )
     for option, path in (("-o", output), ("--markdown", markdown)):
         if path is not None and not path.absolute().parent.is_dir():
@@ -141,7 +141,7 @@ def _run(
     from spillcast.lab.verify import verify as run_verify
 
     if not drawn.cells:
-        hint = "allow more, or ask for less with --repeat 1"
+        hint = "allow more, or run less with --repeat 1"
         raise InputError(f"--minutes {minutes:g}: there is no time for one query", hint)
     with TerminalStage(budget_s=60 * minutes) as stage:
         return run_verify(

@@ -65,11 +65,13 @@ def watch(
         bool, typer.Option("--json", help="Print a line of JSON every second.")
     ] = False,
 ) -> None:
-    """Watch a run spill: where the time goes, temp latency, and the forecast for other storage.
+    """Watch a run spill, with a live forecast for other storage.
 
-    q or Ctrl-C ends it. What is watched is never changed or stopped: a command gets the signals
-    and is watched to its end. Nothing is written without -o. The forecast is for the whole run
-    if it is known what remains, otherwise for the part so far.
+    It shows where the time goes, temp latency, and the forecast.
+
+    q or Ctrl-C ends it. Nothing that is watched is changed or stopped: signals are passed on to a
+    command, and it is watched to its end. Nothing is written without -o. The forecast is for the
+    whole run if it is known what remains, otherwise for the part so far.
 
     Example: spillcast watch --pid 4711 --to catalogue:aws-gp3
 

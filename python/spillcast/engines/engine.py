@@ -34,7 +34,7 @@ class Engine:
     label: str
     #: What meta.json may call it besides.
     aliases: tuple[str, ...] = ()
-    #: Settings that meta.json may hold of it and that bear on spills.
+    #: Settings that meta.json may hold of it and that affect spills.
     settings: tuple[str, ...] = ()
     #: What to set for temp I/Os of least and most bytes, and the statements, if there are any.
     io_size: Callable[[int, int], tuple[str, tuple[str, ...]]] | None = None

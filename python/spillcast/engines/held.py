@@ -18,7 +18,7 @@ class Ran:
 
     elapsed_s: float
     rows: str
-    #: Time it was runnable without a CPU: the machine was busy with something else.
+    #: Time it was runnable but not scheduled: the machine was busy with something else.
     run_queue_delay_s: float
     #: CPU time of all its threads and processes.
     cpu_s: float

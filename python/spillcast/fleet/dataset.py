@@ -90,7 +90,7 @@ def _log(where: Place, name: str) -> pa.Table:
         rows = table_of(path, SOURCES, ANEW, content=where.read(name))
         for part in (part for parts in rows["parts"].to_pylist() for part in parts):
             if not _PART.fullmatch(part):
-                raise damaged(path, f"{part!r} is no part of a dataset", ANEW)
+                raise damaged(path, f"{part!r} is not part of a dataset", ANEW)
     return rows.replace_schema_metadata(None)
 
 

@@ -132,7 +132,7 @@ def _started(master: str, folder: Path) -> "SparkSession":
             _wait(lambda: not thread.is_alive(), _JAVA_S)
     if made and isinstance(made[0], SparkSession):
         return made[0]
-    why = "it takes the connection and says nothing"
+    why = "it accepts the connection and does not answer"
     if made:
         why = str(made[0]).strip().splitlines()[-1]
     _kill_java()
@@ -177,7 +177,7 @@ def _must_have_workers(spark: "SparkSession", master: str) -> None:
     java: Any = spark.sparkContext._jsc
     if not _wait(lambda: java.sc().getExecutorMemoryStatus().size() > 1, _WORKERS_S):
         raise SpillcastError(
-            f"--master {master}: gives no worker within {_WORKERS_S:.0f} s",
+            f"--master {master}: provides no worker within {_WORKERS_S:.0f} s",
             "start workers, or wait until others have ended",
         )
 

@@ -102,9 +102,9 @@ def _shelves(
         who = Identity().named(database)
         _name(row, PLAN, who)
     elif kind == "figures":
-        raise InputError("figures of a run, which spillcast forecast reads, and a dataset does not")
+        raise InputError("figures of a run: spillcast forecast reads them, a dataset does not")
     else:
-        raise InputError("sums over many queries, of which no forecast of one can be made")
+        raise InputError("sums over many queries: no single query can be forecast")
     return {(RUNS_FOLDER, who.database, who.day): [pack(path, row["kind"], content, who)]}
 
 

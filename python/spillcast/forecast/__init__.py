@@ -22,8 +22,8 @@ class _Callable(ModuleType):
         of pg_stat_statements, figures, traces, ASH exports; several files of one run as a list. A
         target is a storage or what ``--to`` takes; a directory is probed now. One target gives a
         ``Forecast``, a list of them ``Forecasts`` in the same order. InputError for evidence or
-        targets that cannot be used; where the evidence carries no number ``forecast_s`` is None and
-        ``refused`` says why.
+        targets that cannot be used; if the evidence does not allow a forecast, ``forecast_s`` is
+        None and ``refused`` gives the reason.
         """
         files = baseline if isinstance(baseline, Recording | list | tuple) else [baseline]
         several = isinstance(to, list | tuple)

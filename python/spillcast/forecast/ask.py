@@ -189,10 +189,10 @@ def _answers(
 def _from_former(
     former: Recording, part: Recording, targets: Sequence[Target], question: Question
 ) -> list[Answer]:
-    """Of a query that did no temp I/O while a part of it was recorded: for a former run of it."""
+    """Of a query that did no temp I/O while a part of it was recorded: for a previous run of it."""
     message = (
         f"there was no temp I/O in the {format_duration(part.elapsed_s)} that were recorded: "
-        f"the forecast is for the former run, {former.path.name}"
+        f"the forecast is for the previous run, {former.path.name}"
     )
     answers = _from_recording(former, targets, replace(question, known=NOTHING), None)
     warned = Warned("former-run", message)

@@ -39,14 +39,14 @@ def _unseen(_files: Sequence[str | Path]) -> AbstractContextManager[Callable[[in
 class Question:
     """The options of a forecast.
 
-    ``elapsed_s`` is the wall time of the whole query where the evidence covers a part of it, or
-    tells none. ``boost`` (events), ``sql_id``, ``block`` (size of a block) and ``method``
-    (``counts`` or ``seed``) are for Oracle's evidence, ``lenient`` for damaged traces; ``exec_id``,
-    ``since`` and ``until`` choose samples of ASH; ``queryid`` picks a row of
-    pg_stat_statements, ``origin`` is the storage that counts without times were made on. Of a
-    recording, the files under ``temp_dirs`` and no others are temp files, where any is given. A
-    target has ``cpus`` CPUs, and a quota of ``cpu_quota`` of them a second, where given, else those
-    of the recording. A directory is probed within ``budget``, a time, bytes or both (``60s,4G``).
+    ``elapsed_s`` is the wall time of the whole query, if the evidence covers only a part or has
+    none. ``boost`` (events), ``sql_id``, ``block`` (size of a block) and ``method`` (``counts`` or
+    ``seed``) are for Oracle's evidence, ``lenient`` for damaged traces; ``exec_id``, ``since`` and
+    ``until`` choose samples of ASH; ``queryid`` picks a row of pg_stat_statements, ``origin`` is
+    the storage of counts without times. If ``temp_dirs`` are given, the temp files of a recording
+    are those under them. The target has ``cpus`` CPUs and a quota of ``cpu_quota`` CPUs, by default
+    those of the recording. A directory is probed within ``budget``, a time, bytes or both
+    (``60s,4G``).
 
     Before that ``rehearse`` runs the query there. ``known`` tells the whole of a query that was
     recorded in part. ``exact`` takes all waits of a large recording, not a sample. ``without`` is

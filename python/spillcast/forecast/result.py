@@ -82,7 +82,7 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Forecast(Tabular):
-    """Elapsed time on a target. The numbers are None where the evidence carries none."""
+    """Elapsed time on a target. The numbers are None if the evidence does not allow a forecast."""
 
     target: str
     baseline_s: float
@@ -133,14 +133,14 @@ class Forecast(Tabular):
     def ceiling_share(self) -> float | None:
         """Time saved over the time that storage without any latency would save.
 
-        Below 0 the query gets slower; None where no storage saves anything.
+        Below 0 the query gets slower; None if no storage saves anything.
         """
         if self.forecast_s is None or self.ceiling_s >= self.baseline_s:
             return None
         return (self.baseline_s - self.forecast_s) / (self.baseline_s - self.ceiling_s)
 
     def sentence(self, beside: Iterable["Forecast"] = ()) -> str:
-        """The answer in one sentence; ``beside`` as of ``ceiling_words``."""
+        """The answer in one sentence; ``beside`` as in ``ceiling_words``."""
         here = format_duration(self.baseline_s)
         if self.forecast_s is None or self.interval_s is None:
             return f"No forecast for {self.target}: {self.refused}."
@@ -157,10 +157,10 @@ class Forecast(Tabular):
         )
 
     def ceiling_words(self, beside: Iterable["Forecast"] = ()) -> str:
-        """What storage without any latency would leave, and what no storage can beat.
+        """The time on storage without any latency, and the limit that no storage can beat.
 
-        ``beside`` are forecasts of the same query that are told together with this one: what one
-        of them holds possible some storage can.
+        ``beside`` are forecasts of the same query that are shown with this one: the limit stated is
+        not above any of theirs.
         """
         words = f"storage without any latency would leave about {format_duration(self.ceiling_s)}"
         if self.ceiling_interval_s is None:
@@ -222,10 +222,10 @@ class Forecast(Tabular):
 
 
 class Forecasts(list[Forecast], Tabular):
-    """Forecasts for several targets, in the order asked."""
+    """Forecasts for several targets, in the order given."""
 
     def to_arrow(self) -> "pa.Table":
-        """A row for each target; the numbers are null where a forecast was refused."""
+        """A row for each target; the numbers are null if a forecast was refused."""
         import pyarrow as pa
 
         names = (

@@ -9,4 +9,4 @@ def too_wide(low_s: float, high_s: float) -> str | None:
     if high_s <= USELESS * low_s:
         return None
     low, high = format_duration(low_s), format_duration(high_s)
-    return f"the evidence does not tell more than that it takes between {low} and {high}"
+    return f"the evidence shows only that it takes between {low} and {high}"

@@ -16,7 +16,7 @@ REFUSED, REFUSED_MOST = "share refused", 0.15
 #: of the 90th percentile and of the half-width.
 _PARTS = (
     ("minute", "a minute, or a tenth", 0.12, 0.30, 0.30),
-    ("minute_former", "the same, with a former run", 0.07, 0.18, 0.30),
+    ("minute_former", "the same, with a previous run", 0.07, 0.18, 0.30),
     ("first_fifth_alone", "first fifth, elapsed time unknown", 0.15, None, None),
 )
 #: Nobody attaches for less: parts as long as this have aims of their own.

@@ -59,7 +59,7 @@ class Runs:
 
     @property
     def run_queue_delay_s(self) -> list[float]:
-        """Of each run, time runnable without a CPU."""
+        """Of each run, time runnable but not scheduled."""
         return [ran.run_queue_delay_s for ran in self.made]
 
     @property
@@ -69,7 +69,7 @@ class Runs:
 
     @property
     def delay_share(self) -> float:
-        """Share of the time of the calmest run that it was runnable without a CPU."""
+        """Share of the time of the calmest run that it was runnable but not scheduled."""
         return min(ran.run_queue_delay_s / ran.elapsed_s for ran in self.made)
 
 
@@ -84,7 +84,7 @@ class Evidence:
     name: str
     #: Time of the run that it covers.
     covers_s: float
-    #: Time that the recorded run was runnable without a CPU.
+    #: Time that the recorded run was runnable but not scheduled.
     run_queue_delay_s: float
     probe_s: float
     #: Mean time of a temp operation, as recorded and as probed; None where it was not timed.

@@ -98,8 +98,8 @@ def cut(recording: Recording, windows: Windows, name: str) -> Recording:
     """The operations that began within the windows, at the times they have when put together.
 
     A wait for something else than I/O may last long: of it a window holds the part that lies in
-    it. CPU time is that which the rows tell of; what no row tells, such as time runnable without a
-    CPU, is taken as the windows' share of the run. Nothing is written to disk.
+    it. CPU time is that which the rows tell of; what no row tells, such as time runnable but not
+    scheduled, is taken as the windows' share of the run. Nothing is written to disk.
     """
     whole = recording.waits
     on_file = pa.compute.or_(whole["op"].is_valid(), whole["file"].is_valid())

@@ -83,7 +83,7 @@ def run_demo(
         stage.step(f"the join on {fast.name}, to compare")
         there = run(opened, workload, fast, stage.tick)
         if there.rows != ran.rows:
-            raise AssertionError("the query gave other rows on other storage")
+            raise AssertionError("the query returned other rows on the other storage")
         case = Case(
             engine=opened.label,
             workload=workload.name,

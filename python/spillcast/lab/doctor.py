@@ -34,13 +34,13 @@ class Finding:
     """One thing that works here or does not."""
 
     name: str = key("what was looked at", example="perf")
-    works: bool = key("whether it works, for this user, now", example=False)
+    works: bool = key("whether it works for this user", example=False)
     detail: str = key(
-        "what it is for or, where it does not work, what is wrong",
+        "what it is for; if it does not work, what is wrong",
         example="kernel.perf_event_paranoid is 3",
     )
     mend: str | None = key(
-        "the command that mends it; null where it works, or nothing does",
+        "the command that fixes it; null if it works or nothing fixes it",
         example="sudo sysctl kernel.perf_event_paranoid=2",
         default=None,
     )
@@ -50,13 +50,13 @@ class Finding:
 class Diagnosis:
     """All that was looked at."""
 
-    schema: str = key("the form", example=DOCTOR_SCHEMA)
+    schema: str = key("the format", example=DOCTOR_SCHEMA)
     spillcast: str = key("version", example="0.1.0")
-    commit: str | None = key("commit that it was built of; null where not known", example=None)
+    commit: str | None = key("commit that it was built from; null if unknown", example=None)
     python: str = key("version of Python", example="3.11.7")
     kernel: str = key("release of the kernel", example="6.12.0-amd64")
     user: int = key("id of the user", example=1000)
-    findings: Sequence[Finding] = key("what was looked at, one by one")
+    findings: Sequence[Finding] = key("what was checked")
 
 
 def diagnose() -> Diagnosis:
@@ -123,7 +123,7 @@ def _fuse() -> Iterator[Finding]:
             mend = "docker run --device /dev/fuse --cap-add SYS_ADMIN"
         yield Finding("FUSE", False, f"emulate cannot use {device}", mend)
     elif os.geteuid() == 0 and not _may_mount():
-        detail = "emulate wants CAP_SYS_ADMIN, which root does not have here"
+        detail = "emulate needs CAP_SYS_ADMIN, which root does not have here"
         yield Finding("FUSE", False, detail, "docker run --device /dev/fuse --cap-add SYS_ADMIN")
     elif os.geteuid() != 0 and helper is None:
         detail = "emulate needs root or the program fusermount3"

@@ -105,7 +105,7 @@ class _Run:
             if (place.name, size) in forecasts:
                 self._measure(size, place)
         if self.busy:
-            text = "other work on the machine disturbed some runs: their times say less"
+            text = "other work on the machine disturbed some runs: their times are less reliable"
             self.warnings.append(Warned("busy", text))
         points = [
             Point(place.name, size, told[size], self.runs.get(key), forecasts.get(key))

@@ -22,7 +22,7 @@ FORMS = "a directory, tmpfs, latency:1ms, a storage.json, a recording or catalog
 def named_places(words: Sequence[str], room: Path, option: str = "--on") -> Iterator[list[Place]]:
     """A place for each word, in their order; all that they hold is gone at the end.
 
-    InputError names a word that is no storage, before anything is made.
+    InputError names a word that is not a storage, before anything is made.
     """
     if len(set(words)) < len(words):
         raise InputError(f"{option}: a storage is named twice")

@@ -6,7 +6,7 @@ from spillcast.lab.cut import attached
 from spillcast.recording import Recording
 from spillcast.recording.meta import ESTIMATE_FILE
 
-#: As evidence: a minute, the same with a former run, the first fifth.
+#: As evidence: a minute, the same with a previous run, the first fifth.
 MINUTE, AGAIN, FIFTH = "minute", "minute_former", "first_fifth_alone"
 PARTS = (MINUTE, AGAIN, FIFTH)
 MINUTE_S, SHARE, LATEST = 60.0, 0.1, 0.8

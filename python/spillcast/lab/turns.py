@@ -43,9 +43,9 @@ class Series(Generic[T]):
 def lost_shares(runs: Sequence[Ran], beside: Sequence[Ran] = ()) -> list[float]:
     """The share of each run that other work on the machine took; ``beside`` are more runs there.
 
-    That is time runnable without a CPU, and CPU time beyond that of the run with the least: those
-    who share a core or a cache make the same work take longer. Of several threads it is their sum,
-    and may be above 1.
+    That is time runnable but not scheduled, and CPU time beyond that of the run with the least:
+    those who share a core or a cache make the same work take longer. Of several threads it is their
+    sum, and may be above 1.
     """
     least_s = min((ran.cpu_s for ran in (*runs, *beside)), default=0.0)
     return [(ran.run_queue_delay_s + ran.cpu_s - least_s) / ran.elapsed_s for ran in runs]

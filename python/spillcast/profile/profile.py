@@ -35,10 +35,9 @@ def profile(
 
     ``by`` are names of dimensions or SQL expressions over the columns of a wait, or of a sample.
     ``event`` is a pattern in which ``*`` stands for any text; ``where`` is an SQL condition on the
-    same columns. Of a recording, the files under ``temp_dirs`` and no others are temp
-    files, where any is given. ``chosen`` picks samples of ASH, or a time of traces; with
-    ``block_bytes`` sizes in traces are in bytes and not in blocks. InputError for evidence that
-    cannot be read or holds nothing.
+    same columns. If ``temp_dirs`` are given, the temp files of a recording are those under them.
+    ``chosen`` picks samples of ASH, or a time of traces; with ``block_bytes`` sizes in traces are
+    in bytes and not in blocks. InputError for evidence that cannot be read or is empty.
     """
     found = find_evidence(evidence)
     kind = found.only_waits()
@@ -86,7 +85,7 @@ def _window(chosen: "Chosen | None", kind: str) -> "Window":
     if kind != "traces" or chosen.sql_id is not None or chosen.exec_id is not None:
         raise InputError(
             "--sql-id and --exec-id are for ASH exports, --since and --until for traces too",
-            "of other evidence --where chooses, as in --where \"sql_id = '4q7zf0d2m8kcx'\"",
+            "for other evidence use --where, as in --where \"sql_id = '4q7zf0d2m8kcx'\"",
         )
     return Window(chosen.since, chosen.until)
 

@@ -44,9 +44,9 @@ class Profile(Tabular):
 
     Every row has the keys of ``by``, ``op``, ``idle``, ``count``, ``total_us``, ``share`` (of
     ``elapsed_s``), ``min_us``, ``mean_us``, quantiles, ``max_us`` and ``longest_at``; rows of ASH
-    have ``latency_us`` and ``n_est`` besides. ``histograms`` stand row by row; ASH has none.
-    ``executions`` are those that samples of ASH are of, where there are several. Rows of plan lines
-    and of calls have columns of their own; ``words`` is what follows from the rows.
+    also have ``latency_us`` and ``n_est``. ``histograms`` has one per row; ASH has none.
+    ``executions`` are those of the ASH samples, if there are several. Rows of plan lines and of
+    calls have other columns; ``words`` are conclusions in words.
     """
 
     by: Sequence[str]
@@ -59,11 +59,11 @@ class Profile(Tabular):
     words: list[str] = field(default_factory=list)
 
     def elapsed_words(self) -> str:
-        """The time that shares are of, and what the rows sum to where that is more."""
+        """The time that shares refer to, and the sum of the rows if that is more."""
         return elapsed_words(self.elapsed_s, self.rows)
 
     def sorted(self) -> "Profile":
-        """The same rows, the largest total first; their histograms with them."""
+        """The same rows with their histograms, the largest total first."""
         ranked = sorted(range(len(self.rows)), key=lambda at: -self.rows[at]["total_us"])
         return replace(
             self,
@@ -72,7 +72,7 @@ class Profile(Tabular):
         )
 
     def top(self, rows: int | None) -> "Profile":
-        """Only the first so many rows; None for all."""
+        """Only the first ``rows`` rows; None for all."""
         return replace(self, rows=self.rows[:rows], histograms=self.histograms[:rows])
 
     def to_json(self) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def elapsed_words(elapsed_s: float, rows: Sequence[Mapping[str, Any]]) -> str:
 def with_shares(rows: Sequence[dict[str, Any]], elapsed_s: float) -> list[dict[str, Any]]:
     """Rows with their shares of what sessions spent, which is no less than ``elapsed_s``.
 
-    What idle threads wait for is no part of it.
+    What idle threads wait for is not part of it.
     """
     busy_us = max(sum(row["total_us"] for row in rows if not row["idle"]), elapsed_s * 1e6)
     return [

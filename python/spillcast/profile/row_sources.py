@@ -42,7 +42,8 @@ def by_row_source(
     """
     if list(by) != [ROW_SOURCE] or where is not None:
         raise InputError(
-            f"--by {ROW_SOURCE} stands alone", "spillcast sql asks row_sources for more"
+            f"--by {ROW_SOURCE} stands alone",
+            "for more, query the table row_sources with spillcast sql",
         )
     block = BlockSize(block_bytes, "--block") if block_bytes else None
     block = block or block_size(None, found.parameters, found.traces)
@@ -71,7 +72,7 @@ def _of_ash(
     sources = row_sources_of_samples(ash.samples, block.bytes)
     if not sources:
         raise InputError(
-            "the samples tell no line of a plan", "export SQL_PLAN_LINE_ID, as collect oracle does"
+            "the samples contain no plan lines", "export SQL_PLAN_LINE_ID, as collect oracle does"
         )
     whole_s = sum(one.elapsed_us for one in sources) / 1e6
     damaged = [{"file": str(d.file), "line": d.line, "what": d.what} for d in ash.damaged]

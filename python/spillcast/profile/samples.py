@@ -39,7 +39,7 @@ def grouped(samples: pa.Table, by: Sequence[str], where: str | None) -> list[dic
     for name in by:
         if name in DIMENSIONS and name not in _COLUMNS:
             known = ", ".join(_COLUMNS)
-            raise InputError(f"--by {name}: these are samples alone", f"ask by {known}")
+            raise InputError(f"--by {name}: this evidence has only samples", f"ask by {known}")
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
         connection.register("samples", samples)
         confine(connection, Path(folder))

@@ -13,7 +13,7 @@ def of_statistics(paths: Sequence[Path], by: Sequence[str], where: str | None) -
     if list(by) != ["event"] or where is not None:
         raise InputError(
             "statistics are shown one by one only",
-            'ask for more with: spillcast sql "select ... from statistics" FILE',
+            'for more use: spillcast sql "select ... from statistics" FILE',
         )
     read = read_statistics(paths)
     rows: dict[str, dict[str, object]] = {}

@@ -59,7 +59,7 @@ def of_recording(recording: Recording) -> Timeline:
     """The single waits and the CPU before them, where all were kept; else the seconds' I/O.
 
     Waits for other than I/O are those of sessions that do temp I/O, for others may be idle. CPU
-    time counts where it ended. Rows pass through without being held.
+    time counts where it ended. Rows are read without being kept in memory.
     """
     if not recording.meta.captured:
         return of_samples(recording.samples, recording.elapsed_s)

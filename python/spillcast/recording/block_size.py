@@ -32,7 +32,7 @@ def parse_block(text: str) -> int:
     size = parse_bytes(text, "--block")
     if size not in _SIZES:
         known = ", ".join(f"{size >> 10}K" for size in _SIZES)
-        raise InputError(f"--block {text}: no block is as large", f"choose one of {known}")
+        raise InputError(f"--block {text}: not a block size", f"choose one of {known}")
     return size
 
 

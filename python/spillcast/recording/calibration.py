@@ -29,16 +29,16 @@ class Point:
 
     engine: str = key("its name and version", example="DuckDB 2.0.0")
     query: str = key("the query's name", example="join of amounts")
-    storage: str = key("where it spilled to", example="latency:1.5ms")
-    repeat: int = key("the number of the run there, from 0", example=0)
+    storage: str = key("storage it spilled to", example="latency:1.5ms")
+    repeat: int = key("number of the run on that storage, from 0", example=0)
     operations: int = key("temp reads and writes", example=612)
-    latency_s: float = key("mean time of one", unit="s", example=0.00163)
-    read_latency_s: float = key("of a read; 0 without any", unit="s", example=0.00161)
-    write_latency_s: float = key("of a write; 0 without any", unit="s", example=0.00165)
+    latency_s: float = key("mean latency", unit="s", example=0.00163)
+    read_latency_s: float = key("mean latency of reads; 0 without any", unit="s", example=0.00161)
+    write_latency_s: float = key("mean latency of writes; 0 without any", unit="s", example=0.00165)
     cpu_s: float = key("CPU time outside I/O calls", unit="s", example=0.71)
-    cpu_per_operation_s: float = key("of that, by operation", unit="s", example=0.00116)
-    process_cpu_s: float = key("CPU time with that within calls", unit="s", example=0.92)
-    run_queue_delay_s: float = key("time it was runnable without a CPU", unit="s", example=0.004)
+    cpu_per_operation_s: float = key("the same per operation", unit="s", example=0.00116)
+    process_cpu_s: float = key("CPU time including time in I/O calls", unit="s", example=0.92)
+    run_queue_delay_s: float = key("time runnable but not scheduled", unit="s", example=0.004)
     elapsed_s: float = key("how long it took", unit="s", example=1.93)
 
 
@@ -46,12 +46,12 @@ class Point:
 class Chase:
     """Reads of memory in an order that no prefetcher follows, again and again, and after waits."""
 
-    bytes: int = key("memory that is gone through", unit="bytes", example=1048576)
-    hops: int = key("cache lines that are read", example=3000)
+    bytes: int = key("memory read through", unit="bytes", example=1048576)
+    hops: int = key("cache lines read", example=3000)
     dependent: bool = key("whether each read contains the address of the next one", example=True)
     waited: str = key("how: `not`, `spinning` or `sleeping`", example="sleeping")
     wait_ns: int = key("how long", unit="ns", example=500000)
-    elapsed_ns: int = key("CPU time of the reads then, median", unit="ns", example=223000)
+    elapsed_ns: int = key("median CPU time of the reads", unit="ns", example=223000)
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,13 @@ class CalibratedOn:
 class Calibration:
     """The file that is kept: all that was measured."""
 
-    schema: str = key("the form", example=CALIBRATION_SCHEMA)
-    measured_at_s: float = key("when, by the clock of the day", unit="s since 1970", example=1.8e9)
+    schema: str = key("the format", example=CALIBRATION_SCHEMA)
+    measured_at_s: float = key("time of the measurement", unit="s since 1970", example=1.8e9)
     took_s: float = key("how long that took", unit="s", example=113.0)
     machine: CalibratedOn = key("")
-    costs: Sequence[WaitCost] = key("what a wait costs, by engine; the last of all together")
+    costs: Sequence[WaitCost] = key(
+        "cost of a wait by engine; the last entry is for all engines together"
+    )
     points: Sequence[Point] = key("a recorded run each")
     chases: Sequence[Chase] = key("reads of memory after waits")
     skipped: Sequence[str] = key("engines that were not measured, and why")

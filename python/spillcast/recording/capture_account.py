@@ -11,23 +11,23 @@ class CaptureAccount:
     """What a capture was, lost and cost. All counts are 0 where there was none."""
 
     method: str = key(
-        "`perf`, `preload`, or `none` where samples alone were recorded; `explain` for "
+        "`perf`, `preload`, or `none` if only samples were recorded; `explain` for "
         "PostgreSQL's counts, `trace` for Oracle's traces, `report` for its reports, `figures` for "
-        "bare ones: never on disk",
+        "bare figures: these are never on disk",
         example="perf",
     )
     absent_because: str | None = key(
-        "why there was no capture; the keys below and those of `machine` are missing then, and "
-        "`temp`, `other_io` and `cpu_s` null",
+        "why there was no capture; the keys below and those of `machine` are then missing, and "
+        "`temp`, `other_io` and `cpu_s` are null",
         example=None,
         default=None,
     )
-    lost: int = key("what the capture had no room for", unit="reports", example=0, default=0)
+    lost: int = key("capture events lost", unit="reports", example=0, default=0)
     dropped: int = key(
-        "raw waits not taken in time; the seconds hold them", unit="waits", example=0, default=0
+        "single waits dropped; the seconds contain them", unit="waits", example=0, default=0
     )
     unknown_file: int = key(
-        "calls on files closed before they could be looked at", unit="calls", example=0, default=0
+        "calls on files closed before their names could be read", unit="calls", example=0, default=0
     )
     calls: int | None = key(
         "calls of the observed threads that the source reported, on any file",
@@ -37,105 +37,111 @@ class CaptureAccount:
         later=True,
     )
     switches: int | None = key(
-        "how often an observed thread left the CPU; null with preload, which does nothing then",
+        "how often an observed thread left the CPU; null with preload, which does not observe that",
         unit="switches",
         example=3904,
         default=None,
         later=True,
     )
     tracer_cpu_s: float = key(
-        "CPU time of the recording process, all its threads, from its preparing on; of the reading "
-        "thread alone where `calls` lacks",
+        "CPU time of all threads of the recorder, including its preparation; only of the reading "
+        "thread if `calls` is missing",
         unit="s",
         example=0.41,
         default=0.0,
     )
     recorder_memory_bytes: int | None = key(
-        "the most that the recording process held resident",
+        "peak resident memory of the recorder",
         unit="bytes",
         example=60817408,
         default=None,
         later=True,
     )
     overhead_s: float | None = key(
-        "about what the observed threads lost: `calls` times `call_cost_s` and `switches` times "
-        "`switch_cost_s`; null where these could not be measured",
+        "estimated cost to the observed threads: `calls` times `call_cost_s` plus `switches` times "
+        "`switch_cost_s`; null if these could not be measured",
         unit="s",
         example=0.028,
         default=None,
     )
     overhead_low_s: float | None = key(
-        "the same by the lower quartiles of both costs",
+        "the same with the lower quartiles of both costs",
         unit="s",
         example=0.027,
         default=None,
         later=True,
     )
     overhead_high_s: float | None = key(
-        "and by the upper ones", unit="s", example=0.029, default=None, later=True
+        "the same with the upper quartiles", unit="s", example=0.029, default=None, later=True
     )
     call_cost_s: float | None = key(
-        "what a call cost more for being observed: the median of bursts in pairs, measured on the "
-        "same machine within a day; null where it could not be",
+        "added cost of an observed call: the median of paired bursts, measured on the same machine "
+        "within a day; null if it could not be measured",
         unit="s",
         example=3.6e-07,
         default=None,
         later=True,
     )
     switch_cost_s: float | None = key(
-        "the same of leaving the CPU and coming back; null with preload as well",
+        "the same for a context switch; null with preload too",
         unit="s",
         example=6.8e-06,
         default=None,
         later=True,
     )
     run_queue_delay_s: float = key(
-        "time the observed threads were runnable without a CPU", unit="s", example=0.02, default=0.0
+        "time the observed threads were runnable but not scheduled",
+        unit="s",
+        example=0.02,
+        default=0.0,
     )
     run_queue_others_s: float | None = key(
-        "of that, the most that others were the cause of: what they had of the CPUs meanwhile; the "
-        "rest the observed threads waited for each other; null where it is not known",
+        "upper bound of the part caused by other programs: their CPU time meanwhile; the rest is "
+        "the observed threads waiting for each other; null if unknown",
         unit="s",
         example=0.004,
         default=None,
         later=True,
     )
     io_uring: bool = key(
-        "whether there was io_uring whose requests could not be seen", example=False, default=False
+        "whether io_uring was used whose requests could not be observed",
+        example=False,
+        default=False,
     )
     io_uring_depth: int = key(
-        "most requests of io_uring, with calls, that a thread had under way at once, requests on "
-        "temp files among them; 0 without any",
+        "largest number of io_uring requests and calls that a thread had in flight at once, with "
+        "requests on temp files among them; 0 without any",
         example=0,
         default=0,
         later=True,
     )
     io_uring_busy_s: float = key(
-        "CPU time of what threads did beside it while they had one such request under way",
+        "CPU time that threads used while one such request was in flight",
         unit="s",
         example=0.0,
         default=0.0,
         later=True,
     )
     file_faults: int | None = key(
-        "page faults that read a file; null where the capture does not see them",
+        "page faults that read a file; null if the capture does not observe them",
         unit="faults",
         example=12,
         default=None,
         later=True,
     )
     file_fault_s: float | None = key(
-        "how long the observed threads waited in these; null where the capture does not see it",
+        "time the observed threads waited in these; null if the capture does not observe it",
         unit="s",
         example=0.0014,
         default=None,
         later=True,
     )
     mapped_temp_files: Sequence[str] = key(
-        "temp files mapped shared and writable", example=[], default=()
+        "temp files that are mapped shared and writable", example=[], default=()
     )
     threads_sampled: tuple[int, int] | None = key(
-        "threads observed, of how many there were, where not all could be; null for all",
+        "number of threads observed and number of threads, if not all could be observed; null for "
+        "all",
         unit="threads",
         example=None,
         default=None,

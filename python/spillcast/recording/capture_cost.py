@@ -37,7 +37,7 @@ class CaptureCost:
     call_low_s: float = key("lower quartile", unit="s", example=3.4e-07)
     call_high_s: float = key("upper quartile", unit="s", example=3.8e-07)
     switch_s: float | None = key(
-        "by a context switch; null where the source does nothing then", unit="s", example=6.8e-06
+        "per context switch; null if the source does not observe them", unit="s", example=6.8e-06
     )
     switch_low_s: float | None = key("lower quartile", unit="s", example=6.7e-06)
     switch_high_s: float | None = key("upper quartile", unit="s", example=7.0e-06)
@@ -58,20 +58,20 @@ class Setting:
     """What a cost holds for."""
 
     source: str = key("`--capture`", example="perf")
-    calls: Sequence[str] | None = key("system calls observed; null for all that matter")
+    calls: Sequence[str] | None = key("system calls observed; null for all relevant ones")
     spillcast: str = key("version that measured", example="0.1.0")
     kernel: str = key("its release", example="6.12.0-amd64")
     cpu: str = key("the CPU's model", example="AMD EPYC 9354")
     cpus: int | None = key("CPUs of the machine", example=64)
-    boot: str = key("the kernel's id of the boot", example="0b5a2b5e-8b5c-4f6e-9f6e-4c1d2a7e3b10")
+    boot: str = key("boot id of the kernel", example="0b5a2b5e-8b5c-4f6e-9f6e-4c1d2a7e3b10")
 
 
 @dataclass(frozen=True)
 class KeptCost:
     """The file of a measurement."""
 
-    schema: str = key("the form", example=COST_SCHEMA)
-    measured_at_s: float = key("when, by the clock of the day", unit="s since 1970", example=1.8e9)
+    schema: str = key("the format", example=COST_SCHEMA)
+    measured_at_s: float = key("time of the measurement", unit="s since 1970", example=1.8e9)
     setting: Setting = key("")
     cost: CaptureCost = key("")
 

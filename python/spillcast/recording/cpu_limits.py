@@ -14,25 +14,27 @@ class CpuLimits:
     """Of the observed process. All is None where it is not known, or where there is no limit."""
 
     cpus: int | None = key(
-        "CPUs that it may run on, by cpusets and affinity; null where it is not known",
+        "CPUs that it may run on, by cpusets and affinity; null if unknown",
         example=2, default=None,
     )  # fmt: skip
     quota_cpus: float | None = key(
-        "CPU time that its cgroups may have for each second, the least of them (`cpu.max`, "
-        "`cpu.cfs_quota_us`); null for no quota",
+        "smallest CPU quota of its cgroups (`cpu.max`, `cpu.cfs_quota_us`); null for no quota",
         unit="CPUs", example=0.4, default=None,
     )  # fmt: skip
     period_s: float | None = key(
-        "the period in which it gets its share of that; null for no quota",
+        "period of that quota; null for no quota",
         unit="s", example=0.1, default=None,
     )  # fmt: skip
     throttled_s: float | None = key(
-        "how long that cgroup was held back meanwhile, as the kernel adds it up over CPUs; null "
+        "time that cgroup was throttled during the recording, summed over CPUs by the kernel; null "
         "for no quota",
         unit="s", example=12.3, default=None,
     )  # fmt: skip
     throttled_periods: int | None = key(
-        "in how many periods; null for no quota", unit="periods", example=164, default=None
+        "number of periods with throttling; null for no quota",
+        unit="periods",
+        example=164,
+        default=None,
     )
 
     def __post_init__(self) -> None:

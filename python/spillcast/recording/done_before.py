@@ -14,18 +14,18 @@ class DoneBefore:
     """What a process that ran already had done when its recording began."""
 
     ran_s: float = key("since its start", unit="s", example=3.61)
-    cpu_s: float = key("CPU time, with what it had started", unit="s", example=1.9)
+    cpu_s: float = key("CPU time, including its child processes", unit="s", example=1.9)
     bytes: int | None = key(
-        "bytes it had read and written, of whatever; null where that may not be seen",
+        "bytes it had read and written, any file; null if not permitted",
         unit="bytes",
         example=921108480,
     )
     read_bytes: int | None = key(
-        "of them, those read; null where that may not be seen", unit="bytes", example=460554240,
+        "bytes read; null if not permitted", unit="bytes", example=460554240,
         default=None, later=True,
     )  # fmt: skip
     written_bytes: int | None = key(
-        "and those written", unit="bytes", example=460554240, default=None, later=True
+        "bytes written", unit="bytes", example=460554240, default=None, later=True
     )
 
 

@@ -31,7 +31,7 @@ _MEANT = {
 KNOWN = "a recording, a plan of EXPLAIN, rows of pg_stat_statements, a trace or an ASH export"
 #: Cursors and headings of a trace; a packed file has bytes that are no text.
 _TRACED = re.compile(rb"#\d|\*\*\*|\0")
-_BESIDE = "give a trace or an ASH export besides"
+_BESIDE = "add a trace or an ASH export"
 #: Files that ``spillcast collect oracle`` spools, and what they are, whatever stands in them.
 SPOOLS = {
     "spillcast_ash.csv": "ash",
@@ -96,7 +96,7 @@ class Evidence:
         given = [kind for kind in _WORDS if getattr(self, kind)]
         if given and not set(given) - set(_MORE):
             words = " and ".join(_WORDS[kind] for kind in given)
-            raise InputError(f"{words} are no evidence by themselves", _BESIDE)
+            raise InputError(f"{words} are not evidence by themselves", _BESIDE)
         given = [kind for kind in given if kind not in _MORE]
         if self.collected and set(given) <= set(_COLLECTED):
             return next(kind for kind in _COLLECTED if kind in given)

@@ -1,6 +1,6 @@
 """Where a recording goes: a folder beside its name, which takes the name when it is whole.
 
-What is no recording is never replaced or removed, and no symbolic link is followed.
+What is not a recording is never replaced or removed, and no symbolic link is followed.
 """
 
 import json
@@ -93,13 +93,13 @@ def check_output(path: Path) -> None:
 
 
 def check_replaceable(path: Path) -> None:
-    """InputError where something lies at ``path`` that is no recording, or more than one."""
+    """InputError where something lies at ``path`` that is not a recording, or more than one."""
     if path.is_symlink():
         raise InputError(f"{path}: is a symbolic link", "name the folder it leads to with -o")
     if path.exists() and not _is_ours(path):
         raise InputError(f"{path}: exists and is not a recording", OTHER)
     if path.exists() and (foreign := sorted(names_of(path) - FINISHED)):
-        raise InputError(f"{path}: holds {foreign[0]}, which is no part of a recording", OTHER)
+        raise InputError(f"{path}: holds {foreign[0]}, which is not part of a recording", OTHER)
 
 
 def _is_ours(path: Path) -> bool:

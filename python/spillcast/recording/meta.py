@@ -38,19 +38,19 @@ class ObservedEngine:
     server: Server | None = key("", optional=True)
     pid: int | None = key("process id", example=4711, optional=True)
     command: Sequence[str] | None = key(
-        "arguments of the process, secrets struck out", example=["duckdb"], optional=True
+        "arguments of the process, without secrets", example=["duckdb"], optional=True
     )
     query: str | None = key(
-        "text of the query, secrets struck out, cut at `track_activity_query_size`", optional=True
+        "text of the query, without secrets, cut at `track_activity_query_size`", optional=True
     )
     queryid: str | None = key(
-        "identifier of the query, as in pg_stat_statements; absent where the server computes none",
+        "identifier of the query, as in pg_stat_statements; absent if the server computes none",
         example="-2715243170932466837",
         optional=True,
     )
-    sql: str | None = key("text of a query of an experiment", optional=True)
+    sql: str | None = key("text of a query of spillcast's own experiments", optional=True)
     document: Mapping[str, Any] | None = key(
-        "the plan that was read, of EXPLAIN; never on disk", optional=True
+        "the plan of EXPLAIN that was read; never on disk", optional=True
     )
     settings: Mapping[str, Any] = key("", rest=True)
 
@@ -73,7 +73,7 @@ class CpuCache:
     """A core's own cache, or all the cache that it usually gets."""
 
     bytes: int = key("its size", unit="bytes", example=2097152)
-    warm_ns: int = key("CPU time to read through it while it is warm", unit="ns", example=38000)
+    warm_ns: int = key("CPU time to read all of it while warm", unit="ns", example=38000)
     cold_ns: Sequence[tuple[int, int]] = key(
         "extra CPU time after waits: wait, extra", unit="ns", example=[[2000000, 12000]]
     )
@@ -83,21 +83,19 @@ class CpuCache:
 class Machine:
     """Where it ran; None where that is not known. Where there was no capture nothing is."""
 
-    host: str | None = key("its name; null, as all below, where it is not known", default=None)
+    host: str | None = key("host name; null if unknown, like all keys below", default=None)
     kernel: str | None = key("release of the kernel", default=None)
     cpus: int | None = key("CPUs", example=2, default=None)
     memory_bytes: int | None = key("memory", unit="bytes", default=None)
-    memory_available_bytes: int | None = key(
-        "memory that was free or could be freed", unit="bytes", default=None
-    )
+    memory_available_bytes: int | None = key("available memory", unit="bytes", default=None)
     swap_bytes: int | None = key("swap", unit="bytes", default=None)
     caches: Sequence[CpuCache] = key(
-        "a core's own cache, and all the cache that it usually gets; none where there is a "
+        "a core's private cache, and all the cache that it usually gets; empty if there is a "
         "calibration",
         default=(),
     )
     calibration: MachineCalibration | None = key(
-        "what `spillcast calibrate` found; null where it was not run", default=None, later=True
+        "result of `spillcast calibrate`; null if it was not run", default=None, later=True
     )
 
     @property
@@ -115,11 +113,11 @@ class Memory:
         unit="bytes", example=None, default=None,
     )  # fmt: skip
     peak_rss_bytes: int | None = key(
-        "most that it and what it started held resident, summed",
+        "peak of the resident memory of the process and its child processes, summed",
         unit="bytes", example=441450496, default=None,
     )  # fmt: skip
     group_held_bytes: int | None = key(
-        "most that the cgroup of that limit held besides pages of files; null for none",
+        "peak memory of the cgroup with that limit, without file pages; null for none",
         unit="bytes", example=None, default=None, later=True,
     )  # fmt: skip
 
@@ -135,17 +133,17 @@ class Temp:
         "sum of their durations over all threads", unit="s", example=3.9, default=0.0
     )
     processes: float | None = key(
-        "of counts, never on disk: processes that shared it in equal parts", optional=True
+        "for counts, never on disk: processes that shared it equally", optional=True
     )
     shared_by: SharedBy | None = key("", optional=True)
     within: TimedWithin | None = key("", optional=True)
     untold: Sequence[str] = key(
-        "of figures, never on disk: what their source cannot tell", default=(), optional=True
+        "for figures, never on disk: what their source does not contain", default=(), optional=True
     )
     held_bytes: int | None = key(
-        "of counts, never on disk: what the files held", unit="bytes", optional=True
+        "for counts, never on disk: size of the files", unit="bytes", optional=True
     )
-    files: int | None = key("of counts, never on disk: files written in turn", optional=True)
+    files: int | None = key("for counts, never on disk: files written in turn", optional=True)
     timed_on: str | None = key(
         "never on disk: the storage whose latencies were assumed", optional=True
     )
@@ -161,7 +159,7 @@ class OtherIO:
     """I/O on files that are no temp files."""
 
     count: int = key(
-        "calls on other files; of PostgreSQL without those of its I/O workers",
+        "calls on other files; for PostgreSQL without those of its I/O workers",
         example=158,
         default=0,
     )
@@ -178,13 +176,13 @@ class KeptWaits:
         "start and end of each slice kept; null for all", unit="s", example=None
     )
     because: str | None = key(
-        "why waits are missing that would have been kept, such as a full disk",
+        "why waits that should have been kept are missing, such as a full disk",
         example=None,
         default=None,
         optional=True,
     )
     slices_of_all: bool = key(
-        "of a cut recording, never on disk: whether its slices are spread over the whole run",
+        "for a cut recording, never on disk: whether its slices are spread over the whole run",
         default=False,
         optional=True,
     )
@@ -217,29 +215,31 @@ class Meta:
 
     spillcast: str = key("version that recorded", example="0.1.0", default="")
     started_at: str | None = key(
-        "when the run began, or the recording where that was later: times count from then",
+        "start of the run, or of the recording if that was later: times count from then",
         unit="ISO 8601",
         example="2026-11-21T02:38:45.333+00:00",
         default=None,
     )
     elapsed_s: float = key("wall time of the run", unit="s", example=27.9, default=0.0)
-    recorded_s: float = key("from then to its end", unit="s", example=28.1, default=0.0)
-    clock: str = key("the clock of all times", example="CLOCK_MONOTONIC", default="CLOCK_MONOTONIC")
+    recorded_s: float = key(
+        "from then to the end of the recording", unit="s", example=28.1, default=0.0
+    )
+    clock: str = key("clock of all times", example="CLOCK_MONOTONIC", default="CLOCK_MONOTONIC")
     ended_by: EndedBy | None = key(
-        "`end` of the run, or, while it went on, `duration`, `interrupt` or `failure` of our "
+        "`end` of the run; or if it went on, `duration`, `interrupt` or `failure` of the "
         "connection to its server",
         example="end",
         optional=True,
     )
     before: DoneBefore | None = key(
-        "of a process that ran already: what it had done before", optional=True
+        "for a process that was already running: what it had done before", optional=True
     )
     temp_before: Sequence[SizedFile] = key(
-        "of what ran already: its largest temp files when the recording began",
+        "if it was already running: its largest temp files when the recording began",
         default=(), later=True,
     )  # fmt: skip
     inputs: Sequence[SizedFile] = key(
-        "the largest files it read that are no temp files, as they were at the end",
+        "the largest files it read other than temp files, as they were at the end",
         default=(), later=True,
     )  # fmt: skip
     engine: ObservedEngine = key("", default=NOBODY)
@@ -267,7 +267,7 @@ class Meta:
 
     @property
     def run_queue_others_s(self) -> float:
-        """Of the time runnable without a CPU, the most that others were the cause of.
+        """Of the time runnable but not scheduled, the most that others were the cause of.
 
         Where it was not measured, others had no more of the CPUs than the observed threads left.
         """

@@ -26,7 +26,7 @@ BURST_S, BURSTS = 5.0, 12
 GAP_S, GROWS = 5.0, 1.5
 
 #: What is known of a run that was not there any more when a burst was to begin.
-ENDED = "ended while it was detached: how long it took in all, --elapsed may tell a forecast"
+ENDED = "ended while detached (give its total time to a forecast with --elapsed)"
 
 #: Attaches for so long; the recording of that.
 Burst = Callable[[float], Recording]
@@ -76,7 +76,7 @@ def record_bursts(
             break
         else:
             if found and not _same_query(found[0].meta, one.meta):
-                say(f"the query {ENDED}, and another began, of which nothing is kept")
+                say(f"the query {ENDED}, and another began, which is not kept")
                 break
             found.append(one)
             if one.meta.ended_by != "duration":

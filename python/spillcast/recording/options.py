@@ -17,7 +17,7 @@ class RecordOptions:
     )
     capture: str = key("a capture source, or `auto`", example=AUTO, default=AUTO)
     duration_s: float | None = key(
-        "when to end; null for the process's end", unit="s", example=None, default=None
+        "when to stop; null for the end of the process", unit="s", example=None, default=None
     )
     slices: int | None = key(
         "slices of single waits to keep; null for all", example=None, default=None

@@ -61,7 +61,7 @@ def recorded_words(recorded_s: float | None) -> str:
     """What of a run of known length was recorded, within a sentence; empty for all of it."""
     if recorded_s is None:
         return ""
-    return f", as the {format_duration(recorded_s)} of it that were recorded show"
+    return f", judging by the {format_duration(recorded_s)} recorded"
 
 
 def whole_s(meta: Meta) -> float | None:

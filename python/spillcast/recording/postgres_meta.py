@@ -31,14 +31,12 @@ class Worker:
 
     pid: int = key("process id", example=4712)
     started_s: float | None = key(
-        "its start since the run began, to within 10 ms; null where it is not known",
+        "its start since the run began, to within 10 ms; null if unknown",
         unit="s",
         signed=True,
     )
     attached_s: float = key("when it was attached, since then", unit="s", signed=True)
-    missed: Missed | None = key(
-        "what it had done before that, of any file; null where that may not be seen"
-    )
+    missed: Missed | None = key("what it had done before that, on any file; null if not permitted")
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,8 @@ class TempFiles:
     """The most that one look found in a tablespace."""
 
     tablespace: str = key("its name", example="pg_default")
-    peak_bytes: int = key("the most at one look", unit="bytes")
-    peak_files: int = key("the most at one look")
+    peak_bytes: int = key("largest value in one sample", unit="bytes")
+    peak_files: int = key("largest value in one sample")
 
 
 @dataclass(frozen=True)
@@ -56,22 +54,24 @@ class RecordedQuery:
 
     backend: int = key("process id of the session", example=4711)
     query_started_at: str | None = key(
-        "by the server's clock", unit="ISO 8601", example="2026-11-21T14:17:11.975+00:00"
+        "start of the query by the server's clock",
+        unit="ISO 8601",
+        example="2026-11-21T14:17:11.975+00:00",
     )
     query_elapsed_s: float | None = key(
-        "since then, until the query ended or was last seen", unit="s", example=773.2
+        "from then until the query ended or was last observed", unit="s", example=773.2
     )
     before_recording_s: float = key(
         "how long it had run when the recording began", unit="s", example=12.5
     )
     ended_by: str = key(
-        "`query`, `duration`, `interrupt` or `failure` of our connection", example="query"
+        "`query`, `duration`, `interrupt` or `failure` of the connection", example="query"
     )
-    failure: str | None = key("what failed; null for nothing", example=None)
+    failure: str | None = key("what failed; null if nothing did", example=None)
     workers: Sequence[Worker] = key("parallel workers")
-    workers_not_attached: int = key("workers that were seen and could not be attached", example=0)
+    workers_not_attached: int = key("workers that could not be attached", example=0)
     temp_files: Sequence[TempFiles] = key(
-        "by tablespace, without the files that workers share; empty for who may not list them"
+        "by tablespace, without the files that workers share; empty if not permitted to list them"
     )
 
 
@@ -79,19 +79,19 @@ class RecordedQuery:
 class Sampling:
     """How the session was looked at, and what that cost."""
 
-    rate_hz: int = key("looks at the session", unit="1/s", example=50)
-    samples: int = key("samples that looks gave", example=3866)
-    ticks: int = key("looks while the query ran", example=3866)
-    discarded: int = key("samples taken after gaps of `sampling.gap_from_s` or more", example=0)
+    rate_hz: int = key("samples per second", unit="1/s", example=50)
+    samples: int = key("number of samples", example=3866)
+    ticks: int = key("times that the session was sampled while the query ran", example=3866)
+    discarded: int = key("samples discarded after gaps of `sampling.gap_from_s` or more", example=0)
     gap_s: float = key(
-        "time of the gaps, the one before the end included, which no sample stands for",
+        "time of the gaps, including one before the end, which no sample represents",
         unit="s",
         example=0.0,
     )
-    gap_from_s: float = key("length from which on it is a gap", unit="s", example=0.1)
+    gap_from_s: float = key("minimum length of a gap", unit="s", example=0.1)
     client_cpu_s: float = key("CPU time of the sampler", unit="s", example=0.31)
     server_cpu_s: float | None = key(
-        "CPU time of the server for it; null where it is not here", unit="s", example=0.2
+        "CPU time of the server for it; null if it is on another host", unit="s", example=0.2
     )
 
 
@@ -99,9 +99,9 @@ class Sampling:
 class Statement:
     """Of counts, never on disk: whose they are, in a file that may hold those of many."""
 
-    queryid: str | None = key("of counts, never on disk: the server's number of the statement")
-    query: str | None = key("of counts, never on disk: its text, secrets struck out")
-    calls: int = key("of counts, never on disk: calls that the counts are the mean of")
+    queryid: str | None = key("for counts, never on disk: the server's identifier of the statement")
+    query: str | None = key("for counts, never on disk: its text, without secrets")
+    calls: int = key("for counts, never on disk: calls that the counts are the mean of")
     most_of: int = key(
-        "of counts, never on disk: of so many plans it is the one with the most temp I/O"
+        "for counts, never on disk: it is the plan with the most temp I/O of this many"
     )

@@ -26,7 +26,7 @@ Table = Literal["waits", "seconds", "samples"]
 
 
 class Recording:
-    """What was observed in one run. Tables are read when they are first asked for."""
+    """The recording of one run. Tables are read when they are first used."""
 
     def __init__(self, path: Path, meta: Meta) -> None:
         self.path = path
@@ -44,7 +44,7 @@ class Recording:
 
     @classmethod
     def open(cls, path: str | Path) -> "Recording":
-        """Open the folder at ``path``. InputError says why it is no whole recording."""
+        """Open the folder at ``path``. InputError if it is not a complete recording."""
         path = Path(path)
         meta_path = path / META_FILE
         if not path.exists():
@@ -53,10 +53,12 @@ class Recording:
             is_whole = meta_path.is_file()
         except PermissionError as error:
             hint = "become that user, or record with --share"
-            raise InputError(f"{path}: another user's recording, for them alone", hint) from error
+            raise InputError(
+                f"{path}: another user's recording, readable only by them", hint
+            ) from error
         if not is_whole:
             raise InputError(
-                f"{path}: not a recording, or a cut one: it holds no {META_FILE}",
+                f"{path}: not a recording, or an incomplete one: it has no {META_FILE}",
                 "record again with: spillcast record -o run.spill -- COMMAND",
             )
         found = cls(path, Meta.from_json(text_of(meta_path, AGAIN), str(meta_path)))
@@ -64,18 +66,18 @@ class Recording:
         return found
 
     def need_io(self) -> None:
-        """Refusal where there are samples alone, which tell shares and neither counts nor sizes."""
+        """Refusal if there are only samples, which show shares but neither counts nor sizes."""
         if not self.meta.captured:
             because = self.meta.capture.absent_because
             raise Refusal(
-                f"{self.path} holds samples of waits and no I/O: {because}",
+                f"{self.path} contains only samples of waits, no I/O: {because}",
                 "record on the server's own machine, as root or as its user; or with --explain: a "
-                "plan carries a forecast",
+                "plan allows a forecast",
             )
 
     @property
     def plan_alone(self) -> Path | None:
-        """The plan that it holds in place of any I/O; None where it has I/O, or no plan."""
+        """The plan that it contains instead of I/O; None if it has I/O or no plan."""
         file = self.meta.engine.plan_file
         if self.meta.captured or file is None:
             return None
@@ -84,7 +86,7 @@ class Recording:
 
     @property
     def waits_in_memory(self) -> bool:
-        """Whether the single waits need not, or must not, be read from disk."""
+        """Whether the single waits are in memory, so that they are not read from disk."""
         return "waits" in vars(self)
 
     @property
@@ -101,7 +103,7 @@ class Recording:
 
     @cached_property
     def waits(self) -> "pa.Table":
-        """Single waits by start: of the whole run, or of slices of it."""
+        """Single waits by start, of the whole run or of slices of it."""
         from spillcast.recording.distinct import ascending
 
         rows = self._table("waits")
@@ -121,17 +123,17 @@ class Recording:
 
     @property
     def whole(self) -> "Recording":
-        """The recording that this one is a sample of; itself where it is none."""
+        """The recording that this one is a sample of; itself if it is not a sample."""
         return self if self.sample is None else self.sample.whole
 
     @property
     def slices_s(self) -> Sequence[tuple[float, float]] | None:
-        """Start and end of the stretches of the run that ``waits`` are of; None for all of it."""
+        """Start and end of each stretch of the run that ``waits`` cover; None for the whole run."""
         return self.meta.raw.slices_s if self.sample is None else self.sample.slices_s
 
     @cached_property
     def samples(self) -> "pa.Table":
-        """What sessions did, instant by instant."""
+        """Samples of what sessions did."""
         rows = self._table("samples")
         sums.check_samples(rows, self._told, self.path / "samples.parquet")
         return rows
@@ -142,13 +144,13 @@ class Recording:
         return _chosen(self.waits, self._temp_moved)
 
     def temp_columns(self, *names: str) -> "pa.Table":
-        """Some columns of ``temp_waits``, without the memory that all of them take."""
+        """Some columns of ``temp_waits``, which takes less memory than all of them."""
         if "temp_waits" in vars(self):
             return self.temp_waits.select(names)
         return _chosen(self.waits.select(names), self._temp_moved)
 
     def temp_batches(self, *names: str) -> Iterator["pa.Table"]:
-        """Those of all waits, also of a recording that is a sample, some rows at a time."""
+        """The same for all waits, some rows at a time, also for a recording that is a sample."""
         for rows in self.whole.batches("waits"):
             yield _chosen(rows.select(names), _is_temp(rows, moved=True))
 
@@ -158,7 +160,7 @@ class Recording:
 
     @cached_property
     def temp_changes(self) -> "pa.Table":
-        """Calls that make, resize, sync or remove temp files, by start."""
+        """Calls that create, resize, sync or remove temp files, by start."""
         import pyarrow as pa
 
         from spillcast.recording.schema import WAITS_SCHEMA
@@ -178,21 +180,21 @@ class Recording:
 
     @cached_property
     def written_bytes(self) -> sums.WrittenBytes:
-        """What was written to temp files, and to others; its writer knows it already."""
+        """Bytes written to temp files, and to others."""
         return sums.written_bytes(self.seconds)
 
     @cached_property
     def other_files(self) -> dict[str, sums.FileSums]:
-        """Files that count as no temp files, by name; its writer knows them already."""
+        """Names of files that are not temp files."""
         return sums.other_files(self.whole.batches("waits"))
 
     def to_arrow(self, table: Table = "waits") -> "pa.Table":
-        """One of its tables; docs/schema.md has the columns."""
+        """One of its tables; docs/schema.md lists the columns."""
         found: pa.Table = getattr(self, table)
         return found
 
     def to_polars(self, table: Table = "waits") -> "pl.DataFrame":
-        """The same for Polars. SpillcastError where Polars is not installed."""
+        """The same for Polars. SpillcastError if Polars is not installed."""
         return polars_of(self.to_arrow(table))
 
     def _repr_html_(self) -> str:
@@ -217,33 +219,33 @@ class Recording:
 
     @cached_property
     def bursts(self) -> "Bursts | None":
-        """CPU time from each kept temp operation to its thread's next; None where it is unknown."""
+        """CPU time from each kept temp operation to the next of its thread; None if unknown."""
         from spillcast.recording.bursts import bursts_of
 
         return bursts_of(self)
 
     def check_rows(self, table: Literal["waits", "samples"]) -> None:
-        """InputError unless a table is whole, which who reads its file without us must ask.
+        """InputError if a table is incomplete; for code that reads its file directly.
 
-        Rows pass through without being held.
+        Rows are read without being kept in memory.
         """
         if not self.is_checked(table):
             for _ in self.batches(table):
                 pass
 
     def is_checked(self, table: Literal["waits", "samples"]) -> bool:
-        """Whether all rows of a table were found to be whole."""
+        """Whether all rows of a table have been checked."""
         return table in vars(self) or table in self._whole_tables
 
     def check_waits(self, seen: sums.Totals) -> None:
-        """InputError unless the waits are whole, whose rows somebody else found in order."""
+        """InputError if the waits are incomplete; their rows were checked elsewhere."""
         sums.check_waits(seen, self._told, self.path / "waits.parquet")
         self._whole_tables.add("waits")
 
     def batches(self, table: Literal["waits", "samples"]) -> Iterator["pa.Table"]:
-        """The rows of a table, some at a time as they lie in its file, or all that are in memory.
+        """The rows of a table, in batches as they are in its file, or all at once from memory.
 
-        InputError, at the latest after the last ones, unless they are whole.
+        InputError, at the latest after the last batch, if they are incomplete.
         """
         from spillcast.recording import schema
 

@@ -26,8 +26,8 @@ def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recordin
     meta = recording.meta
     if not meta.raw.whole or meta.capture.dropped:
         raise Refusal(
-            f"{recording.path}: single waits were kept of parts of the run only, so that --temp "
-            "cannot tell its temp files apart",
+            f"{recording.path}: single waits were kept for parts of the run only, so --temp cannot "
+            "identify its temp files",
             f"record again with --temp {temp_dirs[0]}",
         )
     folders = [str(Path(path).resolve()) for path in temp_dirs]

@@ -22,12 +22,12 @@ class QueryRecording:
 
     path: Path = key("its folder, a recording like any other", example="server.spills/4711-1.spill")
     pid: int = key("process id of the session", example=4711)
-    user: str = key("whose session it is; empty where that is not known", example="etl")
+    user: str = key("user of the session; empty if unknown", example="etl")
     database: str = key("its database", example="dw")
     application: str = key("its `application_name`", example="nightly")
     query: str = key("text of the query, as in the recording")
     started_at: str | None = key(
-        "when the query began, or the recording where that was later",
+        "start of the query, or of the recording if that was later",
         unit="ISO 8601",
         example="2026-11-21T14:17:11.975+00:00",
     )
@@ -43,7 +43,9 @@ class QueryRecording:
     written_bytes: int = key("bytes written", unit="bytes", example=14401536)
     temp_s: float = key("sum of their durations over all processes", unit="s", example=3.9)
     temp_share: float = key(
-        "of the elapsed time, `temp_s` shared equally by the session and its workers", example=0.14
+        "share of the elapsed time, with `temp_s` divided equally among the session and its "
+        "workers",
+        example=0.14,
     )
 
 
@@ -52,7 +54,7 @@ class UnkeptQuery:
     """A query that spilled, of which there is no recording."""
 
     pid: int = key("process id of the session", example=4711)
-    query: str = key("text of the query, secrets struck out")
+    query: str = key("text of the query, without secrets")
     because: str = key("why there is none")
 
 
@@ -67,13 +69,15 @@ class ServerRecording:
         "`end` of the server, `duration`, `interrupt` or `failure` of our connection",
         example="interrupt",
     )
-    failure: str | None = key("what failed; null for nothing", example=None)
+    failure: str | None = key("what failed; null if nothing did", example=None)
     method: str = key("the capture source", example="perf")
-    lost: int = key("what the capture had no room for", unit="reports", example=0)
-    recordings: Sequence[QueryRecording] = key("queries with temp I/O, in the order of their ends")
-    unkept: Sequence[UnkeptQuery] = key("queries with temp I/O of which there is no recording")
+    lost: int = key("capture events lost", unit="reports", example=0)
+    recordings: Sequence[QueryRecording] = key(
+        "queries with temp I/O, in the order in which they ended"
+    )
+    unkept: Sequence[UnkeptQuery] = key("queries with temp I/O that have no recording")
     unassigned: int = key(
-        "reads and writes of temp files by processes of no query that was seen",
+        "reads and writes of temp files that belong to no observed query",
         unit="calls",
         example=0,
     )
@@ -103,12 +107,12 @@ class RecordingsFolder:
                 raise InputError(f"{path}: its directory is not writable", OTHER)
             return
         if not path.is_dir() or is_recording(path):
-            raise InputError(f"{path}: exists and is no folder of recordings", OTHER)
+            raise InputError(f"{path}: exists and is not a folder of recordings", OTHER)
         if not os.access(path, os.W_OK):
             raise InputError(f"{path}: is not writable", OTHER)
         for inner in path.iterdir():
             if not is_recording(inner) and not PARTIAL.search(inner.name):
-                raise InputError(f"{path}: holds {inner.name}, which is no recording", OTHER)
+                raise InputError(f"{path}: holds {inner.name}, which is not a recording", OTHER)
         check_free(path / _ROWS)
 
     def make(self, *, share: bool = False) -> Path:

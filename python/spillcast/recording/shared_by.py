@@ -7,16 +7,16 @@ from spillcast.errors import Refusal
 from spillcast.units import format_duration
 
 #: What tells how many processes there were.
-TOLD_BY = "EXPLAIN (ANALYZE, BUFFERS) of a query tells"
+TOLD_BY = "EXPLAIN (ANALYZE, BUFFERS) of a query shows it"
 
 
 @dataclass(frozen=True)
 class SharedBy:
     """Bounds of the processes: all temp I/O over the elapsed time that it took."""
 
-    least: float = key("of counts, never on disk: the fewest processes that may have shared it")
-    most: float = key("of counts, never on disk: the most")
-    most_because: str = key("of counts, never on disk: what says that there were no more")
+    least: float = key("for counts, never on disk: the smallest possible number of processes")
+    most: float = key("for counts, never on disk: the largest possible number")
+    most_because: str = key("for counts, never on disk: why there were no more")
 
     @property
     def known(self) -> bool:

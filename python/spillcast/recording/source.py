@@ -143,7 +143,7 @@ class BpfSource(CoreSource):
     name = "bpf"
     title = "eBPF"
     needs_privilege = True
-    blind_spots = "time runnable without a CPU"
+    blind_spots = "time runnable but not scheduled"
     refusals: ClassVar[Mapping[int, tuple[str, str]]] = {
         **dict.fromkeys(
             (errno.EPERM, errno.EACCES),
@@ -154,15 +154,15 @@ class BpfSource(CoreSource):
             ),
         ),
         errno.ENOENT: (
-            "the kernel does not describe itself: there is no /sys/kernel/btf/vmlinux",
+            "the kernel has no BTF: there is no /sys/kernel/btf/vmlinux",
             "use a kernel with CONFIG_DEBUG_INFO_BTF, or --capture perf",
         ),
         errno.ENOSYS: (
             "spillcast was built without the eBPF programs",
-            "build it where there is a clang, or use --capture perf",
+            "build it with clang installed, or use --capture perf",
         ),
         errno.EOPNOTSUPP: (
-            "process ids are a container's own here",
+            "process ids are those of a container",
             "share those of the host (docker run --pid=host), or use --capture perf",
         ),
         errno.EINVAL: ("the kernel is too old for the eBPF programs", "use --capture perf"),
@@ -177,7 +177,8 @@ class PerfSource(CoreSource):
     name = "perf"
     title = "perf events"
     blind_spots = (
-        "time runnable without a CPU, the removing of files and, to ordinary users, their syncing"
+        "time runnable but not scheduled, the removing of files and, to ordinary users, their "
+        "syncing"
     )
 
 
@@ -187,7 +188,7 @@ class PreloadSource(CoreSource):
 
     name = "preload"
     title = "the preload library"
-    blind_spots = "time runnable without a CPU, and waits for other than files"
+    blind_spots = "time runnable but not scheduled, and waits for other than files"
     attaches = False
     unconnected = "the preload library was never loaded: the command is static or drops LD_PRELOAD"
 
@@ -200,7 +201,9 @@ class PreloadSource(CoreSource):
 def check_attaches(capture: str, what: str, hint: str) -> None:
     """InputError where ``capture`` names a source that cannot join what runs already."""
     if capture != AUTO and not _named(capture).attaches:
-        raise InputError(f"--capture {capture} cannot observe {what}, which runs already", hint)
+        raise InputError(
+            f"--capture {capture} cannot observe {what}, which is already running", hint
+        )
 
 
 def named(capture: str) -> list[type[Source]]:

@@ -115,7 +115,7 @@ def _numbers(spooled: Spooled, name: str, damaged: list[Damage]) -> list[int | N
     numbers = [None if cell is None else parse_integer(cell) for cell in cells]
     for line, cell, number in zip(spooled.lines, cells, numbers, strict=True):
         if cell is not None and number is None:
-            what = f"{name} is {cell!r}: taken as unknown"
+            what = f"{name} is {cell!r}: treated as unknown"
             damaged.append(Damage(str(spooled.path), line, what))
     return numbers
 

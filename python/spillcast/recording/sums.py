@@ -84,9 +84,7 @@ def other_files(batches: Iterable["pa.Table"]) -> dict[str, FileSums]:
 class RowSums:
     """What the rows beside meta.json sum to, by which is known whether they are all there."""
 
-    waits_bytes: int = key(
-        "bytes of the single waits that were kept", unit="bytes", example=921108480
-    )
+    waits_bytes: int = key("bytes of the single waits kept", unit="bytes", example=921108480)
     waits_ns: int = key("their durations", unit="ns", example=3900000000)
     seconds_rows: int = key("rows of the seconds", unit="rows", example=112)
     seconds_count: int = key("waits that they count", unit="waits", example=3515)

@@ -67,13 +67,13 @@ class Command:
 
 
 def _no_program(word: str) -> InputError:
-    """What is wrong with the first word of a command, which is no program."""
+    """What is wrong with the first word of a command, which is not a program."""
     first, *others = word.split()[:2] or [word]
     if others and shutil.which(first) is not None:
         hint = f"it is one word: leave out the quotes, as in -- {first} {others[0]}"
         return InputError(f"'{word}': no such command", hint)
     if os.path.isfile(word):
-        return InputError(f"{word}: is no program", "give the program that runs it before it")
+        return InputError(f"{word}: is not a program", "give the program that runs it before it")
     return InputError(f"{word}: no such command", "give its path, or fix PATH")
 
 

@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 class TempPlace:
     """A device that temp files were on."""
 
-    directory: str = key("the folder that holds all of them there", example="/mnt/temp")
-    device: str = key("the device as the kernel numbers it", example="254:0")
-    filesystem: str = key("its file system as mount(8) writes it", example="ext4")
-    network: bool | None = key(
-        "whether that lies behind a network; null where nothing is known", example=False
+    directory: str = key(
+        "the directory that contains all of them on that file system", example="/mnt/temp"
     )
+    device: str = key("device number of the kernel", example="254:0")
+    filesystem: str = key("its file system as mount(8) writes it", example="ext4")
+    network: bool | None = key("whether it is network storage; null if unknown", example=False)
     bytes: int = key(
-        "read and written there, as far as single waits tell", unit="bytes", example=921108480
+        "read and written there, by the single waits that were kept",
+        unit="bytes",
+        example=921108480,
     )
     device_name: str | None = key(
         "the block device and the model of its disk; null for others",

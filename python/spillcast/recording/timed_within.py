@@ -10,12 +10,12 @@ from spillcast.units import format_duration
 class TimedWithin:
     """Bounds of the time of all temp I/O, summed over all threads."""
 
-    least_s: float = key("of figures, never on disk: the least that temp I/O took in all")
-    most_s: float = key("of figures, never on disk: the most")
-    because: str = key("of figures, never on disk: what the bounds rest on")
-    mend: str = key("of figures, never on disk: what would tell it")
+    least_s: float = key("for figures, never on disk: lower bound of the time of all temp I/O")
+    most_s: float = key("for figures, never on disk: upper bound")
+    because: str = key("for figures, never on disk: what the bounds are based on")
+    mend: str = key("for figures, never on disk: evidence that would contain it")
     counts_too: bool = key(
-        "of figures, never on disk: whether the counts follow from the time and a mean latency"
+        "for figures, never on disk: whether the counts follow from the time and a mean latency"
     )
 
     @property

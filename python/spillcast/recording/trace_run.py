@@ -33,7 +33,7 @@ def recording_of_traces(
     if waits.num_rows == 0:
         raise InputError(
             f"{paths[0]}: its waits name no temp file, block and count",
-            "a probe does again what a trace has of direct path read temp and write temp",
+            "a probe replays the direct path read temp and write temp of a trace",
         )
     starts = waits["start_ns"]
     first_ns = pa.compute.min(starts).as_py()

@@ -66,8 +66,8 @@ def _tim_us(
         return first_us + round(parse_duration_s(text, f"--{option}") * 1e6)
     if more_us is None:
         raise InputError(
-            f"{path}: no line of it says what time it was",
-            f"say how long after its first line: --{option} 30s",
+            f"{path}: no line of it has a date and time",
+            f"give the time since its first line: --{option} 30s",
         )
     time_ns = values.parse_time_ns(text)
     if time_ns is not None:
@@ -75,7 +75,8 @@ def _tim_us(
     of_day_ns = values.parse_time_ns(f"1970-01-01 {text}")
     if of_day_ns is None:
         raise InputError(
-            f"--{option} '{text}' is no time", "write for example 20:30, 2024-09-03 20:30:05 or 30s"
+            f"--{option} '{text}' is not a time",
+            "write for example 20:30, 2024-09-03 20:30:05 or 30s",
         )
     day_us = (first_us + more_us) // _DAY_US * _DAY_US
     return day_us + of_day_ns // 1000 - more_us

@@ -32,13 +32,13 @@ class WaitCost:
     f longer: extra(b, w) = sum over f of s(w) * f * (1 - exp(-b / f)).
     """
 
-    engine: str = key("whose queries were run; `any` for all together", example="postgres")
+    engine: str = key("engine whose queries were run; `any` for all together", example="postgres")
     queries: int = key("how many", example=4)
-    spread: float = key("how far queries are off, relative standard deviation", example=0.4)
+    spread: float = key("relative standard deviation between queries", example=0.4)
     fill_s: Sequence[float] = key("CPU times f", unit="s", example=[1e-5, 1e-4])
-    waits_s: Sequence[float] = key("waits that were measured, rising", unit="s", example=[0.0003])
+    waits_s: Sequence[float] = key("measured waits, ascending", unit="s", example=[0.0003])
     shares: Sequence[Sequence[float]] = key(
-        "s, a list for each wait, an entry for each f", example=[[1.0, 0.2]]
+        "shares s: a list for each wait, with an entry for each f", example=[[1.0, 0.2]]
     )
 
     def extra_s(self, warm_s: "Floats", wait_s: float) -> "Floats":
@@ -86,8 +86,10 @@ class WaitCost:
 class MachineCalibration:
     """What a recording tells of the calibration of its machine."""
 
-    measured_at_s: float = key("when, by the clock of the day", unit="s since 1970", example=1.8e9)
-    costs: Sequence[WaitCost] = key("what a wait costs, by engine; the last of all together")
+    measured_at_s: float = key("time of the measurement", unit="s since 1970", example=1.8e9)
+    costs: Sequence[WaitCost] = key(
+        "cost of a wait by engine; the last entry is for all engines together"
+    )
 
     def cost_of(self, engine: str) -> WaitCost:
         """That of an engine, or of all where it was not measured."""

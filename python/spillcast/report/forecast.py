@@ -77,7 +77,7 @@ def _table(order: Sequence[Choice]) -> Table:
         told = next(one for one in told_of(order) if one.work_memory is not None)
         assert told.work_memory is not None
         more = work_mem_cure(told.work_memory)
-        room = "if the plan stays" if told.work_memory.fits else "more than there is free"
+        room = "if the plan stays" if told.work_memory.fits else "more than is free"
         rows.append(row(more.target, more.forecast_s, more.interval_s, None, room))
     rows.append(row(NO_LATENCY, first.ceiling_s, first.ceiling_interval_s, None, "the limit"))
     rows.append([NOW, first.baseline_s, *[None] * (len(columns) - 3), ""])

@@ -139,7 +139,7 @@ def _verdict(sweep: Sweep) -> str:
     others = [row for row in sweep.as_good() if row.io != best.io]
     if others:
         names = ", ".join(dict.fromkeys(setting_text(row.setting) for row in _one_each(others)))
-        text += f". As good, for the intervals overlap: {names}"
+        text += f". As good, because the intervals overlap: {names}"
     return f"{text}."
 
 

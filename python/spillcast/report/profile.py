@@ -96,7 +96,7 @@ def profile_page(profile: Profile, *, histogram: bool = False) -> Page:
     if histogram:
         parts += _histograms(profile)
     if profile.executions:
-        words = f"  {len(profile.executions):,} executions; a forecast is of one"
+        words = f"  {len(profile.executions):,} executions; a forecast is for one"
         parts += [Words([words]), Table.of(_EXECUTIONS, profile.executions)]
     said = [f"  warning: {text}" for text in profile.warnings]
     said += [

@@ -64,7 +64,7 @@ EVIDENCE = {
     "first_fifth": "first fifth",
     "first_fifth_alone": "first fifth, elapsed time unknown",
     "minute": "a minute, or a tenth",
-    "minute_former": "the same, with a former run",
+    "minute_former": "the same, with a previous run",
     "plan": "plan of EXPLAIN",
 }
 

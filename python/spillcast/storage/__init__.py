@@ -13,9 +13,9 @@ class _Callable(ModuleType):
     """Lets ``spillcast.storage`` be both the room and its verb."""
 
     def __call__(self, word: str) -> Storage:
-        """A storage that is known: a storage.json, a recording, or ``catalogue:NAME``.
+        """The storage of a storage.json, a recording, or ``catalogue:NAME``.
 
-        InputError for what is none. Directories are probed by ``spillcast probe`` and forecasts.
+        InputError for anything else. Directories are probed by ``spillcast probe`` and forecasts.
         """
         from spillcast.storage.target import resolve_storage
 

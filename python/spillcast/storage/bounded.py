@@ -120,6 +120,6 @@ def _result(last: Mapping[str, Any], status: int) -> Measured:
     if "os_error" in last:
         raise OSError(*last["os_error"])
     raise SpillcastError(
-        f"the replay's process ended with status {status}: perhaps for want of memory",
+        f"the replay's process ended with status {status}: perhaps for lack of memory",
         "a smaller --budget takes less",
     )

@@ -37,7 +37,7 @@ def cached(
 ) -> Storage:
     """The storage that ``baseline`` would find in a cache of ``flash`` before ``disk``.
 
-    Refusal where the recording does not say what was read again, and not all fits.
+    Refusal where the recording does not show what was read again, and not all fits.
     """
     recorded = observed(baseline).groups
     shares = _shares(recorded, baseline, options)
@@ -86,8 +86,9 @@ def _shares(groups: Sequence[Group], baseline: Recording, options: CacheOptions)
         return {(g.op, g.size_class_bytes): 1.0 for g in groups}
     if not baseline.meta.raw.whole or baseline.temp_waits["offset"].null_count:
         raise Refusal(
-            f"{baseline.path} does not say what was read again, for it holds not every wait with "
-            f"its offset, and its temp files are larger than {format_bytes(options.size_bytes)}"
+            f"{baseline.path} does not show what was read again, because it does not contain every "
+            "wait with its offset, and its temp files are larger than "
+            f"{format_bytes(options.size_bytes)}"
         )
     rows = of_recording(baseline, only_temp=True)
     sizes, number = np.unique(rows.bytes, return_inverse=True)

@@ -42,7 +42,7 @@ def write_iolog(recording: Recording, path: Path) -> Iolog:
     times (us) are kept, operations that overlapped follow each other.
     """
     if recording.meta.only_counts:
-        raise InputError(f"{recording.path}: holds counts and no single operations to export")
+        raise InputError(f"{recording.path}: has only counts, no single operations to export")
     steps = plan(recording)
     start_ns = moved_waits(recording)["start_ns"].to_numpy()
     start_us = (start_ns - start_ns[0]) // 1000

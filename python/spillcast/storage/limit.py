@@ -15,25 +15,25 @@ class Limit:
     operations go at once until the burst is used up, as on a rented volume.
     """
 
-    name: str = key("what it is called", example="iops")
+    name: str = key("its name", example="iops")
     read_random_ns: float = key(
-        "what an operation draws", unit="ns", example=333333.3, default=0.0, later=True
+        "device time of an operation", unit="ns", example=333333.3, default=0.0, later=True
     )
     read_sequential_ns: float = key("the same", unit="ns", default=0.0, later=True)
     write_random_ns: float = key("the same", unit="ns", default=0.0, later=True)
     write_sequential_ns: float = key("the same", unit="ns", default=0.0, later=True)
     read_ns_per_byte: float = key(
-        "and for each byte", unit="ns", example=7.63, default=0.0, later=True
+        "device time of a byte", unit="ns", example=7.63, default=0.0, later=True
     )
     write_ns_per_byte: float = key("the same", unit="ns", default=0.0, later=True)
     operation_bytes: int | None = key(
-        "a larger operation counts as several; null: never",
+        "larger operations count as several; null: never",
         unit="bytes",
         example=262144,
         default=None,
         later=True,
     )
-    burst_ns: float = key("what a full bucket holds", unit="ns", default=0.0, later=True)
+    burst_ns: float = key("capacity of the bucket", unit="ns", default=0.0, later=True)
 
     def cost_ns(self, op: str, size_bytes: int, *, sequential: bool) -> float:
         """Device time of one operation."""

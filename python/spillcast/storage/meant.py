@@ -20,9 +20,9 @@ _MEMORY = {"ram", "mem", "memory", "shm", "ramdisk", "ramfs"}
 
 
 def check_word(text: str, option: str) -> None:
-    """InputError for an empty word, which is no path either: often a variable that is not set."""
+    """InputError for an empty word, which is no path either: often a variable that is unset."""
     if not text.strip():
-        raise InputError(f"{option} '{text}': names nothing", "is a variable of the shell not set?")
+        raise InputError(f"{option} '{text}': names nothing", "is a shell variable unset?")
 
 
 def meant(text: str, forms: str) -> str | None:

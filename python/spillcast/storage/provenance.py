@@ -15,16 +15,16 @@ class Provenance:
     """All of it; None for what is not known."""
 
     measured_at: str | None = key(
-        "when it was measured, or recorded",
+        "time of measurement or recording",
         unit="ISO 8601", example="2026-11-21T02:38:45+00:00", default=None,
     )  # fmt: skip
     spillcast: str | None = key("version that measured", example="0.1.0", default=None)
-    host: str | None = key("on which host", example="db-7", default=None)
+    host: str | None = key("host", example="db-7", default=None)
     kernel: str | None = key("release of its kernel", example="6.8.0", default=None)
     directory: str | None = key(
-        "the directory, whole and without links", example="/mnt/nvme", default=None
+        "absolute path of the directory, without links", example="/mnt/nvme", default=None
     )
-    device: str | None = key("the device as that kernel numbered it", example="259:2", default=None)
+    device: str | None = key("device number of that kernel", example="259:2", default=None)
     device_name: str | None = key(
         "the block device and the model of its disk; null for others",
         example="nvme0n1p2 (Samsung SSD 990 PRO)", default=None,

@@ -49,7 +49,7 @@ PROBE = StorageSource(
 )
 GRID = StorageSource(
     "grid",
-    "measured with reads and writes of its own{where}",
+    "measured with its own reads and writes{where}",
     GRID_NOISE,
     (("grid", "measured with a grid, not with the I/O of this recording"),),
     of_load=False,
@@ -89,7 +89,7 @@ def cache(parts: Sequence[StorageSource], error: float = 0.0) -> StorageSource:
     """
     return StorageSource(
         "cache",
-        "simulated: flash before a disk",
+        "simulated: flash in front of a disk",
         hypot(max([LATENCY_NOISE, *(part.noise for part in parts)]), error),
         tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)),
         measured=all(part.measured for part in parts),

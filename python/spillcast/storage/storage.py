@@ -34,7 +34,7 @@ class Group:
     size_class_bytes: int = key(
         "size, rounded up to an eighth of its power of two", unit="bytes", example=262144
     )
-    depth: int = key("operations under way at once; of a replay, threads that did I/O", example=1)
+    depth: int = key("operations in flight; for a replay, threads that did I/O", example=1)
     count: int = key("operations", example=1145)
     bytes: int = key("bytes moved", unit="bytes", example=300154880)
     total_ns: int = key("sum of latencies", unit="ns", example=84890431)
@@ -47,7 +47,7 @@ class Group:
     )
     block_mean_ns: Sequence[int] = key("mean latency in each stretch", unit="ns", example=[74140])
     pattern: str = key(
-        "`recorded` where the offsets are those of a recording, else `sequential` or `random`",
+        "`recorded` if the offsets are those of a recording, else `sequential` or `random`",
         example="recorded", default="recorded", later=True,
     )  # fmt: skip
     access: str = key(
@@ -55,8 +55,8 @@ class Group:
         example="buffered", default="buffered", later=True,
     )  # fmt: skip
     elapsed_ns: int | None = key(
-        "time in which they were done, one after the other or `depth` at once, so that `count` "
-        "over it is their rate; null where others were done in between",
+        "time in which they were done at this depth, so that `count` divided by it is their rate; "
+        "null if other operations were done in between",
         unit="ns", example=1030211841, default=None, later=True,
     )  # fmt: skip
 
@@ -92,18 +92,18 @@ class Changes:
 class StorageDocument:
     """storage.json."""
 
-    name: str = key("what it is called", example="/mnt/nvme")
+    name: str = key("its name", example="/mnt/nvme")
     source: str = key(
-        "`probe`, `grid`, `recording`, `catalogue`, `asked` (assumed) or `cache` (flash before a "
-        "disk, simulated)",
+        "`probe`, `grid`, `recording`, `catalogue`, `asked` (assumed) or `cache` (flash in front "
+        "of a disk, simulated)",
         example="probe",
     )
     groups: Sequence[Group] = key("operations of one op, size, depth, pattern and access")
     changes: Sequence[Changes] = key(
-        "calls of one kind that make, resize, sync or remove files", default=(), later=True
+        "calls of one kind that create, resize, sync or remove files", default=(), later=True
     )
     limits: Sequence[Limit] = key(
-        "buckets of device time, one second a second, that operations draw from",
+        "token buckets of device time, filled at one second per second",
         default=(), later=True,
     )  # fmt: skip
     servers: int | None = key(
@@ -111,17 +111,17 @@ class StorageDocument:
     )
     provenance: Provenance | None = key("", optional=True)
     facts: Mapping[str, Any] = key(
-        "what else is known; below those of a probe, others where figures come from elsewhere"
+        "other facts; those of a probe are below, other sources have others"
     )
 
 
 @dataclass(frozen=True)
 class Storage(Tabular):
-    """Latencies of one storage and where they come from.
+    """Latencies of one storage, and their source.
 
     ``limits`` and ``servers`` (operations served at once; None for all) are stated, not measured:
-    latencies are those of an operation that finds the storage idle. ``facts`` holds what else is
-    known: file system, replayed and skipped steps, where figures come from.
+    latencies are those of an operation on the idle storage. ``facts`` contains other facts: file
+    system, replayed and skipped steps, sources of figures.
     """
 
     name: str
@@ -182,18 +182,18 @@ class Storage(Tabular):
         return {"schema": STORAGE_SCHEMA, **written(document)}
 
     def save(self, path: Path) -> None:
-        """Write the document, whole or not at all."""
+        """Write the document, completely or not at all."""
         with whole_file(path) as partial:
             partial.write_text(json.dumps(self.to_json(), indent=1) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> "Storage":
-        """Read a document. InputError says what is wrong with it."""
+        """Read a document. InputError if it is invalid."""
         return cls.from_json(json_of(text_of(path), path, "probe again"), str(path))
 
     @classmethod
     def from_json(cls, document: Any, where: str) -> "Storage":
-        """The storage of a document. InputError says what is wrong with it, and ``where``."""
+        """The storage of a document. InputError if it is invalid, naming ``where``."""
         schema = document.get("schema") if isinstance(document, dict) else None
         if schema != STORAGE_SCHEMA:
             raise InputError(

@@ -107,7 +107,7 @@ def resolve_storage(text: str, what: str | None = None, forms: str = KNOWN) -> S
         hint = f"probe it first: spillcast probe {word} --like run.spill -o storage.json"
         raise InputError(f"{what or text}: is a directory, and was not measured", hint)
     if path.exists():
-        raise InputError(f"{what or text}: is no file or directory", _mounted(path, forms))
+        raise InputError(f"{what or text}: is not a file or directory", _mounted(path, forms))
     near = meant(text, forms)
     hint = f"name {forms}" if near is None else f"do you mean {near}? Otherwise name {forms}"
     raise InputError(f"{what or text}: there is no such file or directory", hint)

@@ -100,7 +100,7 @@ def test_attached_late_it_counts_from_the_recording(newest, tmp_path, late_s):
     assert said.baseline_s == query.query_elapsed_s
     assert said.part is None
     seen, whole = map(format_duration, (recording.elapsed_s, query.query_elapsed_s))
-    assert f" instead of {whole}, as the {seen} of it that were recorded show, " in said.sentence()
+    assert f" instead of {whole}, judging by the {seen} recorded, " in said.sentence()
 
 
 def test_attached_late_and_ended_early_both_times_are_told(newest, tmp_path):

@@ -65,8 +65,8 @@ def test_bursts_keep_samples_and_plan(newest, tmp_path):
 @pytest.mark.parametrize(
     ("statement", "why"),
     [
-        ("delete from t", "no single statement that only reads"),
-        ("select 1; drop table t", "no single statement that only reads"),
+        ("delete from t", "not a single statement that only reads"),
+        ("select 1; drop table t", "not a single statement that only reads"),
         ("select max(f) from nothing_of_that_name", "does not exist"),
     ],
 )

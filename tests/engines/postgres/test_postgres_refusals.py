@@ -254,7 +254,9 @@ def check_samples_only(output):
     assert "samples of waits, no I/O" in profiled.stdout
     by = spillcast("profile", output, "--by", "session,second", "--json")
     assert by.returncode == 0, by.stderr
-    assert "these are samples alone" in only_line(spillcast("profile", output, "--by", "file"), 2)
+    assert "this evidence has only samples" in only_line(
+        spillcast("profile", output, "--by", "file"), 2
+    )
     for command in (("forecast", output, "--to", "/tmp"), ("probe", "/tmp", "--like", output)):
         told = only_line(spillcast(*command), 3)
         assert meta["capture"]["absent_because"] in told

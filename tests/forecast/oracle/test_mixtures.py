@@ -33,7 +33,7 @@ def forecast(baseline, to, **options):
 def test_two_executions_are_no_run_of_an_hour(two):
     result = spillcast("forecast", two, "--to", "factor:2")
     assert (result.returncode, result.stdout) == (2, "")
-    assert "the samples are of 2 executions, and a forecast is of one" in result.stderr
+    assert "the samples are of 2 executions, and a forecast is for one" in result.stderr
     lines = result.stderr.splitlines()
     assert [line.split()[-3] for line in lines[-2:]] == [str(EXEC_ID), str(NEXT)]
     assert "--exec-id" in lines[1]
@@ -71,7 +71,7 @@ def test_a_profile_lists_them(two):
         (NEXT, 163),
     ]
     shown = spillcast("profile", two).stdout
-    assert "2 executions; a forecast is of one" in shown
+    assert "2 executions; a forecast is for one" in shown
     assert str(NEXT) in shown
     one = spillcast("profile", two, "--exec-id", NEXT).stdout
     assert "executions" not in one
@@ -141,7 +141,7 @@ def test_an_interval_of_more_than_ten_fold_is_no_answer(with_ash, tmp_path):
         evidence.append(str(write_ash(tmp_path / "ash.csv", execution(100))))
     [(said, _)] = ask(evidence, [str(there)], Question())
     assert said.forecast_s is None
-    assert "does not tell more than that it takes between" in said.refused
+    assert "shows only that it takes between" in said.refused
     result = spillcast("forecast", *evidence, "--to", there)
     assert result.returncode == 3
 

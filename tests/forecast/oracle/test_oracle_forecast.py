@@ -206,7 +206,7 @@ def test_refused_where_the_target_saw_nothing(example, tmp_path):
     there = write_trace(tmp_path / "there.trc", [REST] * 3)
     result = spillcast("forecast", example / "hdd.trc", "--to", there)
     assert result.returncode == 3
-    assert "trace it there while it spills" in result.stdout
+    assert "trace the query there while it spills" in result.stdout
 
 
 def test_waits_in_running_text_only_where_asked():

@@ -21,7 +21,7 @@ CACHE = CpuCache(8 << 20, 100 * US, [(1 * MS, 100 * US), (5 * MS, 200 * US)])
 MACHINE = Machine(caches=[CACHE])
 #: A smaller one, all of which any wait makes cold.
 OWN = CpuCache(1 << 20, 10 * US, [(100 * US, 20 * US), (5 * MS, 20 * US)])
-#: A part of memory that is gone through in 1 us, which a wait of 1 ms makes 100 us longer.
+#: A part of memory read through in 1 us, which a wait of 1 ms makes 100 us longer.
 COST = WaitCost("any", 9, 0.3, [1e-6], [1e-3, 3e-3], [[100.0], [150.0]])
 CALIBRATED = Machine(caches=[CACHE], calibration=MachineCalibration(1.8e9, [COST]))
 COUNT = 1000

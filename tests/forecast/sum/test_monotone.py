@@ -36,7 +36,7 @@ def too_vague(*said):
     Far from what was measured, or of threads that may overlap or not.
     """
     refused = [one.refused for one in said if one.refused]
-    assert all("does not tell more" in reason for reason in refused)
+    assert all("shows only that it takes" in reason for reason in refused)
     return bool(refused)
 
 

@@ -58,7 +58,7 @@ def test_page_faults_that_may_take_long_are_a_warning(tmp_path):
 def test_an_op_that_the_target_has_no_figures_for(tmp_path):
     run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0)
     said = forecast(run, storage({("read", BIG): 300_000}, name="nvme"))
-    assert said.refused == "nvme has no figures for writes, and the query does some"
+    assert said.refused == "nvme has no figures for writes, which the query does"
 
 
 def test_a_refusal_exits_with_3_and_says_why(tmp_path):
@@ -79,7 +79,7 @@ def damaged(path, kind):
         return "no such recording"
     if kind == "no meta":
         meta.unlink()
-        return "it holds no meta.json"
+        return "it has no meta.json"
     if kind == "cut meta":
         meta.write_text(meta.read_text()[:40])
         return "cut or damaged"

@@ -72,7 +72,7 @@ def test_its_bounds_hold_what_a_recording_saw(observed):
 def test_without_a_storage_nothing_tells_its_time(observed):
     result = spillcast("forecast", observed[0], "--to", "latency:1ms")
     assert result.returncode == 3
-    assert "what storage it was on with --from" in result.stderr
+    assert "name its storage with --from" in result.stderr
 
 
 def test_the_interval_holds_the_forecast_of_the_recording(observed, tmp_path):
@@ -86,7 +86,7 @@ def test_the_interval_holds_the_forecast_of_the_recording(observed, tmp_path):
     assert result.returncode in (0, 3), result.stderr
     said = json.loads(result.stdout)
     if said["refused"] is not None:
-        assert "a profile of DuckDB tells no reads and writes" in said["refused"]
+        assert "a profile of DuckDB contains no reads and writes" in said["refused"]
         return
     low_s, high_s = said["interval_s"]
     # By one thread or by two.
@@ -162,5 +162,5 @@ def test_what_lacks_or_cannot_be_is_refused(tmp_path, changes, words):
 def test_a_cut_one_is_refused(tmp_path):
     path = document_in(tmp_path)
     path.write_text(path.read_text()[:-20])
-    with pytest.raises(InputError, match="no JSON"):
+    with pytest.raises(InputError, match="not JSON"):
         read_figures([path], timed=False)

@@ -1,4 +1,4 @@
-//! How long the observed threads were runnable without a CPU, and how much of that others explain.
+//! How long the observed threads were runnable but not scheduled, and how much of that others explain.
 //!
 //! While an observed thread waits for a CPU, all CPUs are taken, by observed threads or by others. So of
 //! the time that they waited, no more is due to others than these had of the CPUs meanwhile.
@@ -25,7 +25,7 @@ pub struct RunQueue {
     others_ns: u64,
 }
 
-/// CPU time of a thread, and its time runnable without a CPU, since its start.
+/// CPU time of a thread, and its time runnable but not scheduled, since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Scheduled {
     cpu_ns: u64,

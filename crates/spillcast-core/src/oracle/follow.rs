@@ -411,7 +411,7 @@ impl Follower {
     fn tim(&mut self, line: u64, tim: i64) -> Option<i64> {
         let tim_us = tim.saturating_mul(self.clock.unit_us);
         if !(0..=TIM_MAX_US).contains(&tim_us) {
-            self.damage(line, "tim= is no time, and is not used");
+            self.damage(line, "tim= is not a time, and is not used");
             return None;
         }
         if let Some(local_us) = self.local_us

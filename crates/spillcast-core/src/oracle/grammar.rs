@@ -61,21 +61,21 @@ fn wait<'a>(text: &mut Text<'a>, tail: Tail) -> Result<Line<'a>, Fault> {
     }
     let event = event(text, tail).ok_or("WAIT without a quoted name followed by ela=")?;
     text.skip_spaces();
-    let ela = text.int().ok_or("WAIT whose ela= is no number")?;
+    let ela = text.int().ok_or("WAIT whose ela= is not a number")?;
     let mut params = [0; 3];
     let mut roles = [Role::Other; 3];
     for (param, role) in params.iter_mut().zip(&mut roles) {
         *role = self::role(text).ok_or("WAIT with less than three parameters")?;
-        *param = text.int().ok_or("WAIT with a parameter that is no number")?;
+        *param = text.int().ok_or("WAIT with a parameter that is not a number")?;
     }
     let mut object = None;
     if text.eat(b" obj#=") {
-        let number = text.int().ok_or("WAIT whose obj#= is no number")?;
+        let number = text.int().ok_or("WAIT whose obj#= is not a number")?;
         object = u32::try_from(number).ok();
     }
     let mut tim = 0;
     if text.eat(b" tim=") {
-        tim = text.int().ok_or("WAIT whose tim= is no number")?;
+        tim = text.int().ok_or("WAIT whose tim= is not a number")?;
     }
     if tail == Tail::Refused {
         ended(text, "WAIT that goes on after its last figure")?;
@@ -151,7 +151,7 @@ fn call_figures<'a>(kind: CallKind, cursor: i64, text: &mut Text) -> Result<Line
                 let Some(_) = text.until(b',') else { break };
                 continue;
             }
-            None => return Err("call with a figure that is no number"),
+            None => return Err("call with a figure that is not a number"),
         };
         match name {
             b"c" => (call.c, seen) = (value, seen | C),
@@ -202,7 +202,7 @@ fn parsing(text: &mut Text) -> Result<ParsingLine, Fault> {
                 _ => {}
             }
         } else {
-            let value = text.int().ok_or("PARSING IN CURSOR with a figure that is no number")?;
+            let value = text.int().ok_or("PARSING IN CURSOR with a figure that is not a number")?;
             match name {
                 b"len" => line.len = value,
                 b"dep" => line.dep = value,
@@ -228,7 +228,7 @@ fn parse_error<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
     text.eat(b":");
     while !text.is_end() {
         let name = text.until(b'=').ok_or("PARSE ERROR with a figure that has no name")?;
-        let value = text.int().ok_or("PARSE ERROR with a figure that is no number")?;
+        let value = text.int().ok_or("PARSE ERROR with a figure that is not a number")?;
         match name {
             b"len" => len = Some(value),
             b"tim" => tim = value,

@@ -68,7 +68,7 @@ pub(super) fn check(steps: &[Step]) -> Result<(), ProbeError> {
             }
             Step { op: Op::Null, bytes: 1.., .. } => Some("it neither reads nor writes"),
             Step { change: Some(kind), .. } if !kind.changes_file() || step.op != Op::Null => {
-                Some("it is no call that changes a file")
+                Some("it is not a call that changes a file")
             }
             Step { offset, .. } if *offset > EXTENT_BYTES_MAX - bytes => {
                 Some("it ends beyond 16 TiB")

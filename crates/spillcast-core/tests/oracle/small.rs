@@ -149,7 +149,7 @@ fn damage_is_counted_and_named_with_its_line() {
         damages(&reading),
         [
             (1, "ela= below zero: the wait is counted apart"),
-            (2, "WAIT with a parameter that is no number"),
+            (2, "WAIT with a parameter that is not a number"),
             (3, "call without c=, e= or tim="),
             (5, "WAIT that goes on after its last figure"),
         ]

@@ -12,9 +12,9 @@ from spillcast.units import parse_bytes
 
 def move(
     to: Annotated[Path, typer.Option(help="Directory of the temp files.")],
-    size: Annotated[str | None, typer.Option(help="Most that they may take, such as 100G.")] = None,
+    size: Annotated[str | None, typer.Option(help="Limit of their size, such as 100G.")] = None,
 ) -> Move:
-    """DuckDB: the settings of a session, and where they are kept. Only printed.
+    """DuckDB: the settings of a session. Only prints the steps.
 
     Example: spillcast move duckdb --to /mnt/nvme/duckdb --size 100G
     """
@@ -28,7 +28,7 @@ def move(
     ]
     revert = [
         Step(
-            "In a session that has not spilled yet; another begins with the default anyway.",
+            "In a session that has not spilled yet; a new session has the default anyway.",
             sql=("RESET temp_directory",),
         )
     ]
@@ -39,7 +39,7 @@ def move(
         word = f"{size_bytes >> 30}GiB" if gib else f"{size_bytes >> 20}MiB"
         limit = f", 'max_temp_directory_size': '{word}'"
         statement = f"SET max_temp_directory_size = {sql_literal(word)}"
-        why = "A query that wants more fails; without a limit it may take 90 % of the free space."
+        why = "A query that needs more fails; without a limit it may take 90 % of the free space."
         steps.append(Step(why, sql=(statement,)))
         revert.append(Step("The limit.", sql=("RESET max_temp_directory_size",)))
     steps.append(

@@ -4,8 +4,8 @@ from spillcast.engines.engine import Engine, late
 
 IO_SIZE = (
     "hidden parameters of automatic work areas (workarea_size_policy=auto), in KB. They are "
-    "undocumented: change them only on Oracle Support's word, and on a test system first. They "
-    "hold after a restart"
+    "undocumented: change them only on Oracle Support's advice, and on a test system first. They "
+    "take effect after a restart"
 )
 
 

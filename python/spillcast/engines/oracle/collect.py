@@ -58,9 +58,9 @@ def collect(
 ) -> str:
     """Print a SQL*Plus script: ASH, work areas, temp space, statistics and a session's trace.
 
-    It reads views and changes nothing but the trace of the session, on and off. ASH needs the
-    Diagnostics Pack licence; --without-pack samples sessions instead, and is rougher. The folder
-    that it writes is one evidence: spillcast forecast FOLDER --to TARGET.
+    It only reads views, and turns the session's trace on and off. ASH needs the
+    Diagnostics Pack licence; --without-pack samples sessions instead, which is less accurate. The
+    folder that it writes is the evidence: spillcast forecast FOLDER --to TARGET.
 
     Example: spillcast collect oracle --sql-id 09bmj7j9q8a5z --sid 33,4711 -o collect.sql
     """

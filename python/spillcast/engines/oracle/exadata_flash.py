@@ -43,7 +43,7 @@ def parse_flash(cells: int | None, flash: str | None, cache: str) -> Flash | Non
         raise InputError("--cells and --cell-flash go together: the number, and the flash of each")
     found = Flash(cells, parse_bytes(flash, "--cell-flash"), parse_bytes(cache, "--cell-cache"))
     if cells < 2:
-        raise InputError("--cells: normal redundancy wants two cells at least")
+        raise InputError("--cells: normal redundancy needs at least two cells")
     if found.cache_bytes >= found.bytes:
         raise InputError(f"--cell-cache {cache} leaves nothing of --cell-flash {flash}")
     return found
@@ -71,7 +71,8 @@ def exadata_flash_move(
     move.steps = [*_cell_steps(cache_word), _disk_group(to[1:]), *move.steps]
     move.revert = [*move.revert, *_back_steps(to[1:])]
     by_hand = (
-        "run it by hand, a step at a time: a flush takes long, and the cache must not go before"
+        "run it by hand, a step at a time: a flush takes long, and must end before the cache is "
+        "dropped"
     )
     move.warnings = [by_hand, *_price(flash), *move.warnings]
     return move
@@ -81,8 +82,8 @@ def _price(flash: Flash | None) -> list[str]:
     half = "at least half of the flash that is taken is lost to redundancy"
     return [
         f"price: {half}" + (f": {_figures(flash)}" if flash else ""),
-        "price: each cell's flash cache is dropped, so what it held is read from disk anew, and "
-        "scans have a smaller one from then on",
+        "price: each cell's flash cache is dropped, so its contents are read from disk again, and "
+        "scans have a smaller cache from then on",
         "from 12.2.1.1 on temp may be in the flash cache already, where it is a write-back cache; "
         "if 'cell flash cache read hits for temp IO' grows while the query runs, little is gained",
     ]
@@ -99,7 +100,7 @@ def _figures(flash: Flash) -> str:
 def _cell_steps(cache: str) -> list[Step]:
     return [
         Step(
-            "The flash caches as they are. Keep what this prints: the way back wants the sizes.",
+            "The flash caches as they are. Keep what this prints: the way back needs the sizes.",
             command='dcli -g cell_group -l celladmin "cellcli -e list flashcache detail"',
         ),
         Step(
@@ -107,14 +108,14 @@ def _cell_steps(cache: str) -> list[Step]:
             "grid disks, then again for the next line of cell_group.",
             command=FIRST_CELL,
         ),
-        _on_cell("What only the cache holds goes to disk.", FLUSH),
+        _on_cell("Flush what only the cache holds to disk.", FLUSH),
         _on_cell(
-            "Look until every flash disk has ended it, and none shows an error.",
+            "Repeat until every flash disk has finished and none shows an error.",
             "list celldisk attributes name, flushstatus, flusherror",
             " | grep FD",
         ),
-        _on_cell("The cache goes,", "drop flashcache"),
-        _on_cell("and comes back smaller.", f"create flashcache all size={cache}"),
+        _on_cell("Drop the cache", "drop flashcache"),
+        _on_cell("and create a smaller one.", f"create flashcache all size={cache}"),
         _on_cell(
             "The rest of each flash disk becomes a grid disk.",
             f"create griddisk all flashdisk prefix={PREFIX}",
@@ -128,7 +129,7 @@ def _on_cell(why: str, what: str, then: str = "") -> Step:
 
 def _disk_group(name: str) -> Step:
     return Step(
-        "When all cells are done: a disk group of the grid disks. Put your own versions in.",
+        "When all cells are done: a disk group of the grid disks. Fill in your own versions.",
         sql=(
             f"CREATE DISKGROUP {name} NORMAL REDUNDANCY DISK 'o/*/{PREFIX}*'\n"
             "  ATTRIBUTE 'compatible.asm' = '19.10.0.0.0', 'compatible.rdbms' = '11.2.0.0.0',\n"
@@ -146,11 +147,11 @@ def _back_steps(name: str) -> list[Step]:
             client=SYSASM,
         ),
         Step("Again one cell after the other:", command=FIRST_CELL),
-        _on_cell("Its grid disks go,", f"drop griddisk all flashdisk prefix={PREFIX}"),
-        _on_cell("the small cache is flushed; look for its end as before,", FLUSH),
+        _on_cell("Drop its grid disks,", f"drop griddisk all flashdisk prefix={PREFIX}"),
+        _on_cell("flush the small cache and wait for its end as before,", FLUSH),
         _on_cell("is dropped,", "drop flashcache"),
         _on_cell(
-            "and the cache has all flash again; give size= where it had less.",
+            "and give all flash to the cache again; set size= if it had less.",
             "create flashcache all",
         ),
     ]

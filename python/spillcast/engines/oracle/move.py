@@ -15,15 +15,20 @@ def move(
     ] = None,
     size: Annotated[str, typer.Option(help="Size of the temp file.")] = "32G",
     exadata_flash: Annotated[
-        bool, typer.Option("--exadata-flash", help="Make the disk group of Exadata's flash disks.")
+        bool,
+        typer.Option("--exadata-flash", help="Make the disk group from Exadata's flash disks."),
     ] = False,
-    cells: Annotated[int | None, typer.Option(help="With it: number of cells.")] = None,
-    cell_flash: Annotated[str | None, typer.Option(help="With it: flash of a cell.")] = None,
+    cells: Annotated[
+        int | None, typer.Option(help="With --exadata-flash: number of cells.")
+    ] = None,
+    cell_flash: Annotated[
+        str | None, typer.Option(help="With --exadata-flash: flash size of a cell.")
+    ] = None,
     cell_cache: Annotated[
-        str, typer.Option(help="With it: what a cell keeps as flash cache.")
+        str, typer.Option(help="With --exadata-flash: flash cache that a cell keeps.")
     ] = "2T",
 ) -> Move:
-    """Oracle: a temporary tablespace on other storage, and who is to use it. Only printed.
+    """Oracle: a temporary tablespace on other storage, and its users. Only prints the steps.
 
     With --exadata-flash also the steps that take flash disks from the flash cache, and the price.
 

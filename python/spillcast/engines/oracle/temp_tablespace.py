@@ -56,9 +56,7 @@ def oracle_move(to: str, user: str | None, size: str, *, client: str = "") -> Mo
         [replace(one, client=client) for one in steps],
         [replace(one, client=client) for one in revert],
         TABLESPACE,
-        warnings=[
-            "connect to the database of the users, which is the pluggable one where there is one"
-        ],
+        warnings=["connect to the users' database: the pluggable one if there is one"],
     )
 
 

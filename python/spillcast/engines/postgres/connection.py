@@ -86,20 +86,20 @@ def _check(connection: Connection) -> None:
         (pid,) = row(connection, "select pg_backend_pid()")
     except psycopg.Error as error:
         raise InputError(
-            f"PostgreSQL: what answers is no PostgreSQL server: {what_it_says(error)}",
+            f"PostgreSQL: this is not a PostgreSQL server: {what_it_says(error)}",
             "connect to the server itself, not to a pooler's console",
         ) from None
     # The process that the handshake names is the one that runs the statements.
     if pid != connection.info.backend_pid:
         raise InputError(
-            "PostgreSQL: a connection pooler (such as pgbouncer) stands before the server",
+            "PostgreSQL: a connection pooler (such as pgbouncer) is in front of the server",
             "give the server's own host and port",
         )
     if connection.info.server_version < VERSION_MIN * 10_000:
         version = connection.info.parameter_status("server_version")
         raise InputError(
-            f"PostgreSQL: version {version} does not tell whom a parallel worker serves",
-            f"watched are versions from {VERSION_MIN} on; record --pid takes any process",
+            f"PostgreSQL: version {version} does not show which session a parallel worker serves",
+            f"versions from {VERSION_MIN} on can be watched; record --pid records any process",
         )
 
 

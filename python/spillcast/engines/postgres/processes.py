@@ -83,7 +83,7 @@ def started_ns(pid: int) -> int | None:
 
 
 def run_queue_delay_s(pid: int) -> float | None:
-    """How long a process of one thread was runnable without a CPU so far; None: it is gone."""
+    """How long a process of one thread was runnable but not scheduled so far; None: it is gone."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):

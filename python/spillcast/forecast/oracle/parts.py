@@ -27,7 +27,7 @@ from spillcast.units import parse_factor, parse_latency_s
 FORMS = "a trace taken there, latency:150us, factor:60, catalogue:NAME or a storage.json"
 #: What mends a target that Oracle's evidence cannot be asked about.
 _ASK = (
-    "trace the query for a minute with temp on the other storage, or ask latency:150us, "
+    "trace the query for a minute with temp on the other storage, or give latency:150us, "
     "catalogue:NAME or a storage.json"
 )
 
@@ -129,10 +129,10 @@ def parts_of(
         missing = ", ".join(event.event for event in events)
         if target.storage is not None:
             raise Refusal(
-                f"how large the operations of {missing} are is not known, or {target.name} has no "
-                "figures for them: give a trace of the query besides"
+                f"the size of the operations of {missing} is unknown, or {target.name} has no "
+                "figures for them: add a trace of the query"
             )
-        raise Refusal(f"{target.name} saw none of {missing}: trace it there while it spills")
+        raise Refusal(f"{target.name} contains no {missing}: trace the query there while it spills")
     if method == "seed":
         return [replace(parts[0], baseline=event) for event in events]
     pooled = sum(part.baseline.time_s for part in parts) / sum(
@@ -156,14 +156,14 @@ def _baseline(boost: str, evidence: OracleEvidence, whole_s: float) -> list[Even
         elif traces is not None and latency is not None:
             if traces.sessions_s <= 0:
                 raise InputError(
-                    f"{traces.name}: the lines carry no times (tim)",
+                    f"{traces.name}: the lines have no times (tim)",
                     "the time by event must come from an ASH export",
                 )
             time_s = latency.total_s / traces.sessions_s * whole_s
             found.append(EventBaseline(name, time_s, None, latency, latency.mean_s))
     found = [event for event in found if event.time_s > 0 and event.latency_s > 0]
     if not found:
-        raise Refusal("the boosted events took no time that the evidence could tell")
+        raise Refusal("the evidence shows no time in the boosted events")
     return sorted(found, key=lambda event: -event.time_s)
 
 

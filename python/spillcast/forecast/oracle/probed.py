@@ -17,9 +17,9 @@ def probed(text: str, evidence: OracleEvidence, question: Question) -> Storage:
 
     if not evidence.paths:
         raise InputError(
-            f"--to {text}: samples of ASH are no I/O that could be replayed",
-            "give a trace of the query besides, of a minute at least, or ask latency:150us, "
-            "catalogue:NAME or a storage.json",
+            f"--to {text}: ASH samples cannot be replayed",
+            "add a trace of at least a minute of the query, or give latency:150us, catalogue:NAME "
+            "or a storage.json",
         )
     recording = recording_of_traces(evidence.paths, evidence.block.bytes, lenient=question.lenient)
     with question.watch(text) as show:

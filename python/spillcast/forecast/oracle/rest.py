@@ -122,9 +122,9 @@ def rest_there(
 def _why_not(target: Target, here: _Outside | None, there: _Outside | None) -> str | None:
     """Why two traces do not tell how the time outside changes; None where they do."""
     if here is None:
-        return "no trace of whole sessions here tells what it is per operation"
+        return "no trace of whole sessions on the current storage shows it per operation"
     if there is None:
-        return f"{target.name} does not tell what it is per operation"
+        return f"{target.name} does not show it per operation"
     alike = _alike(here.kinds, there.kinds)
     if alike < SAME_WORK:
         return (

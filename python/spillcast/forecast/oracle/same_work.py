@@ -32,8 +32,8 @@ def traces_of_same_work(
     if not statements:
         raise InputError(
             f"{target}: the baseline does not name its statement, and of {len(found):,} traces "
-            "below the directory it is not known which are of the same",
-            f"name the traces of it in place of the directory, or probe it: {probe}",
+            "below the directory it is unknown which are of the same statement",
+            f"give its traces instead of the directory, or probe it: {probe}",
         )
     same = [path for path in found if statements & _statements(path, boost, lenient)]
     if not same:

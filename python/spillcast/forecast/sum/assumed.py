@@ -27,7 +27,7 @@ def timed_on(recording: Recording, storage: Storage) -> Recording:
     if io_s > recording.elapsed_s:
         raise Refusal(
             f"on {storage.name} the temp I/O would take {format_duration(io_s)}, longer than the "
-            f"query ({format_duration(recording.elapsed_s)}): it was made on another storage"
+            f"query ({format_duration(recording.elapsed_s)}): the query ran on other storage"
         )
     mean_ns = {load.op: round(each.mean_s * 1e9) for load, each in zip(loads, found, strict=True)}
     rows = [

@@ -77,7 +77,7 @@ class Baseline:
         if elapsed_s is not None and 0 < elapsed_s < SHORTER * recording.elapsed_s:
             raise InputError(
                 f"an elapsed time of {format_duration(elapsed_s)} is less than the "
-                f"{format_duration(recording.elapsed_s)} that were recorded of it",
+                f"{format_duration(recording.elapsed_s)} that were recorded",
                 "--elapsed is the time of the whole query: write minutes as 12m or 12:53",
             )
         part = Part.of(recording.meta) if elapsed_s is None else None
@@ -216,7 +216,7 @@ class Baseline:
 
     @cached_property
     def others_s(self) -> float:
-        """Of the time that threads were runnable without a CPU, the most that others caused.
+        """Of the time that threads were runnable but not scheduled, the most that others caused.
 
         While a quota holds a CPU back, all threads that wait for it wait for the quota.
         """

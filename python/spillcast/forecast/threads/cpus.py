@@ -30,11 +30,11 @@ class Cpus:
     def but(self, cpus: int | None, quota_cpus: float | None) -> "Cpus":
         """The same with what is asked for in its place. InputError for what no CPU can give."""
         if cpus is not None and cpus < 1:
-            raise InputError(f"--cpus {cpus}: nothing runs on that", "it takes one CPU or more")
+            raise InputError(f"--cpus {cpus}: not a number of CPUs", "give 1 or more")
         if quota_cpus is not None and not 0 < quota_cpus < inf:
             raise InputError(
-                f"--cpu-quota {quota_cpus:g}: nothing runs with that",
-                "say how many CPUs, such as 0.4; as many as there are stands for no quota",
+                f"--cpu-quota {quota_cpus:g}: not a CPU quota",
+                "give a number of CPUs, such as 0.4; all CPUs of the machine means no quota",
             )
         cores = self.cores if cpus is None else cpus
         quota_cpus = self.quota_cpus if quota_cpus is None else quota_cpus

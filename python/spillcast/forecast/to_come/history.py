@@ -1,4 +1,4 @@
-"""What a former run of the same query tells of the whole: its counts and the work beside them."""
+"""What a previous run of the same query tells of the whole: its counts and the work beside them."""
 
 from spillcast.forecast.load import temp_load
 from spillcast.forecast.threads.overlap import of_waits
@@ -8,12 +8,12 @@ from spillcast.recording import Recording
 from spillcast.recording.part import Part
 from spillcast.units import format_bytes
 
-SOURCE = "a former run"
+SOURCE = "a previous run"
 #: Runs of a query differ by so much in what they spill (standard deviation of the logarithm).
 COUNTS_SPREAD = 0.03
 #: And in the time outside temp I/O; of a run whose temp I/O was not timed in all.
 REST_SPREAD, UNTIMED_SPREAD = 0.15, 0.3
-#: A former run spilled so much less than was seen already that it was another query's.
+#: A previous run spilled so much less than was seen already that it was another query's.
 LESS = 0.9
 _MEMORY = ("work_mem", "memory_limit", "hash_mem_multiplier", "threads")
 
@@ -45,10 +45,10 @@ def history_says(history: Recording, recording: Recording, seen: Seen) -> list[S
 
 
 def reason_against(history: Recording, recording: Recording) -> str | None:
-    """Why it is no former run of this query with these settings; None where it may be one."""
+    """Why it is no previous run of this query with these settings; None where it may be one."""
     then, now = history.meta.engine, recording.meta.engine
     if Part.of(history.meta) is not None:
-        return "it is of a part of a run itself"
+        return "it covers only part of a run itself"
     texts = [_text(one) for one in (then, now)]
     if all(texts) and texts[0] != texts[1]:
         return "it is of another query"

@@ -34,8 +34,8 @@ class Answer:
 class Known:
     """What is known besides of a query that was recorded in part.
 
-    ``history`` are files: a former run, or a plan that was not run. ``without`` names sources, for
-    experiments that tell what each brings.
+    ``history`` are files: a previous run, or a plan that was not run. ``without`` names sources,
+    for experiments that measure what each brings.
     """
 
     told: Told = UNTOLD
@@ -79,9 +79,9 @@ class Known:
         return whole, unused if whole is None else whole.unused
 
     def in_place_of(self, recording: Recording) -> Recording | None:
-        """A former run, where the recording is of a part in which there was no temp I/O.
+        """A previous run, where the recording is of a part in which there was no temp I/O.
 
-        None where there was some, or where no former run was given whose text is known to be the
+        None where there was some, or where no previous run was given whose text is known to be the
         same: nothing else ties the two together.
         """
         if recording.meta.temp.operations or not went_on(recording.meta):
@@ -139,7 +139,7 @@ def _estimate(path: Path) -> dict[str, object] | None:
 
 
 def _run(path: Path) -> Recording:
-    """A former run: a recording, a plan with its counts, or a row of pg_stat_statements."""
+    """A previous run: a recording, a plan with its counts, or a row of pg_stat_statements."""
     from spillcast.recording.evidence import find_evidence
     from spillcast.recording.explain import read_plan, read_statements
 

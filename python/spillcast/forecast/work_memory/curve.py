@@ -59,7 +59,7 @@ class MemoryRun:
     storage: str
     memory_bytes: int
     elapsed_s: float
-    #: Time it was runnable without a CPU.
+    #: Time it was runnable but not scheduled.
     delay_s: float
     #: Temp I/O by op; empty where nothing was spilled.
     ops: Mapping[str, Op]

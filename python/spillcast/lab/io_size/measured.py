@@ -137,7 +137,7 @@ def _warnings(directory: Path, rounds: Sequence[Sequence[_Replay]]) -> list[dict
         )
         found.append({"code": "partial", "message": message})
     if replays[0].filesystem in IN_MEMORY:
-        message = f"{directory} is {replays[0].filesystem}: memory is measured, and no storage"
+        message = f"{directory} is {replays[0].filesystem}: this measures memory, not storage"
         found.append({"code": "memory", "message": message})
     elif any(replay.from_memory for replay in replays):
         message = (

@@ -14,7 +14,7 @@ def fan_in(memory_bytes: int, unit_bytes: int) -> int:
     if runs < 2:
         memory, unit = format_bytes(memory_bytes), format_bytes(unit_bytes)
         raise InputError(
-            f"{memory} of memory hold no three buffers of {unit}, which a merge needs",
+            f"{memory} of memory do not hold three buffers of {unit}, which a merge needs",
             "give more --memory or smaller sizes",
         )
     return runs

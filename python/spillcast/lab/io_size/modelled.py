@@ -107,7 +107,7 @@ def _beyond(known: Model, op: str, size_bytes: int) -> bool:
 def _beyond_words(storage: Storage, op: str) -> dict[str, str]:
     sizes = [group.size_class_bytes for group in storage.of(op) if group.count]
     message = (
-        f"{op}s were measured from {format_bytes(min(sizes))} to {format_bytes(max(sizes))}: "
-        "others are taken from these"
+        f"{op}s were measured from {format_bytes(min(sizes))} to {format_bytes(max(sizes))}: other "
+        "sizes are extrapolated"
     )
     return {"code": "extrapolated", "message": message}

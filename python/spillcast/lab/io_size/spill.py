@@ -85,7 +85,7 @@ class Recorded(Spill):
         recording.need_io()
         if recording.meta.only_counts:
             raise InputError(
-                f"{recording.path}: holds counts of operations, not which follow each other",
+                f"{recording.path}: has counts of operations, not their order",
                 "record the query: spillcast record -o run.spill -- COMMAND",
             )
         self.like, self.name = recording, recording.path.name

@@ -67,7 +67,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Sweep(Tabular):
-    """All rows, by most and least bytes; ``recorded`` is the spill as it was."""
+    """All rows, by maximum and minimum size; ``recorded`` is the spill as recorded."""
 
     storage: str
     like: str
@@ -79,16 +79,16 @@ class Sweep(Tabular):
 
     @property
     def best(self) -> Row:
-        """The row of the least time; of equal ones that of the smallest sizes."""
+        """The row with the shortest time; of equal ones that with the smallest sizes."""
         return min(self.rows, key=lambda row: (row.trial.total_s, row.setting))
 
     def as_good(self) -> list[Row]:
-        """Rows whose interval meets that of the best, which is not among them."""
+        """The other rows whose interval overlaps that of the best."""
         best = self.best
         return [row for row in self.rows if row is not best and _meet(row.trial, best.trial)]
 
     def advice(self) -> "list[Advice]":
-        """What to set in which engine."""
+        """Advice on settings, by engine."""
         best = self.best.setting
         return [
             Advice(one.name, *one.io_size(best.min_bytes, best.max_bytes))
@@ -97,7 +97,7 @@ class Sweep(Tabular):
         ]
 
     def to_arrow(self) -> "pa.Table":
-        """A row a setting: min_bytes, max_bytes, total_s and its interval, low_s and high_s."""
+        """A row per setting: min_bytes, max_bytes, total_s and its interval, low_s and high_s."""
         import pyarrow as pa
 
         names = ("min_bytes", "max_bytes", "total_s", "low_s", "high_s")

@@ -58,7 +58,7 @@ class Columns:
         numbers = pa.array(parsed, pa.int64()).take(encoded.indices)
         bad = pc.and_(pc.is_null(numbers), pc.is_valid(column))
         for row in pc.indices_nonzero(bad).to_pylist():
-            self._damage(row, f"{name} is {column[row].as_py()!r}: taken as unknown")
+            self._damage(row, f"{name} is {column[row].as_py()!r}: treated as unknown")
         return numbers
 
     def texts(self, name: str) -> pa.Array:

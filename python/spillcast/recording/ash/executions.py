@@ -66,7 +66,7 @@ def only_one(ash: Ash) -> None:
     found = executions(ash)
     if len(found) > 1:
         raise InputError(
-            f"the samples are of {len(found):,} executions, and a forecast is of one",
+            f"the samples are of {len(found):,} executions, and a forecast is for one",
             "\n  ".join([f"choose it with {_what_chooses(found)}:", *listing(found)]),
         )
 

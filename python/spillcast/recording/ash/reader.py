@@ -128,7 +128,7 @@ def read_ash(
             "export it with to_char(sample_time, 'YYYY-MM-DD HH24:MI:SS.FF3')"
         )
     if any(export.source == "DBA_HIST" and "snap_id" not in export.exported for export in exports):
-        notes.append("samples are 10 s apart: taken for DBA_HIST, 10 s each")
+        notes.append("samples are 10 s apart: assumed to be from DBA_HIST, 10 s each")
     if any(_of_v_session(export) for export in exports):
         notes.append(
             "samples of V$SESSION, not of ASH: how long single waits took and which line of the "

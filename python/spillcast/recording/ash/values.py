@@ -29,7 +29,7 @@ def parse_integer(text: str) -> int | None:
     """The whole number nearest to ``19305``, ``19,305``, ``1.9305E+04`` or ``19305,25``.
 
     All numbers that ASH holds are whole, so one separator before three digits groups thousands.
-    None where it is no number, as ``####`` is that SQL*Plus prints for one too wide.
+    None where it is not a number, as ``####`` is that SQL*Plus prints for one too wide.
     """
     text = text.strip()
     try:

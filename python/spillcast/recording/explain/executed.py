@@ -38,7 +38,7 @@ def executed_plan(
 ) -> Executed:
     """The run of a plan: of several in a log, of the statement ``queryid``, with most temp I/O.
 
-    InputError for a file that is no plan, and for a plan that was not run.
+    InputError for a file that is not a plan, and for a plan that was not run.
     """
     documents = read_documents(path)
     with reading(path, HOW):

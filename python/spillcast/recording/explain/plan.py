@@ -20,7 +20,7 @@ LONGEST_MS = 1e12
 #: What takes the times that are not in a plan.
 TIMED = (
     "set track_io_timing = on and make it again: PostgreSQL 15 or newer times temp I/O; "
-    "or say what the storage is with --from"
+    "or name the storage with --from"
 )
 
 
@@ -28,7 +28,7 @@ def read_plan(path: str | Path, *, elapsed_s: float | None = None, timed: bool =
     """The recording of a plan in a file; of several in a log, that with the most temp I/O.
 
     ``elapsed_s`` is the time of the query where it is known without the overhead of EXPLAIN.
-    InputError for a file that is no plan, is cut, lacks buffers or does not spill; Refusal, if
+    InputError for a file that is not a plan, is cut, lacks buffers or does not spill; Refusal, if
     ``timed``, where I/O was not timed.
     """
     path = Path(path)

@@ -57,7 +57,7 @@ def several(path: Path, rows: Sequence[Row], said: str) -> InputError:
     lines += [f"and {len(rows) - LISTED:,} more"] * (len(rows) > LISTED)
     hint = "name one with --queryid"
     if any(row.queryid is None for row in rows):
-        hint += "; who has the role pg_read_all_stats may export those without a queryid"
+        hint += "; a role with pg_read_all_stats can export those without a queryid"
     return InputError("\n    ".join([f"{path}: {said}", *lines]), hint)
 
 

@@ -33,7 +33,7 @@ def shared_by(row: Row) -> SharedBy:
     name = max(workers, key=workers.__getitem__)
     most, because = workers[name], f"{name} is {workers[name]}, as exported"
     if settings[name] is None:
-        because = f"{name} is not in the file and taken to be {most}, PostgreSQL's default"
+        because = f"{name} is not in the file and assumed to be {most}, PostgreSQL's default"
     launched = -(-(row.workers or 0) // row.calls)
     if launched > most:
         most, because = launched, f"a call launched about {format_count(launched, 'worker')}"

@@ -140,14 +140,14 @@ def _of_csv(text: str) -> list[dict[str, Any]]:
 def _of_full_length(rows: Iterable[dict[Any, Any]]) -> Iterable[Mapping[str, str]]:
     for row in rows:
         if None in row or None in row.values():
-            raise ValueError("a row has not as many values as the heading")
+            raise ValueError("a row and the heading have different numbers of values")
         yield row
 
 
 def _number(value: Any) -> float:
     number = float(value)
     if not 0 <= number <= COUNT_MAX:
-        raise ValueError(f"{value} is no count and no time")
+        raise ValueError(f"{value} is neither a count nor a time")
     return number
 
 

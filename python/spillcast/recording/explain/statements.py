@@ -12,7 +12,7 @@ from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import Statement
 from spillcast.recording.recording import Recording
 
-_FROM = "or say what the storage is with --from"
+_FROM = "or name the storage with --from"
 #: Of a server that could have timed it.
 _UNTIMED = (
     "set track_io_timing = on, call pg_stat_statements_reset(), and export it again after some "

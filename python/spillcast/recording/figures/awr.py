@@ -23,10 +23,10 @@ _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SQL_ID = re.compile(r"[0-9a-z]{13}|\d{6,10}")
 _UNTOLD = (
-    "an AWR or Statspack report has sums over all sessions of an interval: nothing of one run, of "
-    "its phases, of latency by size, or of I/O that overlapped other work"
+    "an AWR or Statspack report has sums over all sessions of an interval: nothing about one run, "
+    "its phases, latency by size, or I/O that overlapped other work"
 )
-_MEND = "SQL Monitor, ASH or a trace of the statement tells"
+_MEND = "SQL Monitor, ASH or a trace of the statement shows it"
 
 
 @dataclass(frozen=True)
@@ -105,12 +105,15 @@ def _of_one(path: Path, report: Report, sql: Sql, choice: Choice) -> Figures:
     within = TimedWithin(
         least_s / runs,
         most_s / runs,
-        "the report has no waits by statement: of those for temp files it may have had as much as "
-        "its waits for I/O, and as little as others leave it",
+        "the report has no waits by statement: its waits for temp files may be all of its waits "
+        "for I/O, or only what other statements leave",
         _MEND,
         True,
     )
-    untold = [_UNTOLD, "servers of a parallel statement are added up as if one after the other"]
+    untold = [
+        _UNTOLD,
+        "the times of parallel servers are summed as if they ran one after the other",
+    ]
     if runs > 1:
         untold.append(f"this is the mean of {runs:,.0f} executions")
     share = middle_s / temp_s / runs
@@ -136,7 +139,7 @@ def _moved(report: Report, op: str, share: float, choice: Choice) -> Moved:
 def _sizes_untold(report: Report) -> list[str]:
     if report.sizes:
         return []
-    return [f"there is no I/O by type of file: I/O is taken to be of {BLOCKS} blocks each"]
+    return [f"there is no I/O by type of file: each I/O is assumed to move {BLOCKS} blocks"]
 
 
 def _report(path: Path, text: str) -> Report:
@@ -245,7 +248,7 @@ def _number(text: str) -> float:
     match = _NUMBER.match(text.strip())
     value = float(match[0].replace(",", "")) if match else 0.0
     if value > COUNT_MAX:
-        raise ValueError(f"{text} is no count and no time")
+        raise ValueError(f"{text} is neither a count nor a time")
     return value
 
 

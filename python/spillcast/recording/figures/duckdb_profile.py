@@ -29,9 +29,9 @@ HOW = (
     "make it with: PRAGMA enable_profiling = 'json'; PRAGMA profiling_output = 'profile.json'; "
     "then the query"
 )
-_MEND = "a recording of the query tells: spillcast record -o run.spill -- COMMAND"
+_MEND = "a recording of the query shows it: spillcast record -o run.spill -- COMMAND"
 #: Before it there is no size of temp files in a profile.
-_SIZED = "DuckDB 1.2 and newer tell it, unless the metric is turned off"
+_SIZED = "DuckDB 1.2 and newer report it, unless the metric is turned off"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
         writes=Moved(),
         engine=ObservedEngine("duckdb"),
         capture=PROFILE,
-        shared_by=SharedBy(1, THREADS_MOST, "a profile does not tell its threads"),
+        shared_by=SharedBy(1, THREADS_MOST, "a profile does not contain the number of threads"),
         statement=Statement(None, None if query is None else struck_text(query), 1, 1),
         untold=[
             "the size of temp files is that of all queries that ran in the database meanwhile",
@@ -99,7 +99,7 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
     times = f"{WRITTEN_LEAST:.0f} to {WRITTEN_MOST:.0f} times"
     sizes = f"{format_bytes(SMALLEST_BYTES)} to {format_bytes(LARGEST_BYTES)}"
     words = (
-        f"a profile of DuckDB tells no reads and writes, only that its temp files held "
+        f"a profile of DuckDB contains no reads and writes, only that its temp files held "
         f"{format_bytes(peak_bytes)} at most: it may have written {times} as much, in blocks of "
         f"{sizes}, by 1 to {THREADS_MOST} threads"
     )

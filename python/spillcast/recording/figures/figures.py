@@ -18,7 +18,7 @@ from spillcast.units import format_duration
 
 #: The captures of such recordings: what a person typed, what Oracle reports, and what DuckDB does.
 FIGURES, REPORT, PROFILE = "figures", "report", "profile"
-_UNTIMED = "say how long its temp I/O took, or what storage it was on with --from"
+_UNTIMED = "give the time of its temp I/O, or name its storage with --from"
 #: Rounded times may add up to more than the run by so much of it.
 ROUNDED = 0.02
 #: 30 years: no run took as long.
@@ -120,7 +120,7 @@ def _check(figures: Figures) -> None:
     """InputError for what no run can have been."""
     path, reads, writes = figures.path, figures.reads, figures.writes
     if figures.elapsed_s <= 0:
-        raise InputError(f"{path}: no elapsed time", "say it with --elapsed, such as 12m53s")
+        raise InputError(f"{path}: no elapsed time", "give it with --elapsed, such as 12m53s")
     if not reads.count + writes.count:
         raise InputError(
             f"{path}: no reads and writes of temp files",
@@ -137,5 +137,5 @@ def _check(figures: Figures) -> None:
         raise InputError(
             f"{path}: temp I/O took {format_duration(io_s)} in {figures.threads:.3g} threads, and "
             f"the run {format_duration(figures.elapsed_s)}",
-            "say how many threads there were on the mean, or how long the whole run took",
+            "give the mean number of threads, or the elapsed time of the whole run",
         )

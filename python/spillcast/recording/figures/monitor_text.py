@@ -113,7 +113,7 @@ def amount(text: str, step: int) -> int:
     power = _UNITS.index(match[2]) + 1 if match[2] else 0
     value = float(match[1].replace(",", "")) * float(step**power)
     if value > COUNT_MAX:
-        raise ValueError(f"{text} is no count and no size")
+        raise ValueError(f"{text} is neither a count nor a size")
     return round(value)
 
 

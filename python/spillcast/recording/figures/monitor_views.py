@@ -36,7 +36,7 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
             runs += rows
     if not plans or not runs:
         lacks = "V$SQL_PLAN_MONITOR" if not plans else "V$SQL_MONITOR"
-        raise InputError(f"{paths[0]}: the rows of {lacks} are wanted besides", HOW)
+        raise InputError(f"{paths[0]}: the rows of {lacks} are missing", HOW)
     path, wanted = paths[0], None if choice.exec_id is None else str(choice.exec_id)
     of_statement = _by(plans, "sql_id")
     spilling = {
@@ -146,5 +146,5 @@ def _sum(rows: Sequence[Row], name: str) -> int:
 def _number(text: str | None) -> int:
     value = 0 if text is None else parse_integer(text)
     if value is None or value < 0:
-        raise ValueError(f"{text} is no count")
+        raise ValueError(f"{text} is not a count")
     return value

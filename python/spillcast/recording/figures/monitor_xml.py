@@ -46,9 +46,9 @@ def _unpacked(content: str, path: Path) -> str:
         inner = zlib.decompressobj()
         found = inner.decompress(base64.b64decode(packed, validate=True), TEXT_BYTES_MAX)
     except (ValueError, zlib.error) as error:
-        raise damaged(path, f"the report within cannot be unpacked: {error}", HOW) from error
+        raise damaged(path, f"the embedded report cannot be unpacked: {error}", HOW) from error
     if not inner.eof:
-        raise damaged(path, "the report within is cut, or too long to be read", HOW)
+        raise damaged(path, "the embedded report is cut, or too long to be read", HOW)
     return found.decode(errors="replace")
 
 
@@ -106,5 +106,5 @@ def _stats(stats: "Element") -> dict[str, int]:
 def _whole(text: str | None) -> int:
     value = int((text or "0").strip())
     if not 0 <= value <= COUNT_MAX:
-        raise ValueError(f"{value} is no count")
+        raise ValueError(f"{value} is not a count")
     return value

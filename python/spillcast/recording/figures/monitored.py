@@ -20,7 +20,7 @@ SAMPLES_MIN = 20
 #: A request of temp files may take so many times as long as one of others, or so much less.
 APART = 3.0
 NINE_IN_TEN = NormalDist().inv_cdf(0.95)
-TRACE_TELLS = "a trace (10046) or ASH of the run tells"
+TRACE_TELLS = "a trace (10046) or ASH of the run shows it"
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ def figures_of(monitored: Monitored) -> Figures:
 
 def _untold(monitored: Monitored) -> list[str]:
     said = [
-        "SQL Monitor has requests and bytes of each line and no single wait: nothing of latency by "
-        "size, of stalls, or of I/O that overlapped other work"
+        "SQL Monitor has requests and bytes of each line and no single waits: nothing about "
+        "latency by size, stalls, or I/O that overlapped other work"
     ]
     if monitored.running:
         said.append("the statement was still running: this is for what it had done by then")

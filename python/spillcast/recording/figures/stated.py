@@ -97,7 +97,7 @@ def _number(value: str, where: str) -> float:
     try:
         return float(value)
     except ValueError:
-        raise InputError(f"{where}: {value!r} is no number", _EXAMPLE) from None
+        raise InputError(f"{where}: {value!r} is not a number", _EXAMPLE) from None
 
 
 def _figures(path: Path, stated: StatedFigures) -> Figures:
@@ -109,9 +109,9 @@ def _figures(path: Path, stated: StatedFigures) -> Figures:
         reads, writes = (
             Moved(one.count, one.bytes, stated.io_s * one.bytes / moved) for one in (reads, writes)
         )
-    untold = ["figures that somebody states cannot be checked"]
+    untold = ["stated figures cannot be checked"]
     if stated.io_s is not None:
-        untold.append("reads and writes are taken to be as fast as each other, by the byte")
+        untold.append("reads and writes are assumed to be equally fast per byte")
     return Figures(
         path=path,
         elapsed_s=stated.elapsed_s,

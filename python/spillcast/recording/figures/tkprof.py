@@ -62,7 +62,7 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
         moved.append(Moved(count, (blocks * one.executions or count * BLOCKS) * block, total_s))
     if not (one.read_blocks or one.written_blocks):
         untold.append(
-            f"no row source has blocks of temp files: I/O is taken to be of {BLOCKS} each"
+            f"no row source has blocks of temp files: each I/O is assumed to move {BLOCKS}"
         )
     return Figures(
         path=path,
@@ -134,5 +134,5 @@ def _temp_blocks(part: str) -> tuple[int, int]:
 
 def _count(text: str) -> int:
     if int(text) > COUNT_MAX:
-        raise ValueError(f"{text} is no count")
+        raise ValueError(f"{text} is not a count")
     return int(text)

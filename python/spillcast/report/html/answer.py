@@ -36,7 +36,7 @@ def answer(material: Material) -> list[str]:
     ):
         if documents:
             return say(documents)
-    return ["There is nothing to tell."]
+    return ["There is nothing to show."]
 
 
 def refusal(forecast: Mapping[str, Any]) -> str:
@@ -111,7 +111,7 @@ def _of_memory(sweep: Mapping[str, Any]) -> str:
     worst = max(points, key=lambda point: point["elapsed_s"])
     return (
         f"With {format_bytes(least['memory_bytes'])} of memory on {least['storage']} this query "
-        f"takes about {format_duration(least['elapsed_s'])}, and more buys next to nothing; with "
+        f"takes about {format_duration(least['elapsed_s'])}, and more memory hardly helps; with "
         f"{format_bytes(worst['memory_bytes'])} on {worst['storage']} it takes "
         f"{format_duration(worst['elapsed_s'])}."
     )
@@ -163,7 +163,7 @@ def _of_run(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     sessions, temp_s = line["sessions"], totals.get(READ, 0.0) + totals.get(WRITE, 0.0)
     whole = format_duration(run["elapsed_s"])
     if not temp_s:
-        return [f"This run took {whole}, and nothing was seen of temp files."]
+        return [f"This run took {whole}, and no temp I/O was seen."]
     share = 100 * temp_s / run["time_s"]
     of = "it"
     if sessions > 1:
@@ -181,7 +181,9 @@ def _of_profile(profiles: Sequence[Mapping[str, Any]]) -> list[str]:
     first = busy[0]
     name = ", ".join(str(first.get(key)) for key in profile["by"])
     share = f", {100 * first['share']:.0f} % of the time" if first.get("share") else ""
-    return [f"Most time goes into {name}: {format_duration(first['total_us'] / 1e6)}{share}."]
+    return [
+        f"Most of the time goes into {name}: {format_duration(first['total_us'] / 1e6)}{share}."
+    ]
 
 
 def _of_storage(storages: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -91,7 +91,7 @@ def _loss_and_cost(capture: CaptureAccount) -> Iterator[tuple[str, str]]:
     others = (
         "" if busy is None else f", up to {format_duration(busy)} of it because of other programs"
     )
-    yield "runnable without a CPU", format_duration(capture.run_queue_delay_s) + others
+    yield "runnable but not scheduled", format_duration(capture.run_queue_delay_s) + others
 
 
 def _coverage(raw: KeptWaits) -> str | None:

@@ -119,7 +119,7 @@ def _of_ash(paths: Sequence[Path], chosen: Chosen) -> Document:
 
 
 def _time_s(line: timeline.Timeline, elapsed_s: float) -> float:
-    """The time of all sessions, which shares of states are of.
+    """The time of all sessions, to which shares of states refer.
 
     No less than the elapsed time, of which a part may be idle or not accounted for.
     """

@@ -55,7 +55,7 @@ class Row:
     source: str
     #: Name of the class in ``data/latencies.csv``.
     latency: str
-    #: The factor, either way, within which the figures are held likely.
+    #: The factor up or down within which the true figures probably are.
     spread: float
     limits: Callable[[Values], Sequence[Limit]]
     parameters: Sequence[Parameter] = ()

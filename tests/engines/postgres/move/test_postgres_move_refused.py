@@ -86,7 +86,7 @@ def test_without_superuser_the_missing_right_is_named_and_helps(moving):
 
 @ROOT
 def test_an_ordinary_user_cannot_make_the_directory(moving):
-    refused(moving, "cannot be made here without being root", under=ordinary_user())
+    refused(moving, "cannot be created without being root", under=ordinary_user())
 
 
 def test_a_standby_would_stop(moving):

@@ -272,7 +272,7 @@ impl<'a> Turns<'a> {
         self.seed = random::next(&mut self.seed);
         scratch::set_direct(file, cell.access == Access::Direct)
             .map_err(|e| place.io_error("setting O_DIRECT", e))?;
-        // What an earlier turn left in the page cache is no storage.
+        // What an earlier turn left in the page cache is not a storage.
         scratch::drop_cache(file);
         let offsets = Offsets::new(&cell, *file_bytes, self.seed);
         let flushed = cell.access == Access::Buffered && cell.op == Op::Write;

@@ -56,7 +56,8 @@ def query_meta(
     workers: Sequence[Joined],
     unattached: int,
 ) -> RecordedQuery:
-    """The query; instants are by the server's clock. Some workers were seen and not attached.
+    """The query; instants are by the server's clock. Some workers were seen and
+    not attached.
 
     ``ended_by`` is ``query``, ``duration``, ``interrupt``, or ``failure`` of the sampler's
     connection.
@@ -88,7 +89,7 @@ def query_meta(
 
 
 def sampling_meta(sampled: Sampled, rate_hz: int, gap_s: float) -> Sampling:
-    """What sampling gave and what it cost; ``gap_s`` is the length from which on it is a gap."""
+    """What sampling gave and what it cost; ``gap_s`` is the minimum length of a gap."""
     return Sampling(
         rate_hz=rate_hz,
         samples=sampled.samples,

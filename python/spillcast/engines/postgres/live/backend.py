@@ -83,7 +83,7 @@ def find(
             said = True
             say(f"waiting for {words_of(wanted)}; Ctrl-C ends it")
             if wanted.spilling and not may_list:
-                say("pg_ls_tmpdir is for pg_monitor: a spill shows by its waits alone")
+                say("pg_ls_tmpdir is for pg_monitor: a spill shows only by its waits")
         if within_s is not None and time.monotonic() - began >= within_s:
             raise none_came(words_of(wanted), within_s)
         time.sleep(LOOK_S)
@@ -112,7 +112,7 @@ def _named(sessions: list[Session], pid: int, connection: Connection) -> Session
             f"record its leader and all its workers with: --backend {session.leader}",
         )
     if session.state is None or session.state == "disabled":
-        what = "track_activities is off for it" if session.state else "this is none of a client"
+        what = "track_activities is off for it" if session.state else "it is not a client session"
         raise InputError(f"--backend {pid}: its queries cannot be seen: {what}")
     return session
 

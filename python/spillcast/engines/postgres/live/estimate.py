@@ -31,7 +31,7 @@ def estimate(
 
     text = statement.strip().rstrip(";")
     if not _READS.match(text) or ";" in text:
-        return "it is no single statement that only reads"
+        return "it is not a single statement that only reads"
     into = dsn if database is None else make_conninfo(dsn, dbname=database)
     try:
         session = open_session(into, EXPLAINER)

@@ -87,12 +87,12 @@ def _text(connection: Connection, recording: Recording, given: str | None) -> st
     hint = "give the statement as it is to be run: --command 'select ...'"
     text = given or recording.meta.engine.query or recording.meta.engine.sql
     if not text:
-        raise Refusal("the recording does not hold the text of its query", hint)
+        raise Refusal("the recording does not contain the text of its query", hint)
     if given is None and STRUCK in text:
-        raise Refusal("its query holds secrets, which are not kept", hint)
+        raise Refusal("its query contains secrets, which are not stored", hint)
     kept = "select setting::int from pg_settings where name = 'track_activity_query_size'"
     if given is None and len(text.encode()) >= row(connection, kept)[0] - 1:
-        raise Refusal("the recording holds the beginning of its query alone", hint)
+        raise Refusal("the recording contains only the beginning of its query", hint)
     return text.strip().rstrip(";")
 
 
@@ -103,7 +103,9 @@ def _checked(text: str) -> str:
         word = (bare.split() or [""])[0]
         raise Refusal(f"its query begins with '{word}', and only a SELECT is rehearsed")
     if (found := CHANGES.search(bare)) is not None:
-        raise Refusal(f"its query calls {found[1]}, and what changes something is not rehearsed")
+        raise Refusal(
+            f"its query calls {found[1]}, and queries that change something are not rehearsed"
+        )
     return text
 
 

@@ -63,7 +63,7 @@ class SessionQuery:
 
     @property
     def run_queue_delay_s(self) -> float:
-        """How long its processes were runnable without a CPU while they were looked at."""
+        """How long its processes were runnable but not scheduled while they were looked at."""
         return sum(last_s - first_s for first_s, last_s in self._delay_s.values())
 
     def join(self, worker: int) -> None:
@@ -82,7 +82,7 @@ class SessionQuery:
         self.memory.look()
 
     def look_at_delay(self) -> None:
-        """Look how long its processes have been runnable without a CPU."""
+        """Look how long its processes have been runnable but not scheduled."""
         for pid in self.sampled.pids:
             delay_s = run_queue_delay_s(pid)
             if delay_s is not None:

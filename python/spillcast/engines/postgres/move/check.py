@@ -78,7 +78,7 @@ def _check_directory(connection: Connection, facts: Situation, wish: Wish) -> No
     mine = user_id(owner) == os.geteuid()
     if not directory.there and not (root or (mine and os.access(parent, os.W_OK))):
         hint = f"as root: mkdir -m 700 {word} && chown {user}: {word}"
-        raise InputError(f"--to {path}: cannot be made here without being root", hint)
+        raise InputError(f"--to {path}: cannot be created without being root", hint)
     if not directory.there:
         return
     if directory.uid != user_id(owner) and not (directory.made and root):
@@ -112,7 +112,7 @@ def _check_seen(connection: Connection, path: Path, what: str) -> None:
         raise InputError(f"{what}: the server cannot reach {path}: {said}", hint) from None
     if not before_s <= (modified_s or 0) <= _modified_s(path):
         hint = "it may have a private /tmp, as with PrivateTmp of systemd"
-        raise InputError(f"{what}: the server has another {path} than we have", hint)
+        raise InputError(f"{what}: the server sees another {path} than spillcast", hint)
 
 
 def _modified_s(path: Path) -> int:

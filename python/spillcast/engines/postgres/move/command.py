@@ -31,7 +31,9 @@ def move(
     tablespace: Annotated[
         str | None, typer.Option(help="Name of the tablespace (default: spillcast_temp).")
     ] = None,
-    apply: Annotated[bool, typer.Option("--apply", help="Do it, and verify it.")] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Run the steps and verify the result.")
+    ] = False,
     revert: Annotated[
         bool, typer.Option("--revert", help="Restore everything, or what --for names.")
     ] = False,
@@ -39,11 +41,11 @@ def move(
         bool, typer.Option("--standbys-prepared", help="Every standby has the directory.")
     ] = False,
 ) -> Move:
-    """PostgreSQL: a tablespace in a directory, and temp_tablespaces of those who are to use it.
+    """PostgreSQL: a tablespace in a directory, and temp_tablespaces of its users.
 
-    Without --apply it prints the commands and changes nothing; without a DSN it does not even ask
-    a server. --revert puts back what was before, also after an --apply that was interrupted. A
-    password is best given in PGPASSWORD or ~/.pgpass.
+    Without --apply it prints the commands and changes nothing; without a DSN it contacts no server.
+    --revert restores the previous state, even after an --apply that was interrupted. Give a
+    password in PGPASSWORD or ~/.pgpass.
 
     Example: spillcast move postgres dbname=dw --to /mnt/nvme/pg_temp --for role:etl --apply
     """

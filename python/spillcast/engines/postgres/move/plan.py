@@ -53,7 +53,7 @@ class Directory:
 
     @classmethod
     def look(cls, path: Path) -> "Directory":
-        """Look at a path of this machine. InputError where it is no directory."""
+        """Look at a path of this machine. InputError where it is not a directory."""
         try:
             status = path.stat()
         except FileNotFoundError:

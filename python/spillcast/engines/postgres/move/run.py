@@ -135,7 +135,7 @@ def verified(
         raise SpillcastError(
             f"tablespace {tablespace} is set for {whom(scope)}, but temp files of such a session "
             f"are in {where}",
-            "--revert puts all back",
+            "--revert restores everything",
         )
     files, size = found[tablespace]
     return {"session": whom(scope), "files": files, "bytes": size}
@@ -264,7 +264,7 @@ def _wait_for_setting(session: Connection, scope: Scope, tablespace: str) -> Non
     while parse_names(row(session, query)[0]) != [tablespace]:
         if time.monotonic() > deadline:
             raise SpillcastError(
-                f"a new session of {scope} did not take the setting", "--revert puts all back"
+                f"a new session of {scope} did not get the setting", "--revert restores everything"
             )
         time.sleep(0.02)
 
@@ -277,7 +277,7 @@ def _run(connection: Connection, step: Step) -> None:
     """Do one step. SpillcastError with the words of whoever refused it."""
     import psycopg
 
-    hint = "--revert puts back what was done"
+    hint = "--revert undoes what was done"
     if step.command is not None:
         ran = subprocess.run(shlex.split(step.command), capture_output=True, text=True)
         if ran.returncode:

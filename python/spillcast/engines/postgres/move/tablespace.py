@@ -93,7 +93,7 @@ class Tablespace:
             raise InputError(
                 f"the note in the comment of tablespace {self.name} cannot be read: somebody "
                 "changed it",
-                "see it with \\db+ in psql, and put it right with COMMENT ON TABLESPACE",
+                "see it with \\db+ in psql, and correct it with COMMENT ON TABLESPACE",
             ) from None
 
 

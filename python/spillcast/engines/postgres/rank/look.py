@@ -171,8 +171,8 @@ def _not_shown(
         )
     if version < 180_000 and settings.get(PER_GATHER) != "0" and rows:
         said.append(
-            "processes of each statement, so intervals are wide: PostgreSQL 18 tells them, or "
-            "plans of auto_explain in --log"
+            "processes of each statement, so intervals are wide: PostgreSQL 18 counts them, and "
+            "plans of auto_explain in --log show them"
         )
     hidden = sum(one.get("queryid") is None for one in rows)
     if hidden or not row(connection, _MAY_SEE)[0]:

@@ -40,7 +40,7 @@ def _left(forecast: Forecast) -> str:
     if forecast["forecast_s"] is None:
         return f"{said}."
     there, target = seconds(forecast["forecast_s"]), forecast["target"]
-    return f"{said}; moved to {target} now and started anew it takes {there}."
+    return f"{said}; moved to {target} now and restarted it takes {there}."
 
 
 def _tracks(forecast: Forecast) -> list[Track]:
