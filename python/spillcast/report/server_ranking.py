@@ -93,7 +93,7 @@ def _table(found: ServerRanking, shown: Sequence[Ranked]) -> Table:
         Column("statement", None),
         Column("calls", None, "whole", spare=1),
         Column("temp I/O", None, "bytes" if not timed else "s"),
-        Column("share", None, "percent"),
+        Column("share", None, "percent", spare=1),
     ]
     names = [*found.targets, NO_SPILL]
     for name in names:
