@@ -10,8 +10,9 @@ from typing import Any
 
 from spillcast.engines.postgres.connection import Connection
 
-#: As many looks as a long time has, and the least and the most time between two of them.
-LOOKS, PACE_S = 600, (0.05, 1.0)
+#: As many looks as a short time has, and the least and the most time between two of them: a look
+#: takes the server a millisecond.
+LOOKS, PACE_S = 600, (0.05, 0.2)
 #: The first versions that tell a worker's leader and the statement that a session runs.
 TOLD_SINCE = 140_000
 _SESSIONS = (
