@@ -108,8 +108,8 @@ class Table:
         """Aligned lines of at most ``width`` columns."""
         shown = self._shown
         spares = range(max((self.columns[at].spare for at in shown), default=0), -1, -1)
-        for text_min, spared in ((TEXT_ROOM, spares), (TEXT_MIN, (0,))):
-            for spare in spared:
+        for text_min in (TEXT_ROOM, TEXT_MIN):
+            for spare in spares:
                 kept = [at for at in shown if self.columns[at].spare <= spare]
                 layout = _Layout.of(self, kept, text_min)
                 if layout.least <= width:

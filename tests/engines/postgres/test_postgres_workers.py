@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from harness import spillcast_command
+from harness import spillcast_command, until
 from postgres_rig import PARALLEL, of_debian, private_server
+from spillcast.engines.postgres.rank.command import NAME
 from spillcast.workspace import workspace
 
 SETTINGS = {
@@ -58,3 +59,26 @@ def test_statements_are_told_by_the_workers_that_were_seen(old):
     low_s, high_s = by_text[SHARED[:10]]["temp_s"]
     assert low_s < high_s
     assert not any(text.startswith("processes") for text in found["unseen"])
+
+
+def test_a_session_that_the_server_ends_is_told_in_a_line(old):
+    asked = spillcast_command("postgres", old.dsn, "--since", "60s")
+    command = subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    end = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s"
+    with old.connect() as connection:
+        # Its looks come after its first counts.
+        until(
+            lambda: connection.execute(
+                "select 1 from pg_stat_activity "
+                "where application_name = %s and query ~ 'leader_pid'",
+                [NAME],
+            ).fetchone(),
+            "a look at the sessions",
+        )
+        connection.execute(end, [NAME])
+    stdout, stderr = command.communicate()
+    assert (command.returncode, stdout) == (1, "")
+    assert stderr.splitlines() == [
+        "spillcast: PostgreSQL: terminating connection due to administrator command",
+        "  start again when the server answers",
+    ]

@@ -1,18 +1,24 @@
 """What a server's statements lose by spilling: from the server itself, or a folder of its logs."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from spillcast.engines.postgres.connection import Connection, open_session, shown_dsn
+from spillcast.engines.postgres.connection import (
+    Connection,
+    open_session,
+    shown_dsn,
+    what_it_says,
+)
 from spillcast.engines.postgres.rank.between import since_look
 from spillcast.engines.postgres.rank.logs import Logs, read_logs
 from spillcast.engines.postgres.rank.look import PROCESSES_UNSEEN, Look, look, save
 from spillcast.engines.postgres.rank.rank import Asked, of_logs, of_look
 from spillcast.engines.postgres.rank.workers import WorkersSeen
 from spillcast.engines.ranking import Ranked, ServerRanking
-from spillcast.errors import InputError
+from spillcast.errors import InputError, SpillcastError
 from spillcast.forecast.running import known_target
 from spillcast.recording.calibration import kept_calibration
 from spillcast.recording.explain.statement_processes import LOOKS_MIN
@@ -50,7 +56,7 @@ def rank_postgres(
             raise InputError("--log, --since and --save need a server, not its logs")
         return _of_logs(path, asked)
     logs = None if log is None else read_logs(Path(log))
-    with open_session(server, NAME) as connection:
+    with open_session(server, NAME) as connection, _while_it_answers():
         found = look(connection)
         if save_as is not None:
             save(found, save_as)
@@ -60,6 +66,19 @@ def rank_postgres(
             found = _with_workers(found, seen)
         asked = replace(asked, calibration=_calibration(connection))
     return _of_server(shown_dsn(server), found, logs, asked)
+
+
+@contextmanager
+def _while_it_answers() -> Iterator[None]:
+    """SpillcastError in place of the driver's, where the server ends the session."""
+    import psycopg
+
+    try:
+        yield
+    except psycopg.Error as error:
+        raise SpillcastError(
+            f"PostgreSQL: {what_it_says(error)}", "start again when the server answers"
+        ) from None
 
 
 def _calibration(connection: Connection) -> MachineCalibration | None:
