@@ -59,7 +59,9 @@ def _mended(error: UsageError) -> str:
         return f"a verb comes before the file, as in: spillcast forecast {word[1]} --to TARGET"
     param: Any = getattr(error, "param", None)
     help_text = getattr(param, "help", None) or ""
-    what = re.split(r"(?<=\.) |\. ", help_text)[0].rstrip(".")
+    what = re.split(r"(?<=\.) |\. ", help_text)[0]
+    # Three dots say that more may follow.
+    what = what if what.endswith("...") else what.rstrip(".")
     if not what:
         return see
     return f"{param.opts[-1]}: {what[0].lower()}{what[1:]}; {see}"

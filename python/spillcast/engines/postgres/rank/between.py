@@ -13,6 +13,12 @@ from spillcast.units import parse_duration_s
 _KEY = ("userid", "dbid", "queryid", "toplevel")
 
 
+def check_since(since: str) -> None:
+    """InputError for what is neither a file nor a time."""
+    if not Path(since).is_file():
+        parse_duration_s(since, "--since")
+
+
 def since_look(
     since: str,
     found: Look,

@@ -12,7 +12,7 @@ from spillcast.engines.postgres.connection import (
     shown_dsn,
     what_it_says,
 )
-from spillcast.engines.postgres.rank.between import since_look
+from spillcast.engines.postgres.rank.between import check_since, since_look
 from spillcast.engines.postgres.rank.logs import Logs, read_logs
 from spillcast.engines.postgres.rank.look import PROCESSES_UNSEEN, Look, look, save
 from spillcast.engines.postgres.rank.rank import Asked, of_logs, of_look
@@ -55,6 +55,8 @@ def rank_postgres(
         if (log, since, save_as) != (None, None, None):
             raise InputError("--log, --since and --save need a server, not its logs")
         return _of_logs(path, asked)
+    if since is not None:
+        check_since(since)
     logs = None if log is None else read_logs(Path(log))
     with open_session(server, NAME) as connection, _while_it_answers():
         found = look(connection)
