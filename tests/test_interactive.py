@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -44,6 +45,9 @@ def test_what_a_block_does_is_recorded_and_forecast(tmp_path):
     assert (meta.temp.reads, meta.temp.writes) == (WRITES, WRITES)
     said = run.forecast("latency:5ms")
     assert said.part is None
+    assert said.to_come is None
+    assert said.forecast_s > 2 * WRITES * 0.005
+    assert repr(run).endswith(f", {2 * WRITES} temp operations>")
     assert said.baseline_s == pytest.approx(run.recording.elapsed_s)
     assert str(said) == said.sentence()
     page = run.report(tmp_path / "report.html", ["latency:5ms"])
@@ -68,7 +72,7 @@ def test_a_sweep_is_that_of_the_command_line(tmp_path):
 def test_a_cell_is_recorded_by_its_magic(tmp_path, monkeypatch):
     magics = {}
     shell = SimpleNamespace(
-        run_cell=lambda cell: spill(tmp_path) if cell == "spill" else None,
+        run_cell=lambda _cell: SimpleNamespace(success=spill(tmp_path) is None),
         register_magic_function=lambda function, kind, name: magics.update(
             {(kind, name): function}
         ),
@@ -88,10 +92,41 @@ def test_a_cell_is_recorded_by_its_magic(tmp_path, monkeypatch):
             return targets
 
     monkeypatch.setattr("spillcast.interactive.record", Run)
-    assert magics["cell", "spillcast"]("/mnt/nvme latency:1ms", "spill") == [
-        "/mnt/nvme", "latency:1ms",
-    ]  # fmt: skip
+    for line in ("/mnt/nvme latency:1ms", "--to /mnt/nvme --to latency:1ms"):
+        assert magics["cell", "spillcast"](line, "") == ["/mnt/nvme", "latency:1ms"]
     assert (tmp_path / "spilled").stat().st_size == WRITES * BLOCK
+
+
+NOTEBOOK = [
+    "%load_ext spillcast",
+    "import os, sys; sys.path.insert(0, {tests!r})\n"
+    "from pathlib import Path; from test_interactive import spill",
+    "%%spillcast --to latency:1ms latency:5ms\nos.chdir({folder!r}); spill(Path('temp'))",
+    "%%spillcast --too latency:1ms\nprint('ran')",
+    "%%spillcast latency:1ms\n1 + 1",
+]
+
+
+def test_cells_of_a_real_notebook_show_the_table_or_a_line(tmp_path):
+    """In a kernel of Jupyter, as a new user types them."""
+    nbformat, nbclient = (pytest.importorskip(name) for name in ("nbformat", "nbclient"))
+    pytest.importorskip("ipykernel")
+    recorded().__exit__(ValueError, None, None)
+    # A folder of such a name holds temp files.
+    (tmp_path / "temp").mkdir()
+    words = {"tests": str(Path(__file__).parent), "folder": str(tmp_path)}
+    book = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(cell.format(**words)) for cell in NOTEBOOK]
+    )
+    nbclient.NotebookClient(book, allow_errors=True, timeout=120, kernel_name="python3").execute()
+    *_, forecast, misspelt, idle = [cell.outputs for cell in book.cells]
+    [shown] = [one for one in forecast if "text/html" in one.get("data", {})]
+    assert "latency:5ms" in shown["data"]["text/html"]
+    for outputs, words in ((misspelt, "takes storages, not --too"), (idle, "no temp I/O")):
+        said = "".join(one.get("text", "") + one.get("evalue", "") for one in outputs)
+        assert words in said
+        assert "Traceback" not in said
+        assert "ran" not in said.splitlines()
 
 
 def test_a_refusal_is_said_and_not_hung(tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from spillcast.errors import InputError, SpillcastError
+from spillcast.units import format_count, format_duration
 
 if TYPE_CHECKING:
     from spillcast.forecast import Forecast
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from spillcast.recording import Recording
     from spillcast.storage import Storage
 
+_MAGIC = "write for example %%spillcast /mnt/nvme latency:150us"
 _REFUSED = "or record a script: spillcast record -o run.spill -- python script.py"
 #: Starts the recorder and ends: a child of ours would be observed with us, an orphan is not.
 _STARTER = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)"
@@ -83,6 +85,14 @@ class Run:
             with observer:
                 self._observer = None
             raise
+
+    def __repr__(self) -> str:
+        """How long the block took, and its temp I/O."""
+        if not self.output.exists():
+            return f"<spillcast run, {self.output}: not recorded yet>"
+        meta = self.recording.meta
+        did = format_count(meta.temp.operations, "temp operation")
+        return f"<spillcast run, {self.output}: {format_duration(meta.elapsed_s)}, {did}>"
 
     @property
     def recording(self) -> "Recording":
@@ -156,7 +166,8 @@ def observe(pid: str, output: str, *temp: str) -> None:
         print(json.dumps({}), flush=True)
         while not recorder.poll() and not select.select([sys.stdin], [], [], 0)[0]:
             pass
-        recorder.finish()
+        # The block is a run of its own: it has ended, and what was before is none of it.
+        recorder.finish(extra={"ended_by": "end", "before": None})
         print(json.dumps({}), flush=True)
     except SpillcastError as error:
         print(json.dumps({"message": error.message, "hint": error.hint}), flush=True)
@@ -181,10 +192,20 @@ def record(output: str | Path | None = None, *, temp: Sequence[str | Path] = ())
 
 def load_ipython_extension(shell: Any) -> None:
     """``%load_ext spillcast``: then ``%%spillcast TARGET...`` records a cell and forecasts it."""
+    from IPython.core.error import UsageError
 
     def magic(line: str, cell: str) -> Any:
-        with record() as run:
-            shell.run_cell(cell)
-        return run.forecast(line.split() or ["latency:100us"])
+        # ``--to``, as of the command, may stand before a target.
+        targets = [word for word in line.split() if word != "--to"]
+        if unknown := [word for word in targets if word.startswith("-")]:
+            raise UsageError(f"%%spillcast takes storages, not {unknown[0]}: {_MAGIC}")
+        try:
+            with record() as run:
+                ran = shell.run_cell(cell)
+            # What went wrong in the cell is shown already.
+            return run.forecast(targets or ["latency:100us"]) if ran.success else None
+        except SpillcastError as error:
+            # IPython shows it without a traceback.
+            raise UsageError(f"{error.message}\n  {error.hint or ''}".rstrip()) from None
 
     shell.register_magic_function(magic, "cell", "spillcast")

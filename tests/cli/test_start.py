@@ -1,5 +1,6 @@
 """Starting: what is large and not used is not imported."""
 
+import re
 import sys
 
 import pytest
@@ -57,5 +58,5 @@ def test_the_first_page_lists_the_version_and_verbs_in_the_order_of_the_work():
     said = spillcast("-h").stdout
     assert said == spillcast("help").stdout == spillcast("--help").stdout
     assert "--version" in said
-    listed = [line.split()[0] for line in said.partition("Commands:")[2].splitlines() if line]
+    listed = re.findall(r"^  (\S+)", said.partition("Commands:")[2], re.M)
     assert listed == list(VERBS)

@@ -151,3 +151,16 @@ def test_an_old_recording_is_replaced_only_by_a_whole_one(spilled, tmp_path):
     kept = (spilled.path / "meta.json").read_bytes()
     assert spillcast("record", "-o", output, "--", "true").returncode == 2
     assert (spilled.path / "meta.json").read_bytes() == kept
+
+
+def test_what_is_missing_is_told_in_the_words_of_the_help():
+    """Whose list of figures goes on."""
+    assert "figures:elapsed=773s,...; see: " in spillcast("forecast").stderr
+
+
+def test_a_time_that_is_none_is_told_before_a_server_is_asked():
+    said = spillcast("postgres", "host=/nowhere", "--since", "yesterday")
+    assert (said.returncode, said.stderr.splitlines()[0]) == (
+        2,
+        "spillcast: --since: 'yesterday' is not a duration",
+    )

@@ -27,6 +27,31 @@ Math.max(0, ...[...document.querySelectorAll("figure svg text")].map(text => {
 }))
 """
 
+#: Texts of one chart that lie on each other.
+CROSSED = """
+[...document.querySelectorAll("figure svg")].flatMap(svg => {
+    const box = one => one.getBoundingClientRect();
+    const inner = one => ({l: one.left + 2, r: one.right - 2, t: one.top + 3, b: one.bottom - 3});
+    const texts = [...svg.querySelectorAll("text")].filter(one => box(one).width > 4);
+    const meet = (a, b) => a.l < b.r && b.l < a.r && a.t < b.b && b.t < a.b;
+    const said = [];
+    texts.forEach((one, at) => {
+        const a = inner(box(one));
+        texts.slice(at + 1).forEach(other => {
+            if (meet(a, inner(box(other)))) said.push([one.textContent, other.textContent]);
+        });
+    });
+    return said;
+})
+"""
+
+#: Cells of tables that are not within the window.
+CUT = """
+[...document.querySelectorAll("td")]
+    .filter(one => one.getBoundingClientRect().right > innerWidth + 1)
+    .map(one => one.textContent)
+"""
+
 
 @pytest.fixture
 def opened(browser, pages):
@@ -110,3 +135,16 @@ def test_on_paper_charts_are_wide_and_what_is_folded_stays_away(opened):
     assert page.locator("details:visible").count() == 0
     # Ink on paper, whatever the screen prefers.
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_words_of_a_chart_lie_on_others(opened, name, width):
+    assert opened(name, width, "light").evaluate(CROSSED) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_on_a_phone_no_figure_lies_outside_the_window(opened, name):
+    page = opened(name, 390, "light")
+    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    assert page.evaluate(CUT) == []

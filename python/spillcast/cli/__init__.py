@@ -141,9 +141,9 @@ def application(arguments: list[str]) -> "Typer":
     """The typer application with the verb that is asked for, or with all of them for help."""
     import typer
 
-    from spillcast.cli.usage import told
+    from spillcast.cli.usage import Verbs, told
 
-    class InOrder(typer.core.TyperGroup):
+    class InOrder(Verbs):
         """Lists verbs in the order of the work, also those that are groups."""
 
         def make_context(self, *words: Any, **options: Any) -> Any:

@@ -8,6 +8,7 @@ import typer
 
 from spillcast.cli.engines import command
 from spillcast.cli.options import Json
+from spillcast.cli.usage import Verbs
 from spillcast.engines.registry import engines
 
 Output = Annotated[
@@ -17,7 +18,9 @@ Output = Annotated[
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb, with a command for each engine that has such a script."""
-    group = typer.Typer(help="Print a script that collects the evidence.", no_args_is_help=True)
+    group = typer.Typer(
+        cls=Verbs, help="Print a script that collects the evidence.", no_args_is_help=True
+    )
     group.callback()(lambda: None)
     for engine in engines("collect"):
         assert engine.collect is not None

@@ -8,6 +8,7 @@ import typer
 
 from spillcast.cli.engines import command
 from spillcast.cli.options import Json
+from spillcast.cli.usage import Verbs
 from spillcast.engines.registry import engines
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 def add_to(application: typer.Typer) -> None:
     """Register the verb, with a command for each engine whose temp files can be moved."""
     group = typer.Typer(
+        cls=Verbs,
         help="Move temp files to other storage, and back. Prints the steps, or runs them.",
         no_args_is_help=True,
     )

@@ -6,6 +6,7 @@ import typer
 
 from spillcast.cli import storage_list
 from spillcast.cli.options import Csv, Json, Markdown
+from spillcast.cli.usage import Verbs
 
 if TYPE_CHECKING:
     from spillcast.storage import Storage
@@ -16,7 +17,10 @@ STORAGE_HELP = "A storage.json, a recording, or catalogue:NAME."
 def add_to(application: typer.Typer) -> None:
     """Register the verb with its commands."""
     storage = typer.Typer(
-        help="List, show and compare storages.", no_args_is_help=True, rich_markup_mode=None
+        cls=Verbs,
+        help="List, show and compare storages.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
     )
     storage.callback()(lambda: None)
     storage_list.add_to(storage)

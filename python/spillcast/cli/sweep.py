@@ -4,6 +4,8 @@ from importlib import import_module
 
 import typer
 
+from spillcast.cli.usage import Verbs
+
 #: Modules of the knobs, one a command.
 KNOBS = ("sweep_io_size", "sweep_memory")
 
@@ -11,6 +13,7 @@ KNOBS = ("sweep_io_size", "sweep_memory")
 def add_to(application: typer.Typer) -> None:
     """Register the verb with its commands."""
     sweep = typer.Typer(
+        cls=Verbs,
         help="Find the best I/O size or work memory.",
         no_args_is_help=True,
         rich_markup_mode=None,

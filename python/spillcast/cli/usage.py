@@ -6,9 +6,24 @@ from pathlib import Path
 from typing import Any
 
 from typer._click.exceptions import NoArgsIsHelpError, NoSuchOption, UsageError
+from typer.core import TyperGroup
 
 from spillcast.errors import InputError
 from spillcast.recording.near import near_names
+
+#: Letters of a first sentence, at the most.
+_SENTENCE = 300
+
+
+class Verbs(TyperGroup):
+    """Lists each verb with the whole first sentence of its help."""
+
+    def format_commands(self, context: Any, formatter: Any) -> None:
+        """The list, each sentence broken into lines."""
+        verbs = [(verb, self.commands[verb]) for verb in self.list_commands(context)]
+        said = [(verb, command.get_short_help_str(limit=_SENTENCE)) for verb, command in verbs]
+        with formatter.section("Commands"):
+            formatter.write_dl(said)
 
 
 def told(call: Callable[..., Any], *words: Any, **options: Any) -> Any:
@@ -44,7 +59,9 @@ def _mended(error: UsageError) -> str:
         return f"a verb comes before the file, as in: spillcast forecast {word[1]} --to TARGET"
     param: Any = getattr(error, "param", None)
     help_text = getattr(param, "help", None) or ""
-    what = re.split(r"(?<=\.) |\. ", help_text)[0].rstrip(".")
+    what = re.split(r"(?<=\.) |\. ", help_text)[0]
+    # Three dots say that more may follow.
+    what = what if what.endswith("...") else what.rstrip(".")
     if not what:
         return see
     return f"{param.opts[-1]}: {what[0].lower()}{what[1:]}; {see}"

@@ -5,9 +5,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from spillcast.recording.meta import Temp
+from spillcast.recording.meta import Meta, Temp
 from spillcast.recording.recording import Recording
 from spillcast.recording.schema import SECONDS_SCHEMA
+from spillcast.recording.wait_cost import MachineCalibration
 
 #: What stands for no time at all, of which no latency could be told.
 _NEXT_TO_NONE_S = 1e-6
@@ -42,6 +43,12 @@ def timed_in_all(recording: Recording, total_s: float) -> Recording:
     return _with(recording, temp, pa.Table.from_pylist(rows, SECONDS_SCHEMA))
 
 
+def calibrated_by(recording: Recording, calibration: MachineCalibration | None) -> Recording:
+    """The same of a machine of which is known what a wait costs."""
+    machine = replace(recording.meta.machine, calibration=calibration)
+    return _replaced(recording, replace(recording.meta, machine=machine), recording.seconds)
+
+
 def _scaled(row: dict[str, Any], factor: float, counts: float) -> dict[str, Any]:
     count = max(1, round(row["count"] * counts))
     total_ns = round(row["total_ns"] * factor)
@@ -56,6 +63,10 @@ def _scaled(row: dict[str, Any], factor: float, counts: float) -> dict[str, Any]
 
 
 def _with(recording: Recording, temp: Temp, seconds: pa.Table) -> Recording:
-    found = Recording(recording.path, replace(recording.meta, temp=temp))
+    return _replaced(recording, replace(recording.meta, temp=temp), seconds)
+
+
+def _replaced(recording: Recording, meta: Meta, seconds: pa.Table) -> Recording:
+    found = Recording(recording.path, meta)
     found.seconds, found.waits = seconds, recording.waits
     return found

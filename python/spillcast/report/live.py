@@ -215,7 +215,7 @@ def _latency(glimpse: Glimpse, temp: Sequence[Mapping[str, Any]], width: int) ->
     count, busy_s = sum(one for one, _ in now), sum(ns for _, ns in now) / 1e9
     moved = sum(row["bytes"] for row in temp)
     text.append(
-        f"  last second: {format_count(count, 'operation')}, {busy_s:.0%} of the time; "
+        f"  last second: {format_count(count, 'operation')}, {format_duration(busy_s)} in them; "
         f"{format_bytes(moved)} in all"
     )
     return "\n".join(text)

@@ -47,7 +47,8 @@ def _verdict(found: ServerRanking) -> list[str]:
     first = found.statements[0]
     if first.no_spill is not None:
         cures = [f"{_cure(first)} saves {_saved(first.no_spill, found)}"]
-        cures += [f"{name} {_saved(gain, found)}" for name, gain in first.gains.items()]
+        gains = sorted(first.gains.items(), key=lambda one: -one[1].saved_s)
+        cures += [f"{name} {_saved(gain, found)}" for name, gain in gains]
         lines.append(f"Fixes for the first: {', '.join(cures)}.")
     return lines
 
@@ -71,8 +72,11 @@ def _span(low_s: float, high_s: float, found: ServerRanking) -> str:
 
 
 def _saved(gain: Gain, found: ServerRanking) -> str:
+    if gain.interval_s[1] <= 0:
+        return "nothing: it gets slower"
     low, high = (format_duration(max(s, 0.0) * (found.per_day or 1)) for s in gain.interval_s)
-    return f"{_day(max(gain.saved_s, 0.0), found)} ({low} to {high})"
+    about = _day(gain.saved_s, found) if gain.saved_s > 0 else "nothing"
+    return f"{about} ({low} to {high})"
 
 
 def _day(seconds: float, found: ServerRanking) -> str:
@@ -89,7 +93,7 @@ def _table(found: ServerRanking, shown: Sequence[Ranked]) -> Table:
         Column("statement", None),
         Column("calls", None, "whole", spare=1),
         Column("temp I/O", None, "bytes" if not timed else "s"),
-        Column("share", None, "percent"),
+        Column("share", None, "percent", spare=1),
     ]
     names = [*found.targets, NO_SPILL]
     for name in names:
@@ -119,7 +123,11 @@ def _cells(gain: Gain, scale: float) -> list[Any]:
 
 
 def _text(one: Ranked) -> str:
-    text = " ".join((one.query or "(hidden)").split())
+    return _shown(one.query or "(hidden)")
+
+
+def _shown(query: str) -> str:
+    text = " ".join(query.split())
     return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - 3]}..."
 
 
@@ -131,7 +139,7 @@ def _notes(found: ServerRanking, top: int) -> list[str]:
     if (more := len(found.statements) - top) > 0:
         said.append(f"  and {more:,} more: --top {len(found.statements)}")
     for one in found.live[:LIVE_MAX]:
-        text = " ".join(one.query.split())[:TEXT_MAX]
+        text = _shown(one.query)
         size, since = format_bytes(one.temp_bytes), format_duration(one.running_s)
         said.append(f"  now: pid {one.pid}, {size} of temp files after {since}: {text}")
     refused = dict.fromkeys(one.refused for one in found.statements[:top] if one.refused)

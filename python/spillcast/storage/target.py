@@ -120,6 +120,13 @@ def _mounted(path: Path, forms: str) -> str:
     return f"name {forms}"
 
 
+def depends_on_recording(text: str) -> bool:
+    """Whether a TARGET is another storage for another recording, or is measured with its I/O."""
+    kind, colon, _ = text.partition(":")
+    stated = bool(colon) and kind in ("latency", "factor", "cache")
+    return stated or text == "tmpfs" or is_place(Path(text))
+
+
 def is_place(path: Path) -> bool:
     """Whether a path is a directory that could be measured, and no recording."""
     return path.is_dir() and not is_recording(path)

@@ -23,8 +23,9 @@ PLAN = {
 }  # fmt: skip
 
 
-def gain(target, logs=None):
+def gain(target, logs=None, **seen):
     row = {name: value for name, value in ROW.items() if name != "parallel_workers_launched"}
+    row |= seen
     [one] = of_look(Look(0.0, None, [row]), logs, Asked([target], None, 0.9))
     assert one.refused is None
     return one.gains[target]
@@ -38,6 +39,17 @@ def test_bounds_of_what_is_saved_are_told_where_those_of_the_time_left_tell_noth
     low_s, high_s = found.interval_s
     assert low_s < least
     assert high_s >= most
+
+
+def test_looks_at_its_sessions_tell_the_processes():
+    """Often enough; and never more of them than there were."""
+    wide = gain("factor:1000")
+    assert gain("factor:1000", looks=3, workers_seen=0) == wide
+    alone = gain("factor:1000", looks=40, workers_seen=0)
+    assert alone.saved_s == pytest.approx(CALLS * TEMP_S, rel=0.01)
+    two = gain("factor:1000", looks=40, workers_seen=1)
+    assert two.saved_s == pytest.approx(CALLS * TEMP_S * 0.75, rel=0.01)
+    assert wide.interval_s[0] < two.interval_s[0] < alone.interval_s[0]
 
 
 def test_a_plan_in_the_log_tells_the_processes():

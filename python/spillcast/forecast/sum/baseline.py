@@ -231,9 +231,11 @@ class Baseline:
         """Of the remainder, at most: the time that it was runnable while others had the CPUs.
 
         That it waited for CPUs which its own threads had is its own, wherever temp files are. Of
-        several threads each lost its share.
+        several threads each lost its share. What was lost within temp operations is in their
+        latencies: where its CPU time is known, the remainder holds no more than it is longer.
         """
-        return min(self.scale * self.others_s / self.threads.at_work, self.remainder_s)
+        most_s = self.remainder_s - (self._own_cpu_s or 0.0)
+        return min(self.scale * self.others_s / self.threads.at_work, most_s)
 
     @cached_property
     def _own_cpu_s(self) -> float | None:

@@ -8,6 +8,9 @@ from spillcast.units import format_count
 
 #: Workers of a query, or of making an index, where nobody has set another number.
 DEFAULT_WORKERS = 2
+#: A statement seen so often without a worker has one for less than a seventh of its time, 95 %
+#: sure.
+LOOKS_MIN = 20
 #: Statements whose processes are those of a plan: others may make indexes, too.
 _QUERY = re.compile(
     r"(?:\s|/\*(?:(?!\*/).)*\*/|--[^\n]*\n|\()*(?:select|with|insert|update|delete|merge)\b",
@@ -24,6 +27,12 @@ def shared_by(row: Row) -> SharedBy:
     is_query = _QUERY.match(query) is not None
     if row.workers == 0 and is_query and _OF_TABLES.search(query):
         return SharedBy(1, 1, "its calls launched no parallel workers")
+    if row.workers is None and row.looks >= LOOKS_MIN:
+        seen = "no parallel worker"
+        if row.workers_seen:
+            seen = f"at most {format_count(row.workers_seen, 'parallel worker')}"
+        because = f"{row.looks:,} looks at its sessions saw {seen}"
+        return SharedBy(1, 1 + row.workers_seen, because)
     settings = {PER_GATHER: row.per_gather, MAINTENANCE: row.maintenance}
     if is_query:
         del settings[MAINTENANCE]

@@ -43,6 +43,9 @@ class Row:
     #: Settings that were exported beside it.
     per_gather: int | None
     maintenance: int | None
+    #: How often it was seen at work, and with how many parallel workers at most.
+    looks: int = 0
+    workers_seen: int = 0
 
     @property
     def blocks(self) -> int:
@@ -77,6 +80,8 @@ class Row:
             workers=_whole(values, "parallel_workers_launched", WORKERS_MAX * (calls or 1)),
             per_gather=_whole(values, PER_GATHER, WORKERS_MAX),
             maintenance=_whole(values, MAINTENANCE, WORKERS_MAX),
+            looks=values.get("looks", 0),
+            workers_seen=values.get("workers_seen", 0),
         )
 
     def plus(self, other: "Row") -> "Row":

@@ -13,12 +13,23 @@ from spillcast.units import parse_duration_s
 _KEY = ("userid", "dbid", "queryid", "toplevel")
 
 
-def since_look(since: str, found: Look, again: Callable[[], Look]) -> Look:
-    """From the look of a file to this one, or from this one to another after a while."""
+def check_since(since: str) -> None:
+    """InputError for what is neither a file nor a time."""
+    if not Path(since).is_file():
+        parse_duration_s(since, "--since")
+
+
+def since_look(
+    since: str,
+    found: Look,
+    again: Callable[[], Look],
+    wait: Callable[[float], None] = time.sleep,
+) -> Look:
+    """From the look of a file to this one, or from this one to another after a ``wait``."""
     if Path(since).is_file():
         return between(load(Path(since)), found)
     seconds = parse_duration_s(since, "--since")
-    time.sleep(seconds)
+    wait(seconds)
     return between(found, again())
 
 

@@ -1,22 +1,34 @@
 """What a server's statements lose by spilling: from the server itself, or a folder of its logs."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from spillcast.engines.postgres.connection import open_session, shown_dsn
-from spillcast.engines.postgres.rank.between import since_look
+from spillcast.engines.postgres.connection import (
+    Connection,
+    open_session,
+    shown_dsn,
+    what_it_says,
+)
+from spillcast.engines.postgres.rank.between import check_since, since_look
 from spillcast.engines.postgres.rank.logs import Logs, read_logs
-from spillcast.engines.postgres.rank.look import Look, look, save
+from spillcast.engines.postgres.rank.look import PROCESSES_UNSEEN, Look, look, save
 from spillcast.engines.postgres.rank.rank import Asked, of_logs, of_look
+from spillcast.engines.postgres.rank.workers import WorkersSeen
 from spillcast.engines.ranking import Ranked, ServerRanking
-from spillcast.errors import InputError
+from spillcast.errors import InputError, SpillcastError
 from spillcast.forecast.running import known_target
+from spillcast.recording.calibration import kept_calibration
+from spillcast.recording.explain.statement_processes import LOOKS_MIN
+from spillcast.recording.wait_cost import MachineCalibration
 from spillcast.redaction import struck_text
 from spillcast.visible import shell_word
 
 NAME = "spillcast postgres"
+#: As calibrations name it.
+ENGINE = "postgres"
 #: Letters of a statement by which a recorder finds it.
 _PATTERN_MAX = 40
 
@@ -43,14 +55,49 @@ def rank_postgres(
         if (log, since, save_as) != (None, None, None):
             raise InputError("--log, --since and --save need a server, not its logs")
         return _of_logs(path, asked)
+    if since is not None:
+        check_since(since)
     logs = None if log is None else read_logs(Path(log))
-    with open_session(server, NAME) as connection:
+    with open_session(server, NAME) as connection, _while_it_answers():
         found = look(connection)
         if save_as is not None:
             save(found, save_as)
         if since is not None:
-            found = since_look(since, found, lambda: look(connection))
+            seen = WorkersSeen(connection)
+            found = since_look(since, found, lambda: look(connection), seen.during)
+            found = _with_workers(found, seen)
+        asked = replace(asked, calibration=_calibration(connection))
     return _of_server(shown_dsn(server), found, logs, asked)
+
+
+@contextmanager
+def _while_it_answers() -> Iterator[None]:
+    """SpillcastError in place of the driver's, where the server ends the session."""
+    import psycopg
+
+    try:
+        yield
+    except psycopg.Error as error:
+        raise SpillcastError(
+            f"PostgreSQL: {what_it_says(error)}", "start again when the server answers"
+        ) from None
+
+
+def _calibration(connection: Connection) -> MachineCalibration | None:
+    """Of this machine, where the server is on it for sure: it was reached by a socket."""
+    kept = kept_calibration() if connection.info.host.startswith("/") else None
+    if kept is None or kept.told is None:
+        return None
+    return replace(kept.told, costs=[kept.told.cost_of(ENGINE)])
+
+
+def _with_workers(found: Look, seen: WorkersSeen) -> Look:
+    """With what sessions showed of parallel workers meanwhile."""
+    rows = seen.with_rows(found.rows)
+    unseen = list(found.unseen)
+    if all(row["looks"] >= LOOKS_MIN for row in rows):
+        unseen = [text for text in unseen if text != PROCESSES_UNSEEN]
+    return replace(found, rows=rows, unseen=unseen, asked_s=found.asked_s + seen.asked_s)
 
 
 def _of_server(shown: str, found: Look, logs: Logs | None, asked: Asked) -> ServerRanking:

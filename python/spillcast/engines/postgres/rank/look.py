@@ -18,6 +18,10 @@ from spillcast.workspace import whole_file
 
 LOOK_SCHEMA = "spillcast.look/1"
 HOW = "make one with: spillcast postgres DSN --save look.json"
+PROCESSES_UNSEEN = (
+    "processes of each statement, so intervals are wide: PostgreSQL 18 tells them, or "
+    "--since 10m while they run, or plans of auto_explain in --log"
+)
 #: A look is not to weigh on the server.
 _LIMITS = ("set statement_timeout = '10s'", "set default_transaction_read_only = on")
 _SETTINGS = (
@@ -170,10 +174,7 @@ def _not_shown(
             "the storage with --from"
         )
     if version < 180_000 and settings.get(PER_GATHER) != "0" and rows:
-        said.append(
-            "processes of each statement, so intervals are wide: PostgreSQL 18 counts them, and "
-            "plans of auto_explain in --log show them"
-        )
+        said.append(PROCESSES_UNSEEN)
     hidden = sum(one.get("queryid") is None for one in rows)
     if hidden or not row(connection, _MAY_SEE)[0]:
         said.append("statements and sessions of others: grant pg_monitor to this role")

@@ -1,7 +1,7 @@
 """Statements ranked by what spilling costs them; each forecast as a row of counts is."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,16 @@ from spillcast.forecast.sum.assumed import timed_on
 from spillcast.forecast.sum.shared import bounds_s
 from spillcast.gate import reading
 from spillcast.recording import Recording
-from spillcast.recording.between import shared_among
+from spillcast.recording.between import calibrated_by, shared_among
 from spillcast.recording.explain.nodes import BLOCK_BYTES, amount
 from spillcast.recording.explain.plan import recording_of_plan
 from spillcast.recording.explain.statement_processes import shared_by
 from spillcast.recording.explain.statement_rows import HOW, Row, merged
 from spillcast.recording.explain.statements import recording_of_row
+from spillcast.recording.wait_cost import MachineCalibration
 from spillcast.redaction import struck_text
-from spillcast.storage.target import resolve
+from spillcast.storage import Storage
+from spillcast.storage.target import depends_on_recording, resolve
 
 #: So many are forecast: the rest is told by its counts.
 FORECAST_MAX = 12
@@ -36,6 +38,17 @@ class Asked:
     #: The storage that temp files are on, where I/O was not timed.
     origin: str | None
     confidence: float
+    #: What a wait costs on the server's machine; None where that is not known.
+    calibration: MachineCalibration | None = None
+    _known: dict[str, Storage] = field(default_factory=dict, compare=False, repr=False)
+
+    def storage(self, target: str, recording: Recording) -> Storage:
+        """A target's storage; what is the same for all statements is read once."""
+        if depends_on_recording(target):
+            return resolve(target, recording)
+        if target not in self._known:
+            self._known[target] = resolve(target, recording)
+        return self._known[target]
 
 
 def of_look(found: Look, logs: Logs | None, asked: Asked) -> list[Ranked]:
@@ -84,7 +97,8 @@ def _of_row(row: Row, plans: Sequence[Mapping[str, Any]], asked: Asked | None) -
         text = f"only the {FORECAST_MAX} with the most temp I/O are forecast"
         return replace(found, refused=text)
     try:
-        recording = _timed(recording_of_row(_PLACE, row, timed=asked.origin is None), asked)
+        recording = recording_of_row(_PLACE, row, timed=asked.origin is None)
+        recording = calibrated_by(_timed(recording, asked), asked.calibration)
         found = _with_gains(found, _at_ends(recording, plans), row.calls, asked)
     except (InputError, Refusal) as error:
         return replace(found, refused=error.message.removeprefix(f"{_PLACE}: "))
@@ -137,7 +151,7 @@ def _of_plan(found: Ranked, plan: Mapping[str, Any], calls: int, asked: Asked) -
 def _timed(recording: Recording, asked: Asked) -> Recording:
     if asked.origin is None:
         return recording
-    return timed_on(recording, resolve(asked.origin, recording))
+    return timed_on(recording, asked.storage(asked.origin, recording))
 
 
 def _with_gains(found: Ranked, recordings: Sequence[Recording], calls: int, asked: Asked) -> Ranked:
@@ -152,7 +166,8 @@ def _with_gains(found: Ranked, recordings: Sequence[Recording], calls: int, aske
     said: list[Forecast] = []
     for target in asked.targets:
         said = [
-            forecast(one, resolve(target, one), confidence=asked.confidence) for one in recordings
+            forecast(one, asked.storage(target, one), confidence=asked.confidence)
+            for one in recordings
         ]
         if (gain := _gain([_elapsed_s(one) for one in said], said, calls)) is not None:
             gains[target] = gain

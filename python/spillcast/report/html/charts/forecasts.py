@@ -6,7 +6,7 @@ from typing import Any, Literal
 import altair as alt
 
 from spillcast.report.draw import chart_of, colour
-from spillcast.report.html.charts.bars import names_axis, sized
+from spillcast.report.html.charts.bars import names_axis, sized, words_share
 from spillcast.report.html.charts.scale import duration_axis
 from spillcast.report.html.page import Layout
 from spillcast.report.html.words import MINUS
@@ -103,8 +103,11 @@ def choices(ranked: Sequence[Mapping[str, Any]], layout: Layout) -> Any:
         ({"at": now_s, "words": "now"}, "left" if ceiling_s < now_s else "right"),
     ]
     axis = duration_axis(most, "elapsed time", 3 if layout.narrow else 6, grid=True, domain=False)
-    scale = alt.Scale(domain=[0, most * (1.34 if layout.narrow else 1.14)], nice=False)
-    y = names_axis([row["name"] for row in rows], layout)
+    # The forecasts stand in a column of their own, which no line crosses.
+    names = [row["name"] for row in rows]
+    room = words_share([row["words"] for row in rows], names, layout)
+    scale = alt.Scale(domain=[0, most / (1 - room)], nice=False)
+    y = names_axis(names, layout)
     chart = chart_of(rows)
     layers: list[Any] = _ceiling(given)
     for rule, side in rules:

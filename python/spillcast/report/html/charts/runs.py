@@ -16,6 +16,8 @@ from spillcast.units import format_duration
 SHADES = dict(zip(STATES, ("cpu", "read", "write", "other-io", "waits"), strict=True))
 #: Bins to a power of ten of latency.
 _BINS = 10
+#: What words beside a mean take, and what the axis does.
+_WORDS_PX, _AXIS_PX = 110, 60
 
 
 def shades_of_events(names: Sequence[str]) -> dict[str, str]:
@@ -126,17 +128,36 @@ def latencies(
                 color=alt.Color("of:N", scale=shades, legend=legend),
             )
         )  # fmt: skip
-        layers += _mean(parts[number][1], most * (1.26 if solid else 1.14), span, solid=solid)
+    means = [mean_us(of["latency_ns"], of["latency_count"]) for _, of in parts]
+    for number, (height, right) in enumerate(_labels(means, span, layout)):
+        layers += _mean(means[number], most * height, solid=number == 0, right=right)
     return sized(alt.layer(*layers), layout, 260)
 
 
-def _mean(
-    of: Mapping[str, Any], height: float, span: tuple[float, float], *, solid: bool
-) -> list[Any]:
-    """A rule at the mean with its words, to the side where there is room."""
-    mean = mean_us(of["latency_ns"], of["latency_count"])
+def _labels(
+    means: Sequence[float], span: tuple[float, float], layout: Layout
+) -> list[tuple[float, bool]]:
+    """For each mean how high its rule is, and whether its words stand to the right of it.
+
+    Words of two stand apart from each other where there is room, else above the other's rule.
+    """
+    whole = math.log(span[1] / span[0])
+    rooms = [math.log(mean / span[0]) / whole for mean in means]
+    words_share = _WORDS_PX / (layout.width - _AXIS_PX)
+    lower = min(range(len(means)), key=means.__getitem__)
+    right = [room < 0.5 for room in rooms]
+    if len(means) > 1:
+        right = [
+            room < words_share if at == lower else room < 1 - words_share
+            for at, room in enumerate(rooms)
+        ]
+    high = next((at for at in range(len(means)) if (at == lower) == all(right)), 0)
+    return [(1.26 if at == high else 1.14, right[at]) for at in range(len(means))]
+
+
+def _mean(mean: float, height: float, *, solid: bool, right: bool) -> list[Any]:
+    """A rule at the mean (us) with its words."""
     words = f"mean {format_duration(mean / 1e6)}"
-    right = math.log(mean / span[0]) < 0.5 * math.log(span[1] / span[0])
     at = chart_of([{"mean": mean, "low": 0, "high": height, "words": words}])
     x = alt.X("mean:Q")
     dash = [4, 3] if solid else [1, 0]
