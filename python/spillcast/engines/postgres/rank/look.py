@@ -19,8 +19,8 @@ from spillcast.workspace import whole_file
 LOOK_SCHEMA = "spillcast.look/1"
 HOW = "make one with: spillcast postgres DSN --save look.json"
 PROCESSES_UNSEEN = (
-    "processes of each statement, so intervals are wide: PostgreSQL 18 tells them, or "
-    "--since 10m while they run, or plans of auto_explain in --log"
+    "processes of each statement, so intervals are wide: PostgreSQL 18 counts them, and "
+    "--since 10m while they run or plans of auto_explain in --log show them"
 )
 #: A look is not to weigh on the server.
 _LIMITS = ("set statement_timeout = '10s'", "set default_transaction_read_only = on")
