@@ -75,15 +75,15 @@ PARTS = {
 }
 #: Why an aim is missed, by how the row begins; told where it is.
 REASONS = {
-    "start: forecast": "A small forecast: importing numpy and pyarrow and reading the rows, which the "
-    "peer does and no more, takes as long.",
+    "start: forecast": "A small forecast: importing numpy and pyarrow and reading the rows, which "
+    "the peer does and no more, takes as long.",
     "start: report": "A report: half a second is the start of the JavaScript engine that draws, a "
     "third of one the import of altair.",
     "large: forecast of 10,000,000 waits of 1 thread through": "Through a page cache all waits are "
-    "read with their files and offsets, whatever is sampled: most of the time is reading Parquet.",
-    "cache curve: loops": "Curves: a bound of 0.2 points takes a sixth of the lines or more for all "
-    "but spills, and beyond half of them all are followed; the smaller samples that were not enough "
-    "come on top.",
+    "read with their files and offsets, twice: most of the time is reading Parquet.",
+    "cache curve: loops": "Curves: for all but spills a bound of 0.2 points takes a sixth of the "
+    "lines or more, and beyond half of them all are followed; the smaller samples that were not "
+    "enough come on top.",
 }
 HEAD = """# Performance
 

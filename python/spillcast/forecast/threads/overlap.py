@@ -100,7 +100,6 @@ class Threads:
         if self._recording.meta.only_counts:
             return page_cache_of_counts(own, self._load_of, self._loads)
         room_bytes = engine_cache_bytes(self._recording)
-        # A sample knows what it held, or that it answered next to nothing.
         if room_bytes is None or (self._recording.sample and not self._missing_known):
             return None
         tried = PageCache(room_bytes, np.zeros_like(own.wait_ns))
