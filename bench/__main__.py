@@ -1,6 +1,7 @@
 """Run all benchmarks, or the one that is named: ``python -m bench capture``.
 
-``python -m bench calibrate`` measures the constants of forecasts instead.
+``python -m bench calibrate`` measures the constants of forecasts instead, ``python -m bench
+performance`` makes docs/performance.md.
 
 A part of one is named after it: ``python -m bench capture.attach``. Each has a process of its own,
 for memory that one has used would show as another's.
@@ -34,6 +35,7 @@ NAMES = (
     "compression",
     "report",
     "large",
+    "growth",
     "samples",
     "fleet",
 )
@@ -41,8 +43,8 @@ NAMES = (
 
 def main(names: list[str]) -> int:
     """Run one benchmark here, several in processes of their own."""
-    if names[:1] == ["calibrate"]:
-        return int(import_module("bench.calibrate").main(names[1:]))
+    if names[:1] in (["calibrate"], ["performance"]):
+        return int(import_module(f"bench.{names[0]}").main(names[1:]))
     if len(names) == 1 and _known(names[0]):
         for result in import_module(f"bench.{names[0]}").run():
             print(result, flush=True)

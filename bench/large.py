@@ -1,20 +1,20 @@
 """Recordings of up to 100 million waits: CPU time and memory of forecast, profile and report."""
 
 import os
-import subprocess
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.result import SPILLCAST, Result
+from bench.result import SPILLCAST, Result, by_turns, made_up_recording
 
 WAITS, MORE_WAITS = 10_000_000, 100_000_000
 THREADS = (1, 2, 16)
 #: Seconds of CPU, and MB, that each may take.
 FORECAST_AIMS = {1: (2.0, 600), 2: (6.0, 600), 16: (6.0, 600)}
 PROFILE_AIM, REPORT_AIM, MORE_AIM = (1.5, 600), (10.0, 1000), (60.0, 1000)
-TO = ("--to", "latency:150us")
+TO, TO_A_DISK = ("--to", "latency:150us"), ("--to", "catalogue:linux-hdd")
 #: The peer: DuckDB groups the same file.
 _GROUPS = """
 import duckdb
@@ -24,59 +24,51 @@ from read_parquet('{}/waits.parquet') group by all").fetchall()
 
 
 def run() -> Iterator[Result]:
-    """10 million waits of 1, 2 and 16 threads; 100 million of two where SPILLCAST_MORE is set."""
+    """10 million waits of 1, 2 and 16 threads, on disks and through a page cache.
+
+    100 million of two where SPILLCAST_MORE is set.
+    """
     with tempfile.TemporaryDirectory(prefix="spillcast-bench-") as folder:
         for threads in THREADS:
-            recording = _made(Path(folder), WAITS, threads)
-            noun = "thread" if threads == 1 else "threads"
-            name = f"forecast of {WAITS:,} waits of {threads} {noun}"
-            yield _row(name, ["forecast", str(recording), *TO], recording, FORECAST_AIMS[threads])
-            if threads != 2:
-                continue
-            yield _row(f"profile of {WAITS:,} waits", ["profile", str(recording)], recording,
-                       PROFILE_AIM)  # fmt: skip
-            page = ["report", str(recording), *TO, "-o", f"{folder}/report.html"]
-            yield _row(f"report --to of {WAITS:,} waits", page, recording, REPORT_AIM)
+            yield from _of_threads(Path(folder), threads)
         if os.environ.get("SPILLCAST_MORE"):
-            recording = _made(Path(folder), MORE_WAITS, 2)
+            recording = made_up_recording(Path(folder) / "more.spill", MORE_WAITS, 2)
             forecast = ["forecast", str(recording), *TO]
-            yield _row(f"forecast of {MORE_WAITS:,} waits", forecast, recording, MORE_AIM)
+            yield row(f"large: forecast of {MORE_WAITS:,} waits", forecast, recording, MORE_AIM)
 
 
-def _made(folder: Path, waits: int, threads: int) -> Path:
-    """A recording; made in another process, whose memory must not count as ours."""
-    path = folder / f"{waits}-{threads}.spill"
-    tests = str(Path(__file__).parents[1] / "tests")
-    code = f"import sys; sys.path.insert(0, {tests!r}); import large_recording as large\n"
-    code += f"large.write_large_recording({str(path)!r}, {waits}, {threads})"
-    subprocess.run([sys.executable, "-c", code], check=True)
-    return path
+def _of_threads(folder: Path, threads: int) -> Iterator[Result]:
+    noun = "thread" if threads == 1 else "threads"
+    name = f"{WAITS:,} waits of {threads} {noun}"
+    recording = made_up_recording(folder / f"{threads}.spill", WAITS, threads)
+    forecast = ["forecast", str(recording), *TO]
+    yield row(f"large: forecast of {name}", forecast, recording, FORECAST_AIMS[threads])
+    if threads == 2:
+        profile = ["profile", str(recording)]
+        yield row(f"large: profile of {WAITS:,} waits", profile, recording, PROFILE_AIM)
+        page = ["report", str(recording), *TO, "-o", f"{folder}/report.html"]
+        yield row(f"large: report --to of {WAITS:,} waits", page, recording, REPORT_AIM)
+        return
+    shutil.rmtree(recording)
+    cached = made_up_recording(folder / "cached.spill", WAITS, threads, page_cached=True)
+    forecast = ["forecast", str(cached), *TO_A_DISK]
+    about = f"large: forecast of {name} through a page cache, for a disk"
+    yield row(about, forecast, cached, FORECAST_AIMS[threads])
+    shutil.rmtree(cached)
 
 
-def _row(name: str, verb: list[str], recording: Path, aim: tuple[float, int]) -> Result:
+def row(
+    name: str, verb: list[str], recording: Path, aim: tuple[float, int], times: int = 2
+) -> Result:
     """Ours and the peer by turns, each the less of two; met where both CPU time and memory are."""
     peer = [sys.executable, "-c", _GROUPS.format(recording)]
-    runs = [(_used([*SPILLCAST, *verb]), _used(peer)) for _ in range(2)]
-    (ours_s, ours_mb), (peer_s, peer_mb) = map(_least, zip(*runs, strict=True))
+    ours, other = by_turns([*SPILLCAST, *verb], peer, times)
     aim_s, aim_mb = aim
     return Result(
-        f"large: {name}",
-        f"{ours_s:.2f} s of CPU, {ours_mb:,.0f} MB",
-        f"DuckDB groups the same file: {peer_s:.2f} s of CPU, {peer_mb:,.0f} MB",
-        ours_s / peer_s,
+        name,
+        str(ours),
+        f"{other}, DuckDB groups the same file",
+        ours.cpu_s / other.cpu_s,
         f"at most {aim_s:g} s and {aim_mb:,} MB",
-        ours_s <= aim_s and ours_mb <= aim_mb,
+        ours.cpu_s <= aim_s and ours.mb <= aim_mb,
     )
-
-
-def _least(runs: tuple[tuple[float, float], ...]) -> tuple[float, float]:
-    return min(cpu_s for cpu_s, _ in runs), min(mb for _, mb in runs)
-
-
-def _used(command: list[str]) -> tuple[float, float]:
-    """CPU time (s) and most memory (MB) of a command, which must succeed."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, command
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1e3

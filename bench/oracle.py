@@ -37,7 +37,7 @@ def run() -> Iterator[Result]:
     place = MEMORY if os.access(MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="spillcast-bench-", dir=place) as folder:
         trace = str(Path(folder) / "large.trc")
-        _generate(trace)
+        generate(trace, MEGABYTES)
         ours_s, peak_mb = _best_and_peak([*SPILLCAST, "profile", trace, "--json"])
         shell_s = best_of_s([str(SHELL), trace], REPEATS)
         wc_s = best_of_s(["wc", "-l", trace], REPEATS)
@@ -91,10 +91,10 @@ def _questions(trace: str) -> Iterator[Result]:
         )
 
 
-def _generate(path: str) -> None:
+def generate(path: str, megabytes: int) -> None:
     """Mostly reads and writes of temporary segments, the same on every run."""
-    build = ["cargo", "run", "--release", "--locked", "--quiet", "-p", "spillcast-core"]
-    example = ["--example", "oracle_generate", "--", str(MEGABYTES), "1", path]
+    build = ["cargo", "run", "--profile", "quick", "--locked", "--quiet", "-p", "spillcast-core"]
+    example = ["--example", "oracle_generate", "--", str(megabytes), "1", path]
     subprocess.run([*build, *example], check=True, cwd=ROOT)
 
 

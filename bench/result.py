@@ -1,11 +1,16 @@
 """What a benchmark says: one line, with its peer, the ratio and the aim."""
 
+import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 SPILLCAST = [sys.executable, "-m", "spillcast"]
+#: As on a user's machine, where modules are compiled once.
+ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,53 @@ def best_of_s(command: list[str], times: int) -> float:
 
 def wall_s(command: list[str]) -> float:
     """Wall time of a command, which must succeed."""
-    start = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return time.perf_counter() - start
+    return used(command).wall_s
+
+
+@dataclass(frozen=True)
+class Used:
+    """What a command took: elapsed time, CPU time of it and its children, and most memory."""
+
+    wall_s: float
+    cpu_s: float
+    mb: float
+
+    def __str__(self) -> str:
+        cpu = f"{self.cpu_s:.2f} s" if self.cpu_s >= 0.1 else f"{self.cpu_s * 1e3:.0f} ms"
+        return f"{cpu} of CPU, {self.mb:,.0f} MB"
+
+
+def least(runs: list[Used]) -> Used:
+    """The least of each figure."""
+    return Used(
+        min(run.wall_s for run in runs), min(run.cpu_s for run in runs), min(run.mb for run in runs)
+    )
+
+
+def used(command: list[str], environment: Mapping[str, str] = ENVIRONMENT) -> Used:
+    """What a command took, which must succeed."""
+    begin = time.perf_counter()
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    wall_s = time.perf_counter() - begin
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return Used(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1e3)
+
+
+def by_turns(ours: list[str], peer: list[str], times: int) -> tuple[Used, Used]:
+    """The least that each took, ours and the peer one after the other."""
+    runs = [(used(ours), used(peer)) for _ in range(times)]
+    return least([one for one, _ in runs]), least([other for _, other in runs])
+
+
+def made_up_recording(path: Path, waits: int, threads: int, *, page_cached: bool = False) -> Path:
+    """A recording of so many waits, by another process, whose memory must not count as ours."""
+    tests = str(Path(__file__).parents[1] / "tests")
+    code = f"import sys; sys.path.insert(0, {tests!r}); import large_recording as large\n"
+    code += f"large.write_large_recording({str(path)!r}, {waits}, {threads}, {page_cached})"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    return path

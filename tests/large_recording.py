@@ -9,6 +9,10 @@ from spillcast.recording.meta import CaptureAccount, KeptWaits, Machine, Meta, T
 from spillcast.recording.schema import SAMPLES_SCHEMA
 
 SPACE_NS = 240_000
+#: Where a page cache answers: so many waits of all threads write files, and as many read them or
+#: those of so many files ago, by turns, which by then have gone from memory.
+FILE_WAITS, FILES_AGO = 20_000, 40
+AVAILABLE_BYTES = 2 << 30
 #: Of each session a wait every 240 us: its latency is lognormal about 60 us, and never overlaps.
 WAITS = """
     select (i // {threads}) * {space} as start_ns, latency as elapsed_ns,
@@ -42,18 +46,39 @@ SECONDS = """
 """
 
 
-def write_large_recording(path, waits, threads=2):
+#: The same, but most temp operations are as fast as memory.
+CACHED_WAITS = """
+    select * replace(
+        if(late, 'pread64', 'pwrite64') as event, if(late, 'read', 'write') as op, true as temp,
+        '/t/spill-' || session || '-' || number as file, block * 8192 as "offset", 8192 as bytes,
+        if(late and number < of_file, elapsed_ns, 1500 + elapsed_ns // 60) as elapsed_ns,
+        late and number < of_file as blocked)
+    from (
+        select *, nth % {half} as block, nth // {half} // 2 as of_file,
+            nth // {half} % 2 = 1 as late,
+            of_file - if(late and of_file % 2 = 1 and of_file >= {ago}, {ago}, 0) as number
+        from (select *, start_ns // {space} as nth from ({rows}))
+    )
+"""
+
+
+def write_large_recording(path, waits, threads=2, page_cached=False):
     """Write the folder; its elapsed time is 240 us for each wait of a thread."""
     path = Path(path)
     path.mkdir()
     with duckdb.connect() as connection:
         connection.execute("set memory_limit = '600MB'")
         rows = WAITS.format(space=SPACE_NS, count=waits, threads=threads)
+        if page_cached:
+            rows = CACHED_WAITS.format(
+                rows=rows, space=SPACE_NS, half=FILE_WAITS // threads, ago=FILES_AGO
+            )
         connection.execute(f"copy ({rows}) to '{path}/waits.parquet' (compression zstd)")
-    return write_rest(path, waits, waits / threads * SPACE_NS / 1e9)
+    available = AVAILABLE_BYTES if page_cached else None
+    return write_rest(path, waits, waits / threads * SPACE_NS / 1e9, available_bytes=available)
 
 
-def write_rest(path, waits, elapsed_s, cpus=2):
+def write_rest(path, waits, elapsed_s, cpus=2, available_bytes=None):
     """Write what belongs to so many waits that are in the folder."""
     import pyarrow.parquet as pq
 
@@ -71,7 +96,7 @@ def write_rest(path, waits, elapsed_s, cpus=2):
     meta = Meta(
         elapsed_s=elapsed_s,
         cpu_s=cpu_s,
-        machine=Machine("big-box", cpus=cpus),
+        machine=Machine("big-box", cpus=cpus, memory_available_bytes=available_bytes),
         temp=Temp(reads, writes, int(size), total_s),
         capture=CaptureAccount("perf"),
         raw=KeptWaits(waits, waits, None),

@@ -100,7 +100,8 @@ def simulate(
 
     Temp operations go to the storage ``behaviour``, if there is one, else they take their waits;
     what is answered within ``memory``, ns and ns a byte, keeps its core. ``page_cache`` is how many
-    bytes one before the storage may hold, and how many of them may be dirty. ``quota`` is the CPU
+    bytes one before the storage may hold, and how many of them may be dirty; it is asked what it
+    lacks of reads whose missing_bytes is not given. ``quota`` is the CPU
     time, ns, that the threads may have of each period, and the length of one. elapsed_ns; temp_ns,
     the sum of the temp waits; temp_busy_ns, in which at least one was under way; forced, waits that
     nothing would have ended; limited_ns, what operations waited for each limit; throttled_ns, in
@@ -188,6 +189,22 @@ class CacheRequests:
         """Requests gone through so far, by whatever was asked."""
     def cancel(self) -> None:
         """End the work that another thread does."""
+
+@final
+class PageCacheReads:
+    """What a page cache would have to read of some regions of all files."""
+
+    def __new__(cls, rate: float) -> PageCacheReads:
+        """Of about a share ``rate`` of the regions."""
+    def push(self, operations: Any) -> Table:
+        """Takes operations in order: file (int32, from 0), offset (below 0 where it is not known),
+        bytes, write. The positions, ``at``, of those on regions that were picked. ValueError for
+        columns of another kind.
+        """
+    def missing_bytes(self, room_bytes: int) -> Table:
+        """Of each operation that was picked, the bytes that a cache with so much room lacks; 0 of
+        writes. It ends with that.
+        """
 
 @final
 class Source:

@@ -83,6 +83,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<emulate::Emulation>()?;
     module.add_class::<grid::Grid>()?;
     module.add_class::<probe::Probe>()?;
+    module.add_class::<simulate::PageCacheReads>()?;
     module.add_class::<recording::RecordingWriter>()?;
     module.add_class::<recording::Seconds>()?;
     module.add_class::<recording::Waits>()?;

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
-use arrow_array::{ArrayRef, BooleanArray, Float64Array, RecordBatch};
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use spillcast_core::simulate::{Cpus, Io, Memory, PageCacheRoom, Quota, Row, Rows, Wait, run};
+use spillcast_core::simulate::{
+    Cpus, Io, Memory, PageCacheRoom, Quota, Regions, Row, Rows, Wait, run,
+};
 use spillcast_core::wait::Op;
 
 use crate::arrow::{self, Table};
@@ -21,7 +23,8 @@ use crate::behaviour::Behaviour;
 /// row of another thread, and for after_cpu_ns of that thread's work behind it; one that is temp and
 /// whose bytes are above 0 waits for the storage `behaviour`, if there is one. What takes no longer
 /// than `memory`, ns and ns a byte, keeps its core. With `page_cache`, the bytes that it may hold
-/// and how many of them may be dirty, a row takes cached_ns (int64) where memory answers it. `quota`
+/// and how many of them may be dirty, a row takes cached_ns (int64) where memory answers it; of a read
+/// with a missing_bytes (int64) of 0 or more, the storage brings so many. `quota`
 /// is the CPU time, ns, that the threads may have of each period, and the length of one; call_ns
 /// (int64) of a wait off the core is of that, too.
 /// ValueError for columns of another kind.
@@ -56,6 +59,67 @@ pub fn simulate<'py>(
     Ok((dict, Table(table)))
 }
 
+/// What a page cache would have to read of some regions of all files.
+#[pyclass(module = "spillcast._core")]
+pub struct PageCacheReads(Option<Regions>);
+
+#[pymethods]
+impl PageCacheReads {
+    /// Of about a share `rate` of the regions.
+    #[new]
+    fn new(rate: f64) -> PageCacheReads {
+        PageCacheReads(Some(Regions::new(rate)))
+    }
+
+    /// Takes operations in order, with the columns file (int32, from 0), offset (below 0 where it is
+    /// not known), bytes (int64) and write (bool): the positions of those on regions that were picked.
+    /// ValueError for columns of another kind.
+    fn push(&mut self, operations: &Bound<'_, PyAny>) -> PyResult<Table> {
+        let batch = arrow::import(operations)?;
+        let regions = self.0.as_mut().ok_or_else(|| PyValueError::new_err("it has ended"))?;
+        let at = picked(&batch, regions)
+            .ok_or_else(|| PyValueError::new_err("the operations lack a column"))?;
+        column_of("at", at)
+    }
+
+    /// Of each operation that was picked, the bytes that a cache with so much room lacks; 0 of writes.
+    /// It ends with that.
+    fn missing_bytes(&mut self, py: Python<'_>, room_bytes: u64) -> PyResult<Table> {
+        let regions = self.0.take().ok_or_else(|| PyValueError::new_err("it has ended"))?;
+        let missing = py.detach(|| regions.missing_bytes(room_bytes));
+        column_of("missing_bytes", missing.into_iter().map(|bytes| bytes as i64).collect())
+    }
+}
+
+/// The positions of the operations that were picked; None where a column lacks.
+fn picked(batch: &RecordBatch, regions: &mut Regions) -> Option<Vec<i64>> {
+    let file = arrow::numbers::<Int32Type>(batch, "file")?;
+    let offset = arrow::numbers::<Int64Type>(batch, "offset")?;
+    let bytes = arrow::numbers::<Int64Type>(batch, "bytes")?;
+    let write = batch.column_by_name("write")?.as_boolean_opt()?;
+    let mut at = Vec::new();
+    for row in 0..batch.num_rows() {
+        let io = Io {
+            op: if write.value(row) { Op::Write } else { Op::Read },
+            file: file[row].try_into().ok()?,
+            offset: u64::try_from(offset[row]).ok(),
+            bytes: bytes[row].try_into().ok()?,
+            cached_ns: 0,
+            missing_bytes: None,
+        };
+        if regions.push(io) {
+            at.push(row as i64);
+        }
+    }
+    Some(at)
+}
+
+fn column_of(name: &str, values: Vec<i64>) -> PyResult<Table> {
+    let column = Arc::new(Int64Array::from(values)) as ArrayRef;
+    let table = RecordBatch::try_from_iter([(name, column)]);
+    table.map(Table).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+}
+
 /// The rows as they come, of which none is made before it is its turn.
 struct Columns<'a> {
     on_storage: bool,
@@ -68,6 +132,7 @@ struct Columns<'a> {
     offset: &'a [i64],
     bytes: &'a [i64],
     cached_ns: Option<&'a [i64]>,
+    missing_bytes: Option<&'a [i64]>,
     call_ns: Option<&'a [i64]>,
     on_core: &'a BooleanArray,
     temp: &'a BooleanArray,
@@ -90,6 +155,7 @@ impl<'a> Columns<'a> {
             offset: int64("offset")?,
             bytes: int64("bytes")?,
             cached_ns: int64("cached_ns"),
+            missing_bytes: int64("missing_bytes"),
             call_ns: int64("call_ns"),
             on_core: boolean("on_core")?,
             temp: boolean("temp")?,
@@ -123,6 +189,7 @@ impl Rows for Columns<'_> {
                 offset: u64::try_from(self.offset[at]).ok(),
                 bytes: self.bytes[at] as u64,
                 cached_ns: self.cached_ns.map_or(0, |ns| ns[at] as u64),
+                missing_bytes: self.missing_bytes.and_then(|bytes| bytes[at].try_into().ok()),
             })
         } else if self.on_core.value(at) {
             Wait::OnCore(self.wait_ns[at] as u64)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from spillcast.gate import batches_of
 from spillcast.recording import schema
+from spillcast.recording.cached_reads import COLUMN, CachedReads, PageCacheRoom
 from spillcast.recording.recording import Recording
 from spillcast.recording.spill import slice_numbers
 from spillcast.recording.sums import AGAIN
@@ -20,6 +21,8 @@ WINDOWS = 64
 PARTS = 4
 #: Starts of waits are looked up in every so manieth row.
 STEP = 64
+#: A column for the number of a wait among all.
+_NUMBER = "number"
 
 
 @dataclass(frozen=True)
@@ -35,13 +38,20 @@ class Sample:
     windows: Sequence[int]
 
 
-def sampled(recording: Recording, rows: int) -> Recording:
+def sampled(recording: Recording, rows: int, room: PageCacheRoom | None = None) -> Recording:
     """The same run with about so many of its single waits; its seconds count what they counted.
 
+    Where it had a page cache, reads know what that lacked, by all that was done before.
     InputError where the file of waits is damaged.
     """
     slices, windows = _slices_ns(recording, rows)
-    waits = pa.concat_tables(_beginning_in(recording, slices)).unify_dictionaries()
+    reads = None
+    if room is not None:
+        reads = CachedReads(room, recording.meta.temp.reads + recording.meta.temp.writes)
+    waits = pa.concat_tables(_beginning_in(recording, slices, reads)).unify_dictionaries()
+    if reads is not None:
+        missing = reads.missing_bytes(waits[_NUMBER].to_numpy())
+        waits = waits.drop_columns(_NUMBER).append_column(COLUMN, pa.array(missing))
     slices_s = [(begin / 1e9, end / 1e9) for begin, end in slices.tolist()]
     return recording.with_waits(waits, Sample(recording, len(waits), slices_s, windows))
 
@@ -66,12 +76,19 @@ def parts_of(recording: Recording) -> list[Recording]:
     return found
 
 
-def _beginning_in(recording: Recording, slices: Array) -> Iterator[pa.Table]:
-    """The waits that begin within slices, which do not overlap."""
-    edges = slices.ravel()
+def _beginning_in(
+    recording: Recording, slices: Array, reads: CachedReads | None
+) -> Iterator[pa.Table]:
+    """The waits that begin within slices, which do not overlap; ``reads`` sees all waits."""
+    edges, before = slices.ravel(), 0
     for rows in recording.batches("waits"):
         within = np.searchsorted(edges, rows["start_ns"].to_numpy(), side="right") % 2 == 1
-        yield rows.filter(pa.array(within))
+        found = rows.filter(pa.array(within))
+        if reads is not None:
+            reads.push(rows, within)
+            found = found.append_column(_NUMBER, pa.array(before + np.flatnonzero(within)))
+        before += rows.num_rows
+        yield found
 
 
 def _slices_ns(recording: Recording, rows: int) -> tuple[Array, list[int]]:

@@ -26,6 +26,8 @@ def spill_bytes(recording: Recording) -> int:
         known = waits.filter(waits["offset"].is_valid()) if waits["offset"].null_count else waits
         unknown += waits.num_rows - known.num_rows
         sized = known.append_column("end", pa.compute.add(known["offset"], known["bytes"]))
+        # Parts of a file name the same files by other numbers.
+        sized = sized.unify_dictionaries()
         files = sized.group_by("file", use_threads=False).aggregate([("end", "max")])
         for row in files.to_pylist():
             ends[row["file"]] = max(ends.get(row["file"], 0), row["end_max"] or 0)

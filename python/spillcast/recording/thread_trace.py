@@ -73,17 +73,18 @@ class ThreadTrace:
         return under_way
 
     def batch(
-        self, wait_ns: Array, cpu_ns: Array | None = None, **more_ns: Array | None
+        self, wait_ns: Array, cpu_ns: Array | None = None, **more: Array | None
     ) -> pa.RecordBatch:
         """The rows for ``_core.simulate``, with these waits, and CPU times, in place of its own.
 
-        ``more_ns`` are columns that it may have besides: ``cached_ns``, how long each takes that a
-        page cache answers, and ``call_ns``, CPU time within waits.
+        ``more`` are columns that it may have besides: ``cached_ns``, how long each takes that a
+        page cache answers, ``missing_bytes``, what of a read it lacks, and ``call_ns``, CPU time
+        within waits.
         """
-        more = {name: pa.array(ns, pa.int64()) for name, ns in more_ns.items() if ns is not None}
+        given = {name: pa.array(all, pa.int64()) for name, all in more.items() if all is not None}
         return pa.record_batch(
             {
-                **more,
+                **given,
                 "thread": pa.array(self.thread, pa.int32()),
                 "cpu_ns": pa.array(self.cpu_ns if cpu_ns is None else cpu_ns, pa.int64()),
                 "wait_ns": pa.array(wait_ns, pa.int64()),

@@ -11,6 +11,7 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.sum import sampling
 from spillcast.forecast.sum.sampling import sample_of
 from spillcast.recording import Recording
+from spillcast.recording.spill import spill_bytes
 from varied_recording import write_varied_recording
 
 TARGETS = ("latency:20us", "latency:400us", "latency:5ms")
@@ -75,12 +76,30 @@ def test_what_needs_all_waits_is_taken_whole(tmp_path):
     assert taken()
 
 
-def test_a_page_cache_needs_all_that_was_done(tmp_path):
-    """Where temp operations were as fast as memory, one may have answered them."""
-    path = write_varied_recording(tmp_path / "run.spill", WAITS, 0, wait_us=3)
-    recording = edited(path, machine={"memory_available_bytes": 1 << 33})
-    assert sample_of(recording) is recording
-    assert sample_of(edited(path, machine={"memory_available_bytes": None})).sample is not None
+@pytest.mark.parametrize("share", [0.2, 0.5, 2.0])
+def test_of_a_page_cache_a_sample_says_what_all_waits_say(tmp_path, share):
+    """Memory for a share of what was written; some reads come again in time, and others do not."""
+    path = write_varied_recording(tmp_path / "run.spill", WAITS, 3, wait_us=3)
+    room = int(share * Recording.open(path).meta.temp.bytes / 2)
+    recording = edited(path, machine={"memory_available_bytes": room})
+    assert sample_of(recording).sample is not None
+    targets = ["catalogue:aws-gp3", "catalogue:linux-hdd"]
+    exact = ask([path], targets, Question(exact=True))
+    for (said, _), (known, _) in zip(ask([path], targets), exact, strict=True):
+        assert _cached(said) == _cached(known)
+        if said.sampled is not None:
+            off = abs(log(said.forecast_s / known.forecast_s))
+            assert off <= 3 * said.sampled.error + 1e-9
+
+
+def _cached(said):
+    return "page-cache-answers" in {warning.code for warning in said.warnings}
+
+
+def test_many_files_are_counted_whatever_part_of_the_recording_names_them(tmp_path):
+    path = write_large_recording(tmp_path / "run.spill", WAITS, 1, page_cached=True)
+    # 20,000 blocks of each file are written.
+    assert spill_bytes(Recording.open(path)) == WAITS // 2 * 8192
 
 
 def test_few_waits_are_taken_whole(tmp_path):

@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use lane::{Lane, Next};
-pub use page_cache::PageCacheRoom;
+pub use page_cache::{PageCacheRoom, Regions};
 use quota::Budget;
 pub use quota::Quota;
 use target::Target;

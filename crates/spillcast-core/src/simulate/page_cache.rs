@@ -1,9 +1,13 @@
 //! The page cache before a storage: reads that memory answers, and writes that it takes for later.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Io;
+use super::target::{Ends, place};
 use crate::cache::store::{List, Store};
+use crate::random;
 use crate::storage::{Operation, Schedule};
 use crate::wait::Op;
 
@@ -38,7 +42,7 @@ pub struct PageCache {
     /// When the last requests that wrote back ended or will end, and whether others follow them.
     written_ns: f64,
     writing: bool,
-    files: HashMap<u32, File>,
+    files: FxHashMap<u32, File>,
 }
 
 /// Operations that are yet to come, and where the file ended so far.
@@ -61,9 +65,9 @@ impl PageCache {
             dirty: 0,
             written_ns: 0.0,
             writing: false,
-            files: HashMap::new(),
+            files: FxHashMap::default(),
         };
-        let mut known = HashSet::new();
+        let mut known = FxHashSet::default();
         for io in operations {
             for key in keys(io) {
                 if known.insert(key) && io.op != Op::Write {
@@ -84,16 +88,21 @@ impl PageCache {
             self.write_back(now_ns as f64, on)
         } else {
             self.write_back(now_ns as f64, on);
-            match keys(&io).find(|&key| !self.touch(key)) {
-                None => 0.0,
-                Some(first) => {
-                    let bytes = self.fetch(first, &io, sequential) as u64 * PAGE_BYTES;
-                    on.elapsed_ns(now_ns, Operation { op: io.op, sequential, bytes })
-                }
+            match io.missing_bytes.unwrap_or_else(|| self.missing_bytes(&io, sequential)) {
+                0 => 0.0,
+                bytes => on.elapsed_ns(now_ns, Operation { op: io.op, sequential, bytes }),
             }
         };
         self.done(io.file);
         ns
+    }
+
+    /// Takes in what a read asks for: how much of that, and of what is read ahead, was missing.
+    fn missing_bytes(&mut self, io: &Io, sequential: bool) -> u64 {
+        match keys(io).find(|&key| !self.touch(key)) {
+            None => 0,
+            Some(first) => self.fetch(first, io, sequential) as u64 * PAGE_BYTES,
+        }
     }
 
     /// Takes in the rest of a read from its first missing page on, and where it is sequential what
@@ -186,17 +195,94 @@ impl PageCache {
     /// An operation of a file is over; its pages go with the last one.
     fn done(&mut self, number: u32) {
         let Some(file) = self.files.get_mut(&number) else { return };
-        file.operations -= 1;
-        if file.operations > 0 {
-            return;
+        file.operations = file.operations.saturating_sub(1);
+        if file.operations == 0 {
+            self.remove(number);
         }
+    }
+
+    /// A file is gone, and its pages with it.
+    fn remove(&mut self, number: u32) {
         let first = u64::from(number) << PAGE_BITS;
-        for key in first..first + file.pages {
+        for key in first..first + self.files[&number].pages {
             if let Some(slot) = self.store.find(key) {
                 self.used.take(&mut self.store, slot);
                 self.forget(slot);
             }
         }
+    }
+}
+
+/// What reads bring of some regions of all files, through a cache of as small a share of its room.
+///
+/// As SHARDS does with lines (Waldspurger et al., FAST 2015): a region is picked by a hash, and what
+/// is done to it is all that happens in a cache that is smaller by the share of regions picked.
+pub struct Regions {
+    rate: f64,
+    ends: Ends,
+    operations: u64,
+    /// By file, the number of its last operation.
+    last: Vec<u64>,
+    picked: Vec<Picked>,
+}
+
+/// An operation on a region that was picked: its number, and whether it followed the last one.
+struct Picked {
+    number: u64,
+    io: Io,
+    sequential: bool,
+}
+
+impl Regions {
+    const BYTES: u64 = 1 << 20;
+
+    /// Of about a share `rate` of the regions.
+    pub fn new(rate: f64) -> Regions {
+        Regions { rate, ends: Ends::new(), operations: 0, last: Vec::new(), picked: Vec::new() }
+    }
+
+    /// Takes the next operation; whether it is on a region that was picked.
+    pub fn push(&mut self, io: Io) -> bool {
+        let (io, sequential) = place(&mut self.ends, io);
+        let (number, file) = (self.operations, io.file as usize);
+        self.operations += 1;
+        if self.last.len() <= file {
+            self.last.resize(file + 1, 0);
+        }
+        self.last[file] = number;
+        let region = io.offset.unwrap_or(0) / Regions::BYTES;
+        let hash = random::mix(random::mix(u64::from(io.file) + 1).wrapping_add(region));
+        let picked = hash <= (self.rate * u64::MAX as f64) as u64;
+        if picked {
+            self.picked.push(Picked { number, io, sequential });
+        }
+        picked
+    }
+
+    /// Of each operation that was picked, the bytes that a cache with so much room lacks; 0 of writes.
+    pub fn missing_bytes(mut self, room_bytes: u64) -> Vec<u64> {
+        let operations: Vec<Io> = self.picked.iter().map(|picked| picked.io).collect();
+        let bytes = (room_bytes as f64 * self.rate) as u64;
+        // Nothing has to be written back: only what is read is asked.
+        let mut cache = PageCache::new(PageCacheRoom { bytes, dirty_bytes: bytes }, &operations);
+        drop(operations);
+        let mut gone: Vec<(u64, u32)> =
+            cache.files.keys().map(|&f| (self.last[f as usize], f)).collect();
+        gone.sort_unstable_by(|a, b| b.cmp(a));
+        let picked = std::mem::take(&mut self.picked);
+        let missing = picked.iter().map(|Picked { number, io, sequential }| {
+            while gone.last().is_some_and(|&(last, _)| last < *number) {
+                gone.pop().into_iter().for_each(|(_, file)| cache.remove(file));
+            }
+            if io.op == Op::Write {
+                keys(io).for_each(|key| {
+                    cache.touch(key);
+                });
+                return 0;
+            }
+            cache.missing_bytes(io, *sequential)
+        });
+        missing.collect()
     }
 }
 

@@ -15,6 +15,8 @@ pub struct Io {
     pub bytes: u64,
     /// How long it takes where a page cache answers it, or takes what it writes.
     pub cached_ns: u64,
+    /// Of a read, how much the storage has to bring; None where the page cache is asked.
+    pub missing_bytes: Option<u64>,
 }
 
 /// How long an operation takes.
@@ -43,7 +45,7 @@ pub struct Target {
 }
 
 /// By file, which are numbered from 0, where its last write and its last other operation ended.
-type Ends = Vec<[Option<u64>; 2]>;
+pub(super) type Ends = Vec<[Option<u64>; 2]>;
 
 impl Target {
     pub fn new<R: Rows + ?Sized>(
@@ -91,7 +93,7 @@ impl Target {
 
 /// An operation with its offset, and whether it begins where the last one of its op on its file
 /// ended; a first one does, as on a mount.
-fn place(ends: &mut Ends, io: Io) -> (Io, bool) {
+pub(super) fn place(ends: &mut Ends, io: Io) -> (Io, bool) {
     let file = io.file as usize;
     if ends.len() <= file {
         ends.resize(file + 1, [None; 2]);

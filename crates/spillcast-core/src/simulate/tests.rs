@@ -146,7 +146,14 @@ fn io(thread: u32, op: Op, offset: u64, cpu_ns: u64) -> Row {
     row(
         thread,
         cpu_ns,
-        Wait::Io(Io { op, file: 0, offset: Some(offset), bytes: 1000, cached_ns: 0 }),
+        Wait::Io(Io {
+            op,
+            file: 0,
+            offset: Some(offset),
+            bytes: 1000,
+            cached_ns: 0,
+            missing_bytes: None,
+        }),
     )
 }
 

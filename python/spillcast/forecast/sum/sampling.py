@@ -12,6 +12,7 @@ from spillcast.forecast.result import Forecast, Sampled
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.threads.page_cache import memory_ns
 from spillcast.recording import Recording
+from spillcast.recording.cached_reads import PageCacheRoom
 from spillcast.recording.part import went_on
 from spillcast.recording.sample import PARTS, sampled
 from spillcast.storage.page_cache import engine_cache_bytes
@@ -20,7 +21,7 @@ from spillcast.storage.rehearsal import KEPT
 #: Recordings of fewer waits are taken whole; others by about so many of them.
 WHOLE_ROWS, SAMPLE_ROWS = 1_000_000, 256_000
 #: Where more than this share of the temp operations were as fast as memory, a page cache may have
-#: answered them. What it holds depends on all that was done before, of which a sample knows little.
+#: answered them.
 FAST_MOST = 0.005
 #: With a larger error a recording is taken whole after all, if it has no more waits than these.
 ERROR_MOST, EXACT_ROWS_MOST = 0.05, 20_000_000
@@ -34,15 +35,18 @@ FEW_PARTS = 2.353 / 1.645
 def sample_of(recording: Recording) -> Recording:
     """A sample of a recording's waits; the recording itself where that is small, or all count.
 
-    All count where a page cache may have answered temp I/O; of a query that went on, for what is to
-    come of it is told by all that was done; and where one that was rehearsed is set beside it.
+    All count of a query that went on, for what is to come of it is told by all that was done; and
+    where one that was rehearsed is set beside it. Where a page cache may have answered temp I/O, it
+    is asked what it held of some regions of the files.
     """
     if recording.waits_in_memory or recording.meta.raw.rows < WHOLE_ROWS:
         return recording
-    cached = engine_cache_bytes(recording) is not None and _fast_share(recording) > FAST_MOST
-    if cached or went_on(recording.meta) or (recording.path / KEPT).exists():
+    if went_on(recording.meta) or (recording.path / KEPT).exists():
         return recording
-    return sampled(recording, SAMPLE_ROWS)
+    room_bytes, room = engine_cache_bytes(recording), None
+    if room_bytes is not None and _fast_share(recording) > FAST_MOST:
+        room = PageCacheRoom(room_bytes, lambda took_ns, size: took_ns <= memory_ns(size))
+    return sampled(recording, SAMPLE_ROWS, room)
 
 
 def sampled_of(baseline: Baseline, elapsed_s: Callable[[Baseline], float]) -> Sampled | None:

@@ -36,6 +36,7 @@ from spillcast.forecast.threads.sharing import At, Sharing
 from spillcast.forecast.threads.simulated import Overlap, Simulated
 from spillcast.forecast.threads.stretches import Stretches
 from spillcast.recording import Recording
+from spillcast.recording.cached_reads import COLUMN
 from spillcast.recording.distinct import grouped
 from spillcast.recording.spill import size_classes
 from spillcast.recording.thread_trace import NONE, ThreadTrace, thread_trace
@@ -99,8 +100,7 @@ class Threads:
         if self._recording.meta.only_counts:
             return page_cache_of_counts(own, self._load_of, self._loads)
         room_bytes = engine_cache_bytes(self._recording)
-        # Samples are taken where memory answered next to nothing.
-        if room_bytes is None or self._recording.sample is not None:
+        if room_bytes is None or (self._recording.sample and not self._missing_known):
             return None
         tried = PageCache(room_bytes, np.zeros_like(own.wait_ns))
         waits_ns = np.where(own.temp, 0, own.wait_ns)
@@ -359,6 +359,7 @@ class Threads:
             self.trace.batch(
                 wait_ns,
                 cached_ns=None if page_cache is None else page_cache.cached_ns,
+                missing_bytes=None if page_cache is None else self._missing_bytes,
                 call_ns=self._call_ns,
             ),
             cpus.usable(self.trace),
@@ -376,6 +377,20 @@ class Threads:
             [ns / temp_ns for ns in outcome["limited_ns"]],
             took["storage_ns"].to_numpy(),
         )
+
+    @property
+    def _missing_known(self) -> bool:
+        return COLUMN in self._recording.waits.column_names
+
+    @cached_property
+    def _missing_bytes(self) -> Array | None:
+        """By row, what a read brings of the storage; None where the page cache is asked."""
+        if not self._missing_known:
+            return None
+        own = self.trace
+        missing = np.full(len(own.temp), NONE, dtype=np.int64)
+        missing[own.temp] = self._recording.waits[COLUMN].to_numpy()[own.source[own.temp]]
+        return missing
 
     def _run(self, wait_ns: Array | Seconds, cpus: Cpus, cpu_ns: Array) -> dict[str, Any]:
         """What a run with these waits comes to, each as long as given, and with this CPU time."""

@@ -7,7 +7,14 @@ use crate::storage::Model;
 const PAGE: u64 = PAGE_BYTES;
 
 fn io(op: Op, file: u32, page: u64, pages: u64) -> Io {
-    Io { op, file, offset: Some(page * PAGE), bytes: pages * PAGE, cached_ns: 0 }
+    Io {
+        op,
+        file,
+        offset: Some(page * PAGE),
+        bytes: pages * PAGE,
+        cached_ns: 0,
+        missing_bytes: None,
+    }
 }
 
 fn cache(pages: u64, dirty_pages: u64, operations: &[Io]) -> PageCache {
@@ -98,4 +105,58 @@ fn what_is_gone_before_it_was_written_back_costs_nothing() {
     let mut cache = cache(1 << 20, 2560, &operations);
     let disk = Schedule::new(Model::fixed(1_000_000, 1_000_000), 0);
     assert!(operations.iter().all(|one| cache.storage_ns(0, *one, true, &disk) == 0.0));
+}
+
+/// Reads and writes of 8 KiB in files of 16 MiB: written, and read again at once or ten files later.
+fn spilled() -> Vec<Io> {
+    let pass = |op, file| (0..2048u64).map(move |at| io(op, file, 2 * at, 2));
+    let files = (0..60u32).flat_map(|file| {
+        let read = if file % 2 == 0 || file < 10 { file } else { file - 10 };
+        pass(Op::Write, file).chain(pass(Op::Read, read))
+    });
+    files.collect()
+}
+
+/// What all regions of a share of `rate` lack, and how many reads were asked.
+fn lacking(operations: &[Io], rate: f64, pages: u64) -> (f64, usize) {
+    let mut regions = Regions::new(rate);
+    let picked: Vec<Io> = operations.iter().copied().filter(|io| regions.push(*io)).collect();
+    let missing = regions.missing_bytes(pages * PAGE);
+    let reads = picked.iter().filter(|io| io.op == Op::Read).count();
+    (missing.iter().sum::<u64>() as f64, reads)
+}
+
+#[test]
+fn all_regions_lack_what_a_page_cache_lacks() {
+    let operations = spilled();
+    for pages in [1 << 10, 10 << 10, 30 << 10, 1 << 20] {
+        let mut cache = cache(pages, 1 << 30, &operations);
+        let mut ends = Ends::new();
+        let each = operations.iter().map(|&io| {
+            let (io, sequential) = place(&mut ends, io);
+            let missing = if io.op == Op::Write {
+                keys(&io).for_each(|key| cache.soil(key));
+                0
+            } else {
+                cache.missing_bytes(&io, sequential)
+            };
+            cache.done(io.file);
+            missing
+        });
+        let expected = each.sum::<u64>() as f64;
+        let (missing, reads) = lacking(&operations, 1.0, pages);
+        assert_eq!(reads, 60 * 2048);
+        assert_eq!(missing, expected, "{pages} pages");
+    }
+}
+
+#[test]
+fn some_regions_lack_as_much_of_what_they_read() {
+    let operations = spilled();
+    let (all, all_reads) = lacking(&operations, 1.0, 20 << 10);
+    let (some, reads) = lacking(&operations, 0.25, 20 << 10);
+    assert!(reads > all_reads / 5 && reads < all_reads / 3, "{reads}");
+    let (all, some) = (all / all_reads as f64, some / reads as f64);
+    // By chance, of 240 regions.
+    assert!((some / all - 1.0).abs() < 0.2, "{some} {all}");
 }

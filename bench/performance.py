@@ -1,0 +1,200 @@
+"""docs/performance.md: benchmarks of speed and memory, and how cost grows, as a page.
+
+``python -m bench performance --markdown docs/performance.md`` measures all parts, each in a process
+of its own and within a bounded time. With names of parts only those are measured, and the page is
+made of them and of what was measured of the others before, in this folder; ``--quick`` is those
+that take less than five minutes together.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from bench.result import Result
+
+ROOT = Path(__file__).parents[1]
+#: What was measured of each part.
+KEPT = ROOT / "build" / "performance"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows of the page: the function that measures them and how long it may take."""
+
+    title: str
+    about: str
+    function: str
+    most_s: int
+    quick: bool = False
+
+
+PARTS = {
+    "start": Part(
+        "Starting",
+        "CPU time of whole processes, the least of seven; what `record` adds is elapsed time.",
+        "startup.run",
+        240,
+        quick=True,
+    ),
+    "traces": Part(
+        "Traces of Oracle",
+        "Elapsed time of whole processes on 500 MB in memory, the least of three.",
+        "oracle.run",
+        400,
+        quick=True,
+    ),
+    "recordings": Part(
+        "Large recordings",
+        "CPU time of whole processes and their largest memory, the less of two.",
+        "large.run",
+        900,
+    ),
+    "curves": Part(
+        "Curves of a cache",
+        "CPU time; the error is the mean of all sizes. `--error 0.2` follows as many lines as that "
+        "takes.",
+        "cache_curves.run",
+        900,
+    ),
+    "waits": Part("Growth with waits", "Forecasts, two threads.", "growth.waits", 900),
+    "threads": Part("Growth with threads", "Forecasts of 2 million waits.", "growth.threads", 300),
+    "megabytes": Part(
+        "Growth with the size of a trace", "Profiles by event.", "growth.traces", 400
+    ),
+}
+#: Why an aim is missed, by how the row begins; told where it is.
+REASONS = {
+    "start: forecast": "A small forecast: importing numpy and pyarrow and reading the rows, which "
+    "the peer does and no more, takes as long.",
+    "start: report": "A report: half a second is the start of the JavaScript engine that draws, a "
+    "third of one the import of altair.",
+    "large: forecast of 10,000,000 waits of 1 thread through": "Through a page cache all waits are "
+    "read with their files and offsets, twice: most of the time is reading Parquet.",
+    "cache curve: loops": "Curves: for all but spills a bound of 0.2 points takes a sixth of the "
+    "lines or more, and beyond half of them all are followed; the smaller samples that were not "
+    "enough come on top.",
+}
+HEAD = """# Performance
+
+Each figure beside a peer's in the same run, by turns, with the ratio of both and the aim that it is
+held to. CPU time is user and system time of all threads. This page is what `python -m bench
+performance --markdown docs/performance.md` measured; `--quick` measures the first two parts anew,
+and with names only these: {names}.
+"""
+
+
+def main(words: Sequence[str]) -> int:
+    """Measure, and write the page where one is asked for; 1 where a part did not end."""
+    parser = argparse.ArgumentParser(prog="python -m bench performance", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--quick", action="store_true", help="only what takes few minutes")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the page")
+    asked = parser.parse_args(words)
+    if unknown := [name for name in asked.parts if name not in PARTS]:
+        parser.error(f"no part {unknown[0]}; there are {', '.join(PARTS)}")
+    names = asked.parts or [name for name, part in PARTS.items() if part.quick or not asked.quick]
+    ended = [_measure(name) for name in names]
+    if asked.markdown:
+        asked.markdown.write_text(page())
+    return 0 if all(ended) else 1
+
+
+def _measure(name: str) -> bool:
+    """Keep what a part comes to; whether it ended in time."""
+    part, load, begin = PARTS[name], os.getloadavg()[0], time.monotonic()
+    command = [sys.executable, "-m", "bench.performance", name]
+    rows = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        timer = threading.Timer(part.most_s, process.terminate)
+        timer.start()
+        assert process.stdout is not None
+        for line in process.stdout:
+            rows.append(json.loads(line))
+            print(Result(**rows[-1]), flush=True)
+        ended = process.wait() == 0
+        timer.cancel()
+    KEPT.mkdir(parents=True, exist_ok=True)
+    found = {
+        "rows": rows,
+        "ended": ended,
+        "at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "load": [load, os.getloadavg()[0]],
+        "took_s": time.monotonic() - begin,
+        "machine": machine(),
+    }
+    (KEPT / f"{name}.json").write_text(json.dumps(found))
+    return ended
+
+
+def page() -> str:
+    """All parts that were measured, in Markdown."""
+    text = [HEAD.format(names=", ".join(f"`{name}`" for name in PARTS))]
+    machines = dict[str, None]()
+    sections = []
+    for name, part in PARTS.items():
+        if (path := KEPT / f"{name}.json").exists():
+            found = json.loads(path.read_text())
+            machines[found["machine"]] = None
+            sections.append(_section(part, found))
+    text += [f"Machine: {one}.\n" for one in machines]
+    return "\n".join([*text, *sections])
+
+
+def _section(part: Part, found: dict[str, Any]) -> str:
+    before, after = found["load"]
+    rows = [Result(**row) for row in found["rows"]]
+    lines = [
+        f"## {part.title}\n",
+        f"{part.about}\n\nMeasured on {found['at']} in {found['took_s']:.0f} s; load {before:.1f} "
+        f"before and {after:.1f} after, the measurement's own included.\n",
+        "| | spillcast | peer | ratio | aim |",
+        "| --- | --- | --- | --- | --- |",
+        *map(_line, rows),
+    ]
+    if not found["ended"]:
+        lines.append(f"\nNot all of it: it failed, or did not end within {part.most_s} s.")
+    missed = [row.name for row in rows if not row.met]
+    why = [text for begin, text in REASONS.items() if any(n.startswith(begin) for n in missed)]
+    lines += [f"\n{text}" for text in why]
+    return "\n".join(lines) + "\n"
+
+
+def _line(row: Result) -> str:
+    name = row.name.partition(": ")[2] or row.name
+    verdict = "held" if row.met else "**missed**"
+    cells = (name, row.ours, row.peer, f"{row.ratio:.3g}", f"{row.aim}: {verdict}")
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def machine() -> str:
+    """Processor, cores, memory and kernel."""
+    cpus = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((s.partition(":")[2].strip() for s in cpus if s.startswith("model name")), "")
+    gigabytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
+    return (
+        f"{model or platform.machine()}, {len(os.sched_getaffinity(0))} cores, "
+        f"{gigabytes:.0f} GB of memory, Linux {platform.release()}, Python "
+        f"{platform.python_version()}"
+    )
+
+
+def _rows_of(name: str) -> None:
+    """Print the rows of a part as JSON, a line each."""
+    module, _, function = PARTS[name].function.partition(".")
+    for row in getattr(import_module(f"bench.{module}"), function)():
+        print(json.dumps(asdict(row), default=float), flush=True)
+
+
+if __name__ == "__main__":
+    _rows_of(sys.argv[1])

@@ -1,0 +1,174 @@
+"""What a page cache lacked for reads of a recording: of some regions, and of others like them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+from numpy.typing import NDArray
+
+from spillcast import _core
+
+Array = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+#: The column of a sample's waits: of reads of temp files, what had to be read of a storage.
+COLUMN = "missing_bytes"
+#: What is no read has none.
+NONE = -1
+#: Regions are picked so that about as many operations are on them.
+OPERATIONS = 1_000_000
+#: A read of a region that was not picked lacked what one of so many before or behind it did: those
+#: of many regions, for what is read ahead lies at the beginning of each.
+NEIGHBOURS = 1024
+
+
+@dataclass(frozen=True)
+class PageCacheRoom:
+    """The page cache that an engine had, and which of its calls were as fast as memory."""
+
+    bytes: int
+    #: Of elapsed times (ns) and sizes (bytes).
+    as_fast: Callable[[Array, Array], Flags]
+
+
+class CachedReads:
+    """Takes the waits of a recording in order, and then says what those of a sample had to read."""
+
+    def __init__(self, room: PageCacheRoom, operations: int) -> None:
+        """``operations`` are those on temp files, about."""
+        self._room = room
+        self._core = _core.PageCacheReads(min(1.0, OPERATIONS / max(operations, 1)))
+        self._numbers = dict[str | None, int]()
+        self._rows = 0
+        self._picked: list[_Reads] = []
+        self._sampled: list[_Reads] = []
+
+    def push(self, waits: pa.Table, sampled: Flags) -> None:
+        """The next waits, and which of them are in the sample."""
+        moving = waits["temp"].to_numpy() & (waits["bytes"].fill_null(0).to_numpy() > 0)
+        moving &= waits["op"].is_valid().to_numpy()
+        chosen = waits.filter(pa.array(moving))
+        file, write = self._files(chosen["file"]), _is_write(chosen["op"])
+        size = chosen["bytes"].to_numpy()
+        columns = {
+            "file": pa.array(file, pa.int32()),
+            "offset": chosen["offset"].fill_null(NONE),
+            "bytes": chosen["bytes"],
+            "write": pa.array(write),
+        }
+        picked = pa.record_batch(self._core.push(_batch(columns)))["at"].to_numpy()
+        fast = self._room.as_fast(chosen["elapsed_ns"].to_numpy(), size)
+        found = _Reads(
+            self._rows + np.flatnonzero(moving), chosen["session"].to_numpy(), fast, ~write
+        )
+        self._picked.append(found.at(picked))
+        self._sampled.append(found.at(sampled[moving]))
+        self._rows += waits.num_rows
+
+    def missing_bytes(self, sampled: Array) -> Array:
+        """Of waits of the sample, by their numbers in all: what it lacked; NONE of no reads."""
+        picked, asked = _Reads.of(self._picked), _Reads.of(self._sampled)
+        table = self._core.missing_bytes(self._room.bytes)
+        known = pa.record_batch(table)["missing_bytes"].to_numpy()[picked.read]
+        picked, asked = picked.at(picked.read), asked.at(asked.read)
+        found = np.full(len(sampled), NONE, dtype=np.int64)
+        if len(picked.row):
+            found[np.searchsorted(sampled, asked.row)] = _like(picked, known, asked)
+        return found
+
+    def _files(self, names: pa.ChunkedArray) -> NDArray[np.int32]:
+        """The number of each name; in parts of a file the same name has not the same code."""
+        encoded = names.unify_dictionaries().combine_chunks()
+        if not pa.types.is_dictionary(encoded.type):
+            encoded = encoded.dictionary_encode()
+        of = [
+            self._numbers.setdefault(n, len(self._numbers)) for n in encoded.dictionary.to_pylist()
+        ]
+        none = self._numbers.setdefault(None, len(self._numbers))
+        codes = encoded.indices.fill_null(len(of)).to_numpy()
+        numbers: NDArray[np.int32] = np.array([*of, none], dtype=np.int32)[codes]
+        return numbers
+
+
+@dataclass(frozen=True)
+class _Reads:
+    """Operations by number; their session, and whether they were fast, and reads."""
+
+    row: Array
+    session: Array
+    fast: Flags
+    read: Flags
+
+    def at(self, which: NDArray[Any]) -> "_Reads":
+        return _Reads(self.row[which], self.session[which], self.fast[which], self.read[which])
+
+    @classmethod
+    def of(cls, parts: "list[_Reads]") -> "_Reads":
+        names = ("row", "session", "fast", "read")
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+def _like(picked: _Reads, known: Array, asked: _Reads) -> Array:
+    """What those asked had to read: what is known of them, or of one near by.
+
+    Of the same session and as fast as memory or not, if there is one; else as fast, or any. In the
+    mean that is right however these are mixed, for both are drawn from the same.
+    """
+    draws = np.random.default_rng(0)
+    off = draws.integers(-NEIGHBOURS, NEIGHBOURS, len(asked.row))
+    found = np.full(len(asked.row), NONE, dtype=np.int64)
+    for group_of in (_by_session, _by_speed, _any):
+        left = np.flatnonzero(found == NONE)
+        near = _near(
+            group_of(picked), picked.row, group_of(asked.at(left)), asked.row[left], off[left]
+        )
+        found[left[near != NONE]] = known[near[near != NONE]]
+    own = np.searchsorted(picked.row, asked.row)
+    is_own = picked.row[np.minimum(own, len(picked.row) - 1)] == asked.row
+    found[is_own] = known[own[is_own]]
+    return found
+
+
+def _by_session(reads: _Reads) -> Array:
+    return reads.session * 2 + reads.fast
+
+
+def _by_speed(reads: _Reads) -> Array:
+    return reads.fast.astype(np.int64)
+
+
+def _any(reads: _Reads) -> Array:
+    return np.zeros(len(reads.row), dtype=np.int64)
+
+
+def _near(group: Array, row: Array, asked_group: Array, asked_row: Array, off: Array) -> Array:
+    """One that is ``off`` ones of the same group away, from its ends back again; NONE in an empty.
+
+    Positions in ``row``, which ascends.
+    """
+    order = np.argsort(group, kind="stable")
+    found = np.full(len(asked_row), NONE)
+    for one in np.unique(asked_group):
+        asked = np.flatnonzero(asked_group == one)
+        low, high = np.searchsorted(group, [one, one + 1], sorter=order)
+        if low == high:
+            continue
+        at = np.searchsorted(row[order[low:high]], asked_row[asked]) + off[asked]
+        # There and back: 0 1 2 1 0 1 ...
+        at %= max(2 * (high - low - 1), 1)
+        found[asked] = order[low + np.minimum(at, 2 * (high - low - 1) - at)]
+    return found
+
+
+def _is_write(op: pa.ChunkedArray) -> Flags:
+    found: Flags = pa.compute.equal(op.cast(pa.string()), "write").to_numpy()
+    return found
+
+
+def _batch(columns: dict[str, Any]) -> pa.RecordBatch:
+    [batch] = pa.table(columns).combine_chunks().to_batches() or [
+        pa.RecordBatch.from_pydict({name: pa.array([], c.type) for name, c in columns.items()})
+    ]
+    return batch
