@@ -9,11 +9,16 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use spillcast_core::oracle::{
     Batch, Bind, Condition, Dictionary, Dimension, Options, Origin, Profile, ReadError, Reading,
-    Rows, Sink, StatLine, Statement, Tables, TimedCall, TimedWait, Window, read,
+    Rows, Sink, StatLine, Statement, SumGroups, Summed, Sums, Tables, TimedCall, TimedWait, Window,
+    read,
 };
 
 use crate::arrow::Table;
 use crate::trace_rows::{self, Wanted};
+use crate::trace_sums;
+
+/// Groups that are handed on at a time.
+const GROUPS_MAX: usize = 1 << 14;
 
 /// Reads traces; `profile` or `rows` does the work, other threads may watch and cancel.
 #[pyclass(frozen, module = "spillcast._core")]
@@ -58,9 +63,7 @@ impl TraceReader {
             .iter()
             .map(|name| known(name).ok_or_else(|| unknown(name)))
             .collect::<PyResult<_>>()?;
-        let refused = || PyValueError::new_err("a condition that the reader cannot test");
-        let condition =
-            condition.map(|text| Condition::of_text(text).ok_or_else(refused)).transpose()?;
+        let condition = condition_of(condition)?;
         let mut dimensions: Vec<_> = by.iter().map(|&(_, dimension)| dimension).collect();
         if dimensions.contains(&Dimension::Event) {
             dimensions.push(Dimension::Call);
@@ -94,14 +97,16 @@ impl TraceReader {
 
     /// Hand all rows to `take(waits, calls, statements, row_sources, binds)` in batches; returns what
     /// was read. Where pairs of a table and a column are given, what is not among them holds no
-    /// rows, or nulls.
-    #[pyo3(signature = (take, *, columns=None))]
+    /// rows, or nulls; where a condition, waits for which it does not hold are left out.
+    #[pyo3(signature = (take, *, columns=None, condition=None))]
     fn rows<'py>(
         &self,
         py: Python<'py>,
         take: Py<PyAny>,
         columns: Option<Vec<(String, String)>>,
+        condition: Option<&str>,
     ) -> PyResult<Bound<'py, PyDict>> {
+        let condition = condition_of(condition)?;
         let batch_rows = if columns.is_some() { 50_000 } else { 200_000 };
         let wanted = Wanted::new(columns);
         let kinds = Tables {
@@ -128,7 +133,7 @@ impl TraceReader {
                     false
                 }
             });
-            let mut sink = self.watched(rows);
+            let mut sink = self.watched(rows.with_condition(condition));
             let reading = read(&self.paths, &options, &mut sink);
             reading.map(|reading| (sink.inner.finish(), reading))
         });
@@ -138,6 +143,49 @@ impl TraceReader {
         let (last, reading) = reading.map_err(to_python)?;
         hand_on(&reading.dictionary, last)?;
         facts(py, &reading)
+    }
+
+    /// Sum up waits by columns of theirs: hand groups to `take(table)`, with the sums of `numbers`;
+    /// some may come several times. Returns what was read. Tables are as `no_sums` gives.
+    #[pyo3(signature = (take, keys, numbers, *, condition=None))]
+    fn sums<'py>(
+        &self,
+        py: Python<'py>,
+        take: Py<PyAny>,
+        keys: Vec<String>,
+        numbers: Vec<String>,
+        condition: Option<&str>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let (of, condition) = (summed(&keys, &numbers)?, condition_of(condition)?);
+        let mut failure = None;
+        let hand_on = |names: &Dictionary, groups: SumGroups| -> PyResult<()> {
+            let table = sums_table(names, &groups, &of)?;
+            Python::attach(|py| take.call1(py, (table,)).map(drop))
+        };
+        let reading = py.detach(|| {
+            let hand_on = |names: &Dictionary, groups| match hand_on(names, groups) {
+                Ok(()) => true,
+                Err(error) => {
+                    failure = Some(error);
+                    false
+                }
+            };
+            let mut sink = self.watched(Sums::new(of.clone(), condition, GROUPS_MAX, hand_on));
+            let reading = read(&self.paths, &self.options, &mut sink);
+            reading.map(|reading| (sink.inner.finish(), reading))
+        });
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let (last, reading) = reading.map_err(to_python)?;
+        hand_on(&reading.dictionary, last)?;
+        facts(py, &reading)
+    }
+
+    /// The table of `sums` without a row. ValueError for what cannot be summed up.
+    #[staticmethod]
+    fn no_sums(keys: Vec<String>, numbers: Vec<String>) -> PyResult<Table> {
+        sums_table(&Dictionary::default(), &SumGroups::default(), &summed(&keys, &numbers)?)
     }
 
     /// Bytes read so far.
@@ -155,6 +203,21 @@ impl TraceReader {
     fn watched<S: Sink>(&self, inner: S) -> Watched<S> {
         Watched { inner, bytes: self.bytes.clone(), cancelled: self.cancelled.clone() }
     }
+}
+
+fn condition_of(text: Option<&str>) -> PyResult<Option<Condition>> {
+    let refused = || PyValueError::new_err("a condition that the reader cannot test");
+    text.map(|text| Condition::of_text(text).ok_or_else(refused)).transpose()
+}
+
+fn summed(keys: &[String], numbers: &[String]) -> PyResult<Summed> {
+    let refused = || PyValueError::new_err("columns that the reader cannot sum up by");
+    Summed::new(keys, numbers).ok_or_else(refused)
+}
+
+fn sums_table(names: &Dictionary, groups: &SumGroups, of: &Summed) -> PyResult<Table> {
+    let table = trace_sums::table(names, groups, of);
+    table.map(Table).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 
 /// A sink whose progress is seen from outside, and that can be told to end.
