@@ -3,7 +3,7 @@
 /// Keeps fields of a row in a dictionary under their own names.
 macro_rules! fields {
     ($dict:ident, $row:expr => $($field:ident)*) => {
-        $($dict.set_item(stringify!($field), &$row.$field)?;)*
+        $($dict.set_item(pyo3::intern!($dict.py(), stringify!($field)), &$row.$field)?;)*
     };
 }
 

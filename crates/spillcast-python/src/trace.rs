@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use spillcast_core::oracle::{
     Batch, Bind, Condition, Dictionary, Dimension, Options, Origin, Profile, ReadError, Reading,
     Rows, Sink, StatLine, Statement, SumGroups, Summed, Sums, Tables, TimedCall, TimedWait, Window,
     read,
 };
+
+use spillcast_core::wait::Op;
 
 use crate::arrow::Table;
 use crate::trace_rows::{self, Wanted};
@@ -255,7 +258,8 @@ impl<S: Sink> Sink for Watched<S> {
     }
 }
 
-/// One dictionary a group: there are few, and Python need not load Arrow for them.
+/// One dictionary a group, for which Python need not load Arrow. There may be one a second: names
+/// are one object for all, and numbers take few bytes.
 fn groups<'py>(
     py: Python<'py>,
     profile: &Profile,
@@ -263,38 +267,54 @@ fn groups<'py>(
     names: &Dictionary,
 ) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::empty(py);
-    let array = py.import("array")?.getattr("array")?;
-    let packed = |values: &mut dyn Iterator<Item = u64>| {
-        let bytes: Vec<u8> = values.flat_map(u64::to_ne_bytes).collect();
-        array.call1(("Q", PyBytes::new(py, &bytes)))
-    };
+    let by: Vec<_> =
+        by.iter().map(|&(title, dimension)| (PyString::intern(py, title), dimension)).collect();
     for (key, group) in profile.groups() {
         let dict = PyDict::new(py);
-        let named =
-            |list: &'_ [String], dimension| key.get(dimension).map(|id| list[id as usize].clone());
-        dict.set_item("op", group.op.name())?;
+        let named = |list: &[String], dimension| {
+            key.get(dimension).map(|id| PyString::intern(py, &list[id as usize]))
+        };
+        let op = |op: Op| op.name().map(|name| PyString::intern(py, name));
+        dict.set_item(intern!(py, "op"), op(group.op))?;
         fields! { dict, group => idle waits count total_us min_us max_us }
-        for &(title, dimension) in by {
-            match dimension {
+        for (title, dimension) in &by {
+            match *dimension {
                 Dimension::Event => {
-                    dict.set_item(title, named(names.events.list(), dimension))?;
-                    dict.set_item("call", key.call().map(|kind| kind.name()))?;
+                    dict.set_item(title, named(names.events.list(), *dimension))?;
+                    let call = key.call().map(|kind| PyString::intern(py, kind.name()));
+                    dict.set_item(intern!(py, "call"), call)?;
                 }
-                Dimension::Op => dict.set_item(title, key.op().name())?,
-                Dimension::Temp => dict.set_item(title, key.get(dimension) == Some(1))?,
-                Dimension::Idle => dict.set_item(title, key.get(dimension) == Some(1))?,
-                Dimension::Sql => dict.set_item(title, named(names.sql.list(), dimension))?,
+                Dimension::Op => dict.set_item(title, op(key.op()))?,
+                Dimension::Temp | Dimension::Idle => {
+                    dict.set_item(title, key.get(*dimension) == Some(1))?;
+                }
+                Dimension::Sql => dict.set_item(title, named(names.sql.list(), *dimension))?,
                 other => dict.set_item(title, key.get(other))?,
             }
         }
         let histogram = group.histogram();
-        dict.set_item("max_file", group.max_at.file)?;
-        dict.set_item("max_line", group.max_at.line)?;
-        dict.set_item("latency_ns", packed(&mut histogram.buckets().map(|(middle, _)| middle))?)?;
-        dict.set_item("latency_count", packed(&mut histogram.buckets().map(|(_, count)| count))?)?;
+        let (middles, counts): (Vec<u64>, Vec<u64>) = histogram.buckets().unzip();
+        dict.set_item(intern!(py, "max_file"), group.max_at.file)?;
+        dict.set_item(intern!(py, "max_line"), group.max_at.line)?;
+        dict.set_item(intern!(py, "latency_ns"), packed(py, &middles)?)?;
+        dict.set_item(intern!(py, "latency_count"), packed(py, &counts)?)?;
         list.append(dict)?;
     }
     Ok(list)
+}
+
+/// An array of the smallest numbers that hold these.
+fn packed<'py>(py: Python<'py>, values: &[u64]) -> PyResult<Bound<'py, PyAny>> {
+    let (code, bytes) = match values.iter().max().copied().unwrap_or(0) {
+        0..=0xffff => ("H", 2),
+        0x1_0000..=0xffff_ffff => ("I", 4),
+        _ => ("Q", 8),
+    };
+    // Little-endian numbers begin with their low bytes.
+    let low = |value: &u64| value.to_le_bytes().into_iter().take(bytes);
+    let bytes: Vec<u8> = values.iter().flat_map(low).collect();
+    let array = py.import("array")?.getattr("array")?;
+    array.call1((code, PyBytes::new(py, &bytes)))
 }
 
 /// What was read of each file: lines, rows, damage, sessions and their times in microseconds.
