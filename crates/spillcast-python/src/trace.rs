@@ -292,8 +292,7 @@ fn groups<'py>(
                 other => dict.set_item(title, key.get(other))?,
             }
         }
-        let histogram = group.histogram();
-        let (middles, counts): (Vec<u64>, Vec<u64>) = histogram.buckets().unzip();
+        let (middles, counts): (Vec<u64>, Vec<u64>) = group.buckets().into_iter().unzip();
         dict.set_item(intern!(py, "max_file"), group.max_at.file)?;
         dict.set_item(intern!(py, "max_line"), group.max_at.line)?;
         dict.set_item(intern!(py, "latency_ns"), packed(py, &middles)?)?;
