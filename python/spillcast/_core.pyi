@@ -15,6 +15,7 @@ __all__ = [
     "RecordingWriter",
     "Seconds",
     "Source",
+    "Stream",
     "Table",
     "TraceReader",
     "Waits",
