@@ -73,7 +73,7 @@ def used(command: list[str], environment: Mapping[str, str] = ENVIRONMENT) -> Us
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
-    return Used(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1e3)
+    return Used(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6)
 
 
 def by_turns(ours: list[str], peer: list[str], times: int) -> tuple[Used, Used]:

@@ -15,6 +15,7 @@ __all__ = [
     "RecordingWriter",
     "Seconds",
     "Source",
+    "Stream",
     "Table",
     "TraceReader",
     "Waits",
@@ -132,7 +133,17 @@ class Table:
     """Columns of rows; any Arrow reader takes it."""
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]: ...
+    def __arrow_c_schema__(self) -> Any: ...
     def __len__(self) -> int: ...
+    def names(self) -> list[str]:
+        """Names of the columns."""
+
+@final
+class Stream:
+    """Tables of the same columns as a stream that is read once: ``next`` gives them, then None."""
+
+    def __new__(cls, like: Table, next: Any) -> Stream: ...
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
 @final
 class CacheCurve:
@@ -391,9 +402,25 @@ class TraceReader:
     def understands(condition: str) -> bool:
         """Whether ``profile`` can test this condition, which is SQL."""
     def rows(
-        self, take: Any, *, columns: Sequence[tuple[str, str]] | None = None
+        self,
+        take: Any,
+        *,
+        columns: Sequence[tuple[str, str]] | None = None,
+        condition: str | None = None,
     ) -> dict[str, Any]:
         """Hand all rows to ``take(waits, calls, statements, row_sources, binds)`` in batches."""
+    def sums(
+        self,
+        take: Any,
+        keys: Sequence[str],
+        numbers: Sequence[str],
+        *,
+        condition: str | None = None,
+    ) -> dict[str, Any]:
+        """Hand sums of waits by columns to ``take(table)``, some groups several times."""
+    @staticmethod
+    def no_sums(keys: Sequence[str], numbers: Sequence[str]) -> Table:
+        """The table of ``sums`` without a row."""
     @staticmethod
     def no_rows() -> list[Table]:
         """The tables of ``rows`` where columns are given, without a row."""

@@ -10,7 +10,8 @@ from oracle_files import READ, WRITE, blocks, write_trace
 from spillcast import _core
 from spillcast.errors import InputError
 from spillcast.profile.sql import run_sql
-from spillcast.recording.trace_spool import TABLES
+from spillcast.profile.trace_tables import asked
+from spillcast.recording.trace import TABLES
 
 WAITS = [(READ, 100 + n % 700, blocks(n % 32)) for n in range(4_000)] + [
     (WRITE, 7, blocks(31, 203))
@@ -30,6 +31,44 @@ QUERIES = [
     "select count(*) from call_tree",
     "select 1 as one",
 ]
+#: What sums answer.
+SUMMED = [
+    "select event, count(*), sum(elapsed_ns) from waits group by all order by 1",
+    "select count(*), count(), min(event), max(op), count(distinct event) from waits",
+    "select count(*), sum(p1), avg(p1), min(p1), max(p1), count(object), sum(bytes) from waits "
+    "where event = 'none'",
+    "select event, file, avg(elapsed_ns), min(elapsed_ns), max(line), count(bytes), sum(start_ns) "
+    "from waits where elapsed_ns between 2e5 and 5e5 and event like '%path%' group by all "
+    "order by all",
+    "select w.op as what, sum(w.elapsed_ns) / 1e9 as s, count(*) filter (blocks > 3) as some, "
+    "max(elapsed_ns) filter (not temp) from waits w where w.temp and lower(event) like 'direct%' "
+    "group by w.op having count(*) > 1 order by s desc, what limit 3",
+    "select blocks // 4 as b, count(*), avg(blocks), bool_or(idle) from waits group by 1 "
+    "order by 1",
+    "select temp, p3 % 5, count(*) n from waits group by all order by n desc, 1, 2 limit 4",
+    "select if(blocks > 10, 'large', 'small') as size, sum(blocks) from waits group by size "
+    "order by size",
+    "SELECT DISTINCT EVENT, COUNT(*) FROM WAITS WHERE ELAPSED_NS > 200000 GROUP BY ALL ORDER BY 1",
+    "select op, event from waits group by all order by all",
+    "select min(elapsed_ns) as elapsed_ns from waits group by event order by 1",
+    "select event, op, count(*) from waits group by rollup (event, op) order by all",
+    "select session, sql_id, source, sum(session) is null, count(*) from waits "
+    "where op in ('read', 'write') and op is not null group by all order by all",
+]
+#: What they do not, in whole or in part.
+SINGLE = [
+    "select sum(elapsed_ns / 1000) from waits where temp",
+    "select median(elapsed_ns) from waits where elapsed_ns > 200000",
+    "select elapsed_ns, count(*) from waits group by all order by all",
+    "select count(distinct elapsed_ns), sum(distinct blocks) from waits",
+    "select event from waits where op = 'write' order by line limit 3",
+    "select line, sum(elapsed_ns) over (order by line) from waits where line < 20 order by 1",
+    "select count(*) from waits where line in (select 7)",
+    "select string_agg(event, ',' order by line) from waits where line < 12",
+    "select event, 1 as one from waits where line < 9 and elapsed_ns // 1000 > 3",
+    "select count(*) from waits where elapsed_ns // 1000 > 300",
+    "select count(*) from (from waits where temp) where op = 'read'",
+]
 
 
 @pytest.fixture
@@ -42,13 +81,21 @@ def trace(tmp_path):
 
 def kept(path, query):
     """The answer of a database that holds all rows."""
+    return [list(row) for row in held(path, query).fetchall()]
+
+
+def titles(path, query):
+    return [column[0] for column in held(path, query).description]
+
+
+def held(path, query):
     batches = []
     _core.TraceReader([str(path)]).rows(lambda *tables: batches.append(tables))
-    with duckdb.connect() as connection:
-        for name, found in zip(TABLES, zip(*batches, strict=True), strict=True):
-            table = pa.Table.from_batches([pa.record_batch(one) for one in found])
-            connection.register(name, table)
-        return [list(row) for row in connection.execute(query).fetchall()]
+    connection = duckdb.connect()
+    for name, found in zip(TABLES, zip(*batches, strict=True), strict=True):
+        table = pa.Table.from_batches([pa.record_batch(one) for one in found])
+        connection.register(name, table)
+    return connection.execute(query)
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -57,6 +104,42 @@ def test_as_if_all_rows_were_kept(trace, query):
         assert run_sql(query, [str(trace)])[1] == [[1]]
     else:
         assert run_sql(query, [str(trace)])[1] == kept(trace, query)
+
+
+@pytest.mark.parametrize("query", SUMMED)
+def test_sums_answer_as_rows_do(trace, query):
+    assert does(query).query is not None
+    expected = kept(trace, query)
+    assert [list(map(near, row)) for row in expected] == run_sql(query, [str(trace)])[1]
+    assert run_sql(query, [str(trace)])[0] == titles(trace, query)
+
+
+def near(value):
+    return pytest.approx(value, rel=1e-15) if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize("query", SINGLE)
+def test_what_sums_do_not_answer_is_asked_of_rows(trace, query):
+    assert does(query).query is None
+    assert run_sql(query, [str(trace)])[1] == kept(trace, query)
+
+
+def test_conditions_that_are_understood_are_the_readers():
+    query = "from waits w where w.elapsed_ns > 5 and op = 'read' and length(event) > 3"
+    assert does(query).condition == "(elapsed_ns > 5) and (op = 'read')"
+
+
+def test_a_group_that_comes_several_times_is_one(tmp_path):
+    waits = [(READ, 100 + n, blocks(n % 20_000)) for n in range(50_000)]
+    path = write_trace(tmp_path / "many.trc", waits)
+    query = "select p3, count(*), sum(elapsed_ns), min(line) from waits group by all order by all"
+    assert does(query).query is not None
+    assert run_sql(query, [str(path)])[1] == kept(path, query)
+
+
+def does(query):
+    """What of a query the reader does."""
+    return asked(query)[2]
 
 
 def test_a_query_that_has_enough_ends_the_reading(trace):

@@ -4,8 +4,10 @@ use std::mem;
 
 use arrow_array::cast::AsArray;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::types::ArrowPrimitiveType;
-use arrow_array::{Array, RecordBatch, StructArray};
+use arrow_array::{Array, RecordBatch, RecordBatchReader, StructArray};
+use arrow_schema::{ArrowError, SchemaRef};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -39,6 +41,67 @@ impl Table {
 
     fn __len__(&self) -> usize {
         self.0.num_rows()
+    }
+
+    /// Names of the columns.
+    fn names(&self) -> Vec<String> {
+        self.0.schema_ref().fields().iter().map(|field| field.name().clone()).collect()
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        let schema = FFI_ArrowSchema::try_from(self.0.schema_ref().as_ref())
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        PyCapsule::new_with_value(py, schema, c"arrow_schema")
+    }
+}
+
+/// Tables of the same columns as a stream that is read once: `next()` gives one, or None at the end.
+#[pyclass(frozen, module = "spillcast._core")]
+pub struct Stream {
+    schema: SchemaRef,
+    next: Py<PyAny>,
+}
+
+#[pymethods]
+impl Stream {
+    #[new]
+    fn new(like: &Table, next: Py<PyAny>) -> Stream {
+        Stream { schema: like.0.schema(), next }
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let _ = requested_schema;
+        let batches = Batches { schema: self.schema.clone(), next: self.next.clone_ref(py) };
+        let stream = FFI_ArrowArrayStream::new(Box::new(batches));
+        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+    }
+}
+
+struct Batches {
+    schema: SchemaRef,
+    next: Py<PyAny>,
+}
+
+impl Iterator for Batches {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = Python::attach(|py| -> PyResult<Option<RecordBatch>> {
+            let table: Option<PyRef<Table>> = self.next.bind(py).call0()?.extract()?;
+            Ok(table.map(|table| table.0.clone()))
+        });
+        next.map_err(|error| ArrowError::ExternalError(Box::new(error))).transpose()
+    }
+}
+
+impl RecordBatchReader for Batches {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
     }
 }
 

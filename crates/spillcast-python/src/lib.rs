@@ -3,7 +3,7 @@
 /// Keeps fields of a row in a dictionary under their own names.
 macro_rules! fields {
     ($dict:ident, $row:expr => $($field:ident)*) => {
-        $($dict.set_item(stringify!($field), &$row.$field)?;)*
+        $($dict.set_item(pyo3::intern!($dict.py(), stringify!($field)), &$row.$field)?;)*
     };
 }
 
@@ -20,6 +20,7 @@ mod simulate;
 mod stretches;
 mod trace;
 mod trace_rows;
+mod trace_sums;
 
 use std::io;
 
@@ -75,6 +76,7 @@ fn size_class_bytes(bytes: u64) -> u64 {
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<arrow::Table>()?;
+    module.add_class::<arrow::Stream>()?;
     module.add_class::<cache::CacheCurve>()?;
     module.add_class::<cache::CacheRequests>()?;
     module.add_class::<capture::Capture>()?;

@@ -5,15 +5,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use spillcast_core::oracle::{
     Batch, Bind, Condition, Dictionary, Dimension, Options, Origin, Profile, ReadError, Reading,
-    Rows, Sink, StatLine, Statement, Tables, TimedCall, TimedWait, Window, read,
+    Rows, Sink, StatLine, Statement, SumGroups, Summed, Sums, Tables, TimedCall, TimedWait, Window,
+    read,
 };
+
+use spillcast_core::wait::Op;
 
 use crate::arrow::Table;
 use crate::trace_rows::{self, Wanted};
+use crate::trace_sums;
+
+/// Groups that are handed on at a time.
+const GROUPS_MAX: usize = 1 << 14;
 
 /// Reads traces; `profile` or `rows` does the work, other threads may watch and cancel.
 #[pyclass(frozen, module = "spillcast._core")]
@@ -58,9 +66,7 @@ impl TraceReader {
             .iter()
             .map(|name| known(name).ok_or_else(|| unknown(name)))
             .collect::<PyResult<_>>()?;
-        let refused = || PyValueError::new_err("a condition that the reader cannot test");
-        let condition =
-            condition.map(|text| Condition::of_text(text).ok_or_else(refused)).transpose()?;
+        let condition = condition_of(condition)?;
         let mut dimensions: Vec<_> = by.iter().map(|&(_, dimension)| dimension).collect();
         if dimensions.contains(&Dimension::Event) {
             dimensions.push(Dimension::Call);
@@ -94,14 +100,16 @@ impl TraceReader {
 
     /// Hand all rows to `take(waits, calls, statements, row_sources, binds)` in batches; returns what
     /// was read. Where pairs of a table and a column are given, what is not among them holds no
-    /// rows, or nulls.
-    #[pyo3(signature = (take, *, columns=None))]
+    /// rows, or nulls; where a condition, waits for which it does not hold are left out.
+    #[pyo3(signature = (take, *, columns=None, condition=None))]
     fn rows<'py>(
         &self,
         py: Python<'py>,
         take: Py<PyAny>,
         columns: Option<Vec<(String, String)>>,
+        condition: Option<&str>,
     ) -> PyResult<Bound<'py, PyDict>> {
+        let condition = condition_of(condition)?;
         let batch_rows = if columns.is_some() { 50_000 } else { 200_000 };
         let wanted = Wanted::new(columns);
         let kinds = Tables {
@@ -128,7 +136,7 @@ impl TraceReader {
                     false
                 }
             });
-            let mut sink = self.watched(rows);
+            let mut sink = self.watched(rows.with_condition(condition));
             let reading = read(&self.paths, &options, &mut sink);
             reading.map(|reading| (sink.inner.finish(), reading))
         });
@@ -138,6 +146,49 @@ impl TraceReader {
         let (last, reading) = reading.map_err(to_python)?;
         hand_on(&reading.dictionary, last)?;
         facts(py, &reading)
+    }
+
+    /// Sum up waits by columns of theirs: hand groups to `take(table)`, with the sums of `numbers`;
+    /// some may come several times. Returns what was read. Tables are as `no_sums` gives.
+    #[pyo3(signature = (take, keys, numbers, *, condition=None))]
+    fn sums<'py>(
+        &self,
+        py: Python<'py>,
+        take: Py<PyAny>,
+        keys: Vec<String>,
+        numbers: Vec<String>,
+        condition: Option<&str>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let (of, condition) = (summed(&keys, &numbers)?, condition_of(condition)?);
+        let mut failure = None;
+        let hand_on = |names: &Dictionary, groups: SumGroups| -> PyResult<()> {
+            let table = sums_table(names, &groups, &of)?;
+            Python::attach(|py| take.call1(py, (table,)).map(drop))
+        };
+        let reading = py.detach(|| {
+            let hand_on = |names: &Dictionary, groups| match hand_on(names, groups) {
+                Ok(()) => true,
+                Err(error) => {
+                    failure = Some(error);
+                    false
+                }
+            };
+            let mut sink = self.watched(Sums::new(of.clone(), condition, GROUPS_MAX, hand_on));
+            let reading = read(&self.paths, &self.options, &mut sink);
+            reading.map(|reading| (sink.inner.finish(), reading))
+        });
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let (last, reading) = reading.map_err(to_python)?;
+        hand_on(&reading.dictionary, last)?;
+        facts(py, &reading)
+    }
+
+    /// The table of `sums` without a row. ValueError for what cannot be summed up.
+    #[staticmethod]
+    fn no_sums(keys: Vec<String>, numbers: Vec<String>) -> PyResult<Table> {
+        sums_table(&Dictionary::default(), &SumGroups::default(), &summed(&keys, &numbers)?)
     }
 
     /// Bytes read so far.
@@ -155,6 +206,21 @@ impl TraceReader {
     fn watched<S: Sink>(&self, inner: S) -> Watched<S> {
         Watched { inner, bytes: self.bytes.clone(), cancelled: self.cancelled.clone() }
     }
+}
+
+fn condition_of(text: Option<&str>) -> PyResult<Option<Condition>> {
+    let refused = || PyValueError::new_err("a condition that the reader cannot test");
+    text.map(|text| Condition::of_text(text).ok_or_else(refused)).transpose()
+}
+
+fn summed(keys: &[String], numbers: &[String]) -> PyResult<Summed> {
+    let refused = || PyValueError::new_err("columns that the reader cannot sum up by");
+    Summed::new(keys, numbers).ok_or_else(refused)
+}
+
+fn sums_table(names: &Dictionary, groups: &SumGroups, of: &Summed) -> PyResult<Table> {
+    let table = trace_sums::table(names, groups, of);
+    table.map(Table).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 
 /// A sink whose progress is seen from outside, and that can be told to end.
@@ -192,7 +258,8 @@ impl<S: Sink> Sink for Watched<S> {
     }
 }
 
-/// One dictionary a group: there are few, and Python need not load Arrow for them.
+/// One dictionary a group, for which Python need not load Arrow. There may be one a second: names
+/// are one object for all, and numbers take few bytes.
 fn groups<'py>(
     py: Python<'py>,
     profile: &Profile,
@@ -200,38 +267,53 @@ fn groups<'py>(
     names: &Dictionary,
 ) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::empty(py);
-    let array = py.import("array")?.getattr("array")?;
-    let packed = |values: &mut dyn Iterator<Item = u64>| {
-        let bytes: Vec<u8> = values.flat_map(u64::to_ne_bytes).collect();
-        array.call1(("Q", PyBytes::new(py, &bytes)))
-    };
+    let by: Vec<_> =
+        by.iter().map(|&(title, dimension)| (PyString::intern(py, title), dimension)).collect();
     for (key, group) in profile.groups() {
         let dict = PyDict::new(py);
-        let named =
-            |list: &'_ [String], dimension| key.get(dimension).map(|id| list[id as usize].clone());
-        dict.set_item("op", group.op.name())?;
+        let named = |list: &[String], dimension| {
+            key.get(dimension).map(|id| PyString::intern(py, &list[id as usize]))
+        };
+        let op = |op: Op| op.name().map(|name| PyString::intern(py, name));
+        dict.set_item(intern!(py, "op"), op(group.op))?;
         fields! { dict, group => idle waits count total_us min_us max_us }
-        for &(title, dimension) in by {
-            match dimension {
+        for (title, dimension) in &by {
+            match *dimension {
                 Dimension::Event => {
-                    dict.set_item(title, named(names.events.list(), dimension))?;
-                    dict.set_item("call", key.call().map(|kind| kind.name()))?;
+                    dict.set_item(title, named(names.events.list(), *dimension))?;
+                    let call = key.call().map(|kind| PyString::intern(py, kind.name()));
+                    dict.set_item(intern!(py, "call"), call)?;
                 }
-                Dimension::Op => dict.set_item(title, key.op().name())?,
-                Dimension::Temp => dict.set_item(title, key.get(dimension) == Some(1))?,
-                Dimension::Idle => dict.set_item(title, key.get(dimension) == Some(1))?,
-                Dimension::Sql => dict.set_item(title, named(names.sql.list(), dimension))?,
+                Dimension::Op => dict.set_item(title, op(key.op()))?,
+                Dimension::Temp | Dimension::Idle => {
+                    dict.set_item(title, key.get(*dimension) == Some(1))?;
+                }
+                Dimension::Sql => dict.set_item(title, named(names.sql.list(), *dimension))?,
                 other => dict.set_item(title, key.get(other))?,
             }
         }
-        let histogram = group.histogram();
-        dict.set_item("max_file", group.max_at.file)?;
-        dict.set_item("max_line", group.max_at.line)?;
-        dict.set_item("latency_ns", packed(&mut histogram.buckets().map(|(middle, _)| middle))?)?;
-        dict.set_item("latency_count", packed(&mut histogram.buckets().map(|(_, count)| count))?)?;
+        let (middles, counts): (Vec<u64>, Vec<u64>) = group.buckets().into_iter().unzip();
+        dict.set_item(intern!(py, "max_file"), group.max_at.file)?;
+        dict.set_item(intern!(py, "max_line"), group.max_at.line)?;
+        dict.set_item(intern!(py, "latency_ns"), packed(py, &middles)?)?;
+        dict.set_item(intern!(py, "latency_count"), packed(py, &counts)?)?;
         list.append(dict)?;
     }
     Ok(list)
+}
+
+/// An array of the smallest numbers that hold these.
+fn packed<'py>(py: Python<'py>, values: &[u64]) -> PyResult<Bound<'py, PyAny>> {
+    let (code, bytes) = match values.iter().max().copied().unwrap_or(0) {
+        0..=0xffff => ("H", 2),
+        0x1_0000..=0xffff_ffff => ("I", 4),
+        _ => ("Q", 8),
+    };
+    // Little-endian numbers begin with their low bytes.
+    let low = |value: &u64| value.to_le_bytes().into_iter().take(bytes);
+    let bytes: Vec<u8> = values.iter().flat_map(low).collect();
+    let array = py.import("array")?.getattr("array")?;
+    array.call1((code, PyBytes::new(py, &bytes)))
 }
 
 /// What was read of each file: lines, rows, damage, sessions and their times in microseconds.

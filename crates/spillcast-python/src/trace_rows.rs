@@ -47,7 +47,7 @@ pub fn tables(
 }
 
 /// Texts by their position in a list.
-fn coded(list: &[String], codes: impl Iterator<Item = Option<i32>>) -> ArrayRef {
+pub fn coded(list: &[String], codes: impl Iterator<Item = Option<i32>>) -> ArrayRef {
     let texts = Arc::new(list.iter().map(Some).collect::<StringArray>());
     let codes: Int32Array = codes.collect();
     Arc::new(DictionaryArray::new(codes, texts))

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from spillcast.report.page import Page
 
 COLUMNS_MIN, COLUMNS_MAX = 60, 200
-#: Of an encoder, that are printed at once.
-_PIECES = 10_000
+#: Of a document's text, that are printed at once.
+_PIECES = 1_000
+_PLAIN = (str, int, float, bool, type(None))
 
 
 def show(
@@ -36,10 +37,38 @@ def show(
 
 def emit(document: Mapping[str, Any]) -> None:
     """Print one JSON document, in pieces: the text of many rows is larger than they are."""
-    pieces = json.JSONEncoder(indent=2, default=str).iterencode(document)
+    pieces = _pieces(document, "\n")
     while text := "".join(islice(pieces, _PIECES)):
         sys.stdout.write(_printable(text))
     print()
+
+
+def _pieces(value: Any, line: str) -> Iterator[str]:
+    """The text of ``json.dumps(value, indent=2)``; ``line`` begins a line of the value's depth.
+
+    The encoder that is written in C does not indent. What holds plain values alone it writes at
+    once, with what begins a line between them.
+    """
+    held = value.values() if isinstance(value, dict) else value
+    is_some = isinstance(value, dict | list | tuple) and len(value) > 0
+    if not is_some:
+        yield json.dumps(value, default=str)
+        return
+    deeper = line + "  "
+    if all(isinstance(one, _PLAIN) for one in held):
+        text = json.dumps(value, default=str, separators=(f",{deeper}", ": "))
+        yield f"{text[0]}{deeper}{text[1:-1]}{line}{text[-1]}"
+        return
+    between = deeper
+    yield "{" if isinstance(value, dict) else "["
+    for one in value.items() if isinstance(value, dict) else value:
+        yield between
+        if isinstance(value, dict):
+            key, one = one
+            yield json.dumps({key: None})[1 : -len("null}")]
+        yield from _pieces(one, deeper)
+        between = f",{deeper}"
+    yield f"{line}{'}' if isinstance(value, dict) else ']'}"
 
 
 def json_text(document: Mapping[str, Any], indent: int | None = None) -> str:

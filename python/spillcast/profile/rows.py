@@ -1,5 +1,6 @@
 """Rows of waits -> a profile, counted by DuckDB: recordings, and traces under a condition."""
 
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,6 +38,11 @@ _COMMON_OP = (
     "if(count(distinct op) = 1 and count(op) = count(*), any_value(op::varchar), null) as op"
 )
 _ALL = "true"
+_WORD = re.compile(r"\w+")
+#: Of waits, whatever is asked: what rows of a profile have.
+_ALWAYS = {"elapsed_ns", "op", "idle", "source", "line", "sql_id"}
+#: Words for columns that are not named.
+_WHOLE_ROWS = {"columns", "waits", "recorded"}
 #: A thread that does no temp I/O mostly waits for those that do: for work, or for their end.
 _IDLE = "op is null and session in (from idle_sessions)"
 _IDLE_SESSIONS = """
@@ -66,7 +72,12 @@ def of_trace_rows(
     """
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
         read = spool_traces(
-            paths, Path(folder), lenient=lenient, on_progress=on_progress, window=window
+            paths,
+            Path(folder),
+            columns=_columns([*by, where or _ALL]),
+            lenient=lenient,
+            on_progress=on_progress,
+            window=window,
         )
         _add_waits(connection, folder)
         confine(connection, Path(folder))
@@ -82,6 +93,20 @@ def of_trace_rows(
     if where is None:
         warnings.append(WAITS_ALONE)
     return Profile(by, elapsed_us / 1e6, rows, read.damaged(), warnings, histograms)
+
+
+def _columns(asked: Sequence[str]) -> list[tuple[str, str]] | None:
+    """Tables of traces and columns of them that expressions may need; None for all.
+
+    A column is needed only where it is named, or where whole rows are.
+    """
+    words = {word for text in asked for word in _WORD.findall(text.lower())}
+    if words & _WHOLE_ROWS:
+        return None
+    for one in words & set(_COLUMNS):
+        words |= {"blocks"} if one == "size" else set(_WORD.findall(_COLUMNS[one]))
+    needed = [("waits", name) for name in sorted(words | _ALWAYS)]
+    return needed + ([("statements", "")] if "statement" in words else [])
 
 
 def _add_waits(connection: duckdb.DuckDBPyConnection, folder: str) -> None:

@@ -1,4 +1,4 @@
-"""The evidence as tables in DuckDB."""
+"""The evidence as tables in DuckDB; each kind's readers are imported where they are needed."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -10,14 +10,9 @@ import duckdb
 from spillcast.errors import InputError, first_line
 from spillcast.profile.expressions import confine
 from spillcast.profile.trace_tables import ask_traces
-from spillcast.profile.waits_view import view_of_waits
-from spillcast.recording import Recording
-from spillcast.recording.ash import read_ash
 from spillcast.recording.evidence import Evidence, find_evidence
 from spillcast.recording.same_file import repeated_words
-from spillcast.recording.statistics import read_statistics
 from spillcast.recording.trace import Progress
-from spillcast.recording.work_areas import read_temp_usage, read_work_areas
 
 
 def run_sql(
@@ -43,7 +38,7 @@ def run_sql(
             answer, read = ask_traces(
                 connection,
                 query,
-                lambda connection: _answer(connection, query),
+                _answer,
                 found.traces,
                 Path(folder),
                 lenient=lenient,
@@ -77,14 +72,24 @@ def _register(
     # What was collected together is asked together.
     kinds = {kind} if not found.collected else {"ash", "statistics"}
     if "ash" in kinds and found.ash:
+        from spillcast.recording.ash import read_ash
+
         connection.register("samples", read_ash(found.ash, on_progress=on_progress).samples)
     if "statistics" in kinds and found.statistics:
+        from spillcast.recording.statistics import read_statistics
+
         connection.register("statistics", read_statistics(found.statistics).rows)
+    if found.work_areas or found.temp_usage:
+        from spillcast.recording.work_areas import read_temp_usage, read_work_areas
+
     if found.work_areas:
         connection.register("work_areas", read_work_areas(found.work_areas))
     if found.temp_usage:
         connection.register("temp_usage", read_temp_usage(found.temp_usage))
     if kind == "recordings":
+        from spillcast.profile.waits_view import view_of_waits
+        from spillcast.recording import Recording
+
         if len(found.recordings) != 1:
             raise InputError("several recordings were given", "ask one at a time")
         recording = Recording.open(found.recordings[0])

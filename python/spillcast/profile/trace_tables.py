@@ -1,7 +1,8 @@
 """The tables of traces for one query: a stream of what it asks, or files of it.
 
 A query that scans one table once gets its rows while they are read, so that they are never all in
-memory. Any other gets what it asks as Parquet files, for rows are read once.
+memory; where it only sums up waits, sums are all it gets. Any other gets what it asks as Parquet
+files, for rows are read once.
 """
 
 import json
@@ -13,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 
 from spillcast import _core
 from spillcast.interruptible import run_interruptibly
-from spillcast.profile.calls import add_call_tree
+from spillcast.profile.call_tree import add_call_tree
 from spillcast.profile.expressions import confine
+from spillcast.profile.pushed import TABLE, Pushed, pushed
 from spillcast.recording.trace import (
+    TABLES,
     Progress,
     Read,
     ReadFailures,
@@ -28,14 +30,15 @@ from spillcast.recording.trace import (
     profile_traces,
     read_once,
 )
-from spillcast.recording.trace_spool import TABLES, spool_traces
 
 #: A table and a column of it.
 Column = tuple[str, str]
 _SCAN = "PYTHON_ARROW_SCAN"
 #: Batches that wait for the database.
 _AHEAD = 2
-Ask = Callable[[duckdb.DuckDBPyConnection], Any]
+#: The answer to a query.
+Ask = Callable[[duckdb.DuckDBPyConnection, str], Any]
+Take = Callable[[_core.Table], None]
 
 
 def ask_traces(
@@ -49,33 +52,39 @@ def ask_traces(
     on_progress: Progress | None,
 ) -> tuple[Any, Traces]:
     """What ``ask`` makes of the connection, in which the traces are tables for this query."""
-    columns, scans = _asked(query)
+    columns, scans, does = asked(query)
+    if scans > 1:
+        return _ask_files(connection, ask, query, columns, paths, folder, lenient, on_progress)
     if scans == 0:
         read = profile_traces(paths, [], lenient=lenient, on_progress=on_progress)
-    elif scans != 1:
-        read = spool_traces(
-            paths, folder, columns=columns, lenient=lenient, on_progress=on_progress
-        )
-        for name in TABLES:
-            path = str(folder / f"{name}.parquet").replace("'", "''")
-            connection.execute(f"create view {name} as from read_parquet('{path}')")
-        add_call_tree(connection)
-        confine(connection, folder)
-        return ask(connection), read
     tables = {name: _Stream(table) for name, table in _no_rows().items()}
+    if does.query is not None:
+        tables[TABLE] = _Stream(_core.TraceReader.no_sums(does.keys, does.numbers))
     _register(connection, tables)
     confine(connection, folder)
     if scans == 0:
-        return ask(connection), read
+        return ask(connection, query), read
     assert columns is not None
-    stream = tables[columns[0][0]]
+    table = columns[0][0]
+    stream = tables[table]
     found: list[Any] = []
 
     def read_and_ask(kept: list[Path]) -> Read:
         reader, watch = open_reader(kept, lenient, on_progress)
-        with ReadFailures(), stream.of(reader, columns):
+
+        def fill(take: Take) -> dict[str, Any]:
+            if does.query is not None:
+                return reader.sums(take, does.keys, does.numbers, condition=does.condition)
+            at = TABLES.index(table)
+            return reader.rows(
+                lambda *batch: take(batch[at]), columns=columns, condition=does.condition
+            )
+
+        with ReadFailures(), stream.of(fill, reader.cancel):
             try:
-                answer = run_interruptibly(lambda: ask(connection), connection.interrupt, watch)
+                answer = run_interruptibly(
+                    lambda: ask(connection, does.query or query), connection.interrupt, watch
+                )
             except duckdb.Error:
                 stream.check()
                 raise
@@ -87,6 +96,28 @@ def ask_traces(
     return found[0], read
 
 
+def _ask_files(
+    connection: duckdb.DuckDBPyConnection,
+    ask: Ask,
+    query: str,
+    columns: list[Column] | None,
+    paths: Sequence[Path],
+    folder: Path,
+    lenient: bool,
+    on_progress: Progress | None,
+) -> tuple[Any, Traces]:
+    """The answer out of Parquet files of all rows."""
+    from spillcast.recording.trace_spool import spool_traces
+
+    read = spool_traces(paths, folder, columns=columns, lenient=lenient, on_progress=on_progress)
+    for name in TABLES:
+        path = str(folder / f"{name}.parquet").replace("'", "''")
+        connection.execute(f"create view {name} as from read_parquet('{path}')")
+    add_call_tree(connection)
+    confine(connection, folder)
+    return ask(connection, query), read
+
+
 def _facts(paths: Sequence[Path], lenient: bool) -> list[Any]:
     """What is read of each file; of one alone nobody asks, for it can be no copy."""
     return (
@@ -94,8 +125,8 @@ def _facts(paths: Sequence[Path], lenient: bool) -> list[Any]:
     )
 
 
-def _no_rows() -> dict[str, pa.RecordBatch]:
-    return dict(zip(TABLES, map(pa.record_batch, _core.TraceReader.no_rows()), strict=True))
+def _no_rows() -> dict[str, _core.Table]:
+    return dict(zip(TABLES, _core.TraceReader.no_rows(), strict=True))
 
 
 def _register(connection: duckdb.DuckDBPyConnection, tables: "dict[str, _Stream]") -> None:
@@ -104,8 +135,10 @@ def _register(connection: duckdb.DuckDBPyConnection, tables: "dict[str, _Stream]
     add_call_tree(connection)
 
 
-def _asked(query: str) -> tuple[list[Column] | None, int]:
-    """The columns that a query needs, None for all, and how many scans of tables it makes."""
+def asked(query: str) -> tuple[list[Column] | None, int, Pushed]:
+    """The columns that a query needs, None for all, how many scans of tables it makes, and what of
+    it the reader does.
+    """
     tables = {name: _Stream(table) for name, table in _no_rows().items()}
     with duckdb.connect() as connection:
         _register(connection, tables)
@@ -113,19 +146,22 @@ def _asked(query: str) -> tuple[list[Column] | None, int]:
             table.bound = False
         try:
             if len(connection.extract_statements(query)) != 1 or "call_tree" in query.lower():
-                return None, 2
+                return None, 2, Pushed()
             [(_, plan)] = connection.execute(f"explain (format json) {query}").fetchall()
             scans = list(_scans(json.loads(plan)))
+            of_waits = len(scans) == 1 and tables[TABLE].bound
+            names_there = tables[TABLE].empty.names()
+            does = pushed(connection, query, names_there) if of_waits else Pushed()
         except (duckdb.Error, ValueError):
-            return None, 2
+            return None, 2, Pushed()
     bound = [name for name, table in tables.items() if table.bound]
     names = {name for scan in scans for name in scan}
     columns = [
-        (name, column) for name in bound for column in tables[name].names() if column in names
+        (name, column) for name in bound for column in tables[name].empty.names() if column in names
     ]
     # Of a table that is only counted no column is needed, but its rows.
     columns += [(name, "") for name in bound]
-    return columns, len(scans)
+    return columns, len(scans), does
 
 
 def _scans(nodes: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
@@ -140,39 +176,35 @@ def _scans(nodes: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
 class _Stream:
     """A table as DuckDB reads it, by the interface of Arrow: with rows while there is a reader."""
 
-    def __init__(self, empty: pa.RecordBatch) -> None:
+    def __init__(self, empty: _core.Table) -> None:
         self.empty = empty
         self.bound = False
         self.facts: dict[str, Any] | None = None
         self._failure: BaseException | None = None
-        self._reader: _core.TraceReader | None = None
-
-    def names(self) -> list[str]:
-        return list(self.empty.schema.names)
+        self._ended = threading.Event()
+        self._ahead: queue.Queue[_core.Table | None] = queue.Queue(_AHEAD)
+        self._thread: threading.Thread | None = None
 
     def __arrow_c_schema__(self) -> object:
         self.bound = True
-        return self.empty.schema.__arrow_c_schema__()
+        return self.empty.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        batches = iter(()) if self._reader is None else self._batches()
-        stream = pa.RecordBatchReader.from_batches(self.empty.schema, batches)
-        return stream.__arrow_c_stream__(requested_schema)
+        return _core.Stream(self.empty, self._next).__arrow_c_stream__(requested_schema)
 
-    def of(self, reader: _core.TraceReader, columns: Sequence[Column]) -> "_Stream":
-        """Begin to read; the reading ends with the block at the latest."""
-        self._reader, self.facts, self._failure = reader, None, None
+    def of(self, fill: Callable[[Take], dict[str, Any]], cancel: Callable[[], None]) -> "_Stream":
+        """What ``fill`` gives to its argument; ``cancel`` ends it, with the block at the latest."""
+        self.facts, self._failure, self._cancel = None, None, cancel
         self._ended = threading.Event()
-        self._ahead: queue.Queue[pa.RecordBatch | None] = queue.Queue(_AHEAD)
-        at = TABLES.index(columns[0][0])
+        self._ahead = queue.Queue(_AHEAD)
 
-        def take(*tables: _core.Table) -> None:
-            if len(tables[at]):
-                self._put(pa.record_batch(tables[at]))
+        def take(table: _core.Table) -> None:
+            if len(table):
+                self._put(table)
 
         def read() -> None:
             try:
-                self.facts = reader.rows(take, columns=columns)
+                self.facts = fill(take)
             except BaseException as error:
                 self._failure = error
             finally:
@@ -182,27 +214,31 @@ class _Stream:
         return self
 
     def __enter__(self) -> None:
+        assert self._thread is not None
         self._thread.start()
 
     def __exit__(self, *_error: object) -> None:
+        assert self._thread is not None
         self._ended.set()
-        if self._reader is not None:
-            self._reader.cancel()
+        self._cancel()
         self._thread.join()
-        self._reader = None
+        self._thread = None
 
     def check(self) -> None:
         """Raise what the reader was ended by, of which the database knows the words alone."""
         if self._failure is not None and not self._ended.is_set():
             raise self._failure
 
-    def _put(self, batch: pa.RecordBatch | None) -> None:
+    def _put(self, table: _core.Table | None) -> None:
         while not self._ended.is_set():
             with suppress(queue.Full):
-                self._ahead.put(batch, timeout=0.1)
+                self._ahead.put(table, timeout=0.1)
                 break
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        while (batch := self._ahead.get()) is not None:
-            yield batch
-        self.check()
+    def _next(self) -> _core.Table | None:
+        if self._thread is None:
+            return None
+        table = self._ahead.get()
+        if table is None:
+            self.check()
+        return table

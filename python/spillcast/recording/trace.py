@@ -14,7 +14,8 @@ from spillcast.recording.trace_window import ALWAYS, Window, nothing_inside, win
 Progress = Callable[[int], None]
 #: Standard input, which is read once.
 STDIN = Path("-")
-
+#: What rows of traces are in, in the order in which a reader hands them on.
+TABLES = ("waits", "calls", "statements", "row_sources", "binds")
 
 #: Groups of a profile, or nothing, and what was read of each file.
 Read = tuple[list[dict[str, Any]], Mapping[str, Any]]

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from spillcast import _core
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording.trace import (
+    TABLES,
     Progress,
     Read,
     ReadFailures,
@@ -17,8 +18,6 @@ from spillcast.recording.trace import (
     read_once,
 )
 from spillcast.recording.trace_window import ALWAYS, Window
-
-TABLES = ("waits", "calls", "statements", "row_sources", "binds")
 
 
 def spool_traces(

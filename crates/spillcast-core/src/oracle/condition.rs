@@ -23,15 +23,23 @@ pub(super) enum Test {
     NoText(Text),
 }
 
+/// A column of the table of waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flag {
+pub enum Column {
+    Flag(Flag),
+    Number(Number),
+    Text(Text),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flag {
     Temp,
     Idle,
 }
 
 /// Columns of whole numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Number {
+pub enum Number {
     StartNs,
     ElapsedNs,
     Session,
@@ -50,7 +58,7 @@ pub(super) enum Number {
 
 /// Columns of texts, of which there are few different ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Text {
+pub enum Text {
     Event,
     Op,
     Sql,
@@ -118,6 +126,24 @@ fn decided(
         }
     }
     result
+}
+
+impl Column {
+    /// Its value as a number; of a text the place in its dictionary.
+    #[inline]
+    pub(super) fn of(self, names: &Dictionary, origin: Origin, wait: &TimedWait) -> Option<i64> {
+        match self {
+            Column::Flag(Flag::Temp) => Some(i64::from(wait.class.temp)),
+            Column::Flag(Flag::Idle) => Some(i64::from(wait.class.idle)),
+            Column::Number(number) => number.of(names, origin, wait),
+            Column::Text(text) => text.position(origin, wait).map(|position| position as i64),
+        }
+    }
+
+    /// Whether its values can be summed up. Files are texts that are made of numbers.
+    pub(super) fn is_number(self) -> bool {
+        matches!(self, Column::Number(number) if number != Number::File)
+    }
 }
 
 impl Number {

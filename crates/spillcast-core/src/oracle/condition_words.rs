@@ -5,7 +5,7 @@ use std::iter::Peekable;
 use std::mem::discriminant;
 use std::vec::IntoIter;
 
-use super::condition::{Condition, Flag, Number, Seen, Test, Text, TextTest};
+use super::condition::{Column, Condition, Flag, Number, Seen, Test, Text, TextTest};
 
 /// Deeper conditions are not read.
 const DEPTH_MAX: usize = 64;
@@ -18,12 +18,6 @@ enum Word {
     Number(f64),
     Quoted(String),
     Sign(&'static str),
-}
-
-enum Column {
-    Flag(Flag),
-    Number(Number),
-    Text(Text),
 }
 
 #[derive(Clone)]
@@ -44,13 +38,20 @@ impl Condition {
 }
 
 fn words(text: &str) -> Option<Vec<Word>> {
-    const SIGNS: [&str; 11] = ["<=", ">=", "<>", "!=", "==", "=", "<", ">", "(", ")", ","];
+    const SIGNS: [&str; 13] =
+        ["!~~", "~~", "<=", ">=", "<>", "!=", "==", "=", "<", ">", "(", ")", ","];
     let mut found = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
         if let Some(quoted) = rest.strip_prefix('\'') {
             let (text, behind) = quoted_text(quoted)?;
             found.push(Word::Quoted(text));
+            rest = behind;
+        } else if let Some(quoted) = rest.strip_prefix('"') {
+            // A name in quotes is no word of the language, whatever it is.
+            let (name, behind) = quoted.split_once('"')?;
+            column(name)?;
+            found.push(Word::Name(name.to_owned()));
             rest = behind;
         } else if first.is_ascii_alphabetic() || first == '_' {
             let name: String =
@@ -121,7 +122,8 @@ fn number(text: &str) -> Option<(f64, &str)> {
     (value.abs() < EXACT_MAX).then_some((value, &text[end..]))
 }
 
-fn column(name: &str) -> Option<Column> {
+/// The column of this name of the table of waits, unless it is always null.
+pub(super) fn column(name: &str) -> Option<Column> {
     Some(match name {
         "temp" => Column::Flag(Flag::Temp),
         "idle" => Column::Flag(Flag::Idle),
@@ -213,16 +215,17 @@ impl Reader {
             let any = constants.into_iter().map(|one| compared(&column, "=", one));
             Test::Any(any.collect::<Option<_>>()?)
         } else if self.takes("like") {
-            let (Column::Text(text), Constant::Text(pattern)) = (&column, self.constant()?) else {
-                return None;
-            };
-            Test::Text(*text, TextTest::Like(pattern.chars().collect()), Seen::new())
+            self.like(&column)?
         } else if self.takes("between") {
             let low = self.constant()?;
             let high = self.takes("and").then(|| self.constant())??;
             Test::All(vec![compared(&column, ">=", low)?, compared(&column, "<=", high)?])
         } else if negated {
             return None;
+        } else if self.takes_sign("~~") {
+            self.like(&column)?
+        } else if self.takes_sign("!~~") {
+            unless(true, self.like(&column)?)
         } else if let Some(Word::Sign(
             sign @ ("=" | "==" | "<>" | "!=" | "<" | "<=" | ">" | ">="),
         )) = self.words.peek().cloned()
@@ -235,6 +238,13 @@ impl Reader {
             Test::Flag(flag)
         };
         Some(unless(negated, test))
+    }
+
+    fn like(&mut self, column: &Column) -> Option<Test> {
+        let (Column::Text(text), Constant::Text(pattern)) = (column, self.constant()?) else {
+            return None;
+        };
+        Some(Test::Text(*text, TextTest::Like(pattern.chars().collect()), Seen::new()))
     }
 
     fn list(&mut self) -> Option<Vec<Constant>> {

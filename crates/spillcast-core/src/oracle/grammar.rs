@@ -101,23 +101,33 @@ fn event<'a>(text: &mut Text<'a>, tail: Tail) -> Option<&'a [u8]> {
 /// foresees, while it has to wait for the end of a name that is searched for.
 #[inline(always)]
 fn role(text: &mut Text) -> Option<Role> {
-    const KNOWN: [(&[u8], Role); 11] = [
-        (b" file number=", Role::File),
-        (b" first dba=", Role::Other),
-        (b" block cnt=", Role::Blocks),
-        (b" file#=", Role::File),
-        (b" block#=", Role::Other),
-        (b" blocks=", Role::Blocks),
-        (b" p1=", Role::Unnamed),
-        (b" p2=", Role::Unnamed),
-        (b" p3=", Role::Unnamed),
-        (b" bytes=", Role::Bytes),
-        (b" File number=", Role::File),
-    ];
-    for (name, role) in KNOWN {
-        if text.eat(name) {
-            return Some(role);
-        }
+    // Written out, for a loop over names would call a comparison for each.
+    macro_rules! known {
+        ($($name:literal => $role:ident,)*) => {{
+            $(if text.eat($name) {
+                return Some(Role::$role);
+            })*
+        }};
+    }
+    match text.rest() {
+        [b' ', b'f', ..] => known! {
+            b" file number=" => File,
+            b" first dba=" => Other,
+            b" file#=" => File,
+        },
+        [b' ', b'b', ..] => known! {
+            b" block cnt=" => Blocks,
+            b" block#=" => Other,
+            b" blocks=" => Blocks,
+            b" bytes=" => Bytes,
+        },
+        [b' ', b'p', ..] => known! {
+            b" p1=" => Unnamed,
+            b" p2=" => Unnamed,
+            b" p3=" => Unnamed,
+        },
+        [b' ', b'F', ..] => known! { b" File number=" => File, },
+        _ => {}
     }
     text.eat(b" ").then(|| text.until(b'='))?.map(|_| Role::Other)
 }

@@ -33,6 +33,25 @@ impl Latencies {
         }
     }
 
+    /// What holds something: (middle of the bucket in ns, count), ascending, as of a histogram.
+    pub fn buckets(&self) -> Vec<(u64, u64)> {
+        let list = match self {
+            Latencies::Many(histogram) => return histogram.buckets().collect(),
+            Latencies::Few(list) => list,
+        };
+        let mut list = list.clone();
+        list.sort_unstable();
+        let mut found = Vec::<(u64, u64)>::new();
+        for bucket in list {
+            let middle = middle_ns(bucket);
+            match found.last_mut() {
+                Some((last, count)) if *last == middle => *count += 1,
+                _ => found.push((middle, 1)),
+            }
+        }
+        found
+    }
+
     pub fn histogram(&self) -> Histogram {
         match self {
             Latencies::Many(histogram) => (**histogram).clone(),
@@ -53,11 +72,20 @@ fn bucket(latency_ns: u64) -> u16 {
     (shift * STEPS + (latency_ns >> shift)) as u16
 }
 
+/// The power of two that a bucket is wide.
+fn shift(bucket: u16) -> u64 {
+    (u64::from(bucket) / STEPS).saturating_sub(1)
+}
+
 /// The least latency of a bucket.
 fn least_ns(bucket: u16) -> u64 {
-    let bucket = u64::from(bucket);
-    let shift = (bucket / STEPS).saturating_sub(1);
-    (bucket - shift * STEPS) << shift
+    let shift = shift(bucket);
+    (u64::from(bucket) - shift * STEPS) << shift
+}
+
+/// The one in the middle; a histogram has no bucket for nothing.
+fn middle_ns(bucket: u16) -> u64 {
+    (least_ns(bucket) + ((1 << shift(bucket)) >> 1)).max(1)
 }
 
 #[cfg(test)]
@@ -80,6 +108,7 @@ mod tests {
             }
             assert!(matches!(few, Latencies::Few(_)));
             assert!(few.histogram().buckets().eq(whole.buckets()));
+            assert!(few.buckets().into_iter().eq(whole.buckets()));
         }
     }
 
@@ -92,5 +121,6 @@ mod tests {
         }
         assert!(matches!(many, Latencies::Many(_)));
         assert!(many.histogram().buckets().eq(whole.buckets()));
+        assert!(many.buckets().into_iter().eq(whole.buckets()));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `chunks` cuts files into whole lines, `scan` turns each chunk into records by the `grammar` on
 //! all threads, `follow` takes the records in their order and hands timed rows to a [`Sink`]:
-//! [`Profile`] counts them without keeping any, [`Rows`] collects them.
+//! [`Profile`] and [`Sums`] count them without keeping any, [`Rows`] collects them.
 
 mod chunks;
 mod condition;
@@ -22,8 +22,9 @@ mod scan;
 mod session;
 mod sessions;
 mod sink;
+mod sums;
 
-pub use condition::Condition;
+pub use condition::{Column, Condition, Number, Text};
 pub use damage::{Damage, Damages, KEPT_PER_FILE};
 pub use events::{EventClass, classify};
 pub use follow::FileSummary;
@@ -35,3 +36,4 @@ pub use session::{SessionId, SessionTimes};
 pub use sink::{
     Bind, Dictionary, Origin, STATEMENT_BYTES_MAX, Sink, Statement, TimedCall, TimedWait,
 };
+pub use sums::{Sum, SumGroups, Summed, Sums};

@@ -169,6 +169,11 @@ impl Group {
     pub fn histogram(&self) -> Histogram {
         self.latencies.histogram()
     }
+
+    /// What of the distribution holds something: (middle of the bucket in ns, count), ascending.
+    pub fn buckets(&self) -> Vec<(u64, u64)> {
+        self.latencies.buckets()
+    }
 }
 
 /// Counts rows in groups, by the dimensions given.

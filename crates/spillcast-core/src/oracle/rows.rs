@@ -1,5 +1,6 @@
 //! The rows of traces, for tables: waits, calls and statements, handed on in batches.
 
+use super::condition::Condition;
 use super::line::StatLine;
 use super::sink::{Bind, Dictionary, Origin, Sink, Statement, TimedCall, TimedWait};
 use crate::wait::Wait;
@@ -71,13 +72,20 @@ pub struct Rows<F> {
     batch: Batch,
     batch_rows: usize,
     tables: Tables,
+    /// Of waits.
+    condition: Option<Condition>,
     take: F,
 }
 
 impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Rows<F> {
     /// `take` gets batches of about `batch_rows` rows, and returns false to end the reading.
     pub fn new(batch_rows: usize, tables: Tables, take: F) -> Self {
-        Rows { batch: Batch::default(), batch_rows, tables, take }
+        Rows { batch: Batch::default(), batch_rows, tables, condition: None, take }
+    }
+
+    /// Only those waits for which the condition holds.
+    pub fn with_condition(self, condition: Option<Condition>) -> Self {
+        Rows { condition, ..self }
     }
 
     /// The rows left when the reading is over.
@@ -89,6 +97,11 @@ impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Rows<F> {
 impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Sink for Rows<F> {
     fn wait(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait) {
         if !self.tables.waits {
+            return;
+        }
+        if let Some(condition) = &mut self.condition
+            && !condition.holds(names, origin, wait)
+        {
             return;
         }
         let session = names.sessions[origin.session].number().unwrap_or(0);

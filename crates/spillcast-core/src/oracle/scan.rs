@@ -15,6 +15,9 @@ pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
 /// A bind value may be longer than was said by so much, and hold lines that look like others.
 const VALUE_BYTES_MORE: i64 = 4_000;
 
+/// Of a chunk's events, whose names are found again without a search.
+const EVENT_SLOTS: usize = 32;
+
 /// What the lines before have to tell the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -176,8 +179,8 @@ struct Scanner<'a> {
     records: Vec<Numbered>,
     events: Vec<Range<u32>>,
     event_position: FxHashMap<&'a [u8], u32>,
-    /// The event met last: most often the next one too.
-    last_event: (&'a [u8], u32),
+    /// Events met before, each in the slot that its name tells; the last one of a slot.
+    near_events: [(&'a [u8], u32); EVENT_SLOTS],
 }
 
 impl<'a> Scanner<'a> {
@@ -192,7 +195,7 @@ impl<'a> Scanner<'a> {
             records: Vec::with_capacity(bytes.len() / 100),
             events: Vec::new(),
             event_position: FxHashMap::default(),
-            last_event: (b"", u32::MAX),
+            near_events: [(b"", u32::MAX); EVENT_SLOTS],
         }
     }
 
@@ -374,17 +377,33 @@ impl<'a> Scanner<'a> {
     /// The position of an event's name, which is added if it is new.
     #[inline(always)]
     fn event(&mut self, name: &'a [u8]) -> u32 {
-        if self.last_event.0 == name && self.last_event.1 != u32::MAX {
-            return self.last_event.1;
+        let slot = (name.len() ^ usize::from(name.first().copied().unwrap_or(0))) % EVENT_SLOTS;
+        let (near, position) = self.near_events[slot];
+        if position != u32::MAX && is_same(near, name) {
+            return position;
         }
         let position = *self.event_position.entry(name).or_insert_with(|| {
             let start = (name.as_ptr() as usize - self.bytes.as_ptr() as usize) as u32;
             self.events.push(start..start + name.len() as u32);
             self.events.len() as u32 - 1
         });
-        self.last_event = (name, position);
+        self.near_events[slot] = (name, position);
         position
     }
+}
+
+/// Whether two short texts are equal, without the call that a comparison of slices makes.
+#[inline(always)]
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let last = |text: &[u8]| text.last_chunk::<8>().map(|word| u64::from_le_bytes(*word));
+    if one.len() != other.len() || last(one) != last(other) {
+        return false;
+    }
+    if one.len() < 8 {
+        return one.iter().eq(other);
+    }
+    let words = |text| <[u8]>::chunks_exact(text, 8).map(|word| word.first_chunk::<8>().copied());
+    words(one).eq(words(other))
 }
 
 /// Whether a bind value, or its last line, ends here. A value too long to be shown ends with dots.
