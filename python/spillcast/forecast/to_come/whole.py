@@ -133,7 +133,8 @@ def _passed(
     known = {op: rate * _off(IO_SPREAD, draws) for op, rate in seen.io_s_per_byte.items()}
     io_s = sum((before[op] * rate for op, rate in known.items()), np.zeros(CANDIDATES))
     rest_s = None
-    if seen.rest_before_s is not None:
+    untold = any(np.median(before[op]) > TOLD_MIN * seen.done("write") for op in OPS if op not in known)
+    if seen.rest_before_s is not None and untold:
         rest_s = np.minimum(seen.rest_before_s * _off(REST_BEFORE_SPREAD, draws), seen.before_s)
     found = dict[str, Array]()
     for op in OPS:
@@ -142,7 +143,7 @@ def _passed(
             continue
         [like] = known
         found[op] = known[like] * _off(UNSEEN_IO_SPREAD, draws)
-        if rest_s is not None and np.median(before[op]) > TOLD_MIN * seen.done("write"):
+        if rest_s is not None:
             left_s = np.maximum(seen.before_s - rest_s - io_s, LEAST * seen.before_s)
             least, most = known[like] / UNLIKE, known[like] * UNLIKE
             found[op] = np.clip(left_s / np.maximum(before[op], 1.0), least, most)
@@ -151,13 +152,17 @@ def _passed(
         rest_s = np.maximum(seen.before_s - io_s, LEAST * seen.before_s)
     within_s = sum(seen.bytes[op] * rate for op, rate in seen.io_s_per_byte.items())
     rest_s = rest_s + max(seen.recorded_s - within_s, 0.0)
-    # What the query does beside its temp I/O differs from phase to phase: half of it is what it
-    # did while it was seen, half what it did in all.
-    in_all = rest_s / np.maximum(moved.done["read"] + moved.done["write"], 1.0)
+    # An op that was not seen has no more beside it than the other, or than there was in all.
+    spilling_s = np.maximum(rest_s - seen.ahead_s, LEAST * rest_s)
+    in_all = spilling_s / np.maximum(moved.done["read"] + moved.done["write"], 1.0)
     rates = {}
     for op in OPS:
         own = seen.rest_s_per_byte.get(op)
-        each_s = in_all if own is None else np.sqrt(np.maximum(own, LEAST * in_all) * in_all)
+        if own is None:
+            [like_s] = seen.rest_s_per_byte.values()
+            each_s = np.minimum(max(like_s, 0.0), in_all)
+        else:
+            each_s = np.maximum(own, LEAST * in_all)
         spread = UNSEEN_REST_SPREAD if own is None else REST_SPREAD
         rates[op] = _Rate(found[op], each_s * _off(spread, draws))
     return rest_s, rates
