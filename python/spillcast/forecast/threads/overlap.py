@@ -12,6 +12,7 @@ then a part of its waits is hidden behind the wait for the next period, and it i
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -50,8 +51,7 @@ LEAST_SHARE = 1e-3
 
 def of_waits(recording: Recording) -> float:
     """Seconds of elapsed time for a second of latency of its temp I/O, as it was recorded."""
-    share = Threads(recording, temp_load(recording)).recorded.of_waits
-    return min(max(share, LEAST_SHARE), 1.0)
+    return Threads(recording, temp_load(recording)).of_waits
 
 
 class Threads:
@@ -67,6 +67,22 @@ class Threads:
         self.there = self.here if there is None else there
         self._unwaited_on = dict[Cpus, Simulated]()
         self._without_on_s = dict[Cpus, float]()
+
+    def of_whole(self, loads: Sequence[Load]) -> "Threads":
+        """The same threads, of a query whose loads are known as a whole: what was simulated stays.
+
+        Only what counts the operations of loads is made anew.
+        """
+        found = copy(self)
+        found._loads = loads
+        for name in ("_load_of", "_kept", "quota_s", "cores_s", "page_cache"):
+            found.__dict__.pop(name, None)
+        return found
+
+    @property
+    def of_waits(self) -> float:
+        """Seconds of elapsed time for a second of latency of its temp I/O, as it was recorded."""
+        return min(max(self.recorded.of_waits, LEAST_SHARE), 1.0)
 
     @cached_property
     def recorded(self) -> Overlap:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from spillcast.forecast.threads.overlap import of_waits
+from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.to_come.files import Unread, unread
 from spillcast.recording import Recording
 from spillcast.recording.done_before import DoneBefore
@@ -61,7 +61,7 @@ class Seen:
         return self.before[op] + self.bytes[op]
 
 
-def seen_of(recording: Recording) -> Seen | None:
+def seen_of(recording: Recording, threads: Threads) -> Seen | None:
     """None where the recording holds no single waits that could tell."""
     waits = recording.temp_waits
     raw = recording.meta.raw
@@ -80,7 +80,7 @@ def seen_of(recording: Recording) -> Seen | None:
     fresh = raw.slices_s is None and not files.held_before
     ahead_s = float(start_s.min()) if fresh else 0.0
     rates = _s_per_byte(op, size, *_end_to_end(recording, start_s, end_s), ahead_s)
-    overlap = 1 / of_waits(recording)
+    overlap = 1 / threads.of_waits
     io_s = {
         name: min(float((end_s - start_s)[op == name].sum()) / overlap / kept[name], rate)
         for name, rate in rates.items()

@@ -78,6 +78,7 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
         seen.bytes,
         seen.overlap,
         unused,
+        not by["elapsed"] and not by["rest"],
     )
 
 
