@@ -162,6 +162,8 @@ def _passed(
         if own is None:
             [like_s] = seen.rest_s_per_byte.values()
             each_s = np.minimum(max(like_s, 0.0), in_all)
+            # Nor less than what has passed, spread over all that is written.
+            each_s = np.maximum(each_s, rest_s / np.maximum(moved.done["write"] + moved.coming["write"], 1.0))
         else:
             each_s = np.maximum(own, LEAST * in_all)
         spread = UNSEEN_REST_SPREAD if own is None else REST_SPREAD
