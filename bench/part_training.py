@@ -29,6 +29,7 @@ from spillcast.lab.truth_file import write_truth
 from spillcast.recording import Recording
 from spillcast.recording.machine import describe_machine
 from spillcast.storage.observed import observed
+from spillcast.workspace import workspace
 
 PARTS = Path(__file__).parents[1] / "docs" / "accuracy" / "parts.parquet"
 SEED, WINDOWS, TURNS = 771, 8, 2
@@ -114,19 +115,23 @@ QUERIES: dict[str, tuple[Workload, ...]] = {
 def made(room: Path) -> Iterator[tuple[str, Whole]]:
     """The engine and a run, each recorded unless it is in the room already."""
     for engine, own in QUERIES.items():
-        lab = lab_of(engine)(room)
         chance = Random(f"train {SEED} {engine}")
-        for turn in range(1, TURNS + 1):
-            for query in (*lab.verified(1), *own):
-                named = replace(query, name=f"{query.name} r{turn}")
-                path = room / f"{engine} {named.name}"
-                run, former, plan = (
-                    path.with_suffix(end) for end in (".spill", ".former.spill", ".plan.json")
-                )
-                if former.exists():
-                    yield engine, Whole(run, former, plan if plan.exists() else None)
-                    continue
-                yield from ((engine, one) for one in of_lab(lab, [named], engine, room, chance, 1))
+        with workspace(room) as data:
+            lab = lab_of(engine)(data)
+            for turn in range(1, TURNS + 1):
+                for query in (*lab.verified(1), *own):
+                    named = replace(query, name=f"{query.name} r{turn}")
+                    there = _there(room / f"{engine} {named.name}")
+                    made = of_lab(lab, [named], engine, room, chance, 1)
+                    yield engine, next(made) if there is None else there
+
+
+def _there(path: Path) -> Whole | None:
+    """A run that was recorded already."""
+    run, former, plan = (
+        path.with_suffix(end) for end in (".spill", ".former.spill", ".plan.json")
+    )
+    return Whole(run, former, plan if plan.exists() else None) if former.exists() else None
 
 
 def cases(engine: str, whole: Whole) -> Iterator[Case]:
