@@ -33,6 +33,8 @@ REST_BEFORE_SPREAD, LEAST = 0.1, 0.02
 TOLD_MIN, UNLIKE = 0.1, 20.0
 #: Of the elapsed time, what may come after the last temp I/O.
 TAIL = 0.03
+#: A plan that has hardly more than was written foresees nothing more.
+ALL = 1.05
 #: Fewer draws than this agree with what is told: then it and what was seen contradict each other.
 AGREEING_MIN = 50
 FILES = "files written and not yet read"
@@ -41,6 +43,8 @@ FILES = "files written and not yet read"
 def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -> ToCome | None:
     """None where nothing tells the whole."""
     by = {what: [one for one in all_said if one.about == what] for what in get_args(About)}
+    if by["writes"] and _used_up(by["written"], seen):
+        by["written"], by["read"] = [], []
     if by["written"]:
         # What is yet to come by the files alone may be followed by more.
         by["writes"] = []
@@ -80,6 +84,13 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
         unused,
         not by["elapsed"] and not by["rest"],
     )
+
+
+def _used_up(written: Sequence[Said], seen: Seen) -> bool:
+    """Whether all that a plan has is written: of what it did not foresee the files tell more."""
+    if not written or "write" in seen.doing or any(one.kind != "plan" for one in written):
+        return False
+    return together(written).centre <= ALL * seen.done("write")
 
 
 @dataclass(frozen=True)
@@ -134,7 +145,9 @@ def _passed(
     known = {op: rate * _off(IO_SPREAD, draws) for op, rate in seen.io_s_per_byte.items()}
     io_s = sum((before[op] * rate for op, rate in known.items()), np.zeros(CANDIDATES))
     rest_s = None
-    untold = any(np.median(before[op]) > TOLD_MIN * seen.done("write") for op in OPS if op not in known)
+    unseen = [op for op in OPS if op not in known]
+    untold = any(np.median(before[op]) > TOLD_MIN * seen.done("write") for op in unseen)
+    # Where the time of both ops is known, what is left of the time before tells it best.
     if seen.rest_before_s is not None and untold:
         rest_s = np.minimum(seen.rest_before_s * _off(REST_BEFORE_SPREAD, draws), seen.before_s)
     found = dict[str, Array]()
@@ -163,7 +176,8 @@ def _passed(
             [like_s] = seen.rest_s_per_byte.values()
             each_s = np.minimum(max(like_s, 0.0), in_all)
             # Nor less than what has passed, spread over all that is written.
-            each_s = np.maximum(each_s, rest_s / np.maximum(moved.done["write"] + moved.coming["write"], 1.0))
+            written = np.maximum(moved.done["write"] + moved.coming["write"], 1.0)
+            each_s = np.maximum(each_s, rest_s / written)
         else:
             each_s = np.maximum(own, LEAST * in_all)
         spread = UNSEEN_REST_SPREAD if own is None else REST_SPREAD
