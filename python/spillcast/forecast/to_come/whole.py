@@ -33,8 +33,6 @@ REST_BEFORE_SPREAD, LEAST = 0.1, 0.02
 TOLD_MIN, UNLIKE = 0.1, 20.0
 #: Of the elapsed time, what may come after the last temp I/O.
 TAIL = 0.03
-#: A plan that has hardly more than was written foresees nothing more.
-ALL = 1.05
 #: Fewer draws than this agree with what is told: then it and what was seen contradict each other.
 AGREEING_MIN = 50
 FILES = "files written and not yet read"
@@ -43,8 +41,6 @@ FILES = "files written and not yet read"
 def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -> ToCome | None:
     """None where nothing tells the whole."""
     by = {what: [one for one in all_said if one.about == what] for what in get_args(About)}
-    if by["writes"] and _used_up(by["written"], seen):
-        by["written"], by["read"] = [], []
     if by["written"]:
         # What is yet to come by the files alone may be followed by more.
         by["writes"] = []
@@ -84,13 +80,6 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
         unused,
         not by["elapsed"] and not by["rest"],
     )
-
-
-def _used_up(written: Sequence[Said], seen: Seen) -> bool:
-    """Whether all that a plan has is written: of what it did not foresee the files tell more."""
-    if not written or "write" in seen.doing or any(one.kind != "plan" for one in written):
-        return False
-    return together(written).centre <= ALL * seen.done("write")
 
 
 @dataclass(frozen=True)
