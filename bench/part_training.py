@@ -128,9 +128,7 @@ def made(room: Path) -> Iterator[tuple[str, Whole]]:
 
 def _there(path: Path) -> Whole | None:
     """A run that was recorded already."""
-    run, former, plan = (
-        path.with_suffix(end) for end in (".spill", ".former.spill", ".plan.json")
-    )
+    run, former, plan = (path.with_suffix(end) for end in (".spill", ".former.spill", ".plan.json"))
     return Whole(run, former, plan if plan.exists() else None) if former.exists() else None
 
 

@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 from spillcast.forecast.sum.interval import DRAWS
 from spillcast.forecast.to_come.said import About, Said, together
 from spillcast.forecast.to_come.seen import OPS, Seen
+from spillcast.forecast.to_come.spill import SOURCE as FILES
+from spillcast.forecast.to_come.spill import WRITTEN
 from spillcast.forecast.to_come.to_come import ToCome
+from spillcast.forecast.too_wide import too_wide
 
 Array = NDArray[np.float64]
 #: Draws before those that agree with the elapsed time are picked out of them.
@@ -33,9 +36,10 @@ REST_BEFORE_SPREAD, LEAST = 0.1, 0.02
 TOLD_MIN, UNLIKE = 0.1, 20.0
 #: Of the elapsed time, what may come after the last temp I/O.
 TAIL = 0.03
+#: Nine in ten draws lie between these quantiles.
+ENDS = (0.05, 0.95)
 #: Fewer draws than this agree with what is told: then it and what was seen contradict each other.
 AGREEING_MIN = 50
-FILES = "files written and not yet read"
 
 
 def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -> ToCome | None:
@@ -67,6 +71,8 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
         told_s = np.maximum(told.drawn(draws.standard_normal(DRAWS)), seen.done_s)
         rest_s[picked] = np.maximum(told_s - io_s[picked], 0.0)
         elapsed_s[picked] = told_s
+    if _a_guess(by) and too_wide(*(float(q) for q in np.quantile(elapsed_s[picked], ENDS))):
+        return None
     return ToCome(
         seen.done_s,
         elapsed_s[picked],
@@ -80,6 +86,12 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
         unused,
         not by["elapsed"] and not by["rest"],
     )
+
+
+def _a_guess(by: Mapping[str, Sequence[Said]]) -> bool:
+    """Whether what was written so far is all that tells how much will be."""
+    others = by["written"] or by["elapsed"]
+    return not others and all(one.source == WRITTEN for one in by["writes"])
 
 
 @dataclass(frozen=True)
