@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.calibrated import calibrated
-from spillcast.forecast.load import Load, in_flight, sessions, temp_load
+from spillcast.forecast.load import Load, in_flight, sessions
 from spillcast.forecast.threads.counted import counted_trace
 from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.threads.page_cache import (
@@ -47,11 +47,6 @@ Array = NDArray[np.int64]
 Seconds = NDArray[np.float64]
 #: Of a second of latency this much adds to the elapsed time, however many others overlap with it.
 LEAST_SHARE = 1e-3
-
-
-def of_waits(recording: Recording) -> float:
-    """Seconds of elapsed time for a second of latency of its temp I/O, as it was recorded."""
-    return Threads(recording, temp_load(recording)).of_waits
 
 
 class Threads:
