@@ -21,6 +21,8 @@ from spillcast.report.calibration import judged
 from spillcast.units import format_bytes
 
 CASES = Path(__file__).parents[1] / "docs" / "accuracy" / "calibration.parquet"
+#: Parts of queries, from `python -m bench.part_training`.
+PARTS = CASES.with_name("parts.parquet")
 
 
 def levels() -> dict[str, dict[str, Any]]:
@@ -69,14 +71,16 @@ def oracle() -> dict[str, dict[str, Any]]:
 def residuals() -> dict[str, dict[str, Any]]:
     """Seconds; where and when is that of the verification. Prints how well others are held."""
     truth = read_truth(CASES)
-    found = residuals_of(truth.cases)
+    parts = residuals_of(read_truth(PARTS).cases)
+    found = [*residuals_of(truth.cases), *parts]
     queries = len({one.query for one in found})
     print(*judged(truth.cases, CONFIDENCE), sep="\n\n")
     return {
         "residuals": {
             "date": truth.about.get("started_at", "")[:10],
             "machine": _machine(truth.about.get("machine", {})),
-            "rests_on": f"{len(found)} cases of {queries} queries in docs/accuracy/{CASES.name}",
+            "rests_on": f"{len(found)} cases of {queries} queries in docs/accuracy/{CASES.name} "
+            f"and {PARTS.name}",
             **asdict(calibrate(found)),
         }
     }

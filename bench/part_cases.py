@@ -38,15 +38,15 @@ def wholes(room: Path, seed: int, *, queries: int | None = None) -> Iterator[Who
     chance = Random(f"parts {seed}")
     for engine in ENGINES:
         lab = lab_of(engine)(room)
-        yield from _of_lab(lab, QUERIES[engine], engine, room, chance, queries)
+        yield from of_lab(lab, QUERIES[engine], engine, room, chance, queries)
         # Those of one server: the other has the same queries.
         tpch, *_ = tpch_labs_of(engine)
         lab = tpch(room)
         every = [one for one in lab.verified(1) if not one.cold]
-        yield from _of_lab(lab, every, engine, room, chance, queries)
+        yield from of_lab(lab, every, engine, room, chance, queries)
 
 
-def _of_lab(
+def of_lab(
     lab: Lab,
     every: Sequence[Workload],
     engine: str,

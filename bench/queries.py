@@ -13,7 +13,8 @@ from spillcast.recording import Recording
 from spillcast.workspace import workspace
 
 
-def _of_postgres(name: str, sql: str, **settings: str) -> Workload:
+def postgres_query(name: str, sql: str, **settings: str) -> Workload:
+    """One on the lab's table, with its work memory."""
     memory = f"{postgres.MEMORY_KB}kB"
     return Workload(name, sql, postgres.ROWS, memory, settings=settings)
 
@@ -55,32 +56,32 @@ QUERIES: dict[str, tuple[Workload, ...]] = {
         ),
     ),
     "postgres": (
-        _of_postgres(
+        postgres_query(
             "join of amounts",
             "select sum(a.amount02 * b.amount03), max(a.part) "
             "from (select * from t where id < 240000) a "
             "join (select id, amount03 from t where id < 240000) b using (id)",
             **postgres.HASHED,
         ),
-        _of_postgres(
+        postgres_query(
             "sort of dates",
             "select max(part + rank) from (select part, row_number() over () as rank from (select "
             "part, amount03, business_date from t where id < 320000 "
             "order by business_date, amount03 offset 0) a) b",
         ),
-        _of_postgres(
+        postgres_query(
             "distinct",
             "select count(*) from (select distinct amount01, amount02, business_date "
             "from t where id < 260000) a",
             enable_hashagg="off",
         ),
-        _of_postgres(
+        postgres_query(
             "group by dates",
             "select count(*), max(n) from (select amount01, business_date, count(*) as n, "
             "avg(amount03) from t where id < 180000 group by 1, 2) a",
             **postgres.AGGREGATED,
         ),
-        _of_postgres(
+        postgres_query(
             "rank",
             "select sum(r) from (select amount02, row_number() over "
             "(partition by part order by amount03) as r from t where id < 260000) a",

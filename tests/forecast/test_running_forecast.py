@@ -6,7 +6,9 @@ import pytest
 
 from evidence import known, table
 from harness import spillcast, target
+from spillcast.forecast.load import temp_load
 from spillcast.forecast.running import RunningForecast
+from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.to_come.known import Known
 from spillcast.forecast.to_come.seen import seen_of
 from spillcast.recording import Recording, running
@@ -93,7 +95,8 @@ def test_what_memory_keeps_of_single_waits_tells_as_much(tmp_path, monkeypatch):
         for begin in range(0, len(made), 100):
             held.add_waits(waits.slice(begin, 100))
         held.add_seconds(seconds_of(waits).combine_chunks().to_batches()[0])
-        return seen_of(held.recording(meta))
+        found = held.recording(meta)
+        return seen_of(found, Threads(found, temp_load(found)))
 
     seen, fewer = seen_with(10**6), seen_with(1500)
     assert seen.bytes == {"read": 1000 * 8192, "write": 4000 * 8192}

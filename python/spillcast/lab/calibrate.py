@@ -30,6 +30,8 @@ FACTORS = np.geomspace(0.5, 50.0, 49)
 #: Fewer cases tell no spread and no quantile.
 CASES_MIN = 10
 WHOLE = "recording"
+#: Cut from a few runs, many of each: they tell of no other kind.
+PART = "part"
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,8 @@ def _category(category: Category, scored: Sequence[tuple[Residual, float]]) -> C
         for one, score in kind
         if category.direction in (ANY, one.uncertainty.direction)
     ]
-    pools = [[score for _, score in pool] for pool in (own, kind, scored)]
+    whole = [(one, score) for one, score in scored if one.uncertainty.kind != PART]
+    pools = [[score for _, score in pool] for pool in (own, kind, whole)]
     quantiles, alone_up_to, times = list[float](), 0.0, 1.0
     for level in LEVELS:
         normal = NormalDist().inv_cdf((1 + level) / 2)

@@ -9,7 +9,11 @@ from evidence import known, storage, table
 from harness import spillcast
 from spillcast.errors import InputError
 from spillcast.forecast import forecast
+from spillcast.forecast.load import temp_load
+from spillcast.forecast.sum.baseline import Baseline
+from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.to_come.known import Known
+from spillcast.forecast.to_come.seen import seen_of
 from spillcast.forecast.to_come.told import Told
 from spillcast.recording.counted import seconds_of
 from spillcast.recording.done_before import DoneBefore
@@ -89,6 +93,50 @@ def test_a_file_that_is_read_in_order_is_read_to_its_end(tmp_path):
     assert said.forecast_s == pytest.approx(2000 * STEP_S, rel=0.08)
     assert said.interval_s[0] < 2000 * STEP_S < said.interval_s[1]
     assert said.part is None
+
+
+def test_what_is_read_and_written_again_is_answered_by_what_lies_unread(tmp_path):
+    """Of 1000 blocks written before, all are read and half as many are written again."""
+    rows = [(("read", FILE, n) if n % 3 else ("write", FILE, 1000 + n // 3)) for n in range(300)]
+    part = recorded(
+        tmp_path / "part.spill",
+        rows,
+        temp_before=[SizedFile(FILE, 1000 * BLOCK)],
+        postgres=query(1000 * STEP_S),
+    )
+    said = forecast(part, SAME)
+    low, _, high = blocks(said.to_come.left["write"])
+    assert low < 400 < high
+    # 1000 were written, 100 again, and 400 will be: 1500 in all, and each is read once.
+    assert said.interval_s[0] < 3000 * STEP_S < said.interval_s[1]
+    assert said.part is None
+    assert said.uncertainty.kind == "part"
+    assert said.interval_s[1] < 10 * said.interval_s[0]
+
+
+def test_the_overlap_of_a_part_is_simulated_once(tmp_path):
+    part = recorded(
+        tmp_path / "part.spill",
+        [("read", FILE, n) for n in range(300, 500)],
+        threads=2,
+        temp_before=[SizedFile(FILE, 1000 * BLOCK)],
+        postgres=query(1300 * STEP_S),
+    )
+    baseline = Baseline.of(part, None)
+    assert baseline.threads is not baseline.recorded_threads
+    assert baseline.threads._recorded is baseline.recorded_threads._recorded
+    whole = Threads(part, baseline.loads).recorded
+    assert baseline.threads.recorded == whole
+
+
+def test_time_before_the_first_spill_goes_with_no_byte(tmp_path):
+    """Of 3.2 s a scan took the first half: what passes beside a write is that of the second."""
+    scan = [("read", DATA, n) for n in range(400)]
+    part = recorded(tmp_path / "part.spill", scan + [("write", FILE, n) for n in range(400)])
+    seen = seen_of(part, Threads(part, temp_load(part)))
+    assert seen.ahead_s == pytest.approx(400.5 * STEP_S)
+    own = seen.io_s_per_byte["write"] + seen.rest_s_per_byte["write"]
+    assert own * BLOCK == pytest.approx(STEP_S, rel=0.01)
 
 
 def test_runs_that_are_merged_are_each_as_far(tmp_path):

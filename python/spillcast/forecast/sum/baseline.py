@@ -48,6 +48,8 @@ class Baseline:
     #: Of a part that was recorded: what is to come, where something tells that. Loads are then
     #: those of the whole.
     to_come: ToCome | None = None
+    #: How the recorded threads overlap, where that was asked for what is to come.
+    recorded_threads: Threads | None = None
     #: The loads as they were recorded.
     recorded: Sequence[Load] = ()
     #: What was given to tell the whole and is not used, and why.
@@ -87,19 +89,21 @@ class Baseline:
         if min(whole, recording.elapsed_s) <= 0:
             raise InputError(f"{recording.path}: an elapsed time of 0 leaves nothing to forecast")
         found: ToCome | None = None
+        threads: Threads | None = None
         unused: Sequence[str] = ()
         if went_on(recording.meta):
-            found, unused = known.to_come(recording, elapsed_s)
+            threads = Threads(recording, loads, cpus)
+            found, unused = known.to_come(recording, threads, elapsed_s)
         elif known.given:
             raise InputError(
                 f"{recording.path}: the query ended while it was recorded: nothing remains",
                 f"leave {known.given} out",
             )
         if found is None:
-            return cls(recording, loads, whole, part, without, cpus, None, loads, unused)
+            return cls(recording, loads, whole, part, without, cpus, None, threads, loads, unused)
         of_whole = found.loads(loads)
         whole = elapsed_s or found.whole_s
-        return cls(recording, of_whole, whole, None, without, cpus, found, loads, unused)
+        return cls(recording, of_whole, whole, None, without, cpus, found, threads, loads, unused)
 
     @property
     def recorded_s(self) -> float | None:
@@ -120,6 +124,8 @@ class Baseline:
     @cached_property
     def threads(self) -> Threads:
         """How its threads overlap."""
+        if self.recorded_threads is not None:
+            return self.recorded_threads.of_whole(self.loads)
         return Threads(self.recording, self.loads, self.cpus)
 
     @cached_property

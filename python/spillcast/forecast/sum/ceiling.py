@@ -98,8 +98,8 @@ def ceiling_of(baseline: Baseline) -> Ceiling:
 def kind_of(baseline: Baseline) -> str:
     """By which verified forecasts like it are found."""
     if baseline.to_come is not None:
-        # What is not known of the part to come is drawn, beside what whole recordings are off by.
-        return KINDS[0]
+        # With a previous run, what is not known of the rest is drawn well enough.
+        return "part" if baseline.to_come.guessed else KINDS[0]
     return kind_of_evidence(baseline.recording, baseline.whole_s)
 
 

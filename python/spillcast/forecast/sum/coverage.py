@@ -16,8 +16,9 @@ Array = NDArray[np.float64]
 
 OPS = ("read", "write")
 #: Kinds of evidence: of a whole query; of a part of it, in slices of all of it, in one stretch, or
-#: in one that hardly read again what it wrote; PostgreSQL's own counts.
-KINDS = ("recording", "slices", "stretch", "unread", "plan")
+#: in one that hardly read again what it wrote; PostgreSQL's own counts; of a part whose whole is
+#: told neither by its elapsed time nor by a previous run.
+KINDS = ("recording", "slices", "stretch", "unread", "plan", "part")
 
 
 def is_part(recording: Recording, whole_s: float) -> bool:

@@ -40,7 +40,7 @@ class Uncertainty:
     """What the interval of a forecast follows from, whatever its confidence."""
 
     forecast_s: float
-    #: ``recording``, ``plan``, ``slices``, ``stretch`` or ``unread``, and ``slow to fast`` or so.
+    #: One of the kinds of evidence, and ``slow to fast`` or so.
     kind: str
     direction: str
     #: Of the forecast, the share that is not temp I/O.

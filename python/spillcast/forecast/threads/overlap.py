@@ -12,6 +12,7 @@ then a part of its waits is hidden behind the wait for the next period, and it i
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -22,8 +23,9 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.calibrated import calibrated
-from spillcast.forecast.load import Load, in_flight, sessions, temp_load
+from spillcast.forecast.load import Load, in_flight, sessions
 from spillcast.forecast.threads.counted import counted_trace
+from spillcast.forecast.threads.cpu_after import CpuAfter
 from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.threads.page_cache import (
     ANY_STORAGE,
@@ -37,7 +39,6 @@ from spillcast.forecast.threads.simulated import Overlap, Simulated
 from spillcast.forecast.threads.stretches import Stretches
 from spillcast.recording import Recording
 from spillcast.recording.cached_reads import COLUMN
-from spillcast.recording.distinct import grouped
 from spillcast.recording.spill import size_classes
 from spillcast.recording.thread_trace import NONE, ThreadTrace, thread_trace
 from spillcast.storage.behaviour import Behaviour
@@ -47,12 +48,6 @@ Array = NDArray[np.int64]
 Seconds = NDArray[np.float64]
 #: Of a second of latency this much adds to the elapsed time, however many others overlap with it.
 LEAST_SHARE = 1e-3
-
-
-def of_waits(recording: Recording) -> float:
-    """Seconds of elapsed time for a second of latency of its temp I/O, as it was recorded."""
-    share = Threads(recording, temp_load(recording)).recorded.of_waits
-    return min(max(share, LEAST_SHARE), 1.0)
 
 
 class Threads:
@@ -68,6 +63,22 @@ class Threads:
         self.there = self.here if there is None else there
         self._unwaited_on = dict[Cpus, Simulated]()
         self._without_on_s = dict[Cpus, float]()
+
+    def of_whole(self, loads: Sequence[Load]) -> "Threads":
+        """The same threads, of a query whose loads are known as a whole: what was simulated stays.
+
+        Only what counts the operations of loads is made anew.
+        """
+        found = copy(self)
+        found._loads = loads
+        for name in ("_load_of", "_kept", "quota_s", "cores_s", "page_cache"):
+            found.__dict__.pop(name, None)
+        return found
+
+    @property
+    def of_waits(self) -> float:
+        """Seconds of elapsed time for a second of latency of its temp I/O, as it was recorded."""
+        return min(max(self.recorded.of_waits, LEAST_SHARE), 1.0)
 
     @cached_property
     def recorded(self) -> Overlap:
@@ -150,7 +161,7 @@ class Threads:
         fixed_s, moving_s = self._fixed_s(simulated), self._moving_s(simulated, own.cpu_ns, cpus)
         sum_s = max(float(wait_ns[own.temp].sum()), 1.0) / 1e9
         # The last one is for operations that moved nothing and belong to no load.
-        cpu_ns = self._with_cpu(np.array([*cpu_s, 0.0])[self._load_of])
+        cpu_ns = self._cpu_after.with_more(np.array([*cpu_s, 0.0])[self._load_of])
         more_s = 0.0 if cpu_ns is own.cpu_ns else float((cpu_ns - own.cpu_ns).sum()) / 1e9
         of_cpu = 1 / simulated.in_flight
         if abs(more_s) > moving_s / 1000:
@@ -318,26 +329,9 @@ class Threads:
     def _stretches(self) -> Stretches:
         return Stretches(self.trace, self._recording.elapsed_s)
 
-    def _with_cpu(self, cpu_s: Seconds) -> Array:
-        """CPU times of the rows where each temp operation makes so much more after it."""
-        own = self.trace
-        if not cpu_s.any():
-            return own.cpu_ns
-        cpu_ns = own.cpu_ns.astype(float)
-        more = np.zeros(len(cpu_ns))
-        more[own.temp] = cpu_s * 1e9
-        row, following = self._following
-        cpu_ns[following] += more[row]
-        changed: Array = np.maximum(cpu_ns, 0).astype(np.int64)
-        return changed
-
     @cached_property
-    def _following(self) -> tuple[Array, Array]:
-        """Rows that another one of their thread follows, and those."""
-        own = self.trace.thread
-        order = grouped(own)
-        same = own[order][1:] == own[order][:-1]
-        return order[:-1][same], order[1:][same]
+    def _cpu_after(self) -> CpuAfter:
+        return CpuAfter(self.trace)
 
     @cached_property
     def _call_ns(self) -> Array:

@@ -1,7 +1,7 @@
 """What a previous run of the same query tells of the whole: its counts and the work beside them."""
 
 from spillcast.forecast.load import temp_load
-from spillcast.forecast.threads.overlap import of_waits
+from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.to_come.said import Said, about
 from spillcast.forecast.to_come.seen import Seen
 from spillcast.recording import Recording
@@ -38,7 +38,7 @@ def history_says(history: Recording, recording: Recording, seen: Seen) -> list[S
         found.append(about("read", moved["read"], COUNTS_SPREAD, "history", SOURCE))
     if not sum(took_s.values()):
         return [*found, about("elapsed", history.elapsed_s, UNTIMED_SPREAD, "history", SOURCE)]
-    rest_s = history.elapsed_s - of_waits(history) * sum(took_s.values())
+    rest_s = history.elapsed_s - Threads(history, loads).of_waits * sum(took_s.values())
     if rest_s > 0:
         found.append(about("rest", rest_s, REST_SPREAD, "history", SOURCE))
     return found

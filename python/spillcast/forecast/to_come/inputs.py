@@ -47,7 +47,7 @@ def input_says(recording: Recording, seen: Seen) -> list[Said]:
     """The bytes to be written yet, where a scan goes on that feeds a spill."""
     if "write" not in seen.doing or not seen.bytes["write"]:
         return []
-    found = max(scans(recording), key=lambda one: one.end - one.begin, default=None)
+    found = max(scans(recording, seen.ahead_s), key=lambda one: one.end - one.begin, default=None)
     if found is None or found.end - found.begin < MOVED_MIN:
         return []
     rate = seen.bytes["write"] / (found.end - found.begin)
@@ -58,9 +58,10 @@ def input_says(recording: Recording, seen: Seen) -> list[Said]:
     return [Said("writes", left * exp(-NINE_IN_TEN * SPREAD), left, again, "input", source)]
 
 
-def scans(recording: Recording) -> Sequence[Scan]:
-    """Of tables whose files have a known size and are read in order, while there was temp I/O."""
+def scans(recording: Recording, after_s: float = 0.0) -> Sequence[Scan]:
+    """Of tables whose files have a known size and are read in order, from some time on."""
     waits = recording.waits
+    waits = waits.filter(pa.compute.greater_equal(waits["start_ns"], round(after_s * 1e9)))
     read = pa.compute.equal(waits["op"].cast(pa.string()), "read")
     known = pa.compute.and_(waits["offset"].is_valid(), waits["file"].is_valid())
     rows = waits.filter(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spillcast.errors import InputError
+from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.to_come.history import history_says, reason_against, same_text
 from spillcast.forecast.to_come.inputs import input_says
 from spillcast.forecast.to_come.plan import plan_says
@@ -53,7 +54,7 @@ class Known:
         return " and ".join(name for name, value in named.items() if value)
 
     def to_come(
-        self, recording: Recording, elapsed_s: float | None = None
+        self, recording: Recording, threads: Threads, elapsed_s: float | None = None
     ) -> tuple[ToCome | None, Sequence[str]]:
         """None where nothing tells the whole; ``elapsed_s`` is its time where that is known.
 
@@ -61,7 +62,7 @@ class Known:
 
         InputError for what the user says that cannot be.
         """
-        seen = seen_of(recording)
+        seen = seen_of(recording, threads)
         if seen is None:
             return None, []
         told = replace(self.told, elapsed_s=elapsed_s)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from spillcast.forecast.threads.overlap import of_waits
+from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.to_come.files import Unread, unread
 from spillcast.recording import Recording
 from spillcast.recording.done_before import DoneBefore
@@ -40,7 +40,7 @@ class Seen:
     #: Elapsed time that goes with a byte, by op: of the operation itself, and beside it.
     io_s_per_byte: Mapping[str, float]
     rest_s_per_byte: Mapping[str, float]
-    #: Ops that the last part of the recording did.
+    #: Ops that the last part of the recording did; all of it where that did none.
     doing: frozenset[str]
     #: How far off ``before`` may be, as a share of it.
     before_error: float
@@ -48,6 +48,8 @@ class Seen:
     rest_before_s: float | None = None
     #: Seconds of latency, of all threads together, for one of elapsed time.
     overlap: float = 1.0
+    #: Of the time recorded, that before the query's first temp I/O: it goes with no byte.
+    ahead_s: float = 0.0
 
     @property
     def done_s(self) -> float:
@@ -59,7 +61,7 @@ class Seen:
         return self.before[op] + self.bytes[op]
 
 
-def seen_of(recording: Recording) -> Seen | None:
+def seen_of(recording: Recording, threads: Threads) -> Seen | None:
     """None where the recording holds no single waits that could tell."""
     waits = recording.temp_waits
     raw = recording.meta.raw
@@ -75,8 +77,10 @@ def seen_of(recording: Recording) -> Seen | None:
     before_s = _before_s(recording)
     last = start_s >= (1 - LAST) * recording.elapsed_s
     late = {name: float(size[last & (op == name)].sum()) for name in OPS}
-    rates = _s_per_byte(op, size, *_end_to_end(recording, start_s, end_s))
-    overlap = 1 / of_waits(recording)
+    fresh = raw.slices_s is None and not files.held_before
+    ahead_s = float(start_s.min()) if fresh else 0.0
+    rates = _s_per_byte(op, size, *_end_to_end(recording, start_s, end_s), ahead_s)
+    overlap = 1 / threads.of_waits
     io_s = {
         name: min(float((end_s - start_s)[op == name].sum()) / overlap / kept[name], rate)
         for name, rate in rates.items()
@@ -91,11 +95,17 @@ def seen_of(recording: Recording) -> Seen | None:
         files,
         io_s,
         {name: rate - io_s[name] for name, rate in rates.items()},
-        frozenset(name for name in OPS if late[name] > HARDLY * sum(late.values())),
+        _doing(late) or _doing(kept),
         error,
         _rest_before_s(recording, before_s, sum(moved[name] * io_s[name] for name in io_s)),
         overlap,
+        ahead_s,
     )
+
+
+def _doing(moved: Mapping[str, float]) -> frozenset[str]:
+    """Ops that moved more than hardly anything."""
+    return frozenset(name for name in OPS if moved[name] > HARDLY * sum(moved.values()))
 
 
 def _some_missing(raw: KeptWaits) -> bool:
@@ -158,11 +168,14 @@ def _before_s(recording: Recording) -> float:
 
 
 def _s_per_byte(
-    op: np.ndarray, size: np.ndarray, end_s: np.ndarray, elapsed_s: float
+    op: np.ndarray, size: np.ndarray, end_s: np.ndarray, elapsed_s: float, ahead_s: float
 ) -> dict[str, float]:
-    """Elapsed time by op: all that passes until an operation ends goes with it."""
+    """Elapsed time by op: all that passes until an operation ends goes with it.
+
+    But for ``ahead_s``, before the first one of all.
+    """
     order = np.argsort(end_s, kind="stable")
-    passed_s = np.diff(end_s[order], prepend=0.0)
+    passed_s = np.diff(end_s[order], prepend=ahead_s)
     # What comes after the last one goes with it too.
     passed_s[-1] += max(elapsed_s - end_s[order][-1], 0.0)
     found = {}

@@ -48,6 +48,8 @@ class ToCome:
     overlap: float = 1.0
     #: What was given and is not used, and why.
     unused: Sequence[str] = ()
+    #: Whether neither its elapsed time nor that outside temp I/O was told by the user or a previous run.
+    guessed: bool = False
 
     @property
     def whole_s(self) -> float:

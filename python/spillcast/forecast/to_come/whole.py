@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 from spillcast.forecast.sum.interval import DRAWS
 from spillcast.forecast.to_come.said import About, Said, together
 from spillcast.forecast.to_come.seen import OPS, Seen
+from spillcast.forecast.to_come.spill import SOURCE as FILES
+from spillcast.forecast.to_come.spill import WRITTEN
 from spillcast.forecast.to_come.to_come import ToCome
+from spillcast.forecast.too_wide import too_wide
 
 Array = NDArray[np.float64]
 #: Draws before those that agree with the elapsed time are picked out of them.
@@ -33,9 +36,10 @@ REST_BEFORE_SPREAD, LEAST = 0.1, 0.02
 TOLD_MIN, UNLIKE = 0.1, 20.0
 #: Of the elapsed time, what may come after the last temp I/O.
 TAIL = 0.03
+#: Nine in ten draws lie between these quantiles.
+ENDS = (0.05, 0.95)
 #: Fewer draws than this agree with what is told: then it and what was seen contradict each other.
 AGREEING_MIN = 50
-FILES = "files written and not yet read"
 
 
 def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -> ToCome | None:
@@ -67,6 +71,8 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
         told_s = np.maximum(told.drawn(draws.standard_normal(DRAWS)), seen.done_s)
         rest_s[picked] = np.maximum(told_s - io_s[picked], 0.0)
         elapsed_s[picked] = told_s
+    if _a_guess(by) and too_wide(*(float(q) for q in np.quantile(elapsed_s[picked], ENDS))):
+        return None
     return ToCome(
         seen.done_s,
         elapsed_s[picked],
@@ -78,7 +84,14 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
         seen.bytes,
         seen.overlap,
         unused,
+        not by["elapsed"] and not by["rest"],
     )
+
+
+def _a_guess(by: Mapping[str, Sequence[Said]]) -> bool:
+    """Whether what was written so far is all that tells how much will be."""
+    others = by["written"] or by["elapsed"]
+    return not others and all(one.source == WRITTEN for one in by["writes"])
 
 
 @dataclass(frozen=True)
@@ -133,7 +146,10 @@ def _passed(
     known = {op: rate * _off(IO_SPREAD, draws) for op, rate in seen.io_s_per_byte.items()}
     io_s = sum((before[op] * rate for op, rate in known.items()), np.zeros(CANDIDATES))
     rest_s = None
-    if seen.rest_before_s is not None:
+    unseen = [op for op in OPS if op not in known]
+    untold = any(np.median(before[op]) > TOLD_MIN * seen.done("write") for op in unseen)
+    # Where the time of both ops is known, what is left of the time before tells it best.
+    if seen.rest_before_s is not None and untold:
         rest_s = np.minimum(seen.rest_before_s * _off(REST_BEFORE_SPREAD, draws), seen.before_s)
     found = dict[str, Array]()
     for op in OPS:
@@ -142,7 +158,7 @@ def _passed(
             continue
         [like] = known
         found[op] = known[like] * _off(UNSEEN_IO_SPREAD, draws)
-        if rest_s is not None and np.median(before[op]) > TOLD_MIN * seen.done("write"):
+        if rest_s is not None:
             left_s = np.maximum(seen.before_s - rest_s - io_s, LEAST * seen.before_s)
             least, most = known[like] / UNLIKE, known[like] * UNLIKE
             found[op] = np.clip(left_s / np.maximum(before[op], 1.0), least, most)
@@ -151,13 +167,20 @@ def _passed(
         rest_s = np.maximum(seen.before_s - io_s, LEAST * seen.before_s)
     within_s = sum(seen.bytes[op] * rate for op, rate in seen.io_s_per_byte.items())
     rest_s = rest_s + max(seen.recorded_s - within_s, 0.0)
-    # What the query does beside its temp I/O differs from phase to phase: half of it is what it
-    # did while it was seen, half what it did in all.
-    in_all = rest_s / np.maximum(moved.done["read"] + moved.done["write"], 1.0)
+    # An op that was not seen has no more beside it than the other, or than there was in all.
+    spilling_s = np.maximum(rest_s - seen.ahead_s, LEAST * rest_s)
+    in_all = spilling_s / np.maximum(moved.done["read"] + moved.done["write"], 1.0)
     rates = {}
     for op in OPS:
         own = seen.rest_s_per_byte.get(op)
-        each_s = in_all if own is None else np.sqrt(np.maximum(own, LEAST * in_all) * in_all)
+        if own is None:
+            [like_s] = seen.rest_s_per_byte.values()
+            each_s = np.minimum(max(like_s, 0.0), in_all)
+            # Nor less than what has passed, spread over all that is written.
+            written = np.maximum(moved.done["write"] + moved.coming["write"], 1.0)
+            each_s = np.maximum(each_s, rest_s / written)
+        else:
+            each_s = np.maximum(own, LEAST * in_all)
         spread = UNSEEN_REST_SPREAD if own is None else REST_SPREAD
         rates[op] = _Rate(found[op], each_s * _off(spread, draws))
     return rest_s, rates

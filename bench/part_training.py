@@ -1,0 +1,183 @@
+"""Cases that intervals of parts rest on: runs of queries that `bench part` does not judge by, cut.
+
+`python -m bench.part_training ROOM` records each of them twice, on storages drawn by a seed, and
+keeps the recordings in ROOM (half an hour); those that are there already are taken. Their parts go
+to docs/accuracy/parts.parquet, for `python -m bench calibrate residuals`.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+
+from bench.part import LATEST, SHARE
+from bench.part_cases import Whole, of_lab
+from bench.queries import postgres_query
+from spillcast.engines.held import Ran
+from spillcast.engines.postgres.queries import AGGREGATED, HASHED
+from spillcast.engines.registry import engine_of, lab_of
+from spillcast.engines.workload import Workload
+from spillcast.errors import SpillcastError
+from spillcast.forecast import forecast
+from spillcast.forecast.to_come.known import Known
+from spillcast.lab.case import Case, Runs, Truth, evidence_of
+from spillcast.lab.cut import attached
+from spillcast.lab.parts import FIFTH, MINUTE
+from spillcast.lab.truth_file import write_truth
+from spillcast.recording import Recording
+from spillcast.recording.machine import describe_machine
+from spillcast.storage.observed import observed
+from spillcast.workspace import workspace
+
+PARTS = Path(__file__).parents[1] / "docs" / "accuracy" / "parts.parquet"
+SEED, WINDOWS, TURNS = 771, 8, 2
+QUERIES: dict[str, tuple[Workload, ...]] = {
+    "duckdb": (
+        Workload(
+            "two joins",
+            "select sum(a.amount01 + b.amount02 + c.amount03) from t a join t b on a.id = b.id "
+            "join t c on a.id = c.id",
+            3_000_000,
+            "110MB",
+        ),
+        Workload(
+            "sort one",
+            "select sum(r) from (select row_number() over (order by amount01, id) as r, id from t)",
+            5_000_000,
+            "100MB",
+        ),
+        Workload(
+            "lag",
+            "select sum(d) from (select amount01 - lag(amount01) over "
+            "(partition by business_date order by id) as d from t)",
+            4_000_000,
+            "80MB",
+        ),
+        Workload(
+            "group many",
+            "select count(*), max(m) from (select id // 3 as g, amount02, max(amount01) as m, "
+            "count(*) from t group by 1, 2)",
+            5_000_000,
+            "110MB",
+        ),
+        Workload(
+            "group then sort",
+            "select max(m) from (select g, m from (select amount02 as g, id // 2 as h, "
+            "max(amount01) as m from t group by 1, 2) order by m, g offset 1000)",
+            3_000_000,
+            "90MB",
+        ),
+        Workload(
+            "left join",
+            "select count(*), sum(b.amount01) from t a "
+            "left join (select * from t where amount02 > amount01) b on a.id = b.id",
+            6_000_000,
+            "110MB",
+        ),
+        Workload(
+            "ordered rows",
+            "select amount01, amount02, id from t order by amount02, amount01 "
+            "limit 3 offset 2000000",
+            5_000_000,
+            "80MB",
+        ),
+    ),
+    "postgres": (
+        postgres_query(
+            "two sorts",
+            "select count(*) from (select part, amount01 from t where id < 200000 "
+            "order by amount01 offset 0) a join (select part, amount01 from t where id < 200000 "
+            "order by amount01 offset 0) b using (amount01)",
+        ),
+        postgres_query(
+            "lag",
+            "select sum(d) from (select amount01 - lag(amount01) over "
+            "(partition by part order by id) as d from t where id < 250000) x",
+        ),
+        postgres_query(
+            "left join",
+            "select count(*), sum(b.amount01) from (select * from t where id < 260000) a "
+            "left join (select id, amount01 from t where id < 200000) b using (id)",
+            **HASHED,
+        ),
+        postgres_query(
+            "group many",
+            "select count(*), max(m) from (select id / 3 as g, amount02, max(amount01) as m "
+            "from t where id < 200000 group by 1, 2) x",
+            **AGGREGATED,
+        ),
+    ),
+}
+
+
+def made(room: Path) -> Iterator[tuple[str, Whole]]:
+    """The engine and a run, each recorded unless it is in the room already."""
+    for engine, own in QUERIES.items():
+        chance = Random(f"train {SEED} {engine}")
+        with workspace(room) as data:
+            lab = lab_of(engine)(data)
+            for turn in range(1, TURNS + 1):
+                for query in (*lab.verified(1), *own):
+                    named = replace(query, name=f"{query.name} r{turn}")
+                    there = _there(room / f"{engine} {named.name}")
+                    made = of_lab(lab, [named], engine, room, chance, 1)
+                    yield engine, next(made) if there is None else there
+
+
+def _there(path: Path) -> Whole | None:
+    """A run that was recorded already."""
+    run, former, plan = (path.with_suffix(end) for end in (".spill", ".former.spill", ".plan.json"))
+    return Whole(run, former, plan if plan.exists() else None) if former.exists() else None
+
+
+def cases(engine: str, whole: Whole) -> Iterator[Case]:
+    """Parts begun at random, and the first fifth; those that hold temp I/O."""
+    recording = Recording.open(whole.run)
+    storage, took_s = observed(recording), recording.elapsed_s
+    known = Known(history=[] if whole.plan is None else [whole.plan])
+    chance = Random(f"{SEED} {whole.run.name}")
+    windows = [(MINUTE, chance.uniform(0, LATEST), SHARE) for _ in range(WINDOWS)]
+    for name, begin, share in (*windows, (FIFTH, 0.0, 2 * SHARE)):
+        part = attached(recording, begin * took_s, (begin + share) * took_s)
+        try:
+            said = forecast(part, storage, known=known)
+        except SpillcastError:
+            continue
+        if said.part is not None or said.uncertainty is None:
+            continue
+        runs = Runs([Ran(took_s, "", 0.0, recording.meta.cpu_s or 0.0)], 1)
+        workload = whole.run.name.removesuffix(".spill").partition(" ")[2].rpartition(" ")[0]
+        yield Case(
+            engine=engine_of(engine).label,
+            workload=workload,
+            threads=1,
+            source="emulated",
+            target="emulated",
+            direction=said.uncertainty.direction,
+            here=runs,
+            there=runs,
+            forecast=said,
+            seed_formula_s=None,
+            evidence=evidence_of(name, part, storage),
+            source_means="fuse",
+            target_means="fuse",
+        )
+
+
+def main(room: Path) -> None:
+    """Write the cases."""
+    found = [case for engine, whole in made(room) for case in cases(engine, whole)]
+    machine = describe_machine()
+    about = {
+        "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {key: getattr(machine, key) for key in ("cpus", "memory_bytes", "kernel")},
+        "seed": SEED,
+    }
+    write_truth(PARTS, Truth(found, about))
+    print(f"{len(found)} cases: {PARTS}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
