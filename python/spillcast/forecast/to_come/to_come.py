@@ -48,7 +48,7 @@ class ToCome:
     overlap: float = 1.0
     #: What was given and is not used, and why.
     unused: Sequence[str] = ()
-    #: Whether neither its elapsed time nor that outside temp I/O was told by the user or a previous run.
+    #: Whether neither the user nor a previous run gave its elapsed time or that outside temp I/O.
     guessed: bool = False
 
     @property
