@@ -75,14 +75,15 @@ impl PageCacheReads {
     }
 
     /// Takes operations in order, with the columns file (int32, from 0), offset (below 0 where it is
-    /// not known), bytes (int64) and write (bool): the positions of those on regions that were picked
-    /// and the groups of these. ValueError for columns of another kind.
+    /// not known), bytes (int64) and write (bool): of each, the group of its region, below 0 where it
+    /// was not picked, and whether it followed the last of its op on its file. ValueError for columns
+    /// of another kind.
     fn push(&mut self, operations: &Bound<'_, PyAny>) -> PyResult<Table> {
         let batch = arrow::import(operations)?;
         let regions = self.0.as_mut().ok_or_else(|| PyValueError::new_err("it has ended"))?;
-        let (at, group) = picked(&batch, regions)
+        let (group, sequential) = pushed(&batch, regions)
             .ok_or_else(|| PyValueError::new_err("the operations lack a column"))?;
-        table_of(vec![("at", at), ("group", group)])
+        table_of(vec![("group", integers(group)), ("sequential", Arc::new(sequential))])
     }
 
     /// Of each operation that was picked, the bytes that a cache with so much room lacks; 0 of writes.
@@ -91,17 +92,17 @@ impl PageCacheReads {
         let regions = self.0.take().ok_or_else(|| PyValueError::new_err("it has ended"))?;
         let missing = py.detach(|| regions.missing_bytes(room_bytes));
         let missing = missing.into_iter().map(|bytes| bytes as i64).collect();
-        table_of(vec![("missing_bytes", missing)])
+        table_of(vec![("missing_bytes", integers(missing))])
     }
 }
 
-/// The positions of the operations that were picked, and their groups; None where a column lacks.
-fn picked(batch: &RecordBatch, regions: &mut Regions) -> Option<(Vec<i64>, Vec<i64>)> {
+/// Of each operation its group, and whether it is sequential; None where a column lacks.
+fn pushed(batch: &RecordBatch, regions: &mut Regions) -> Option<(Vec<i64>, BooleanArray)> {
     let file = arrow::numbers::<Int32Type>(batch, "file")?;
     let offset = arrow::numbers::<Int64Type>(batch, "offset")?;
     let bytes = arrow::numbers::<Int64Type>(batch, "bytes")?;
     let write = batch.column_by_name("write")?.as_boolean_opt()?;
-    let (mut at, mut groups) = (Vec::new(), Vec::new());
+    let (mut groups, mut sequential) = (Vec::new(), Vec::new());
     for row in 0..batch.num_rows() {
         let io = Io {
             op: if write.value(row) { Op::Write } else { Op::Read },
@@ -111,17 +112,19 @@ fn picked(batch: &RecordBatch, regions: &mut Regions) -> Option<(Vec<i64>, Vec<i
             cached_ns: 0,
             missing_bytes: None,
         };
-        if let Some(group) = regions.push(io) {
-            at.push(row as i64);
-            groups.push(group as i64);
-        }
+        let (group, follows) = regions.push(io);
+        groups.push(group.map_or(-1, |group| group as i64));
+        sequential.push(follows);
     }
-    Some((at, groups))
+    Some((groups, sequential.into()))
 }
 
-fn table_of(columns: Vec<(&str, Vec<i64>)>) -> PyResult<Table> {
-    let column = |(name, values)| (name, Arc::new(Int64Array::from(values)) as ArrayRef);
-    let table = RecordBatch::try_from_iter(columns.into_iter().map(column));
+fn integers(values: Vec<i64>) -> ArrayRef {
+    Arc::new(Int64Array::from(values))
+}
+
+fn table_of(columns: Vec<(&str, ArrayRef)>) -> PyResult<Table> {
+    let table = RecordBatch::try_from_iter(columns);
     table.map(Table).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 

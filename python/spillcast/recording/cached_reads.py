@@ -62,13 +62,13 @@ class CachedReads:
             "bytes": chosen["bytes"],
             "write": pa.array(write),
         }
-        picked = pa.record_batch(self._core.push(_batch(columns)))
+        pushed = pa.record_batch(self._core.push(_batch(columns)))
+        group, sequential = (pushed[name].to_numpy(False) for name in ("group", "sequential"))
         fast = self._room.as_fast(chosen["elapsed_ns"].to_numpy(), size)
         row, part = self._rows + np.flatnonzero(moving), part[moving]
-        found = _Reads(row, chosen["session"].to_numpy(), fast, ~write, part % self._groups)
-        regions = found.at(picked["at"].to_numpy())
-        self._picked.append(replace(regions, group=picked["group"].to_numpy()))
-        self._sampled.append(found.at(part != NONE))
+        found = _Reads(row, chosen["session"].to_numpy(), fast, sequential, ~write, group)
+        self._picked.append(found.at(group >= 0))
+        self._sampled.append(replace(found, group=part % self._groups).at(part != NONE))
         self._rows += waits.num_rows
 
     def missing_bytes(self, sampled: Array) -> Array:
@@ -102,7 +102,7 @@ class CachedReads:
 
 @dataclass(frozen=True)
 class _Reads:
-    """Operations by number; their session, whether they were fast, and reads, and their group.
+    """Operations by number; their session, whether they were fast, sequential, and reads; their group.
 
     The group is that of their regions, or the one by which a part of the sample is told.
     """
@@ -110,6 +110,7 @@ class _Reads:
     row: Array
     session: Array
     fast: Flags
+    sequential: Flags
     read: Flags
     group: Array
 
@@ -125,8 +126,9 @@ class _Reads:
 def _like(picked: _Reads, known: Array, asked: _Reads) -> Array:
     """What those asked had to read: what is known of them, or of one near by.
 
-    Of the same session and as fast as memory or not, if there is one; else as fast, or any. In the
-    mean that is right however these are mixed, for both are drawn from the same.
+    Of the same session, sequential or not, and as fast as memory or not, if there is one; else as
+    fast, or any. In the mean that is right however these are mixed, for both are drawn from the
+    same; but a disk seeks for what is not sequential, and memory seldom has that from reading ahead.
     """
     draws = np.random.default_rng(0)
     off = draws.integers(-NEIGHBOURS, NEIGHBOURS, len(asked.row))
@@ -144,11 +146,11 @@ def _like(picked: _Reads, known: Array, asked: _Reads) -> Array:
 
 
 def _by_session(reads: _Reads) -> Array:
-    return reads.session * 2 + reads.fast
+    return reads.session * 4 + reads.sequential * 2 + reads.fast
 
 
 def _by_speed(reads: _Reads) -> Array:
-    return reads.fast.astype(np.int64)
+    return reads.sequential * np.int64(2) + reads.fast
 
 
 def _any(reads: _Reads) -> Array:

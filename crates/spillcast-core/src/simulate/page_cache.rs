@@ -254,8 +254,9 @@ impl Regions {
         }
     }
 
-    /// Takes the next operation; the group of its region, if that was picked.
-    pub fn push(&mut self, io: Io) -> Option<usize> {
+    /// Takes the next operation; the group of its region, if that was picked, and whether it followed
+    /// the last one of its op on its file.
+    pub fn push(&mut self, io: Io) -> (Option<usize>, bool) {
         let (io, sequential) = place(&mut self.ends, io);
         let (number, file) = (self.operations, io.file as usize);
         self.operations += 1;
@@ -268,13 +269,13 @@ impl Regions {
         let written = if io.op == Op::Write { io.bytes } else { 0 };
         self.all_written_bytes += written;
         if hash > (self.rate * u64::MAX as f64) as u64 {
-            return None;
+            return (None, sequential);
         }
         // Which hashes are small says nothing of their last bits.
         let group = (hash % self.written_bytes.len() as u64) as usize;
         self.written_bytes[group] += written;
         self.picked.push(Picked { number, group, io, sequential });
-        Some(group)
+        (Some(group), sequential)
     }
 
     /// Of each operation that was picked, the bytes that a cache with so much room lacks; 0 of writes.

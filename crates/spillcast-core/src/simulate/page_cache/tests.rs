@@ -121,7 +121,7 @@ fn spilled() -> Vec<Io> {
 fn lacking(operations: &[Io], rate: f64, pages: u64) -> (f64, usize) {
     let mut regions = Regions::new(rate, 1);
     let picked: Vec<Io> =
-        operations.iter().copied().filter(|io| regions.push(*io).is_some()).collect();
+        operations.iter().copied().filter(|io| regions.push(*io).0.is_some()).collect();
     let missing = regions.missing_bytes(pages * PAGE);
     let reads = picked.iter().filter(|io| io.op == Op::Read).count();
     (missing.iter().sum::<u64>() as f64, reads)
@@ -168,7 +168,7 @@ fn each_group_of_regions_lacks_about_as_much() {
     let (all, all_reads) = lacking(&operations, 1.0, 20 << 10);
     let mut regions = Regions::new(0.8, 4);
     let picked: Vec<(usize, Op)> =
-        operations.iter().filter_map(|io| Some((regions.push(*io)?, io.op))).collect();
+        operations.iter().filter_map(|io| Some((regions.push(*io).0?, io.op))).collect();
     let missing = regions.missing_bytes((20 << 10) * PAGE);
     assert_eq!(missing.len(), picked.len());
     for group in 0..4 {
