@@ -102,7 +102,7 @@ class CachedReads:
 
 @dataclass(frozen=True)
 class _Reads:
-    """Operations by number; their session, whether they were fast, sequential, and reads; their group.
+    """Operations by number: their session, if they were fast, sequential, and reads; their group.
 
     The group is that of their regions, or the one by which a part of the sample is told.
     """
@@ -128,7 +128,7 @@ def _like(picked: _Reads, known: Array, asked: _Reads) -> Array:
 
     Of the same session, sequential or not, and as fast as memory or not, if there is one; else as
     fast, or any. In the mean that is right however these are mixed, for both are drawn from the
-    same; but a disk seeks for what is not sequential, and memory seldom has that from reading ahead.
+    same. A disk seeks for what is not sequential, and that is seldom in memory by reading ahead.
     """
     draws = np.random.default_rng(0)
     off = draws.integers(-NEIGHBOURS, NEIGHBOURS, len(asked.row))
