@@ -93,7 +93,8 @@ def _forecasts(path: Path, seed: int, cached: bool) -> Iterator[tuple[float, flo
         # The evidence of some does not tell enough, whichever way.
         if said.forecast_s is None or known.forecast_s is None:
             continue
-        yield said.forecast_s, said.sampled and said.sampled.error, known.forecast_s
+        error = None if said.sampled is None else said.sampled.error
+        yield said.forecast_s, error, known.forecast_s
     for file in path.iterdir():
         file.unlink()
 
