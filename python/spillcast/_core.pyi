@@ -205,12 +205,12 @@ class CacheRequests:
 class PageCacheReads:
     """What a page cache would have to read of some regions of all files."""
 
-    def __new__(cls, rate: float) -> PageCacheReads:
-        """Of about a share ``rate`` of the regions."""
+    def __new__(cls, rate: float, groups: int) -> PageCacheReads:
+        """Of about a share ``rate`` of the regions, in so many groups. ValueError for none."""
     def push(self, operations: Any) -> Table:
         """Takes operations in order: file (int32, from 0), offset (below 0 where it is not known),
-        bytes, write. The positions, ``at``, of those on regions that were picked. ValueError for
-        columns of another kind.
+        bytes, write. Of each, the ``group`` of its region, below 0 where it was not picked, and
+        whether it was ``sequential``. ValueError for columns of another kind.
         """
     def missing_bytes(self, room_bytes: int) -> Table:
         """Of each operation that was picked, the bytes that a cache with so much room lacks; 0 of

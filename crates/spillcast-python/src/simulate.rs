@@ -65,21 +65,25 @@ pub struct PageCacheReads(Option<Regions>);
 
 #[pymethods]
 impl PageCacheReads {
-    /// Of about a share `rate` of the regions.
+    /// Of about a share `rate` of the regions, in so many groups. ValueError for none.
     #[new]
-    fn new(rate: f64) -> PageCacheReads {
-        PageCacheReads(Some(Regions::new(rate)))
+    fn new(rate: f64, groups: usize) -> PyResult<PageCacheReads> {
+        if groups == 0 {
+            return Err(PyValueError::new_err("there is no group"));
+        }
+        Ok(PageCacheReads(Some(Regions::new(rate, groups))))
     }
 
     /// Takes operations in order, with the columns file (int32, from 0), offset (below 0 where it is
-    /// not known), bytes (int64) and write (bool): the positions of those on regions that were picked.
-    /// ValueError for columns of another kind.
+    /// not known), bytes (int64) and write (bool): of each, the group of its region, below 0 where it
+    /// was not picked, and whether it followed the last of its op on its file. ValueError for columns
+    /// of another kind.
     fn push(&mut self, operations: &Bound<'_, PyAny>) -> PyResult<Table> {
         let batch = arrow::import(operations)?;
         let regions = self.0.as_mut().ok_or_else(|| PyValueError::new_err("it has ended"))?;
-        let at = picked(&batch, regions)
+        let (group, sequential) = pushed(&batch, regions)
             .ok_or_else(|| PyValueError::new_err("the operations lack a column"))?;
-        column_of("at", at)
+        table_of(vec![("group", integers(group)), ("sequential", Arc::new(sequential))])
     }
 
     /// Of each operation that was picked, the bytes that a cache with so much room lacks; 0 of writes.
@@ -87,17 +91,18 @@ impl PageCacheReads {
     fn missing_bytes(&mut self, py: Python<'_>, room_bytes: u64) -> PyResult<Table> {
         let regions = self.0.take().ok_or_else(|| PyValueError::new_err("it has ended"))?;
         let missing = py.detach(|| regions.missing_bytes(room_bytes));
-        column_of("missing_bytes", missing.into_iter().map(|bytes| bytes as i64).collect())
+        let missing = missing.into_iter().map(|bytes| bytes as i64).collect();
+        table_of(vec![("missing_bytes", integers(missing))])
     }
 }
 
-/// The positions of the operations that were picked; None where a column lacks.
-fn picked(batch: &RecordBatch, regions: &mut Regions) -> Option<Vec<i64>> {
+/// Of each operation its group, and whether it is sequential; None where a column lacks.
+fn pushed(batch: &RecordBatch, regions: &mut Regions) -> Option<(Vec<i64>, BooleanArray)> {
     let file = arrow::numbers::<Int32Type>(batch, "file")?;
     let offset = arrow::numbers::<Int64Type>(batch, "offset")?;
     let bytes = arrow::numbers::<Int64Type>(batch, "bytes")?;
     let write = batch.column_by_name("write")?.as_boolean_opt()?;
-    let mut at = Vec::new();
+    let (mut groups, mut sequential) = (Vec::new(), Vec::new());
     for row in 0..batch.num_rows() {
         let io = Io {
             op: if write.value(row) { Op::Write } else { Op::Read },
@@ -107,16 +112,19 @@ fn picked(batch: &RecordBatch, regions: &mut Regions) -> Option<Vec<i64>> {
             cached_ns: 0,
             missing_bytes: None,
         };
-        if regions.push(io) {
-            at.push(row as i64);
-        }
+        let (group, follows) = regions.push(io);
+        groups.push(group.map_or(-1, |group| group as i64));
+        sequential.push(follows);
     }
-    Some(at)
+    Some((groups, sequential.into()))
 }
 
-fn column_of(name: &str, values: Vec<i64>) -> PyResult<Table> {
-    let column = Arc::new(Int64Array::from(values)) as ArrayRef;
-    let table = RecordBatch::try_from_iter([(name, column)]);
+fn integers(values: Vec<i64>) -> ArrayRef {
+    Arc::new(Int64Array::from(values))
+}
+
+fn table_of(columns: Vec<(&str, ArrayRef)>) -> PyResult<Table> {
+    let table = RecordBatch::try_from_iter(columns);
     table.map(Table).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 

@@ -1,7 +1,7 @@
 """What a page cache lacked for reads of a recording: of some regions, and of others like them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -36,17 +36,21 @@ class PageCacheRoom:
 class CachedReads:
     """Takes the waits of a recording in order, and then says what those of a sample had to read."""
 
-    def __init__(self, room: PageCacheRoom, operations: int) -> None:
-        """``operations`` are those on temp files, about."""
+    def __init__(self, room: PageCacheRoom, operations: int, parts: int) -> None:
+        """``operations`` are those on temp files, about; ``parts`` those of the sample."""
         self._room = room
-        self._core = _core.PageCacheReads(min(1.0, OPERATIONS / max(operations, 1)))
+        rate = min(1.0, OPERATIONS / max(operations, 1))
+        # Each part is told by regions of its own, so that their luck shows in how far apart parts
+        # are; where all are picked there is none.
+        self._groups = parts if rate < 1.0 else 1
+        self._core = _core.PageCacheReads(rate, self._groups)
         self._numbers = dict[str | None, int]()
         self._rows = 0
         self._picked: list[_Reads] = []
         self._sampled: list[_Reads] = []
 
-    def push(self, waits: pa.Table, sampled: Flags) -> None:
-        """The next waits, and which of them are in the sample."""
+    def push(self, waits: pa.Table, part: Array) -> None:
+        """The next waits, and the part of the sample that each is in; NONE if it is in no part."""
         moving = waits["temp"].to_numpy() & (waits["bytes"].fill_null(0).to_numpy() > 0)
         moving &= waits["op"].is_valid().to_numpy()
         chosen = waits.filter(pa.array(moving))
@@ -58,13 +62,13 @@ class CachedReads:
             "bytes": chosen["bytes"],
             "write": pa.array(write),
         }
-        picked = pa.record_batch(self._core.push(_batch(columns)))["at"].to_numpy()
+        pushed = pa.record_batch(self._core.push(_batch(columns)))
+        group, sequential = (pushed[name].to_numpy(False) for name in ("group", "sequential"))
         fast = self._room.as_fast(chosen["elapsed_ns"].to_numpy(), size)
-        found = _Reads(
-            self._rows + np.flatnonzero(moving), chosen["session"].to_numpy(), fast, ~write
-        )
-        self._picked.append(found.at(picked))
-        self._sampled.append(found.at(sampled[moving]))
+        row, part = self._rows + np.flatnonzero(moving), part[moving]
+        found = _Reads(row, chosen["session"].to_numpy(), fast, sequential, ~write, group)
+        self._picked.append(found.at(group >= 0))
+        self._sampled.append(replace(found, group=part % self._groups).at(part != NONE))
         self._rows += waits.num_rows
 
     def missing_bytes(self, sampled: Array) -> Array:
@@ -74,8 +78,12 @@ class CachedReads:
         known = pa.record_batch(table)["missing_bytes"].to_numpy()[picked.read]
         picked, asked = picked.at(picked.read), asked.at(asked.read)
         found = np.full(len(sampled), NONE, dtype=np.int64)
-        if len(picked.row):
-            found[np.searchsorted(sampled, asked.row)] = _like(picked, known, asked)
+        for group in range(self._groups):
+            its, of = asked.at(asked.group == group), picked.group == group
+            if not of.any():
+                of = np.ones(len(of), dtype=bool)
+            if len(of):
+                found[np.searchsorted(sampled, its.row)] = _like(picked.at(of), known[of], its)
         return found
 
     def _files(self, names: pa.ChunkedArray) -> NDArray[np.int32]:
@@ -94,27 +102,33 @@ class CachedReads:
 
 @dataclass(frozen=True)
 class _Reads:
-    """Operations by number; their session, and whether they were fast, and reads."""
+    """Operations by number: their session, if they were fast, sequential, and reads; their group.
+
+    The group is that of their regions, or the one by which a part of the sample is told.
+    """
 
     row: Array
     session: Array
     fast: Flags
+    sequential: Flags
     read: Flags
+    group: Array
 
     def at(self, which: NDArray[Any]) -> "_Reads":
-        return _Reads(self.row[which], self.session[which], self.fast[which], self.read[which])
+        return _Reads(*(getattr(self, field.name)[which] for field in fields(self)))
 
     @classmethod
     def of(cls, parts: "list[_Reads]") -> "_Reads":
-        names = ("row", "session", "fast", "read")
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+        columns = ([getattr(part, field.name) for part in parts] for field in fields(cls))
+        return cls(*map(np.concatenate, columns))
 
 
 def _like(picked: _Reads, known: Array, asked: _Reads) -> Array:
     """What those asked had to read: what is known of them, or of one near by.
 
-    Of the same session and as fast as memory or not, if there is one; else as fast, or any. In the
-    mean that is right however these are mixed, for both are drawn from the same.
+    Of the same session, sequential or not, and as fast as memory or not, if there is one; else as
+    fast, or any. In the mean that is right however these are mixed, for both are drawn from the
+    same. A disk seeks for what is not sequential, and that is seldom in memory by reading ahead.
     """
     draws = np.random.default_rng(0)
     off = draws.integers(-NEIGHBOURS, NEIGHBOURS, len(asked.row))
@@ -132,11 +146,11 @@ def _like(picked: _Reads, known: Array, asked: _Reads) -> Array:
 
 
 def _by_session(reads: _Reads) -> Array:
-    return reads.session * 2 + reads.fast
+    return reads.session * 4 + reads.sequential * 2 + reads.fast
 
 
 def _by_speed(reads: _Reads) -> Array:
-    return reads.fast.astype(np.int64)
+    return reads.sequential * np.int64(2) + reads.fast
 
 
 def _any(reads: _Reads) -> Array:

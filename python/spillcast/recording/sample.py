@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from spillcast.gate import batches_of
 from spillcast.recording import schema
-from spillcast.recording.cached_reads import COLUMN, CachedReads, PageCacheRoom
+from spillcast.recording.cached_reads import COLUMN, NONE, CachedReads, PageCacheRoom
 from spillcast.recording.recording import Recording
 from spillcast.recording.spill import slice_numbers
 from spillcast.recording.sums import AGAIN
@@ -47,8 +47,10 @@ def sampled(recording: Recording, rows: int, room: PageCacheRoom | None = None) 
     slices, windows = _slices_ns(recording, rows)
     reads = None
     if room is not None:
-        reads = CachedReads(room, recording.meta.temp.reads + recording.meta.temp.writes)
-    waits = pa.concat_tables(_beginning_in(recording, slices, reads)).unify_dictionaries()
+        operations = recording.meta.temp.reads + recording.meta.temp.writes
+        reads = CachedReads(room, operations, PARTS)
+    part_of = np.array(windows, dtype=np.int64) % PARTS
+    waits = pa.concat_tables(_beginning_in(recording, slices, part_of, reads)).unify_dictionaries()
     if reads is not None:
         missing = reads.missing_bytes(waits[_NUMBER].to_numpy())
         waits = waits.drop_columns(_NUMBER).append_column(COLUMN, pa.array(missing))
@@ -77,15 +79,21 @@ def parts_of(recording: Recording) -> list[Recording]:
 
 
 def _beginning_in(
-    recording: Recording, slices: Array, reads: CachedReads | None
+    recording: Recording, slices: Array, part_of: Array, reads: CachedReads | None
 ) -> Iterator[pa.Table]:
-    """The waits that begin within slices, which do not overlap; ``reads`` sees all waits."""
+    """The waits that begin within slices, which do not overlap; ``reads`` sees all waits.
+
+    ``part_of`` is the part of the sample that each slice is in.
+    """
     edges, before = slices.ravel(), 0
     for rows in recording.batches("waits"):
-        within = np.searchsorted(edges, rows["start_ns"].to_numpy(), side="right") % 2 == 1
+        edge = np.searchsorted(edges, rows["start_ns"].to_numpy(), side="right")
+        within = edge % 2 == 1
         found = rows.filter(pa.array(within))
         if reads is not None:
-            reads.push(rows, within)
+            part = np.full(len(edge), NONE)
+            part[within] = part_of[edge[within] // 2]
+            reads.push(rows, part)
             found = found.append_column(_NUMBER, pa.array(before + np.flatnonzero(within)))
         before += rows.num_rows
         yield found

@@ -213,14 +213,18 @@ impl PageCache {
     }
 }
 
-/// What reads bring of some regions of all files, through a cache of as small a share of its room.
+/// What reads bring of some regions of all files, through caches of as small a share of its room.
 ///
 /// As SHARDS does with lines (Waldspurger et al., FAST 2015): a region is picked by a hash, and what
-/// is done to it is all that happens in a cache that is smaller by the share of regions picked.
+/// is done to it is all that happens in a cache that is smaller by the share of regions picked. Each
+/// of some groups of regions has a cache of its own: how far apart they are tells how sure they are.
 pub struct Regions {
     rate: f64,
     ends: Ends,
     operations: u64,
+    /// By group, and of all operations.
+    written_bytes: Vec<u64>,
+    all_written_bytes: u64,
     /// By file, the number of its last operation.
     last: Vec<u64>,
     picked: Vec<Picked>,
@@ -229,6 +233,7 @@ pub struct Regions {
 /// An operation on a region that was picked: its number, and whether it followed the last one.
 struct Picked {
     number: u64,
+    group: usize,
     io: Io,
     sequential: bool,
 }
@@ -236,13 +241,22 @@ struct Picked {
 impl Regions {
     const BYTES: u64 = 1 << 20;
 
-    /// Of about a share `rate` of the regions.
-    pub fn new(rate: f64) -> Regions {
-        Regions { rate, ends: Ends::new(), operations: 0, last: Vec::new(), picked: Vec::new() }
+    /// Of about a share `rate` of the regions, in so many groups.
+    pub fn new(rate: f64, groups: usize) -> Regions {
+        Regions {
+            rate,
+            ends: Ends::new(),
+            operations: 0,
+            written_bytes: vec![0; groups],
+            all_written_bytes: 0,
+            last: Vec::new(),
+            picked: Vec::new(),
+        }
     }
 
-    /// Takes the next operation; whether it is on a region that was picked.
-    pub fn push(&mut self, io: Io) -> bool {
+    /// Takes the next operation; the group of its region, if that was picked, and whether it followed
+    /// the last one of its op on its file.
+    pub fn push(&mut self, io: Io) -> (Option<usize>, bool) {
         let (io, sequential) = place(&mut self.ends, io);
         let (number, file) = (self.operations, io.file as usize);
         self.operations += 1;
@@ -252,25 +266,47 @@ impl Regions {
         self.last[file] = number;
         let region = io.offset.unwrap_or(0) / Regions::BYTES;
         let hash = random::mix(random::mix(u64::from(io.file) + 1).wrapping_add(region));
-        let picked = hash <= (self.rate * u64::MAX as f64) as u64;
-        if picked {
-            self.picked.push(Picked { number, io, sequential });
+        let written = if io.op == Op::Write { io.bytes } else { 0 };
+        self.all_written_bytes += written;
+        if hash > (self.rate * u64::MAX as f64) as u64 {
+            return (None, sequential);
         }
-        picked
+        // Which hashes are small says nothing of their last bits.
+        let group = (hash % self.written_bytes.len() as u64) as usize;
+        self.written_bytes[group] += written;
+        self.picked.push(Picked { number, group, io, sequential });
+        (Some(group), sequential)
     }
 
     /// Of each operation that was picked, the bytes that a cache with so much room lacks; 0 of writes.
-    pub fn missing_bytes(mut self, room_bytes: u64) -> Vec<u64> {
-        let operations: Vec<Io> = self.picked.iter().map(|picked| picked.io).collect();
-        let bytes = (room_bytes as f64 * self.rate) as u64;
+    pub fn missing_bytes(self, room_bytes: u64) -> Vec<u64> {
+        let groups = 0..self.written_bytes.len();
+        let mut found: Vec<_> =
+            groups.map(|group| self.missing_of(group, room_bytes).into_iter()).collect();
+        let next = |picked: &Picked| found[picked.group].next().unwrap_or(0);
+        self.picked.iter().map(next).collect()
+    }
+
+    /// The share that a group has of what was written, which is not quite that of the regions.
+    fn share(&self, group: usize) -> f64 {
+        match self.all_written_bytes {
+            0 => self.rate / self.written_bytes.len() as f64,
+            all => self.written_bytes[group] as f64 / all as f64,
+        }
+    }
+
+    /// The same of the operations of a group.
+    fn missing_of(&self, group: usize, room_bytes: u64) -> Vec<u64> {
+        let its = || self.picked.iter().filter(|picked| picked.group == group);
+        let operations: Vec<Io> = its().map(|picked| picked.io).collect();
+        let bytes = (room_bytes as f64 * self.share(group)) as u64;
         // Nothing has to be written back: only what is read is asked.
         let mut cache = PageCache::new(PageCacheRoom { bytes, dirty_bytes: bytes }, &operations);
         drop(operations);
         let mut gone: Vec<(u64, u32)> =
             cache.files.keys().map(|&f| (self.last[f as usize], f)).collect();
         gone.sort_unstable_by(|a, b| b.cmp(a));
-        let picked = std::mem::take(&mut self.picked);
-        let missing = picked.iter().map(|Picked { number, io, sequential }| {
+        let missing = its().map(|Picked { number, io, sequential, .. }| {
             while gone.last().is_some_and(|&(last, _)| last < *number) {
                 gone.pop().into_iter().for_each(|(_, file)| cache.remove(file));
             }

@@ -119,8 +119,9 @@ fn spilled() -> Vec<Io> {
 
 /// What all regions of a share of `rate` lack, and how many reads were asked.
 fn lacking(operations: &[Io], rate: f64, pages: u64) -> (f64, usize) {
-    let mut regions = Regions::new(rate);
-    let picked: Vec<Io> = operations.iter().copied().filter(|io| regions.push(*io)).collect();
+    let mut regions = Regions::new(rate, 1);
+    let picked: Vec<Io> =
+        operations.iter().copied().filter(|io| regions.push(*io).0.is_some()).collect();
     let missing = regions.missing_bytes(pages * PAGE);
     let reads = picked.iter().filter(|io| io.op == Op::Read).count();
     (missing.iter().sum::<u64>() as f64, reads)
@@ -159,4 +160,24 @@ fn some_regions_lack_as_much_of_what_they_read() {
     let (all, some) = (all / all_reads as f64, some / reads as f64);
     // By chance, of 240 regions.
     assert!((some / all - 1.0).abs() < 0.2, "{some} {all}");
+}
+
+#[test]
+fn each_group_of_regions_lacks_about_as_much() {
+    let operations = spilled();
+    // Five files wait to be read; room for as many would be an edge.
+    let (all, all_reads) = lacking(&operations, 1.0, 10 << 10);
+    let mut regions = Regions::new(0.8, 4);
+    let picked: Vec<(usize, Op)> =
+        operations.iter().filter_map(|io| Some((regions.push(*io).0?, io.op))).collect();
+    let missing = regions.missing_bytes((10 << 10) * PAGE);
+    assert_eq!(missing.len(), picked.len());
+    for group in 0..4 {
+        let its = || picked.iter().zip(&missing).filter(|(one, _)| **one == (group, Op::Read));
+        let (reads, bytes) = (its().count(), its().map(|(_, &bytes)| bytes).sum::<u64>());
+        assert!(reads > all_reads / 8 && reads < all_reads / 3, "{reads}");
+        // By chance, of 190 regions.
+        let (all, its) = (all / all_reads as f64, bytes as f64 / reads as f64);
+        assert!((its / all - 1.0).abs() < 0.25, "{its} {all}");
+    }
 }
