@@ -233,7 +233,9 @@ def test_what_is_asked_for_by_name_is_not_replaced(monkeypatch):
 
 def test_a_source_that_joins_nothing_is_refused_for_what_runs(paper, monkeypatch, tmp_path):
     monkeypatch.setattr(Paper, "attaches", False)
-    with pytest.raises(InputError, match="--capture paper cannot observe process 1, which runs"):
+    with pytest.raises(
+        InputError, match="--capture paper cannot observe process 1, which is already running"
+    ):
         record_pid(1, tmp_path / "x.spill", paper)
 
 

@@ -173,7 +173,7 @@ BAD_INPUT = {
         ("--explain", "select 1", "--set", "temp_tablespaces=none"), '"none" does not exist',
     ),
     "a setting for another's": (("--query", "x", "--set", "work_mem=1MB"), "for the session of"),
-    "preload": (("--explain", "select 1", "--capture", "preload"), "runs already"),
+    "preload": (("--explain", "select 1", "--capture", "preload"), "already running"),
     "no such directory": (
         ("--explain", "select 1", "-o", "none/run.spill"), "there is no directory",
     ),

@@ -123,7 +123,7 @@ def test_samples_alone_are_no_io(tmp_path):
     ash = write_ash(tmp_path / "ash.csv", execution(100))
     told = only_line(spillcast("forecast", ash, "--to", "tmpfs"), 2)
     assert "ASH samples cannot be replayed" in told
-    assert "give a trace" in told
+    assert "add a trace" in told
 
 
 def test_waits_that_name_no_place(tmp_path):

@@ -83,7 +83,7 @@ def test_of_a_page_cache_a_sample_says_what_all_waits_say(tmp_path, share):
     room = int(share * Recording.open(path).meta.temp.bytes / 2)
     recording = edited(path, machine={"memory_available_bytes": room})
     assert sample_of(recording).sample is not None
-    targets = ["catalogue:aws-gp3", "catalogue:linux-hdd"]
+    targets = ["catalogue:linux-hdd"]
     exact = ask([path], targets, Question(exact=True))
     for (said, _), (known, _) in zip(ask([path], targets), exact, strict=True):
         assert _cached(said) == _cached(known)

@@ -69,7 +69,7 @@ def test_both_views_together(tmp_path, sessions):
     others = 28_000 * sessions
     assert temp.total_s == pytest.approx(435 * temp.operations / (temp.operations + others))
     assert temp.within.least_s < temp.total_s < temp.within.most_s
-    with pytest.raises(InputError, match=r"V\$SQL_PLAN_MONITOR are wanted"):
+    with pytest.raises(InputError, match=r"V\$SQL_PLAN_MONITOR are missing"):
         read_figures(paths[:1])
 
 
