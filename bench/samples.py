@@ -47,9 +47,9 @@ def _held(cached: bool) -> Result:
                 stated.append(error)
                 held += off[-1] <= NINE_IN_TEN * error + 1e-9
     share = held / max(len(off), 1)
-    how = ", through a page cache" if cached else ""
+    where = f"{len(DISKS)} disks, through a page cache" if cached else f"{len(TARGETS)} storages"
     return Result(
-        f"samples: {len(seeds)} recordings of {waits:,} waits on {len(DISKS if cached else TARGETS)} storages{how}",
+        f"samples: {len(seeds)} recordings of {waits:,} waits on {where}",
         f"{held} of {len(off)} within the stated error, {whole} taken whole; off by "
         f"{_middle(off):.2%} in the median, {max(off, default=0.0):.2%} at most",
         f"stated: {_middle(stated):.2%} in the median, {max(stated, default=0.0):.2%} at most",
