@@ -12,7 +12,7 @@ from bench.result import SPILLCAST, Result, best_of_s, by_turns, least, used
 MEGABYTES = 500
 REPEATS = 3
 AIM_SHELL = 25
-AIM_WC = 4
+AIM_WC = 3
 AIM_PEAK_MB = 200
 #: MB a second, and MB of memory, of what is asked beside events.
 AIM_RATE, AIM_MB = 600, 100

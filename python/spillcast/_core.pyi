@@ -11,6 +11,7 @@ __all__ = [
     "Emulation",
     "Grid",
     "HeldCommand",
+    "PageCacheReads",
     "Probe",
     "RecordingWriter",
     "Seconds",
