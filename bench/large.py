@@ -16,11 +16,13 @@ FORECAST_AIMS = {1: (2.0, 600), 2: (6.0, 600), 16: (6.0, 600)}
 PROFILE_AIM, REPORT_AIM, MORE_AIM = (1.5, 600), (10.0, 1000), (60.0, 1000)
 TO, TO_A_DISK = ("--to", "latency:150us"), ("--to", "catalogue:linux-hdd")
 #: The peer: DuckDB groups the same file.
-_GROUPS = """
+_GROUPS = '''
 import duckdb
-duckdb.sql("select event, op, temp, session, count(*), sum(elapsed_ns), sum(bytes), max(elapsed_ns)
-from read_parquet('{}/waits.parquet') group by all").fetchall()
-"""
+duckdb.sql("""
+select event, op, temp, session, count(*), sum(elapsed_ns), sum(bytes), max(elapsed_ns)
+from read_parquet('{}/waits.parquet') group by all
+""").fetchall()
+'''
 
 
 def run() -> Iterator[Result]:

@@ -119,11 +119,13 @@ def _measure(name: str) -> bool:
         timer = threading.Timer(part.most_s, process.terminate)
         timer.start()
         assert process.stdout is not None
-        for line in process.stdout:
+        for line in filter(str.strip, process.stdout):
             rows.append(json.loads(line))
             print(Result(**rows[-1]), flush=True)
         ended = process.wait() == 0
         timer.cancel()
+    if not ended:
+        print(f"{name}: it failed, or did not end within {part.most_s} s", file=sys.stderr)
     KEPT.mkdir(parents=True, exist_ok=True)
     found = {
         "rows": rows,

@@ -87,5 +87,6 @@ def made_up_recording(path: Path, waits: int, threads: int, *, page_cached: bool
     tests = str(Path(__file__).parents[1] / "tests")
     code = f"import sys; sys.path.insert(0, {tests!r}); import large_recording as large\n"
     code += f"large.write_large_recording({str(path)!r}, {waits}, {threads}, {page_cached})"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    # DuckDB draws its progress on stdout, where the rows of a benchmark go.
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
     return path
