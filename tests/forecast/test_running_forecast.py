@@ -55,7 +55,10 @@ def test_it_is_for_the_whole_run_and_gets_surer(sorted_by_duckdb):
     whole = sorted_by_duckdb
     live = RunningForecast("factor:1", known=Known(history=[whole.path]))
     open_s = []
-    for share in (0.5, 0.7, 0.9):
+    # On a busy machine the sort may begin to spill late.
+    begin = min(starts(whole.temp_waits)) / 1e9 / whole.elapsed_s
+    for spilled in (0.3, 0.6, 0.85):
+        share = begin + spilled * (1 - begin)
         part = by_then(whole, share)
         live.look(lambda part=part: part, last=True)
         assert live.latest.baseline_s == pytest.approx(whole.elapsed_s, rel=0.1)

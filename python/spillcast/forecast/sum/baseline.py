@@ -16,7 +16,7 @@ from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, Term
 from spillcast.forecast.sum.coverage import is_part
 from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.threads.overlap import Threads
-from spillcast.forecast.to_come.known import NOTHING, Known
+from spillcast.forecast.to_come.known import NOTHING, Known, Whole
 from spillcast.forecast.to_come.to_come import ToCome
 from spillcast.recording import Recording
 from spillcast.recording.likely_temp import mend
@@ -54,6 +54,8 @@ class Baseline:
     recorded: Sequence[Load] = ()
     #: What was given to tell the whole and is not used, and why.
     unused: Sequence[str] = ()
+    #: Of temp files, bytes that were written and will be read, at the least.
+    unread_bytes: float = 0.0
     #: The same by each part of a sample, where the recording is one.
     parts: Sequence["Baseline"] = ()
 
@@ -88,22 +90,26 @@ class Baseline:
             whole = whole_s(recording.meta) or recording.elapsed_s
         if min(whole, recording.elapsed_s) <= 0:
             raise InputError(f"{recording.path}: an elapsed time of 0 leaves nothing to forecast")
-        found: ToCome | None = None
+        by_all = Whole()
         threads: Threads | None = None
-        unused: Sequence[str] = ()
         if went_on(recording.meta):
             threads = Threads(recording, loads, cpus)
-            found, unused = known.to_come(recording, threads, elapsed_s)
+            by_all = known.to_come(recording, threads, elapsed_s)
         elif known.given:
             raise InputError(
                 f"{recording.path}: the query ended while it was recorded: nothing remains",
                 f"leave {known.given} out",
             )
+        found = by_all.to_come
+        base = cls(
+            recording, loads, whole, part, without, cpus,
+            found, threads, loads, by_all.unused, by_all.unread_bytes,
+        )  # fmt: skip
         if found is None:
-            return cls(recording, loads, whole, part, without, cpus, None, threads, loads, unused)
-        of_whole = found.loads(loads)
-        whole = elapsed_s or found.whole_s
-        return cls(recording, of_whole, whole, None, without, cpus, found, threads, loads, unused)
+            return base
+        return replace(
+            base, loads=found.loads(loads), whole_s=elapsed_s or found.whole_s, part=None
+        )
 
     @property
     def recorded_s(self) -> float | None:

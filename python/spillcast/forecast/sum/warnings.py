@@ -186,10 +186,11 @@ def _about_part(baseline: Baseline) -> list[Warned]:
     recording, whole_s, part = baseline.recording, baseline.whole_s, baseline.part
     unused = [Warned("not-used", f"not used: {one}") for one in baseline.unused]
     if part is not None:
-        text = (
-            "this forecast is only for the recorded part; --elapsed TIME gives one for the whole "
-            "run"
-        )
+        text = "this forecast is only for the recorded part; "
+        if baseline.unread_bytes:
+            left = format_bytes(baseline.unread_bytes)
+            text += f"at least {left} in temp files remain to be read; "
+        text += "--elapsed TIME gives one for the whole run"
         if part.what == "process" and part.because == "late":
             life_s = (part.before_s or 0.0) + part.recorded_s
             text += f" (--elapsed {life_s:.1f}s if the query started with its process)"

@@ -13,6 +13,11 @@ from spillcast.recording.spill import codes, equals
 
 #: Of a file that was there before and is read out of order it is not known where reading is.
 ANYWHERE = (0.0, 0.5, 1.0)
+#: But what was written last is read first: while it reads nothing before this share of a file, it
+#: has just begun, and so much of it is unread.
+TOP, BEGUN = 0.6, (0.6, 0.9, 1.0)
+#: Over bytes read of a file, those written that say nothing of where reading is.
+STRAY = 0.01
 
 
 @dataclass(frozen=True)
@@ -126,20 +131,24 @@ def _left(file: _File) -> tuple[float, float, float, float, float]:
     if not held:
         left = 0.0 if file.gone else max(written - read, 0.0)
         return left, left, left, 0.0, 0.0
-    if written:
+    if written > STRAY * read:
         before = min(held, max(read - written, 0.0))
         most = 0.0 if file.gone else max(held + written - read, 0.0)
         return most / 2, most * 0.9, most, held, max(held * 0.9, before)
-    most = max(held - read, 0.0)
+    most = max(held + written - read, 0.0)
     if file.gone:
         return 0.0, 0.0, 0.0, held, read
     # Where several runs are read side by side, each is as far as the others.
     first = float(file.offset[reads].min())
     last = max(held - float((file.offset + file.size)[reads].max()), 0.0)
-    if first + last < most * ANYWHERE[1] and not _in_order(file.offset[reads]):
-        about = most * (last / (first + last) if first + last else ANYWHERE[1])
-        about = (about + most * ANYWHERE[1]) / 2
-        return 0.0, about, most, held, about + read
+    if not _in_order(file.offset[reads]):
+        if first > TOP * held:
+            low, about, high = (most * share for share in BEGUN)
+            return low, about, high, held, about + read
+        if first + last < most * ANYWHERE[1]:
+            about = most * (last / (first + last) if first + last else ANYWHERE[1])
+            about = (about + most * ANYWHERE[1]) / 2
+            return 0.0, about, most, held, about + read
     about = most * last / (first + last) if first + last else 0.0
     return about * 0.9, about, min(about * 1.1, most), held, about + read
 

@@ -21,8 +21,8 @@ MOVED_MIN = 0.02
 #: A file that is read less than this is no input.
 INPUT_BYTES_MIN = 1 << 20
 #: Spread of the logarithm of what is left, for rows of a scan are not alike; what may be written
-#: after this scan, over what is written in all of it.
-SPREAD, AGAIN = 0.2, 1.0
+#: after this scan, over all that is written until then.
+SPREAD, AGAIN = 0.2, 2.5
 #: The end of a scan is not seen to the last block.
 LEFT_MIN = 0.01
 #: Of all reads in a stretch, those that may lie behind where the scan is.
@@ -53,9 +53,9 @@ def input_says(recording: Recording, seen: Seen) -> list[Said]:
     rate = seen.bytes["write"] / (found.end - found.begin)
     source = f"the scan of {os.path.basename(found.file)}, {found.end:.0%} done"
     left = rate * max(1 - found.end, LEFT_MIN)
-    # Another scan may follow, which feeds as much or more.
-    again = left + AGAIN * rate
-    return [Said("writes", left * exp(-NINE_IN_TEN * SPREAD), left, again, "input", source)]
+    # What was spilled may be written again, and another scan may follow.
+    most = left + AGAIN * (seen.done("write") + left)
+    return [Said("writes", left * exp(-NINE_IN_TEN * SPREAD), left, most, "input", source)]
 
 
 def scans(recording: Recording, after_s: float = 0.0) -> Sequence[Scan]:

@@ -32,6 +32,17 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Whole:
+    """What all sources make of a query; ``to_come`` is None where nothing tells the whole."""
+
+    to_come: ToCome | None = None
+    #: What was given and is not used, and why.
+    unused: Sequence[str] = ()
+    #: Bytes that were written and will be read, at the least.
+    unread_bytes: float = 0.0
+
+
+@dataclass(frozen=True)
 class Known:
     """What is known besides of a query that was recorded in part.
 
@@ -55,16 +66,14 @@ class Known:
 
     def to_come(
         self, recording: Recording, threads: Threads, elapsed_s: float | None = None
-    ) -> tuple[ToCome | None, Sequence[str]]:
-        """None where nothing tells the whole; ``elapsed_s`` is its time where that is known.
-
-        And what was given and is not used, with the reason.
+    ) -> Whole:
+        """``elapsed_s`` is the time of the whole query where that is known.
 
         InputError for what the user says that cannot be.
         """
         seen = seen_of(recording, threads)
         if seen is None:
-            return None, []
+            return Whole()
         told = replace(self.told, elapsed_s=elapsed_s)
         said = [
             Answer("told", "", told_says(told, seen)),
@@ -77,7 +86,7 @@ class Known:
         unused = [f"{one.name}: {one.said}" for one in used if isinstance(one.said, str)]
         found = [each for one in used if not isinstance(one.said, str) for each in one.said]
         whole = whole_of(seen, found, unused)
-        return whole, unused if whole is None else whole.unused
+        return Whole(whole, unused if whole is None else whole.unused, seen.unread.low)
 
     def in_place_of(self, recording: Recording) -> Recording | None:
         """A previous run, where the recording is of a part in which there was no temp I/O.

@@ -19,17 +19,22 @@ from spillcast.recording.explain.nodes import amount
 from spillcast.units import format_bytes, parse_bytes
 
 SOURCE = "the plan, which was not run"
-#: Rows and widths are estimates: standard deviation of the logarithm of what they make.
+#: Rows and widths are estimates: standard deviation of the logarithm of what they make. Each join
+#: below multiplies them by another.
 SPREAD = 0.3
 #: A session may have set its work memory to so much less than is seen from outside.
 LESS_MOST = 64
 #: Hash aggregates write partitions again that are too large still, nobody knows how often.
 AGGREGATED = 0.5
+#: Each partition of theirs takes blocks of the file ahead of need, and zeros are written to those
+#: that others are written behind: a block is written twice, and read once.
+AGGREGATE_WRITES = 2
 #: Seen so much more than the plan has in all, it is of another query or of other settings.
 MORE = 1.3
 #: A row in a file beside its columns: of sorts and stores, and of hashes.
 _SORT_ROW_BYTES, _HASH_ROW_BYTES = 10, 20
 _WORK_MEM = "4MB"
+JOINS = {"Hash Join", "Merge Join", "Nested Loop"}
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,8 @@ class Spilled:
     written: float
     read: float
     aggregated: float = 0.0
+    #: Joins below the nodes that spill, the mean of all bytes written.
+    joins: float = 0.0
 
 
 def plan_says(
@@ -62,7 +69,7 @@ def plan_says(
     # Where more was written than the plan has, its rows were too few, nobody knows by how much.
     written = max(found.written, done * 1.02)
     sure = written > done * 1.02 and less == 1
-    spread = SPREAD * (1 if sure else 2)
+    spread = SPREAD * (1 + found.joins) ** 0.5 * (1 if sure else 2)
     above = spread + AGGREGATED * found.aggregated / found.written
     return [
         about("written", written, spread, "plan", SOURCE, above),
@@ -75,12 +82,16 @@ def spilled_by(document: Mapping[str, Any], settings: Mapping[str, Any], less: i
     given = {**settings, **(document.get("Settings") or {})}
     memory = parse_bytes(_as_bytes(given.get("work_mem")), "work_mem") // less
     multiplier = float(given.get("hash_mem_multiplier") or HASH_MEM_MULTIPLIER)
-    written = aggregated = 0.0
+    written = read = aggregated = joins = 0.0
     for node, processes in _nodes(document["Plan"], 1.0):
-        wrote = _node(node, memory, multiplier) * processes
+        of_node = _node(node, memory, multiplier) * processes
+        aggregate = node.get("Node Type") == "Aggregate"
+        read += of_node
+        wrote = of_node * (AGGREGATE_WRITES if aggregate else 1)
         written += wrote
-        aggregated += wrote if node.get("Node Type") == "Aggregate" else 0.0
-    return Spilled(written, written, aggregated)
+        aggregated += wrote if aggregate else 0.0
+        joins += wrote * _joins_below(node)
+    return Spilled(written, read, aggregated, joins / written if written else 0.0)
 
 
 def _as_bytes(text: Any) -> str:
@@ -102,13 +113,18 @@ def _nodes(
         yield from _nodes(one, below, str(plan.get("Node Type")))
 
 
+def _joins_below(node: Mapping[str, Any]) -> int:
+    below = node.get("Plans", ())
+    return sum(_joins_below(one) + (one.get("Node Type") in JOINS) for one in below)
+
+
 def _rows(node: Mapping[str, Any]) -> tuple[float, float]:
     """Estimated rows and the bytes of one."""
     return tuple(float(amount(node.get(name, 0), name)) for name in ("Plan Rows", "Plan Width"))  # type: ignore[return-value]
 
 
 def _node(node: Mapping[str, Any], memory: int, multiplier: float) -> float:
-    """Bytes that a node writes, all of which it reads once."""
+    """Bytes that a node spills, each of which it reads once."""
     kind, below = node.get("Node Type"), list(node.get("Plans", ()))
     if not below:
         return 0.0

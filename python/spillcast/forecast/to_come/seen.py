@@ -19,6 +19,8 @@ OPS = ("read", "write")
 LAST = 0.2
 #: Of the bytes moved in that part, what is less is no phase.
 HARDLY = 0.1
+#: Of all bytes recorded, an op that moved less was not seen: a few operations tell no rate.
+SEEN_MIN = 0.01
 #: A session that is hardly older than its query did nothing else.
 ALONE, ALONE_S = 1.1, 0.5
 #: Beside CPU time there are other waits, at most so many times as long in all.
@@ -182,7 +184,7 @@ def _s_per_byte(
     for name in OPS:
         which = op[order] == name
         moved = float(size[order][which].sum())
-        if moved:
+        if moved > SEEN_MIN * size.sum():
             found[name] = float(passed_s[which].sum()) / moved
     return found
 

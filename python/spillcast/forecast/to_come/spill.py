@@ -11,20 +11,17 @@ UNREAD_MIN = 0.02
 #: While a query reads and writes, it writes again what it has read, or what does not fit while it
 #: reads: from, about and to so many times what lies unread.
 AGAIN = (0.06, 0.5, 2.5)
-#: While it only writes: from, about and to so many times what it has written.
-WRITING = (0.12, 1.8, 10.0)
-WRITTEN = "what was written so far"
 SOURCE = "files written and not yet read"
 
 
 def spill_says(seen: Seen) -> list[Said]:
-    """The bytes to be written yet; while it only writes that is known least."""
+    """The bytes to be written yet; nothing tells them while it only writes."""
     written, unread = seen.done("write"), seen.unread
     if not written or unread.high < UNREAD_MIN * written:
         return []
     if "write" not in seen.doing:
         return [Said("writes", 0.0, 0.0, MORE * written, "spill", SOURCE)]
-    reads = "read" in seen.doing
-    base, times, source = (unread.about, AGAIN, SOURCE) if reads else (written, WRITING, WRITTEN)
-    low, about, high = (each * base for each in times)
-    return [Said("writes", low, about, high, "spill", source)]
+    if "read" not in seen.doing:
+        return []
+    low, about, high = (each * unread.about for each in AGAIN)
+    return [Said("writes", low, about, high, "spill", SOURCE)]

@@ -1,6 +1,6 @@
 """What is to come of a query that was seen in part, and so the whole of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,6 +40,8 @@ class ToCome:
     bytes: Mapping[str, Array]
     coming: Mapping[str, Array]
     io_s_per_byte: Mapping[str, float]
+    #: Ops that were seen.
+    seen: Collection[str]
     #: Where each figure is from: ``written``, ``read`` and ``elapsed``.
     sources: Mapping[str, str]
     #: By op bytes that the recording holds.
@@ -69,10 +71,11 @@ class ToCome:
         """Those of the whole, from those recorded; an op that was not seen is like the other."""
         found = []
         for op in sorted(self.bytes):
-            own = [load for load in recorded if load.op == op]
-            for load in own or recorded:
-                moved = sum(one.bytes for one in own or recorded)
-                times = self.whole_bytes(op) / max(moved, 1)
+            own = op in self.seen
+            alike = [load for load in recorded if (load.op == op) == own]
+            moved = sum(one.bytes for one in alike)
+            times = self.whole_bytes(op) / max(moved, 1)
+            for load in alike:
                 count, size = round(times * load.count), round(times * load.bytes)
                 if count:
                     elapsed_s = size * self.io_s_per_byte[op]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import hypot
 from typing import get_args
 
 import numpy as np
@@ -11,9 +12,7 @@ from spillcast.forecast.sum.interval import DRAWS
 from spillcast.forecast.to_come.said import About, Said, together
 from spillcast.forecast.to_come.seen import OPS, Seen
 from spillcast.forecast.to_come.spill import SOURCE as FILES
-from spillcast.forecast.to_come.spill import WRITTEN
 from spillcast.forecast.to_come.to_come import ToCome
-from spillcast.forecast.too_wide import too_wide
 
 Array = NDArray[np.float64]
 #: Draws before those that agree with the elapsed time are picked out of them.
@@ -36,8 +35,6 @@ REST_BEFORE_SPREAD, LEAST = 0.1, 0.02
 TOLD_MIN, UNLIKE = 0.1, 20.0
 #: Of the elapsed time, what may come after the last temp I/O.
 TAIL = 0.03
-#: Nine in ten draws lie between these quantiles.
-ENDS = (0.05, 0.95)
 #: Fewer draws than this agree with what is told: then it and what was seen contradict each other.
 AGREEING_MIN = 50
 
@@ -71,8 +68,6 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
         told_s = np.maximum(told.drawn(draws.standard_normal(DRAWS)), seen.done_s)
         rest_s[picked] = np.maximum(told_s - io_s[picked], 0.0)
         elapsed_s[picked] = told_s
-    if _a_guess(by) and too_wide(*(float(q) for q in np.quantile(elapsed_s[picked], ENDS))):
-        return None
     return ToCome(
         seen.done_s,
         elapsed_s[picked],
@@ -80,18 +75,13 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
         {op: (moved.done[op] + moved.coming[op])[picked] for op in OPS},
         {op: moved.coming[op][picked] for op in OPS},
         {op: float(np.median(rate.io_s)) for op, rate in rates.items()},
+        seen.io_s_per_byte.keys(),
         _sources(by),
         seen.bytes,
         seen.overlap,
         unused,
         not by["elapsed"] and not by["rest"],
     )
-
-
-def _a_guess(by: Mapping[str, Sequence[Said]]) -> bool:
-    """Whether what was written so far is all that tells how much will be."""
-    others = by["written"] or by["elapsed"]
-    return not others and all(one.source == WRITTEN for one in by["writes"])
 
 
 @dataclass(frozen=True)
@@ -110,9 +100,13 @@ def _moved(seen: Seen, by: Mapping[str, Sequence[Said]], draws: np.random.Genera
     done = least + sooner * np.exp(seen.before_error * normal[0])
     goes_on = uniform[0] < (1.0 if "write" in seen.doing else AGAIN)
     if by["written"]:
-        whole = np.maximum(together(by["written"]).drawn(normal[1]), least)
+        told = together(by["written"])
+        whole = np.maximum(told.drawn(normal[1]), least)
         writes = np.maximum(whole - done, 0.0) * goes_on
-        done = whole - writes
+        # What nothing follows is the whole: by both, each as sure as it is.
+        sure = _weight(seen.before_error, hypot(*told.spreads) / 2**0.5)
+        all_done = np.maximum(done, 1.0) ** (1 - sure) * np.maximum(whole, 1.0) ** sure
+        done = np.where(writes > 0, done, np.maximum(all_done, least))
     elif by["writes"] and not by["elapsed"]:
         writes = together(by["writes"]).drawn(normal[1])
     else:
@@ -125,6 +119,11 @@ def _moved(seen: Seen, by: Mapping[str, Sequence[Said]], draws: np.random.Genera
         reads = np.minimum(reads, np.maximum(whole - seen.bytes["read"], 0.0))
         read = np.maximum(whole - reads, seen.bytes["read"])
     return _Moved({"write": done, "read": read}, {"write": writes, "read": reads})
+
+
+def _weight(own: float, other: float) -> float:
+    """Of the other of two figures, by their spreads."""
+    return own**2 / (own**2 + other**2) if own else 0.0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,51 @@
+"""Recordings of a part of a query, an operation at a time, for tests of what is to come."""
+
+import json
+from dataclasses import replace
+
+from evidence import known, storage, table
+from spillcast.recording.counted import seconds_of
+from spillcast.recording.postgres_meta import RecordedQuery
+from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.writer import RecordingWriter
+
+MS, BLOCK = 1_000_000, 8192
+#: Each operation takes 2 ms, and 2 ms pass before it.
+STEP_S = 0.004
+SAME = storage({("read", BLOCK): 2 * MS, ("write", BLOCK): 2 * MS})
+FILE, DATA = "/t/pgsql_tmp7.0", "/data/base/5/16384"
+
+
+def recorded(path, operations, threads=1, **parts):
+    """A recording of (op, file, number of a block, its size), that ended while its query went on.
+
+    Threads do the operations by turns, so many at once.
+    """
+    rows = [
+        {
+            "start_ns": round((at // threads + 0.5) * STEP_S * 1e9), "elapsed_ns": 2 * MS,
+            "session": at % threads + 1,
+            "event": f"p{op}64", "op": op, "temp": file != DATA, "file": file,
+            "offset": block * BLOCK, "bytes": size[0] if size else BLOCK,
+        }
+        for at, (op, file, block, *size) in enumerate(operations)
+    ]  # fmt: skip
+    waits = table(rows, WAITS_SCHEMA)
+    reads, writes = (sum(one[0] == op and one[1] != DATA for one in operations)
+                     for op in ("read", "write"))  # fmt: skip
+    writer = RecordingWriter(path)
+    writer.add_waits(waits)
+    writer.add_seconds(seconds_of(waits).combine_chunks().to_batches()[0])
+    meta = known(len(operations) // threads * STEP_S, reads, writes)
+    made = writer.finish(replace(meta, ended_by="duration"))
+    made.meta = replace(made.meta, **parts)
+    (path / "meta.json").write_text(json.dumps(made.meta.to_json()))
+    return made
+
+
+def query(before_s):
+    return RecordedQuery(7, None, None, before_s, "duration", None, [], 0, [])
+
+
+def blocks(left):
+    return tuple(round(each / BLOCK) for each in (left.low, left.centre, left.high))
