@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import hypot
+from math import exp, hypot, log
 from typing import get_args
 
 import numpy as np
@@ -25,7 +25,8 @@ IO_SPREAD, REST_SPREAD = 0.08, 0.5
 UNSEEN_IO_SPREAD, UNSEEN_REST_SPREAD = 1.0, 0.7
 #: Writes to come, over those done, where nothing tells: spread of the logarithm.
 UNKNOWN_SPREAD = 1.5
-#: How likely a query that no longer writes will write again, where its time alone is told.
+#: How likely a query that no longer writes will write again, where nothing tells how much is
+#: written in all.
 AGAIN = 0.5
 #: The time before outside temp I/O, where CPU time tells it, is off by so much; it is never less
 #: than this share of it.
@@ -98,7 +99,7 @@ def _moved(seen: Seen, by: Mapping[str, Sequence[Said]], draws: np.random.Genera
     least = max(seen.unread.written_since + seen.unread.held_before, seen.bytes["write"])
     sooner = max(seen.done("write") - least, 0.0)
     done = least + sooner * np.exp(seen.before_error * normal[0])
-    goes_on = uniform[0] < (1.0 if "write" in seen.doing else AGAIN)
+    goes_on = uniform[0] < (1.0 if "write" in seen.doing else _again(by["written"], seen))
     if by["written"]:
         told = together(by["written"])
         whole = np.maximum(told.drawn(normal[1]), least)
@@ -119,6 +120,19 @@ def _moved(seen: Seen, by: Mapping[str, Sequence[Said]], draws: np.random.Genera
         reads = np.minimum(reads, np.maximum(whole - seen.bytes["read"], 0.0))
         read = np.maximum(whole - reads, seen.bytes["read"])
     return _Moved({"write": done, "read": read}, {"write": writes, "read": reads})
+
+
+def _again(written: Sequence[Said], seen: Seen) -> float:
+    """How likely a query that no longer writes will write again (Bayes).
+
+    The further what was written is below what is told of the whole, the less likely that is all.
+    """
+    if not written:
+        return AGAIN
+    told = together(written)
+    spread = hypot(*told.spreads, seen.before_error) / 2**0.5
+    off = max(log(told.centre / max(seen.done("write"), 1.0)), 0.0) / spread
+    return AGAIN / (AGAIN + (1 - AGAIN) * exp(-(off**2) / 2))
 
 
 def _weight(own: float, other: float) -> float:
