@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from spillcast.forecast.load import Load
 
 Array = NDArray[np.float64]
+#: Operations of the whole take no more than so many times what those recorded took, or less.
+SLOWER_MOST = 2.0
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,9 @@ class ToCome:
     unused: Sequence[str] = ()
     #: Whether neither the user nor a previous run gave its elapsed time or that outside temp I/O.
     guessed: bool = False
+    #: Whether its time agrees with one that was given: operations that were not recorded take what
+    #: then is left of it.
+    agrees: bool = False
 
     @property
     def whole_s(self) -> float:
@@ -80,8 +85,18 @@ class ToCome:
                 if count:
                     elapsed_s = size * self.io_s_per_byte[op]
                     took_s = times * load.total_s if own else self.overlap * elapsed_s
+                    took_s *= self._slower
                     found.append(replace(load, op=op, count=count, bytes=size, total_s=took_s))
         return sorted(found, key=lambda load: (load.op, load.size_class_bytes))
+
+    @property
+    def _slower(self) -> float:
+        """How much longer operations of the whole take than those recorded."""
+        io_s = sum(self.whole_bytes(op) * self.io_s_per_byte[op] for op in self.bytes)
+        if not self.agrees or io_s <= 0:
+            return 1.0
+        left_s = float(np.median(self.elapsed_s)) - float(np.median(self.rest_s))
+        return min(max(left_s / io_s, 1 / SLOWER_MOST), SLOWER_MOST)
 
     def factors(self) -> Mapping[str, Array]:
         """By op draws of its bytes over their median."""

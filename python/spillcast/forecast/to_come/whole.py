@@ -30,7 +30,7 @@ UNKNOWN_SPREAD = 1.5
 AGAIN = 0.5
 #: The time before outside temp I/O, where CPU time tells it, is off by so much; it is never less
 #: than this share of it.
-REST_BEFORE_SPREAD, LEAST = 0.1, 0.02
+REST_BEFORE_SPREAD, LEAST = 0.35, 0.02
 #: An op of which so much of all writes was done before the recording: how long it took follows from
 #: that, and is no more than so many times as much or less as the other takes.
 TOLD_MIN, UNLIKE = 0.1, 20.0
@@ -60,6 +60,7 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
         rest_s = together(by["rest"]).drawn(draws.standard_normal(CANDIDATES))
     elapsed_s = np.maximum(rest_s + io_s, seen.done_s)
     picked = draws.integers(0, CANDIDATES, DRAWS)
+    agreeing = None
     if by["elapsed"]:
         told = together(by["elapsed"])
         agreeing = _agreeing(elapsed_s, told, draws)
@@ -67,7 +68,10 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
             unused = [*unused, "the given elapsed time does not fit what was recorded"]
         picked = picked if agreeing is None else agreeing
         told_s = np.maximum(told.drawn(draws.standard_normal(DRAWS)), seen.done_s)
-        rest_s[picked] = np.maximum(told_s - io_s[picked], 0.0)
+        if agreeing is None:
+            rest_s[picked] = np.maximum(told_s - io_s[picked], 0.0)
+        else:
+            rest_s[picked] *= told_s / elapsed_s[picked]
         elapsed_s[picked] = told_s
     return ToCome(
         seen.done_s,
@@ -82,6 +86,7 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
         seen.overlap,
         unused,
         not by["elapsed"] and not by["rest"],
+        bool(by["elapsed"]) and agreeing is not None,
     )
 
 
@@ -178,6 +183,11 @@ def _passed(
         io_s = io_s + before[op] * found[op]
     if rest_s is None:
         rest_s = np.maximum(seen.before_s - io_s, LEAST * seen.before_s)
+        if seen.rest_before_s is not None:
+            by_cpu_s = seen.rest_before_s * _off(REST_BEFORE_SPREAD, draws)
+            spreads_s = REST_BEFORE_SPREAD * seen.rest_before_s, IO_SPREAD * float(np.median(io_s))
+            sure = _weight(*spreads_s)
+            rest_s = np.minimum(rest_s * sure + by_cpu_s * (1 - sure), seen.before_s)
     within_s = sum(seen.bytes[op] * rate for op, rate in seen.io_s_per_byte.items())
     rest_s = rest_s + max(seen.recorded_s - within_s, 0.0)
     # An op that was not seen has no more beside it than the other, or than there was in all.
