@@ -28,9 +28,11 @@ from spillcast.lab.parts import FIFTH, MINUTE
 from spillcast.lab.truth_file import write_truth
 from spillcast.recording import Recording
 from spillcast.recording.machine import describe_machine
-from spillcast.storage.observed import observed
+from spillcast.storage.observed import assumed_latency, observed
 from spillcast.workspace import workspace
 
+#: Where parts are forecast for too. The truth there is the forecast from the whole recording.
+FAST_S = 20e-6
 PARTS = Path(__file__).parents[1] / "docs" / "accuracy" / "parts.parquet"
 SEED, WINDOWS, TURNS = 771, 8, 2
 QUERIES: dict[str, tuple[Workload, ...]] = {
@@ -133,37 +135,50 @@ def _there(path: Path) -> Whole | None:
 
 
 def cases(engine: str, whole: Whole) -> Iterator[Case]:
-    """Parts begun at random, and the first fifth; those that hold temp I/O."""
+    """Parts begun at random, and the first fifth; those that hold temp I/O.
+
+    Each for the storage of the run, and for a fast one, there with the elapsed time known too.
+    """
     recording = Recording.open(whole.run)
     storage, took_s = observed(recording), recording.elapsed_s
+    fast = assumed_latency(storage, FAST_S, "fast")
+    fast_s = forecast(recording, fast).forecast_s
     known = Known(history=[] if whole.plan is None else [whole.plan])
     chance = Random(f"{SEED} {whole.run.name}")
     windows = [(MINUTE, chance.uniform(0, LATEST), SHARE) for _ in range(WINDOWS)]
     for name, begin, share in (*windows, (FIFTH, 0.0, 2 * SHARE)):
         part = attached(recording, begin * took_s, (begin + share) * took_s)
-        try:
-            said = forecast(part, storage, known=known)
-        except SpillcastError:
-            continue
-        if said.part is not None or said.uncertainty is None:
-            continue
-        runs = Runs([Ran(took_s, "", 0.0, recording.meta.cpu_s or 0.0)], 1)
-        workload = whole.run.name.removesuffix(".spill").partition(" ")[2].rpartition(" ")[0]
-        yield Case(
-            engine=engine_of(engine).label,
-            workload=workload,
-            threads=1,
-            source="emulated",
-            target="emulated",
-            direction=said.uncertainty.direction,
-            here=runs,
-            there=runs,
-            forecast=said,
-            seed_formula_s=None,
-            evidence=evidence_of(name, part, storage),
-            source_means="fuse",
-            target_means="fuse",
-        )
+        for target, there_s, told_s in (
+            (storage, took_s, None),
+            (fast, fast_s, None),
+            (fast, fast_s, took_s),
+        ):
+            if there_s is None:
+                continue
+            try:
+                said = forecast(part, target, known=known, elapsed_s=told_s)
+            except SpillcastError:
+                continue
+            if said.part is not None or said.uncertainty is None:
+                continue
+            cpu_s = recording.meta.cpu_s or 0.0
+            here, there = (Runs([Ran(s, "", 0.0, cpu_s)], 1) for s in (took_s, there_s))
+            workload = whole.run.name.removesuffix(".spill").partition(" ")[2].rpartition(" ")[0]
+            yield Case(
+                engine=engine_of(engine).label,
+                workload=workload,
+                threads=1,
+                source="emulated",
+                target="emulated",
+                direction=said.uncertainty.direction,
+                here=here,
+                there=there,
+                forecast=said,
+                seed_formula_s=None,
+                evidence=evidence_of(name, part, storage),
+                source_means="fuse",
+                target_means="fuse",
+            )
 
 
 def main(room: Path) -> None:

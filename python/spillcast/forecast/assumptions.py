@@ -15,7 +15,8 @@ SEEN_MIN = 0.15
 #: Two models of threads may be wrong by so much (standard deviation) of the way between them:
 #: nine in ten times less than half of it.
 MODELS_APART = 0.25
-#: An interval whose ends are so many times apart is no answer: it chooses no storage.
+#: An interval whose ends are so many times apart is no answer: it chooses no storage, unless it
+#: lies below the elapsed time as it is.
 USELESS = 10.0
 #: From Oracle's evidence, of which no verified forecasts are kept: the spread from one run to
 #: another of the time that has nothing to do with the boosted events.

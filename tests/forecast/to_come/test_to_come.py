@@ -78,7 +78,7 @@ def test_what_a_scan_feeds_comes_as_fast_as_it_did(tmp_path):
 def test_what_the_user_knows(written, told, whole):
     """All that is written is read once, and a read takes as long as a write on this storage."""
     said = forecast(written, SAME, known=Known(told))
-    assert said.forecast_s == pytest.approx(whole * STEP_S, rel=0.1)
+    assert said.forecast_s == pytest.approx(whole * STEP_S, rel=0.15)
     assert said.interval_s[0] < whole * STEP_S < said.interval_s[1]
     assert "unread" in {warning.code for warning in said.warnings}
 
@@ -88,8 +88,10 @@ def test_reads_to_come_of_two_threads_overlap_as_their_writes_did(tmp_path):
     part = recorded(tmp_path / "part.spill", [("write", FILE, n) for n in range(800)], threads=2)
     whole = Known(Told(written_bytes=1600.0 * BLOCK))
     fast = storage({("read", BLOCK): 1000, ("write", BLOCK): 1000})
-    assert forecast(part, SAME, known=whole).forecast_s == pytest.approx(1600 * STEP_S, rel=0.1)
-    assert forecast(part, fast, known=whole).forecast_s == pytest.approx(800 * STEP_S, rel=0.1)
+    for target, steps in ((SAME, 1600), (fast, 800)):
+        # Also where its interval is too wide for an answer.
+        said = forecast(part, target, known=whole).uncertainty
+        assert said.forecast_s == pytest.approx(steps * STEP_S, rel=0.1)
 
 
 def test_a_former_run_of_two_threads_tells_what_passes_beside_their_temp_io(tmp_path):
@@ -153,7 +155,8 @@ def test_a_run_of_something_else_is_said_and_not_used(tmp_path, text, memory, wh
     [unused] = [one.message for one in said.warnings if one.code == "not-used"]
     assert unused.startswith("not used: former.spill: ")
     assert why in unused
-    assert said.forecast_s == pytest.approx(800 * STEP_S, rel=0.15)
+    # What a read took is not known: half of the time may be reads, or all else.
+    assert said.forecast_s == pytest.approx(800 * STEP_S, rel=0.3)
 
 
 def plan(rows, width=90):
@@ -225,8 +228,9 @@ def test_of_a_process_what_it_had_written_is_known(tmp_path):
 def test_a_directory_is_probed_with_reads_of_what_was_written(tmp_path, written):
     (tmp_path / "there").mkdir()
     done = spillcast(
-        "forecast", written.path, "--to", tmp_path / "there", "--progress", "25%", "--json"
-    )
+        "forecast", written.path, "--to", tmp_path / "there", "--progress", "25%", "--json",
+        "--confidence", "0.5",
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     # No reads were recorded: their latency there is the probe's.
@@ -254,7 +258,7 @@ def test_in_words(written):
     done = spillcast("forecast", written.path, "--to", "latency:2ms", "--progress", "25%")
     assert done.returncode == 0, done.stdout
     said = " ".join(done.stdout.split())
-    assert "of this query, judging by the 1.60 s recorded, " in said.split(". ")[0]
+    assert "of this query, judging by the 1.60 s recorded" in said.split(". ")[0]
     assert "moved now and restarted: " in done.stdout
     assert "temp reads" in done.stdout
 

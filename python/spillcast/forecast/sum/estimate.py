@@ -100,7 +100,7 @@ def forecast_of(
         ],
     )
     # What is refused for its interval keeps its warnings: they tell why it is so wide.
-    if (reason := too_wide(low_s, high_s)) is not None:
+    if (reason := too_wide(low_s, high_s, baseline.whole_s)) is not None:
         return replace(unsaid, refused=reason)
     return replace(
         unsaid,

@@ -52,7 +52,7 @@ class ToCome:
     overlap: float = 1.0
     #: What was given and is not used, and why.
     unused: Sequence[str] = ()
-    #: Whether neither the user nor a previous run gave its elapsed time or that outside temp I/O.
+    #: Whether no previous run gave the time outside temp I/O.
     guessed: bool = False
     #: Whether its time agrees with one that was given: operations that were not recorded take what
     #: then is left of it.

@@ -60,7 +60,7 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
         rest_s = together(by["rest"]).drawn(draws.standard_normal(CANDIDATES))
     elapsed_s = np.maximum(rest_s + io_s, seen.done_s)
     picked = draws.integers(0, CANDIDATES, DRAWS)
-    agreeing = None
+    agrees = False
     if by["elapsed"]:
         told = together(by["elapsed"])
         agreeing = _agreeing(elapsed_s, told, draws)
@@ -68,10 +68,11 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
             unused = [*unused, "the given elapsed time does not fit what was recorded"]
         picked = picked if agreeing is None else agreeing
         told_s = np.maximum(told.drawn(draws.standard_normal(DRAWS)), seen.done_s)
-        if agreeing is None:
-            rest_s[picked] = np.maximum(told_s - io_s[picked], 0.0)
-        else:
+        agrees = agreeing is not None
+        if agrees:
             rest_s[picked] *= told_s / elapsed_s[picked]
+        else:
+            rest_s[picked] = np.maximum(told_s - io_s[picked], 0.0)
         elapsed_s[picked] = told_s
     return ToCome(
         seen.done_s,
@@ -85,8 +86,8 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
         seen.bytes,
         seen.overlap,
         unused,
-        not by["elapsed"] and not by["rest"],
-        bool(by["elapsed"]) and agreeing is not None,
+        not by["rest"],
+        agrees,
     )
 
 
