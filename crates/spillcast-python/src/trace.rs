@@ -252,6 +252,10 @@ impl<S: Sink> Sink for Watched<S> {
         self.inner.bind(names, origin, bind);
     }
 
+    fn needs_figures(&self) -> bool {
+        self.inner.needs_figures()
+    }
+
     fn progress(&mut self, names: &Dictionary, bytes: usize) -> bool {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         !self.cancelled.load(Ordering::Relaxed) && self.inner.progress(names, bytes)

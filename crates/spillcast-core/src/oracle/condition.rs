@@ -81,9 +81,24 @@ impl Condition {
     pub(super) fn holds(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait) -> bool {
         self.0.of(names, origin, wait) == Some(true)
     }
+
+    /// Whether it looks at more of a wait than its event, its session and when it was.
+    pub(super) fn needs_figures(&self) -> bool {
+        self.0.needs_figures()
+    }
 }
 
 impl Test {
+    fn needs_figures(&self) -> bool {
+        match self {
+            Test::Is(_) | Test::Flag(_) => false,
+            Test::All(tests) | Test::Any(tests) => tests.iter().any(Test::needs_figures),
+            Test::Not(test) => test.needs_figures(),
+            Test::Number(column, _) | Test::NoNumber(column) => column.is_figure(),
+            Test::Text(column, ..) | Test::NoText(column) => column.is_figure(),
+        }
+    }
+
     /// None for null.
     fn of(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait) -> Option<bool> {
         match self {
@@ -129,6 +144,15 @@ fn decided(
 }
 
 impl Column {
+    /// Whether a wait's own figures tell it, and not its event, its session or when it was.
+    pub(super) fn is_figure(self) -> bool {
+        match self {
+            Column::Flag(_) => false,
+            Column::Number(number) => number.is_figure(),
+            Column::Text(text) => text.is_figure(),
+        }
+    }
+
     /// Its value as a number; of a text the place in its dictionary.
     #[inline]
     pub(super) fn of(self, names: &Dictionary, origin: Origin, wait: &TimedWait) -> Option<i64> {
@@ -147,6 +171,11 @@ impl Column {
 }
 
 impl Number {
+    fn is_figure(self) -> bool {
+        use Number::*;
+        !matches!(self, StartNs | ElapsedNs | Session | Line | Source)
+    }
+
     /// The value as it stands in the table of waits.
     #[inline]
     fn of(self, names: &Dictionary, origin: Origin, wait: &TimedWait) -> Option<i64> {
@@ -169,6 +198,10 @@ impl Number {
 }
 
 impl Text {
+    fn is_figure(self) -> bool {
+        self == Text::Sql
+    }
+
     #[inline]
     fn position(self, origin: Origin, wait: &TimedWait) -> Option<usize> {
         match self {
