@@ -1,5 +1,6 @@
 """The command line: finds the verb, runs it, turns errors into words and an exit status."""
 
+import gc
 import os
 import signal
 import sys
@@ -51,6 +52,8 @@ def main() -> None:
     # it ignore SIGINT, which must not hold here.
     hangup = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
     sys.unraisablehook = _unraisable
+    # Starting makes many objects and no garbage, and so do answers of many rows.
+    gc.set_threshold(20_000)
     try:
         for number in (signal.SIGINT, signal.SIGTERM, *hangup):
             signal.signal(number, signal.default_int_handler)

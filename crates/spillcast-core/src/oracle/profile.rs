@@ -6,7 +6,6 @@ use super::condition::Condition;
 use super::latencies::Latencies;
 use super::line::CallKind;
 use super::sink::{Dictionary, Origin, Sink, Statement, TimedCall, TimedWait};
-use crate::histogram::Histogram;
 use crate::wait::Op;
 
 /// What rows may have in common. The value of each is a number, or None where a row has none.
@@ -125,6 +124,9 @@ pub struct Group {
     pub max_us: i64,
     /// Where the longest stands, the first of equals.
     pub max_at: Place,
+    /// Blocks that waits moved, and how many waits tell it; where figures of waits are read.
+    pub blocks: i64,
+    pub blocks_count: i64,
     latencies: Latencies,
 }
 
@@ -139,6 +141,8 @@ impl Group {
             min_us: i64::MAX,
             max_us: i64::MIN,
             max_at: place,
+            blocks: 0,
+            blocks_count: 0,
             latencies: Latencies::Few(Vec::new()),
         }
     }
@@ -162,6 +166,10 @@ impl Group {
             self.op = Op::Null;
         }
         self.idle &= wait.class.idle;
+        if let Some(blocks) = wait.blocks.filter(|&blocks| blocks > 0) {
+            self.blocks = self.blocks.saturating_add(blocks);
+            self.blocks_count += 1;
+        }
         self.add(wait.elapsed_us, place);
     }
 
@@ -171,14 +179,24 @@ impl Group {
         self.add(call.self_c_us, place);
     }
 
-    /// The distribution, with negative CPU times counted as none.
-    pub fn histogram(&self) -> Histogram {
-        self.latencies.histogram()
-    }
-
-    /// What of the distribution holds something: (middle of the bucket in ns, count), ascending.
+    /// What of the distribution holds something: (middle of the bucket in ns, count), ascending, with
+    /// negative CPU times counted as none.
     pub fn buckets(&self) -> Vec<(u64, u64)> {
         self.latencies.buckets()
+    }
+
+    /// The middle of the bucket below whose end this share lies, of what `buckets` gives; not
+    /// beyond the least and the most.
+    pub fn quantile_us(&self, buckets: &[(u64, u64)], share: f64) -> f64 {
+        let wanted = share * self.count as f64;
+        let mut below = 0;
+        let reached = buckets.iter().find(|(_, count)| {
+            below += count;
+            below as f64 >= wanted
+        });
+        // Traces count whole microseconds, of which a bucket's middle has two digits more at most.
+        let us = reached.or(buckets.last()).map_or(0.0, |&(ns, _)| (ns / 10) as f64 / 1e2);
+        us.max(self.min_us as f64).min(self.max_us as f64)
     }
 }
 
