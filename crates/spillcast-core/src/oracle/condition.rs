@@ -1,6 +1,7 @@
 //! What is asked of waits, tested row by row as they are read: the conditions of SQL that compare a
 //! column with constants. `condition_words` makes them of text.
 
+use super::arithmetic::{Sign, Step, Value};
 use super::sink::{Dictionary, Origin, TimedWait};
 use crate::wait::Op;
 
@@ -16,8 +17,10 @@ pub(super) enum Test {
     Any(Vec<Test>),
     Not(Box<Test>),
     Flag(Flag),
-    /// Whether the value lies in one of the ranges, both ends included.
-    Number(Number, Vec<(i64, i64)>),
+    /// Whether the value lies in the range, both ends included.
+    Number(Number, (i64, i64)),
+    /// Whether what is made of the value compares so with a constant.
+    Made(Number, Vec<Step>, Sign, f64),
     Text(Text, TextTest, Seen),
     NoNumber(Number),
     NoText(Text),
@@ -66,11 +69,22 @@ pub enum Text {
 
 #[derive(Clone, Debug)]
 pub(super) enum TextTest {
-    AnyOf(Vec<String>),
+    Equal(String),
     /// `%` stands for any text, `_` for any letter.
     Like(Vec<char>),
     /// From the first to the second, by their bytes, each with whether it is included.
     Between(Option<(String, bool)>, Option<(String, bool)>),
+    Begins(String),
+    Ends(String),
+    Holds(String),
+    /// Of the text in other letters.
+    Cased(Case, Box<TextTest>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Case {
+    Lower,
+    Upper,
 }
 
 /// What was found of a text, by its position in the dictionary.
@@ -94,7 +108,9 @@ impl Test {
             Test::Is(_) | Test::Flag(_) => false,
             Test::All(tests) | Test::Any(tests) => tests.iter().any(Test::needs_figures),
             Test::Not(test) => test.needs_figures(),
-            Test::Number(column, _) | Test::NoNumber(column) => column.is_figure(),
+            Test::Number(column, _) | Test::Made(column, ..) | Test::NoNumber(column) => {
+                column.is_figure()
+            }
             Test::Text(column, ..) | Test::NoText(column) => column.is_figure(),
         }
     }
@@ -108,9 +124,15 @@ impl Test {
             Test::Not(test) => test.of(names, origin, wait).map(|is| !is),
             Test::Flag(Flag::Temp) => Some(wait.class.temp),
             Test::Flag(Flag::Idle) => Some(wait.class.idle),
-            Test::Number(column, ranges) => {
+            Test::Number(column, (low, high)) => {
                 let value = column.of(names, origin, wait)?;
-                Some(ranges.iter().any(|&(low, high)| (low..=high).contains(&value)))
+                Some((*low..=*high).contains(&value))
+            }
+            Test::Made(column, steps, sign, constant) => {
+                let value = Value::Whole(column.of(names, origin, wait)?.into());
+                let made =
+                    steps.iter().try_fold(value, |made, step| made.with(step.operator, step.by));
+                made.map(|made| made.compares(*sign, *constant))
             }
             Test::Text(column, test, seen) => {
                 let position = column.position(origin, wait)?;
@@ -224,7 +246,11 @@ impl Text {
 impl TextTest {
     fn holds(&self, text: &str) -> bool {
         match self {
-            TextTest::AnyOf(texts) => texts.iter().any(|one| one == text),
+            TextTest::Equal(one) => one == text,
+            TextTest::Begins(one) => text.starts_with(one),
+            TextTest::Ends(one) => text.ends_with(one),
+            TextTest::Holds(one) => text.contains(one),
+            TextTest::Cased(case, test) => test.holds(&case.of(text)),
             TextTest::Like(pattern) => is_like(&text.chars().collect::<Vec<_>>(), pattern),
             TextTest::Between(low, high) => {
                 let above = low
@@ -236,6 +262,17 @@ impl TextTest {
                 above && below
             }
         }
+    }
+}
+
+impl Case {
+    /// The text in these letters, each of which stays one.
+    pub fn of(self, text: &str) -> String {
+        let one = |letter: char| match self {
+            Case::Lower => letter.to_lowercase().next(),
+            Case::Upper => Some(letter.to_uppercase()).filter(|more| more.len() == 1)?.next(),
+        };
+        text.chars().map(|letter| one(letter).unwrap_or(letter)).collect()
     }
 }
 
