@@ -113,7 +113,7 @@ impl TraceReader {
         condition: Option<&str>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let condition = condition_of(condition)?;
-        let batch_rows = if columns.is_some() { 50_000 } else { 200_000 };
+        let batch_rows = if columns.is_some() { 16_000 } else { 200_000 };
         let wanted = Wanted::new(columns);
         let kinds = Tables {
             waits: wanted.table("waits"),
