@@ -57,8 +57,8 @@ def main() -> None:
     try:
         for number in (signal.SIGINT, signal.SIGTERM, *hangup):
             signal.signal(number, signal.default_int_handler)
-        if not {"fleet", "ingest"} & {*arguments[:1]}:
-            # Spark wants it.
+        # Spark wants what others go on without.
+        if not any("spark" in one for one in arguments):
             from spillcast.lean_start import start_lean
 
             start_lean()
