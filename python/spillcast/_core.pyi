@@ -401,7 +401,7 @@ class TraceReader:
         *,
         calls: bool = True,
         condition: str | None = None,
-        quantiles: Sequence[tuple[str, float]] = [],
+        quantiles: Sequence[tuple[str, float]] = ...,
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Groups by each of event, op, temp, blocks, file, object, sql, session, second, ..."""
     @staticmethod
