@@ -76,7 +76,7 @@ def _questions(trace: str) -> Iterator[Result]:
     """
     sql = "select event, count(*), sum(elapsed_ns) from waits group by all"
     where = ["--where", "event like 'direct path%' and elapsed_ns > 1000000"]
-    left = ["--where", "event ilike 'direct path%'"]
+    left = ["--where", "event ~ '^direct path'"]
     awk, duckdb = ["awk", AWK, trace], [sys.executable, "-c", DUCKDB, trace]
     for name, words, peer, peer_name, aim in (
         ("profile --by second", ["profile", trace, "--by", "second"], awk, "awk", 1),

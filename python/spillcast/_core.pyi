@@ -396,7 +396,12 @@ class TraceReader:
         windows_us: Sequence[tuple[int, int]] = ...,
     ) -> TraceReader: ...
     def profile(
-        self, by: Sequence[str], *, calls: bool = True, condition: str | None = None
+        self,
+        by: Sequence[str],
+        *,
+        calls: bool = True,
+        condition: str | None = None,
+        quantiles: Sequence[tuple[str, float]] = ...,
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Groups by each of event, op, temp, blocks, file, object, sql, session, second, ..."""
     @staticmethod

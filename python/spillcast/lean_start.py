@@ -7,7 +7,6 @@ object stores, and its functions read their own documentation. It goes on withou
 
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -16,7 +15,7 @@ _UNUSED = ("pandas", "pyarrow._azurefs", "pyarrow._gcsfs", "pyarrow._hdfs", "pya
 _READS_DOCUMENTATION = "pyarrow.vendored.docscrape"
 
 
-class _NotInstalled(MetaPathFinder):
+class _NotInstalled:
     """Finds that what is not used is not installed."""
 
     def find_spec(

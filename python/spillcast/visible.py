@@ -9,10 +9,14 @@ _CONTROL = re.compile(
     "\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
     "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+#: Of ASCII what stays as it is, wherever it stands: most texts hold nothing else.
+_PLAIN = bytes([*b"\t\n", *range(0x20, 0x7F)])
 
 
 def visible(text: str) -> str:
     """The text with control characters as escapes, such as ``\\x1b``; tab and newline stay."""
+    if text.isascii() and not text.encode().translate(None, _PLAIN):
+        return text
     return _CONTROL.sub(lambda found: _escape(found[0]), text)
 
 

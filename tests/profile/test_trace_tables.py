@@ -66,7 +66,7 @@ SINGLE = [
     "select count(*) from waits where line in (select 7)",
     "select string_agg(event, ',' order by line) from waits where line < 12",
     "select event, 1 as one from waits where line < 9 and elapsed_ns // 1000 > 3",
-    "select count(*) from waits where elapsed_ns // 1000 > 300",
+    "select count(*) from waits where elapsed_ns > blocks * 300",
     "select count(*) from (from waits where temp) where op = 'read'",
 ]
 

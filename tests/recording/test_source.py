@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from spillcast.cli import options
+from spillcast.cli import capture_option
 from spillcast.errors import InputError
 from spillcast.forecast import forecast
 from spillcast.profile import profile
@@ -166,9 +166,9 @@ def test_a_page_names_it_and_what_it_does_not_see(recording, tmp_path):
 
 
 def test_the_command_line_offers_it(paper):
-    with_paper = runpy.run_path(options.__file__)
+    with_paper = runpy.run_path(capture_option.__file__)
     assert typing.get_args(with_paper["CaptureName"]) == ("auto", "bpf", "perf", "preload", "paper")
-    assert typing.get_args(options.CaptureName) == ("auto", "bpf", "perf", "preload")
+    assert typing.get_args(capture_option.CaptureName) == ("auto", "bpf", "perf", "preload")
 
 
 def test_auto_takes_the_best_that_works(monkeypatch):

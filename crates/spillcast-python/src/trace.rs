@@ -49,16 +49,19 @@ impl TraceReader {
 
     /// Count waits and CPU by each dimension named: event (calls: their kind), op, temp, idle, blocks,
     /// file, object, sql, session, second, minute, bytes, cursor, p1, p2, p3; without `calls` waits alone, and
-    /// those for which `condition` holds. Returns the groups and what was read of each file.
+    /// those for which `condition` holds. Returns the groups, with sums of blocks where a dimension is a
+    /// figure of waits, with `quantiles` of them in microseconds by
+    /// name, and what was read of each file.
     ///
     /// ValueError where there are no trace lines, OSError where a file cannot be read.
-    #[pyo3(signature = (by, *, calls=true, condition=None))]
+    #[pyo3(signature = (by, *, calls=true, condition=None, quantiles=Vec::new()))]
     fn profile<'py>(
         &self,
         py: Python<'py>,
         by: Vec<String>,
         calls: bool,
         condition: Option<&str>,
+        quantiles: Vec<(String, f64)>,
     ) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyDict>)> {
         let known = |name: &String| Dimension::NAMED.into_iter().find(|(known, _)| known == name);
         let unknown = |name| PyValueError::new_err(format!("no dimension '{name}'"));
@@ -78,7 +81,7 @@ impl TraceReader {
         let mut sink = self.watched(counted);
         let reading =
             py.detach(|| read(&self.paths, &self.options, &mut sink)).map_err(to_python)?;
-        let groups = groups(py, &sink.inner, &by, &reading.dictionary)?;
+        let groups = groups(py, &sink.inner, &by, &quantiles, &reading.dictionary)?;
         Ok((groups, facts(py, &reading)?))
     }
 
@@ -110,7 +113,7 @@ impl TraceReader {
         condition: Option<&str>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let condition = condition_of(condition)?;
-        let batch_rows = if columns.is_some() { 50_000 } else { 200_000 };
+        let batch_rows = if columns.is_some() { 16_000 } else { 200_000 };
         let wanted = Wanted::new(columns);
         let kinds = Tables {
             waits: wanted.table("waits"),
@@ -252,6 +255,10 @@ impl<S: Sink> Sink for Watched<S> {
         self.inner.bind(names, origin, bind);
     }
 
+    fn needs_figures(&self) -> bool {
+        self.inner.needs_figures()
+    }
+
     fn progress(&mut self, names: &Dictionary, bytes: usize) -> bool {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         !self.cancelled.load(Ordering::Relaxed) && self.inner.progress(names, bytes)
@@ -264,11 +271,15 @@ fn groups<'py>(
     py: Python<'py>,
     profile: &Profile,
     by: &[(&str, Dimension)],
+    quantiles: &[(String, f64)],
     names: &Dictionary,
 ) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::empty(py);
+    let array = py.import("array")?.getattr("array")?;
     let by: Vec<_> =
         by.iter().map(|&(title, dimension)| (PyString::intern(py, title), dimension)).collect();
+    let quantiles: Vec<_> =
+        quantiles.iter().map(|(title, share)| (PyString::intern(py, title), *share)).collect();
     for (key, group) in profile.groups() {
         let dict = PyDict::new(py);
         let named = |list: &[String], dimension| {
@@ -276,7 +287,8 @@ fn groups<'py>(
         };
         let op = |op: Op| op.name().map(|name| PyString::intern(py, name));
         dict.set_item(intern!(py, "op"), op(group.op))?;
-        fields! { dict, group => idle waits count total_us min_us max_us }
+        fields! { dict, group => idle waits count total_us min_us max_us blocks_count }
+        dict.set_item(intern!(py, "blocks_sum"), group.blocks)?;
         for (title, dimension) in &by {
             match *dimension {
                 Dimension::Event => {
@@ -292,18 +304,22 @@ fn groups<'py>(
                 other => dict.set_item(title, key.get(other))?,
             }
         }
-        let (middles, counts): (Vec<u64>, Vec<u64>) = group.buckets().into_iter().unzip();
+        let buckets = group.buckets();
+        for (title, share) in &quantiles {
+            dict.set_item(title, group.quantile_us(&buckets, *share))?;
+        }
+        let (middles, counts): (Vec<u64>, Vec<u64>) = buckets.into_iter().unzip();
         dict.set_item(intern!(py, "max_file"), group.max_at.file)?;
         dict.set_item(intern!(py, "max_line"), group.max_at.line)?;
-        dict.set_item(intern!(py, "latency_ns"), packed(py, &middles)?)?;
-        dict.set_item(intern!(py, "latency_count"), packed(py, &counts)?)?;
+        dict.set_item(intern!(py, "latency_ns"), packed(&array, &middles)?)?;
+        dict.set_item(intern!(py, "latency_count"), packed(&array, &counts)?)?;
         list.append(dict)?;
     }
     Ok(list)
 }
 
-/// An array of the smallest numbers that hold these.
-fn packed<'py>(py: Python<'py>, values: &[u64]) -> PyResult<Bound<'py, PyAny>> {
+/// An array, whose type is given, of the smallest numbers that hold these.
+fn packed<'py>(array: &Bound<'py, PyAny>, values: &[u64]) -> PyResult<Bound<'py, PyAny>> {
     let (code, bytes) = match values.iter().max().copied().unwrap_or(0) {
         0..=0xffff => ("H", 2),
         0x1_0000..=0xffff_ffff => ("I", 4),
@@ -312,8 +328,7 @@ fn packed<'py>(py: Python<'py>, values: &[u64]) -> PyResult<Bound<'py, PyAny>> {
     // Little-endian numbers begin with their low bytes.
     let low = |value: &u64| value.to_le_bytes().into_iter().take(bytes);
     let bytes: Vec<u8> = values.iter().flat_map(low).collect();
-    let array = py.import("array")?.getattr("array")?;
-    array.call1((code, PyBytes::new(py, &bytes)))
+    array.call1((code, PyBytes::new(array.py(), &bytes)))
 }
 
 /// What was read of each file: lines, rows, damage, sessions and their times in microseconds.

@@ -52,13 +52,13 @@ fn document(profile: &Profile, by: &[(&str, Dimension)], reading: &Reading) -> V
             };
             row = row.with(title, value);
         }
-        let histogram = group.histogram();
+        let buckets = group.buckets();
         row.with("count", group.count)
             .with("total_us", group.total_us)
             .with("min_us", group.min_us)
             .with("max_us", group.max_us)
-            .with("p50_us", histogram.quantile_ns(0.5) as f64 / 1e3)
-            .with("p99_us", histogram.quantile_ns(0.99) as f64 / 1e3)
+            .with("p50_us", group.quantile_us(&buckets, 0.5))
+            .with("p99_us", group.quantile_us(&buckets, 0.99))
     });
     let rows: Vec<Value> = rows.collect();
     let files = reading.files.iter().map(|file| {

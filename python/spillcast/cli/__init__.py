@@ -1,5 +1,6 @@
 """The command line: finds the verb, runs it, turns errors into words and an exit status."""
 
+import gc
 import os
 import signal
 import sys
@@ -51,11 +52,13 @@ def main() -> None:
     # it ignore SIGINT, which must not hold here.
     hangup = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
     sys.unraisablehook = _unraisable
+    # Starting makes many objects and no garbage, and so do answers of many rows.
+    gc.set_threshold(20_000)
     try:
         for number in (signal.SIGINT, signal.SIGTERM, *hangup):
             signal.signal(number, signal.default_int_handler)
-        if not {"fleet", "ingest"} & {*arguments[:1]}:
-            # Spark wants it.
+        # Spark wants what others go on without.
+        if not any("spark" in one for one in arguments):
             from spillcast.lean_start import start_lean
 
             start_lean()

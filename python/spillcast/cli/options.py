@@ -1,17 +1,9 @@
 """The options that verbs share, each defined once."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
-
-from spillcast.recording.source import AUTO, SOURCES
-
-if TYPE_CHECKING:
-    CaptureName = str
-else:
-    # The choices are what typer reads of a literal.
-    CaptureName = Literal[(AUTO, *SOURCES)]
 
 
 def _one_form(context: typer.Context, parameter: typer.CallbackParam, given: bool) -> bool:
@@ -58,13 +50,6 @@ Duration = Annotated[
     str | None,
     typer.Option(
         help="Stop after this time, such as 5m; a query that it waits for must begin within it."
-    ),
-]
-Capture = Annotated[
-    CaptureName,
-    typer.Option(
-        help="Capture source; auto takes the best that works: eBPF, perf events or the "
-        "preload library."
     ),
 ]
 Query = Annotated[

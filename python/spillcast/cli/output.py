@@ -3,17 +3,19 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spillcast.report.page import Page
 
 COLUMNS_MIN, COLUMNS_MAX = 60, 200
-#: Of a document's text, that are printed at once.
-_PIECES = 1_000
-_PLAIN = (str, int, float, bool, type(None))
+#: Characters of a document's text that are printed at once, or somewhat more.
+_AT_ONCE = 1 << 18
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+#: Of a list, that are written at once.
+_ROWS = 500
 
 
 def show(
@@ -37,10 +39,13 @@ def show(
 
 def emit(document: Mapping[str, Any]) -> None:
     """Print one JSON document, in pieces: the text of many rows is larger than they are."""
-    pieces = _pieces(document, "\n")
-    while text := "".join(islice(pieces, _PIECES)):
-        sys.stdout.write(_printable(text))
-    print()
+    text = StringIO()
+    for piece in _pieces(document, "\n"):
+        text.write(piece)
+        if text.tell() >= _AT_ONCE:
+            sys.stdout.write(_printable(text.getvalue()))
+            text = StringIO()
+    print(_printable(text.getvalue()))
 
 
 def _pieces(value: Any, line: str) -> Iterator[str]:
@@ -55,9 +60,12 @@ def _pieces(value: Any, line: str) -> Iterator[str]:
         yield json.dumps(value, default=str)
         return
     deeper = line + "  "
-    if all(isinstance(one, _PLAIN) for one in held):
+    if _are_plain(held):
         text = json.dumps(value, default=str, separators=(f",{deeper}", ": "))
         yield f"{text[0]}{deeper}{text[1:-1]}{line}{text[-1]}"
+        return
+    if isinstance(value, list) and all(isinstance(one, dict) and one for one in value):
+        yield from _rows(value, line)
         return
     between = deeper
     yield "{" if isinstance(value, dict) else "["
@@ -69,6 +77,29 @@ def _pieces(value: Any, line: str) -> Iterator[str]:
         yield from _pieces(one, deeper)
         between = f",{deeper}"
     yield f"{line}{'}' if isinstance(value, dict) else ']'}"
+
+
+def _rows(rows: Sequence[dict[Any, Any]], line: str) -> Iterator[str]:
+    """The text of dictionaries that hold something. A line ends nowhere but between values."""
+    deeper, deepest = f"{line}  ", f"{line}    "
+    between = f"[{deeper}"
+    for at in range(0, len(rows), _ROWS):
+        some = rows[at : at + _ROWS]
+        if _are_plain(one for row in some for one in row.values()):
+            text = json.dumps(some, separators=(f",{deepest}", ": "))[2:-2]
+            text = text.replace(f"}},{deepest}{{", f"{deeper}}},{deeper}{{{deepest}")
+            yield f"{between}{{{deepest}{text}{deeper}}}"
+            between = f",{deeper}"
+            continue
+        for row in some:
+            yield between
+            yield from _pieces(row, deeper)
+            between = f",{deeper}"
+    yield f"{line}]"
+
+
+def _are_plain(values: Iterable[Any]) -> bool:
+    return {*map(type, values)} <= _PLAIN
 
 
 def json_text(document: Mapping[str, Any], indent: int | None = None) -> str:

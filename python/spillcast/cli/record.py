@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spillcast.cli.capture_option import Capture
 from spillcast.cli.engines import DSN_OPTIONS, Server, with_servers
-from spillcast.cli.options import Capture, Duration, Json, Query, Temp
+from spillcast.cli.options import Duration, Json, Query, Temp
 
 if TYPE_CHECKING:
     from spillcast.cli.live import OthersOutput, View

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spillcast.cli.capture_option import Capture
 from spillcast.cli.engines import DSN_OPTIONS, Server, with_servers
 from spillcast.cli.options import (
-    Capture,
     Confidence,
     Duration,
     History,

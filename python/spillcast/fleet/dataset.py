@@ -72,6 +72,10 @@ class Dataset:
         """The content hashes of all sources."""
         return set(self.sources["source"].to_pylist())
 
+    def sizes(self) -> set[int]:
+        """The sizes of all sources (bytes)."""
+        return set(self.sources["bytes"].to_pylist())
+
     def parts(self, folder: str) -> list[str]:
         """The parts that count, sorted."""
         named = {part for parts in self.sources["parts"].to_pylist() for part in parts}

@@ -15,7 +15,7 @@ from spillcast.fleet.result import DatabaseRow, DayRow, Fleet, Row
 from spillcast.forecast.oracle.parts import Target, resolve_target
 from spillcast.profile.traces import quantile_us
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
-from spillcast.recording.recording import is_recording
+from spillcast.recording.meta_file import is_recording
 from spillcast.storage.target import is_place
 from spillcast.visible import shell_word
 

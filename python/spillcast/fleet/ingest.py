@@ -73,10 +73,12 @@ def ingest(
     dataset = Dataset.create(address)
     done = Ingested(dataset.place.address)
     known: set[str] = set()
+    sizes: set[int] = set()
     planned = list(batches(sources))
-    with dataset.place.alone(), closing(_taken(planned, known, database)) as results:
+    with dataset.place.alone(), closing(_taken(planned, known, sizes, database)) as results:
         dataset.begin()
         known |= dataset.known()
+        sizes |= dataset.sizes()
         passed_files = passed_bytes = 0
         for batch in planned:
             taken = []
@@ -101,13 +103,13 @@ def ingest(
 
 
 def _taken(
-    planned: Iterable[Sequence[Source]], known: set[str], database: str | None
+    planned: Iterable[Sequence[Source]], known: set[str], sizes: set[int], database: str | None
 ) -> Generator[Taken | OSError]:
     """What each source holds, in their order; a few are read ahead of what is asked for."""
 
     def one(source: Source) -> Taken | OSError:
         try:
-            return take(source, known, database)
+            return take(source, known, sizes, database)
         except OSError as error:
             return error
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from spillcast.errors import InputError
 from spillcast.fleet.place import fetched, open_filesystem
 from spillcast.recording.evidence import TRACES
-from spillcast.recording.meta import META_FILE
+from spillcast.recording.meta_file import META_FILE
 from spillcast.recording.partial import PARTIAL
 
 #: Each read and each update waits for its turn among threads, so there are few of them.

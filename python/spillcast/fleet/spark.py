@@ -157,7 +157,7 @@ def _batches(asked: Batches) -> Batches:
         taken, unread = [], []
         for name, size in files:
             try:
-                taken.append(take(Source(name, size), frozenset(), database))
+                taken.append(take(Source(name, size), frozenset(), {size}, database))
             except OSError as error:
                 unread.append({"file": name, "what": error.strerror or str(error)})
         name, rows = write_batch(place(address), taken) if taken else ("", [])

@@ -1,6 +1,7 @@
 """One source -> what the dataset keeps of it, or why it is set aside."""
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from spillcast.recording.evidence import find_evidence
 _DAMAGE_KEPT = 20
 #: A CSV export passes through memory whole, at some ten times its size.
 _ASH_BYTES_MAX = 64 << 20
+#: From here on two processors are worth a thread more.
+_LARGE_BYTES = 16 << 20
 
 _SUMS = ("count", "total_us", "blocks", "blocks_count", "sampled_us", "waits_e6")
 
@@ -41,36 +44,48 @@ class Taken:
     shelves: dict[Shelf, list[dict[str, Any]]] = field(default_factory=dict)
 
 
-def take(source: Source, known: Set[str], database: str | None) -> Taken:
-    """Read one source. OSError where its bytes cannot be read; damage of any kind is in the row."""
+def take(source: Source, known: Set[str], sizes: Set[int], database: str | None) -> Taken:
+    """Read one source. OSError where its bytes cannot be read; damage of any kind is in the row.
+
+    ``known`` are the content hashes of what was taken before, ``sizes`` (bytes) may leave out what
+    this ingest took. A large source that has none of these sizes is hashed while it is read.
+    """
     with source.local() as path:
-        content = content_hash(path)
-        if content in known:
-            return Taken(content, None)
-        row: dict[str, Any] = {
-            "source": content,
-            "name": source.name,
-            "bytes": source.bytes,
-            "set_aside": None,
-            "damaged": 0,
-            "damage": [],
-        }
-        try:
-            with reading(path):
-                shelves = _shelves(path, content, database, row)
-                for (folder, _, _), rows in shelves.items():
-                    if folder == FACTS_FOLDER:
-                        _check_facts(path, rows)
-                return Taken(content, row, shelves)
-        except (InputError, Refusal) as error:
-            # The name is told apart, and a fetched copy's means nothing.
-            what = error.message.removeprefix(f"{path}: ").replace(str(path), source.name)
-            hint = f"; {error.hint}" if error.hint else ""
-            return Taken(content, row | {"set_aside": what + hint})
+        if source.bytes < _LARGE_BYTES or source.bytes in sizes:
+            content = content_hash(path)
+            if content in known:
+                return Taken(content, None)
+            return _read(source, path, lambda: content, database)
+        with ThreadPoolExecutor(1) as beside:
+            return _read(source, path, beside.submit(content_hash, path).result, database)
+
+
+def _read(source: Source, path: Path, content: Callable[[], str], database: str | None) -> Taken:
+    row: dict[str, Any] = {
+        "name": source.name,
+        "bytes": source.bytes,
+        "set_aside": None,
+        "damaged": 0,
+        "damage": [],
+    }
+    shelves: dict[Shelf, list[dict[str, Any]]] = {}
+    try:
+        with reading(path):
+            found = _shelves(path, content, database, row)
+            for (folder, _, _), rows in found.items():
+                if folder == FACTS_FOLDER:
+                    _check_facts(path, rows)
+            shelves = found
+    except (InputError, Refusal) as error:
+        # The name is told apart, and a fetched copy's means nothing.
+        what = error.message.removeprefix(f"{path}: ").replace(str(path), source.name)
+        hint = f"; {error.hint}" if error.hint else ""
+        row["set_aside"] = what + hint
+    return Taken(content(), {"source": content(), **row}, shelves)
 
 
 def _shelves(
-    path: Path, content: str, database: str | None, row: dict[str, Any]
+    path: Path, content: Callable[[], str], database: str | None, row: dict[str, Any]
 ) -> dict[Shelf, list[dict[str, Any]]]:
     kind = find_evidence([path]).only_kind()
     row["kind"] = kind
@@ -80,7 +95,7 @@ def _shelves(
         read = read_trace(path)
         damage = [(line["line"], line["what"]) for line in read.damaged()]
         _tell_damage(row, read.damaged_count(), damage)
-        return {(FACTS_FOLDER, who.database, who.day): facts_of_trace(read, content, who)}
+        return {(FACTS_FOLDER, who.database, who.day): facts_of_trace(read, content(), who)}
     if kind == "ash":
         if path.stat().st_size > _ASH_BYTES_MAX and path.suffix.lower() == ".csv":
             raise InputError(
@@ -90,7 +105,7 @@ def _shelves(
         who = Identity(database or database_of_export(path))
         _name(row, ASH_KINDS[ash.source], who)
         _tell_damage(row, len(ash.damaged), [(one.line, one.what) for one in ash.damaged])
-        by_day = facts_of_ash(ash, content, who)
+        by_day = facts_of_ash(ash, content(), who)
         return {(FACTS_FOLDER, who.database, day): rows for day, rows in by_day.items()}
     if kind == "recordings":
         recording = Recording.open(path)
@@ -105,7 +120,7 @@ def _shelves(
         raise InputError("figures of a run: spillcast forecast reads them, a dataset does not")
     else:
         raise InputError("sums over many queries: no single query can be forecast")
-    return {(RUNS_FOLDER, who.database, who.day): [pack(path, row["kind"], content, who)]}
+    return {(RUNS_FOLDER, who.database, who.day): [pack(path, row["kind"], content(), who)]}
 
 
 def _check_facts(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:

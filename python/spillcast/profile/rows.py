@@ -2,22 +2,26 @@
 
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from spillcast.errors import InputError, first_line
+from spillcast.histogram import quantiles
 from spillcast.profile.expressions import check_keys, confine, keys_of, named
 from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row, with_shares
-from spillcast.profile.statement_texts import add_statement_texts
+from spillcast.profile.trace_tables import ask_no_traces, ask_traces
 from spillcast.profile.traces import WAITS_ALONE, trace_warnings
-from spillcast.profile.waits_view import view_of_waits
-from spillcast.recording import Recording
 from spillcast.recording.trace import Progress
-from spillcast.recording.trace_spool import spool_traces
 from spillcast.recording.trace_window import ALWAYS, Window
+
+if TYPE_CHECKING:
+    from spillcast.recording import Recording
 
 _COLUMNS = {
     "event": "event",
@@ -28,8 +32,8 @@ _COLUMNS = {
     "sql": "sql_id",
     # Traces write 0 where they do not tell.
     "session": "nullif(session, 0)",
-    "second": "(start_ns + elapsed_ns) // 1000000000 - {first_second}",
-    "minute": "(start_ns + elapsed_ns) // 60000000000 - {first_second} // 60",
+    "second": "(start_ns + elapsed_ns) // 1000000000",
+    "minute": "(start_ns + elapsed_ns) // 60000000000",
 }
 #: Temp I/O is told from I/O on data, and on whatever other files there are.
 _FILES = "if(op is null, null, if(temp, 'temp', 'other')) as files"
@@ -39,10 +43,11 @@ _COMMON_OP = (
 )
 _ALL = "true"
 _WORD = re.compile(r"\w+")
-#: Of waits, whatever is asked: what rows of a profile have.
-_ALWAYS = {"elapsed_ns", "op", "idle", "source", "line", "sql_id"}
-#: Words for columns that are not named.
-_WHOLE_ROWS = {"columns", "waits", "recorded"}
+#: Words for the text of a statement, or for columns that are not named.
+_OF_STATEMENTS = {"statement", "columns", "waits"}
+_WITH_STATEMENTS = (
+    "(select waits.*, statement from waits left join statement_texts using (sql_id)) as waits"
+)
 #: A thread that does no temp I/O mostly waits for those that do: for work, or for their end.
 _IDLE = "op is null and session in (from idle_sessions)"
 _IDLE_SESSIONS = """
@@ -68,62 +73,54 @@ def of_trace_rows(
 ) -> Profile:
     """Traces, as far as ``where`` holds, by names or expressions.
 
-    The rows pass through Parquet files, not memory.
+    The rows pass through DuckDB in batches.
     """
-    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
-        read = spool_traces(
-            paths,
-            Path(folder),
-            columns=_columns([*by, where or _ALL]),
-            lenient=lenient,
-            on_progress=on_progress,
-            window=window,
-        )
-        _add_waits(connection, folder)
-        confine(connection, Path(folder))
-        elapsed_us = sum(session["elapsed_us"] for session in read.sessions())
-        rows, histograms = _aggregate(
-            connection, by, where or _ALL, elapsed_us, "blocks", read.first_second()
-        )
+    asked = _Asked(_source(by, where), by, where or _ALL, "blocks")
+    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder:
+        with duckdb.connect() as connection:
+            ask_no_traces(connection, Path(folder))
+            asked.check(connection)
+        with duckdb.connect() as connection, asked.failures():
+            (rows, histograms), read = ask_traces(
+                connection,
+                asked.query,
+                lambda connection, _query: asked.answer(connection),
+                paths,
+                Path(folder),
+                lenient=lenient,
+                on_progress=on_progress,
+                window=window,
+            )
+    read.check(window)
+    asked.check_some(rows)
+    elapsed_us = sum(session["elapsed_us"] for session in read.sessions())
+    first_second = read.first_second()
     for row in rows:
         source, line = row["longest_at"]
         row["longest_at"] = f"{read.paths[source]}:{line}"
         row["count_share"] = row["count"] / read.waits()
+        row["share"] = row["total_us"] / elapsed_us if elapsed_us else None
+        if "second" in by:
+            row["second"] -= first_second
+        if "minute" in by:
+            row["minute"] -= first_second // 60
     warnings = trace_warnings(read, 0)
     if where is None:
         warnings.append(WAITS_ALONE)
     return Profile(by, elapsed_us / 1e6, rows, read.damaged(), warnings, histograms)
 
 
-def _columns(asked: Sequence[str]) -> list[tuple[str, str]] | None:
-    """Tables of traces and columns of them that expressions may need; None for all.
-
-    A column is needed only where it is named, or where whole rows are.
-    """
-    words = {word for text in asked for word in _WORD.findall(text.lower())}
-    if words & _WHOLE_ROWS:
-        return None
-    for one in words & set(_COLUMNS):
-        words |= {"blocks"} if one == "size" else set(_WORD.findall(_COLUMNS[one]))
-    needed = [("waits", name) for name in sorted(words | _ALWAYS)]
-    return needed + ([("statements", "")] if "statement" in words else [])
+def _source(by: Sequence[str], where: str | None) -> str:
+    """The waits of a trace, with the text of each one's statement where that may be needed."""
+    words = {word for text in (*by, where or _ALL) for word in _WORD.findall(text.lower())}
+    return _WITH_STATEMENTS if words & _OF_STATEMENTS else "waits"
 
 
-def _add_waits(connection: duckdb.DuckDBPyConnection, folder: str) -> None:
-    """The view ``waits`` of a trace, with the text of each wait's statement."""
-    for name in ("waits", "statements"):
-        view = "recorded" if name == "waits" else name
-        table = f"read_parquet('{folder}/{name}.parquet')"
-        connection.execute(f"create view {view} as from {table}")
-    add_statement_texts(connection)
-    connection.execute(
-        "create view waits as select recorded.*, statement from recorded "
-        "left join statement_texts using (sql_id)"
-    )
-
-
-def of_recording(recording: Recording, by: Sequence[str], where: str | None) -> Profile:
+def of_recording(recording: "Recording", by: Sequence[str], where: str | None) -> Profile:
     """The single waits of a recording, with its CPU time beside them."""
+    # Traces are read without pyarrow.
+    from spillcast.profile.waits_view import view_of_waits
+
     elapsed_us = recording.elapsed_s * 1e6
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
         files = view_of_waits(connection, recording, "recorded")
@@ -133,7 +130,11 @@ def of_recording(recording: Recording, by: Sequence[str], where: str | None) -> 
         # To look into an empty table takes as long as into another.
         columns = f"*, {_IDLE if some else 'false'} as idle, 0 as source"
         connection.execute(f"create view waits as select {columns} from recorded")
-        rows, histograms = _aggregate(connection, by, where or _ALL, elapsed_us, "bytes", 0)
+        asked = _Asked("waits", by, where or _ALL, "bytes")
+        asked.check(connection)
+        with asked.failures():
+            rows, histograms = asked.answer(connection)
+        asked.check_some(rows)
     for row in rows:
         row["longest_at"] = None
     warnings = []
@@ -146,64 +147,90 @@ def of_recording(recording: Recording, by: Sequence[str], where: str | None) -> 
     return Profile(by, recording.elapsed_s, rows, [], warnings, histograms).sorted()
 
 
-def _aggregate(
-    connection: duckdb.DuckDBPyConnection,
-    by: Sequence[str],
-    where: str,
-    elapsed_us: float,
-    size: str,
-    first_second: int,
-) -> tuple[list[dict[str, Any]], list[LatencyCounts]]:
-    """Rows of the view ``waits`` in the columns of a trace's profile, and their histograms."""
-    names = {"size": size, "first_second": first_second}
-    known = {name: column.format_map(names) for name, column in _COLUMNS.items()}
-    check_keys(connection, "waits", by, known)
-    keys = keys_of(by, known)
-    # Some waits of a row may be idle and others not: of recordings, and of events, they are apart.
-    apart = "event" in by or size == "bytes"
-    keys += ["idle"] if apart else []
-    keys += [_FILES] if "event" in by and size == "bytes" else []
-    op = [] if "op" in by else [_COMMON_OP]
-    # Of a recording no row tells its line.
-    longest = "[source, line], (elapsed_ns, -source, -line)" if size == "blocks" else "null, null"
-    columns = [
-        *keys,
-        *op,
-        *([] if apart else ["bool_and(idle) as idle"]),
-        "count(*) as count",
-        "round(sum(elapsed_ns) / 1e3)::bigint as total_us",
-        f"sum(elapsed_ns) / 1e3 / {elapsed_us or 'null'} as share",
-        "min(elapsed_ns) / 1e3 as min_us",
-        "avg(elapsed_ns) / 1e3 as mean_us",
-        f"quantile_disc(elapsed_ns, {list(QUANTILES.values())}) as quantiles",
-        "max(elapsed_ns) / 1e3 as max_us",
-        f"arg_max({longest}) as longest_at",
-        f"histogram({_THREE_DIGITS}) as histogram",
-    ]
-    groups = ", ".join(str(number + 1) for number in range(len(keys)))
-    query = (
-        f"select {', '.join(columns)} from (select * from waits where {where}) "
-        f"group by {groups} order by total_us desc"
-    )
-    try:
-        rows = connection.sql(query).to_arrow_table().to_pylist()
-    except duckdb.Error as error:
-        what = first_line(error)
-        columns_there = ", ".join(connection.sql("from waits limit 0").columns)
-        raise InputError(f"--where: {what}", f"the columns are {columns_there}") from error
-    if where != _ALL and not rows:
-        raise InputError(f"--where: no wait meets '{where}'")
-    rows = [named(_with_quantiles(row), by) for row in rows]
-    histograms = [dict(row.pop("histogram")) for row in rows]
-    return rows, [(list(counts), list(counts.values())) for counts in histograms]
+@dataclass(frozen=True)
+class _Asked:
+    """Rows of ``source``, which has the columns of waits, in the columns of a trace's profile."""
+
+    source: str
+    by: Sequence[str]
+    where: str
+    #: The column of sizes, by which traces are told from recordings.
+    size: str
+
+    @cached_property
+    def query(self) -> str:
+        """Shares and quantiles are not known yet."""
+        keys = keys_of(self.by, self._known())
+        of_trace = self.size == "blocks"
+        # Of recordings, and of events, what is idle is apart from what is not.
+        apart = "event" in self.by or not of_trace
+        keys += ["idle"] if apart else []
+        keys += [_FILES] if "event" in self.by and not of_trace else []
+        # Of a recording no row tells its line.
+        longest = "[source, line], (elapsed_ns, -source, -line)" if of_trace else "null, null"
+        columns = [
+            *keys,
+            *([] if "op" in self.by else [_COMMON_OP]),
+            *([] if apart else ["bool_and(idle) as idle"]),
+            "count(*) as count",
+            "round(sum(elapsed_ns) / 1e3)::bigint as total_us",
+            "null as share",
+            "min(elapsed_ns) / 1e3 as min_us",
+            "avg(elapsed_ns) / 1e3 as mean_us",
+            *(f"null as {name}" for name in QUANTILES),
+            "max(elapsed_ns) / 1e3 as max_us",
+            f"arg_max({longest}) as longest_at",
+            f"histogram({_THREE_DIGITS}) as histogram",
+        ]
+        groups = ", ".join(str(number + 1) for number in range(len(keys)))
+        return (
+            f"select {', '.join(columns)} from (select * from {self.source} where {self.where}) "
+            f"group by {groups} order by total_us desc"
+        )
+
+    def _known(self) -> dict[str, str]:
+        return {name: column.replace("{size}", self.size) for name, column in _COLUMNS.items()}
+
+    def check(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """InputError for an expression or a condition that cannot be."""
+        # Where there are no rows, statements cost nothing.
+        source = _WITH_STATEMENTS if self.size == "blocks" else self.source
+        check_keys(connection, source, self.by, self._known())
+        there = connection.sql(f"from {source} limit 0").columns
+        with self.failures(f"the columns are {', '.join(there)}"):
+            connection.sql(f"select 1 from {source} where {self.where} limit 0").fetchall()
+
+    @contextmanager
+    def failures(self, hint: str | None = None) -> Iterator[None]:
+        """What a database finds wrong is InputError."""
+        try:
+            yield
+        except duckdb.Error as error:
+            raise InputError(f"--where: {first_line(error)}", hint) from error
+
+    def answer(
+        self, connection: duckdb.DuckDBPyConnection
+    ) -> tuple[list[dict[str, Any]], list[LatencyCounts]]:
+        """Rows and their histograms."""
+        found = connection.sql(self.query)
+        names = found.columns
+        rows = [named(dict(zip(names, row, strict=True)), self.by) for row in found.fetchall()]
+        histograms = list[LatencyCounts]()
+        for row in rows:
+            counts = dict(row.pop("histogram"))
+            histograms.append((list(counts), list(counts.values())))
+            _add_quantiles(row, *histograms[-1])
+        return rows, histograms
+
+    def check_some(self, rows: Sequence[dict[str, Any]]) -> None:
+        """InputError where the condition holds for no wait."""
+        if self.where != _ALL and not rows:
+            raise InputError(f"--where: no wait meets '{self.where}'")
 
 
-def _with_quantiles(row: dict[str, Any]) -> dict[str, Any]:
-    """A row with each of its quantiles under its name, in their place."""
-    found = dict[str, Any]()
-    for name, value in row.items():
-        if name == "quantiles":
-            found |= {one: ns / 1e3 for one, ns in zip(QUANTILES, value, strict=True)}
-        else:
-            found[name] = value
-    return found
+def _add_quantiles(row: dict[str, Any], cut_ns: Sequence[int], counts: Sequence[int]) -> None:
+    """From durations cut to three digits, to the middle of what was cut."""
+    found = quantiles(cut_ns, counts, QUANTILES.values())
+    for name, ns in zip(QUANTILES, found, strict=True):
+        middle_us = (ns + (10 ** max(len(str(ns)) - 3, 0) - 1) / 2) / 1e3
+        row[name] = min(max(middle_us, row["min_us"]), row["max_us"])

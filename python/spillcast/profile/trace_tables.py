@@ -30,6 +30,7 @@ from spillcast.recording.trace import (
     profile_traces,
     read_once,
 )
+from spillcast.recording.trace_window import ALWAYS, Window
 
 #: A table and a column of it.
 Column = tuple[str, str]
@@ -50,13 +51,19 @@ def ask_traces(
     *,
     lenient: bool,
     on_progress: Progress | None,
+    window: Window = ALWAYS,
 ) -> tuple[Any, Traces]:
     """What ``ask`` makes of the connection, in which the traces are tables for this query."""
     columns, scans, does = asked(query)
     if scans > 1:
-        return _ask_files(connection, ask, query, columns, paths, folder, lenient, on_progress)
+        from spillcast.recording.trace_spool import spool_traces
+
+        read = spool_traces(
+            paths, folder, columns=columns, lenient=lenient, on_progress=on_progress, window=window
+        )
+        return _ask_files(connection, ask, query, folder), read
     if scans == 0:
-        read = profile_traces(paths, [], lenient=lenient, on_progress=on_progress)
+        read = profile_traces(paths, [], lenient=lenient, on_progress=on_progress, window=window)
     tables = {name: _Stream(table) for name, table in _no_rows().items()}
     if does.query is not None:
         tables[TABLE] = _Stream(_core.TraceReader.no_sums(does.keys, does.numbers))
@@ -70,7 +77,7 @@ def ask_traces(
     found: list[Any] = []
 
     def read_and_ask(kept: list[Path]) -> Read:
-        reader, watch = open_reader(kept, lenient, on_progress)
+        reader, watch = open_reader(kept, lenient, on_progress, window)
 
         def fill(take: Take) -> dict[str, Any]:
             if does.query is not None:
@@ -90,39 +97,33 @@ def ask_traces(
                 raise
         found[:] = [answer]
         # A query that has enough ends the reading.
-        return [], stream.facts or {"files": _facts(kept, lenient)}
+        return [], stream.facts or {"files": _facts(kept, lenient, window)}
 
     read = read_once(paths, read_and_ask)
     return found[0], read
 
 
-def _ask_files(
-    connection: duckdb.DuckDBPyConnection,
-    ask: Ask,
-    query: str,
-    columns: list[Column] | None,
-    paths: Sequence[Path],
-    folder: Path,
-    lenient: bool,
-    on_progress: Progress | None,
-) -> tuple[Any, Traces]:
-    """The answer out of Parquet files of all rows."""
-    from spillcast.recording.trace_spool import spool_traces
+def ask_no_traces(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """The tables of traces, without rows."""
+    _register(connection, {name: _Stream(table) for name, table in _no_rows().items()})
+    confine(connection, folder)
 
-    read = spool_traces(paths, folder, columns=columns, lenient=lenient, on_progress=on_progress)
+
+def _ask_files(connection: duckdb.DuckDBPyConnection, ask: Ask, query: str, folder: Path) -> Any:
+    """The answer out of Parquet files of all rows."""
     for name in TABLES:
         path = str(folder / f"{name}.parquet").replace("'", "''")
         connection.execute(f"create view {name} as from read_parquet('{path}')")
     add_call_tree(connection)
     confine(connection, folder)
-    return ask(connection, query), read
+    return ask(connection, query)
 
 
-def _facts(paths: Sequence[Path], lenient: bool) -> list[Any]:
+def _facts(paths: Sequence[Path], lenient: bool, window: Window) -> list[Any]:
     """What is read of each file; of one alone nobody asks, for it can be no copy."""
-    return (
-        profile_traces(paths, [], lenient=lenient).files if len(paths) > 1 else [{"sessions": []}]
-    )
+    if len(paths) == 1:
+        return [{"sessions": []}]
+    return profile_traces(paths, [], lenient=lenient, window=window).files
 
 
 def _no_rows() -> dict[str, _core.Table]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from spillcast import _core, histogram
 from spillcast.errors import InputError
-from spillcast.profile.result import DIMENSIONS, QUANTILES, LatencyCounts, Profile, bare_row
+from spillcast.profile.result import DIMENSIONS, QUANTILES, Profile, bare_row
 from spillcast.recording.same_file import repeated_words
 from spillcast.recording.trace import Progress, Traces, profile_traces
 from spillcast.recording.trace_window import ALWAYS, Window
@@ -46,6 +46,7 @@ def of_traces(
         lenient=lenient,
         on_progress=on_progress,
         window=window,
+        quantiles=QUANTILES,
     )
     if where is not None and not read.groups:
         raise InputError(f"--where: no wait meets '{where}'")
@@ -57,8 +58,11 @@ def of_traces(
     groups = read.groups[::-1]
     read.groups.clear()
     rows = []
+    files = [str(path) for path in read.paths]
     while groups:
-        rows.append(_trace_row(groups.pop(), asked, read.paths, elapsed_us, waits))
+        group = groups.pop()
+        row = _trace_row(group, asked, files, elapsed_us, waits)
+        rows.append((row, (group["latency_ns"], group["latency_count"])))
     unaccounted_us = sum(session["unaccounted_us"] for session in sessions)
     if waits_alone:
         warnings = trace_warnings(read, 0)
@@ -91,43 +95,31 @@ def _name_groups(read: Traces) -> None:
 def _trace_row(
     group: Mapping[str, Any],
     asked: Mapping[str, str],
-    paths: Sequence[Path],
+    files: Sequence[str],
     elapsed_us: int,
     waits: int,
-) -> tuple[dict[str, Any], LatencyCounts]:
-    count, total_us, least_us, most_us = (
-        group[key] for key in ("count", "total_us", "min_us", "max_us")
-    )
-    buckets = group["latency_ns"], group["latency_count"]
-    quantiles = zip(QUANTILES, quantiles_us(*buckets, tuple(QUANTILES.values())), strict=True)
-    row = {name: group[dimension] for name, dimension in asked.items()}
-    row |= {
+) -> dict[str, Any]:
+    count, total_us = group["count"], group["total_us"]
+    return {
+        **{name: group[dimension] for name, dimension in asked.items()},
         "op": group["op"],
         "idle": group["idle"],
         "count": count,
         "count_share": group["waits"] / waits if group["waits"] else None,
         "total_us": total_us,
         "share": total_us / elapsed_us if elapsed_us else None,
-        "min_us": least_us,
+        "min_us": group["min_us"],
         "mean_us": total_us / count,
-        **{name: min(max(us, least_us), most_us) for name, us in quantiles},
-        "max_us": most_us,
-        "longest_at": f"{paths[group['max_file']]}:{group['max_line']}",
+        **{name: group[name] for name in QUANTILES},
+        "max_us": group["max_us"],
+        "longest_at": f"{files[group['max_file']]}:{group['max_line']}",
     }
-    return row, buckets
-
-
-def quantiles_us(
-    latency_ns: Sequence[int], counts: Sequence[int], shares: Sequence[float]
-) -> list[float]:
-    """Latencies (us) below which these shares of a histogram lie, which holds something."""
-    # Traces count whole microseconds; the histogram has no bucket for nothing.
-    return [at // 10 / 1e2 for at in histogram.quantiles(latency_ns, counts, shares)]
 
 
 def quantile_us(latency_ns: Sequence[int], counts: Sequence[int], quantile: float) -> float:
-    """The one below which this share lies."""
-    return quantiles_us(latency_ns, counts, [quantile])[0]
+    """Latency (us) below which this share of a histogram lies, which holds something."""
+    # Traces count whole microseconds; the histogram has no bucket for nothing.
+    return histogram.quantile(latency_ns, counts, quantile) // 10 / 1e2
 
 
 def trace_warnings(read: Traces, unaccounted_us: int) -> list[str]:

@@ -11,8 +11,8 @@ from typing import Any
 from spillcast.errors import InputError
 from spillcast.gate import reading
 from spillcast.recording.figures.kinds import is_word, reader_of
+from spillcast.recording.meta_file import is_recording
 from spillcast.recording.near import mended
-from spillcast.recording.recording import is_recording
 
 TRACES = ("*.trc", "*.trc.gz", "*.trc.zst")
 ASH_SUFFIXES = (".csv", ".parquet")

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from spillcast import _core
 from spillcast.errors import InputError
-from spillcast.recording.meta import META_FILE, RECORDING_SCHEMA
+from spillcast.recording.meta import RECORDING_SCHEMA
+from spillcast.recording.meta_file import META_FILE, is_recording
 from spillcast.recording.partial import (
     FINISHED,
     OTHER,
@@ -20,7 +21,6 @@ from spillcast.recording.partial import (
     check_free,
     names_of,
 )
-from spillcast.recording.recording import is_recording
 from spillcast.units import format_bytes
 
 #: Room without which a recording is not begun.

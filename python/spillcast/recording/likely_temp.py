@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spillcast.recording.recording import Recording, is_recording
+from spillcast.recording.meta_file import is_recording
+from spillcast.recording.recording import Recording
 from spillcast.recording.sums import FileSums
 from spillcast.units import format_bytes, format_count, format_duration
 from spillcast.visible import shell_word

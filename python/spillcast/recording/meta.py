@@ -20,7 +20,6 @@ from spillcast.recording.temp_places import TempPlace
 from spillcast.recording.timed_within import TimedWithin
 from spillcast.recording.wait_cost import MachineCalibration
 
-META_FILE = "meta.json"
 #: A plan of PostgreSQL that was not run, beside the recording of a query that went on.
 ESTIMATE_FILE = "estimate.json"
 RECORDING_SCHEMA = "spillcast.recording/1"

@@ -15,7 +15,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from spillcast.errors import InputError
-from spillcast.recording.meta import ESTIMATE_FILE, META_FILE
+from spillcast.recording.meta import ESTIMATE_FILE
+from spillcast.recording.meta_file import META_FILE
 from spillcast.workspace import gone_when_killed
 
 #: How the name of a folder ends in which something is being written, or was.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from spillcast.errors import InputError, Refusal
 from spillcast.gate import batches_of, table_of, text_of
 from spillcast.recording import sums
-from spillcast.recording.meta import META_FILE, Meta
+from spillcast.recording.meta import Meta
+from spillcast.recording.meta_file import META_FILE
 from spillcast.recording.near import mended
 from spillcast.recording.sums import AGAIN
 from spillcast.tabular import html_paragraph, html_table, polars_of
@@ -282,8 +283,3 @@ def _chosen(rows: "pa.Table", wanted: "pa.ChunkedArray") -> "pa.Table":
     import pyarrow.compute as pc
 
     return rows if pc.all(wanted, min_count=0).as_py() else rows.filter(wanted)
-
-
-def is_recording(path: Path) -> bool:
-    """Whether a path holds a recording."""
-    return (path / META_FILE).is_file()

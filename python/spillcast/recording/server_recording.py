@@ -9,9 +9,9 @@ from typing import Any
 from spillcast.document import key, written
 from spillcast.errors import InputError
 from spillcast.recording.meta import EndedBy
+from spillcast.recording.meta_file import is_recording
 from spillcast.recording.partial import OTHER, PARTIAL, PartialFolder, check_free
 from spillcast.recording.postgres_meta import Server
-from spillcast.recording.recording import is_recording
 
 SERVER_RECORDING_SCHEMA = "spillcast.server-recording/1"
 

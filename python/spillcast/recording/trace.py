@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from spillcast import _core
@@ -106,9 +107,11 @@ def profile_traces(
     lenient: bool = False,
     on_progress: Progress | None = None,
     window: Window = ALWAYS,
+    quantiles: Mapping[str, float] = MappingProxyType({}),
 ) -> Traces:
     """Count waits and CPU by the dimensions in ``by``; without ``calls`` waits alone.
 
+    Groups have ``quantiles`` of their latencies (us), the shares below them by name.
     The dimensions, and what ``condition`` may be, are those of ``_core.TraceReader.profile``.
     InputError where there are no trace lines or a file cannot be read.
     """
@@ -117,7 +120,9 @@ def profile_traces(
         reader, watch = open_reader(kept, lenient, on_progress, window)
         with ReadFailures():
             return run_interruptibly(
-                lambda: reader.profile(list(by), calls=calls, condition=condition),
+                lambda: reader.profile(
+                    list(by), calls=calls, condition=condition, quantiles=list(quantiles.items())
+                ),
                 reader.cancel,
                 watch,
             )

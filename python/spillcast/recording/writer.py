@@ -14,7 +14,8 @@ from spillcast.errors import InputError
 from spillcast.recording.clock import FROM_ITS_START, Clock
 from spillcast.recording.file_sizes import inputs_of, temp_of
 from spillcast.recording.folder import RecordingFolder
-from spillcast.recording.meta import META_FILE, KeptWaits, Meta
+from spillcast.recording.meta import KeptWaits, Meta
+from spillcast.recording.meta_file import META_FILE
 from spillcast.recording.recording import Recording
 from spillcast.recording.sums import FileSums, RowSums, WrittenBytes
 from spillcast.recording.temp_places import temp_places

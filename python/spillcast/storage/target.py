@@ -8,7 +8,7 @@ from spillcast.errors import InputError
 from spillcast.recording import Recording
 from spillcast.recording.evidence import is_plan
 from spillcast.recording.figures.kinds import are_figures, is_word
-from spillcast.recording.recording import is_recording
+from spillcast.recording.meta_file import is_recording
 from spillcast.storage import tmpfs
 from spillcast.storage.budget import Budget, all_that_is_free
 from spillcast.storage.meant import check_word, meant

@@ -1,6 +1,7 @@
 //! What is asked of waits, tested row by row as they are read: the conditions of SQL that compare a
 //! column with constants. `condition_words` makes them of text.
 
+use super::arithmetic::{Sign, Step, Value};
 use super::sink::{Dictionary, Origin, TimedWait};
 use crate::wait::Op;
 
@@ -16,8 +17,10 @@ pub(super) enum Test {
     Any(Vec<Test>),
     Not(Box<Test>),
     Flag(Flag),
-    /// Whether the value lies in one of the ranges, both ends included.
-    Number(Number, Vec<(i64, i64)>),
+    /// Whether the value lies in the range, both ends included.
+    Number(Number, (i64, i64)),
+    /// Whether what is made of the value compares so with a constant.
+    Made(Number, Vec<Step>, Sign, f64),
     Text(Text, TextTest, Seen),
     NoNumber(Number),
     NoText(Text),
@@ -66,11 +69,22 @@ pub enum Text {
 
 #[derive(Clone, Debug)]
 pub(super) enum TextTest {
-    AnyOf(Vec<String>),
+    Equal(String),
     /// `%` stands for any text, `_` for any letter.
     Like(Vec<char>),
     /// From the first to the second, by their bytes, each with whether it is included.
     Between(Option<(String, bool)>, Option<(String, bool)>),
+    Begins(String),
+    Ends(String),
+    Holds(String),
+    /// Of the text in other letters.
+    Cased(Case, Box<TextTest>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Case {
+    Lower,
+    Upper,
 }
 
 /// What was found of a text, by its position in the dictionary.
@@ -81,9 +95,26 @@ impl Condition {
     pub(super) fn holds(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait) -> bool {
         self.0.of(names, origin, wait) == Some(true)
     }
+
+    /// Whether it looks at more of a wait than its event, its session and when it was.
+    pub(super) fn needs_figures(&self) -> bool {
+        self.0.needs_figures()
+    }
 }
 
 impl Test {
+    fn needs_figures(&self) -> bool {
+        match self {
+            Test::Is(_) | Test::Flag(_) => false,
+            Test::All(tests) | Test::Any(tests) => tests.iter().any(Test::needs_figures),
+            Test::Not(test) => test.needs_figures(),
+            Test::Number(column, _) | Test::Made(column, ..) | Test::NoNumber(column) => {
+                column.is_figure()
+            }
+            Test::Text(column, ..) | Test::NoText(column) => column.is_figure(),
+        }
+    }
+
     /// None for null.
     fn of(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait) -> Option<bool> {
         match self {
@@ -93,9 +124,15 @@ impl Test {
             Test::Not(test) => test.of(names, origin, wait).map(|is| !is),
             Test::Flag(Flag::Temp) => Some(wait.class.temp),
             Test::Flag(Flag::Idle) => Some(wait.class.idle),
-            Test::Number(column, ranges) => {
+            Test::Number(column, (low, high)) => {
                 let value = column.of(names, origin, wait)?;
-                Some(ranges.iter().any(|&(low, high)| (low..=high).contains(&value)))
+                Some((*low..=*high).contains(&value))
+            }
+            Test::Made(column, steps, sign, constant) => {
+                let value = Value::Whole(column.of(names, origin, wait)?.into());
+                let made =
+                    steps.iter().try_fold(value, |made, step| made.with(step.operator, step.by));
+                made.map(|made| made.compares(*sign, *constant))
             }
             Test::Text(column, test, seen) => {
                 let position = column.position(origin, wait)?;
@@ -129,6 +166,15 @@ fn decided(
 }
 
 impl Column {
+    /// Whether a wait's own figures tell it, and not its event, its session or when it was.
+    pub(super) fn is_figure(self) -> bool {
+        match self {
+            Column::Flag(_) => false,
+            Column::Number(number) => number.is_figure(),
+            Column::Text(text) => text.is_figure(),
+        }
+    }
+
     /// Its value as a number; of a text the place in its dictionary.
     #[inline]
     pub(super) fn of(self, names: &Dictionary, origin: Origin, wait: &TimedWait) -> Option<i64> {
@@ -147,6 +193,11 @@ impl Column {
 }
 
 impl Number {
+    fn is_figure(self) -> bool {
+        use Number::*;
+        !matches!(self, StartNs | ElapsedNs | Session | Line | Source)
+    }
+
     /// The value as it stands in the table of waits.
     #[inline]
     fn of(self, names: &Dictionary, origin: Origin, wait: &TimedWait) -> Option<i64> {
@@ -169,6 +220,10 @@ impl Number {
 }
 
 impl Text {
+    fn is_figure(self) -> bool {
+        self == Text::Sql
+    }
+
     #[inline]
     fn position(self, origin: Origin, wait: &TimedWait) -> Option<usize> {
         match self {
@@ -191,7 +246,11 @@ impl Text {
 impl TextTest {
     fn holds(&self, text: &str) -> bool {
         match self {
-            TextTest::AnyOf(texts) => texts.iter().any(|one| one == text),
+            TextTest::Equal(one) => one == text,
+            TextTest::Begins(one) => text.starts_with(one),
+            TextTest::Ends(one) => text.ends_with(one),
+            TextTest::Holds(one) => text.contains(one),
+            TextTest::Cased(case, test) => test.holds(&case.of(text)),
             TextTest::Like(pattern) => is_like(&text.chars().collect::<Vec<_>>(), pattern),
             TextTest::Between(low, high) => {
                 let above = low
@@ -203,6 +262,17 @@ impl TextTest {
                 above && below
             }
         }
+    }
+}
+
+impl Case {
+    /// The text in these letters, each of which stays one.
+    pub fn of(self, text: &str) -> String {
+        let one = |letter: char| match self {
+            Case::Lower => letter.to_lowercase().next(),
+            Case::Upper => Some(letter.to_uppercase()).filter(|more| more.len() == 1)?.next(),
+        };
+        text.chars().map(|letter| one(letter).unwrap_or(letter)).collect()
     }
 }
 

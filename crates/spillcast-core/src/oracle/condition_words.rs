@@ -1,125 +1,39 @@
-//! Text -> conditions, as far as they compare one column with constants. All else in SQL is for a
+//! Text -> conditions, as far as they compare what is made of one column with constants. All else in SQL is for a
 //! database to say: what is not surely understood is refused.
 
-use std::iter::Peekable;
 use std::mem::discriminant;
-use std::vec::IntoIter;
 
-use super::condition::{Column, Condition, Flag, Number, Seen, Test, Text, TextTest};
+use super::arithmetic::{Operator, Sign, Step, Value};
+use super::condition::{Case, Column, Condition, Flag, Number, Seen, Test, Text, TextTest};
+use super::condition_lexer::{Word, words};
 
 /// Deeper conditions are not read.
 const DEPTH_MAX: usize = 64;
-/// Whole numbers below are exact as doubles.
-const EXACT_MAX: f64 = 9e15;
 
-#[derive(Clone, Debug, PartialEq)]
-enum Word {
-    Name(String),
-    Number(f64),
-    Quoted(String),
-    Sign(&'static str),
-}
-
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 enum Constant {
-    Number(f64),
+    Number(Value),
     Text(String),
     Flag(bool),
+}
+
+/// What is compared.
+#[derive(Clone, Debug)]
+enum Operand {
+    Constant(Constant),
+    Flag(Flag),
+    Number(Number, Vec<Step>),
+    Text(Text, Option<Case>),
 }
 
 impl Condition {
     /// The condition that `text` says in SQL; None where it says more than can be tested here, or is
     /// no SQL.
     pub fn of_text(text: &str) -> Option<Condition> {
-        let mut reader = Reader { words: words(text)?.into_iter().peekable(), depth: 0 };
+        let mut reader = Reader { words: words(text)?, at: 0, depth: 0 };
         let test = reader.any()?;
-        reader.words.next().is_none().then_some(Condition(test))
+        (reader.at == reader.words.len()).then_some(Condition(test))
     }
-}
-
-fn words(text: &str) -> Option<Vec<Word>> {
-    const SIGNS: [&str; 13] =
-        ["!~~", "~~", "<=", ">=", "<>", "!=", "==", "=", "<", ">", "(", ")", ","];
-    let mut found = Vec::new();
-    let mut rest = text.trim_start();
-    while let Some(first) = rest.chars().next() {
-        if let Some(quoted) = rest.strip_prefix('\'') {
-            let (text, behind) = quoted_text(quoted)?;
-            found.push(Word::Quoted(text));
-            rest = behind;
-        } else if let Some(quoted) = rest.strip_prefix('"') {
-            // A name in quotes is no word of the language, whatever it is.
-            let (name, behind) = quoted.split_once('"')?;
-            column(name)?;
-            found.push(Word::Name(name.to_owned()));
-            rest = behind;
-        } else if first.is_ascii_alphabetic() || first == '_' {
-            let name: String =
-                rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
-            rest = &rest[name.len()..];
-            found.push(Word::Name(name.to_ascii_lowercase()));
-        } else if first.is_ascii_digit() || is_signed(rest, found.last()) {
-            let (number, behind) = number(rest)?;
-            found.push(Word::Number(number));
-            rest = behind;
-        } else {
-            let sign = SIGNS.into_iter().find(|sign| rest.starts_with(sign))?;
-            found.push(Word::Sign(sign));
-            rest = &rest[sign.len()..];
-        }
-        rest = rest.trim_start();
-    }
-    Some(found)
-}
-
-/// Whether a number with a sign comes, and not what is taken off something.
-fn is_signed(rest: &str, before: Option<&Word>) -> bool {
-    let behind = matches!(before, Some(Word::Sign(sign)) if *sign != ")")
-        || matches!(before, Some(Word::Name(name)) if ["and", "between"].contains(&name.as_str()));
-    behind
-        && rest.strip_prefix('-').is_some_and(|more| more.starts_with(|c: char| c.is_ascii_digit()))
-}
-
-/// The text up to the closing quote, two of which stand for one, and what follows.
-fn quoted_text(mut rest: &str) -> Option<(String, &str)> {
-    let mut text = String::new();
-    loop {
-        let (before, behind) = rest.split_once('\'')?;
-        text.push_str(before);
-        match behind.strip_prefix('\'') {
-            Some(_) => text.push('\''),
-            None => return Some((text, behind)),
-        }
-        rest = &behind[1..];
-    }
-}
-
-/// Digits, perhaps with a point and an exponent, that a double holds without rounding.
-fn number(text: &str) -> Option<(f64, &str)> {
-    let digits = |at: usize| text[at..].bytes().take_while(u8::is_ascii_digit).count();
-    let mut end = usize::from(text.starts_with('-'));
-    end += digits(end);
-    if text[end..].starts_with('.') {
-        end += 1 + digits(end + 1);
-    }
-    let (figures, before) = (end, text[..end].len());
-    if text[end..].starts_with(['e', 'E']) {
-        let sign = usize::from(text[end + 1..].starts_with(['-', '+']));
-        let exponent = digits(end + 1 + sign);
-        if exponent == 0 {
-            return None;
-        }
-        end += 1 + sign + exponent;
-    }
-    // More figures than these a double would round.
-    if before > 16
-        || figures == 0
-        || text[end..].starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.')
-    {
-        return None;
-    }
-    let value: f64 = text[..end].parse().ok()?;
-    (value.abs() < EXACT_MAX).then_some((value, &text[end..]))
 }
 
 /// The column of this name of the table of waits, unless it is always null.
@@ -148,7 +62,9 @@ pub(super) fn column(name: &str) -> Option<Column> {
 }
 
 struct Reader {
-    words: Peekable<IntoIter<Word>>,
+    words: Vec<Word>,
+    /// The next word.
+    at: usize,
     depth: usize,
 }
 
@@ -175,106 +91,233 @@ impl Reader {
     }
 
     fn not(&mut self) -> Option<Test> {
+        self.deeper(|reader| match reader.takes("not") {
+            true => Some(Test::Not(Box::new(reader.not()?))),
+            false => reader.one(),
+        })
+    }
+
+    fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         self.depth += 1;
-        let test = match self.depth < DEPTH_MAX {
-            true if self.takes("not") => Test::Not(Box::new(self.not()?)),
-            true => self.one()?,
-            false => return None,
-        };
+        let found = if self.depth < DEPTH_MAX { read(self) } else { None };
         self.depth -= 1;
-        Some(test)
+        found
     }
 
     /// One comparison, or a condition in brackets, behind which nothing binds more tightly.
     fn one(&mut self) -> Option<Test> {
-        if self.takes_sign("(") {
-            let test = self.any()?;
-            return self.takes_sign(")").then_some(test);
+        let at = self.at;
+        if let Some(test) = self.comparison() {
+            return Some(test);
         }
-        let Word::Name(name) = self.words.next()? else { return None };
-        match name.as_str() {
-            "true" => return Some(Test::Is(true)),
-            "false" => return Some(Test::Is(false)),
-            _ => {}
+        self.at = at;
+        self.takes_sign("(").then_some(())?;
+        let test = self.any()?;
+        self.takes_sign(")").then_some(test)
+    }
+
+    fn comparison(&mut self) -> Option<Test> {
+        if let Some(test) = self.function_test() {
+            return Some(test);
         }
-        let column = column(&name)?;
+        let operand = self.sum()?;
         if self.takes("is") {
             let negated = self.takes("not");
-            let test = self.takes("null").then(|| missing(column))?;
+            let test = self.takes("null").then(|| missing(&operand))??;
             return Some(unless(negated, test));
         }
         let negated = self.takes("not");
         let test = if self.takes("in") {
-            let constants = self.list()?;
-            // Of constants of several kinds, a database makes one kind.
-            let kinds = constants.iter().map(discriminant);
-            kinds
-                .zip(constants.iter().skip(1).map(discriminant))
-                .all(|(a, b)| a == b)
-                .then_some(())?;
-            let any = constants.into_iter().map(|one| compared(&column, "=", one));
-            Test::Any(any.collect::<Option<_>>()?)
+            self.one_of(&operand)?
         } else if self.takes("like") {
-            self.like(&column)?
+            self.like(&operand, None)?
+        } else if self.takes("ilike") {
+            self.like(&operand, Some(Case::Lower))?
         } else if self.takes("between") {
             let low = self.constant()?;
             let high = self.takes("and").then(|| self.constant())??;
-            Test::All(vec![compared(&column, ">=", low)?, compared(&column, "<=", high)?])
+            let above = compared(&operand, Sign::AtLeast, low)?;
+            Test::All(vec![above, compared(&operand, Sign::AtMost, high)?])
         } else if negated {
             return None;
-        } else if self.takes_sign("~~") {
-            self.like(&column)?
-        } else if self.takes_sign("!~~") {
-            unless(true, self.like(&column)?)
-        } else if let Some(Word::Sign(
-            sign @ ("=" | "==" | "<>" | "!=" | "<" | "<=" | ">" | ">="),
-        )) = self.words.peek().cloned()
-        {
-            self.words.next();
-            let constant = self.constant()?;
-            compared(&column, sign, constant)?
         } else {
-            let Column::Flag(flag) = column else { return None };
-            Test::Flag(flag)
+            self.signed(operand)?
         };
         Some(unless(negated, test))
     }
 
-    fn like(&mut self, column: &Column) -> Option<Test> {
-        let (Column::Text(text), Constant::Text(pattern)) = (column, self.constant()?) else {
-            return None;
-        };
-        Some(Test::Text(*text, TextTest::Like(pattern.chars().collect()), Seen::new()))
-    }
-
-    fn list(&mut self) -> Option<Vec<Constant>> {
-        let mut found = Vec::new();
-        self.takes_sign("(").then_some(())?;
-        loop {
-            found.push(self.constant()?);
-            if self.takes_sign(")") {
-                return Some(found);
+    /// What follows an operand where no word does.
+    fn signed(&mut self, operand: Operand) -> Option<Test> {
+        for (sign, negated, case) in [
+            ("~~", false, None),
+            ("!~~", true, None),
+            ("~~*", false, Some(Case::Lower)),
+            ("!~~*", true, Some(Case::Lower)),
+        ] {
+            if self.takes_sign(sign) {
+                return Some(unless(negated, self.like(&operand, case)?));
             }
-            self.takes_sign(",").then_some(())?;
         }
-    }
-
-    fn constant(&mut self) -> Option<Constant> {
-        match self.words.next()? {
-            Word::Number(number) => Some(Constant::Number(number)),
-            Word::Quoted(text) => Some(Constant::Text(text)),
-            Word::Name(name) if name == "true" => Some(Constant::Flag(true)),
-            Word::Name(name) if name == "false" => Some(Constant::Flag(false)),
+        if let Some(Word::Sign(text)) = self.words.get(self.at)
+            && let Some((sign, negated)) = Sign::of_text(text)
+        {
+            self.at += 1;
+            let test = match (operand, self.sum()?) {
+                (Operand::Constant(_), Operand::Constant(_)) => return None,
+                (Operand::Constant(constant), right) => compared(&right, sign.turned(), constant)?,
+                (left, Operand::Constant(constant)) => compared(&left, sign, constant)?,
+                _ => return None,
+            };
+            return Some(unless(negated, test));
+        }
+        match operand {
+            Operand::Flag(flag) => Some(Test::Flag(flag)),
+            Operand::Constant(Constant::Flag(known)) => Some(Test::Is(known)),
             _ => None,
         }
     }
 
+    fn one_of(&mut self, operand: &Operand) -> Option<Test> {
+        let mut constants = Vec::new();
+        self.takes_sign("(").then_some(())?;
+        while {
+            constants.push(self.constant()?);
+            self.takes_sign(",")
+        } {}
+        self.takes_sign(")").then_some(())?;
+        // Of constants of several kinds, a database makes one kind.
+        let kind = discriminant(&constants[0]);
+        constants.iter().all(|one| discriminant(one) == kind).then_some(())?;
+        let any = constants.into_iter().map(|one| compared(operand, Sign::Equal, one));
+        Some(Test::Any(any.collect::<Option<_>>()?))
+    }
+
+    fn like(&mut self, operand: &Operand, case: Option<Case>) -> Option<Test> {
+        let Constant::Text(pattern) = self.constant()? else { return None };
+        let pattern = case.map_or(pattern.clone(), |case| case.of(&pattern));
+        let test = cased(case, TextTest::Like(pattern.chars().collect()));
+        text_test(operand, test)
+    }
+
+    /// `starts_with(event, 'direct')` and its like.
+    fn function_test(&mut self) -> Option<Test> {
+        let test: fn(String) -> TextTest = match self.function()? {
+            "starts_with" | "prefix" => TextTest::Begins,
+            "ends_with" | "suffix" => TextTest::Ends,
+            "contains" => TextTest::Holds,
+            _ => return None,
+        };
+        self.at += 2;
+        let operand = self.sum()?;
+        self.takes_sign(",").then_some(())?;
+        let Constant::Text(text) = self.constant()? else { return None };
+        self.takes_sign(")").then(|| text_test(&operand, test(text)))?
+    }
+
+    /// The name of the function that is called next.
+    fn function(&self) -> Option<&str> {
+        match &self.words[self.at..] {
+            [Word::Name(name), Word::Sign("("), ..] => Some(name),
+            _ => None,
+        }
+    }
+
+    fn constant(&mut self) -> Option<Constant> {
+        match self.sum()? {
+            Operand::Constant(constant) => Some(constant),
+            _ => None,
+        }
+    }
+
+    fn sum(&mut self) -> Option<Operand> {
+        self.made(&["+", "-"], |reader| {
+            reader.made(&["*", "/", "//", "%"], |reader| reader.deeper(Self::atom))
+        })
+    }
+
+    fn made(
+        &mut self,
+        signs: &[&str],
+        part: impl Fn(&mut Self) -> Option<Operand>,
+    ) -> Option<Operand> {
+        let mut made = part(self)?;
+        while let Some(sign) = signs.iter().copied().find(|sign| self.takes_sign(sign)) {
+            made = made.with(Operator::of_sign(sign)?, part(self)?)?;
+        }
+        Some(made)
+    }
+
+    fn atom(&mut self) -> Option<Operand> {
+        if self.takes_sign("(") {
+            let operand = self.sum()?;
+            return self.takes_sign(")").then_some(operand);
+        }
+        let case = match self.function() {
+            Some("lower") => Some(Case::Lower),
+            Some("upper") => Some(Case::Upper),
+            Some(_) => return None,
+            None => None,
+        };
+        if case.is_some() {
+            self.at += 2;
+            let Operand::Text(text, None) = self.sum()? else { return None };
+            return self.takes_sign(")").then_some(Operand::Text(text, case));
+        }
+        self.at += 1;
+        Some(match self.words.get(self.at - 1)? {
+            Word::Number(number) => Operand::Constant(Constant::Number(*number)),
+            Word::Quoted(text) => Operand::Constant(Constant::Text(text.clone())),
+            Word::Name(name) if name == "true" => Operand::Constant(Constant::Flag(true)),
+            Word::Name(name) if name == "false" => Operand::Constant(Constant::Flag(false)),
+            Word::Name(name) => match column(name)? {
+                Column::Flag(flag) => Operand::Flag(flag),
+                Column::Number(number) => Operand::Number(number, Vec::new()),
+                Column::Text(text) => Operand::Text(text, None),
+            },
+            Word::Sign(_) => return None,
+        })
+    }
+
     fn takes(&mut self, word: &str) -> bool {
-        self.words.next_if(|next| matches!(next, Word::Name(name) if name == word)).is_some()
+        let is_next = matches!(self.words.get(self.at), Some(Word::Name(name)) if name == word);
+        self.at += usize::from(is_next);
+        is_next
     }
 
     fn takes_sign(&mut self, sign: &str) -> bool {
-        self.words.next_if(|next| matches!(next, Word::Sign(found) if *found == sign)).is_some()
+        let is_next = matches!(self.words.get(self.at), Some(Word::Sign(next)) if *next == sign);
+        self.at += usize::from(is_next);
+        is_next
+    }
+}
+
+impl Operand {
+    fn with(self, operator: Operator, by: Operand) -> Option<Operand> {
+        use Operand::Constant as Of;
+        let fits = |value| matches!(value, Value::Whole(value) if i32::try_from(value).is_ok());
+        match (self, by) {
+            (Of(Constant::Number(value)), Of(Constant::Number(by))) => {
+                let made = value.with(operator, by)?;
+                // What does not fit into 32 bits is an error where both did.
+                let told = !fits(value) || !fits(by) || fits(made) || operator == Operator::Over;
+                told.then_some(Of(Constant::Number(made)))
+            }
+            (Operand::Number(column, mut steps), Of(Constant::Number(by)))
+                if column != Number::File =>
+            {
+                // Whether it can be done depends on types alone.
+                let typed = steps
+                    .iter()
+                    .try_fold(Value::Whole(1), |value, step| value.with(step.operator, step.by));
+                typed?.with(operator, by)?;
+                steps.push(Step { operator, by });
+                Some(Operand::Number(column, steps))
+            }
+            (constant @ Of(_), column @ Operand::Number(..)) if operator.commutes() => {
+                column.with(operator, constant)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -282,58 +325,62 @@ fn unless(negated: bool, test: Test) -> Test {
     if negated { Test::Not(Box::new(test)) } else { test }
 }
 
-fn missing(column: Column) -> Test {
-    match column {
-        Column::Flag(_) => Test::Is(false),
-        Column::Number(number) => Test::NoNumber(number),
-        Column::Text(text) => Test::NoText(text),
+fn missing(operand: &Operand) -> Option<Test> {
+    Some(match operand {
+        Operand::Constant(_) => return None,
+        Operand::Flag(_) => Test::Is(false),
+        Operand::Number(number, _) => Test::NoNumber(*number),
+        Operand::Text(text, _) => Test::NoText(*text),
+    })
+}
+
+fn cased(case: Option<Case>, test: TextTest) -> TextTest {
+    match case {
+        Some(case) => TextTest::Cased(case, Box::new(test)),
+        None => test,
     }
 }
 
-fn compared(column: &Column, sign: &str, constant: Constant) -> Option<Test> {
-    let negated = matches!(sign, "<>" | "!=");
-    let equal = negated || matches!(sign, "=" | "==");
-    let test = match (column, constant) {
-        (Column::Flag(flag), Constant::Flag(is)) if equal => unless(!is, Test::Flag(*flag)),
-        (Column::Number(Number::File), constant) if equal => file(constant)?,
-        (Column::Number(Number::File), _) => return None,
-        (Column::Number(number), Constant::Number(value)) => {
-            Test::Number(*number, vec![range(if negated { "=" } else { sign }, value)])
-        }
-        (Column::Text(text), Constant::Text(value)) => {
-            let test = match sign {
-                "<" => TextTest::Between(None, Some((value, false))),
-                "<=" => TextTest::Between(None, Some((value, true))),
-                ">" => TextTest::Between(Some((value, false)), None),
-                ">=" => TextTest::Between(Some((value, true)), None),
-                _ => TextTest::AnyOf(vec![value]),
-            };
-            Test::Text(*text, test, Seen::new())
-        }
-        _ => return None,
-    };
-    Some(unless(negated, test))
+fn text_test(operand: &Operand, test: TextTest) -> Option<Test> {
+    let Operand::Text(text, case) = operand else { return None };
+    Some(Test::Text(*text, cased(*case, test), Seen::new()))
 }
 
-/// The whole numbers that compare so with a value.
-fn range(sign: &str, value: f64) -> (i64, i64) {
-    let (floor, ceil) = (value.floor() as i64, value.ceil() as i64);
-    match sign {
-        "<" => (i64::MIN, ceil - 1),
-        "<=" => (i64::MIN, floor),
-        ">" => (floor + 1, i64::MAX),
-        ">=" => (ceil, i64::MAX),
-        // None where the value is not whole.
-        _ => (ceil, floor),
+fn compared(operand: &Operand, sign: Sign, constant: Constant) -> Option<Test> {
+    let equal = sign == Sign::Equal;
+    match (operand, constant) {
+        (Operand::Flag(flag), Constant::Flag(is)) if equal => Some(unless(!is, Test::Flag(*flag))),
+        (Operand::Number(Number::File, _), constant) if equal => file(constant),
+        (Operand::Number(Number::File, _), _) => None,
+        (Operand::Number(number, steps), Constant::Number(value)) if steps.is_empty() => {
+            let (low, high) = sign.whole_range(value.as_double());
+            let limits = (i64::MIN.into(), i64::MAX.into());
+            let within = |value: i128| value.clamp(limits.0, limits.1) as i64;
+            Some(Test::Number(*number, (within(low), within(high))))
+        }
+        (Operand::Number(number, steps), Constant::Number(value)) => {
+            Some(Test::Made(*number, steps.clone(), sign, value.as_double()))
+        }
+        (operand, Constant::Text(value)) => {
+            let test = match sign {
+                Sign::Equal => TextTest::Equal(value),
+                Sign::Below => TextTest::Between(None, Some((value, false))),
+                Sign::AtMost => TextTest::Between(None, Some((value, true))),
+                Sign::Above => TextTest::Between(Some((value, false)), None),
+                Sign::AtLeast => TextTest::Between(Some((value, true)), None),
+            };
+            text_test(operand, test)
+        }
+        _ => None,
     }
 }
 
 /// Files are texts: only the one way to write a number is equal to it.
 fn file(constant: Constant) -> Option<Test> {
     let number = match constant {
-        Constant::Number(value) if value.fract() == 0.0 => Some(value as i64),
+        Constant::Number(Value::Whole(value)) => i64::try_from(value).ok(),
         Constant::Text(text) => text.parse().ok().filter(|number: &i64| number.to_string() == text),
         _ => return None,
     };
-    Some(Test::Number(Number::File, number.map(|number| (number, number)).into_iter().collect()))
+    Some(Test::Number(Number::File, number.map_or((1, 0), |number| (number, number))))
 }

@@ -52,29 +52,52 @@ impl<'a> Text<'a> {
     pub fn int(&mut self) -> Option<i64> {
         let negative = self.eat(b"-");
         let number = self.bytes;
-        let mut value = 0u64;
-        let mut count = 0;
-        loop {
-            let word = first_word(&number[count..]) ^ 0x3030_3030_3030_3030;
-            let digits = leading_digits(word);
-            if digits == 0 {
-                break;
-            }
-            let part = eight_digits(word << (64 - 8 * digits));
-            value = value.wrapping_mul(POWER_OF_TEN[digits]).wrapping_add(part);
-            count += digits;
-            if digits < 8 {
-                break;
-            }
+        let word = first_word(number) ^ ZEROS;
+        let mut count = leading_digits(word);
+        if count == 0 {
+            return None;
         }
-        match count {
-            0 => return None,
-            1..=19 => {}
-            _ => value = std::str::from_utf8(&number[..count]).ok()?.parse().ok()?,
+        let mut value = eight_digits(word << (64 - 8 * count));
+        if count == 8 {
+            loop {
+                let word = first_word(&number[count..]) ^ ZEROS;
+                let digits = leading_digits(word);
+                if digits == 0 {
+                    break;
+                }
+                let part = eight_digits(word << (64 - 8 * digits));
+                value = value.wrapping_mul(POWER_OF_TEN[digits]).wrapping_add(part);
+                count += digits;
+                if digits < 8 {
+                    break;
+                }
+            }
+            if count > DIGITS_MAX {
+                value = std::str::from_utf8(&number[..count]).ok()?.parse().ok()?;
+            }
         }
         self.bytes = &number[count..];
         let value = value as i64;
         Some(if negative { value.wrapping_neg() } else { value })
+    }
+
+    /// A number as `int` reads it; where it is not `wanted`, 0 for any.
+    #[inline(always)]
+    pub fn int_if(&mut self, wanted: bool) -> Option<i64> {
+        if wanted {
+            return self.int();
+        }
+        let sign = usize::from(self.bytes.first() == Some(&b'-'));
+        let number = &self.bytes[sign..];
+        let mut count = leading_digits(first_word(number) ^ ZEROS);
+        if count == 8 {
+            count += number[8..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+            if count > DIGITS_MAX {
+                return self.int().map(|_| 0);
+            }
+        }
+        self.bytes = &number[count..];
+        (count > 0).then_some(0)
     }
 }
 
@@ -111,6 +134,12 @@ fn first_word(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
+/// Eight times the character for nought.
+const ZEROS: u64 = 0x3030_3030_3030_3030;
+
+/// With more a number may be larger than 64 bits are.
+const DIGITS_MAX: usize = 19;
+
 const POWER_OF_TEN: [u64; 9] =
     [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
@@ -141,6 +170,16 @@ mod tests {
             let mut text = Text::new(line.as_bytes());
             prop_assert_eq!(text.int(), Some(value));
             prop_assert_eq!(text.rest(), tail.as_bytes());
+        }
+
+        #[test]
+        fn numbers_that_are_not_wanted_are_stepped_over(number in "-?[0-9]{0,22}", tail in "[^0-9]{0,12}") {
+            let line = format!("{number}{tail}");
+            let (mut read, mut passed) = (Text::new(line.as_bytes()), Text::new(line.as_bytes()));
+            prop_assert_eq!(passed.int_if(false), read.int().map(|_| 0));
+            if Text::new(line.as_bytes()).int().is_some() {
+                prop_assert_eq!(read.rest(), passed.rest());
+            }
         }
 
         #[test]

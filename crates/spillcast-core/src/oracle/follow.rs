@@ -90,16 +90,15 @@ pub(super) struct Output<'a, S> {
 }
 
 impl Follower {
-    pub fn new(file: usize, options: &Options) -> Self {
-        let Wanted { lenient, .. } = options.wanted();
+    pub fn new(file: usize, options: &Options, wanted: Wanted) -> Self {
         Follower {
             file,
-            wanted: options.wanted(),
+            wanted,
             window: options.windows.get(file).copied().unwrap_or_default(),
             scan_state: State::Normal,
             clock: Clock::MICROSECONDS,
             in_header: true,
-            is_trace: lenient,
+            is_trace: wanted.lenient,
             statement: None,
             bind: None,
             bound: 0,
@@ -199,7 +198,7 @@ impl Follower {
         session.times.waits += 1;
         let time = if class.idle { &mut session.times.idle_us } else { &mut session.times.wait_us };
         *time = time.saturating_add(elapsed_us);
-        let sql = session.sql(wait.cursor);
+        let sql = if self.wanted.figures { session.sql(wait.cursor) } else { None };
         let param = |role| wait.roles.iter().position(|&r| r == role).map(|i| wait.params[i]);
         let unnamed = |i| {
             let told = class.unnamed_blocks && wait.roles[i] == Role::Unnamed;

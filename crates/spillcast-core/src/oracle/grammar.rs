@@ -3,17 +3,18 @@
 use super::digits::{Text, find_near};
 use super::line::{CallKind, CallLine, Fault, Line, Mark, ParsingLine, Role, StatLine, WaitLine};
 
-/// Reads one line, without its line end.
+/// Reads one line, without its line end. Of waits only event, time and length are read but for
+/// `figures`: the others are checked, and 0.
 ///
 /// # Errors
 /// Says what is wrong with a line that begins as a trace line does and goes on otherwise.
 #[inline(always)]
-pub fn parse(line: &[u8]) -> Result<Line<'_>, Fault> {
+pub fn parse(line: &[u8], figures: bool) -> Result<Line<'_>, Fault> {
     use CallKind::*;
     let mut text = Text::new(line);
     let begins = |start: &[u8]| line.starts_with(start);
     match line.first() {
-        Some(b'W') if text.eat(b"WAIT #") => wait(&mut text, Tail::Refused),
+        Some(b'W') if text.eat(b"WAIT #") => wait(&mut text, Tail::Refused, figures),
         Some(b'F') if text.eat(b"FETCH #") => call(Fetch, &mut text),
         Some(b'E') if text.eat(b"EXEC #") => call(Exec, &mut text),
         Some(b'E') if line == b"END OF STMT" => Ok(Line::EndOfStatement),
@@ -48,14 +49,15 @@ enum Tail {
 }
 
 /// A wait that starts somewhere within a line of running text.
-pub fn wait_within(line: &[u8]) -> Option<Line<'_>> {
+pub fn wait_within(line: &[u8], figures: bool) -> Option<Line<'_>> {
     let starts = memchr::memmem::find_iter(line, b"WAIT #");
-    starts.filter_map(|at| wait(&mut Text::new(&line[at + 6..]), Tail::Allowed).ok()).next()
+    let read = |at| wait(&mut Text::new(&line[at + 6..]), Tail::Allowed, figures);
+    starts.filter_map(|at| read(at).ok()).next()
 }
 
 #[inline(always)]
-fn wait<'a>(text: &mut Text<'a>, tail: Tail) -> Result<Line<'a>, Fault> {
-    let cursor = text.int().ok_or("WAIT without a cursor number")?;
+fn wait<'a>(text: &mut Text<'a>, tail: Tail, figures: bool) -> Result<Line<'a>, Fault> {
+    let cursor = text.int_if(figures).ok_or("WAIT without a cursor number")?;
     if !text.eat(b": nam=") {
         return Err("WAIT without nam=");
     }
@@ -66,11 +68,11 @@ fn wait<'a>(text: &mut Text<'a>, tail: Tail) -> Result<Line<'a>, Fault> {
     let mut roles = [Role::Other; 3];
     for (param, role) in params.iter_mut().zip(&mut roles) {
         *role = self::role(text).ok_or("WAIT with less than three parameters")?;
-        *param = text.int().ok_or("WAIT with a parameter that is not a number")?;
+        *param = text.int_if(figures).ok_or("WAIT with a parameter that is not a number")?;
     }
     let mut object = None;
     if text.eat(b" obj#=") {
-        let number = text.int().ok_or("WAIT whose obj#= is not a number")?;
+        let number = text.int_if(figures).ok_or("WAIT whose obj#= is not a number")?;
         object = u32::try_from(number).ok();
     }
     let mut tim = 0;

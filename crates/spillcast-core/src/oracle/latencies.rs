@@ -1,73 +1,72 @@
-//! The latencies of a group: two bytes each while they are few, a histogram when they are many, so
-//! that a profile of many small groups stays small.
+//! The latencies of a group: two bytes each while they are few, a count for each bucket when they are
+//! many, so that a profile of many small groups stays small.
 
-use crate::histogram::Histogram;
-
-/// A histogram takes some 25 KB.
+/// Counts of all buckets take twice as much.
 const FEW: usize = 8 << 10;
 /// Values below are kept as they are; above, as many steps as half of it to each power of two, as
-/// in [`Histogram`].
+/// in [`Histogram`](crate::histogram::Histogram).
 const EXACT: u64 = 256;
 const STEPS: u64 = EXACT / 2;
-/// As in [`Histogram`], which counts what is above as this.
+/// As there, which counts what is above as this.
 const MAX_NS: u64 = 2 * 3600 * 1_000_000_000;
+const BUCKETS: usize = bucket(MAX_NS) as usize + 1;
 
 #[derive(Clone, Debug)]
 pub(super) enum Latencies {
     /// Numbers of buckets.
     Few(Vec<u16>),
-    Many(Box<Histogram>),
+    /// How many there are of each bucket.
+    Many(Box<[u64; BUCKETS]>),
 }
 
 impl Latencies {
-    #[inline]
+    #[inline(always)]
     pub fn record(&mut self, latency_ns: u64) {
         match self {
-            Latencies::Many(histogram) => histogram.record(latency_ns),
+            Latencies::Many(counts) => counts[usize::from(bucket(latency_ns))] += 1,
             Latencies::Few(list) if list.len() < FEW => list.push(bucket(latency_ns)),
-            Latencies::Few(_) => {
-                let mut histogram = self.histogram();
-                histogram.record(latency_ns);
-                *self = Latencies::Many(Box::new(histogram));
-            }
+            Latencies::Few(_) => self.record_many(latency_ns),
         }
+    }
+
+    #[cold]
+    fn record_many(&mut self, latency_ns: u64) {
+        if let Latencies::Few(list) = self {
+            let mut counts = Box::new([0; BUCKETS]);
+            list.iter().for_each(|&bucket| counts[usize::from(bucket)] += 1);
+            *self = Latencies::Many(counts);
+        }
+        self.record(latency_ns);
     }
 
     /// What holds something: (middle of the bucket in ns, count), ascending, as of a histogram.
     pub fn buckets(&self) -> Vec<(u64, u64)> {
         let list = match self {
-            Latencies::Many(histogram) => return histogram.buckets().collect(),
+            Latencies::Many(counts) => return middles(counts).collect(),
             Latencies::Few(list) => list,
         };
         let mut list = list.clone();
         list.sort_unstable();
-        let mut found = Vec::<(u64, u64)>::new();
-        for bucket in list {
-            let middle = middle_ns(bucket);
-            match found.last_mut() {
-                Some((last, count)) if *last == middle => *count += 1,
-                _ => found.push((middle, 1)),
-            }
-        }
-        found
-    }
-
-    pub fn histogram(&self) -> Histogram {
-        match self {
-            Latencies::Many(histogram) => (**histogram).clone(),
-            Latencies::Few(list) => {
-                let mut histogram = Histogram::default();
-                list.iter().for_each(|&bucket| histogram.record(least_ns(bucket)));
-                histogram
-            }
-        }
+        let alike = list.chunk_by(|one, next| one == next);
+        alike.map(|alike| (middle_ns(alike[0]), alike.len() as u64)).collect()
     }
 }
 
+/// The buckets that hold something: (middle in ns, count).
+fn middles(counts: &[u64; BUCKETS]) -> impl Iterator<Item = (u64, u64)> {
+    let some = (0..).zip(counts).filter(|&(_, &count)| count > 0);
+    some.map(|(bucket, &count)| (middle_ns(bucket), count))
+}
+
+/// As in a histogram there is none for nothing.
 #[inline]
-fn bucket(latency_ns: u64) -> u16 {
-    let latency_ns = latency_ns.min(MAX_NS);
-    let shift = u64::from(latency_ns.max(EXACT - 1).ilog2() - (EXACT - 1).ilog2());
+const fn bucket(latency_ns: u64) -> u16 {
+    let latency_ns = match latency_ns {
+        0 => 1,
+        1..MAX_NS => latency_ns,
+        _ => MAX_NS,
+    };
+    let shift = ((latency_ns | (EXACT - 1)).ilog2() - (EXACT - 1).ilog2()) as u64;
     // The step is STEPS or more wherever the shift is not nought.
     (shift * STEPS + (latency_ns >> shift)) as u16
 }
@@ -83,14 +82,15 @@ fn least_ns(bucket: u16) -> u64 {
     (u64::from(bucket) - shift * STEPS) << shift
 }
 
-/// The one in the middle; a histogram has no bucket for nothing.
+/// The one in the middle.
 fn middle_ns(bucket: u16) -> u64 {
-    (least_ns(bucket) + ((1 << shift(bucket)) >> 1)).max(1)
+    least_ns(bucket) + ((1 << shift(bucket)) >> 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::histogram::Histogram;
 
     /// One of each octave's ends and some between.
     fn values() -> Vec<u64> {
@@ -107,7 +107,6 @@ mod tests {
                 whole.record(value);
             }
             assert!(matches!(few, Latencies::Few(_)));
-            assert!(few.histogram().buckets().eq(whole.buckets()));
             assert!(few.buckets().into_iter().eq(whole.buckets()));
         }
     }
@@ -120,7 +119,6 @@ mod tests {
             whole.record(at * 977 + 40);
         }
         assert!(matches!(many, Latencies::Many(_)));
-        assert!(many.histogram().buckets().eq(whole.buckets()));
         assert!(many.buckets().into_iter().eq(whole.buckets()));
     }
 }

@@ -4,8 +4,10 @@
 //! all threads, `follow` takes the records in their order and hands timed rows to a [`Sink`]:
 //! [`Profile`] and [`Sums`] count them without keeping any, [`Rows`] collects them.
 
+mod arithmetic;
 mod chunks;
 mod condition;
+mod condition_lexer;
 mod condition_words;
 mod damage;
 mod digits;

@@ -6,7 +6,6 @@ use super::condition::Condition;
 use super::latencies::Latencies;
 use super::line::CallKind;
 use super::sink::{Dictionary, Origin, Sink, Statement, TimedCall, TimedWait};
-use crate::histogram::Histogram;
 use crate::wait::Op;
 
 /// What rows may have in common. The value of each is a number, or None where a row has none.
@@ -65,6 +64,12 @@ impl Dimension {
         ("p2", Dimension::P2),
         ("p3", Dimension::P3),
     ];
+
+    /// Whether a wait's own figures tell it, and not its event, its session or when it was.
+    fn is_figure(self) -> bool {
+        use Dimension::*;
+        !matches!(self, Event | Call | Op | Temp | Idle | Session | Second | Minute)
+    }
 }
 
 const DIMENSIONS: usize = Dimension::P3 as usize + 1;
@@ -119,6 +124,9 @@ pub struct Group {
     pub max_us: i64,
     /// Where the longest stands, the first of equals.
     pub max_at: Place,
+    /// Blocks that waits moved, and how many waits tell it; where figures of waits are read.
+    pub blocks: i64,
+    pub blocks_count: i64,
     latencies: Latencies,
 }
 
@@ -133,6 +141,8 @@ impl Group {
             min_us: i64::MAX,
             max_us: i64::MIN,
             max_at: place,
+            blocks: 0,
+            blocks_count: 0,
             latencies: Latencies::Few(Vec::new()),
         }
     }
@@ -156,6 +166,10 @@ impl Group {
             self.op = Op::Null;
         }
         self.idle &= wait.class.idle;
+        if let Some(blocks) = wait.blocks.filter(|&blocks| blocks > 0) {
+            self.blocks = self.blocks.saturating_add(blocks);
+            self.blocks_count += 1;
+        }
         self.add(wait.elapsed_us, place);
     }
 
@@ -165,14 +179,24 @@ impl Group {
         self.add(call.self_c_us, place);
     }
 
-    /// The distribution, with negative CPU times counted as none.
-    pub fn histogram(&self) -> Histogram {
-        self.latencies.histogram()
-    }
-
-    /// What of the distribution holds something: (middle of the bucket in ns, count), ascending.
+    /// What of the distribution holds something: (middle of the bucket in ns, count), ascending, with
+    /// negative CPU times counted as none.
     pub fn buckets(&self) -> Vec<(u64, u64)> {
         self.latencies.buckets()
+    }
+
+    /// The middle of the bucket below whose end this share lies, of what `buckets` gives; not
+    /// beyond the least and the most.
+    pub fn quantile_us(&self, buckets: &[(u64, u64)], share: f64) -> f64 {
+        let wanted = share * self.count as f64;
+        let mut below = 0;
+        let reached = buckets.iter().find(|(_, count)| {
+            below += count;
+            below as f64 >= wanted
+        });
+        // Traces count whole microseconds, of which a bucket's middle has two digits more at most.
+        let us = reached.or(buckets.last()).map_or(0.0, |&(ns, _)| (ns / 10) as f64 / 1e2);
+        us.max(self.min_us as f64).min(self.max_us as f64)
     }
 }
 
@@ -211,31 +235,46 @@ impl Profile {
     }
 
     #[inline(always)]
-    fn group(&mut self, slot: usize, key: Key, op: Op, place: Place) -> &mut Group {
-        if slot >= self.last.len() {
-            self.last.resize(slot + 1, None);
-        }
-        let position = match self.last[slot] {
-            Some((last, position)) if last == key => position,
-            _ => {
-                let position = *self.position.entry(key).or_insert_with(|| {
-                    self.groups.push((key, Group::new(op, place)));
-                    self.groups.len() - 1
-                });
-                self.last[slot] = Some((key, position));
-                position
+    fn group(
+        &mut self,
+        slot: usize,
+        value: impl Fn(Dimension) -> Option<i64>,
+        op: Op,
+        place: Place,
+    ) -> &mut Group {
+        let value = |dimension| value(dimension).unwrap_or(NONE);
+        let position = match self.last.get(slot) {
+            Some(Some((last, position)))
+                if self.by.iter().all(|&one| last.0[one as usize] == value(one)) =>
+            {
+                *position
             }
+            _ => self.other_group(slot, value, op, place),
         };
         &mut self.groups[position].1
     }
 
-    #[inline(always)]
-    fn key(&self, value: impl Fn(Dimension) -> Option<i64>) -> Key {
+    /// The position of a group that is not that of the slot's last row.
+    fn other_group(
+        &mut self,
+        slot: usize,
+        value: impl Fn(Dimension) -> i64,
+        op: Op,
+        place: Place,
+    ) -> usize {
         let mut key = Key([NONE; DIMENSIONS]);
         for &dimension in &self.by {
-            key.0[dimension as usize] = value(dimension).unwrap_or(NONE);
+            key.0[dimension as usize] = value(dimension);
         }
-        key
+        let position = *self.position.entry(key).or_insert_with(|| {
+            self.groups.push((key, Group::new(op, place)));
+            self.groups.len() - 1
+        });
+        if slot >= self.last.len() {
+            self.last.resize(slot + 1, None);
+        }
+        self.last[slot] = Some((key, position));
+        position
     }
 }
 
@@ -248,7 +287,7 @@ impl Sink for Profile {
             return;
         }
         let class = wait.class;
-        let key = self.key(|dimension| match dimension {
+        let value = |dimension| match dimension {
             Dimension::Event => Some(i64::from(wait.event)),
             Dimension::Call => None,
             Dimension::Op => (class.op != Op::Null).then_some(class.op as i64),
@@ -266,10 +305,10 @@ impl Sink for Profile {
             Dimension::P3 => Some(wait.params[2]),
             Dimension::Sql => origin.sql.map(i64::from),
             Dimension::Session => names.sessions[origin.session].number(),
-        });
+        };
         let place = Place { file: origin.file, line: origin.line };
         let slot = CallKind::ALL.len() + wait.event as usize;
-        self.group(slot, key, class.op, place).add_wait(wait, place);
+        self.group(slot, value, class.op, place).add_wait(wait, place);
     }
 
     fn call(&mut self, names: &Dictionary, origin: Origin, call: &TimedCall) {
@@ -277,7 +316,7 @@ impl Sink for Profile {
             return;
         }
         let kind = call.line.kind;
-        let key = self.key(|dimension| match dimension {
+        let value = |dimension| match dimension {
             Dimension::Call => Some(kind as i64),
             Dimension::Temp | Dimension::Idle => Some(0),
             Dimension::Second => Some(call.line.tim.div_euclid(1_000_000)),
@@ -285,10 +324,15 @@ impl Sink for Profile {
             Dimension::Sql => origin.sql.map(i64::from),
             Dimension::Session => names.sessions[origin.session].number(),
             _ => None,
-        });
+        };
         let place = Place { file: origin.file, line: origin.line };
-        self.group(kind as usize, key, Op::Null, place).add_call(call, place);
+        self.group(kind as usize, value, Op::Null, place).add_call(call, place);
     }
 
     fn statement(&mut self, _names: &Dictionary, _origin: Origin, _statement: Statement) {}
+
+    fn needs_figures(&self) -> bool {
+        self.by.iter().any(|dimension| dimension.is_figure())
+            || self.condition.as_ref().is_some_and(Condition::needs_figures)
+    }
 }

@@ -50,8 +50,8 @@ impl Window {
 }
 
 impl Options {
-    pub(super) fn wanted(&self) -> Wanted {
-        Wanted { lenient: self.lenient, binds: self.binds }
+    fn wanted(&self, sink: &impl Sink) -> Wanted {
+        Wanted { lenient: self.lenient, binds: self.binds, figures: sink.needs_figures() }
     }
 }
 
@@ -116,13 +116,21 @@ pub fn read(
     sink: &mut impl Sink,
 ) -> Result<Reading, ReadError> {
     let source = Mutex::new((0, Chunks::new(inputs, options.chunk_bytes)));
-    let follow =
-        Follow { options, sink, next: 0, follower: None, reading: Reading::default(), end: None };
+    let wanted = options.wanted(sink);
+    let follow = Follow {
+        options,
+        wanted,
+        sink,
+        next: 0,
+        follower: None,
+        reading: Reading::default(),
+        end: None,
+    };
     let turns = Turns { follow: Mutex::new(follow), changed: Condvar::new() };
     let threads = available_parallelism().map_or(1, |threads| threads.get());
     std::thread::scope(|scope| {
         for _ in 0..threads {
-            scope.spawn(|| work(&source, &turns, options.wanted()));
+            scope.spawn(|| work(&source, &turns, wanted));
         }
     });
     turns.follow.into_inner().unwrap_or_else(PoisonError::into_inner).finish(inputs)
@@ -195,6 +203,7 @@ impl<S: Sink> Drop for StopOnPanic<'_, '_, S> {
 
 struct Follow<'a, S> {
     options: &'a Options,
+    wanted: Wanted,
     sink: &'a mut S,
     /// The turn that comes next.
     next: u64,
@@ -210,7 +219,8 @@ impl<S: Sink> Follow<'_, S> {
         let Reading { dictionary, files } = &mut self.reading;
         let mut out = Output { dictionary, sink: &mut *self.sink };
         let follower = self.follower.take();
-        let mut follower = follower.unwrap_or_else(|| Follower::new(chunk.file, self.options));
+        let begin = || Follower::new(chunk.file, self.options, self.wanted);
+        let mut follower = follower.unwrap_or_else(begin);
         follower.chunk(chunk, scanned, &mut out);
         match chunk.last {
             true => files.push(follower.finish(&mut out)),

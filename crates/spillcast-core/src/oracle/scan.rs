@@ -104,6 +104,8 @@ pub(super) struct Wanted {
     pub lenient: bool,
     /// Bound values.
     pub binds: bool,
+    /// Of waits also cursor, parameters and object.
+    pub figures: bool,
 }
 
 /// A record and its line in the chunk, from 0.
@@ -237,7 +239,7 @@ impl<'a> Scanner<'a> {
 
     #[inline(always)]
     fn normal_line(&mut self, line: &'a [u8]) {
-        match grammar::parse(line) {
+        match grammar::parse(line, self.wanted.figures) {
             Ok(Line::Text) => self.text_line(line),
             Ok(parsed) => self.parsed_line(parsed),
             Err(fault) => {
@@ -303,7 +305,11 @@ impl<'a> Scanner<'a> {
                 self.state = State::Bind { avl };
             }
         }
-        let wait = if self.wanted.lenient { grammar::wait_within(line) } else { None };
+        let wait = if self.wanted.lenient {
+            grammar::wait_within(line, self.wanted.figures)
+        } else {
+            None
+        };
         if let Some(wait) = wait {
             self.parsed_line(wait);
         }
@@ -423,7 +429,7 @@ fn bind_length(line: &[u8]) -> Option<i64> {
 /// A bind value ends with its quote. Beyond its length, waits and calls are still taken to be
 /// lines of it for a while: a length that is missing or wrong is as likely as a quote that is lost.
 fn goes_on(line: &[u8], block: Block, left: i64) -> bool {
-    match grammar::parse(line) {
+    match grammar::parse(line, false) {
         Ok(Line::Mark(
             Mark::Header | Mark::Session { .. } | Mark::Switch { .. } | Mark::SizeLimit,
         )) => true,

@@ -79,6 +79,11 @@ pub trait Sink: Send {
     fn statement(&mut self, names: &Dictionary, origin: Origin, statement: Statement);
     fn row_source(&mut self, _names: &Dictionary, _origin: Origin, _line: StatLine) {}
     fn bind(&mut self, _names: &Dictionary, _origin: Origin, _bind: Bind) {}
+    /// Whether it looks at more of a wait than its event, its session and when it was. What is not
+    /// needed may be nought or None.
+    fn needs_figures(&self) -> bool {
+        true
+    }
     /// So many bytes more are done; false ends the reading.
     fn progress(&mut self, _names: &Dictionary, _bytes: usize) -> bool {
         true

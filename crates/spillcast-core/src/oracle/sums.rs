@@ -169,6 +169,12 @@ impl<F: FnMut(&Dictionary, SumGroups) -> bool + Send> Sink for Sums<F> {
 
     fn statement(&mut self, _names: &Dictionary, _origin: Origin, _statement: Statement) {}
 
+    fn needs_figures(&self) -> bool {
+        let mut columns = self.of.keys.iter().chain(&self.of.numbers);
+        columns.any(|(_, column)| column.is_figure())
+            || self.condition.as_ref().is_some_and(Condition::needs_figures)
+    }
+
     /// Groups are handed on between chunks, so that there are somewhat more than asked for.
     fn progress(&mut self, names: &Dictionary, _bytes: usize) -> bool {
         if self.groups.keys.len() < self.groups_max {

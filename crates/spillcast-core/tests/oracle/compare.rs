@@ -5,7 +5,8 @@ use std::io::Write;
 use std::path::Path;
 
 use spillcast_core::oracle::{
-    Batch, Dictionary, Options, Origin, ReadError, Reading, Rows, SessionId, Tables, read,
+    Batch, Dictionary, Dimension, Options, Origin, Profile, ReadError, Reading, Rows, SessionId,
+    Tables, read,
 };
 
 use super::slow::{Slow, SlowCall, SlowSession, SlowWait};
@@ -34,11 +35,32 @@ pub fn rows(path: &Path, options: &Options) -> Result<(Reading, Batch), ReadErro
 pub fn fast(bytes: &[u8], lenient: bool, chunk_bytes: usize) -> Slow {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
-    match rows(file.path(), &Options { lenient, chunk_bytes, ..Options::default() }) {
-        Ok((reading, batch)) => in_slow_form(&reading, batch),
+    let options = Options { lenient, chunk_bytes, ..Options::default() };
+    match rows(file.path(), &options) {
+        Ok((reading, batch)) => {
+            check_profile(file.path(), &options, &reading, &batch);
+            in_slow_form(&reading, batch)
+        }
         Err(ReadError::NoTraceLines { .. }) => Slow::default(),
         Err(error) => panic!("{error}"),
     }
+}
+
+/// A profile by event reads no other figures of waits than time and length: it must say the same.
+fn check_profile(path: &Path, options: &Options, reading: &Reading, batch: &Batch) {
+    let mut profile = Profile::new(vec![Dimension::Event]);
+    let profiled = read(&[path.to_path_buf()], options, &mut profile).unwrap();
+    assert_eq!(profiled.files, reading.files);
+    let mut totals = HashMap::<i64, (u64, i64)>::new();
+    for row in &batch.waits {
+        let (count, total_us) = totals.entry(row.wait.event.into()).or_default();
+        *count += 1;
+        *total_us += row.wait.elapsed_ns / 1_000;
+    }
+    let groups = profile.groups().iter().filter_map(|(key, group)| {
+        Some((key.get(Dimension::Event)?, (group.count, group.total_us)))
+    });
+    assert_eq!(groups.collect::<HashMap<_, _>>(), totals);
 }
 
 /// The slow reader's answer where there is nothing to compare: a file without waits and calls.
