@@ -13,6 +13,7 @@
 use std::io;
 
 use super::request::{Class, Flow, Source};
+use super::rounded::{ERROR_MIN, Rounded};
 use super::seen::Seen;
 use super::spread::{GROUPS, Spread};
 use super::stack::Stack;
@@ -55,6 +56,10 @@ impl Curve {
         self.error_max
     }
 
+    pub(super) fn set_error_max(&mut self, error: f64) {
+        self.error_max = error;
+    }
+
     /// Share of the requests that miss in a cache of so many lines; not a number without requests.
     pub fn miss_ratio(&self, lines: f64) -> f64 {
         let last = self.below.len() - 1;
@@ -79,19 +84,50 @@ pub fn distances<S: Source + ?Sized>(
     let mut counts = Counts::new(rate);
     for _ in 0..runs {
         counts.begin_run();
-        source.each(&mut |requests| {
-            counts.used.clear();
-            for request in requests {
-                let write = request.class.is_write();
-                if !write || (temp_writes && request.class == Class::TempWrite) {
-                    counts.used.push((request.key, !write));
-                }
-            }
-            counts.use_lines();
-            Flow::Continue(())
-        })?;
+        each_chunk(source, temp_writes, |used| counts.use_lines(used))?;
     }
     Ok(counts.finish())
+}
+
+/// The same of all lines, rounded: the curve is off by at most `error` in the mean of all sizes.
+pub fn distances_within<S: Source + ?Sized>(
+    source: &S,
+    error: f64,
+    temp_writes: bool,
+    runs: u32,
+) -> io::Result<Curve> {
+    if error < ERROR_MIN {
+        return distances(source, 1.0, temp_writes, runs);
+    }
+    let mut rounded = Rounded::new(error);
+    for _ in 0..runs {
+        rounded.begin_run();
+        each_chunk(source, temp_writes, |used| {
+            used.iter_mut().for_each(|(key, _)| *key = mixed(*key));
+            rounded.use_lines(used);
+        })?;
+    }
+    Ok(rounded.finish())
+}
+
+/// Goes through the requests once: keys of lines that are used, and whether that counts.
+fn each_chunk<S: Source + ?Sized>(
+    source: &S,
+    temp_writes: bool,
+    mut take: impl FnMut(&mut [(u64, bool)]),
+) -> io::Result<()> {
+    let mut used = Vec::new();
+    source.each(&mut |requests| {
+        used.clear();
+        for request in requests {
+            let write = request.class.is_write();
+            if !write || (temp_writes && request.class == Class::TempWrite) {
+                used.push((request.key, !write));
+            }
+        }
+        take(&mut used);
+        Flow::Continue(())
+    })
 }
 
 struct Counts {
@@ -109,8 +145,7 @@ struct Counts {
     distances: Vec<u64>,
     spread: Spread,
     drawn: u64,
-    /// Lines of the present chunk and whether their requests count; those that are followed.
-    used: Vec<(u64, bool)>,
+    /// Requests of the present chunk that are followed.
     followed: Vec<(u32, bool)>,
 }
 
@@ -129,7 +164,6 @@ impl Counts {
             distances: Vec::new(),
             spread: Spread::new(rate),
             drawn: 0,
-            used: Vec::new(),
             followed: Vec::new(),
         }
     }
@@ -144,8 +178,7 @@ impl Counts {
 
     /// Takes the lines of a chunk: first all, without a branch that nobody could foresee, then those
     /// few that are followed.
-    fn use_lines(&mut self) {
-        let used = std::mem::take(&mut self.used);
+    fn use_lines(&mut self, used: &[(u64, bool)]) {
         self.references += used.iter().map(|&(_, counts)| u64::from(counts)).sum::<u64>();
         if self.rate == 1.0 {
             used.iter().for_each(|&(key, counts)| self.follow(key, counts, false, 0));
@@ -177,7 +210,6 @@ impl Counts {
             }
             self.followed = followed;
         }
-        self.used = used;
     }
 
     #[inline]

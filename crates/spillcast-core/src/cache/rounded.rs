@@ -1,0 +1,220 @@
+//! Stack distances of all lines, rounded so that a curve is off by no more than was asked.
+//!
+//! Lines are in buckets by when they were used last (MIMIR, Saemundsson et al., SoCC 2014). A use
+//! looks up the line's bucket, counts there, and puts the line into the newest bucket; how many lines
+//! later buckets have is added up once for many uses. So a distance is known to lie between two
+//! numbers: it is taken as their middle, and the mean error of the curve over all sizes is at most
+//! half of what they are apart, summed.
+
+use super::curve::Curve;
+use super::table::Table;
+
+/// Errors below this take more and smaller buckets than are numbered.
+pub const ERROR_MIN: f64 = 2e-4;
+/// Buckets are merged when there are so many: at least the former, and the latter at most.
+const BUCKETS: (f64, f64) = (2048.0, 65_000.0);
+/// A merged bucket has at most this share of the lines that were used since it was.
+const SHARE: u32 = 64;
+/// The table's slots are asked for so many uses ahead.
+const AHEAD: usize = 16;
+/// Uses that are taken at a time.
+const CHUNK: usize = 4096;
+
+/// Since a bucket was settled.
+#[derive(Clone, Copy, Default)]
+struct Uses {
+    /// Lines that were used, and are in a newer bucket since.
+    all: u32,
+    /// Uses that count.
+    counted: u32,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Bucket {
+    /// As of when it was settled: lines in it, and in later ones.
+    lines: u32,
+    later: u32,
+}
+
+/// All lines, in buckets numbered from 1 in the order of their last use.
+pub struct Rounded {
+    error: f64,
+    table: Table,
+    buckets: Vec<Bucket>,
+    uses: Vec<Uses>,
+    /// The first bucket since all were settled.
+    recent: usize,
+    /// Lines in the newest bucket, and how many fill it.
+    filled: u32,
+    fill: u32,
+    buckets_max: usize,
+    references: u64,
+    distances: Histogram,
+    /// Sum of what the two numbers of each distance are apart.
+    apart: f64,
+}
+
+impl Rounded {
+    /// For a curve that is off by at most `error` in the mean of all sizes.
+    pub fn new(error: f64) -> Rounded {
+        let mut rounded = Rounded {
+            error,
+            table: Table::new(),
+            buckets: vec![Bucket::default(); 2],
+            uses: vec![Uses::default(); 2],
+            recent: 1,
+            filled: 0,
+            fill: 0,
+            buckets_max: 0,
+            references: 0,
+            distances: Histogram::new(),
+            apart: 0.0,
+        };
+        rounded.plan();
+        rounded
+    }
+
+    /// Forgets distances; lines stay where they are.
+    pub fn begin_run(&mut self) {
+        self.settle(1);
+        (self.references, self.apart) = (0, 0.0);
+        self.distances = Histogram::new();
+    }
+
+    /// Takes hashes of lines, and whether their uses count.
+    pub fn use_lines(&mut self, used: &[(u64, bool)]) {
+        for used in used.chunks(CHUNK) {
+            self.table.reserve(used.len());
+            for (at, &(hash, counts)) in used.iter().enumerate() {
+                if let Some(&(hash, _)) = used.get(at + AHEAD) {
+                    self.table.expect(hash);
+                }
+                let newest = self.buckets.len() - 1;
+                let before = usize::from(self.table.put(hash, newest as u16));
+                let uses = &mut self.uses[before];
+                uses.all += 1;
+                uses.counted += u32::from(counts);
+                self.references += u64::from(counts);
+                self.filled += u32::from(before != newest);
+                if self.filled == self.fill {
+                    self.close();
+                }
+            }
+        }
+    }
+
+    pub fn finish(mut self) -> Curve {
+        self.settle(1);
+        let lines = self.table.lines() as f64;
+        let step = self.distances.step as f64;
+        let by_steps: Vec<f64> = self.distances.counts.iter().map(|count| *count as f64).collect();
+        let apart = self.apart + by_steps.iter().sum::<f64>() * (step - 1.0);
+        let mut curve = Curve::new(1.0 / step, self.references, lines, &by_steps);
+        if apart > 0.0 {
+            curve.set_error_max(apart / 2.0 / (self.references as f64 * lines));
+        }
+        curve
+    }
+
+    /// Begins a bucket.
+    fn close(&mut self) {
+        let newest = self.buckets.len() - 1;
+        let since_all = (newest + 1 - self.recent) as f64 * f64::from(self.fill);
+        let all = since_all >= self.error * self.table.lines() as f64;
+        self.settle(if all { 1 } else { self.recent });
+        if all {
+            self.recent = newest + 1;
+        }
+        if self.buckets.len() == self.buckets_max {
+            self.merge();
+        }
+        self.buckets.push(Bucket::default());
+        self.uses.resize(self.buckets.len(), Uses::default());
+        self.filled = 0;
+    }
+
+    /// Turns the uses of buckets from this one on into distances.
+    fn settle(&mut self, first: usize) {
+        let newest = self.buckets.len() - 1;
+        let mut later = 0;
+        for at in (first..=newest).rev() {
+            let bucket = &mut self.buckets[at];
+            let uses = std::mem::take(&mut self.uses[at]);
+            bucket.lines = if at == newest { self.filled } else { bucket.lines - uses.all };
+            let upto = later + bucket.lines;
+            if uses.counted > 0 {
+                // Of the lines since, none leaves these buckets and others come.
+                let (least, most) = (bucket.later, upto - 1);
+                self.distances.count((least as usize + most as usize) / 2, uses.counted);
+                self.apart += f64::from(uses.counted) * f64::from(most - least);
+            }
+            bucket.later = later;
+            later = upto;
+        }
+    }
+
+    /// Merges neighbours, the older ones into larger buckets, and numbers them anew.
+    fn merge(&mut self) {
+        self.settle(1);
+        let most = (self.error / 2.0 * self.table.lines() as f64) as u32;
+        let mut merged: Vec<Bucket> = Vec::new();
+        let mut numbers = vec![0u16; self.buckets.len()];
+        for (at, bucket) in self.buckets.iter().enumerate().skip(1).rev() {
+            match merged.last_mut() {
+                Some(last)
+                    if last.lines + bucket.lines
+                        <= (last.later / SHARE).min(most).max(self.fill) =>
+                {
+                    last.lines += bucket.lines;
+                }
+                _ => merged.push(*bucket),
+            }
+            numbers[at] = merged.len() as u16;
+        }
+        let count = merged.len() as u16 + 1;
+        numbers.iter_mut().skip(1).for_each(|number| *number = count - *number);
+        self.table.renumber(&numbers);
+        merged.push(Bucket::default());
+        merged.reverse();
+        self.recent = merged.len();
+        self.uses.clear();
+        self.buckets = merged;
+        self.plan();
+    }
+
+    /// How large buckets are, of the lines so far: what is added up, and how often all are numbered
+    /// anew, is little for each use.
+    fn plan(&mut self) {
+        let lines = self.table.lines() as f64;
+        let buckets = (12.0 * self.error * lines).max(8.0 / self.error);
+        let buckets = buckets.clamp(BUCKETS.0, BUCKETS.1);
+        self.buckets_max = buckets as usize;
+        self.fill = (2.0 * lines / buckets).max(1.0) as u32;
+    }
+}
+
+/// Numbers of uses by distance, in steps that double where there would be too many.
+struct Histogram {
+    step: usize,
+    counts: Vec<u64>,
+}
+
+impl Histogram {
+    const STEPS: usize = 1 << 16;
+
+    fn new() -> Histogram {
+        Histogram { step: 1, counts: Vec::new() }
+    }
+
+    fn count(&mut self, distance: usize, uses: u32) {
+        while distance / self.step >= Histogram::STEPS {
+            self.step *= 2;
+            self.counts = self.counts.chunks(2).map(|pair| pair.iter().sum()).collect();
+        }
+        let at = distance / self.step;
+        if at >= self.counts.len() {
+            self.counts.resize(at + 1, 0);
+        }
+        self.counts[at] += u64::from(uses);
+    }
+}
