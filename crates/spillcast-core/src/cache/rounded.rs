@@ -16,7 +16,7 @@ const BUCKETS: (f64, f64) = (2048.0, 65_000.0);
 /// A merged bucket has at most this share of the lines that were used since it was.
 const SHARE: u32 = 64;
 /// The table's slots are asked for so many uses ahead.
-const AHEAD: usize = 16;
+const AHEAD: usize = 40;
 /// Uses that are taken at a time.
 const CHUNK: usize = 4096;
 
@@ -186,7 +186,7 @@ impl Rounded {
     /// anew, is little for each use.
     fn plan(&mut self) {
         let lines = self.table.lines() as f64;
-        let buckets = (12.0 * self.error * lines).max(8.0 / self.error);
+        let buckets = (6.0 * self.error * lines).max(8.0 / self.error);
         let buckets = buckets.clamp(BUCKETS.0, BUCKETS.1);
         self.buckets_max = buckets as usize;
         self.fill = (2.0 * lines / buckets).max(1.0) as u32;
