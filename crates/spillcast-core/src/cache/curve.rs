@@ -96,18 +96,21 @@ pub fn distances_within<S: Source + ?Sized>(
     temp_writes: bool,
     runs: u32,
 ) -> io::Result<Curve> {
-    if error < ERROR_MIN {
-        return distances(source, 1.0, temp_writes, runs);
+    if error >= ERROR_MIN {
+        let mut rounded = Rounded::new(error);
+        for _ in 0..runs {
+            rounded.begin_run();
+            each_chunk(source, temp_writes, |used| {
+                used.iter_mut().for_each(|(key, _)| *key = mixed(*key));
+                rounded.use_lines(used);
+            })?;
+        }
+        let curve = rounded.finish();
+        if curve.error_max <= error {
+            return Ok(curve);
+        }
     }
-    let mut rounded = Rounded::new(error);
-    for _ in 0..runs {
-        rounded.begin_run();
-        each_chunk(source, temp_writes, |used| {
-            used.iter_mut().for_each(|(key, _)| *key = mixed(*key));
-            rounded.use_lines(used);
-        })?;
-    }
-    Ok(rounded.finish())
+    distances(source, 1.0, temp_writes, runs)
 }
 
 /// Goes through the requests once: keys of lines that are used, and whether that counts.

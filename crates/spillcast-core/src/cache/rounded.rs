@@ -10,11 +10,18 @@ use super::curve::Curve;
 use super::table::Table;
 
 /// Errors below this take more and smaller buckets than are numbered.
-pub const ERROR_MIN: f64 = 2e-4;
+pub const ERROR_MIN: f64 = 1e-4;
 /// Buckets are merged when there are so many: at least the former, and the latter at most.
 const BUCKETS: (f64, f64) = (2048.0, 65_000.0);
+/// Of the lines that may be between the two numbers of a distance, so much is for those of a merged
+/// bucket, and so much for those used since all buckets were settled.
+const MERGED: f64 = 0.75;
+const SINCE: f64 = 1.25;
 /// A merged bucket has at most this share of the lines that were used since it was.
 const SHARE: u32 = 64;
+/// So many buckets are settled for each line used, at most: where that is too seldom, as for few
+/// lines and a small error, the curve says that it is off by more than was asked.
+const SETTLED: usize = 48;
 /// The table's slots are asked for so many uses ahead.
 const AHEAD: usize = 40;
 /// Uses that are taken at a time.
@@ -50,8 +57,8 @@ pub struct Rounded {
     buckets_max: usize,
     references: u64,
     distances: Histogram,
-    /// Sum of what the two numbers of each distance are apart.
-    apart: f64,
+    /// Sum of what the distances are off by at most.
+    off: f64,
 }
 
 impl Rounded {
@@ -68,7 +75,7 @@ impl Rounded {
             buckets_max: 0,
             references: 0,
             distances: Histogram::new(),
-            apart: 0.0,
+            off: 0.0,
         };
         rounded.plan();
         rounded
@@ -77,7 +84,7 @@ impl Rounded {
     /// Forgets distances; lines stay where they are.
     pub fn begin_run(&mut self) {
         self.settle(1);
-        (self.references, self.apart) = (0, 0.0);
+        (self.references, self.off) = (0, 0.0);
         self.distances = Histogram::new();
     }
 
@@ -108,10 +115,10 @@ impl Rounded {
         let lines = self.table.lines() as f64;
         let step = self.distances.step as f64;
         let by_steps: Vec<f64> = self.distances.counts.iter().map(|count| *count as f64).collect();
-        let apart = self.apart + by_steps.iter().sum::<f64>() * (step - 1.0);
+        let off = self.off + by_steps.iter().sum::<f64>() * (step - 1.0) / 2.0;
         let mut curve = Curve::new(1.0 / step, self.references, lines, &by_steps);
-        if apart > 0.0 {
-            curve.set_error_max(apart / 2.0 / (self.references as f64 * lines));
+        if off > 0.0 {
+            curve.set_error_max(off / (self.references as f64 * lines));
         }
         curve
     }
@@ -119,8 +126,9 @@ impl Rounded {
     /// Begins a bucket.
     fn close(&mut self) {
         let newest = self.buckets.len() - 1;
-        let since_all = (newest + 1 - self.recent) as f64 * f64::from(self.fill);
-        let all = since_all >= self.error * self.table.lines() as f64;
+        let since_all = (newest + 1 - self.recent) * self.fill as usize;
+        let all = since_all as f64 >= SINCE * self.error * self.table.lines() as f64
+            && since_all * SETTLED >= newest;
         self.settle(if all { 1 } else { self.recent });
         if all {
             self.recent = newest + 1;
@@ -145,8 +153,9 @@ impl Rounded {
             if uses.counted > 0 {
                 // Of the lines since, none leaves these buckets and others come.
                 let (least, most) = (bucket.later, upto - 1);
-                self.distances.count((least as usize + most as usize) / 2, uses.counted);
-                self.apart += f64::from(uses.counted) * f64::from(most - least);
+                let middle = least + (most - least) / 2;
+                self.distances.count(middle as usize, uses.counted);
+                self.off += f64::from(uses.counted) * f64::from(most - middle);
             }
             bucket.later = later;
             later = upto;
@@ -156,14 +165,15 @@ impl Rounded {
     /// Merges neighbours, the older ones into larger buckets, and numbers them anew.
     fn merge(&mut self) {
         self.settle(1);
-        let most = (self.error / 2.0 * self.table.lines() as f64) as u32;
+        // Of two neighbours more than so many are in one; so half of the buckets are left at least.
+        let most = (MERGED * self.error).max(4.0 / BUCKETS.1) * self.table.lines() as f64;
         let mut merged: Vec<Bucket> = Vec::new();
         let mut numbers = vec![0u16; self.buckets.len()];
         for (at, bucket) in self.buckets.iter().enumerate().skip(1).rev() {
             match merged.last_mut() {
                 Some(last)
                     if last.lines + bucket.lines
-                        <= (last.later / SHARE).min(most).max(self.fill) =>
+                        <= (last.later / SHARE).min(most as u32).max(self.fill) =>
                 {
                     last.lines += bucket.lines;
                 }
@@ -186,10 +196,11 @@ impl Rounded {
     /// anew, is little for each use.
     fn plan(&mut self) {
         let lines = self.table.lines() as f64;
-        let buckets = (6.0 * self.error * lines).max(8.0 / self.error);
+        let buckets = (6.0 * self.error * lines).max(4.0 / (MERGED * self.error));
         let buckets = buckets.clamp(BUCKETS.0, BUCKETS.1);
         self.buckets_max = buckets as usize;
-        self.fill = (2.0 * lines / buckets).max(1.0) as u32;
+        let since = (SINCE * self.error * lines).max(buckets / SETTLED as f64);
+        self.fill = (2.0 * lines / buckets).max(since.sqrt() / 4.0).max(1.0) as u32;
     }
 }
 
