@@ -39,6 +39,11 @@ impl CacheCurve {
         self.0.error_max()
     }
 
+    #[getter]
+    fn lines_min(&self) -> f64 {
+        self.0.lines_min()
+    }
+
     /// Share of the requests that miss, by lines of the cache.
     fn miss_ratios(&self, lines: Vec<f64>) -> Vec<f64> {
         lines.into_iter().map(|lines| self.0.miss_ratio(lines)).collect()

@@ -1,12 +1,12 @@
 //! Miss ratios of LRU caches of every size at once, exact or from a sample of the lines.
 //!
 //! Exact: the stack distance of Mattson et al. (1970), the number of other lines used since a line
-//! was used last, from [`Stack`]. Sampled: SHARDS (Waldspurger et al., FAST 2015) with a fixed rate:
-//! lines are picked by a hash, and each stands for as many as the rate says. Which of the few hottest
-//! lines are picked is luck that decides the result, so lines that prove hot are all followed from
-//! then on, and stand for themselves. How many requests are the first of their line is counted of all
-//! of them; picked requests stand for the others. How far the curve may be off is told by parts of
-//! the sample ([`Spread`]).
+//! was used last, from [`Stack`]. To a given error: the same of all lines, [`Rounded`]. Sampled: SHARDS
+//! (Waldspurger et al., FAST 2015) with a fixed rate: lines are picked by a hash, and each stands for
+//! as many as the rate says. Which of the few hottest lines are picked is luck that decides the result,
+//! so lines that prove hot are all followed from then on, and stand for themselves. How many requests
+//! are the first of their line is counted of all of them; picked requests stand for the others. How far
+//! the curve may be off is told by parts of the sample ([`Spread`]).
 //!
 //! Memory: about 50 bytes for each distinct line that is followed, 8 for each distance.
 
@@ -27,6 +27,7 @@ pub struct Curve {
     /// Estimated requests with a distance below so many lines, in steps of 1 / `rate`.
     below: Vec<f64>,
     error_max: f64,
+    lines_min: f64,
 }
 
 impl Curve {
@@ -37,7 +38,8 @@ impl Curve {
             *sum += count;
             Some(*sum)
         }));
-        Curve { rate, references, lines, below, error_max: 0.0 }
+        let lines_min = if rate < 1.0 { 10.0 / rate } else { 1.0 };
+        Curve { rate, references, lines, below, error_max: 0.0, lines_min }
     }
 
     /// Requests that the ratios are of.
@@ -50,14 +52,20 @@ impl Curve {
         self.lines
     }
 
-    /// What the miss ratios are off by in the mean of all sizes, at most in 19 of 20 traces; 0 where
-    /// all lines are followed.
+    /// What the miss ratios are off by in the mean of all sizes, at most: always where distances are
+    /// rounded, in 19 of 20 traces where lines are sampled; 0 where the curve is exact.
     pub fn error_max(&self) -> f64 {
         self.error_max
     }
 
-    pub(super) fn set_error_max(&mut self, error: f64) {
-        self.error_max = error;
+    /// The smallest size that the curve tells from others, in lines.
+    pub fn lines_min(&self) -> f64 {
+        self.lines_min
+    }
+
+    /// The same, of distances that were rounded.
+    pub(super) fn rounded(self, error_max: f64, lines_min: f64) -> Curve {
+        Curve { error_max, lines_min, ..self }
     }
 
     /// Share of the requests that miss in a cache of so many lines; not a number without requests.
@@ -89,7 +97,8 @@ pub fn distances<S: Source + ?Sized>(
     Ok(counts.finish())
 }
 
-/// The same of all lines, rounded: the curve is off by at most `error` in the mean of all sizes.
+/// The same of all lines, rounded where that leaves the curve off by at most `error` in the mean of all
+/// sizes; where it does not, which is not known before, the requests are gone through again.
 pub fn distances_within<S: Source + ?Sized>(
     source: &S,
     error: f64,

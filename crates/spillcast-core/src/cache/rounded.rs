@@ -116,11 +116,9 @@ impl Rounded {
         let step = self.distances.step as f64;
         let by_steps: Vec<f64> = self.distances.counts.iter().map(|count| *count as f64).collect();
         let off = self.off + by_steps.iter().sum::<f64>() * (step - 1.0) / 2.0;
-        let mut curve = Curve::new(1.0 / step, self.references, lines, &by_steps);
-        if off > 0.0 {
-            curve.set_error_max(off / (self.references as f64 * lines));
-        }
-        curve
+        let error_max = off / (self.references as f64 * lines).max(1.0);
+        Curve::new(1.0 / step, self.references, lines, &by_steps)
+            .rounded(error_max, f64::from(2 * self.fill))
     }
 
     /// Begins a bucket.
