@@ -99,9 +99,9 @@ def curve(
 ) -> Curve:
     """The curve of some requests. InputError where there are no reads, or for a rate of nothing.
 
-    All lines are followed, or a share ``rate`` of them. With ``error_points`` all are, and distances
-    are rounded: the curve is off by no more percentage points (``Curve.error_max``). ``on_progress``
-    is told of requests that were gone through, as by ``simulate``.
+    All lines are followed, or a share ``rate`` of them. With ``error_points`` all are, with rounded
+    distances: the curve is off by no more percentage points (``Curve.error_max``).
+    ``on_progress`` is told of requests that were gone through, as by ``simulate``.
     """
     if rate is not None and not 0 < rate <= 1:
         raise InputError(f"--sample {rate:g}: a share is above 0 and at most 1")
