@@ -12,6 +12,7 @@
 
 use std::io;
 
+use super::hot::Hot;
 use super::request::{Class, Flow, Source};
 use super::rounded::{ERROR_MIN, Rounded};
 use super::seen::Seen;
@@ -268,61 +269,6 @@ pub(super) fn added(one: &[u64], weight: f64, other: &[u64], other_weight: f64) 
     (0..one.len().max(other.len()))
         .map(|steps| weight * at(one, steps) + other_weight * at(other, steps))
         .collect()
-}
-
-/// Finds lines that are used far more often than others, by a majority vote in each of many boxes.
-struct Hot {
-    boxes: Vec<(u32, u32)>,
-    left: u32,
-}
-
-impl Hot {
-    const BITS: u32 = 12;
-    /// Of so many requests one has a vote.
-    const STEP: usize = 4;
-    /// Votes that a line has to be ahead in its box.
-    const AHEAD: u32 = 8;
-    /// So many lines at the most are followed as hot ones.
-    const MOST: u32 = 256;
-    const FOUND: u32 = u32::MAX;
-
-    fn new() -> Hot {
-        Hot { boxes: vec![(0, 0); 1 << Hot::BITS], left: Hot::MOST }
-    }
-
-    fn at(hash: u64) -> (usize, u32) {
-        ((hash & ((1 << Hot::BITS) - 1)) as usize, (hash >> Hot::BITS) as u32)
-    }
-
-    /// Whether a line is known to be hot.
-    #[inline]
-    fn holds(&self, hash: u64) -> bool {
-        let (at, tag) = Hot::at(hash);
-        self.boxes[at] == (tag, Hot::FOUND)
-    }
-
-    /// Whether a line gets to be hot with this use.
-    #[inline]
-    fn vote(&mut self, hash: u64) -> bool {
-        let (at, tag) = Hot::at(hash);
-        let (leader, votes) = &mut self.boxes[at];
-        if self.left == 0 || *votes == Hot::FOUND {
-            return false;
-        }
-        if *leader == tag {
-            *votes += 1;
-            if *votes >= Hot::AHEAD {
-                *votes = Hot::FOUND;
-                self.left -= 1;
-                return true;
-            }
-        } else if *votes == 0 {
-            (*leader, *votes) = (tag, 1);
-        } else {
-            *votes -= 1;
-        }
-        false
-    }
 }
 
 /// A hash whose every bit depends on every bit of the key.

@@ -5,6 +5,7 @@
 //! ([`Request`]), whatever file format they come from ([`Source`]).
 
 mod curve;
+mod hot;
 mod oracle_general;
 mod policy;
 mod request;
