@@ -62,8 +62,7 @@ PARTS = {
     ),
     "curves": Part(
         "Curves of a cache",
-        "CPU time; the error is the mean of all sizes. `--error 0.2` follows as many lines as that "
-        "takes.",
+        "CPU time; the error is the mean of all sizes. `--error 0.2` follows all lines and rounds.",
         "cache_curves.run",
         900,
     ),
@@ -81,9 +80,6 @@ REASONS = {
     "third of one the import of altair.",
     "large: forecast of 10,000,000 waits of 1 thread through": "Through a page cache all waits are "
     "read with their files and offsets, twice: most of the time is reading Parquet.",
-    "cache curve: loops": "Curves: for all but spills a bound of 0.2 points takes a sixth of the "
-    "lines or more, and beyond half of them all are followed; the smaller samples that were not "
-    "enough come on top.",
 }
 HEAD = """# Performance
 

@@ -158,7 +158,11 @@ class CacheCurve:
         """Distinct lines; an estimate where they are sampled."""
     @property
     def error_max(self) -> float:
-        """What the ratios are off by in the mean of all sizes, at most in 19 of 20 traces."""
+        """What the ratios are off by in the mean of all sizes, at most: in 19 of 20 traces where
+        lines are sampled, always where distances are rounded; 0 where the curve is exact."""
+    @property
+    def lines_min(self) -> float:
+        """The smallest size that the curve tells from others, in lines."""
     def miss_ratios(self, lines: Sequence[float]) -> list[float]:
         """Share of the requests that miss, by lines of the cache."""
 
@@ -195,8 +199,16 @@ class CacheRequests:
         alone: bool = False,
     ) -> dict[str, Any]:
         """What a cache of so many lines serves: accounts of each run, lines cached at the end."""
-    def curve(self, *, rate: float = 1.0, temp_writes: bool = False, runs: int = 1) -> CacheCurve:
-        """Stack distances in the last of some runs, of a share of the lines; of all with 1."""
+    def curve(
+        self,
+        *,
+        rate: float = 1.0,
+        error: float = 0.0,
+        temp_writes: bool = False,
+        runs: int = 1,
+    ) -> CacheCurve:
+        """Stack distances in the last of some runs, of a share of the lines, of all with 1; or
+        rounded, so that the ratios are off by at most ``error`` in the mean of all sizes."""
     def requests(self) -> int:
         """Requests gone through so far, by whatever was asked."""
     def cancel(self) -> None:

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use spillcast_core::cache::{
     Class, Curve, Flow, NAMES, Options, OracleGeneral, Outcome, Request, Row, Rows, Rules, Run,
-    Source, distances, simulate,
+    Source, distances, distances_within, simulate,
 };
 
 use crate::arrow::import;
@@ -37,6 +37,11 @@ impl CacheCurve {
     #[getter]
     fn error_max(&self) -> f64 {
         self.0.error_max()
+    }
+
+    #[getter]
+    fn lines_min(&self) -> f64 {
+        self.0.lines_min()
     }
 
     /// Share of the requests that miss, by lines of the cache.
@@ -114,20 +119,28 @@ impl CacheRequests {
         self.ended(outcome).and_then(|outcome| document(py, &outcome))
     }
 
-    /// Stack distances in the last of some runs, of a share of the lines; of all of them with 1.
-    #[pyo3(signature = (*, rate=1.0, temp_writes=false, runs=1))]
+    /// Stack distances in the last of some runs, of a share of the lines, of all of them with 1; or
+    /// rounded, so that the miss ratios are off by at most `error` in the mean of all sizes.
+    #[pyo3(signature = (*, rate=1.0, error=0.0, temp_writes=false, runs=1))]
     fn curve(
         &self,
         py: Python<'_>,
         rate: f64,
+        error: f64,
         temp_writes: bool,
         runs: u32,
     ) -> PyResult<CacheCurve> {
         if !(rate > 0.0 && rate <= 1.0) {
             return Err(PyValueError::new_err(format!("a sampling rate of {rate}")));
         }
+        if !(error == 0.0 || (error > 0.0 && error <= 1.0 && rate == 1.0)) {
+            return Err(PyValueError::new_err(format!("an error of {error} at a rate of {rate}")));
+        }
         self.cancelled.store(false, Ordering::Relaxed);
-        let curve = py.detach(|| distances(self, rate, temp_writes, runs));
+        let curve = py.detach(|| match error {
+            0.0 => distances(self, rate, temp_writes, runs),
+            error => distances_within(self, error, temp_writes, runs),
+        });
         self.ended(curve).map(CacheCurve)
     }
 

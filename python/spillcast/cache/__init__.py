@@ -15,9 +15,9 @@ class _Callable(ModuleType):
         """Miss ratios (0 to 1) by cache size (bytes) for traces, a recording or CSV files.
 
         They are those of the last of ``runs``. ``rate`` is the share of the lines sampled, above 0
-        and at most 1; with ``error_points`` it grows until the mean error is no more than that many
-        percentage points. With ``temp_writes``, writes to temp files are cached too. InputError for
-        evidence that cannot be read or has no reads.
+        and at most 1; with ``error_points`` all are followed, and the mean error is no more than
+        that many percentage points. With ``temp_writes``, writes to temp files are cached too.
+        InputError for evidence that cannot be read or has no reads.
         """
         from spillcast.cache.curve import curve
         from spillcast.cache.evidence import read_requests

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 MOST = 0.9
 #: Sizes between the smallest and the data, each some percent larger than the last.
 _FINE = 400
-#: Share of the lines that the first sample has, where one is to be off by no more than was asked.
-_FIRST_SAMPLE = 0.01
-#: How many times as many lines the next one has at least; beyond this share all are followed.
-_GROWTH_MIN, _SAMPLE_MAX = 2.0, 0.5
 #: Sizes of a curve as a table, and as it is shown.
 POINTS, _SHOWN = 64, 13
 
@@ -43,7 +39,7 @@ class Curve(Tabular):
 
     @property
     def error_max(self) -> float:
-        """Mean error of the miss ratios over all sizes; in 19 of 20 traces it is no larger."""
+        """Mean error of the miss ratios over all sizes, at most; if sampled, in 19 of 20 traces."""
         return self.core.error_max
 
     @property
@@ -56,9 +52,9 @@ class Curve(Tabular):
         return self.core.miss_ratios([size / self.line_bytes for size in sizes_bytes])
 
     def sizes(self, count: int) -> list[float]:
-        """Sizes in equal ratios, in bytes, from one line (or the smallest that a sample shows) to
+        """Sizes in equal ratios, in bytes, from one line (or the smallest that the curve tells) to
         all data."""
-        least = min(max(1.0, 10 / self.rate if self.rate < 1 else 1.0), max(self.core.lines, 1.0))
+        least = min(self.core.lines_min, max(self.core.lines, 1.0))
         return [float(s) * self.line_bytes for s in np.geomspace(least, self.core.lines, count)]
 
     def enough_bytes(self) -> float | None:
@@ -103,9 +99,9 @@ def curve(
 ) -> Curve:
     """The curve of some requests. InputError where there are no reads, or for a rate of nothing.
 
-    All lines are followed, or a share ``rate`` of them. With ``error_points`` the share grows until
-    the curve is off by no more percentage points (``Curve.error_max``). ``on_progress`` is told of
-    requests that were gone through, as by ``simulate``.
+    All lines are followed, or a share ``rate`` of them. With ``error_points`` all are, with rounded
+    distances: the curve is off by no more percentage points (``Curve.error_max``).
+    ``on_progress`` is told of requests that were gone through, as by ``simulate``.
     """
     if rate is not None and not 0 < rate <= 1:
         raise InputError(f"--sample {rate:g}: a share is above 0 and at most 1")
@@ -114,25 +110,17 @@ def curve(
             f"--error {error_points:g}: points are above 0 and at most 100",
             "for example --error 0.2",
         )
-
-    def sampled(rate: float) -> Curve:
-        core = requests.core
-        found = requests.run(
-            lambda: core.curve(rate=rate, temp_writes=temp_writes, runs=runs), on_progress
+    if rate is not None and error_points is not None:
+        raise InputError(
+            "--error follows all lines and --sample a share of them", "give one of the two"
         )
-        if not found.references:
-            raise InputError("there are no reads that a cache could serve")
-        return Curve(found, requests.line_bytes, rate)
-
-    if error_points is None:
-        found = sampled(rate or 1.0)
-        if not found.core.lines:
-            raise InputError(f"--sample {rate:g} picked none of the lines", "give a larger share")
-        return found
-    error = error_points / 100
-    share = rate or _FIRST_SAMPLE
-    while (found := sampled(share)).error_max > error or not found.core.lines:
-        # Of twice the error four times as many lines are needed, and some for luck.
-        share *= max(_GROWTH_MIN, 1.2 * (found.error_max / error) ** 2)
-        share = share if share <= _SAMPLE_MAX else 1.0
-    return found
+    core, share, error = requests.core, rate or 1.0, (error_points or 0.0) / 100
+    found = requests.run(
+        lambda: core.curve(rate=share, error=error, temp_writes=temp_writes, runs=runs),
+        on_progress,
+    )
+    if not found.references:
+        raise InputError("there are no reads that a cache could serve")
+    if not found.lines:
+        raise InputError(f"--sample {rate:g} picked none of the lines", "give a larger share")
+    return Curve(found, requests.line_bytes, share)

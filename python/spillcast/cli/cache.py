@@ -74,8 +74,8 @@ def cache(
     error: Annotated[
         float | None,
         typer.Option(
-            help="Mean error allowed for a sampled curve, in percentage points, such as 0.2: the "
-            "sample grows until it is met."
+            help="Mean error allowed for the curve, in percentage points, such as 0.2: several "
+            "times as fast for large traces (default: exact)."
         ),
     ] = None,
     block: Annotated[str, typer.Option(help="Block size of Oracle's traces.")] = "8K",

@@ -227,4 +227,9 @@ def _curve_words(curve: Curve) -> list[str]:
             f"  From a sample of {curve.rate:.3g} of the lines (SHARDS): off by at most "
             f"{100 * curve.error_max:.2g} points in the mean of all sizes, 95% sure."
         )
+    elif curve.error_max > 0:
+        said.append(
+            f"  Distances are rounded: off by at most {100 * curve.error_max:.2g} points in the "
+            "mean of all sizes."
+        )
     return said

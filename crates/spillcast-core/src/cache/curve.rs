@@ -1,18 +1,20 @@
 //! Miss ratios of LRU caches of every size at once, exact or from a sample of the lines.
 //!
 //! Exact: the stack distance of Mattson et al. (1970), the number of other lines used since a line
-//! was used last, from [`Stack`]. Sampled: SHARDS (Waldspurger et al., FAST 2015) with a fixed rate:
-//! lines are picked by a hash, and each stands for as many as the rate says. Which of the few hottest
-//! lines are picked is luck that decides the result, so lines that prove hot are all followed from
-//! then on, and stand for themselves. How many requests are the first of their line is counted of all
-//! of them; picked requests stand for the others. How far the curve may be off is told by parts of
-//! the sample ([`Spread`]).
+//! was used last, from [`Stack`]. To a given error: the same of all lines, [`Rounded`]. Sampled: SHARDS
+//! (Waldspurger et al., FAST 2015) with a fixed rate: lines are picked by a hash, and each stands for
+//! as many as the rate says. Which of the few hottest lines are picked is luck that decides the result,
+//! so lines that prove hot are all followed from then on, and stand for themselves. How many requests
+//! are the first of their line is counted of all of them; picked requests stand for the others. How far
+//! the curve may be off is told by parts of the sample ([`Spread`]).
 //!
 //! Memory: about 50 bytes for each distinct line that is followed, 8 for each distance.
 
 use std::io;
 
+use super::hot::Hot;
 use super::request::{Class, Flow, Source};
+use super::rounded::{ERROR_MIN, Rounded};
 use super::seen::Seen;
 use super::spread::{GROUPS, Spread};
 use super::stack::Stack;
@@ -26,6 +28,7 @@ pub struct Curve {
     /// Estimated requests with a distance below so many lines, in steps of 1 / `rate`.
     below: Vec<f64>,
     error_max: f64,
+    lines_min: f64,
 }
 
 impl Curve {
@@ -36,7 +39,8 @@ impl Curve {
             *sum += count;
             Some(*sum)
         }));
-        Curve { rate, references, lines, below, error_max: 0.0 }
+        let lines_min = if rate < 1.0 { 10.0 / rate } else { 1.0 };
+        Curve { rate, references, lines, below, error_max: 0.0, lines_min }
     }
 
     /// Requests that the ratios are of.
@@ -49,10 +53,20 @@ impl Curve {
         self.lines
     }
 
-    /// What the miss ratios are off by in the mean of all sizes, at most in 19 of 20 traces; 0 where
-    /// all lines are followed.
+    /// What the miss ratios are off by in the mean of all sizes, at most: always where distances are
+    /// rounded, in 19 of 20 traces where lines are sampled; 0 where the curve is exact.
     pub fn error_max(&self) -> f64 {
         self.error_max
+    }
+
+    /// The smallest size that the curve tells from others, in lines.
+    pub fn lines_min(&self) -> f64 {
+        self.lines_min
+    }
+
+    /// The same, of distances that were rounded.
+    pub(super) fn rounded(self, error_max: f64, lines_min: f64) -> Curve {
+        Curve { error_max, lines_min, ..self }
     }
 
     /// Share of the requests that miss in a cache of so many lines; not a number without requests.
@@ -79,19 +93,54 @@ pub fn distances<S: Source + ?Sized>(
     let mut counts = Counts::new(rate);
     for _ in 0..runs {
         counts.begin_run();
-        source.each(&mut |requests| {
-            counts.used.clear();
-            for request in requests {
-                let write = request.class.is_write();
-                if !write || (temp_writes && request.class == Class::TempWrite) {
-                    counts.used.push((request.key, !write));
-                }
-            }
-            counts.use_lines();
-            Flow::Continue(())
-        })?;
+        each_chunk(source, temp_writes, |used| counts.use_lines(used))?;
     }
     Ok(counts.finish())
+}
+
+/// The same of all lines, rounded where that leaves the curve off by at most `error` in the mean of all
+/// sizes; where it does not, which is not known before, the requests are gone through again.
+pub fn distances_within<S: Source + ?Sized>(
+    source: &S,
+    error: f64,
+    temp_writes: bool,
+    runs: u32,
+) -> io::Result<Curve> {
+    if error >= ERROR_MIN {
+        let mut rounded = Rounded::new(error);
+        for _ in 0..runs {
+            rounded.begin_run();
+            each_chunk(source, temp_writes, |used| {
+                used.iter_mut().for_each(|(key, _)| *key = mixed(*key));
+                rounded.use_lines(used);
+            })?;
+        }
+        let curve = rounded.finish();
+        if curve.error_max <= error {
+            return Ok(curve);
+        }
+    }
+    distances(source, 1.0, temp_writes, runs)
+}
+
+/// Goes through the requests once: keys of lines that are used, and whether that counts.
+fn each_chunk<S: Source + ?Sized>(
+    source: &S,
+    temp_writes: bool,
+    mut take: impl FnMut(&mut [(u64, bool)]),
+) -> io::Result<()> {
+    let mut used = Vec::new();
+    source.each(&mut |requests| {
+        used.clear();
+        for request in requests {
+            let write = request.class.is_write();
+            if !write || (temp_writes && request.class == Class::TempWrite) {
+                used.push((request.key, !write));
+            }
+        }
+        take(&mut used);
+        Flow::Continue(())
+    })
 }
 
 struct Counts {
@@ -109,8 +158,7 @@ struct Counts {
     distances: Vec<u64>,
     spread: Spread,
     drawn: u64,
-    /// Lines of the present chunk and whether their requests count; those that are followed.
-    used: Vec<(u64, bool)>,
+    /// Requests of the present chunk that are followed.
     followed: Vec<(u32, bool)>,
 }
 
@@ -129,7 +177,6 @@ impl Counts {
             distances: Vec::new(),
             spread: Spread::new(rate),
             drawn: 0,
-            used: Vec::new(),
             followed: Vec::new(),
         }
     }
@@ -144,8 +191,7 @@ impl Counts {
 
     /// Takes the lines of a chunk: first all, without a branch that nobody could foresee, then those
     /// few that are followed.
-    fn use_lines(&mut self) {
-        let used = std::mem::take(&mut self.used);
+    fn use_lines(&mut self, used: &[(u64, bool)]) {
         self.references += used.iter().map(|&(_, counts)| u64::from(counts)).sum::<u64>();
         if self.rate == 1.0 {
             used.iter().for_each(|&(key, counts)| self.follow(key, counts, false, 0));
@@ -177,7 +223,6 @@ impl Counts {
             }
             self.followed = followed;
         }
-        self.used = used;
     }
 
     #[inline]
@@ -224,61 +269,6 @@ pub(super) fn added(one: &[u64], weight: f64, other: &[u64], other_weight: f64) 
     (0..one.len().max(other.len()))
         .map(|steps| weight * at(one, steps) + other_weight * at(other, steps))
         .collect()
-}
-
-/// Finds lines that are used far more often than others, by a majority vote in each of many boxes.
-struct Hot {
-    boxes: Vec<(u32, u32)>,
-    left: u32,
-}
-
-impl Hot {
-    const BITS: u32 = 12;
-    /// Of so many requests one has a vote.
-    const STEP: usize = 4;
-    /// Votes that a line has to be ahead in its box.
-    const AHEAD: u32 = 8;
-    /// So many lines at the most are followed as hot ones.
-    const MOST: u32 = 256;
-    const FOUND: u32 = u32::MAX;
-
-    fn new() -> Hot {
-        Hot { boxes: vec![(0, 0); 1 << Hot::BITS], left: Hot::MOST }
-    }
-
-    fn at(hash: u64) -> (usize, u32) {
-        ((hash & ((1 << Hot::BITS) - 1)) as usize, (hash >> Hot::BITS) as u32)
-    }
-
-    /// Whether a line is known to be hot.
-    #[inline]
-    fn holds(&self, hash: u64) -> bool {
-        let (at, tag) = Hot::at(hash);
-        self.boxes[at] == (tag, Hot::FOUND)
-    }
-
-    /// Whether a line gets to be hot with this use.
-    #[inline]
-    fn vote(&mut self, hash: u64) -> bool {
-        let (at, tag) = Hot::at(hash);
-        let (leader, votes) = &mut self.boxes[at];
-        if self.left == 0 || *votes == Hot::FOUND {
-            return false;
-        }
-        if *leader == tag {
-            *votes += 1;
-            if *votes >= Hot::AHEAD {
-                *votes = Hot::FOUND;
-                self.left -= 1;
-                return true;
-            }
-        } else if *votes == 0 {
-            (*leader, *votes) = (tag, 1);
-        } else {
-            *votes -= 1;
-        }
-        false
-    }
 }
 
 /// A hash whose every bit depends on every bit of the key.

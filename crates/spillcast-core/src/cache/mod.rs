@@ -5,17 +5,20 @@
 //! ([`Request`]), whatever file format they come from ([`Source`]).
 
 mod curve;
+mod hot;
 mod oracle_general;
 mod policy;
 mod request;
+mod rounded;
 mod rows;
 mod seen;
 mod simulate;
 mod spread;
 mod stack;
 pub(crate) mod store;
+mod table;
 
-pub use curve::{Curve, distances};
+pub use curve::{Curve, distances, distances_within};
 pub use oracle_general::{OracleGeneral, RECORD_BYTES};
 pub use policy::{NAMES, Rules};
 pub use request::{Class, Flow, Request, Source};

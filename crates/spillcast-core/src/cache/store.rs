@@ -57,7 +57,7 @@ fn tag(key: u64) -> u32 {
 
 /// Brings memory to the processor's own cache, without waiting for it.
 #[inline]
-fn fetch<T>(at: *const T) {
+pub fn fetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -1,0 +1,56 @@
+//! Finds lines that are used far more often than others, by a majority vote in each of many boxes.
+
+/// Lines that were found so far, and who leads in each box.
+pub struct Hot {
+    boxes: Vec<(u32, u32)>,
+    left: u32,
+}
+
+impl Hot {
+    const BITS: u32 = 12;
+    /// Of so many requests one has a vote.
+    pub const STEP: usize = 4;
+    /// Votes that a line has to be ahead in its box.
+    const AHEAD: u32 = 8;
+    /// So many lines at the most are followed as hot ones.
+    const MOST: u32 = 256;
+    const FOUND: u32 = u32::MAX;
+
+    pub fn new() -> Hot {
+        Hot { boxes: vec![(0, 0); 1 << Hot::BITS], left: Hot::MOST }
+    }
+
+    fn at(hash: u64) -> (usize, u32) {
+        ((hash & ((1 << Hot::BITS) - 1)) as usize, (hash >> Hot::BITS) as u32)
+    }
+
+    /// Whether a line is known to be hot.
+    #[inline]
+    pub fn holds(&self, hash: u64) -> bool {
+        let (at, tag) = Hot::at(hash);
+        self.boxes[at] == (tag, Hot::FOUND)
+    }
+
+    /// Whether a line gets to be hot with this use.
+    #[inline]
+    pub fn vote(&mut self, hash: u64) -> bool {
+        let (at, tag) = Hot::at(hash);
+        let (leader, votes) = &mut self.boxes[at];
+        if self.left == 0 || *votes == Hot::FOUND {
+            return false;
+        }
+        if *leader == tag {
+            *votes += 1;
+            if *votes >= Hot::AHEAD {
+                *votes = Hot::FOUND;
+                self.left -= 1;
+                return true;
+            }
+        } else if *votes == 0 {
+            (*leader, *votes) = (tag, 1);
+        } else {
+            *votes -= 1;
+        }
+        false
+    }
+}

@@ -1,0 +1,229 @@
+//! Stack distances of all lines, rounded so that a curve is off by no more than was asked.
+//!
+//! Lines are in buckets by when they were used last (MIMIR, Saemundsson et al., SoCC 2014). A use
+//! looks up the line's bucket, counts there, and puts the line into the newest bucket; how many lines
+//! later buckets have is added up once for many uses. So a distance is known to lie between two
+//! numbers: it is taken as their middle, and the mean error of the curve over all sizes is at most
+//! half of what they are apart, summed.
+
+use super::curve::Curve;
+use super::table::Table;
+
+/// Errors below this take more and smaller buckets than are numbered.
+pub const ERROR_MIN: f64 = 1e-4;
+/// Buckets are merged when there are so many: at least the former, and the latter at most.
+const BUCKETS: (f64, f64) = (2048.0, 65_000.0);
+/// Of the lines that may be between the two numbers of a distance, so much is for those of a merged
+/// bucket, and so much for those used since all buckets were settled.
+const MERGED: f64 = 0.75;
+const SINCE: f64 = 1.25;
+/// A merged bucket has at most this share of the lines that were used since it was.
+const SHARE: u32 = 64;
+/// So many buckets are settled for each line used, at most: where that is too seldom, as for few
+/// lines and a small error, the curve says that it is off by more than was asked.
+const SETTLED: usize = 48;
+/// The table's slots are asked for so many uses ahead.
+const AHEAD: usize = 40;
+/// Uses that are taken at a time.
+const CHUNK: usize = 4096;
+
+/// Since a bucket was settled.
+#[derive(Clone, Copy, Default)]
+struct Uses {
+    /// Lines that were used, and are in a newer bucket since.
+    all: u32,
+    /// Uses that count.
+    counted: u32,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Bucket {
+    /// As of when it was settled: lines in it, and in later ones.
+    lines: u32,
+    later: u32,
+}
+
+/// All lines, in buckets numbered from 1 in the order of their last use.
+pub struct Rounded {
+    error: f64,
+    table: Table,
+    buckets: Vec<Bucket>,
+    uses: Vec<Uses>,
+    /// The first bucket since all were settled.
+    recent: usize,
+    /// Lines in the newest bucket, and how many fill it.
+    filled: u32,
+    fill: u32,
+    buckets_max: usize,
+    references: u64,
+    distances: Histogram,
+    /// Sum of what the distances are off by at most.
+    off: f64,
+}
+
+impl Rounded {
+    /// For a curve that is off by at most `error` in the mean of all sizes.
+    pub fn new(error: f64) -> Rounded {
+        let mut rounded = Rounded {
+            error,
+            table: Table::new(),
+            buckets: vec![Bucket::default(); 2],
+            uses: vec![Uses::default(); 2],
+            recent: 1,
+            filled: 0,
+            fill: 0,
+            buckets_max: 0,
+            references: 0,
+            distances: Histogram::new(),
+            off: 0.0,
+        };
+        rounded.plan();
+        rounded
+    }
+
+    /// Forgets distances; lines stay where they are.
+    pub fn begin_run(&mut self) {
+        self.settle(1);
+        (self.references, self.off) = (0, 0.0);
+        self.distances = Histogram::new();
+    }
+
+    /// Takes hashes of lines, and whether their uses count.
+    pub fn use_lines(&mut self, used: &[(u64, bool)]) {
+        for used in used.chunks(CHUNK) {
+            self.table.reserve(used.len());
+            for (at, &(hash, counts)) in used.iter().enumerate() {
+                if let Some(&(hash, _)) = used.get(at + AHEAD) {
+                    self.table.expect(hash);
+                }
+                let newest = self.buckets.len() - 1;
+                let before = usize::from(self.table.put(hash, newest as u16));
+                let uses = &mut self.uses[before];
+                uses.all += 1;
+                uses.counted += u32::from(counts);
+                self.references += u64::from(counts);
+                self.filled += u32::from(before != newest);
+                if self.filled == self.fill {
+                    self.close();
+                }
+            }
+        }
+    }
+
+    pub fn finish(mut self) -> Curve {
+        self.settle(1);
+        let lines = self.table.lines() as f64;
+        let step = self.distances.step as f64;
+        let by_steps: Vec<f64> = self.distances.counts.iter().map(|count| *count as f64).collect();
+        let off = self.off + by_steps.iter().sum::<f64>() * (step - 1.0) / 2.0;
+        let error_max = off / (self.references as f64 * lines).max(1.0);
+        Curve::new(1.0 / step, self.references, lines, &by_steps)
+            .rounded(error_max, f64::from(2 * self.fill))
+    }
+
+    /// Begins a bucket.
+    fn close(&mut self) {
+        let newest = self.buckets.len() - 1;
+        let since_all = (newest + 1 - self.recent) * self.fill as usize;
+        let all = since_all as f64 >= SINCE * self.error * self.table.lines() as f64
+            && since_all * SETTLED >= newest;
+        self.settle(if all { 1 } else { self.recent });
+        if all {
+            self.recent = newest + 1;
+        }
+        if self.buckets.len() == self.buckets_max {
+            self.merge();
+        }
+        self.buckets.push(Bucket::default());
+        self.uses.resize(self.buckets.len(), Uses::default());
+        self.filled = 0;
+    }
+
+    /// Turns the uses of buckets from this one on into distances.
+    fn settle(&mut self, first: usize) {
+        let newest = self.buckets.len() - 1;
+        let mut later = 0;
+        for at in (first..=newest).rev() {
+            let bucket = &mut self.buckets[at];
+            let uses = std::mem::take(&mut self.uses[at]);
+            bucket.lines = if at == newest { self.filled } else { bucket.lines - uses.all };
+            let upto = later + bucket.lines;
+            if uses.counted > 0 {
+                // Of the lines since, none leaves these buckets and others come.
+                let (least, most) = (bucket.later, upto - 1);
+                let middle = least + (most - least) / 2;
+                self.distances.count(middle as usize, uses.counted);
+                self.off += f64::from(uses.counted) * f64::from(most - middle);
+            }
+            bucket.later = later;
+            later = upto;
+        }
+    }
+
+    /// Merges neighbours, the older ones into larger buckets, and numbers them anew.
+    fn merge(&mut self) {
+        self.settle(1);
+        // Of two neighbours more than so many are in one; so half of the buckets are left at least.
+        let most = (MERGED * self.error).max(4.0 / BUCKETS.1) * self.table.lines() as f64;
+        let mut merged: Vec<Bucket> = Vec::new();
+        let mut numbers = vec![0u16; self.buckets.len()];
+        for (at, bucket) in self.buckets.iter().enumerate().skip(1).rev() {
+            match merged.last_mut() {
+                Some(last)
+                    if last.lines + bucket.lines
+                        <= (last.later / SHARE).min(most as u32).max(self.fill) =>
+                {
+                    last.lines += bucket.lines;
+                }
+                _ => merged.push(*bucket),
+            }
+            numbers[at] = merged.len() as u16;
+        }
+        let count = merged.len() as u16 + 1;
+        numbers.iter_mut().skip(1).for_each(|number| *number = count - *number);
+        self.table.renumber(&numbers);
+        merged.push(Bucket::default());
+        merged.reverse();
+        self.recent = merged.len();
+        self.uses.clear();
+        self.buckets = merged;
+        self.plan();
+    }
+
+    /// How large buckets are, of the lines so far: what is added up, and how often all are numbered
+    /// anew, is little for each use.
+    fn plan(&mut self) {
+        let lines = self.table.lines() as f64;
+        let buckets = (6.0 * self.error * lines).max(4.0 / (MERGED * self.error));
+        let buckets = buckets.clamp(BUCKETS.0, BUCKETS.1);
+        self.buckets_max = buckets as usize;
+        let since = (SINCE * self.error * lines).max(buckets / SETTLED as f64);
+        self.fill = (2.0 * lines / buckets).max(since.sqrt() / 4.0).max(1.0) as u32;
+    }
+}
+
+/// Numbers of uses by distance, in steps that double where there would be too many.
+struct Histogram {
+    step: usize,
+    counts: Vec<u64>,
+}
+
+impl Histogram {
+    const STEPS: usize = 1 << 16;
+
+    fn new() -> Histogram {
+        Histogram { step: 1, counts: Vec::new() }
+    }
+
+    fn count(&mut self, distance: usize, uses: u32) {
+        while distance / self.step >= Histogram::STEPS {
+            self.step *= 2;
+            self.counts = self.counts.chunks(2).map(|pair| pair.iter().sum()).collect();
+        }
+        let at = distance / self.step;
+        if at >= self.counts.len() {
+            self.counts.resize(at + 1, 0);
+        }
+        self.counts[at] += u64::from(uses);
+    }
+}

@@ -1,0 +1,104 @@
+"""Rounded distances give a curve that is off by no more than was asked, and say by how much."""
+
+import numpy as np
+import pytest
+from bench.cache_traces import KINDS, write
+
+from io_made_up import access, oracle_general, requests
+from spillcast import _core
+from spillcast.cache.curve import curve
+from spillcast.cache.evidence import read_requests
+from spillcast.errors import InputError
+
+
+def off(exact, found):
+    """Mean of all sizes, by many of them."""
+    sizes = np.linspace(exact.lines / 20_000, exact.lines, 20_000)
+    return np.abs(np.subtract(exact.miss_ratios(sizes), found.miss_ratios(sizes))).mean()
+
+
+def slow_miss_ratios(keys, counts, runs):
+    """By a list with the line used last in front: miss ratios of caches of 1, 2, ... lines."""
+    stack, distances = [], []
+    for _ in range(runs):
+        distances = []
+        for key, counted in zip(keys, counts, strict=True):
+            at = stack.index(key) if key in stack else None
+            if at is not None:
+                stack.pop(at)
+            stack.insert(0, key)
+            if counted:
+                distances.append(at)
+    hits = np.bincount([at for at in distances if at is not None], minlength=len(stack))
+    return 1 - np.cumsum(hits) / len(distances)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("error", [0.1, 0.01, 0.002])
+def test_against_a_list(seed, error):
+    """Loops and a power law by turns, with temp writes that use lines but do not count."""
+    rng = np.random.default_rng(seed)
+    pieces = []
+    for _ in range(6):
+        lines = int(rng.integers(50, 1000))
+        loop = np.arange(1500) % lines + rng.integers(500)
+        pieces.append(loop if rng.random() < 0.5 else np.minimum(rng.zipf(1.3, 1500), lines))
+    keys = np.concatenate(pieces).tolist()
+    temp = rng.random(len(keys)) < 0.2
+    made = requests(
+        [access(k, cls="temp write" if t else "read") for k, t in zip(keys, temp, strict=True)]
+    )
+    found = made.curve(error=error, temp_writes=True, runs=2)
+    expected = slow_miss_ratios(keys, ~temp, runs=2)
+    got = found.miss_ratios(range(1, len(expected) + 1))
+    assert found.lines == len(expected) == len(set(keys))
+    assert found.references == (~temp).sum()
+    assert np.abs(expected - got).mean() <= found.error_max + 1e-9
+    assert found.error_max <= error
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_bound_of_every_trace_holds(tmp_path, kind):
+    for seed in (20, 21):
+        path = write(tmp_path / "t.oracleGeneral", kind, 300_000, seed)
+        made = _core.CacheRequests.oracle_general(path)
+        exact = made.curve()
+        for error in (0.01, 0.002, 0.0005):
+            found = made.curve(error=error)
+            assert (found.references, found.lines) == (exact.references, exact.lines)
+            # The slack is the half line that a curve's straight pieces round by.
+            assert off(exact, found) <= found.error_max + 0.5 / exact.lines
+            assert found.error_max <= error
+            # What never uses a line again has the same end as the exact curve.
+            assert found.miss_ratios([exact.lines]) == pytest.approx(
+                exact.miss_ratios([exact.lines])
+            )
+
+
+def test_small_sizes_are_told(tmp_path):
+    """Of 300,000 lines, 1,000 have most uses: a cache for those is found large enough."""
+    rng = np.random.default_rng(3)
+    ids = rng.integers(1, 300_001, 1_000_000)
+    hot = rng.random(len(ids)) < 0.8
+    ids[hot] = rng.integers(400_000, 401_000, hot.sum())
+    path = oracle_general(tmp_path / "t.oracleGeneral", ids)
+    made = _core.CacheRequests.oracle_general(path)
+    sizes = [500, 1000, 2000, 4000]
+    exact, found = made.curve(), made.curve(error=0.002)
+    assert found.error_max > 0
+    assert found.miss_ratios(sizes) == pytest.approx(exact.miss_ratios(sizes), abs=0.03)
+
+
+def test_an_error_that_rounding_cannot_keep_is_none(tmp_path):
+    found = curve(
+        read_requests([str(write(tmp_path / "t.oracleGeneral", "mixed", 20_000, seed=1))]),
+        error_points=0.001,
+    )
+    assert found.error_max == 0
+    assert found.rate == 1
+
+
+def test_a_share_and_an_error_are_two_questions(tmp_path):
+    path = oracle_general(tmp_path / "t.oracleGeneral", [1, 2, 1])
+    with pytest.raises(InputError, match="--error follows all lines"):
+        curve(read_requests([str(path)]), rate=0.1, error_points=0.2)
