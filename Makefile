@@ -62,7 +62,7 @@ test-rust: build
 
 test-python: build
 	rm -rf .pytest_cache
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(addprefix --ignore=,$(TIMED)) || $(AGAIN)
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(addprefix --ignore=,$(TIMED)) || $(AGAIN)
 
 test-timed: build
 	$(BIN)/pytest $(TIMED) || $(AGAIN)
