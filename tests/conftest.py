@@ -25,6 +25,7 @@ LONGEST = (
     "engines/test_paper_engine.py", "postgres/test_postgres_killed.py", "cli/test_storage.py",
     "storage/test_rehearse_command.py", "postgres/test_postgres_record_all.py",
     "report/test_report_pages.py", "lab/test_memory_sweep.py", "recording/test_writer.py",
+    "sum/test_sampling.py",
 )  # fmt: skip
 
 #: The tests in which a worker of pytest-xdist ended, of which the rest of its file was not run.

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+import forked
 from spillcast.recording.source import SOURCES
 
 TARGETS = Path(__file__).parent / "targets"
@@ -22,9 +23,13 @@ def spillcast_command(*arguments):
     return [sys.executable, "-m", "spillcast", *map(str, arguments)]
 
 
-def spillcast(*arguments, under=(), **options):
-    """Run spillcast to its end; ``under`` is a command that runs it, such as ``refuse_perf()``."""
-    return subprocess.run(
+def spillcast(*arguments, under=(), anew=False, **options):
+    """Run spillcast to its end; ``under`` is a command that runs it, such as ``refuse_perf()``.
+
+    ``anew`` starts a process of its own for it in any case.
+    """
+    found = None if under or anew else forked.run(arguments, options, TIMEOUT_S)
+    return found or subprocess.run(
         [*under, *spillcast_command(*arguments)],
         capture_output=True,
         text=True,

@@ -25,7 +25,7 @@ class PaperLab:
 
     @staticmethod
     def verified(threads):
-        return [Workload("shuffle", "", 400, "", threads)]
+        return [Workload("shuffle", "", 100, "", threads)]
 
     def build(self, rows):
         """There is no table."""

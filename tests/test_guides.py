@@ -131,7 +131,7 @@ def test_the_guide_prints_what_spillcast_prints(directory, guide, command, outpu
         skip_without_fuse()
     environ = environment()
     environ.pop("COLUMNS", None)
-    result = spillcast(*arguments, cwd=directory(guide), env=environ)
+    result = spillcast(*arguments, cwd=directory(guide), env=environ, anew=True)
     assert result.returncode == 0, result.stderr
     if not matches(output, result.stdout):
         assert result.stdout == output
