@@ -7,12 +7,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spillcast.gate import batches_of
-from spillcast.recording import schema
 from spillcast.recording.cached_reads import COLUMN, NONE, CachedReads, PageCacheRoom
 from spillcast.recording.recording import Recording
 from spillcast.recording.spill import slice_numbers
-from spillcast.recording.sums import AGAIN
 
 Array = NDArray[np.int64]
 #: What is known of a window's threads ends with it, so it must be long.
@@ -127,11 +124,9 @@ def _slices_ns(recording: Recording, rows: int) -> tuple[Array, list[int]]:
 
 def _some_starts_ns(recording: Recording) -> Array:
     """When every so manieth wait began, in order."""
-    path = recording.path / "waits.parquet"
-    only = pa.schema([schema.WAITS_SCHEMA.field("start_ns")])
     found = [
         # A copy, for a view would hold them all.
         rows["start_ns"].to_numpy()[::STEP].copy()
-        for rows in batches_of(path, only, AGAIN)
+        for rows in recording.waits_unchecked("start_ns")
     ]
     return np.sort(np.concatenate(found))
