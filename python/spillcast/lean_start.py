@@ -55,7 +55,7 @@ class _Later:
 
 
 class _Unloaded(ModuleType):
-    """numpy.ma before it is loaded: pyarrow and numpy ask whether arrays are of its, and none is."""
+    """numpy.ma before it is loaded: asked whether arrays are of its, it says that none is."""
 
     class MaskedArray:
         """Nothing is one."""
