@@ -33,6 +33,8 @@ class Sample:
     #: its window.
     slices_s: Sequence[tuple[float, float]]
     windows: Sequence[int]
+    #: The most that temp files held together; None where that was not asked, or is not known.
+    spill_bytes: int | None = None
 
 
 def sampled(recording: Recording, rows: int, room: PageCacheRoom | None = None) -> Recording:
@@ -48,11 +50,14 @@ def sampled(recording: Recording, rows: int, room: PageCacheRoom | None = None) 
         reads = CachedReads(room, operations, PARTS)
     part_of = np.array(windows, dtype=np.int64) % PARTS
     waits = pa.concat_tables(_beginning_in(recording, slices, part_of, reads)).unify_dictionaries()
+    spill_bytes = None
     if reads is not None:
+        spill_bytes = reads.held_bytes
         missing = reads.missing_bytes(waits[_NUMBER].to_numpy())
         waits = waits.drop_columns(_NUMBER).append_column(COLUMN, pa.array(missing))
     slices_s = [(begin / 1e9, end / 1e9) for begin, end in slices.tolist()]
-    return recording.with_waits(waits, Sample(recording, len(waits), slices_s, windows))
+    sample = Sample(recording, len(waits), slices_s, windows, spill_bytes)
+    return recording.with_waits(waits, sample)
 
 
 def parts_of(recording: Recording) -> list[Recording]:
