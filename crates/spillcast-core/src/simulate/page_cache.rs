@@ -289,7 +289,8 @@ impl Regions {
     /// The most that all files held together, as if none was removed; None where an offset is not
     /// known.
     pub fn held_bytes(&self) -> Option<u64> {
-        self.placed.then(|| self.held_bytes.iter().fold(0, |sum, &held| sum.saturating_add(held)))
+        self.placed
+            .then(|| self.held_bytes.iter().fold(0, |sum: u64, &held| sum.saturating_add(held)))
     }
 
     /// Of each operation that was picked, the bytes that a cache with so much room lacks; 0 of writes.
