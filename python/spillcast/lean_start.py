@@ -65,6 +65,8 @@ class _Unloaded(ModuleType):
         """Nothing is."""
         return False
 
+    isMaskedArray = is_masked
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             # So asks who imports it.
