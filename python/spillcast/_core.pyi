@@ -225,6 +225,9 @@ class PageCacheReads:
         bytes, write. Of each, the ``group`` of its region, below 0 where it was not picked, and
         whether it was ``sequential``. ValueError for columns of another kind.
         """
+    def held_bytes(self) -> int | None:
+        """The most that all files held together, as if none was removed; None where an offset is
+        not known. ValueError where it has ended."""
     def missing_bytes(self, room_bytes: int) -> Table:
         """Of each operation that was picked, the bytes that a cache with so much room lacks; 0 of
         writes. It ends with that.

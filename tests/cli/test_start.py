@@ -1,6 +1,7 @@
 """Starting: what is large and not used is not imported."""
 
 import re
+import subprocess
 import sys
 
 import pytest
@@ -21,7 +22,58 @@ def test_what_is_not_used_is_not_imported_where_it_is_installed(spilled, verb):
     unused = ("pandas.", "pyarrow.vendored.docscrape", "pydoc")
     assert not [name for name in imported if name.startswith(unused)]
     if verb == "forecast":
-        assert not {"spillcast.storage.probe", "spillcast.recording.explain.plan"} & imported
+        ours = {"storage.probe", "recording.explain.plan", "forecast.to_come.whole"}
+        assert not {f"spillcast.{name}" for name in ours} & imported
+        assert not {"numpy.ma.core", "pyarrow._dataset", "importlib.resources"} & imported
+
+
+def test_a_report_asks_no_database_of_single_waits(spilled, tmp_path):
+    pytest.importorskip("altair")
+    page = tmp_path / "report.html"
+    under = ("env", "PYTHONPROFILEIMPORTTIME=1")
+    done = spillcast("report", spilled.path, "-o", page, under=under)
+    assert done.returncode == 0, done.stderr
+    assert page.stat().st_size > 10_000
+    assert "pyarrow" in done.stderr
+    assert not re.search(r"\| +duckdb$", done.stderr, re.M)
+
+
+def test_numpy_has_masked_arrays_once_they_are_used():
+    code = """
+from spillcast.lean_start import start_lean
+start_lean()
+import sys
+import numpy as np, pyarrow as pa
+assert len(pa.array(np.arange(3))) == len(np.unique(np.arange(3))) == 3
+assert "numpy.ma.core" not in sys.modules
+masked = np.ma.masked_array([1, 2, 3], mask=[0, 1, 0])
+assert isinstance(masked, np.ma.MaskedArray)
+assert np.ma.is_masked(masked)
+assert pa.array(masked).null_count == 1
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_methods_of_dataclasses_are_as_they_are_elsewhere():
+    code = """
+from spillcast.lean_start import start_lean
+start_lean()
+from dataclasses import FrozenInstanceError, dataclass
+@dataclass(frozen=True, order=True)
+class Point:
+    x: int
+    y: int = 2
+one, other = Point(1), Point(1, 2)
+assert one == other and hash(one) == hash(other) and one < Point(2)
+assert repr(one) == "Point(x=1, y=2)"
+try:
+    one.x = 3
+except FrozenInstanceError:
+    pass
+else:
+    raise AssertionError
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("by", ["event", "second", "minute"])

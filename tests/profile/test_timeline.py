@@ -1,14 +1,17 @@
 """Time lines: whatever the evidence, the time of its waits is in them once."""
 
 import json
+import random
 
+import pyarrow as pa
 import pytest
 
-from evidence import recording
+from evidence import recording, table
 from large_recording import write_large_recording
 from oracle_files import READ, WRITE, blocks, make_example, write_trace
 from spillcast.profile import timeline
 from spillcast.recording import Recording
+from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.trace import profile_traces
 
 
@@ -60,6 +63,44 @@ def test_a_run_that_begins_late_keeps_its_length(tmp_path):
     stretches = zip(*line.busy.values(), strict=True)
     # Two sessions: never more than two at anything.
     assert max(sum(each) for each in stretches) < 2.1
+
+
+def test_waits_and_the_cpu_before_them_lie_in_the_stretches_that_they_touch(tmp_path):
+    """As a loop over rows and stretches has it; session 3 does no temp I/O, and may be idle."""
+    draws, rows = random.Random(7), []
+    for session in (1, 2, 3):
+        now_ns = 0
+        while now_ns < 1_000_000_000:
+            cpu_ns, wait_ns = draws.randrange(30_000_000), draws.randrange(60_000_000)
+            op, temp = draws.choice([("read", True), ("write", True), ("read", False),
+                                     (None, True), (None, False)])  # fmt: skip
+            if session == 3:
+                op, temp = None, False
+            rows.append(
+                {"start_ns": now_ns + cpu_ns, "elapsed_ns": wait_ns, "session": session,
+                 "event": "e", "op": op, "temp": temp, "bytes": 1, "cpu_before_ns": cpu_ns}
+            )  # fmt: skip
+            now_ns += cpu_ns + wait_ns
+    made = recording(tmp_path / "some.spill", [("read", 8192, 1, 1000)], elapsed_s=1.2)
+    made.waits = pa.Table.from_batches([table(rows, WAITS_SCHEMA)]).cast(WAITS_SCHEMA)
+    states = {("read", True): timeline.READ, ("write", True): timeline.WRITE,
+              ("read", False): timeline.OTHER_IO, (None, True): timeline.OTHER_IO,
+              (None, False): timeline.WAITS}  # fmt: skip
+    line = timeline.of_recording(made)
+    expected = {state: [0.0] * len(line.busy[timeline.CPU]) for state in timeline.STATES}
+    length_ns = line.length_s * 1e9
+    for row in rows:
+        begin_ns, end_ns = row["start_ns"], row["start_ns"] + row["elapsed_ns"]
+        pieces = [(begin_ns - row["cpu_before_ns"], begin_ns, timeline.CPU)]
+        if row["session"] != 3:
+            pieces.append((begin_ns, end_ns, states[row["op"], row["temp"]]))
+        for low_ns, high_ns, state in pieces:
+            for at in range(len(expected[state])):
+                within = min(high_ns, (at + 1) * length_ns) - max(low_ns, at * length_ns)
+                expected[state][at] += max(within, 0.0) / length_ns
+    assert line.sessions == 3
+    for state, busy in expected.items():
+        assert line.busy[state] == pytest.approx(busy, abs=1e-9)
 
 
 @pytest.mark.parametrize("elapsed_s", [0.02, 0.7, 5.15, 773, 36_000, 5e6])

@@ -6,6 +6,7 @@ import pytest
 from large_recording import write_large_recording
 from spillcast.errors import InputError
 from spillcast.recording import Recording
+from spillcast.recording.cached_reads import PageCacheRoom
 from spillcast.recording.sample import PARTS, WINDOWS, parts_of, sampled
 from spillcast.recording.spill import sequential_share, spill_bytes
 from spillcast.recording.thread_trace import thread_trace
@@ -49,6 +50,16 @@ def test_files_are_known_of_the_whole(path):
     assert sample.other_files == whole.other_files
     assert sample.whole is not sample
     assert whole.whole is whole
+
+
+def test_what_temp_files_held_is_told_by_who_asks_what_a_page_cache_held(tmp_path, monkeypatch):
+    path = write_large_recording(tmp_path / "cached.spill", WAITS, page_cached=True)
+    room = PageCacheRoom(1 << 28, lambda took_ns, _size: took_ns < 10_000)
+    held = spill_bytes(Recording.open(path))
+    assert held > 1 << 26
+    sample = sampled(Recording.open(path), ROWS, room)
+    monkeypatch.setattr(Recording, "temp_batches", None)
+    assert spill_bytes(sample) == held
 
 
 def test_the_first_of_a_window_follow_nothing_that_is_known(path):

@@ -86,6 +86,13 @@ impl PageCacheReads {
         table_of(vec![("group", integers(group)), ("sequential", Arc::new(sequential))])
     }
 
+    /// The most that all files held together, as if none was removed; None where an offset is not
+    /// known. ValueError where it has ended.
+    fn held_bytes(&self) -> PyResult<Option<u64>> {
+        let regions = self.0.as_ref().ok_or_else(|| PyValueError::new_err("it has ended"))?;
+        Ok(regions.held_bytes())
+    }
+
     /// Of each operation that was picked, the bytes that a cache with so much room lacks; 0 of writes.
     /// It ends with that.
     fn missing_bytes(&mut self, py: Python<'_>, room_bytes: u64) -> PyResult<Table> {

@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import duckdb
-
-from spillcast.profile.waits_view import view_of_waits
 from spillcast.recording import Recording
 from spillcast.recording.ash import ALL, Chosen, read_ash
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
@@ -27,12 +24,6 @@ STRETCHES_MAX = 160
 _LENGTHS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 #: PostgreSQL's names; Oracle's are told by their words.
 _TEMP = {"BufFileRead": READ, "BufFileWrite": WRITE}
-_STATE_OF_WAIT = (
-    f"case when temp and op = 'read' then '{READ}' when temp and op = 'write' then '{WRITE}' "
-    f"when op is not null or temp then '{OTHER_IO}' else '{WAITS}' end"
-)
-#: Enough for groups of some 100 stretches; what does not fit goes to disk.
-_MEMORY = "400MB"
 
 
 @dataclass(frozen=True)
@@ -67,38 +58,15 @@ def of_recording(recording: Recording) -> Timeline:
         return _of_seconds(recording)
     whole_s = _whole_s(recording)
     length_s = stretch_s(whole_s)
-    working = "with working as (select distinct session from recorded where temp)"
-    count = f"""
-        {working} select count(distinct session) from recorded
-        where op is not null or cpu_before_ns > 0 or session in (from working)
-    """
-    query = f"""
-        {working}, pieces as (
-            select start_ns as low, start_ns + elapsed_ns as high, {_STATE_OF_WAIT} as state
-            from recorded where op is not null or session in (from working)
-            union all
-            select greatest(start_ns - cpu_before_ns, 0), start_ns, '{CPU}'
-            from recorded where cpu_before_ns > 0
-        ), placed as (
-            select low, high, state, low // length as first, (high - 1) // length as last
-            from pieces, (select {round(length_s * 1e9)}::bigint as length) where high > low
-        )
-        select first as stretch, state, sum(high - low) / 1e9 as busy_s
-        from placed where first = last group by all
-        union all
-        select stretch, state, sum(least(high, (stretch + 1) * length)
-                                   - greatest(low, stretch * length)) / 1e9
-        from (select *, unnest(range(first, last + 1)) as stretch from placed where first < last),
-            (select {round(length_s * 1e9)}::bigint as length)
-        group by all
-    """
-    with duckdb.connect() as connection:
-        view_of_waits(connection, recording, "recorded")
-        connection.execute(f"set memory_limit = '{_MEMORY}'")
-        connection.execute("set preserve_insertion_order = false")
-        rows = connection.execute(query).fetchall()
-        [(sessions,)] = connection.execute(count).fetchall()
-    return _timeline(rows, length_s, whole_s, sessions)
+    from spillcast.profile.waits_over_time import WaitsOverTime
+
+    found = WaitsOverTime(recording, round(length_s * 1e9), _stretches(whole_s, length_s))
+    rows = [
+        (stretch, state, ns / 1e9)
+        for state, sums_ns in zip((READ, WRITE, OTHER_IO, WAITS, CPU), found.ns, strict=True)
+        for stretch, ns in enumerate(sums_ns.tolist())
+    ]
+    return _timeline(rows, length_s, whole_s, found.sessions)
 
 
 def _whole_s(recording: Recording) -> float:
@@ -200,6 +168,11 @@ def state_of(event: str | None, op: str | None = None) -> str:
     return OTHER_IO if op is not None else WAITS
 
 
+def _stretches(whole_s: float, length_s: float) -> int:
+    """How many there are: less than a twentieth of one counts with the one before."""
+    return max(math.ceil(whole_s / length_s - 0.05), 1)
+
+
 def _timeline(
     rows: Sequence[tuple[int, str, float]],
     length_s: float,
@@ -207,8 +180,7 @@ def _timeline(
     sessions: int,
     names: Sequence[str] = STATES,
 ) -> Timeline:
-    # Less than a twentieth of a stretch counts with the one before.
-    count = max(math.ceil(whole_s / length_s - 0.05), 1)
+    count = _stretches(whole_s, length_s)
     busy_s = {name: [0.0] * count for name in names}
     for stretch, state, seconds in rows:
         busy_s[state][min(max(stretch, 0), count - 1)] += seconds

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 from numpy.typing import NDArray
 
 from spillcast import _core
+from spillcast.recording.spill import equals
 
 Array = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -22,6 +22,8 @@ OPERATIONS = 1_000_000
 #: A read of a region that was not picked lacked what one of so many before or behind it did: those
 #: of many regions, for what is read ahead lies at the beginning of each.
 NEIGHBOURS = 1024
+#: Of waits, the columns by which they are told.
+_NEEDED = ("session", "op", "file", "offset", "bytes", "elapsed_ns")
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,10 @@ class CachedReads:
         """The next waits, and the part of the sample that each is in; NONE if it is in no part."""
         moving = waits["temp"].to_numpy() & (waits["bytes"].fill_null(0).to_numpy() > 0)
         moving &= waits["op"].is_valid().to_numpy()
-        chosen = waits.filter(pa.array(moving))
-        file, write = self._files(chosen["file"]), _is_write(chosen["op"])
+        chosen = waits.select(_NEEDED)
+        if not moving.all():
+            chosen = chosen.filter(pa.array(moving))
+        file, write = self._files(chosen["file"]), equals(chosen["op"], "write")
         size = chosen["bytes"].to_numpy()
         columns = {
             "file": pa.array(file, pa.int32()),
@@ -67,9 +71,15 @@ class CachedReads:
         fast = self._room.as_fast(chosen["elapsed_ns"].to_numpy(), size)
         row, part = self._rows + np.flatnonzero(moving), part[moving]
         found = _Reads(row, chosen["session"].to_numpy(), fast, sequential, ~write, group)
-        self._picked.append(found.at(group >= 0))
-        self._sampled.append(replace(found, group=part % self._groups).at(part != NONE))
+        self._picked.append(found.at(np.flatnonzero(group >= 0)))
+        sampled = replace(found, group=part % self._groups)
+        self._sampled.append(sampled.at(np.flatnonzero(part != NONE)))
         self._rows += waits.num_rows
+
+    @property
+    def held_bytes(self) -> int | None:
+        """The most that temp files held together; None where an offset is not known."""
+        return self._core.held_bytes()
 
     def missing_bytes(self, sampled: Array) -> Array:
         """Of waits of the sample, by their numbers in all: what it lacked; NONE of no reads."""
@@ -173,11 +183,6 @@ def _near(group: Array, row: Array, asked_group: Array, asked_row: Array, off: A
         # There and back: 0 1 2 1 0 1 ...
         at %= max(2 * (high - low - 1), 1)
         found[asked] = order[low + np.minimum(at, 2 * (high - low - 1) - at)]
-    return found
-
-
-def _is_write(op: pa.ChunkedArray) -> Flags:
-    found: Flags = pa.compute.equal(op.cast(pa.string()), "write").to_numpy()
     return found
 
 

@@ -264,6 +264,19 @@ class Recording:
             sums.check_waits(seen, self._told, path)
         self._whole_tables.add(table)
 
+    def waits_unchecked(self, *names: str) -> Iterator["pa.Table"]:
+        """Some columns of the waits, in batches; they need not be all, as ``batches`` has them."""
+        import pyarrow as pa
+
+        from spillcast.recording import schema
+
+        if self.waits_in_memory:
+            yield self.waits.select(names)
+            return
+        only = pa.schema([schema.WAITS_SCHEMA.field(name) for name in names])
+        path = self.path / "waits.parquet"
+        yield from batches_of(path, only, AGAIN, signed=schema.SIGNED)
+
     def _table(self, name: Table) -> "pa.Table":
         from spillcast.recording import schema
 

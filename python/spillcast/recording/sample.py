@@ -7,12 +7,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spillcast.gate import batches_of
-from spillcast.recording import schema
 from spillcast.recording.cached_reads import COLUMN, NONE, CachedReads, PageCacheRoom
 from spillcast.recording.recording import Recording
 from spillcast.recording.spill import slice_numbers
-from spillcast.recording.sums import AGAIN
 
 Array = NDArray[np.int64]
 #: What is known of a window's threads ends with it, so it must be long.
@@ -36,6 +33,8 @@ class Sample:
     #: its window.
     slices_s: Sequence[tuple[float, float]]
     windows: Sequence[int]
+    #: The most that temp files held together; None where that was not asked, or is not known.
+    spill_bytes: int | None = None
 
 
 def sampled(recording: Recording, rows: int, room: PageCacheRoom | None = None) -> Recording:
@@ -51,11 +50,14 @@ def sampled(recording: Recording, rows: int, room: PageCacheRoom | None = None) 
         reads = CachedReads(room, operations, PARTS)
     part_of = np.array(windows, dtype=np.int64) % PARTS
     waits = pa.concat_tables(_beginning_in(recording, slices, part_of, reads)).unify_dictionaries()
+    spill_bytes = None
     if reads is not None:
+        spill_bytes = reads.held_bytes
         missing = reads.missing_bytes(waits[_NUMBER].to_numpy())
         waits = waits.drop_columns(_NUMBER).append_column(COLUMN, pa.array(missing))
     slices_s = [(begin / 1e9, end / 1e9) for begin, end in slices.tolist()]
-    return recording.with_waits(waits, Sample(recording, len(waits), slices_s, windows))
+    sample = Sample(recording, len(waits), slices_s, windows, spill_bytes)
+    return recording.with_waits(waits, sample)
 
 
 def parts_of(recording: Recording) -> list[Recording]:
@@ -127,11 +129,9 @@ def _slices_ns(recording: Recording, rows: int) -> tuple[Array, list[int]]:
 
 def _some_starts_ns(recording: Recording) -> Array:
     """When every so manieth wait began, in order."""
-    path = recording.path / "waits.parquet"
-    only = pa.schema([schema.WAITS_SCHEMA.field("start_ns")])
     found = [
         # A copy, for a view would hold them all.
         rows["start_ns"].to_numpy()[::STEP].copy()
-        for rows in batches_of(path, only, AGAIN)
+        for rows in recording.waits_unchecked("start_ns")
     ]
     return np.sort(np.concatenate(found))

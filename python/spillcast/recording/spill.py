@@ -21,11 +21,13 @@ def spill_bytes(recording: Recording) -> int:
     """
     if (stated := recording.meta.temp.held_bytes) is not None:
         return stated
+    if recording.sample is not None and (known := recording.sample.spill_bytes) is not None:
+        return known
     ends, unknown = dict[str | None, int](), 0
     for waits in recording.temp_batches("file", "offset", "bytes"):
-        known = waits.filter(waits["offset"].is_valid()) if waits["offset"].null_count else waits
-        unknown += waits.num_rows - known.num_rows
-        sized = known.append_column("end", pa.compute.add(known["offset"], known["bytes"]))
+        placed = waits.filter(waits["offset"].is_valid()) if waits["offset"].null_count else waits
+        unknown += waits.num_rows - placed.num_rows
+        sized = placed.append_column("end", pa.compute.add(placed["offset"], placed["bytes"]))
         # Parts of a file name the same files by other numbers.
         sized = sized.unify_dictionaries()
         files = sized.group_by("file", use_threads=False).aggregate([("end", "max")])

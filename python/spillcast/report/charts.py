@@ -111,10 +111,12 @@ def coverage(cases: Sequence[Case], width: int) -> Any:
     found = chart_of([row for row in rows if "share" in row])
     aim = chart_of([{"low": AIM[0], "high": AIM[1], "aim": confidence}])
     layers = [
-        aim.mark_rect(color=colour("band"), opacity=1).encode(x="low:Q", x2="high:Q"),
-        aim.mark_rule(color=colour("domain")).encode(x="aim:Q"),
+        aim.mark_rect(color=colour("band"), opacity=1).encode(
+            x=alt.X("low:Q"), x2=alt.X2("high:Q")
+        ),
+        aim.mark_rule(color=colour("domain")).encode(x=alt.X("aim:Q")),
         found.mark_rule(color=colour("series-1"), strokeWidth=1.4).encode(
-            x="low:Q", x2="high:Q", y=names
+            x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=names
         ),
         found.mark_point(color=colour("series-1"), filled=True, size=48, opacity=1).encode(
             x=share, y=names

@@ -45,7 +45,10 @@ def colour(name: str) -> str:
 
 
 def chart_of(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """An altair chart of rows that it holds itself."""
+    """An altair chart of rows that it holds itself.
+
+    Say of each channel what it is, ``alt.X2("to:Q")``: to find it by a string takes altair 2 ms.
+    """
     import altair as alt
 
     return alt.Chart({"values": list(rows)})

@@ -1,24 +1,25 @@
-"""The whole of a query that was seen in part, by every source there is."""
+"""The whole of a query that was seen in part, by every source there is.
+
+Most queries were recorded as a whole, so the sources are imported where one was not.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
-from spillcast.forecast.threads.overlap import Threads
-from spillcast.forecast.to_come.history import history_says, reason_against, same_text
-from spillcast.forecast.to_come.inputs import input_says
-from spillcast.forecast.to_come.plan import plan_says
-from spillcast.forecast.to_come.said import Said
-from spillcast.forecast.to_come.seen import Seen, seen_of
-from spillcast.forecast.to_come.spill import spill_says
-from spillcast.forecast.to_come.to_come import ToCome
 from spillcast.forecast.to_come.told import UNTOLD, Told, parse_progress, parse_written, told_says
-from spillcast.forecast.to_come.whole import whole_of
 from spillcast.gate import reading
 from spillcast.recording import Recording
 from spillcast.recording.meta import ESTIMATE_FILE
 from spillcast.recording.part import went_on
+
+if TYPE_CHECKING:
+    from spillcast.forecast.threads.overlap import Threads
+    from spillcast.forecast.to_come.said import Said
+    from spillcast.forecast.to_come.seen import Seen
+    from spillcast.forecast.to_come.to_come import ToCome
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,14 @@ class Answer:
     kind: str
     #: The file that it is from, if any.
     name: str
-    said: Sequence[Said] | str
+    said: "Sequence[Said] | str"
 
 
 @dataclass(frozen=True)
 class Whole:
     """What all sources make of a query; ``to_come`` is None where nothing tells the whole."""
 
-    to_come: ToCome | None = None
+    to_come: "ToCome | None" = None
     #: What was given and is not used, and why.
     unused: Sequence[str] = ()
     #: Bytes that were written and will be read, at the least.
@@ -65,12 +66,17 @@ class Known:
         return " and ".join(name for name, value in named.items() if value)
 
     def to_come(
-        self, recording: Recording, threads: Threads, elapsed_s: float | None = None
+        self, recording: Recording, threads: "Threads", elapsed_s: float | None = None
     ) -> Whole:
         """``elapsed_s`` is the time of the whole query where that is known.
 
         InputError for what the user says that cannot be.
         """
+        from spillcast.forecast.to_come.inputs import input_says
+        from spillcast.forecast.to_come.seen import seen_of
+        from spillcast.forecast.to_come.spill import spill_says
+        from spillcast.forecast.to_come.whole import whole_of
+
         seen = seen_of(recording, threads)
         if seen is None:
             return Whole()
@@ -96,6 +102,8 @@ class Known:
         """
         if recording.meta.temp.operations or not went_on(recording.meta):
             return None
+        from spillcast.forecast.to_come.history import reason_against, same_text
+
         runs = (_run(path) for path in self.history if _estimate(path) is None)
         same = (run for run in runs if same_text(run, recording))
         return next((run for run in same if reason_against(run, recording) is None), None)
@@ -104,7 +112,10 @@ class Known:
         kept = recording.path / ESTIMATE_FILE
         return [*self.history, *([kept] if kept.is_file() else [])]
 
-    def _of_file(self, path: Path, recording: Recording, seen: Seen) -> Answer:
+    def _of_file(self, path: Path, recording: Recording, seen: "Seen") -> Answer:
+        from spillcast.forecast.to_come.history import history_says
+        from spillcast.forecast.to_come.plan import plan_says
+
         if (estimate := _estimate(path)) is not None:
             settings = recording.meta.engine.settings
             with reading(path, "make it with: EXPLAIN (SETTINGS, FORMAT JSON) SELECT ..."):
@@ -112,8 +123,10 @@ class Known:
         return Answer("history", path.name, history_says(_run(path), recording, seen))
 
 
-def _of_document(recording: Recording, seen: Seen) -> list[Answer]:
+def _of_document(recording: Recording, seen: "Seen") -> list[Answer]:
     """What its plan says of a query that is recorded still, where nothing is on disk."""
+    from spillcast.forecast.to_come.plan import plan_says
+
     estimate = recording.documents.get(ESTIMATE_FILE)
     if not isinstance(estimate, dict):
         return []

@@ -1,11 +1,14 @@
 """What the user knows of the whole query: its time, how far it is, how much it writes."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
-from spillcast.forecast.to_come.said import Said, about
-from spillcast.forecast.to_come.seen import Seen
 from spillcast.units import format_bytes, parse_bytes
+
+if TYPE_CHECKING:
+    from spillcast.forecast.to_come.said import Said
+    from spillcast.forecast.to_come.seen import Seen
 
 #: What a user says is meant to within so much (standard deviation of the logarithm).
 ELAPSED_SPREAD, WRITTEN_SPREAD = 0.02, 0.05
@@ -31,8 +34,10 @@ class Told:
 UNTOLD = Told()
 
 
-def told_says(told: Told, seen: Seen) -> list[Said]:
+def told_says(told: Told, seen: "Seen") -> "list[Said]":
     """InputError for what cannot be, by what was seen."""
+    from spillcast.forecast.to_come.said import about
+
     found = []
     if told.elapsed_s is not None:
         found.append(about("elapsed", told.elapsed_s, ELAPSED_SPREAD, "told", "--elapsed"))

@@ -8,7 +8,6 @@ from typing import Any
 from spillcast.errors import InputError
 from spillcast.histogram import merged
 from spillcast.profile import Profile, profile, timeline
-from spillcast.profile.samples import of_samples
 from spillcast.recording import Recording
 from spillcast.recording.ash import ALL, Chosen
 from spillcast.recording.evidence import Evidence
@@ -53,7 +52,6 @@ def add_runs(
 def _of_recording(material: Material, recording: Recording) -> Document:
     meta = recording.meta
     groups = observed(recording).groups if meta.captured else []
-    samples = recording.samples.num_rows > 0
     line, server = timeline.of_recording(recording), meta.server_query is not None
     for kind, texts in measured.secrets_of(meta).items():
         material.add_secret(kind, *texts)
@@ -67,11 +65,20 @@ def _of_recording(material: Material, recording: Recording) -> Document:
         "timeline": asdict(line),
         "latencies": by_op(groups),
         "operations": [_operation(group) for group in _told_apart(groups)],
-        "events": _events(of_samples(recording, ["event"], None)) if samples else [],
+        "events": _events_of_samples(recording),
         "statements": struck_document(measured.statements_of(meta.engine)),
         "about": struck_document(measured.about_recording(recording)),
         "warnings": recording_warnings(recording),
     }
+
+
+def _events_of_samples(recording: Recording) -> list[dict[str, Any]]:
+    if not recording.samples.num_rows:
+        return []
+    # It asks DuckDB, which most recordings need not.
+    from spillcast.profile.samples import of_samples
+
+    return _events(of_samples(recording, ["event"], None))
 
 
 def _of_traces(material: Material, paths: Sequence[Path], lenient: bool) -> Document:

@@ -39,7 +39,9 @@ def time_bars(
     x = alt.X("s:Q", scale=alt.Scale(domain=[0, domain], nice=False), axis=axis)
     layers = [
         chart.mark_bar(height=16).encode(x=x, y=y, color=alt.Color("colour:N", scale=None)),
-        chart.mark_text(align="left", dx=6, color=colour("text")).encode(x=x, y=y, text="words:N"),
+        chart.mark_text(align="left", dx=6, color=colour("text")).encode(
+            x=x, y=y, text=alt.Text("words:N")
+        ),
     ]
     return sized(alt.layer(*layers), layout, _ROW_PX * len(rows) + 40)
 

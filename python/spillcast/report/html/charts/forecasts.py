@@ -53,19 +53,23 @@ def waterfall(forecast: Mapping[str, Any], layout: Layout) -> Any:
         *_ceiling([forecast]),
         chart_of([{"at": forecast["ceiling_s"]}])
         .mark_rule(color=colour("muted"), strokeDash=[2, 3])
-        .encode(x="at:Q"),
+        .encode(x=alt.X("at:Q")),
         chart.mark_bar(height=18).encode(
-            x=x, x2="to:Q", y=y, color=alt.Color("shade:N", scale=None)
+            x=x, x2=alt.X2("to:Q"), y=y, color=alt.Color("shade:N", scale=None)
         ),
         # A light rim keeps the line apart from the bar that it lies on.
-        sure.mark_rule(color=colour("surface"), strokeWidth=5).encode(x="low:Q", x2="high:Q", y=y),
-        sure.mark_rule(color=colour("text"), strokeWidth=1.6).encode(x="low:Q", x2="high:Q", y=y),
+        sure.mark_rule(color=colour("surface"), strokeWidth=5).encode(
+            x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y
+        ),
+        sure.mark_rule(color=colour("text"), strokeWidth=1.6).encode(
+            x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y
+        ),
         *(
             sure.mark_tick(color=colour("text"), thickness=1.6, size=12).encode(x=f"{end}:Q", y=y)
             for end in ("low", "high")
         ),
         chart.mark_text(align="left", dx=6, color=colour("text")).encode(
-            x="right:Q", y=y, text="words:N"
+            x=alt.X("right:Q"), y=y, text=alt.Text("words:N")
         ),
     ]
     rows[-1]["right"] = max(high, there_s)
@@ -79,7 +83,11 @@ def _ceiling(told: Sequence[Mapping[str, Any]]) -> list[Any]:
         return []
     low_s, high_s = min(low for low, _ in bounds), max(high for _, high in bounds)
     band = chart_of([{"least": low_s, "most": high_s}])
-    return [band.mark_rect(color=colour("grid"), opacity=0.7).encode(x="least:Q", x2="most:Q")]
+    return [
+        band.mark_rect(color=colour("grid"), opacity=0.7).encode(
+            x=alt.X("least:Q"), x2=alt.X2("most:Q")
+        )
+    ]
 
 
 def _step(name: str, low_s: float, high_s: float, shade: str, words: str) -> dict[str, Any]:
@@ -114,21 +122,21 @@ def choices(ranked: Sequence[Mapping[str, Any]], layout: Layout) -> Any:
         align: Literal["left", "right"] = "left" if side == "left" else "right"
         line = chart_of([rule])
         layers += [
-            line.mark_rule(color=colour("muted"), strokeDash=[2, 3]).encode(x="at:Q"),
+            line.mark_rule(color=colour("muted"), strokeDash=[2, 3]).encode(x=alt.X("at:Q")),
             line.mark_text(
                 baseline="bottom", align=align, dy=-4, dx=3 if align == "left" else -3,
                 color=colour("muted"),
-            ).encode(x="at:Q", y=alt.value(0), text="words:N"),
+            ).encode(x=alt.X("at:Q"), y=alt.value(0), text=alt.Text("words:N")),
         ]  # fmt: skip
     layers += [
         chart.mark_rule(color=colour("there"), strokeWidth=2).encode(
-            x=alt.X("low:Q", scale=scale, axis=axis), x2="high:Q", y=y
+            x=alt.X("low:Q", scale=scale, axis=axis), x2=alt.X2("high:Q"), y=y
         ),
         chart.mark_point(color=colour("there"), filled=True, size=80, opacity=1).encode(
-            x="s:Q", y=y
+            x=alt.X("s:Q"), y=y
         ),
         chart.mark_text(align="right", color=colour("text")).encode(
-            x=alt.value("width"), y=y, text="words:N"
+            x=alt.value("width"), y=y, text=alt.Text("words:N")
         ),
     ]
     return sized(alt.layer(*layers), layout, _ROW_PX * len(rows) + 64)

@@ -66,16 +66,22 @@ def phases(tracks: Sequence[Track], layout: Layout) -> Any:
     layers = [
         chart_of(bars)
         .mark_bar(height=_BAR_PX)
-        .encode(x=x, x2="high:Q", y=y, color=alt.Color("part:N", scale=scale, legend=legend)),
+        .encode(
+            x=x, x2=alt.X2("high:Q"), y=y, color=alt.Color("part:N", scale=scale, legend=legend)
+        ),
         # A light rim keeps the line apart from the bar that it lies on.
-        sure.mark_rule(color=colour("surface"), strokeWidth=5).encode(x="low:Q", x2="high:Q", y=y),
-        sure.mark_rule(color=colour("text"), strokeWidth=1.6).encode(x="low:Q", x2="high:Q", y=y),
+        sure.mark_rule(color=colour("surface"), strokeWidth=5).encode(
+            x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y
+        ),
+        sure.mark_rule(color=colour("text"), strokeWidth=1.6).encode(
+            x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y
+        ),
         *(
             sure.mark_tick(color=colour("text"), thickness=1.6, size=12).encode(x=f"{end}:Q", y=y)
             for end in ("low", "high")
         ),
         sure.mark_text(align="left", dy=-19, color=colour("muted")).encode(
-            x=alt.value(2), y=y, text="words:N"
+            x=alt.value(2), y=y, text=alt.Text("words:N")
         ),
     ]
     height = _ROW_PX * len(tracks) + _LEGEND_PX * -(-len(_SHADES) // legend.columns) + 40

@@ -61,9 +61,9 @@ def timeline(line: Mapping[str, Any], layout: Layout, colours: Mapping[str, str]
         .mark_rect(strokeWidth=0)
         .encode(
             x=alt.X("from:Q", scale=alt.Scale(domain=[0, whole_s], nice=False), axis=axis),
-            x2="to:Q",
+            x2=alt.X2("to:Q"),
             y=alt.Y("low:Q", axis=y_axis, scale=alt.Scale(zero=True)),
-            y2="high:Q",
+            y2=alt.Y2("high:Q"),
             color=shades,
         )
     )
@@ -163,9 +163,9 @@ def _mean(mean: float, height: float, *, solid: bool, right: bool) -> list[Any]:
     dash = [4, 3] if solid else [1, 0]
     return [
         at.mark_rule(color=colour("muted" if solid else "there"), strokeDash=dash, strokeWidth=1.2)
-        .encode(x=x, y="low:Q", y2="high:Q"),
+        .encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q")),
         at.mark_text(
             align="left" if right else "right", dx=5 if right else -5, color=colour("text"),
             baseline="middle",
-        ).encode(x=x, y="high:Q", text="words:N"),
+        ).encode(x=x, y=alt.Y("high:Q"), text=alt.Text("words:N")),
     ]  # fmt: skip

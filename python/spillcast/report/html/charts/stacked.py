@@ -66,10 +66,12 @@ def stacked_bars(bars: Sequence[Bar], shades: Mapping[str, str], layout: Layout)
     layers = [
         chart_of(values)
         .mark_bar(height=_BAR_PX)
-        .encode(x=x, x2="high:Q", y=y, color=alt.Color("part:N", scale=scale, legend=legend)),
+        .encode(
+            x=x, x2=alt.X2("high:Q"), y=y, color=alt.Color("part:N", scale=scale, legend=legend)
+        ),
         chart_of(wholes)
         .mark_text(align="left", dx=6, color=colour("text"))
-        .encode(x="end:Q", y=y, text="words:N"),
+        .encode(x=alt.X("end:Q"), y=y, text=alt.Text("words:N")),
     ]
     legend_px = _LEGEND_PX * -(-len(shades) // legend.columns)
     return sized(alt.layer(*layers), layout, _ROW_PX * len(bars) + legend_px + 40)

@@ -50,9 +50,9 @@ def io_sizes(
             x=alt.X("s:Q", stack="zero", scale=scale, axis=axis),
             y=y,
             color=alt.Color("part:N", scale=parts),
-            order="order:Q",
+            order=alt.Order("order:Q"),
         ),
-        words.encode(x="total:Q", y=y, text="words:N"),
+        words.encode(x=alt.X("total:Q"), y=y, text=alt.Text("words:N")),
     ]
     return sized(alt.layer(*layers), layout, 32 * len(ends) + 80)
 
@@ -105,7 +105,7 @@ def memory(points: Sequence[Mapping[str, Any]], layout: Layout) -> Any:
     fill = alt.condition("datum.measured === 'measured'", alt.value(1), alt.value(0))
     layers = [
         chart.mark_rule(strokeWidth=1, opacity=0.6).encode(
-            x=x, y="low:Q", y2="high:Q", color=color
+            x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), color=color
         ),
         chart.mark_line(strokeWidth=2).encode(x=x, y=y, color=color, strokeDash=dash),
         chart.mark_point(size=60, opacity=1, strokeWidth=1.6).encode(
@@ -150,9 +150,9 @@ def miss_ratio(curve: Mapping[str, Any], asked_bytes: float | None, layout: Layo
     at = chart_of(marks)
     if marks:
         layers += [
-            at.mark_rule(color=colour("muted"), strokeDash=[4, 3]).encode(x="at:Q"),
+            at.mark_rule(color=colour("muted"), strokeDash=[4, 3]).encode(x=alt.X("at:Q")),
             at.mark_text(baseline="bottom", dy=-4, color=colour("text")).encode(
-                x="at:Q", y=alt.value(0), text="words:N"
+                x=alt.X("at:Q"), y=alt.value(0), text=alt.Text("words:N")
             ),
         ]
     return sized(alt.layer(*layers), layout, 270)
