@@ -23,7 +23,7 @@ from spillcast.recording import Recording
 from spillcast.storage.observed import observed
 from spillcast.workspace import workspace
 
-SEED, WINDOWS, SHARE, LATEST = 35409, 4, 0.1, 0.8
+SEED, WINDOWS, SHARE, LATEST = 46426, 4, 0.1, 0.8
 #: Sources that are left out one at a time.
 SOURCES = ("spill", "input", "plan", "history")
 
