@@ -7,7 +7,6 @@ MINUTES ?= 52
 PROFILE ?= release
 BIN := $(VENV)/bin
 PRELOAD := python/spillcast/_preload.so
-CORE := target/built
 # What these test takes the time it takes: they run one by one.
 TIMED := $(addprefix tests/,forecast/duckdb/test_compression.py lab/test_demo.py lab/test_slow_writes.py \
 	recording/test_blocked.py recording/test_capture_cost.py storage/test_closed_loop.py \
@@ -22,7 +21,7 @@ AGAIN := { [ $$? = 1 ] && $(BIN)/pytest --last-failed --last-failed-no-failures 
 unexport PYTHONDONTWRITEBYTECODE
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help build demo docs test test-rust test-python test-timed fuzz check wheel recorder bundle wheel-check bench bench-wide
+.PHONY: help build demo docs test fuzz check wheel recorder bundle wheel-check bench bench-wide
 .PHONY: constants truth truth-quick requirements clean
 .DEFAULT_GOAL := help
 
@@ -36,16 +35,12 @@ $(VENV)/tools: requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
-# Apart from the environment, so that one can come over the network while the other compiles.
-$(CORE): $(RUST)
+$(VENV)/built: $(VENV)/tools $(RUST) pyproject.toml
 	cargo build --profile $(PROFILE) --locked -p spillcast-preload
 	install -m 755 target/$(PROFILE)/libspillcast_preload.so $(PRELOAD)
 	# With what the binding asks of the same crates: maturin and the tests then find them compiled.
 	SPILLCAST_PRELOAD_GNU=$(CURDIR)/$(PRELOAD) cargo build --profile $(PROFILE) --locked \
 		-p spillcast-recorder -p spillcast-python --bin spillcast-recorder
-	@touch $@
-
-$(VENV)/built: $(VENV)/tools $(CORE) pyproject.toml
 	install -m 755 target/$(PROFILE)/spillcast-recorder $(BIN)/
 	# Whatever other environment is active, it goes into the one of this folder.
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --profile $(PROFILE) --locked --quiet
@@ -54,17 +49,10 @@ $(VENV)/built: $(VENV)/tools $(CORE) pyproject.toml
 demo: build ## the whole loop on a real engine: record, probe, forecast, run it there, compare
 	$(BIN)/spillcast demo
 
-test: ## every test; what wants a missing system package is skipped by name
-	$(MAKE) --no-print-directory test-rust test-python test-timed
-
-test-rust: build
+test: build ## every test; what wants a missing system package is skipped by name
 	cargo test --profile quick --locked --workspace
-
-test-python: build
 	rm -rf .pytest_cache
 	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(addprefix --ignore=,$(TIMED)) || $(AGAIN)
-
-test-timed: build
 	$(BIN)/pytest $(TIMED) || $(AGAIN)
 
 fuzz: build ## damaged evidence for every reader, MINUTES=5; what came of it, counted
