@@ -38,11 +38,11 @@ def traces() -> Iterator[Result]:
             generate(trace, megabytes)
             profile = [*SPILLCAST, "profile", trace, "--json"]
             ours, peer = by_turns(profile, ["wc", "-l", trace], 2 if megabytes > 1000 else 4)
-        ratio = ours.cpu_s / peer.cpu_s
+        ratio = ours.wall_s / peer.wall_s
         yield Result(
             f"{megabytes:,} MB of trace",
-            str(ours),
-            f"{peer}, wc -l",
+            f"{ours.wall_s:.2f} s, {ours}",
+            f"{peer.wall_s:.2f} s, {peer}, wc -l",
             ratio,
             f"at most {AIM_WC} times as long, {AIM_TRACE_MB} MB",
             ratio <= AIM_WC and ours.mb <= AIM_TRACE_MB,

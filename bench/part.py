@@ -1,8 +1,9 @@
 """Forecasts from a part of a query against the whole of it, which was recorded too.
 
 A tenth of each run, begun at random moments of its first 80 %, and its first fifth, forecast for
-the storage that it ran on: the truth is the run's own time. The peer is what one would say without
-any part: as long as the last time.
+the storage that it ran on: the truth is the run's own time. And a tenth for fast storage, where the
+forecast from the whole recording stands for it. The peer is what one would say without any part: as
+long as the last time.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,10 +21,11 @@ from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.to_come.known import Known
 from spillcast.lab.cut import attached
 from spillcast.recording import Recording
-from spillcast.storage.observed import observed
+from spillcast.storage import Storage
+from spillcast.storage.observed import assumed_latency, observed
 from spillcast.workspace import workspace
 
-SEED, WINDOWS, SHARE, LATEST = 46426, 4, 0.1, 0.8
+SEED, WINDOWS, SHARE, LATEST = 66155, 4, 0.1, 0.8
 #: Sources that are left out one at a time.
 SOURCES = ("spill", "input", "plan", "history")
 
@@ -36,6 +38,9 @@ class Kind:
     known: Callable[[Whole], list[Path]]
     aims: tuple[float, float, float, float]
     fifth: bool = False
+    #: For storage of so much latency; with the elapsed time of the whole given.
+    fast_s: float | None = None
+    timed: bool = False
 
 
 def _plan(whole: Whole) -> list[Path]:
@@ -50,6 +55,10 @@ KINDS = (
     Kind("a tenth", _plan, (0.15, 0.12, 0.30, 0.30)),
     Kind("a tenth, with a previous run", _former, (0.15, 0.07, 0.18, 0.30)),
     Kind("the first fifth", _plan, (0.15, 0.15, 0.50, 0.50), fifth=True),
+    Kind("a tenth, for 20 us", _plan, (0.15, 0.12, 0.30, 0.30), fast_s=20e-6),
+    Kind(
+        "a tenth, for 20 us, --elapsed", _plan, (0.15, 0.12, 0.30, 0.30), fast_s=20e-6, timed=True
+    ),
 )
 
 
@@ -93,29 +102,42 @@ def judged(
     found = []
     for whole in made:
         recording = Recording.open(whole.run)
+        target, took_s = _truth(recording, kind)
+        if took_s is None:
+            continue
         chance = Random(f"{seed} {whole.run.name}")
         for _ in range(1 if kind.fifth else WINDOWS):
             begin = 0.0 if kind.fifth else chance.uniform(0, LATEST)
             share = 2 * SHARE if kind.fifth else SHARE
-            found.append(
-                _judged(recording, begin, share, Known(history=kind.known(whole), without=without))
-            )
-    return [one for one in found if one is not None]
+            known = Known(history=kind.known(whole), without=without)
+            whole_s = recording.elapsed_s
+            part = attached(recording, begin * whole_s, (begin + share) * whole_s)
+            if part.temp_waits.num_rows:
+                given_s = whole_s if kind.timed else None
+                found.append(_judged(part, target, took_s, known, given_s))
+    return found
 
 
-def _judged(recording: Recording, begin: float, share: float, known: Known) -> Judged | None:
-    whole_s = recording.elapsed_s
-    part = attached(recording, begin * whole_s, (begin + share) * whole_s)
-    if not part.temp_waits.num_rows:
-        return None
+def _truth(recording: Recording, kind: Kind) -> tuple[Storage, float | None]:
+    """The target, and how long the query takes there."""
+    own = observed(recording)
+    if kind.fast_s is None:
+        return own, recording.elapsed_s
+    fast = assumed_latency(own, kind.fast_s, kind.name)
+    return fast, forecast(recording, fast).forecast_s
+
+
+def _judged(
+    part: Recording, target: Storage, took_s: float, known: Known, elapsed_s: float | None
+) -> Judged:
     try:
-        said: Forecast = forecast(part, observed(recording), known=known)
+        said: Forecast = forecast(part, target, known=known, elapsed_s=elapsed_s)
     except SpillcastError:
         return Judged(None)
     if said.forecast_s is None or said.interval_s is None or said.part is not None:
         return Judged(None)
     low_s, high_s = said.interval_s
-    return Judged(said.forecast_s / whole_s - 1, low_s / whole_s, high_s / whole_s)
+    return Judged(said.forecast_s / took_s - 1, low_s / took_s, high_s / took_s)
 
 
 def _former_off(made: Sequence[Whole]) -> float:

@@ -69,7 +69,10 @@ PARTS = {
     "waits": Part("Growth with waits", "Forecasts, two threads.", "growth.waits", 900),
     "threads": Part("Growth with threads", "Forecasts of 2 million waits.", "growth.threads", 300),
     "megabytes": Part(
-        "Growth with the size of a trace", "Profiles by event.", "growth.traces", 400
+        "Growth with the size of a trace",
+        "Profiles by event; the ratio is of elapsed time.",
+        "growth.traces",
+        400,
     ),
 }
 #: Why an aim is missed, by how the row begins; told where it is.
