@@ -82,7 +82,11 @@ REASONS = {
     "start: report": "A report: half a second is the start of the JavaScript engine that draws, a "
     "third of one the import of altair.",
     "large: forecast of 10,000,000 waits of 1 thread through": "Through a page cache all waits are "
-    "read with their files and offsets, twice: most of the time is reading Parquet.",
+    "read with their files and offsets: most of the time is reading Parquet.",
+    "large: profile": "A profile of a recording: most of the time is decoding and checking rows.",
+    "oracle: profile --where, left": "A regular expression is left to DuckDB: the start of its "
+    "engine and a pass of rows through it are most of the time.",
+    "50 MB of trace": "A small trace: starting takes longer than reading it.",
 }
 HEAD = """# Performance
 
