@@ -6,9 +6,8 @@ object stores, its groups whole datasets, and its functions read their own docum
 without each of them. Of arrays both ask whether they are of numpy.ma, which is answered without it.
 """
 
-import dataclasses
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
@@ -81,34 +80,9 @@ def _no_documentation(_text: str) -> Mapping[str, Any]:
     return {"Parameters": ()}
 
 
-def _compile_later(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """How dataclasses make methods, but those that are rarely called when they first are.
-
-    Some 150 classes compile six each, which takes a tenth of a small forecast.
-    """
-
-    def made(name: str, *how: Any, **more: Any) -> Callable[..., Any]:
-        if name == "__init__":
-            return compiled(name, *how, **more)  # type: ignore[no-any-return]
-        known: list[Callable[..., Any]] = []
-
-        def method(*given: Any) -> Any:
-            if not known:
-                known.append(compiled(name, *how, **more))
-            return known[0](*given)
-
-        method.__name__ = name
-        return method
-
-    return made
-
-
 def start_lean() -> None:
     """From now on what is not used is not installed, for this process."""
     sys.meta_path.insert(0, _Finder())
     reader = ModuleType(_READS_DOCUMENTATION)
     vars(reader)["NumpyDocString"] = _no_documentation
     sys.modules.setdefault(_READS_DOCUMENTATION, reader)
-    # From Python 3.13 on a class is compiled at once.
-    if hasattr(dataclasses, "_create_fn"):
-        dataclasses._create_fn = _compile_later(dataclasses._create_fn)

@@ -54,28 +54,6 @@ assert pa.array(masked).null_count == 1
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_methods_of_dataclasses_are_as_they_are_elsewhere():
-    code = """
-from spillcast.lean_start import start_lean
-start_lean()
-from dataclasses import FrozenInstanceError, dataclass
-@dataclass(frozen=True, order=True)
-class Point:
-    x: int
-    y: int = 2
-one, other = Point(1), Point(1, 2)
-assert one == other and hash(one) == hash(other) and one < Point(2)
-assert repr(one) == "Point(x=1, y=2)"
-try:
-    one.x = 3
-except FrozenInstanceError:
-    pass
-else:
-    raise AssertionError
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 @pytest.mark.parametrize("by", ["event", "second", "minute"])
 def test_a_trace_is_profiled_without_what_is_large(tmp_path, by):
     trace = tmp_path / "t.trc"
