@@ -3,17 +3,19 @@
 import ctypes
 import os
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from evidence import change, known, seconds, storage, table
+from harness import spillcast, target
 from spillcast import _core
 from spillcast.forecast import ask, forecast
 from spillcast.forecast.question import Question
 from spillcast.recording import Recording
 from spillcast.recording.schema import WAITS_SCHEMA
-from spillcast.recording.temp_places import TempPlace, temp_places
+from spillcast.recording.temp_places import TempPlace, temp_places, told_places
 from spillcast.recording.writer import RecordingWriter
 
 SHARED = Path("/dev/shm")
@@ -80,6 +82,20 @@ def test_temp_files_on_two_devices_are_said(tmp_path):
         [(said, _)] = ask(run, [THERE], Question(temp_dirs=[folder]))
         assert sum(term.count or 0 for term in said.terms if term.op) == count
         assert "devices" not in warned(said)
+
+
+def test_a_relative_directory_is_that_of_who_recorded(tmp_path):
+    (tmp_path / "temp").mkdir()
+    command = target("duckdb_sort", tmp_path / "temp", 600_000)
+    done = spillcast("record", "-o", "run.spill", "--temp", "temp", "--", *command, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    recording = Recording.open(tmp_path / "run.spill")
+    assert [Path(path) for path in recording.meta.asked.temp_dirs] == [tmp_path / "temp"]
+    # As earlier versions wrote it.
+    told = replace(recording.meta, asked=replace(recording.meta.asked, temp_dirs=[Path("temp")]))
+    assert [place.directory for place in told_places(told)] == [str(tmp_path / "temp")]
+    done = spillcast("forecast", tmp_path / "run.spill", "--to", "latency:1ms")
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_few_blocks_elsewhere_are_no_second_device(tmp_path):

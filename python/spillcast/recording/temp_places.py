@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.document import key
@@ -67,7 +68,8 @@ def temp_places(folders: Mapping[str, int]) -> list[TempPlace]:
 
 def told_places(meta: "Meta") -> list[TempPlace]:
     """Those of a recording, without what lies elsewhere where the user named directories."""
-    asked = [str(path) for path in meta.asked.temp_dirs]
+    # A path that is relative was so to a directory that nobody knows.
+    asked = [str(path) for path in map(Path, meta.asked.temp_dirs) if path.is_absolute()]
     return [
         place
         for place in meta.temp_places
