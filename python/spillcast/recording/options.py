@@ -1,7 +1,7 @@
 """What a recording is asked to do."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spillcast.document import key
@@ -28,3 +28,7 @@ class RecordOptions:
         default=False,
         optional=True,
     )
+
+    def anywhere(self) -> "RecordOptions":
+        """The same for who is in another directory."""
+        return replace(self, temp_dirs=[path.resolve() for path in self.temp_dirs])

@@ -396,8 +396,5 @@ class Recorder:
             memory=Memory(self._memory_limit_bytes, peak_bytes, held_bytes),
             cpu_limits=CpuLimits() if self._cpu is None else self._cpu.limits,
             **seen,
-            # Who reads it is in another directory.
-            asked=replace(
-                self.options, temp_dirs=[path.resolve() for path in self.options.temp_dirs]
-            ),
+            asked=self.options.anywhere(),
         )
