@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
-from bench.part import LATEST, SHARE
+from bench.part import FAST_S, LATEST, SHARE
 from bench.part_cases import Whole, of_lab
 from bench.queries import postgres_query
 from spillcast.engines.held import Ran
@@ -20,7 +20,7 @@ from spillcast.engines.postgres.queries import AGGREGATED, HASHED
 from spillcast.engines.registry import engine_of, lab_of
 from spillcast.engines.workload import Workload
 from spillcast.errors import SpillcastError
-from spillcast.forecast import forecast
+from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.to_come.known import Known
 from spillcast.lab.case import Case, Runs, Truth, evidence_of
 from spillcast.lab.cut import attached
@@ -28,11 +28,10 @@ from spillcast.lab.parts import FIFTH, MINUTE
 from spillcast.lab.truth_file import write_truth
 from spillcast.recording import Recording
 from spillcast.recording.machine import describe_machine
+from spillcast.storage import Storage
 from spillcast.storage.observed import assumed_latency, observed
 from spillcast.workspace import workspace
 
-#: Where parts are forecast for too. The truth there is the forecast from the whole recording.
-FAST_S = 20e-6
 PARTS = Path(__file__).parents[1] / "docs" / "accuracy" / "parts.parquet"
 SEED, WINDOWS, TURNS = 771, 8, 2
 QUERIES: dict[str, tuple[Workload, ...]] = {
@@ -143,27 +142,21 @@ def cases(engine: str, whole: Whole) -> Iterator[Case]:
     storage, took_s = observed(recording), recording.elapsed_s
     fast = assumed_latency(storage, FAST_S, "fast")
     fast_s = forecast(recording, fast).forecast_s
+    questions: list[tuple[Storage, float, float | None]] = [(storage, took_s, None)]
+    if fast_s is not None:
+        questions += [(fast, fast_s, None), (fast, fast_s, took_s)]
     known = Known(history=[] if whole.plan is None else [whole.plan])
     chance = Random(f"{SEED} {whole.run.name}")
     windows = [(MINUTE, chance.uniform(0, LATEST), SHARE) for _ in range(WINDOWS)]
+    workload = whole.run.name.removesuffix(".spill").partition(" ")[2].rpartition(" ")[0]
     for name, begin, share in (*windows, (FIFTH, 0.0, 2 * SHARE)):
         part = attached(recording, begin * took_s, (begin + share) * took_s)
-        for target, there_s, told_s in (
-            (storage, took_s, None),
-            (fast, fast_s, None),
-            (fast, fast_s, took_s),
-        ):
-            if there_s is None:
-                continue
-            try:
-                said = forecast(part, target, known=known, elapsed_s=told_s)
-            except SpillcastError:
-                continue
-            if said.part is not None or said.uncertainty is None:
+        for target, there_s, told_s in questions:
+            said = _said(part, target, known, told_s)
+            if said is None or said.uncertainty is None:
                 continue
             cpu_s = recording.meta.cpu_s or 0.0
             here, there = (Runs([Ran(s, "", 0.0, cpu_s)], 1) for s in (took_s, there_s))
-            workload = whole.run.name.removesuffix(".spill").partition(" ")[2].rpartition(" ")[0]
             yield Case(
                 engine=engine_of(engine).label,
                 workload=workload,
@@ -179,6 +172,17 @@ def cases(engine: str, whole: Whole) -> Iterator[Case]:
                 source_means="fuse",
                 target_means="fuse",
             )
+
+
+def _said(
+    part: Recording, target: Storage, known: Known, elapsed_s: float | None
+) -> Forecast | None:
+    """None where there is no forecast of the whole."""
+    try:
+        said = forecast(part, target, known=known, elapsed_s=elapsed_s)
+    except SpillcastError:
+        return None
+    return None if said.part is not None else said
 
 
 def main(room: Path) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from evidence import known, storage, table
 from spillcast.recording.counted import seconds_of
+from spillcast.recording.file_sizes import SizedFile
 from spillcast.recording.postgres_meta import RecordedQuery
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
@@ -41,6 +42,17 @@ def recorded(path, operations, threads=1, **parts):
     made.meta = replace(made.meta, **parts)
     (path / "meta.json").write_text(json.dumps(made.meta.to_json()))
     return made
+
+
+def recorded_late(folder, operations, before, threads=1):
+    """Of a session that had done so many operations before, by which FILE holds 1000 blocks."""
+    return recorded(
+        folder / "part.spill",
+        operations,
+        threads,
+        temp_before=[SizedFile(FILE, 1000 * BLOCK)],
+        postgres=query(before * STEP_S),
+    )
 
 
 def query(before_s):

@@ -7,7 +7,7 @@ import pytest
 
 from evidence import storage
 from harness import spillcast
-from part_recordings import BLOCK, DATA, FILE, SAME, STEP_S, blocks, query, recorded
+from part_recordings import BLOCK, DATA, FILE, SAME, STEP_S, blocks, recorded, recorded_late
 from spillcast.errors import InputError
 from spillcast.forecast import forecast
 from spillcast.forecast.load import temp_load
@@ -36,13 +36,7 @@ def test_without_any_source_the_sentence_names_the_part(written):
 
 
 def test_the_overlap_of_a_part_is_simulated_once(tmp_path):
-    part = recorded(
-        tmp_path / "part.spill",
-        [("read", FILE, n) for n in range(300, 500)],
-        threads=2,
-        temp_before=[SizedFile(FILE, 1000 * BLOCK)],
-        postgres=query(1300 * STEP_S),
-    )
+    part = recorded_late(tmp_path, [("read", FILE, n) for n in range(300, 500)], 1300, threads=2)
     baseline = Baseline.of(part, None)
     assert baseline.threads is not baseline.recorded_threads
     assert baseline.threads._recorded is baseline.recorded_threads._recorded
@@ -240,12 +234,7 @@ def test_a_directory_is_probed_with_reads_of_what_was_written(tmp_path, written)
 
 
 def test_of_a_part_that_only_reads_writes_are_told_too(tmp_path):
-    part = recorded(
-        tmp_path / "part.spill",
-        [("read", FILE, n) for n in range(300, 500)],
-        temp_before=[SizedFile(FILE, 1000 * BLOCK)],
-        postgres=query(1300 * STEP_S),
-    )
+    part = recorded_late(tmp_path, [("read", FILE, n) for n in range(300, 500)], 1300)
     done = spillcast("forecast", part.path, "--to", "latency:2ms", "--json")
     assert done.returncode == 0, done.stdout
     terms = {term["op"]: term for term in json.loads(done.stdout)["terms"] if term["op"]}

@@ -4,20 +4,14 @@ from random import Random
 
 import pytest
 
-from part_recordings import BLOCK, FILE, SAME, STEP_S, blocks, query, recorded
+from part_recordings import BLOCK, FILE, SAME, STEP_S, blocks, recorded_late
 from spillcast.forecast import forecast
 from spillcast.forecast.sum.baseline import Baseline
-from spillcast.recording.file_sizes import SizedFile
 
 
 def test_a_file_that_is_read_in_order_is_read_to_its_end(tmp_path):
     """Of 1000 blocks written before, 300 had been read, 200 were seen to be: 500 are to come."""
-    part = recorded(
-        tmp_path / "part.spill",
-        [("read", FILE, n) for n in range(300, 500)],
-        temp_before=[SizedFile(FILE, 1000 * BLOCK)],
-        postgres=query(1300 * STEP_S),
-    )
+    part = recorded_late(tmp_path, [("read", FILE, n) for n in range(300, 500)], 1300)
     said = forecast(part, SAME)
     low, centre, high = blocks(said.to_come.left["read"])
     assert low < 500 < high
@@ -31,12 +25,7 @@ def test_a_file_that_is_read_in_order_is_read_to_its_end(tmp_path):
 def test_what_is_read_and_written_again_is_answered_by_what_lies_unread(tmp_path):
     """Of 1000 blocks written before, all are read and half as many are written again."""
     rows = [(("read", FILE, n) if n % 3 else ("write", FILE, 1000 + n // 3)) for n in range(300)]
-    part = recorded(
-        tmp_path / "part.spill",
-        rows,
-        temp_before=[SizedFile(FILE, 1000 * BLOCK)],
-        postgres=query(1000 * STEP_S),
-    )
+    part = recorded_late(tmp_path, rows, 1000)
     said = forecast(part, SAME)
     low, _, high = blocks(said.to_come.left["write"])
     assert low < 400 < high
@@ -50,12 +39,7 @@ def test_what_is_read_and_written_again_is_answered_by_what_lies_unread(tmp_path
 def test_runs_that_are_merged_are_each_as_far(tmp_path):
     """Four runs of 250 blocks; of each 100 were read, 50 were seen to be: 400 are to come."""
     merged = [("read", FILE, run * 250 + n) for n in range(100, 150) for run in range(4)]
-    part = recorded(
-        tmp_path / "part.spill",
-        merged,
-        temp_before=[SizedFile(FILE, 1000 * BLOCK)],
-        postgres=query(1400 * STEP_S),
-    )
+    part = recorded_late(tmp_path, merged, 1400)
     low, centre, high = blocks(forecast(part, SAME).to_come.left["read"])
     assert low < 400 < high
     assert centre == pytest.approx(400, rel=0.2)
@@ -65,12 +49,7 @@ def test_reading_out_of_order_begins_with_what_was_written_last(tmp_path):
     """As DuckDB reads: of 1000 blocks the last 100, shuffled. The others are to come."""
     last = list(range(900, 1000))
     Random(1).shuffle(last)
-    part = recorded(
-        tmp_path / "part.spill",
-        [("read", FILE, n) for n in last],
-        temp_before=[SizedFile(FILE, 1000 * BLOCK)],
-        postgres=query(1000 * STEP_S),
-    )
+    part = recorded_late(tmp_path, [("read", FILE, n) for n in last], 1000)
     low, centre, high = blocks(forecast(part, SAME).to_come.left["read"])
     assert low < 900 < high
     assert centre == pytest.approx(900, rel=0.2)
@@ -78,11 +57,10 @@ def test_reading_out_of_order_begins_with_what_was_written_last(tmp_path):
 
 def test_a_stray_write_is_no_measure_of_all_that_were_written(tmp_path):
     """Of 1000 blocks all but the last, half a block, were written before: 1000 writes in all."""
-    part = recorded(
-        tmp_path / "part.spill",
+    part = recorded_late(
+        tmp_path,
         [("write", FILE, 1000, BLOCK // 2), *(("read", FILE, n) for n in range(300, 500))],
-        temp_before=[SizedFile(FILE, 1000 * BLOCK)],
-        postgres=query(1300 * STEP_S),
+        1300,
     )
     writes = [load for load in Baseline.of(part, None).loads if load.op == "write"]
     assert sum(load.count for load in writes) == pytest.approx(1000, rel=0.05)

@@ -74,7 +74,7 @@ class ToCome:
 
     def loads(self, recorded: Sequence[Load]) -> list[Load]:
         """Those of the whole, from those recorded; an op that was not seen is like the other."""
-        found = []
+        found, slower = [], self._slower
         for op in sorted(self.bytes):
             own = op in self.seen
             alike = [load for load in recorded if (load.op == op) == own]
@@ -85,7 +85,7 @@ class ToCome:
                 if count:
                     elapsed_s = size * self.io_s_per_byte[op]
                     took_s = times * load.total_s if own else self.overlap * elapsed_s
-                    took_s *= self._slower
+                    took_s *= slower
                     found.append(replace(load, op=op, count=count, bytes=size, total_s=took_s))
         return sorted(found, key=lambda load: (load.op, load.size_class_bytes))
 

@@ -105,9 +105,9 @@ def _moved(seen: Seen, by: Mapping[str, Sequence[Said]], draws: np.random.Genera
     least = max(seen.unread.written_since + seen.unread.held_before, seen.bytes["write"])
     sooner = max(seen.done("write") - least, 0.0)
     done = least + sooner * np.exp(seen.before_error * normal[0])
-    goes_on = uniform[0] < (1.0 if "write" in seen.doing else _again(by["written"], seen))
-    if by["written"]:
-        told = together(by["written"])
+    told = together(by["written"]) if by["written"] else None
+    goes_on = uniform[0] < (1.0 if "write" in seen.doing else _again(told, seen))
+    if told is not None:
         whole = np.maximum(told.drawn(normal[1]), least)
         writes = np.maximum(whole - done, 0.0) * goes_on
         # What nothing follows is the whole: by both, each as sure as it is.
@@ -128,14 +128,13 @@ def _moved(seen: Seen, by: Mapping[str, Sequence[Said]], draws: np.random.Genera
     return _Moved({"write": done, "read": read}, {"write": writes, "read": reads})
 
 
-def _again(written: Sequence[Said], seen: Seen) -> float:
+def _again(told: Said | None, seen: Seen) -> float:
     """How likely a query that no longer writes will write again (Bayes).
 
     The further what was written is below what is told of the whole, the less likely that is all.
     """
-    if not written:
+    if told is None:
         return AGAIN
-    told = together(written)
     spread = hypot(*told.spreads, seen.before_error) / 2**0.5
     off = max(log(told.centre / max(seen.done("write"), 1.0)), 0.0) / spread
     return AGAIN / (AGAIN + (1 - AGAIN) * exp(-(off**2) / 2))
