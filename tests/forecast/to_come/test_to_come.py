@@ -207,6 +207,17 @@ def test_a_plan_of_less_than_was_seen_is_not_used(tmp_path, written):
     assert "not-used" in {warning.code for warning in said.warnings}
 
 
+def test_a_session_that_writes_more_than_its_plan_has_set_less_work_memory(written):
+    """Of two sorts, one fits into 4 MB by the plan; the session has not so much."""
+    sorts = [plan(rows, width)[0]["Plan"] for rows, width in ((60_000, 20), (38_000, 60))]
+    joined = {"Node Type": "Merge Join", "Plan Rows": 1, "Plan Width": 8, "Plans": sorts}
+    (written.path / "estimate.json").write_text(json.dumps([{"Plan": joined, "Settings": {}}]))
+    coming = forecast(written, SAME).to_come
+    assert coming.sources["written"] == "the plan, which was not run"
+    both = (60_000 * 30 + 38_000 * 70) / BLOCK
+    assert coming.whole_bytes("write") == pytest.approx(both * BLOCK, rel=0.15)
+
+
 def test_of_a_process_what_it_had_written_is_known(tmp_path):
     """600 blocks written before, 200 now, and by --written there are 1000 in all."""
     part = recorded(

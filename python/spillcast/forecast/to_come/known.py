@@ -119,7 +119,8 @@ class Known:
         if (estimate := _estimate(path)) is not None:
             settings = recording.meta.engine.settings
             with reading(path, "make it with: EXPLAIN (SETTINGS, FORMAT JSON) SELECT ..."):
-                return Answer("plan", path.name, plan_says(estimate, settings, seen))
+                own = path.parent == recording.path
+                return Answer("plan", path.name, plan_says(estimate, settings, seen, own=own))
         return Answer("history", path.name, history_says(_run(path), recording, seen))
 
 
@@ -130,7 +131,7 @@ def _of_document(recording: Recording, seen: "Seen") -> list[Answer]:
     estimate = recording.documents.get(ESTIMATE_FILE)
     if not isinstance(estimate, dict):
         return []
-    said = plan_says(estimate, recording.meta.engine.settings, seen)
+    said = plan_says(estimate, recording.meta.engine.settings, seen, own=True)
     return [Answer("plan", ESTIMATE_FILE, said)]
 
 

@@ -49,15 +49,17 @@ class Spilled:
 
 
 def plan_says(
-    document: Mapping[str, Any], settings: Mapping[str, Any], seen: Seen
+    document: Mapping[str, Any], settings: Mapping[str, Any], seen: Seen, *, own: bool = False
 ) -> list[Said] | str:
     """What a plan of EXPLAIN says, or why it is not used.
 
-    ``settings`` are those of the session where the plan names none.
+    ``settings`` are those of the session where the plan names none; ``own`` is of a plan made of
+    the session's own text.
     """
     found, less = spilled_by(document, settings), 1
+    least = seen.bytes["write"] / MORE if own else 0.0
     # It does spill: the session has set less work memory by itself, which nobody else sees.
-    while not found.written and less < LESS_MOST:
+    while found.written <= least and less < LESS_MOST:
         less *= 2
         found = spilled_by(document, settings, less)
     done = seen.done("write")
