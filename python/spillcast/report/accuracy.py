@@ -1,5 +1,6 @@
 """The page docs/accuracy.md, made from the cases of a verification and nothing else."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
@@ -266,26 +267,28 @@ def _drawn(truth: Truth) -> str:
     storages = about.get("storages", [])
     count = len(storages)
     names = [[one["name"], _what(one)] for one in storages]
-    left_out = {_cell(one): one["why"] for one in about.get("left_out", [])}
-    drawn = {_cell(one): one["storages"] for one in about.get("drawn", [])}
-    directed = [
-        [tuple(pair) for pair in one.get("pairs") or permutations(one["storages"], 2)]
-        for one in about.get("drawn", [])
-        if _cell(one) not in left_out
-    ]
-    rows = [
-        [*cell, ", ".join(drawn.get(cell, [])), left_out.get(cell, "")]
-        for cell in sorted({*drawn, *left_out})
-    ]
-    pairs = {pair for of_cell in directed for pair in of_cell}
-    done = sum(map(len, directed))
+    left_out, drawn = about.get("left_out", []), about.get("drawn", [])
+    # An engine of several versions has a query several times, each with storages of its own.
+    whys = {(*_cell(one), *one["storages"]): one["why"] for one in left_out if one["storages"]}
+    rows, directed = [], []
+    for one in sorted(drawn, key=_cell):
+        why = whys.get((*_cell(one), *one["storages"]), "")
+        rows.append([*_cell(one), ", ".join(one["storages"]), why])
+        if not why:
+            directed += [tuple(p) for p in one.get("pairs") or permutations(one["storages"], 2)]
+    undrawn = Counter(str(one["why"]) for one in left_out if not one["storages"])
+    cells = len(drawn) + undrawn.total()
     text = (
-        f"{len(pairs)} of {count * (count - 1)} directions between two storages were verified, "
-        f"each with some of the queries: {done} of {len(rows) * count * (count - 1)} possible "
-        "cases. The others were skipped for lack of time. A seed draws the storages of each "
+        f"{len(set(directed))} of {count * (count - 1)} directions between two storages were "
+        f"verified, each with some of the queries: {len(directed)} of "
+        f"{cells * count * (count - 1)} possible cases. A seed draws the storages of each "
         "query, each about equally often, with at least half of the pairs from slow to fast. "
         "DuckDB's merge join is its ASOF join, which sorts both sides."
     )
+    for why, times in undrawn.items():
+        text += (
+            f" Of {cells} queries, each with its threads and cache, {times} were skipped: {why}."
+        )
     header = ("engine", "query", "threads", "storages", "skipped because")
     tables = [markdown_table(("storage", "description"), names), markdown_table(header, rows)]
     return f"{tables[0]}\n\n{paragraph(text)}\n\n{tables[1]}"

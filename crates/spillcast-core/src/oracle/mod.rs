@@ -21,6 +21,7 @@ mod profile;
 mod reader;
 mod rows;
 mod scan;
+mod scanned;
 mod session;
 mod sessions;
 mod sink;

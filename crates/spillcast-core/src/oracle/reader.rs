@@ -8,7 +8,8 @@ use std::thread::available_parallelism;
 
 use super::chunks::{Chunk, Chunks, Unreadable};
 use super::follow::{FileSummary, Follower, Output};
-use super::scan::{self, Scanned, Wanted};
+use super::scan;
+use super::scanned::{Scanned, Wanted};
 use super::sink::{Dictionary, Sink};
 
 #[derive(Clone, Debug)]

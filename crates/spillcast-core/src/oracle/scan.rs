@@ -7,7 +7,8 @@ use rustc_hash::FxHashMap;
 
 use super::digits::Text;
 use super::grammar;
-use super::line::{CallLine, Fault, Line, Mark, ParsingLine, StatLine, WaitLine};
+use super::line::{Line, Mark};
+use super::scanned::{BindPart, Block, Numbered, Record, Scanned, State, Wanted};
 
 /// A longer line is damage, whatever is in it.
 pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
@@ -17,114 +18,6 @@ const VALUE_BYTES_MORE: i64 = 4_000;
 
 /// Of a chunk's events, whose names are found again without a search.
 const EVENT_SLOTS: usize = 32;
-
-/// What the lines before have to tell the next one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    Normal,
-    /// The line before gave the length of a bind value.
-    Bind {
-        avl: i64,
-    },
-    /// In opaque text, `left` bytes of which are still to come by what its header said; below zero
-    /// where a bind value is longer.
-    Opaque {
-        block: Block,
-        left: i64,
-    },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Block {
-    /// Up to `END OF STMT`.
-    Statement,
-    /// Behind `PARSE ERROR`, which has no end mark: as many bytes as its `len` says.
-    FailedStatement,
-    /// `value="...` up to a line that ends with the closing quote.
-    BindValue,
-}
-
-impl Block {
-    /// What is wrong with a trace that ends, or goes on with other lines, within this block.
-    pub fn unclosed(self) -> Fault {
-        match self {
-            Block::Statement => "SQL text without END OF STMT",
-            Block::FailedStatement => "SQL text shorter than PARSE ERROR says",
-            Block::BindValue => "bind value without a closing quote",
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Record {
-    /// `event` is a position in [`Scanned::events`].
-    Wait {
-        event: u32,
-        wait: WaitLine,
-    },
-    Call(CallLine),
-    Parsing(Box<ParsingLine>),
-    ParseError {
-        cursor: i64,
-        tim: i64,
-    },
-    /// Bytes of the chunk that are text of the statement last parsed.
-    StatementText {
-        start: u32,
-        end: u32,
-    },
-    EndOfStatement,
-    Mark(Mark),
-    Stat(Box<StatLine>),
-    Binds {
-        cursor: i64,
-    },
-    Bind(BindPart),
-    Other {
-        tim: i64,
-    },
-    Damage(Fault),
-}
-
-/// A part of what is told of a bound value.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum BindPart {
-    /// `Bind#N`: another one begins.
-    Position(i64),
-    /// `oacdty=N`: its type by Oracle's number.
-    Kind(i64),
-    /// Bytes of the chunk that are its value, or with `more` a further line of it.
-    Value { start: u32, end: u32, more: bool },
-}
-
-/// What is looked for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
-    /// WAIT lines in running text.
-    pub lenient: bool,
-    /// Bound values.
-    pub binds: bool,
-    /// Of waits also cursor, parameters and object.
-    pub figures: bool,
-}
-
-/// A record and its line in the chunk, from 0.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Numbered {
-    pub line: u32,
-    pub record: Record,
-}
-
-/// What a chunk holds.
-#[derive(Debug)]
-pub(super) struct Scanned {
-    pub records: Vec<Numbered>,
-    /// Event names, as bytes of the chunk.
-    pub events: Vec<Range<u32>>,
-    pub lines: u32,
-    /// The state behind the last line.
-    pub exit: State,
-}
 
 /// Scans `bytes`, whole lines, as if nothing opaque were open.
 pub(super) fn scan(bytes: &[u8], wanted: Wanted) -> Scanned {
@@ -159,14 +52,6 @@ pub(super) fn resync(bytes: &[u8], entry: State, wanted: Wanted, mut guess: Scan
     mended.records.extend(guess.records.drain(next..));
     mended.events.append(&mut guess.events);
     Scanned { lines: guess.lines, exit: guess.exit, ..mended }
-}
-
-impl Numbered {
-    /// Whether the record shows that its line was read outside of opaque text.
-    fn is_of_its_line(&self) -> bool {
-        use Record::{Bind, Damage, EndOfStatement, StatementText};
-        !matches!(self.record, StatementText { .. } | Damage(_) | EndOfStatement | Bind(_))
-    }
 }
 
 struct Scanner<'a> {

@@ -1,7 +1,14 @@
 //! The grammar of one line of an extended SQL trace: bytes in, what they say out, nothing kept.
 
-use super::digits::{Text, find_near};
-use super::line::{CallKind, CallLine, Fault, Line, Mark, ParsingLine, Role, StatLine, WaitLine};
+use super::digits::Text;
+use super::line::{CallKind, CallLine, Fault, Line, Mark, ParsingLine, StatLine};
+
+mod marks;
+mod wait;
+
+use marks::{is_header, release, stars};
+pub use wait::wait_within;
+use wait::{Tail, wait};
 
 /// Reads one line, without its line end. Of waits only event, time and length are read but for
 /// `figures`: the others are checked, and 0.
@@ -39,99 +46,6 @@ pub fn parse(line: &[u8], figures: bool) -> Result<Line<'_>, Fault> {
         }
         _ => Ok(Line::Text),
     }
-}
-
-/// Whether a wait line may go on after its last figure, as it may in running text.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Tail {
-    Refused,
-    Allowed,
-}
-
-/// A wait that starts somewhere within a line of running text.
-pub fn wait_within(line: &[u8], figures: bool) -> Option<Line<'_>> {
-    let starts = memchr::memmem::find_iter(line, b"WAIT #");
-    let read = |at| wait(&mut Text::new(&line[at + 6..]), Tail::Allowed, figures);
-    starts.filter_map(|at| read(at).ok()).next()
-}
-
-#[inline(always)]
-fn wait<'a>(text: &mut Text<'a>, tail: Tail, figures: bool) -> Result<Line<'a>, Fault> {
-    let cursor = text.int_if(figures).ok_or("WAIT without a cursor number")?;
-    if !text.eat(b": nam=") {
-        return Err("WAIT without nam=");
-    }
-    let event = event(text, tail).ok_or("WAIT without a quoted name followed by ela=")?;
-    text.skip_spaces();
-    let ela = text.int().ok_or("WAIT whose ela= is not a number")?;
-    let mut params = [0; 3];
-    let mut roles = [Role::Other; 3];
-    for (param, role) in params.iter_mut().zip(&mut roles) {
-        *role = self::role(text).ok_or("WAIT with less than three parameters")?;
-        *param = text.int_if(figures).ok_or("WAIT with a parameter that is not a number")?;
-    }
-    let mut object = None;
-    if text.eat(b" obj#=") {
-        let number = text.int_if(figures).ok_or("WAIT whose obj#= is not a number")?;
-        object = u32::try_from(number).ok();
-    }
-    let mut tim = 0;
-    if text.eat(b" tim=") {
-        tim = text.int().ok_or("WAIT whose tim= is not a number")?;
-    }
-    if tail == Tail::Refused {
-        ended(text, "WAIT that goes on after its last figure")?;
-    }
-    Ok(Line::Wait { event, wait: WaitLine { cursor, ela, params, roles, object, tim } })
-}
-
-/// The quoted name and ` ela=` behind it. Where text may follow, quotes may be typographic too.
-#[inline(always)]
-fn event<'a>(text: &mut Text<'a>, tail: Tail) -> Option<&'a [u8]> {
-    let (quote, quote_len) = match text.rest() {
-        [quote @ (b'\'' | b'"'), ..] => (*quote, 1),
-        [quote @ 0xe2, 0x80, 0x98..=0x9d, ..] if tail == Tail::Allowed => (*quote, 3),
-        _ => return None,
-    };
-    let quoted = &text.rest()[quote_len..];
-    let end = find_near(quoted, quote)?;
-    *text = Text::new(quoted.get(end + quote_len..)?);
-    text.eat(b" ela=").then(|| &quoted[..end])
-}
-
-/// Steps over a parameter's name. The names of block I/O are tried one by one, which a processor
-/// foresees, while it has to wait for the end of a name that is searched for.
-#[inline(always)]
-fn role(text: &mut Text) -> Option<Role> {
-    // Written out, for a loop over names would call a comparison for each.
-    macro_rules! known {
-        ($($name:literal => $role:ident,)*) => {{
-            $(if text.eat($name) {
-                return Some(Role::$role);
-            })*
-        }};
-    }
-    match text.rest() {
-        [b' ', b'f', ..] => known! {
-            b" file number=" => File,
-            b" first dba=" => Other,
-            b" file#=" => File,
-        },
-        [b' ', b'b', ..] => known! {
-            b" block cnt=" => Blocks,
-            b" block#=" => Other,
-            b" blocks=" => Blocks,
-            b" bytes=" => Bytes,
-        },
-        [b' ', b'p', ..] => known! {
-            b" p1=" => Unnamed,
-            b" p2=" => Unnamed,
-            b" p3=" => Unnamed,
-        },
-        [b' ', b'F', ..] => known! { b" File number=" => File, },
-        _ => {}
-    }
-    text.eat(b" ").then(|| text.until(b'='))?.map(|_| Role::Other)
 }
 
 fn ended(text: &mut Text, fault: Fault) -> Result<(), Fault> {
@@ -326,76 +240,4 @@ fn binds<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
     let cursor = text.int().filter(|_| text.eat(b":")).ok_or("BINDS without a cursor number")?;
     ended(text, "BINDS that goes on after its cursor number")?;
     Ok(Line::Binds { cursor })
-}
-
-/// What follows three stars and a space.
-fn stars(text: &mut Text) -> Mark {
-    let pair = |text: &mut Text| {
-        let sid = text.int()?;
-        let serial = text.eat(b".").then(|| text.int())??;
-        Some(Mark::Session { sid, serial })
-    };
-    if text.eat(b"SESSION ID:(") {
-        pair(text).unwrap_or(Mark::Stars)
-    } else if text.eat(b"[ Unix process pid: ") {
-        text.int().map_or(Mark::Stars, |pid| Mark::Switch { pid })
-    } else if text.eat(b"DUMP FILE SIZE IS LIMITED TO ") {
-        Mark::SizeLimit
-    } else {
-        time(text).map_or(Mark::Stars, |local_us| Mark::Time { local_us })
-    }
-}
-
-/// `2017-06-27 13:56:36.872`, or with a `T`; what follows, such as a zone, is passed over.
-fn time(text: &mut Text) -> Option<i64> {
-    let mut parts = [0; 6];
-    for (part, end) in parts.iter_mut().zip([&b"-"[..], b"-", b"T", b":", b":", b"."]) {
-        *part = text.int().filter(|number| (0..10_000).contains(number))?;
-        if !(text.eat(end) || end == b"T" && text.eat(b" ")) {
-            return None;
-        }
-    }
-    let digits = text.rest().iter().take(6).take_while(|byte| byte.is_ascii_digit()).count();
-    let fraction = Text::new(&text.rest()[..digits]).int()?;
-    let [year, month, day, hour, minute, second] = parts;
-    let days = days_since_1970(year, month, day)?;
-    let seconds = ((days * 24 + hour) * 60 + minute) * 60 + second;
-    Some(seconds * 1_000_000 + fraction * 10i64.pow(6 - digits as u32))
-}
-
-/// By the calendar that repeats every 400 years; None for a month or day that none has.
-fn days_since_1970(year: i64, month: i64, day: i64) -> Option<i64> {
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    // Years that begin in March end with the day that leaps.
-    let year = if month <= 2 { year - 1 } else { year };
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    Some(
-        365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + of_year
-            - 719_468,
-    )
-}
-
-/// `Trace file PATH.trc`, or `Dump file PATH.trc` before Oracle 11g.
-fn is_header(line: &[u8]) -> bool {
-    (line.starts_with(b"Trace file ") || line.starts_with(b"Dump file "))
-        && line.trim_ascii_end().ends_with(b".trc")
-}
-
-/// `Oracle9i Enterprise Edition Release 9.2.0.1.0 - Production`. A number that is cut, or runs into
-/// another line, would put all times a factor of 10,000 wrong, and is no release.
-fn release(line: &[u8]) -> Option<Mark> {
-    let at = memchr::memmem::find(line, b" Release ")?;
-    let number = line[at + 9..].split(|&byte| byte == b' ').next()?;
-    let mut release = [0; 4];
-    let mut parts = 0;
-    for part in number.split(|&byte| byte == b'.') {
-        let part = std::str::from_utf8(part).ok()?.parse().ok()?;
-        if let Some(place) = release.get_mut(parts) {
-            *place = part;
-        }
-        parts += 1;
-    }
-    (parts >= 4).then_some(Mark::Release(release))
 }

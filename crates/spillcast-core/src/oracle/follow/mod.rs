@@ -3,21 +3,17 @@
 
 use super::chunks::Chunk;
 use super::damage::{Damage, Damages};
-use super::line::{CallLine, Fault, Mark, ParsingLine, Role, StatLine, WaitLine};
+use super::line::{Fault, Mark, ParsingLine, StatLine};
 use super::reader::{Options, Window};
-use super::scan::{self, BindPart, Numbered, Record, Scanned, State, Wanted};
-use super::session::{Session, SessionId, SessionTimes, TIM_MAX_US};
+use super::scan;
+use super::scanned::{BindPart, Numbered, Record, Scanned, State, Wanted};
+use super::session::{Session, SessionId, SessionTimes};
 use super::sessions::Sessions;
-use super::sink::{
-    Bind, Dictionary, Origin, STATEMENT_BYTES_MAX, Sink, Statement, TimedCall, TimedWait,
-};
-use crate::wait::NameId;
+use super::sink::{Bind, Dictionary, Origin, STATEMENT_BYTES_MAX, Sink, Statement};
 
-/// A record within the first lines shows that the file is a trace, if only the end of one.
-const HEAD_LINES: u64 = 3;
+mod timed;
 
-/// Nothing lasts longer than 115 days.
-const ELAPSED_MAX_US: i64 = 10_000_000_000_000;
+use timed::Clock;
 
 /// What one file held.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,26 +35,6 @@ pub struct FileSummary {
     pub waits_in_text: u64,
     /// Position in [`Dictionary::sessions`], and where its time went.
     pub sessions: Vec<(usize, SessionTimes)>,
-}
-
-/// How a release writes times.
-#[derive(Clone, Copy)]
-struct Clock {
-    /// Microseconds in a unit of `ela`, `c`, `e` and `tim`.
-    unit_us: i64,
-    /// 11.1.0.7 writes the `tim` of waits in units of 1,024 ns.
-    wait_tim_1024: bool,
-}
-
-impl Clock {
-    const MICROSECONDS: Clock = Clock { unit_us: 1, wait_tim_1024: false };
-
-    fn of_release(release: [u16; 4]) -> Clock {
-        Clock {
-            unit_us: if release[0] < 9 { 10_000 } else { 1 },
-            wait_tim_1024: release == [11, 1, 0, 7],
-        }
-    }
 }
 
 /// Follows one file from line to line.
@@ -154,102 +130,6 @@ impl Follower {
         self.end_bind(out);
         self.summary.sessions = self.sessions.finish();
         self.summary
-    }
-
-    #[inline(always)]
-    fn wait(&mut self, line: u64, event: NameId, wait: &WaitLine, out: &mut Output<impl Sink>) {
-        if !self.is_trace && line > HEAD_LINES {
-            self.summary.waits_in_text += 1;
-            return self.damage(line, "WAIT in running text, which is read only when asked for");
-        }
-        self.in_header = false;
-        self.is_trace = true;
-        let class = out.dictionary.classes[event as usize];
-        let elapsed_us = self.in_us(wait.ela);
-        let tim_us = self.tim(line, wait.tim).map(|tim| match self.clock.wait_tim_1024 {
-            true => tim + tim * 24 / 1_000,
-            false => tim,
-        });
-        let (position, session) = self.sessions.current(out.dictionary);
-        if !self.window.is_all() {
-            let ended_us = match tim_us {
-                Some(tim) => tim,
-                None => session.clock_us.saturating_add(elapsed_us.unwrap_or(0)),
-            };
-            if !self.window.holds(ended_us) {
-                session.pass(ended_us);
-                self.summary.outside += 1;
-                return;
-            }
-        }
-        let Some(elapsed_us) = elapsed_us else {
-            if let Some(tim) = tim_us {
-                session.tick(tim, 0);
-            }
-            return self.unmeasured(line, wait.ela);
-        };
-        let start_us = match tim_us {
-            Some(tim) => {
-                session.tick(tim, elapsed_us);
-                tim - elapsed_us
-            }
-            None => session.wait_without_tim(elapsed_us),
-        };
-        session.times.waits += 1;
-        let time = if class.idle { &mut session.times.idle_us } else { &mut session.times.wait_us };
-        *time = time.saturating_add(elapsed_us);
-        let sql = if self.wanted.figures { session.sql(wait.cursor) } else { None };
-        let param = |role| wait.roles.iter().position(|&r| r == role).map(|i| wait.params[i]);
-        let unnamed = |i| {
-            let told = class.unnamed_blocks && wait.roles[i] == Role::Unnamed;
-            told.then(|| wait.params[i])
-        };
-        let row = TimedWait {
-            event,
-            class,
-            cursor: wait.cursor,
-            start_us,
-            elapsed_us,
-            params: wait.params,
-            file: param(Role::File).or_else(|| unnamed(0)),
-            blocks: param(Role::Blocks).or_else(|| unnamed(2)),
-            bytes: param(Role::Bytes),
-            object: wait.object,
-        };
-        self.summary.waits += 1;
-        out.sink.wait(
-            out.dictionary,
-            Origin { file: self.file, line, session: position, sql },
-            &row,
-        );
-    }
-
-    #[inline(always)]
-    fn call(&mut self, line: u64, mut call: CallLine, out: &mut Output<impl Sink>) {
-        self.in_header = false;
-        self.is_trace = true;
-        call.c = self.elapsed(line, call.c);
-        call.e = self.elapsed(line, call.e);
-        let tim_us = self.tim(line, call.tim);
-        let (position, session) = self.sessions.current(out.dictionary);
-        let ended_us = tim_us.unwrap_or(session.clock_us);
-        if !self.window.holds(ended_us) {
-            session.pass(ended_us);
-            session.self_times(&call, self.clock.unit_us);
-            self.summary.outside += 1;
-            return;
-        }
-        if let Some(tim) = tim_us {
-            session.tick(tim, 0);
-        }
-        call.tim = session.clock_us;
-        let (self_c_us, self_e_us) = session.self_times(&call, self.clock.unit_us);
-        session.times.calls += 1;
-        session.times.cpu_us = session.times.cpu_us.saturating_add(self_c_us);
-        let sql = session.sql(call.cursor);
-        self.summary.calls += 1;
-        let origin = Origin { file: self.file, line, session: position, sql };
-        out.sink.call(out.dictionary, origin, &TimedCall { line: call, self_c_us, self_e_us });
     }
 
     fn rare(&mut self, line: u64, record: Record, out: &mut Output<impl Sink>) {
@@ -377,53 +257,6 @@ impl Follower {
             Mark::SizeLimit => self.summary.size_limit_line = Some(line),
             Mark::Stars | Mark::Release(_) | Mark::Process { .. } => {}
         }
-    }
-
-    /// A duration in microseconds; None where it cannot be.
-    #[inline(always)]
-    fn in_us(&self, value: i64) -> Option<i64> {
-        let value_us = value.saturating_mul(self.clock.unit_us);
-        (0..=ELAPSED_MAX_US).contains(&value_us).then_some(value_us)
-    }
-
-    /// A duration of a call in microseconds; one that cannot be is damage and counts as 0.
-    fn elapsed(&mut self, line: u64, value: i64) -> i64 {
-        if let Some(value_us) = self.in_us(value) {
-            return value_us;
-        }
-        let too_long = "time above 115 days, counted as 0";
-        self.damage(line, if value < 0 { "time below zero, counted as 0" } else { too_long });
-        0
-    }
-
-    /// A wait that happened, and nobody knows how long it took.
-    #[cold]
-    fn unmeasured(&mut self, line: u64, ela: i64) {
-        self.summary.waits_unmeasured += 1;
-        let too_long = "ela= above 115 days: the wait is counted apart";
-        let negative = "ela= below zero: the wait is counted apart";
-        self.damage(line, if ela < 0 { negative } else { too_long });
-    }
-
-    /// `tim` in microseconds, None where there is none.
-    #[inline(always)]
-    fn tim(&mut self, line: u64, tim: i64) -> Option<i64> {
-        let tim_us = tim.saturating_mul(self.clock.unit_us);
-        if !(0..=TIM_MAX_US).contains(&tim_us) {
-            self.damage(line, "tim= is not a time, and is not used");
-            return None;
-        }
-        if let Some(local_us) = self.local_us
-            && tim_us != 0
-        {
-            // A line is written behind the time before it, and is of then or before: where a header
-            // lies between, of later.
-            let more_us = local_us - tim_us;
-            let known = self.summary.local_less_tim_us.get_or_insert(more_us);
-            *known = (*known).max(more_us);
-            self.local_us = None;
-        }
-        (tim_us != 0).then_some(tim_us)
     }
 
     #[cold]

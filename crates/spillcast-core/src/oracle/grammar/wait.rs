@@ -1,0 +1,98 @@
+//! The grammar of `WAIT #` lines, most of a trace.
+
+use super::ended;
+use crate::oracle::digits::{Text, find_near};
+use crate::oracle::line::{Fault, Line, Role, WaitLine};
+
+/// Whether a wait line may go on after its last figure, as it may in running text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tail {
+    Refused,
+    Allowed,
+}
+
+/// A wait that starts somewhere within a line of running text.
+pub fn wait_within(line: &[u8], figures: bool) -> Option<Line<'_>> {
+    let starts = memchr::memmem::find_iter(line, b"WAIT #");
+    let read = |at| wait(&mut Text::new(&line[at + 6..]), Tail::Allowed, figures);
+    starts.filter_map(|at| read(at).ok()).next()
+}
+
+#[inline(always)]
+pub(super) fn wait<'a>(text: &mut Text<'a>, tail: Tail, figures: bool) -> Result<Line<'a>, Fault> {
+    let cursor = text.int_if(figures).ok_or("WAIT without a cursor number")?;
+    if !text.eat(b": nam=") {
+        return Err("WAIT without nam=");
+    }
+    let event = event(text, tail).ok_or("WAIT without a quoted name followed by ela=")?;
+    text.skip_spaces();
+    let ela = text.int().ok_or("WAIT whose ela= is not a number")?;
+    let mut params = [0; 3];
+    let mut roles = [Role::Other; 3];
+    for (param, role) in params.iter_mut().zip(&mut roles) {
+        *role = self::role(text).ok_or("WAIT with less than three parameters")?;
+        *param = text.int_if(figures).ok_or("WAIT with a parameter that is not a number")?;
+    }
+    let mut object = None;
+    if text.eat(b" obj#=") {
+        let number = text.int_if(figures).ok_or("WAIT whose obj#= is not a number")?;
+        object = u32::try_from(number).ok();
+    }
+    let mut tim = 0;
+    if text.eat(b" tim=") {
+        tim = text.int().ok_or("WAIT whose tim= is not a number")?;
+    }
+    if tail == Tail::Refused {
+        ended(text, "WAIT that goes on after its last figure")?;
+    }
+    Ok(Line::Wait { event, wait: WaitLine { cursor, ela, params, roles, object, tim } })
+}
+
+/// The quoted name and ` ela=` behind it. Where text may follow, quotes may be typographic too.
+#[inline(always)]
+fn event<'a>(text: &mut Text<'a>, tail: Tail) -> Option<&'a [u8]> {
+    let (quote, quote_len) = match text.rest() {
+        [quote @ (b'\'' | b'"'), ..] => (*quote, 1),
+        [quote @ 0xe2, 0x80, 0x98..=0x9d, ..] if tail == Tail::Allowed => (*quote, 3),
+        _ => return None,
+    };
+    let quoted = &text.rest()[quote_len..];
+    let end = find_near(quoted, quote)?;
+    *text = Text::new(quoted.get(end + quote_len..)?);
+    text.eat(b" ela=").then(|| &quoted[..end])
+}
+
+/// Steps over a parameter's name. The names of block I/O are tried one by one, which a processor
+/// foresees, while it has to wait for the end of a name that is searched for.
+#[inline(always)]
+fn role(text: &mut Text) -> Option<Role> {
+    // Written out, for a loop over names would call a comparison for each.
+    macro_rules! known {
+        ($($name:literal => $role:ident,)*) => {{
+            $(if text.eat($name) {
+                return Some(Role::$role);
+            })*
+        }};
+    }
+    match text.rest() {
+        [b' ', b'f', ..] => known! {
+            b" file number=" => File,
+            b" first dba=" => Other,
+            b" file#=" => File,
+        },
+        [b' ', b'b', ..] => known! {
+            b" block cnt=" => Blocks,
+            b" block#=" => Other,
+            b" blocks=" => Blocks,
+            b" bytes=" => Bytes,
+        },
+        [b' ', b'p', ..] => known! {
+            b" p1=" => Unnamed,
+            b" p2=" => Unnamed,
+            b" p3=" => Unnamed,
+        },
+        [b' ', b'F', ..] => known! { b" File number=" => File, },
+        _ => {}
+    }
+    text.eat(b" ").then(|| text.until(b'='))?.map(|_| Role::Other)
+}
