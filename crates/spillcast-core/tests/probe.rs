@@ -223,6 +223,21 @@ fn a_budget_too_small_still_shows_the_last_phase() {
 }
 
 /// Two writes, then a gap of an hour: a replay that is in the middle until something ends it.
+/// Reads that come last in each phase are seen, too.
+#[test]
+fn a_budget_too_small_still_shows_reads_and_writes_of_each_phase() {
+    let op = |n: u64| if n % 500 < 300 { Op::Write } else { Op::Read };
+    let steps: Vec<Step> =
+        (0..10_000).map(|n| step(0, op(n), 0, n % 500 % 300 * 8192, 8192)).collect();
+    for dir in directories() {
+        let outcome = run(&steps, Options { budget: Duration::ZERO, ..options(dir.path()) });
+        for group in &outcome.groups {
+            assert_eq!(group.count, 20);
+        }
+        assert_eq!(outcome.groups.len(), 2);
+    }
+}
+
 fn endless(dir: &Path) -> Probe {
     let mut steps: Vec<Step> =
         (0..4).map(|i| step(i % 2, Op::Write, i % 2, u64::from(i) * 8192, 8192)).collect();

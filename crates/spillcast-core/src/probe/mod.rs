@@ -10,6 +10,7 @@ mod arena;
 mod blocks;
 mod change;
 mod clock;
+mod done;
 mod error;
 mod file;
 mod filesystem;

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::Step;
+use crate::wait::Op;
 
 /// Phases of a query (first writes, then reads) are shorter than the query by less than this.
 pub(super) const SEGMENTS: usize = 20;
@@ -20,25 +21,32 @@ pub(super) struct Segment {
     /// Since the start of the replay. Beyond it, a thread goes on with the next segment; what an
     /// earlier one leaves is there for the later ones.
     pub(super) deadline_ns: u64,
+    /// What of its time its reads and its writes may have, by their number, where it has not enough
+    /// for all of them: else those that come last in each segment would be seen nowhere.
+    pub(super) shares_ns: [u64; 2],
 }
 
 impl Pace {
     /// `steps` have their threads numbered from 0 to below `threads`. Gaps are kept where they
     /// take at most half of the budget, scaled down to half of it otherwise. A segment has the
     /// time its own gaps take and an equal share of the rest.
-    pub(super) fn new(steps: &[Step], threads: usize, budget: Duration) -> Pace {
+    pub(super) fn new(all: &[Step], threads: usize, budget: Duration) -> Pace {
         let budget_ns = budget.as_nanos() as f64;
-        let count = steps.len().min(SEGMENTS);
-        let ranges = (0..count).map(|i| steps.len() * i / count..steps.len() * (i + 1) / count);
+        let count = all.len().min(SEGMENTS);
+        let ranges = (0..count).map(|i| all.len() * i / count..all.len() * (i + 1) / count);
         let think_ns: Vec<f64> =
-            ranges.clone().map(|range| longest_think_ns(&steps[range], threads)).collect();
+            ranges.clone().map(|range| longest_think_ns(&all[range], threads)).collect();
         let total_ns: f64 = think_ns.iter().sum();
         let think_scale = if total_ns > 0.0 { (budget_ns / 2.0 / total_ns).min(1.0) } else { 1.0 };
         let share_ns = (budget_ns - total_ns * think_scale) / count as f64;
         let mut deadline_ns = 0.0;
         let segments = ranges.zip(think_ns).map(|(steps, think_ns)| {
             deadline_ns += think_ns * think_scale + share_ns;
-            Segment { steps, deadline_ns: deadline_ns as u64 }
+            Segment {
+                deadline_ns: deadline_ns as u64,
+                shares_ns: shares(&all[steps.clone()], share_ns),
+                steps,
+            }
         });
         Pace { think_scale, segments: segments.collect() }
     }
@@ -47,6 +55,13 @@ impl Pace {
     pub(super) fn segment(&self, position: usize) -> usize {
         self.segments.partition_point(|segment| segment.steps.end <= position)
     }
+}
+
+/// A segment's time for reads and for writes, by their number.
+fn shares(steps: &[Step], time_ns: f64) -> [u64; 2] {
+    let count = |op| steps.iter().filter(|step| step.op == op).count() as f64;
+    let (reads, writes) = (count(Op::Read), count(Op::Write));
+    [reads, writes].map(|own| (time_ns * own / (reads + writes).max(1.0)) as u64)
 }
 
 /// CPU time and pauses of the thread that has most of them: threads go side by side.

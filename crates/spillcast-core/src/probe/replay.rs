@@ -9,6 +9,7 @@ use spillcast_calls::CallKind;
 use super::arena::{Arena, Slice};
 use super::change;
 use super::clock;
+use super::done::Done;
 use super::error::ProbeError;
 use super::file::ReplayFile;
 use super::outcome::{Outcome, Sample, Tally};
@@ -42,8 +43,9 @@ struct Lane<'a> {
     /// When its last step ended, by the clock and by its CPU clock.
     ended_ns: u64,
     ended_cpu_ns: u64,
-    /// The last segment of which it issued an operation.
-    segment: Option<usize>,
+    /// The segment that it is in, and what of it was done.
+    segment: usize,
+    done: Done,
     samples: Vec<Sample>,
     changes: Vec<Change>,
 }
@@ -184,9 +186,9 @@ impl Replay<'_> {
         })
     }
 
-    /// One thread's steps, one after the other. Of each segment it issues the first operation
-    /// whatever the time, so that every phase of the plan is seen, and the others until the
-    /// deadline. Nobody waits for what it leaves out.
+    /// One thread's steps, one after the other. Of each segment it issues the first read and the
+    /// first write whatever the time, so that every phase of the plan is seen, and the others until
+    /// the deadline. Nobody waits for what it leaves out.
     fn lane<'m>(&'m self, number: usize, memory: Slice<'m>) -> Result<Lane<'m>, ProbeError> {
         clock::wake_in_time();
         let mut lane = Lane {
@@ -194,7 +196,8 @@ impl Replay<'_> {
             teller: self.turns.teller(number),
             ended_ns: self.started_ns,
             ended_cpu_ns: clock::thread_cpu_ns(),
-            segment: None,
+            segment: 0,
+            done: Done::default(),
             samples: Vec::with_capacity(self.queues[number].len()),
             changes: Vec::new(),
         };
@@ -213,9 +216,16 @@ impl Replay<'_> {
         let step = &self.probe.steps[position];
         let segment = self.pace.segment(position);
         let deadline_ns = self.started_ns + self.pace.segments[segment].deadline_ns;
+        if lane.segment != segment {
+            lane.segment = segment;
+            lane.done = lane.done.next();
+        }
         self.prepare(position, lane, deadline_ns);
-        let in_time = lane.segment != Some(segment) || clock::now_ns() < deadline_ns;
-        if !step.acts() || !in_time || self.stopped() {
+        let shares_ns = self.pace.segments[segment].shares_ns;
+        let in_time = clock::now_ns() < deadline_ns && lane.done.has_time_for(step.op, shares_ns);
+        let acts = step.acts() && (in_time || lane.done.is_first(step.op));
+        lane.done.left_out |= step.acts() && !acts;
+        if !acts || self.stopped() {
             self.probe.counters.skip(u64::from(step.op != Op::Null));
             lane.ended_ns = clock::now_ns();
         } else if let Some(kind) = step.change {
@@ -229,7 +239,7 @@ impl Replay<'_> {
             let sample = self
                 .step(position, step, &mut lane.memory)
                 .map_err(|error| self.step_error(position, error))?;
-            lane.segment = Some(segment);
+            lane.done.add(step.op, sample.elapsed_ns);
             lane.ended_ns = sample.start_ns + sample.elapsed_ns;
             self.probe.counters.add(u64::from(step.bytes));
             lane.samples.push(sample);
