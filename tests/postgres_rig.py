@@ -125,12 +125,15 @@ class Rig:
 
 
 @contextmanager
-def rig(installation):
-    """A server of an installation, its table ``t`` and its tablespace ``slow``, a FUSE mount."""
+def rig(installation, **more):
+    """A server of an installation, its table ``t`` and its tablespace ``slow``, a FUSE mount.
+
+    ``more`` are settings of the server.
+    """
     skip_without_fuse()
     with workspace() as room:
         port = free_port()
-        settings = {"listen_addresses": "127.0.0.1", "port": port, "shared_buffers": "64MB"}
+        settings = {"listen_addresses": "127.0.0.1", "port": port, "shared_buffers": "64MB", **more}
         backing, mountpoint = room / "backing", room / "slow"
         with private_server(room, settings, installation) as server:
             for path in (backing, mountpoint):

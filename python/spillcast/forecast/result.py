@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from spillcast.document import written
 from spillcast.explained import warning_document
 from spillcast.recording.part import Part, recorded_words
 from spillcast.recording.postgres_meta import Statement
@@ -212,7 +213,7 @@ class Forecast(Tabular):
             "recorded_s": self.recorded_s,
             "to_come": self.to_come and self.to_come.to_json(),
             "rehearsed": self.rehearsed and asdict(self.rehearsed),
-            "statement": self.statement and asdict(self.statement),
+            "statement": self.statement and written(self.statement),
             "warm": self.warm and asdict(self.warm),
             "sampled": self.sampled and asdict(self.sampled),
             "advice": list(self.advice),

@@ -22,6 +22,8 @@ from spillcast.recording.wait_cost import MachineCalibration
 
 #: A plan of PostgreSQL that was not run, beside the recording of a query that went on.
 ESTIMATE_FILE = "estimate.json"
+#: Rows of pg_stat_statements of its statement's earlier calls, beside the same.
+FORMER_FILE = "former_calls.json"
 RECORDING_SCHEMA = "spillcast.recording/1"
 _AGAIN = "record again"
 #: What ended a recording; all but the first while the run went on.

@@ -15,7 +15,7 @@ import pyarrow.compute
 from spillcast.errors import SpillcastError
 from spillcast.recording.captured import NothingSeen, together
 from spillcast.recording.counted import sum_of
-from spillcast.recording.meta import ESTIMATE_FILE, KeptWaits, Meta, OtherIO, Temp
+from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, KeptWaits, Meta, OtherIO, Temp
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Worker
 from spillcast.recording.recording import Recording
 from spillcast.recording.window import with_column
@@ -109,8 +109,9 @@ def keep(parts: Sequence[Recording], output: Path, *, share: bool = False) -> Re
                 writer.add_seconds(batch)
             for batch in _later(part.samples, "time_ns", round(begin_s * 1e9)).to_batches():
                 writer.add_samples(batch)
-        if (estimate := parts[-1].path / ESTIMATE_FILE).is_file():
-            writer.add_document(ESTIMATE_FILE, json.loads(estimate.read_bytes()))
+        for name in (ESTIMATE_FILE, FORMER_FILE):
+            if (told := parts[-1].path / name).is_file():
+                writer.add_document(name, json.loads(told.read_bytes()))
         return writer.finish(_meta(parts, edges_s))
     except BaseException:
         writer.discard()

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from spillcast.errors import InputError
-from spillcast.recording.meta import ESTIMATE_FILE
+from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE
 from spillcast.recording.meta_file import META_FILE
 from spillcast.workspace import gone_when_killed
 
@@ -25,7 +25,7 @@ PARTIAL = re.compile(r"\.[0-9a-f]{8}\.partial$")
 FINISHED = frozenset(
     (
         *(META_FILE, "waits.parquet", "seconds.parquet", "samples.parquet"),
-        *("plan.json", ESTIMATE_FILE, "rehearsals"),
+        *("plan.json", ESTIMATE_FILE, FORMER_FILE, "rehearsals"),
     )
 )
 UNFINISHED = frozenset(("parts", "seconds.packed", "samples", "reserve", "waits"))

@@ -105,3 +105,7 @@ class Statement:
     most_of: int = key(
         "for counts, never on disk: it is the plan with the most temp I/O of this many"
     )
+    spread: float | None = key(
+        "for counts, never on disk: standard deviation of the calls' times over their mean",
+        optional=True,
+    )

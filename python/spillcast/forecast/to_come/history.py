@@ -1,5 +1,7 @@
 """What a previous run of the same query tells of the whole: its counts and the work beside them."""
 
+from math import hypot
+
 from spillcast.forecast.load import temp_load
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.to_come.said import Said, about
@@ -8,11 +10,14 @@ from spillcast.recording import Recording
 from spillcast.recording.part import Part
 from spillcast.units import format_bytes
 
-SOURCE = "a previous run"
+SOURCE, CALLS = "a previous run", "previous calls, by pg_stat_statements"
 #: Runs of a query differ by so much in what they spill (standard deviation of the logarithm).
 COUNTS_SPREAD = 0.03
 #: And in the time outside temp I/O; of a run whose temp I/O was not timed in all.
 REST_SPREAD, UNTIMED_SPREAD = 0.15, 0.3
+#: Calls of a statement have other constants, and so other amounts: of one alone nothing tells by
+#: how much they differ.
+CALLS_SPREAD = 0.3
 #: A previous run spilled so much less than was seen already that it was another query's.
 LESS = 0.9
 _MEMORY = ("work_mem", "memory_limit", "hash_mem_multiplier", "threads")
@@ -31,17 +36,32 @@ def history_says(history: Recording, recording: Recording, seen: Seen) -> list[S
     if moved["write"] < LESS * seen.bytes["write"]:
         wrote, has = format_bytes(moved["write"]), format_bytes(seen.bytes["write"])
         return f"it wrote {wrote} in all, this one {has} while it was recorded"
+    calls = _calls_spread(history)
+    source = SOURCE if calls is None else CALLS
+    counts, rest, untimed = (
+        hypot(spread, calls or 0.0) for spread in (COUNTS_SPREAD, REST_SPREAD, UNTIMED_SPREAD)
+    )
     found = []
     if moved["write"]:
-        found.append(about("written", moved["write"], COUNTS_SPREAD, "history", SOURCE))
+        found.append(about("written", moved["write"], counts, "history", source))
     if moved["read"]:
-        found.append(about("read", moved["read"], COUNTS_SPREAD, "history", SOURCE))
+        found.append(about("read", moved["read"], counts, "history", source))
     if not sum(took_s.values()):
-        return [*found, about("elapsed", history.elapsed_s, UNTIMED_SPREAD, "history", SOURCE)]
+        return [*found, about("elapsed", history.elapsed_s, untimed, "history", source)]
     rest_s = history.elapsed_s - Threads(history, loads).of_waits * sum(took_s.values())
     if rest_s > 0:
-        found.append(about("rest", rest_s, REST_SPREAD, "history", SOURCE))
+        found.append(about("rest", rest_s, rest, "history", source))
     return found
+
+
+def _calls_spread(history: Recording) -> float | None:
+    """How far calls are from their mean, by so many of them; None of a single run."""
+    statement = history.meta.statement
+    if statement is None or statement.spread is None:
+        return None
+    others = max(statement.calls - 1, 0)
+    variance = others * statement.spread**2 + CALLS_SPREAD**2
+    return float((variance / (others + 1)) ** 0.5)
 
 
 def reason_against(history: Recording, recording: Recording) -> str | None:

@@ -5,14 +5,15 @@ Most queries were recorded as a whole, so the sources are imported where one was
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.errors import InputError
+from spillcast.errors import InputError, Refusal
 from spillcast.forecast.to_come.told import UNTOLD, Told, parse_progress, parse_written, told_says
 from spillcast.gate import reading
 from spillcast.recording import Recording
-from spillcast.recording.meta import ESTIMATE_FILE
+from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE
 from spillcast.recording.part import went_on
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class Known:
             Answer("input", "", input_says(recording, seen)),
             *(self._of_file(path, recording, seen) for path in self._files(recording)),
             *_of_document(recording, seen),
+            *self._of_calls(recording, seen),
         ]
         used = [one for one in said if one.kind not in self.without]
         unused = [f"{one.name}: {one.said}" for one in used if isinstance(one.said, str)]
@@ -104,9 +106,25 @@ class Known:
             return None
         from spillcast.forecast.to_come.history import reason_against, same_text
 
-        runs = (_run(path) for path in self.history if _estimate(path) is None)
-        same = (run for run in runs if same_text(run, recording))
+        same = [run for run in self._runs if same_text(run, recording)]
+        if not self._runs and isinstance(calls := former_calls_of(recording), Recording):
+            same = [calls]
         return next((run for run in same if reason_against(run, recording) is None), None)
+
+    @cached_property
+    def _runs(self) -> list[Recording]:
+        """The previous runs that were given."""
+        return [_run(path) for path in self.history if _estimate(path) is None]
+
+    def _of_calls(self, recording: Recording, seen: "Seen") -> list[Answer]:
+        """What its server counted of earlier calls, where no previous run is given."""
+        from spillcast.forecast.to_come.history import history_says
+
+        calls = None if self._runs else former_calls_of(recording)
+        if calls is None:
+            return []
+        said = calls if isinstance(calls, str) else history_says(calls, recording, seen)
+        return [Answer("history", FORMER_FILE, said)]
 
     def _files(self, recording: Recording) -> list[Path]:
         kept = recording.path / ESTIMATE_FILE
@@ -133,6 +151,25 @@ def _of_document(recording: Recording, seen: "Seen") -> list[Answer]:
         return []
     said = plan_says(estimate, recording.meta.engine.settings, seen, own=True)
     return [Answer("plan", ESTIMATE_FILE, said)]
+
+
+def former_calls_of(recording: Recording) -> Recording | str | None:
+    """The mean of earlier calls of its statement, as kept beside it; or why it is not used."""
+    from spillcast.recording.explain.statement_choice import chosen
+    from spillcast.recording.explain.statement_rows import Row, merged, read_rows
+    from spillcast.recording.explain.statements import recording_of_row
+
+    path, kept = recording.path / FORMER_FILE, recording.documents.get(FORMER_FILE)
+    try:
+        if isinstance(kept, list):
+            rows = merged([Row.of(row) for row in kept])
+        elif path.is_file():
+            rows = read_rows(path)
+        else:
+            return None
+        return recording_of_row(path, chosen(path, rows, None), timed=False)
+    except (InputError, Refusal) as error:
+        return error.message.removeprefix(f"{path}: ")
 
 
 NOTHING = Known()

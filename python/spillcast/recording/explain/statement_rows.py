@@ -43,6 +43,8 @@ class Row:
     #: Settings that were exported beside it.
     per_gather: int | None
     maintenance: int | None
+    #: Standard deviation of the calls' times over their mean; None where that is not known.
+    spread: float | None = None
     #: How often it was seen at work, and with how many parallel workers at most.
     looks: int = 0
     workers_seen: int = 0
@@ -80,6 +82,7 @@ class Row:
             workers=_whole(values, "parallel_workers_launched", WORKERS_MAX * (calls or 1)),
             per_gather=_whole(values, PER_GATHER, WORKERS_MAX),
             maintenance=_whole(values, MAINTENANCE, WORKERS_MAX),
+            spread=_spread(values),
             looks=values.get("looks", 0),
             workers_seen=values.get("workers_seen", 0),
         )
@@ -96,6 +99,7 @@ class Row:
             write_s=_sum(self.write_s, other.write_s),
             other_s=self.other_s + other.other_s,
             workers=_sum(self.workers, other.workers),
+            spread=None,
         )
 
 
@@ -162,6 +166,13 @@ def _whole(values: Mapping[str, Any], name: str, most: int) -> int | None:
     if number is not None and number > most:
         raise ValueError(f"{name} is {number:,}, more than {most:,}")
     return number
+
+
+def _spread(values: Mapping[str, Any]) -> float | None:
+    mean, deviation = values.get("mean_exec_time"), values.get("stddev_exec_time")
+    if mean is None or deviation is None or not _number(mean):
+        return None
+    return _number(deviation) / _number(mean)
 
 
 def _seconds(milliseconds: Any) -> float | None:

@@ -62,7 +62,7 @@ def recording_of_row(
     except Refusal as refusal:
         raise Refusal(f"{path}: {refusal}", _MORE_PROCESSES) from refusal
     engine = ObservedEngine("postgresql", query=row.query)
-    statement = Statement(row.queryid, row.query, row.calls, 1)
+    statement = Statement(row.queryid, row.query, row.calls, 1, row.spread)
     return recording_of(
         Counted(path, elapsed_s, temp, shared.middle, None, 1, engine, shared, statement),
     )

@@ -24,6 +24,7 @@ from spillcast.engines.postgres.live.account import (
 from spillcast.engines.postgres.live.backend import find, may_list_temp, none_came
 from spillcast.engines.postgres.live.estimate import estimate
 from spillcast.engines.postgres.live.explain import PLAN_FILE, Explained
+from spillcast.engines.postgres.live.former import former_calls
 from spillcast.engines.postgres.live.sampler import RATE_ALONE_HZ, RATE_HZ, Sampler
 from spillcast.engines.postgres.live.settings import own_settings, settings_of
 from spillcast.engines.postgres.processes import (
@@ -36,7 +37,7 @@ from spillcast.engines.postgres.processes import (
 from spillcast.errors import InputError, SpillcastError
 from spillcast.interruptible import no_interrupts
 from spillcast.recording import Recording
-from spillcast.recording.meta import ESTIMATE_FILE
+from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.recorder import Recorder
 from spillcast.recording.run_so_far import RunSoFar
@@ -77,7 +78,8 @@ def record_postgres(
             if wanted is not None:
                 found = find(connection, wanted, say, recorder.options.duration_s)
                 explain_with = partial(estimate, dsn, found.database or None)
-                watch = _Watch(recorder, connection, found.pid, None, explain_with)
+                count_with = partial(former_calls, dsn, found.database or connection.info.dbname)
+                watch = _Watch(recorder, connection, found.pid, None, explain_with, count_with)
             else:
                 assert explain is not None
                 run = Explained(dsn, explain, settings or {}, say, timed=timed)
@@ -127,6 +129,7 @@ class _Watch:
         pid: int,
         run: Explained | None,
         explain_with: Callable[[str, Mapping[str, str]], dict[str, Any] | str] | None = None,
+        count_with: Callable[[str], list[dict[str, Any]]] | None = None,
     ) -> None:
         self.pid = pid
         self.exit_status: int | None = None
@@ -134,9 +137,12 @@ class _Watch:
         self._connection = connection
         self._run = run
         self._explain_with = explain_with
+        self._count_with = count_with
         self._unattached = 0
         #: The plan of the statement by estimates alone, or why there is none; None until asked for.
         self._plan: dict[str, Any] | str | None = None
+        #: What was counted of its earlier calls; None until asked for.
+        self._calls: list[dict[str, Any]] | None = None
         #: What is known of the query now that it is watched no longer.
         self._ended: RunSoFar | None = None
         recorder.run_so_far = self.run_so_far
@@ -253,21 +259,19 @@ class _Watch:
         run = self._run
         if run is not None and run.plan is not None:
             recorder.add_document(PLAN_FILE, run.plan)
-        # What is to come of a query that goes on, its plan may tell.
-        if ended_by != "query" and self._estimated is not None:
-            recorder.add_document(ESTIMATE_FILE, self._estimated)
+        if ended_by != "query":
+            for name, document in self._telling.items():
+                recorder.add_document(name, document)
         extra = self._known(ended_by)
         self._ended = RunSoFar(self._started_ns, {**extra, "elapsed_s": elapsed_s})
         extra["sampling"] = sampling_meta(sampled, self._sampler.rate_hz, self._sampler.gap_s)
         return recorder.finish(elapsed_s=elapsed_s, started_ns=self._started_ns, extra=extra)
 
     def run_so_far(self) -> RunSoFar:
-        """The query as it is known by now; its plan is asked for once."""
+        """The query as it is known by now; its plan and its earlier calls are asked for once."""
         if self._ended is not None:
             return self._ended
-        plan = self._estimated
-        documents = {} if plan is None else {ESTIMATE_FILE: plan}
-        return RunSoFar(self._started_ns, self._known("duration"), documents)
+        return RunSoFar(self._started_ns, self._known("duration"), self._telling)
 
     @property
     def _started_ns(self) -> int | None:
@@ -285,6 +289,22 @@ class _Watch:
             ),
             "postgres": query_meta(self.pid, life, self._attached_s, ended_by, sampled, *workers),
         }
+
+    @property
+    def _telling(self) -> Mapping[str, object]:
+        """What may tell what is to come of a query that goes on, by file."""
+        found = {ESTIMATE_FILE: self._estimated, FORMER_FILE: self._former}
+        return {name: document for name, document in found.items() if document}
+
+    @property
+    def _former(self) -> list[dict[str, Any]]:
+        """Rows of its statement's earlier calls; none where none were counted."""
+        queryid = self._sampler.sampled.queryid
+        if self._count_with is None or queryid is None:
+            return []
+        if self._calls is None:
+            self._calls = self._count_with(queryid)
+        return self._calls
 
     @property
     def _estimated(self) -> dict[str, Any] | None:

@@ -1,0 +1,59 @@
+"""What pg_stat_statements has counted of earlier calls of a session's statement: numbers alone."""
+
+from contextlib import closing
+from typing import Any
+
+from spillcast.engines.postgres.connection import EXPLAINER, open_session
+from spillcast.errors import InputError
+
+TIMEOUT_MS = 5000
+_SCHEMA = (
+    "select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace "
+    "where e.extname = 'pg_stat_statements'"
+)
+#: Of calls from within functions the session shows the outer statement.
+_COUNTED = (
+    "select to_jsonb(s) - 'query' from {}.pg_stat_statements s "
+    "join pg_database d on d.oid = s.dbid and d.datname = %s "
+    "where s.queryid = %s and s.toplevel and s.calls > 0"
+)
+#: The first version in which a session shows its statement's identifier.
+_SHOWN_SINCE = 140000
+
+
+def former_calls(dsn: str, database: str, queryid: str) -> list[dict[str, Any]]:
+    """A row for each user who called it; none where the server counts none, or may not tell.
+
+    Asked in a session of ours, in the DSN's database and then in the statement's, ``database``:
+    the extension counts all of them, and is in any one.
+    """
+    from psycopg.conninfo import make_conninfo
+
+    for into in (dsn, make_conninfo(dsn, dbname=database)):
+        found = _asked(into, database, queryid)
+        if found is not None:
+            return found
+    return []
+
+
+def _asked(dsn: str, database: str, queryid: str) -> list[dict[str, Any]] | None:
+    """None where this database has no such extension, or it cannot be asked."""
+    import psycopg
+    from psycopg.sql import SQL, Identifier
+
+    try:
+        session = open_session(dsn, EXPLAINER)
+    except InputError:
+        return None
+    with closing(session) as connection:
+        if connection.info.server_version < _SHOWN_SINCE:
+            return []
+        try:
+            connection.execute(f"set statement_timeout = {TIMEOUT_MS}")
+            schema = connection.execute(_SCHEMA).fetchone()
+            if schema is None:
+                return None
+            asked = SQL(_COUNTED).format(Identifier(schema[0]))
+            return [found for (found,) in connection.execute(asked, [database, int(queryid)])]
+        except psycopg.Error:
+            return None

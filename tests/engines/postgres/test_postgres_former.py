@@ -1,0 +1,101 @@
+"""A part of a query whose server counted earlier calls of it: they tell the whole."""
+
+import json
+
+import pytest
+
+from harness import spillcast
+from postgres_rig import PARALLEL, rig
+from spillcast.engines.engine import Wanted
+from spillcast.engines.postgres.live.former import former_calls
+from spillcast.engines.postgres.live.record import record_postgres
+from spillcast.engines.postgres.server import embedded
+from spillcast.forecast import forecast
+from spillcast.recording import Recording
+from spillcast.recording.options import RecordOptions
+from spillcast.storage.target import resolve
+
+ALONE = {**PARALLEL, "max_parallel_workers_per_gather": 0, "track_io_timing": "on"}
+COUNTED = "select queryid, calls, temp_blks_written from pg_stat_statements where query like %s"
+PATTERN = "select max(t.f) from t join%"
+
+
+def spills(constant):
+    """Spills for seconds; another constant is another call of the same statement."""
+    joins = " ".join(f"join t t{n} using (id)" for n in range(4))
+    return f"select max(t.f) from t {joins} where t.id <> {constant}"
+
+
+@pytest.fixture(scope="module")
+def counting():
+    """A server that counts statements, and has counted two calls of one."""
+    with rig(embedded(), shared_preload_libraries="pg_stat_statements") as made:
+        with made.connect() as connection:
+            connection.execute("create extension pg_stat_statements")
+            connection.execute("create database other")
+        for constant in (4711, 815):
+            with made.client(**ALONE) as client:
+                client.run(spills(constant))
+                client.result()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def part(counting, tmp_path_factory):
+    """Half a second of a third call, which is then cancelled: it is not counted."""
+    path = tmp_path_factory.mktemp("former") / "part.spill"
+    with counting.client(**ALONE) as client:
+        client.run(spills(42))
+        counting.until_running(client)
+        wanted = Wanted(backend=client.pid)
+        record_postgres(counting.dsn, path, wanted, options=RecordOptions(duration_s=0.5))
+        client.connection.cancel()
+    return Recording.open(path)
+
+
+def counted(counting):
+    """Its identifier, and blocks written by a call."""
+    with counting.connect() as connection:
+        queryid, calls, blocks = connection.execute(COUNTED, [PATTERN]).fetchone()
+    assert calls == 2
+    return queryid, blocks / calls
+
+
+def test_earlier_calls_tell_the_whole(counting, part):
+    said = forecast(part, resolve("latency:100us", part))
+    assert said.part is None
+    assert "previous calls, by pg_stat_statements" in said.to_come.sources["written"]
+    _, blocks = counted(counting)
+    assert said.to_come.whole_bytes("write") == pytest.approx(8192 * blocks, rel=0.15)
+
+
+def test_nothing_of_the_statement_but_numbers_is_kept(counting, part):
+    text = (part.path / "former_calls.json").read_text()
+    [row] = json.loads(text)
+    assert row["queryid"] == counted(counting)[0]
+    assert "query" not in row
+    assert "join" not in text
+
+
+def test_a_run_that_is_given_is_used_instead(part, tmp_path):
+    """Of another statement: it is said, and so the calls that the server counted are not used."""
+    plan = tmp_path / "plan.json"
+    node = {"Node Type": "Sort", "Plan Rows": 1, "Plan Width": 8, "Actual Loops": 1}
+    node |= {"Temp Written Blocks": 9, "Temp Read Blocks": 9, "Actual Rows": 1}
+    document = {"Plan": node, "Execution Time": 50.0, "Query Text": "select 1"}
+    plan.write_text(json.dumps([document]))
+    done = spillcast("forecast", part.path, "--history", plan, "--to", "latency:1ms", "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert "plan.json" in " ".join(said["to_come"]["unused"])
+    assert "previous calls" not in json.dumps(said["to_come"])
+
+
+@pytest.mark.parametrize(("database", "of"), [("postgres", 1), ("other", 0)])
+def test_calls_in_another_database_are_of_another_statement(counting, database, of):
+    queryid, _ = counted(counting)
+    assert len(former_calls(counting.dsn, database, str(queryid))) == of
+
+
+def test_a_server_that_counts_none_is_left_alone(newest):
+    assert former_calls(newest.dsn, "postgres", "1") == []
