@@ -24,6 +24,7 @@ NAMES = (
     "page_cache",
     "quota",
     "part",
+    "part_calls",
     "emulate",
     "cache",
     "cache_curves",

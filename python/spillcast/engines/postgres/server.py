@@ -115,7 +115,9 @@ def make_cluster(room: Path, installation: Installation | None = None) -> Cluste
     initdb = [str(programs / "initdb"), "-D", str(home / "data"), *INITDB_OPTIONS]
     made = subprocess.run([*_as(user), *initdb], capture_output=True, text=True, cwd=home)
     if made.returncode:
-        raise SpillcastError(f"initdb: {made.stderr.strip().splitlines()[-1]}")
+        # What it tidies up comes after what went wrong.
+        told = [line for line in made.stderr.splitlines() if "removing " not in line]
+        raise SpillcastError(f"initdb: {' '.join(told[-2:]) or 'no reason given'}")
     return Cluster(installation, programs, home, user)
 
 

@@ -167,7 +167,14 @@ def former_calls_of(recording: Recording) -> Recording | str | None:
             rows = read_rows(path)
         else:
             return None
-        return recording_of_row(path, chosen(path, rows, None), timed=False)
+        # What is kept has no text, and the recording has seen its processes.
+        row = replace(
+            chosen(path, rows, None),
+            query=recording.meta.engine.query,
+            looks=recording.samples.num_rows,
+            workers_seen=len(recording.meta.postgres.workers) if recording.meta.postgres else 0,
+        )
+        return recording_of_row(path, row, timed=False)
     except (InputError, Refusal) as error:
         return error.message.removeprefix(f"{path}: ")
 

@@ -13,7 +13,9 @@ _SCHEMA = (
 )
 #: Of calls from within functions the session shows the outer statement.
 _COUNTED = (
-    "select to_jsonb(s) - 'query' from {}.pg_stat_statements s "
+    "select to_jsonb(s) - 'query' || (select jsonb_object_agg(name, setting) from pg_settings "
+    "where name in ('max_parallel_workers_per_gather', 'max_parallel_maintenance_workers')) "
+    "from {}.pg_stat_statements s "
     "join pg_database d on d.oid = s.dbid and d.datname = %s "
     "where s.queryid = %s and s.toplevel and s.calls > 0"
 )
@@ -22,8 +24,9 @@ _SHOWN_SINCE = 140000
 
 
 def former_calls(dsn: str, database: str, queryid: str) -> list[dict[str, Any]]:
-    """A row for each user who called it; none where the server counts none, or may not tell.
+    """A row for each user who called it, with the settings that bound its processes.
 
+    None where the server counts none, or may not tell.
     Asked in a session of ours, in the DSN's database and then in the statement's, ``database``:
     the extension counts all of them, and is in any one.
     """
