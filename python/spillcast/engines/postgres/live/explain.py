@@ -38,6 +38,8 @@ class Explained:
         self.connection: Connection = open_session(dsn, EXPLAINER)
         self.pid = self.connection.info.backend_pid
         self._failure: SpillcastError | None = None
+        #: Whether it was cancelled by us, not by a timeout or by somebody else.
+        self._cancelled = False
         self._thread = threading.Thread(target=self._run, name="spillcast-explain", daemon=True)
         try:
             _prepare(self.connection, settings, say)
@@ -65,6 +67,7 @@ class Explained:
         import psycopg
 
         if self._thread.is_alive():
+            self._cancelled = True
             with contextlib.suppress(psycopg.Error):
                 self.connection.cancel_safe(timeout=CANCEL_S)
             self._thread.join()
@@ -77,11 +80,15 @@ class Explained:
         try:
             # Whatever the statement changes is taken back; binary forbids a second statement.
             with self.connection.transaction(force_rollback=True):
-                cursor = self.connection.execute(self._explain + self.statement, binary=True)
+                # Bytes of an argument that are no text are for the server to refuse.
+                text = (self._explain + self.statement).encode("utf-8", "surrogateescape")
+                cursor = self.connection.execute(text, binary=True)
                 self.plan = struck_document(cursor.fetchall()[0][0])
             self.elapsed_s = (time.monotonic_ns() - self.started_ns) / 1e9
-        except psycopg.errors.QueryCanceled:
-            pass
+        except psycopg.errors.QueryCanceled as error:
+            if not self._cancelled:
+                hint = "against a timeout: --set statement_timeout=0"
+                self._failure = SpillcastError(f"--explain: {what_it_says(error)}", hint)
         except psycopg.OperationalError as error:
             self._failure = SpillcastError(f"--explain: {what_it_says(error)}")
         except psycopg.Error as error:
