@@ -1,5 +1,8 @@
 """A server's log without a server: temp files with their statements, in each format."""
 
+import gzip
+import json
+
 import pytest
 
 from spillcast.engines.postgres.rank.between import between
@@ -27,6 +30,41 @@ def test_a_statement_stands_below_its_temp_file(tmp_path):
         (5, "select 2"),
     ]
     assert found.window_s == pytest.approx(1799.9)
+
+
+def test_the_statement_of_a_function_that_spills_is_below_its_context(tmp_path):
+    (tmp_path / "a.log").write_text(
+        """\
+2026-11-23 10:00:01.100 UTC [42] LOG:  temporary file: path "b/pgsql_tmp42.0", size 8192
+2026-11-23 10:00:01.100 UTC [42] CONTEXT:  SQL statement "select 1"
+\tPL/pgSQL function f() line 1 at PERFORM
+2026-11-23 10:00:01.100 UTC [42] STATEMENT:  select f()
+"""
+    )
+    assert [(one.bytes, one.query) for one in read_logs(tmp_path).temp] == [(8192, "select f()")]
+
+
+@pytest.mark.parametrize("rotated", ["", ".1", "-20261125", "-2026-11-25.3.gz"])
+def test_what_a_server_logs_in_several_formats_counts_once(tmp_path, rotated):
+    message = 'temporary file: path ""b/pgsql_tmp42.0"", size 8192'
+    row = [""] * 26
+    row[0], row[13], row[19] = "2026-11-23 10:00:01.100 UTC", f'"{message}"', "select 1"
+    plain = message.replace('""', '"')
+    told = {"timestamp": row[0], "message": plain, "statement": row[19]}
+    texts = {
+        "": f"{row[0]} [42] LOG:  {plain}\n{row[0]} [42] STATEMENT:  select 1\n",
+        ".csv": ",".join(row) + "\n",
+        ".json": json.dumps(told) + "\n",
+    }
+    packed = gzip.compress if rotated.endswith(".gz") else bytes
+    for format, text in texts.items():
+        alone = tmp_path / "alone"
+        alone.mkdir(exist_ok=True)
+        for folder in (tmp_path, alone):
+            (folder / f"pg{format}{rotated}").write_bytes(packed(text.encode()))
+        found = read_logs(alone / f"pg{format}{rotated}")
+        assert [(one.bytes, one.query) for one in found.temp] == [(8192, "select 1")]
+    assert len(read_logs(tmp_path).temp) == 1
 
 
 def test_statements_that_differ_in_their_constants_are_one():

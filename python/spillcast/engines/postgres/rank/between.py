@@ -1,5 +1,6 @@
 """What a server counted between two looks; what was reset meanwhile counts from its reset on."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ _KEY = ("userid", "dbid", "queryid", "toplevel")
 
 def check_since(since: str) -> None:
     """InputError for what is neither a file nor a time."""
-    if not Path(since).is_file():
+    if not os.path.isfile(since):
         parse_duration_s(since, "--since")
 
 
@@ -26,7 +27,7 @@ def since_look(
     wait: Callable[[float], None] = time.sleep,
 ) -> Look:
     """From the look of a file to this one, or from this one to another after a ``wait``."""
-    if Path(since).is_file():
+    if os.path.isfile(since):
         return between(load(Path(since)), found)
     seconds = parse_duration_s(since, "--since")
     wait(seconds)

@@ -24,6 +24,8 @@ PROCESSES_UNSEEN = (
 )
 #: A look is not to weigh on the server.
 _LIMITS = ("set statement_timeout = '10s'", "set default_transaction_read_only = on")
+#: So that times in rows of two looks are written alike.
+_ZONE = "set timezone = 'UTC'"
 _SETTINGS = (
     *(PER_GATHER, MAINTENANCE, "work_mem", "hash_mem_multiplier", "track_io_timing"),
     *("log_temp_files", "temp_tablespaces", "shared_preload_libraries"),
@@ -79,7 +81,7 @@ def look(connection: Connection, queryid: str | None = None, pattern: str | None
     where they do not spill, as ``asked``.
     """
     began = time.monotonic()
-    for limit in _LIMITS:
+    for limit in (*_LIMITS, _ZONE):
         connection.execute(limit.encode())
     asked = _Asked(connection)
     settings = dict(
