@@ -176,6 +176,14 @@ def test_a_snapshot_taken_in_another_time_zone_counts_as_well(dsn, tmp_path):
     assert ranked(dsn, "--since", kept)["statements"] == []
 
 
+def test_a_snapshot_of_another_server_is_refused(dsn, tmp_path):
+    kept = tmp_path / "look.json"
+    with workspace() as room, private_server(room) as other:
+        assert spillcast("postgres", other.dsn, "--save", kept).returncode == 0
+    told = only_line(spillcast("postgres", dsn, "--since", kept), 2)
+    assert "is of another server" in told
+
+
 @pytest.mark.parametrize(
     ("query", "pattern"),
     [

@@ -69,6 +69,14 @@ def shown_dsn(dsn: str) -> str:
     return make_conninfo(**{name: value for name, value in parts if name not in SECRETS})
 
 
+def check_text(what: str, text: str) -> None:
+    """InputError for an argument of bytes that are no UTF-8, which no server can be given."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{what}: its bytes are not UTF-8") from None
+
+
 def row(connection: Connection, query: str, *values: object) -> tuple[Any, ...]:
     """The only row of a query."""
     # Not prepared: the texts are of this program, and some are for one use.
@@ -141,6 +149,7 @@ def _parts(dsn: str) -> dict[str, Any]:
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 
+    check_text("the DSN", dsn)
     try:
         parts = conninfo_to_dict(dsn)
     except ProgrammingError:

@@ -6,7 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from spillcast.engines.postgres.connection import EXPLAINER, Connection, open_session, what_it_says
+from spillcast.engines.postgres.connection import (
+    EXPLAINER,
+    Connection,
+    check_text,
+    open_session,
+    what_it_says,
+)
 from spillcast.errors import InputError, SpillcastError
 from spillcast.redaction import struck_document
 
@@ -28,6 +34,9 @@ class Explained:
         *,
         timed: bool = True,
     ) -> None:
+        check_text("--explain", statement)
+        for name, value in settings.items():
+            check_text("--set", f"{name}={value}")
         self.statement = statement
         self._explain = _EXPLAIN.format(timing="on" if timed else "off")
         self.plan: Any = None
@@ -80,8 +89,7 @@ class Explained:
         try:
             # Whatever the statement changes is taken back; binary forbids a second statement.
             with self.connection.transaction(force_rollback=True):
-                # Bytes of an argument that are no text are for the server to refuse.
-                text = (self._explain + self.statement).encode("utf-8", "surrogateescape")
+                text = (self._explain + self.statement).encode()
                 cursor = self.connection.execute(text, binary=True)
                 self.plan = struck_document(cursor.fetchall()[0][0])
             self.elapsed_s = (time.monotonic_ns() - self.started_ns) / 1e9

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.engines.postgres.rank.look import Look, load
+from spillcast.errors import InputError
 from spillcast.units import parse_duration_s
 
 #: Of whom a row counts.
@@ -28,7 +29,11 @@ def since_look(
 ) -> Look:
     """From the look of a file to this one, or from this one to another after a ``wait``."""
     if os.path.isfile(since):
-        return between(load(Path(since)), found)
+        before = load(Path(since))
+        if None not in (before.server, found.server) and before.server != found.server:
+            hint = "name one of this server, or wait for a second look: --since 10m"
+            raise InputError(f"--since {since}: is of another server", hint)
+        return between(before, found)
     seconds = parse_duration_s(since, "--since")
     wait(seconds)
     return between(found, again())

@@ -9,6 +9,7 @@ from spillcast.engines.engine import Meant, Say, Wanted
 from spillcast.engines.postgres.connection import (
     SAMPLER,
     Connection,
+    check_text,
     open_session,
     row,
     shown_dsn,
@@ -127,6 +128,7 @@ def _check(connection: Connection, pattern: str) -> None:
     """InputError where the server cannot read it."""
     import psycopg
 
+    check_text("--query", pattern)
     try:
         row(connection, "select '' ~* %s", pattern)
     except psycopg.Error as error:
