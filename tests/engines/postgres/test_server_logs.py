@@ -94,3 +94,32 @@ def test_what_two_looks_have_between_them():
     told = {one["queryid"]: (one["calls"], one.get("temp_blks_read")) for one in found.rows}
     assert told == {7: (2, 40), 8: (2, 4), 9: (1, None)}
     assert between(before, Look(1600.0, 1500.0, [row(calls=7)])).since_s == 1500.0
+
+
+PLANNED = """\
+2026-11-23 10:00:00.100 UTC [42] LOG:  duration: 200.000 ms  plan:
+\tQuery Text: select count(*)
+\tfrom {table}
+\torder by f
+\tSort  (cost=1.00..2.00 rows=10 width=8) (actual time=1.000..190.000 rows=10 loops=1)
+\t  Sort Key: f
+\t  Sort Method: external merge  Disk: 800kB
+\t  Buffers: temp read=100 written=100
+\t  I/O Timings: temp read=50.000 write=50.000
+\t  ->  Seq Scan on {table}  (cost=0.00..1.00 rows=10 width=8) (actual rows=10 loops=1)
+"""
+
+
+def test_statements_of_several_lines_are_told_apart_by_all_of_them(tmp_path):
+    (tmp_path / "a.log").write_text(PLANNED.format(table="big") + PLANNED.format(table="small"))
+    found = read_logs(tmp_path)
+    assert [one["Query Text"].split() for one in found.plans] == [
+        ["select", "count(*)", "from", table, "order", "by", "f"] for table in ("big", "small")
+    ]
+    assert [one["Plan"]["Temp Read Blocks"] for one in found.plans] == [100, 100]
+    (tmp_path / "a.log").write_text(
+        PLANNED.format(table="big").replace("\tSort  (", "\tQuery Parameters: $1 = '5'\n\tSort  (")
+    )
+    [one] = read_logs(tmp_path).plans
+    assert one["Query Text"].endswith("order by f")
+    assert one["Plan"]["Node Type"] == "Sort"
