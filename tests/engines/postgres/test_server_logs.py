@@ -8,6 +8,7 @@ import pytest
 from spillcast.engines.postgres.rank.between import between
 from spillcast.engines.postgres.rank.logs import normal, read_logs
 from spillcast.engines.postgres.rank.look import Look
+from spillcast.errors import InputError
 
 TEXT = """\
 2026-11-23 10:00:00.100 UTC [41] LOG:  checkpoint starting: time
@@ -123,3 +124,20 @@ def test_statements_of_several_lines_are_told_apart_by_all_of_them(tmp_path):
     [one] = read_logs(tmp_path).plans
     assert one["Query Text"].endswith("order by f")
     assert one["Plan"]["Node Type"] == "Sort"
+
+
+def test_a_time_that_is_none_is_passed_over(tmp_path):
+    lines = TEXT.replace("2026-11-23 10:00:00.100", "2026-13-45 10:00:00.100")
+    (tmp_path / "a.log").write_text(lines)
+    found = read_logs(tmp_path)
+    assert len(found.temp) == 3
+    assert found.window_s is None
+
+
+def test_messages_in_another_language_are_not_taken_for_a_missing_setting(tmp_path):
+    (tmp_path / "a.log").write_text(
+        "LOG:  tempor\u00e4re Datei: Pfad \u00bbx\u00ab, Gr\u00f6\u00dfe 8192\n"
+    )
+    with pytest.raises(InputError) as raised:
+        read_logs(tmp_path)
+    assert "lc_messages = 'C'" in str(raised.value.hint)

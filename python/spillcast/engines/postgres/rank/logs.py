@@ -75,7 +75,8 @@ def read_logs(path: Path) -> Logs:
             _read(file, _entries(file, lines), temp, plans, times)
     if not temp and not plans:
         raise InputError(
-            f"{path}: no temp file and no plan in {format_count(len(files), 'file')}", HOW
+            f"{path}: no temp file and no plan in {format_count(len(files), 'file')}",
+            f"{HOW}; its messages have to be in English (lc_messages = 'C')",
         )
     return Logs(len(files), temp, plans, _window_s(times))
 
@@ -197,7 +198,15 @@ def _of_text(lines: TextIO) -> Iterator[_Entry]:
 
 
 def _window_s(times: list[str]) -> float | None:
-    found = [_TIME.search(time) for time in times]
-    moments = [datetime.fromisoformat(match[0].replace(" ", "T")) for match in found if match]
+    moments = [moment for moment in map(_moment, times) if moment is not None]
     seconds = (moments[-1] - moments[0]).total_seconds() if len(moments) > 1 else 0.0
     return seconds or None
+
+
+def _moment(time: str) -> datetime | None:
+    """A time of the log; None where it is none, as in a damaged line."""
+    try:
+        match = _TIME.search(time)
+        return match and datetime.fromisoformat(match[0])
+    except ValueError:
+        return None
