@@ -141,3 +141,9 @@ def test_messages_in_another_language_are_not_taken_for_a_missing_setting(tmp_pa
     with pytest.raises(InputError) as raised:
         read_logs(tmp_path)
     assert "lc_messages = 'C'" in str(raised.value.hint)
+
+
+def test_rotated_logs_are_of_the_time_from_the_oldest_to_the_newest(tmp_path):
+    for day, name in ((25, "pg.log"), (24, "pg.log.1"), (23, "pg.log.2")):
+        (tmp_path / name).write_text(TEXT.replace("2026-11-23", f"2026-11-{day}"))
+    assert read_logs(tmp_path).window_s == pytest.approx(2 * 86400 + 1799.9)

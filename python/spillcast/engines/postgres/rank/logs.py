@@ -84,7 +84,7 @@ def read_logs(path: Path) -> Logs:
 def _each_once(folder: Path) -> list[Path]:
     """The files of a folder, one format of each: a server may write the same in several."""
     found: dict[str, Path] = {}
-    # What has the statement beside its temp file goes first, and the last of a name stays.
+    # The last of a name stays: CSV rather than JSON, either rather than text, and no packed copy.
     formats = {"csv": 2, "json": 1}
     files = sorted(path for path in folder.iterdir() if path.is_file())
     for file in sorted(files, key=lambda one: (formats.get(_format(one), 0), one.suffix != ".gz")):
@@ -121,9 +121,11 @@ def _read(
 ) -> None:
     """Take what the entries of one file tell. A text log has a temp file's statement below it."""
     waiting: TempFile | None = None
+    first: str | None = None
+    last: str | None = None
     for entry in entries:
         if entry.at is not None:
-            times[1 if times else 0 :] = [entry.at]
+            first, last = first or entry.at, entry.at
         # What a function runs has lines of its own between both.
         if waiting is not None and entry.level not in _BESIDE:
             query = entry.said if entry.level == "STATEMENT" else None
@@ -141,6 +143,7 @@ def _read(
                 plans.append({"Query Text": entry.query or "", **plan})
     if waiting is not None:
         temp.append(waiting)
+    times += [time for time in (first, last) if time is not None]
 
 
 def _entries(file: Path, lines: TextIO) -> Iterator[_Entry]:
@@ -199,8 +202,8 @@ def _of_text(lines: TextIO) -> Iterator[_Entry]:
 
 def _window_s(times: list[str]) -> float | None:
     moments = [moment for moment in map(_moment, times) if moment is not None]
-    seconds = (moments[-1] - moments[0]).total_seconds() if len(moments) > 1 else 0.0
-    return seconds or None
+    # By its name the newest file may be the first.
+    return (max(moments) - min(moments)).total_seconds() or None if moments else None
 
 
 def _moment(time: str) -> datetime | None:
