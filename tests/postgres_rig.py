@@ -163,13 +163,14 @@ def free_port():
 
 
 @contextmanager
-def recorder(output, *arguments):
+def recorder(output, *arguments, **options):
     """``spillcast record`` in the background, killed at the end if it still runs."""
     process = subprocess.Popen(
         spillcast_command("record", "-o", output, *arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        **options,
     )
     try:
         yield process

@@ -182,3 +182,19 @@ def test_a_cell_of_text_is_no_formula(evil, first):
 def test_a_file_name_in_csv_is_no_formula(evil):
     query = f"select '{FORMULA.replace(chr(39), chr(39) * 2)}' as file, count(*) as n from waits"
     assert f"'{FORMULA}," in spillcast("sql", query, evil.run, "--csv").stdout
+
+
+def test_letters_that_a_locale_lacks_are_replaced(tmp_path):
+    log = tmp_path / "pg.log"
+    log.write_text(
+        'LOG:  temporary file: path "b/pgsql_tmp42.0", size 8192\n'
+        'STATEMENT:  select count(*) as "\u00e9t\u00e9 \u2588" from t\n'
+    )
+    shown = {"ascii": "?t? ?", "latin-1": "\u00e9t\u00e9 ?", "utf-8": "\u00e9t\u00e9 \u2588"}
+    for encoding, text in shown.items():
+        env = os.environ | {"PYTHONIOENCODING": encoding, "COLUMNS": "200"}
+        result = subprocess.run(
+            spillcast_command("postgres", log), capture_output=True, timeout=TIMEOUT_S, env=env
+        )
+        assert result.stderr == b""
+        assert text in result.stdout.decode(encoding)

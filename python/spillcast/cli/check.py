@@ -1,5 +1,6 @@
 """``spillcast check``: whether a forecast was true, once temp files are there."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -82,7 +83,7 @@ def check(
 
     told = kept_forecast(forecast, target)
     [counting, *_] = engines("took")
-    if len(after) == 1 and not Path(after[0]).exists() and _is_dsn(after[0]):
+    if len(after) == 1 and not os.path.exists(after[0]) and _is_dsn(after[0]):
         assert counting.took is not None
         named = Meant(backend=backend, queryid=queryid, query=query, since=since)
         came = came_of(

@@ -16,7 +16,13 @@ class VisibleStream:
 
     def write(self, text: str) -> int:
         """Write a text; its own length, as every stream says it."""
-        self.obeyed.write(visible(text))
+        shown = visible(text)
+        try:
+            self.obeyed.write(shown)
+        except UnicodeEncodeError as error:
+            # Of a locale such as C or ISO-8859-1, whose letters are not all that there are.
+            known = shown.encode(error.encoding, "replace")
+            self.obeyed.write(known.decode(error.encoding))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:

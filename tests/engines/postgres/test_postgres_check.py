@@ -250,3 +250,10 @@ def test_what_is_for_a_server_goes_with_a_server(kept, tmp_path):
     (tmp_path / "after.json").write_text("{}")
     told = only_line(spillcast("check", kept, tmp_path / "after.json", "--since", "10m"), 2)
     assert "--since is for a server" in told
+
+
+def test_a_server_s_dsn_may_be_longer_than_a_file_s_name(kept, server):
+    long = f"{server.dsn} options='-c search_path={'x' * 300}'"
+    assert "has counted no statement" in only_line(
+        spillcast("check", kept, long, "--query", "none is like this"), 2
+    )

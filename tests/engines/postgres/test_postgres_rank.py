@@ -2,12 +2,15 @@
 
 import gzip
 import json
+import shlex
 
 import pytest
 
 from harness import environment, only_line, spillcast
 from plans import INSTALLATIONS
 from postgres_rig import private_server
+from spillcast.engines.postgres.rank.command import _record
+from spillcast.engines.ranking import Ranked
 from spillcast.workspace import workspace
 
 SETTINGS = {
@@ -164,3 +167,34 @@ def test_logs_without_spills_say_what_to_set(tmp_path):
 def test_a_directory_is_not_probed(dsn, tmp_path):
     told = only_line(spillcast("postgres", dsn, "--to", tmp_path), 2)
     assert "a probe would disturb" in told
+
+
+def test_a_snapshot_taken_in_another_time_zone_counts_as_well(dsn, tmp_path):
+    kept = tmp_path / "look.json"
+    zone = environment(PGTZ="Asia/Tokyo")
+    assert spillcast("postgres", dsn, "--save", kept, env=zone).returncode == 0
+    assert ranked(dsn, "--since", kept)["statements"] == []
+
+
+def test_a_snapshot_of_another_server_is_refused(dsn, tmp_path):
+    kept = tmp_path / "look.json"
+    with workspace() as room, private_server(room) as other:
+        assert spillcast("postgres", other.dsn, "--save", kept).returncode == 0
+    told = only_line(spillcast("postgres", dsn, "--since", kept), 2)
+    assert "is of another server" in told
+
+
+@pytest.mark.parametrize(
+    ("query", "pattern"),
+    [
+        ("select count(*)\nfrom t\n  order by f", r"from t\s+order by f"),
+        ("select a where a = $1 order by b, c limit $2", "order by b, c limit"),
+        ("/* of the page of users, and more */ select 1 from sales", "from sales"),
+        ("select 'a text that is another each time', b from t", "b from t"),
+        (f"select {'x' * 50} from t", "select " + "x" * 33),
+        ("<insufficient privilege>", None),
+    ],
+)
+def test_the_next_call_is_found_by_what_does_not_change(query, pattern):
+    command = _record("DSN", [Ranked("1", query, 1, 1.0, 1, None)])
+    assert (command and shlex.split(command)[5]) == pattern

@@ -273,3 +273,20 @@ def test_a_query_that_has_ended_is_no_recording(newest, tmp_path):
         assert process.returncode == 2
         assert "has ended without a query" in stderr
     assert os.listdir(tmp_path) == []
+
+
+def test_a_statement_that_a_timeout_ends_is_not_a_whole_one(newest, tmp_path):
+    limits = ("--set", "statement_timeout=1s", "--set", "work_mem=128kB")
+    asked = ("--set", "temp_tablespaces=slow", "-o", "run.spill", "--explain", JOIN)
+    result = record(newest.dsn, *limits, *asked, cwd=tmp_path)
+    assert result.returncode == 1
+    assert "canceling statement due to statement timeout" in result.stderr
+    assert "--set statement_timeout=0" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dsn_longer_than_a_file_s_name_keeps_its_password(guarded):
+    secret = "Wrong-" * 60
+    told = only_line(spillcast("postgres", f"{guarded} password={secret}"), 2)
+    assert "Wrong-" not in told
+    assert "password" in told

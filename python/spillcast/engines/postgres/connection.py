@@ -3,6 +3,7 @@
 Errors come in words, and passwords are never shown.
 """
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,9 @@ def open_session(dsn: str, name: str) -> Connection:
         import psycopg
     except ImportError:
         raise InputError("PostgreSQL needs psycopg", "pip install 'spillcast[postgres]'") from None
-    parts = {"connect_timeout": CONNECT_TIMEOUT_S, **_parts(dsn), "application_name": name}
+    parts = {"connect_timeout": CONNECT_TIMEOUT_S, **_parts(dsn)}
+    # Whatever the environment or a database of no encoding says: answers are read as UTF-8.
+    parts |= {"application_name": name, "client_encoding": "UTF8"}
     try:
         connection = psycopg.connect(autocommit=True, **parts)
     except (psycopg.OperationalError, UnicodeError) as error:
@@ -51,6 +54,7 @@ def open_session(dsn: str, name: str) -> Connection:
         raise InputError(f"PostgreSQL: {said}", _remedy(said)) from None
     try:
         _check(connection)
+        _read_any_text(connection)
     except BaseException:
         connection.close()
         raise
@@ -65,6 +69,14 @@ def shown_dsn(dsn: str) -> str:
     return make_conninfo(**{name: value for name, value in parts if name not in SECRETS})
 
 
+def check_text(what: str, text: str) -> None:
+    """InputError for an argument of bytes that are no UTF-8, which no server can be given."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{what}: its bytes are not UTF-8") from None
+
+
 def row(connection: Connection, query: str, *values: object) -> tuple[Any, ...]:
     """The only row of a query."""
     # Not prepared: the texts are of this program, and some are for one use.
@@ -77,6 +89,36 @@ def what_it_says(error: "psycopg.Error") -> str:
     """The server's own first line of an error, without the statement it quotes."""
     primary = error.diag.message_primary
     return primary or (str(error).splitlines() or ["no reason given"])[0]
+
+
+def text_of_server(cell: bytes | bytearray | memoryview) -> str:
+    """What a server says, as text.
+
+    It shows statements of sessions in a database of another encoding as they are: their letters
+    beyond ASCII are replaced.
+    """
+    return str(cell, "utf-8", "replace")
+
+
+def _read_any_text(connection: Connection) -> None:
+    """Read text and JSON as ``text_of_server`` does."""
+    from psycopg.adapt import Loader
+    from psycopg.types.json import set_json_loads
+
+    class AnyText(Loader):
+        def load(self, data: bytes | bytearray | memoryview) -> str:
+            return text_of_server(data)
+
+    for kind in ("text", "name", "varchar", "bpchar"):
+        connection.adapters.register_loader(kind, AnyText)
+    set_json_loads(lambda data: json.loads(_text(data)), connection)
+    if connection.info.parameter_status("server_encoding") == "SQL_ASCII":
+        # What is no UTF-8 would be refused, not converted.
+        connection.execute("set client_encoding = sql_ascii")
+
+
+def _text(data: str | bytes) -> str:
+    return data if isinstance(data, str) else text_of_server(data)
 
 
 def _check(connection: Connection) -> None:
@@ -107,6 +149,7 @@ def _parts(dsn: str) -> dict[str, Any]:
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 
+    check_text("the DSN", dsn)
     try:
         parts = conninfo_to_dict(dsn)
     except ProgrammingError:

@@ -8,7 +8,7 @@ from typing import Any
 
 from spillcast.errors import InputError
 from spillcast.gate import json_of, reading, text_of
-from spillcast.recording.explain.text import document_of_text
+from spillcast.recording.explain.text import begins_plan, document_of_text
 
 HOW = (
     "make it with: "
@@ -17,6 +17,8 @@ HOW = (
 #: auto_explain writes this line, then the plan with a tab before each line.
 _LOGGED = re.compile(r"duration: ([\d.]+) ms\s+plan:\s*$")
 _TEXT = "Query Text:"
+#: What bound parameters were, from version 16 on.
+_PARAMETERS = "Query Parameters:"
 
 
 def read_documents(path: Path) -> list[dict[str, Any]]:
@@ -41,12 +43,24 @@ def logged_plans(path: Path, lines: list[str]) -> Iterator[dict[str, Any]]:
             if not below.startswith(("\t", " ", "{", "}")):
                 break
             body.append(below.removeprefix("\t"))
-        text = [line.removeprefix(_TEXT) for line in body if line.startswith(_TEXT)]
-        body = [line for line in body if not line.startswith(_TEXT)]
+        text, body = _after_the_query(body)
         document = _document(path, body, logged=True)
         if document is not None:
-            named = {"Query Text": text[0].strip()} if text else {}
+            named = {"Query Text": text} if text else {}
             yield {"Execution Time": float(match[1]), **named, **document}
+
+
+def _after_the_query(body: list[str]) -> tuple[str, list[str]]:
+    """The statement above a text plan, of as many lines as it had, and the lines of the plan."""
+    if not body or not body[0].startswith(_TEXT):
+        return "", body
+    ends = (
+        at
+        for at, line in enumerate(body)
+        if at and (line.startswith(_PARAMETERS) or begins_plan(line))
+    )
+    end = next(ends, 1)
+    return "\n".join(body[:end]).removeprefix(_TEXT).strip(), body[end:]
 
 
 def _bare(lines: list[str]) -> list[str]:

@@ -69,6 +69,11 @@ def document_of_text(lines: list[str]) -> dict[str, Any] | None:
     return document
 
 
+def begins_plan(line: str) -> bool:
+    """Whether a line can be the first one of a plan."""
+    return _node(line, first=True) is not None
+
+
 def _summary(line: str, document: dict[str, Any]) -> bool:
     """Take a line that stands after all nodes; whether it is one."""
     text = line.strip()

@@ -283,3 +283,19 @@ def test_what_is_printed_is_ready_to_run_and_to_run_back(moving, scope):
     run(there)
     moving.move("--revert")
     moving.is_as(before)
+
+
+@pytest.mark.parametrize("scope", ["server", "role:etl"])
+def test_moves_one_after_the_other_are_undone_from_the_last_on(moving, scope):
+    before = moving.state()
+    then = moving.room / "then"
+    moving.move("--for", scope, "--apply")
+    later = ("--to", str(then))
+    moving.move(*later, "--tablespace", "later", "--for", scope, "--apply", to=False)
+    moved = moving.state()
+    told = moving.move("--revert", status=2).stderr
+    assert f"--to {then} --revert" in told
+    moving.is_as(moved)
+    moving.move(*later, "--revert", to=False)
+    moving.move("--revert")
+    moving.is_as(before)

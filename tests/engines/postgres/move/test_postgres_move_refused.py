@@ -207,3 +207,9 @@ def test_a_link_is_followed(moving):
         moving.to = old
         link.unlink()
         shutil.rmtree(real)
+
+
+def test_a_path_that_no_tablespace_can_have(moving):
+    for options in ([], ["--apply"]):
+        said = refused(moving, "a ' in its path", to=moving.room / "ours'", options=options)
+        assert "another name" in said

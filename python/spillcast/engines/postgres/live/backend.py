@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 
 from spillcast.engines.engine import Say, Wanted
-from spillcast.engines.postgres.connection import SAMPLER, Connection, row, what_it_says
+from spillcast.engines.postgres.connection import SAMPLER, Connection, check_text, row, what_it_says
 from spillcast.engines.postgres.quoting import shown_name
 from spillcast.errors import InputError, SpillcastError
 from spillcast.redaction import struck_text
@@ -72,6 +72,7 @@ def find(
     InputError where there is none, where several match, and where the role may not see it;
     SpillcastError where none has come after ``within_s``.
     """
+    check_text("--query", wanted.query or "")
     may_list = may_list_temp(connection)
     said, began = False, time.monotonic()
     while True:

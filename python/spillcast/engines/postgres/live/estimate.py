@@ -32,6 +32,8 @@ def estimate(
     text = statement.strip().rstrip(";")
     if not _READS.match(text) or ";" in text:
         return "it is not a single statement that only reads"
+    if "\ufffd" in text:
+        return "its text is of another encoding than that of the database it was read in"
     into = dsn if database is None else make_conninfo(dsn, dbname=database)
     try:
         session = open_session(into, EXPLAINER)

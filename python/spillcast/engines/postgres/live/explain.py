@@ -6,7 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from spillcast.engines.postgres.connection import EXPLAINER, Connection, open_session, what_it_says
+from spillcast.engines.postgres.connection import (
+    EXPLAINER,
+    Connection,
+    check_text,
+    open_session,
+    what_it_says,
+)
 from spillcast.errors import InputError, SpillcastError
 from spillcast.redaction import struck_document
 
@@ -28,6 +34,9 @@ class Explained:
         *,
         timed: bool = True,
     ) -> None:
+        check_text("--explain", statement)
+        for name, value in settings.items():
+            check_text("--set", f"{name}={value}")
         self.statement = statement
         self._explain = _EXPLAIN.format(timing="on" if timed else "off")
         self.plan: Any = None
@@ -38,6 +47,8 @@ class Explained:
         self.connection: Connection = open_session(dsn, EXPLAINER)
         self.pid = self.connection.info.backend_pid
         self._failure: SpillcastError | None = None
+        #: Whether it was cancelled by us, not by a timeout or by somebody else.
+        self._cancelled = False
         self._thread = threading.Thread(target=self._run, name="spillcast-explain", daemon=True)
         try:
             _prepare(self.connection, settings, say)
@@ -65,6 +76,7 @@ class Explained:
         import psycopg
 
         if self._thread.is_alive():
+            self._cancelled = True
             with contextlib.suppress(psycopg.Error):
                 self.connection.cancel_safe(timeout=CANCEL_S)
             self._thread.join()
@@ -77,11 +89,14 @@ class Explained:
         try:
             # Whatever the statement changes is taken back; binary forbids a second statement.
             with self.connection.transaction(force_rollback=True):
-                cursor = self.connection.execute(self._explain + self.statement, binary=True)
+                text = (self._explain + self.statement).encode()
+                cursor = self.connection.execute(text, binary=True)
                 self.plan = struck_document(cursor.fetchall()[0][0])
             self.elapsed_s = (time.monotonic_ns() - self.started_ns) / 1e9
-        except psycopg.errors.QueryCanceled:
-            pass
+        except psycopg.errors.QueryCanceled as error:
+            if not self._cancelled:
+                hint = "against a timeout: --set statement_timeout=0"
+                self._failure = SpillcastError(f"--explain: {what_it_says(error)}", hint)
         except psycopg.OperationalError as error:
             self._failure = SpillcastError(f"--explain: {what_it_says(error)}")
         except psycopg.Error as error:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from spillcast.engines.postgres.connection import Connection
+from spillcast.engines.postgres.connection import Connection, text_of_server
 from spillcast.engines.postgres.live.query import Seen
 from spillcast.errors import SpillcastError
 
@@ -124,7 +124,7 @@ class Look:
         self._checked(result)
         columns = range(result.nfields)
         cells = ((result.get_value(row, at) for at in columns) for row in range(result.ntuples))
-        return [[None if cell is None else cell.decode() for cell in row] for row in cells]
+        return [[None if cell is None else text_of_server(cell) for cell in row] for row in cells]
 
     def _checked(self, result: Any) -> None:
         from psycopg.pq import ExecStatus

@@ -61,5 +61,8 @@ def move(
         return moved_back(dsn or "", to, scope, whole=for_ is None)
     if to is None:
         raise InputError("--to is missing: the directory of the temp files")
+    if "'" in str(to):
+        hint = "give the directory another name"
+        raise InputError(f"--to {to}: PostgreSQL takes no tablespace with a ' in its path", hint)
     wish = Wish(to, scope, tablespace, standbys_prepared)
     return moved(dsn or "", wish) if apply else planned(dsn, wish)

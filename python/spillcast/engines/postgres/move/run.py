@@ -29,6 +29,7 @@ from spillcast.engines.postgres.move.situation import (
 )
 from spillcast.engines.postgres.move.tablespace import (
     Scope,
+    Tablespace,
     parse_names,
     parse_scope,
     settings,
@@ -38,6 +39,7 @@ from spillcast.engines.postgres.move.tablespace import (
 from spillcast.engines.postgres.quoting import identifier, shown_name
 from spillcast.errors import InputError, SpillcastError
 from spillcast.storage.tmpfs import is_tmpfs
+from spillcast.visible import shell_word
 
 #: Sorts some 1 MB in 64 kB; its temp files stay while a row of it is still to be fetched.
 SPILL = b"select md5(i::text) from pg_catalog.generate_series(1, 20000) i order by 1"
@@ -218,6 +220,7 @@ def _way_back(facts: Situation, to: Path, scope: Scope | None, *, whole: bool) -
             "to it",
             "nothing was changed",
         )
+    _check_last(facts, tablespace)
     if not to.exists():
         # Gone with a restart, where it was in memory or on a disk of the instance.
         note = replace(note, made_directory=False)
@@ -237,6 +240,19 @@ def _way_back(facts: Situation, to: Path, scope: Scope | None, *, whole: bool) -
             said = "has none" if now is None else f"is set to {', '.join(now)}"
             move.warnings.append(f"{one} {said} now, which is kept")
     return move
+
+
+def _check_last(facts: Situation, tablespace: Tablespace) -> None:
+    """InputError where a later move goes back to a tablespace, which must be there then."""
+    for later in facts.tablespaces:
+        if later == tablespace or later.note is None:
+            continue
+        if any(tablespace.name in (names or []) for names in later.note.before.values()):
+            raise InputError(
+                f"a later move, to {later.location}, goes back to tablespace {tablespace.name}; "
+                "nothing was changed",
+                f"undo that one first, with --to {shell_word(later.location)} --revert",
+            )
 
 
 def _take_setting(

@@ -1,5 +1,6 @@
 """What a server counted between two looks; what was reset meanwhile counts from its reset on."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.engines.postgres.rank.look import Look, load
+from spillcast.errors import InputError
 from spillcast.units import parse_duration_s
 
 #: Of whom a row counts.
@@ -15,7 +17,7 @@ _KEY = ("userid", "dbid", "queryid", "toplevel")
 
 def check_since(since: str) -> None:
     """InputError for what is neither a file nor a time."""
-    if not Path(since).is_file():
+    if not os.path.isfile(since):
         parse_duration_s(since, "--since")
 
 
@@ -26,8 +28,12 @@ def since_look(
     wait: Callable[[float], None] = time.sleep,
 ) -> Look:
     """From the look of a file to this one, or from this one to another after a ``wait``."""
-    if Path(since).is_file():
-        return between(load(Path(since)), found)
+    if os.path.isfile(since):
+        before = load(Path(since))
+        if None not in (before.server, found.server) and before.server != found.server:
+            hint = "name one of this server, or wait for a second look: --since 10m"
+            raise InputError(f"--since {since}: is of another server", hint)
+        return between(before, found)
     seconds = parse_duration_s(since, "--since")
     wait(seconds)
     return between(found, again())

@@ -1,5 +1,6 @@
 """What a server's statements lose by spilling: from the server itself, or a folder of its logs."""
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,10 +13,13 @@ from spillcast.engines.postgres.connection import (
     shown_dsn,
     what_it_says,
 )
+from spillcast.engines.postgres.live.backend import HIDDEN
+from spillcast.engines.postgres.live.rehearse import COMMENTS
 from spillcast.engines.postgres.rank.between import check_since, since_look
 from spillcast.engines.postgres.rank.logs import Logs, read_logs
 from spillcast.engines.postgres.rank.look import PROCESSES_UNSEEN, Look, look, save
 from spillcast.engines.postgres.rank.rank import Asked, of_logs, of_look
+from spillcast.engines.postgres.rank.took import CONSTANT
 from spillcast.engines.postgres.rank.workers import WorkersSeen
 from spillcast.engines.ranking import Ranked, ServerRanking
 from spillcast.errors import InputError, SpillcastError
@@ -51,10 +55,11 @@ def rank_postgres(
     for target in targets:
         known_target(target)
     asked = Asked(targets, origin, confidence)
-    if server and (path := Path(server)).exists():
+    # A DSN may be longer than a file's name can be.
+    if server and os.path.exists(server):
         if (log, since, save_as) != (None, None, None):
             raise InputError("--log, --since and --save need a server, not its logs")
-        return _of_logs(path, asked)
+        return _of_logs(Path(server), asked)
     if since is not None:
         check_since(since)
     logs = None if log is None else read_logs(Path(log))
@@ -136,14 +141,26 @@ def _of_logs(path: Path, asked: Asked) -> ServerRanking:
     return replace(found, unseen=unseen, record=_record("DSN", statements))
 
 
+def _words(query: str) -> str:
+    """A pattern of the longest part of a statement that is the same in each of its calls.
+
+    Constants and comments are others each time; line breaks are no blanks.
+    """
+    text = CONSTANT.sub("?", COMMENTS.sub("?", query))
+    words = max(re.findall(r"[^\W\d](?:[\w.]|,?\s+(?=[^\W\d]))*", text), key=len, default="")
+    if len(words) > _PATTERN_MAX:
+        words = words[:_PATTERN_MAX]
+        whole = re.sub(r"\s+\S*$", "", words)
+        words = whole if 2 * len(whole) > _PATTERN_MAX else words
+    return re.sub(r"(?! \S)\s+", r"\\s+", words)
+
+
 def _record(shown: str, statements: Sequence[Ranked]) -> str | None:
     """The command that records the first of them when it runs next."""
-    text = next((one.query for one in statements if one.query), None)
-    if text is None:
+    found = (_words(one.query) for one in statements if one.query and one.query != HIDDEN)
+    words = next(filter(None, found), None)
+    if words is None:
         return None
-    words = max(re.findall(r"[\w ,.]+", " ".join(text.split())), key=len).strip()
-    if len(words) > _PATTERN_MAX:
-        words = words[:_PATTERN_MAX].rpartition(" ")[0]
     pattern = shell_word(words)
     dsn = shown if shown == "DSN" else shell_word(shown)
     return f"spillcast record --postgres {dsn} --query {pattern} -o run.spill"

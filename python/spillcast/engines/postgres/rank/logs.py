@@ -23,6 +23,12 @@ _LEVEL = re.compile(r"(?P<before>.*?)\b(?P<level>LOG|STATEMENT|DETAIL|HINT|CONTE
 _TEMP = re.compile(r'temporary file: path "(?P<path>[^"]*)", size (?P<size>\d+)')
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 _PID = re.compile(r"pgsql_tmp(\d+)")
+#: A log's name, also after it was rotated: ``pg-2026.csv``, ``pg.json.1``, ``pg.log-20261125.gz``.
+_NAME = re.compile(
+    r"(?P<name>.*?)(?:\.(?P<format>csv|json|log))?(?P<rotated>(?:[.-]\d+)*)(?:\.gz)?", re.DOTALL
+)
+#: Lines of a message that stand before its statement.
+_BESIDE = ("DETAIL", "HINT", "QUERY", "CONTEXT", "LOCATION")
 #: Positions in a line of csvlog.
 _CSV_TIME, _CSV_MESSAGE, _CSV_QUERY, _CSV_ID, _CSV_MIN = 0, 13, 19, 25, 23
 HOW = "set log_temp_files = 0, and auto_explain for plans, then give the server's log folder"
@@ -60,7 +66,7 @@ class _Entry:
 
 def read_logs(path: Path) -> Logs:
     """Of a file, or of all files of a folder. InputError where there is nothing of spills."""
-    files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
+    files = _each_once(path) if path.is_dir() else [path]
     temp: list[TempFile] = []
     plans: list[dict[str, Any]] = []
     times: list[str] = []
@@ -69,9 +75,28 @@ def read_logs(path: Path) -> Logs:
             _read(file, _entries(file, lines), temp, plans, times)
     if not temp and not plans:
         raise InputError(
-            f"{path}: no temp file and no plan in {format_count(len(files), 'file')}", HOW
+            f"{path}: no temp file and no plan in {format_count(len(files), 'file')}",
+            f"{HOW}; its messages have to be in English (lc_messages = 'C')",
         )
     return Logs(len(files), temp, plans, _window_s(times))
+
+
+def _each_once(folder: Path) -> list[Path]:
+    """The files of a folder, one format of each: a server may write the same in several."""
+    found: dict[str, Path] = {}
+    # The last of a name stays: CSV rather than JSON, either rather than text, and no packed copy.
+    formats = {"csv": 2, "json": 1}
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    for file in sorted(files, key=lambda one: (formats.get(_format(one), 0), one.suffix != ".gz")):
+        name = _NAME.fullmatch(file.name)
+        found[file.name if name is None else name["name"] + name["rotated"]] = file
+    return sorted(found.values())
+
+
+def _format(file: Path) -> str:
+    """``csv``, ``json``, or another for text, by the file's name."""
+    name = _NAME.fullmatch(file.name)
+    return "" if name is None else name["format"] or ""
 
 
 def normal(query: str) -> str:
@@ -96,10 +121,13 @@ def _read(
 ) -> None:
     """Take what the entries of one file tell. A text log has a temp file's statement below it."""
     waiting: TempFile | None = None
+    first: str | None = None
+    last: str | None = None
     for entry in entries:
         if entry.at is not None:
-            times[1 if times else 0 :] = [entry.at]
-        if waiting is not None:
+            first, last = first or entry.at, entry.at
+        # What a function runs has lines of its own between both.
+        if waiting is not None and entry.level not in _BESIDE:
             query = entry.said if entry.level == "STATEMENT" else None
             temp.append(TempFile(query and struck_text(query), None, waiting.bytes))
             waiting = None
@@ -115,16 +143,13 @@ def _read(
                 plans.append({"Query Text": entry.query or "", **plan})
     if waiting is not None:
         temp.append(waiting)
+    times += [time for time in (first, last) if time is not None]
 
 
 def _entries(file: Path, lines: TextIO) -> Iterator[_Entry]:
-    """By what the first line looks like."""
-    name = file.name.removesuffix(".gz")
-    if name.endswith(".csv"):
-        return _of_csv(lines)
-    if name.endswith(".json"):
-        return _of_json(lines)
-    return _of_text(lines)
+    """By the format that the name tells."""
+    of_format = {"csv": _of_csv, "json": _of_json}.get(_format(file), _of_text)
+    return of_format(lines)
 
 
 def _of_csv(lines: TextIO) -> Iterator[_Entry]:
@@ -176,7 +201,15 @@ def _of_text(lines: TextIO) -> Iterator[_Entry]:
 
 
 def _window_s(times: list[str]) -> float | None:
-    found = [_TIME.search(time) for time in times]
-    moments = [datetime.fromisoformat(match[0].replace(" ", "T")) for match in found if match]
-    seconds = (moments[-1] - moments[0]).total_seconds() if len(moments) > 1 else 0.0
-    return seconds or None
+    moments = [moment for moment in map(_moment, times) if moment is not None]
+    # By its name the newest file may be the first.
+    return (max(moments) - min(moments)).total_seconds() or None if moments else None
+
+
+def _moment(time: str) -> datetime | None:
+    """A time of the log; None where it is none, as in a damaged line."""
+    try:
+        match = _TIME.search(time)
+        return match and datetime.fromisoformat(match[0])
+    except ValueError:
+        return None

@@ -24,6 +24,8 @@ PROCESSES_UNSEEN = (
 )
 #: A look is not to weigh on the server.
 _LIMITS = ("set statement_timeout = '10s'", "set default_transaction_read_only = on")
+#: So that times in rows of two looks are written alike.
+_ZONE = "set timezone = 'UTC'"
 _SETTINGS = (
     *(PER_GATHER, MAINTENANCE, "work_mem", "hash_mem_multiplier", "track_io_timing"),
     *("log_temp_files", "temp_tablespaces", "shared_preload_libraries"),
@@ -52,6 +54,8 @@ _FILES = (
     "select (regexp_match(name, '^pgsql_tmp(\\d+)'))[1]::int, sum(size)::bigint "
     "from pg_tablespace t, pg_ls_tmpdir(t.oid) where t.spcname <> 'pg_global' group by 1"
 )
+#: Of the data directory, which copies of it have too.
+_SERVER = "select system_identifier::text from pg_control_system()"
 _MAY_SEE = "select pg_has_role(current_user, 'pg_monitor', 'member')"
 
 
@@ -70,6 +74,8 @@ class Look:
     live: Sequence[Live] = ()
     unseen: Sequence[str] = ()
     asked_s: float = 0.0
+    #: Which server it was; None in a look that was kept before this was told.
+    server: str | None = None
 
 
 def look(connection: Connection, queryid: str | None = None, pattern: str | None = None) -> Look:
@@ -79,7 +85,7 @@ def look(connection: Connection, queryid: str | None = None, pattern: str | None
     where they do not spill, as ``asked``.
     """
     began = time.monotonic()
-    for limit in _LIMITS:
+    for limit in (*_LIMITS, _ZONE):
         connection.execute(limit.encode())
     asked = _Asked(connection)
     settings = dict(
@@ -98,8 +104,19 @@ def look(connection: Connection, queryid: str | None = None, pattern: str | None
         settings=settings,
         live=_live(asked),
         unseen=[*asked.unseen, *_not_shown(connection, settings, rows)],
+        server=_server(connection),
     )
     return Look(**{**_fields(found), "asked_s": time.monotonic() - began})
+
+
+def _server(connection: Connection) -> str | None:
+    """Which server it is; None where its role may not know."""
+    import psycopg
+
+    try:
+        return str(row(connection, _SERVER)[0])
+    except psycopg.Error:
+        return None
 
 
 class _Asked:
@@ -195,6 +212,7 @@ def load(path: Path) -> Look:
         document = json_of(text_of(path), path, HOW)
         if not isinstance(document, dict) or document.get("schema") != LOOK_SCHEMA:
             raise InputError(f"{path}: is not a saved snapshot", HOW)
+        document.setdefault("server", None)
         values = {name: document[name] for name in _fields(Look(0.0, None, []))}
         since_s = values["since_s"]
         return Look(

@@ -222,5 +222,5 @@ def _all_plans(logs: Logs) -> dict[str, list[dict[str, Any]]]:
 
 def _blocks(plan: Mapping[str, Any]) -> float:
     names = ("Temp Read Blocks", "Temp Written Blocks")
-    with reading("a plan in the log", HOW):
+    with reading("a plan in the log"):
         return sum(amount(plan["Plan"].get(name, 0), name) for name in names)

@@ -9,6 +9,7 @@ from spillcast.engines.engine import Meant, Say, Wanted
 from spillcast.engines.postgres.connection import (
     SAMPLER,
     Connection,
+    check_text,
     open_session,
     row,
     shown_dsn,
@@ -26,7 +27,7 @@ from spillcast.recording.explain.statement_choice import several
 from spillcast.recording.explain.statement_rows import HOW, Row, merged
 
 #: Constants, which pg_stat_statements has as $1, $2 and so on.
-_CONSTANT = re.compile(r"'(?:[^']|'')*'|\$\d+|\b\d+(?:\.\d+)?\b")
+CONSTANT = re.compile(r"'(?:[^']|'')*'|\$\d+|\b\d+(?:\.\d+)?\b")
 #: What a cut text may hold a part of: a word, or a constant that is not closed.
 _LAST_WORD = re.compile(r"(?:'.*|\w+)$", re.DOTALL)
 #: A text is cut between characters: bytes that may lack at its end, and the one for the zero.
@@ -47,7 +48,7 @@ def pattern_of(query: str, *, cut: bool = False) -> str:
 
     Of a text that is ``cut`` it is the pattern of the beginning, up to the last whole word.
     """
-    parts = _CONSTANT.split(query.strip().rstrip("; \n"))
+    parts = CONSTANT.split(query.strip().rstrip("; \n"))
     if cut:
         parts[-1] = _LAST_WORD.sub("", parts[-1])
     words = (r"\s+".join(map(re.escape, re.split(r"\s+", part))) for part in parts)
@@ -127,6 +128,7 @@ def _check(connection: Connection, pattern: str) -> None:
     """InputError where the server cannot read it."""
     import psycopg
 
+    check_text("--query", pattern)
     try:
         row(connection, "select '' ~* %s", pattern)
     except psycopg.Error as error:

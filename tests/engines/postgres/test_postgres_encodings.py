@@ -1,0 +1,94 @@
+"""Sessions in databases of other encodings than ours, and ours in one of any."""
+
+import json
+import os
+
+import pytest
+
+from harness import environment, only_line, spillcast
+from postgres_rig import Client, meta_of, recorder
+
+SORT = 'select count(*) as "été" from (select f, id from t order by id, f offset 0) s'
+OURS = (
+    "select count(*) from (select 'é' || i from generate_series(1, 20000) i order by 1 offset 0) s"
+)
+PLACES = {"utf8": "UTF8", "latin": "LATIN1", "none": "SQL_ASCII"}
+REPLACED = SORT.replace("é", "\ufffd")
+
+
+@pytest.fixture
+def encoded(served):
+    """The DSN of a database by its encoding; that of LATIN1 has a table."""
+    with served.connect() as connection:
+        for name, encoding in PLACES.items():
+            connection.execute(
+                f"create database {name} encoding '{encoding}' lc_collate 'C' lc_ctype 'C' "
+                "template template0"
+            )
+        with served.connect(dbname="latin") as latin:
+            latin.execute(
+                "create table t as select hashint8(i) as id, repeat('x', 40) as f "
+                "from generate_series(1, 60000) i"
+            )
+        yield {name: f"{served.dsn} dbname={name}" for name in PLACES}
+        for name in PLACES:
+            connection.execute(f"drop database {name} with (force)")
+
+
+def sort(served):
+    """Sort in the database of LATIN1, slowly."""
+    with served.connect(dbname="latin", client_encoding="UTF8") as connection:
+        connection.execute("set work_mem = '128kB'; set temp_tablespaces = slow")
+        client = Client(connection)
+        client.run(SORT)
+        client.result()
+
+
+@pytest.mark.parametrize("environment_says", ["UTF8", "LATIN1"])
+def test_a_session_is_recorded_from_anywhere(encoded, served, tmp_path, environment_says):
+    env = environment(PGCLIENTENCODING=environment_says)
+    for place, dsn in encoded.items():
+        output = tmp_path / f"{place}.spill"
+        arguments = ("--postgres", dsn, "--query", "from t order", "--json")
+        with recorder(output, *arguments, env=env) as process:
+            process.stderr.readline()
+            sort(served)
+            _, stderr = process.communicate()
+        assert process.returncode == 0, stderr
+        meta = meta_of(output)
+        assert meta["postgres"]["failure"] is None
+        assert meta["engine"]["query"] == (SORT if place == "latin" else REPLACED)
+        assert meta["temp"]["reads"] > 0
+
+
+def test_all_sessions_are_recorded_from_anywhere(encoded, served, tmp_path):
+    for place, dsn in encoded.items():
+        output = tmp_path / f"{place}.spills"
+        with recorder(output, "--postgres", dsn, "--all", "--duration", "8s", "--json") as process:
+            process.stderr.readline()
+            sort(served)
+            stdout, stderr = process.communicate()
+        assert (process.returncode, stderr) == (0, "")
+        said = json.loads(stdout)
+        assert said["failure"] is None
+        [one] = said["recordings"]
+        assert one["query"] == (SORT if place == "latin" else REPLACED)
+
+
+def test_a_statement_of_any_letters_is_explained(encoded, tmp_path):
+    for place, dsn in encoded.items():
+        output = tmp_path / f"{place}.spill"
+        asked = ("--set", "work_mem=64kB", "-o", output, "--explain", OURS)
+        result = spillcast("record", "--postgres", dsn, *asked)
+        assert result.returncode == 0, result.stderr
+        assert (output / "plan.json").exists()
+
+
+@pytest.mark.parametrize("option", ["--explain", "--set", "--query", "--postgres"])
+def test_bytes_that_are_no_text_are_refused(newest, tmp_path, option):
+    no_text = os.fsdecode(b"a=\xe9")
+    given = {"--postgres": newest.dsn, option: no_text}
+    given |= {"--explain": "select 1"} if option in ("--set", "--postgres") else {}
+    arguments = [word for name, value in given.items() for word in (name, value)]
+    told = only_line(spillcast("record", *arguments, cwd=tmp_path), 2)
+    assert "not UTF-8" in told
