@@ -1,6 +1,7 @@
 """Where a dataset lies: a local directory, or any address that fsspec knows. Whole files only."""
 
 import os
+import re
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -10,7 +11,8 @@ from typing import Any
 
 from spillcast.errors import InputError, SpillcastError, first_line
 
-_PARTIAL = ".partial"
+#: Names of files that are being written: of no other file, which a killed ingest cannot have left.
+_PARTIAL = re.compile(r".+\.(json|parquet)\.\d+\.partial")
 
 
 class Place(ABC):
@@ -70,7 +72,8 @@ class LocalPlace(Place):
     def names(self, folder: str) -> list[str]:
         """Files in a folder and below, without those that are being written."""
         found = (path for path in (self.root / folder).rglob("*") if path.is_file())
-        return sorted(str(path.relative_to(self.root)) for path in found if path.suffix != _PARTIAL)
+        whole = (path for path in found if not _PARTIAL.fullmatch(path.name))
+        return sorted(str(path.relative_to(self.root)) for path in whole)
 
     def read(self, name: str) -> bytes:
         """All of a file."""
@@ -79,7 +82,7 @@ class LocalPlace(Place):
     def write(self, name: str, content: bytes) -> None:
         """Write, flush to the disk and rename."""
         path = self.root / name
-        partial = path.with_name(f"{path.name}.{os.getpid()}{_PARTIAL}")
+        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with partial.open("wb") as file:
@@ -120,8 +123,9 @@ class LocalPlace(Place):
                 raise SpillcastError(
                     f"{self.address}: another ingest writes to it", "wait until it has ended"
                 ) from error
-            for partial in self.root.rglob(f"*{_PARTIAL}"):
-                partial.unlink(missing_ok=True)
+            for path in self.root.rglob("*.partial"):
+                if _PARTIAL.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
             yield
 
 
