@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import InputError, SpillcastError, first_line
+from spillcast.exact_name import exact_name
 
 #: Names of files that are being written: of no other file, which a killed ingest cannot have left.
 _PARTIAL = re.compile(r".+\.(json|parquet)\.\d+\.partial")
@@ -55,11 +56,16 @@ class Place(ABC):
 def place(address: str) -> Place:
     """The place at an address: a path, file:///..., memory://..., s3://..."""
     scheme, separator, rest = address.partition("://")
-    if not separator:
-        return LocalPlace(Path(address))
-    if scheme in {"file", "local"}:
-        return LocalPlace(Path(rest))
-    return RemotePlace(address)
+    if separator and scheme not in {"file", "local"}:
+        return RemotePlace(address)
+    found = LocalPlace(Path(rest if separator else address))
+    try:
+        found.root.as_posix().encode()
+    except UnicodeEncodeError:
+        # No database opens such files.
+        what = f"{address}: the path of a dataset must be UTF-8"
+        raise InputError(what, "name another folder") from None
+    return found
 
 
 class LocalPlace(Place):
@@ -103,8 +109,8 @@ class LocalPlace(Place):
             path.parent.rmdir()
 
     def url(self, name: str) -> str:
-        """The absolute path."""
-        return str(self.root / name)
+        """The absolute path, in which no letter stands for others."""
+        return exact_name(self.root / name)
 
     @contextmanager
     def alone(self) -> Iterator[None]:

@@ -61,7 +61,7 @@ def content_hash(path: Path) -> str:
     files = sorted(f for f in path.rglob("*") if f.is_file()) if path.is_dir() else [path]
     for file in files:
         if file != path:
-            digest.update(str(file.relative_to(path)).encode() + b"\0")
+            digest.update(os.fsencode(file.relative_to(path)) + b"\0")
         with file.open("rb", buffering=0) as stream:
             while chunk := stream.read(_CHUNK_BYTES):
                 digest.update(chunk)

@@ -186,10 +186,8 @@ class _Asked:
             f"histogram({_THREE_DIGITS}) as histogram",
         ]
         groups = ", ".join(str(number + 1) for number in range(len(keys)))
-        return (
-            f"select {', '.join(columns)} from (select * from {self.source} where {self.condition}) "
-            f"group by {groups} order by total_us desc"
-        )
+        rows = f"select * from {self.source} where {self.condition}"
+        return f"select {', '.join(columns)} from ({rows}) group by {groups} order by total_us desc"
 
     def _known(self) -> dict[str, str]:
         return {name: column.replace("{size}", self.size) for name, column in _COLUMNS.items()}
