@@ -106,6 +106,7 @@ def folder(example, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["profile", "hdd.trc", ""], "an argument is empty, and names no evidence"),
         (["profile", "empty"], "empty: the folder holds no traces"),
         (["profile", "absent.trc"], "absent.trc: there is no such file or folder"),
         (["profile", "bad.csv"], "bad.csv: an ASH export needs SAMPLE_TIME"),

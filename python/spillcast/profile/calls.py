@@ -44,8 +44,8 @@ def of_calls(
             paths, Path(folder), lenient=lenient, on_progress=on_progress, window=window
         )
         for name in ("calls", "statements"):
-            rows = rows_of(Path(folder) / f"{name}.parquet")
-            connection.execute(f"create view {name} as from {rows}")
+            table = rows_of(Path(folder) / f"{name}.parquet")
+            connection.execute(f"create view {name} as from {table}")
         add_call_tree(connection)
         confine(connection, Path(folder))
         check_keys(connection, "call_tree", by, _COLUMNS)
@@ -66,7 +66,8 @@ def _counted(
         "min(self_e_us) as min_us, avg(self_e_us) as mean_us, max(self_e_us) as max_us, "
         "max_by([source, line], (self_e_us, -source, -line)) as longest_at, "
         "sum(r)::bigint as rows, sum(self_p)::bigint as reads, "
-        "sum(self_cr)::bigint as consistent_gets, sum(self_cu)::bigint as current_gets, sum(mis)::bigint as misses "
+        "sum(self_cr)::bigint as consistent_gets, "
+        "sum(self_cu)::bigint as current_gets, sum(mis)::bigint as misses "
         f"from call_tree where {condition_of(where)} group by all order by total_us desc"
     )
     try:

@@ -142,6 +142,8 @@ def spools_of(folder: Path) -> list[Path]:
 
 
 def _expand(argument: str) -> list[Path]:
+    if not argument:
+        raise InputError("an argument is empty, and names no evidence", f"give {KNOWN}")
     path = Path(argument)
     if argument == "-" or path.exists() or path.suffix == ".spill":
         return [path]
