@@ -1,7 +1,9 @@
 """Directories that are gone after some work, also when it is killed; files that are there whole."""
 
+import errno
 import os
 import secrets
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -59,7 +61,16 @@ def undone_by(script: str, name: str, *words: str | Path) -> Iterator[None]:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A name to write a file under, which gets its own once all is written and is gone if not."""
+    """A name to write a file under, which gets its own once all is written and is gone if not.
+
+    What is no file, such as /dev/stdout or a link, is written to and stays what it is. OSError for
+    a folder.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+        yield path
+        return
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     try:
         yield partial
