@@ -61,8 +61,18 @@ def test_a_device_stays_a_device(tmp_path, trace):
 def test_a_folder_is_not_written_over(tmp_path, trace, name):
     (tmp_path / "folder").mkdir()
     said = spillcast("report", trace, "-o", name, cwd=tmp_path)
-    assert "Is a directory" in only_line(said, 2)
+    assert "is a directory" in only_line(said, 2)
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_where_a_page_goes_is_checked_before_a_probe(tmp_path, trace):
+    """And not after it, when minutes are lost."""
+    (tmp_path / "flash").mkdir()
+    said = spillcast("report", trace, "--to", "flash", "-o", "none/page.html", cwd=tmp_path)
+    assert "-o none/page.html: there is no directory" in only_line(said, 2)
+    for out in (["-o", "flash"], ["-o", "none/x"], ["--iolog", "flash"]):
+        said = spillcast("probe", "flash", "--like", trace, *out, cwd=tmp_path)
+        assert " ".join(out) in only_line(said, 2)
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from spillcast.errors import InputError
+
 #: Reads until the other end of the pipe closes, which it does however the work ends. A mount in
 #: there and a server that writes there are about to go then, and may take a moment.
 _JANITOR = """
@@ -57,6 +59,18 @@ def undone_by(script: str, name: str, *words: str | Path) -> Iterator[None]:
         assert shell.stdin is not None
         shell.stdin.close()
         shell.wait()
+
+
+def check_output_file(path: Path, option: str = "-o") -> None:
+    """InputError where no file can be written: it is told before the work, not after it."""
+    if path.is_dir():
+        raise InputError(f"{option} {path}: is a directory", "name a file in it")
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        raise InputError(f"{option} {path}: there is no directory {parent}")
+    is_file = path.is_file() or not path.exists()
+    if not os.access(parent if is_file else path, os.W_OK):
+        raise InputError(f"{option} {path}: cannot be written to", "name another file")
 
 
 @contextmanager
