@@ -1,6 +1,7 @@
 """Recordings and ASH exports as evidence, and what cannot be evidence."""
 
 import json
+import os
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -151,6 +152,18 @@ def test_a_recording_is_read_by_its_exact_name(tmp_path, monkeypatch, name):
     assert [row["count"] for row in profile(name, by=["op"], where="bytes > 0").rows] == [3]
     line = spillcast("export", name, "--format", "perfetto", cwd=tmp_path).stdout
     assert line.count('"bytes":8192') == 3
+
+
+def test_of_a_folder_only_files_are_read(tmp_path, example):
+    """A pipe that nobody writes to would be waited for."""
+    (tmp_path / "dir.trc").mkdir()
+    os.mkfifo(tmp_path / "pipe.trc")
+    os.mkfifo(tmp_path / "dir.trc" / "pipe.trc")
+    (tmp_path / "dir.trc" / "flash.trc").write_bytes((example / "flash.trc").read_bytes())
+    [row] = profile(tmp_path, by=["temp"], where="temp").rows
+    assert row["count"] == 738
+    done = spillcast("ingest", tmp_path, "-o", tmp_path / "fleet", "--database", "x", "--json")
+    assert json.loads(done.stdout)["files"] == 1
 
 
 def test_a_name_that_is_no_utf_8_is_read_or_refused(tmp_path, example):

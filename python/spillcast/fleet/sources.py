@@ -96,8 +96,9 @@ def _walk(path: str) -> Iterator[Source]:
             continue
         folders[:] = [name for name in folders if not PARTIAL.search(name)]
         for name in files:
-            if _is_evidence(name):
-                whole = os.path.join(folder, name)
+            whole = os.path.join(folder, name)
+            # To read a pipe would wait for its writer; what cannot be looked at is told later.
+            if _is_evidence(name) and (os.path.isfile(whole) or not os.path.exists(whole)):
                 yield Source(whole, _size(whole))
 
 
