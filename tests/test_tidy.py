@@ -21,6 +21,7 @@ EVERYWHERE = {
     "spillcast.calibrated",
     "spillcast.document",
     "spillcast.errors",
+    "spillcast.exact_name",
     "spillcast.explained",
     "spillcast.extras",
     "spillcast.gate",

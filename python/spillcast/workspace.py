@@ -1,12 +1,16 @@
 """Directories that are gone after some work, also when it is killed; files that are there whole."""
 
+import errno
 import os
 import secrets
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+
+from spillcast.errors import InputError
 
 #: Reads until the other end of the pipe closes, which it does however the work ends. A mount in
 #: there and a server that writes there are about to go then, and may take a moment.
@@ -57,9 +61,30 @@ def undone_by(script: str, name: str, *words: str | Path) -> Iterator[None]:
         shell.wait()
 
 
+def check_output_file(path: Path, option: str = "-o") -> None:
+    """InputError where no file can be written: it is told before the work, not after it."""
+    if path.is_dir():
+        raise InputError(f"{option} {path}: is a directory", "name a file in it")
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        raise InputError(f"{option} {path}: there is no directory {parent}")
+    is_file = path.is_file() or not path.exists()
+    if not os.access(parent if is_file else path, os.W_OK):
+        raise InputError(f"{option} {path}: cannot be written to", "name another file")
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A name to write a file under, which gets its own once all is written and is gone if not."""
+    """A name to write a file under, which gets its own once all is written and is gone if not.
+
+    What is no file, such as /dev/stdout or a link, is written to and stays what it is. OSError for
+    a folder.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+        yield path
+        return
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     try:
         yield partial

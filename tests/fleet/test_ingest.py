@@ -15,7 +15,7 @@ import pytest
 from evidence import recording
 from fleet_files import IDLE, READ, contents, waits, write_fleet, write_trace
 from harness import only_line, spillcast, until
-from spillcast.errors import SpillcastError
+from spillcast.errors import InputError, SpillcastError
 from spillcast.fleet.dataset import Dataset
 from spillcast.fleet.ingest import ingest
 
@@ -142,6 +142,21 @@ def test_what_a_killed_ingest_left_counts_for_nothing(tmp_path):
     assert Dataset.open(str(target)).sources.num_rows == 3
     ingest([str(tmp_path / "traces")], str(target))
     assert contents(target) == before
+
+
+def test_a_folder_of_unfinished_downloads_is_no_place_for_a_dataset(tmp_path):
+    write_fleet(tmp_path / "traces", 1)
+    mine = tmp_path / "downloads" / "film" / "part1.partial"
+    mine.parent.mkdir(parents=True)
+    mine.write_bytes(b"half a film")
+    with pytest.raises(InputError, match="there is no dataset"):
+        ingest([str(tmp_path / "traces")], str(tmp_path / "downloads"))
+    ingest([str(tmp_path / "traces")], str(tmp_path / "fleet"))
+    beside = tmp_path / "fleet" / "mine.partial"
+    beside.write_bytes(b"half of another")
+    ingest([str(tmp_path / "traces")], str(tmp_path / "fleet"))
+    assert mine.read_bytes() == b"half a film"
+    assert beside.exists()
 
 
 def test_damaged_files_are_set_aside_and_listed(tmp_path):

@@ -1,6 +1,7 @@
 """Recordings and ASH exports as evidence, and what cannot be evidence."""
 
 import json
+import os
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -106,6 +107,7 @@ def folder(example, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["profile", "hdd.trc", ""], "an argument is empty, and names no evidence"),
         (["profile", "empty"], "empty: the folder holds no traces"),
         (["profile", "absent.trc"], "absent.trc: there is no such file or folder"),
         (["profile", "bad.csv"], "bad.csv: an ASH export needs SAMPLE_TIME"),
@@ -115,6 +117,13 @@ def folder(example, tmp_path):
         (["profile", "hdd.trc", "--by", "colour"], "--by colour: unknown"),
         (["profile", "hdd.trc", "--where", "colour = 1"], '--where: Binder Error: Referenced col'),
         (["profile", "hdd.trc", "--where", "(("], "--where: Parser Error"),
+        (["profile", "hdd.trc", "--where", "temp group by all"], "--where: Parser Error"),
+        (["profile", "hdd.trc", "--where", "temp limit 5"], "--where: Parser Error"),
+        (["profile", "hdd.trc", "--by", "call", "--where", "dep = 0 or"], "--where: Parser Error"),
+        (["profile", "ash.csv", "--by", "event", "--where", "true group by all"], "Parser Error"),
+        (["profile", "hdd.trc", "--where", " "], "--where: the condition is empty"),
+        (["profile", "hdd.trc", "--by", ""], "--by: a name is empty"),
+        (["profile", "hdd.trc", "--by", "event,"], "--by: a name is empty"),
         (["profile", "hdd.trc", "--where", "blocks = -1"], "no wait meets 'blocks = -1'"),
         (["profile", "hdd.trc", "ash.csv"], "traces and ASH exports are mixed"),
         (["profile", "ash.csv", "--by", "file"], "--by file: this evidence has only samples"),
@@ -127,3 +136,51 @@ def folder(example, tmp_path):
 )  # fmt: skip
 def test_bad_input(folder, arguments, said):
     assert said in only_line(spillcast(*arguments, cwd=folder), 2)
+
+
+@pytest.mark.parametrize("name", ["run[1].spill", "ru*.spill", "~x.spill", "q'\"\n.spill"])
+def test_a_recording_is_read_by_its_exact_name(tmp_path, monkeypatch, name):
+    """DuckDB would take the first two for the other folder, and the third for one at home."""
+    monkeypatch.chdir(tmp_path)
+    read = {"event": "pread64", "op": "read", "temp": True, "bytes": 8192, "session": 1}
+    for folder, count in ((name, 3), ("run1.spill", 8)):
+        rows = [{**read, "start_ns": 20 * n, "elapsed_ns": 10} for n in range(count)]
+        writer = RecordingWriter(tmp_path / folder)
+        writer.add_waits(table(rows, WAITS_SCHEMA))
+        writer.finish(known(1, count, 0))
+    assert run_sql("select count(*) from waits", [name])[1] == [[3]]
+    assert [row["count"] for row in profile(name, by=["op"], where="bytes > 0").rows] == [3]
+    line = spillcast("export", name, "--format", "perfetto", cwd=tmp_path).stdout
+    assert line.count('"bytes":8192') == 3
+
+
+def test_of_a_folder_only_files_are_read(tmp_path, example):
+    """A pipe that nobody writes to would be waited for."""
+    (tmp_path / "dir.trc").mkdir()
+    os.mkfifo(tmp_path / "pipe.trc")
+    os.mkfifo(tmp_path / "dir.trc" / "pipe.trc")
+    (tmp_path / "dir.trc" / "flash.trc").write_bytes((example / "flash.trc").read_bytes())
+    [row] = profile(tmp_path, by=["temp"], where="temp").rows
+    assert row["count"] == 738
+    done = spillcast("ingest", tmp_path, "-o", tmp_path / "fleet", "--database", "x", "--json")
+    assert json.loads(done.stdout)["files"] == 1
+
+
+def test_a_name_that_is_no_utf_8_is_read_or_refused(tmp_path, example):
+    odd = tmp_path / "f\udcff"
+    odd.mkdir()
+    (odd / "flash.trc").write_bytes((example / "flash.trc").read_bytes())
+    (odd / "ash.csv").write_bytes((example / "ash.csv").read_bytes())
+    to = ["--to", "latency:5us", "--elapsed", "9"]
+    assert not spillcast("forecast", odd / "flash.trc", *to).returncode
+    assert not spillcast("forecast", odd / "ash.csv", odd / "flash.trc", *to).returncode
+    page = tmp_path / "page.html"
+    assert not spillcast("report", odd / "flash.trc", *to, "-o", page).returncode
+    assert "f\\udcff" in page.read_text()
+    done = json.loads(spillcast("ingest", odd, "-o", tmp_path / "fleet", "--json").stdout)
+    assert (done["files"], done["set_aside"][0]["file"][-10:]) == (1, "ff/ash.csv")
+    assert "UTF-8" in only_line(spillcast("ingest", odd, "-o", odd / "fleet"), 2)
+    assert "UTF-8" in only_line(spillcast("record", "-o", odd / "a.spill", "--", "true"), 2)
+    RecordingWriter(tmp_path / "a.spill").finish(known(1, 0, 0))
+    (tmp_path / "a.spill").rename(odd / "a.spill")
+    assert "UTF-8" in only_line(spillcast("profile", odd / "a.spill"), 2)

@@ -199,6 +199,14 @@ def test_month_first_where_a_date_of_the_file_says_so(tmp_path):
     assert ash.samples["time_ns"].to_pylist() == [0, (10 * 86_400 + 1) * 10**9]
 
 
+def test_times_are_chosen_as_the_file_has_them(tmp_path):
+    lines = [["10/04/2024 20:00:00", "1", "ON CPU"], ["10/14/2024 20:00:00", "1", "ON CPU"]]
+    path = written(joined(",", [HEADING[:3], *lines]), tmp_path)
+    for chosen in (Chosen(since="10/05/2024"), Chosen(since="10/14/2024 20:00")):
+        assert read_ash(path, chosen).began == datetime(2024, 10, 14, 20)
+    assert read_ash(path, Chosen(until="10/05/2024")).began == datetime(2024, 10, 4, 20)
+
+
 @pytest.mark.parametrize(
     "text", ["", "yesterday", "2024-13-14", "31-FEB-24", "2024-10-14 25:00:00"]
 )

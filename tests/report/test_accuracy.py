@@ -262,7 +262,7 @@ def test_no_cases_make_a_page_too(tmp_path):
             ["--from", "older.parquet"],
             "older.parquet: cut or damaged: there is no column direction",
         ),
-        (["-o", "nowhere/cases.parquet"], "-o nowhere/cases.parquet: there is no such directory"),
+        (["-o", "nowhere/cases.parquet"], "-o nowhere/cases.parquet: there is no directory"),
         (["--markdown", "nowhere/page.md"], "--markdown nowhere/page.md"),
         (["-o", "."], "-o .: is a directory"),
         (

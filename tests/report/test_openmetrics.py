@@ -5,7 +5,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from evidence import recording
 from harness import only_line, spillcast
-from oracle_files import make_example, write_trace
+from oracle_files import blocks, make_example, write_trace
 from spillcast.profile import Profile, profile
 from spillcast.profile.result import bare_row
 from spillcast.report.openmetrics import openmetrics_text
@@ -90,3 +90,19 @@ def test_labels_are_what_by_asks_for(tmp_path):
 def test_statistics_are_no_metrics(tmp_path):
     (tmp_path / "s.csv").write_text("NAME,VALUE,ACCUMULATED\nphysical reads,5,5\n")
     only_line(spillcast("export", "s.csv", "--format", "openmetrics", cwd=tmp_path), 2)
+
+
+def test_labels_of_expressions_are_names(tmp_path):
+    trace = write_trace(tmp_path / "a.trc", [("read", 100, blocks(3)), ("", 7, blocks(1))])
+    by = ["p1 // 7", "p1 % 7", "1", "event || ''"]
+    found = families("".join(openmetrics_text(profile(trace, by=by))))
+    labels = [one.labels for one in found["spillcast_time_seconds"].samples]
+    assert labels == [
+        {"p1_7": "28", "p1_7_2": "5", "by_1": "1", "event": event, "idle": "false"}
+        for event in ("read", "")
+    ]
+
+
+def test_an_event_without_a_name_is_no_cpu(tmp_path):
+    trace = write_trace(tmp_path / "a.trc", [("", 7, blocks(1))])
+    assert [row["event"] for row in profile(trace).rows] == [""]

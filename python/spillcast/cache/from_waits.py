@@ -25,6 +25,7 @@ from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
 from spillcast.recording.same_file import distinct, repeated_words
 from spillcast.recording.trace import ReadFailures, open_reader
+from spillcast.recording.trace_run import name_blocks
 from spillcast.units import format_count
 
 #: Waits of scans in Oracle's traces.
@@ -71,9 +72,7 @@ def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False)
     """The I/O of traces that names file and block. InputError where none does."""
     paths, repeated = distinct(paths)
     waits = _trace_waits(paths, lenient)
-    known = waits.filter(
-        pa.compute.and_(waits["file"].is_valid(), pa.compute.greater(waits["blocks"], 0))
-    ).sort_by("start_ns")
+    known = waits.filter(name_blocks(waits)).sort_by("start_ns")
     _need_offsets(str(paths[0]), waits.num_rows, known.num_rows, "waits with file# and block#")
     temp = known["temp"].to_numpy()
     scans = pa.compute.is_in(known["event"], pa.array(SCAN_EVENTS)).to_numpy()

@@ -33,11 +33,11 @@ def _written(collect: Callable[..., str]) -> Callable[..., None]:
 
     def called(given: dict[str, Any]) -> None:
         from spillcast.cli.output import emit
-        from spillcast.errors import InputError
+        from spillcast.workspace import check_output_file
 
         output, json = given.pop("output"), given.pop("json")
-        if output is not None and not output.absolute().parent.is_dir():
-            raise InputError(f"{output}: there is no directory {output.absolute().parent}")
+        if output is not None:
+            check_output_file(output)
         script = collect(**given)
         if output is not None:
             output.write_text(script)

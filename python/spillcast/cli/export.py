@@ -46,14 +46,12 @@ def export(
     from spillcast.cli.output import emit
     from spillcast.cli.terminal import obeyed
     from spillcast.errors import InputError
-    from spillcast.workspace import whole_file
+    from spillcast.workspace import check_output_file, whole_file
 
     if json and output is None:
         raise InputError("--json: stdout is used by the export itself", "write it with -o FILE")
-    if output is not None and not output.absolute().parent.is_dir():
-        raise InputError(f"-o {output}: there is no directory {output.absolute().parent}")
-    if output is not None and output.is_dir():
-        raise InputError(f"-o {output}: is a directory", "name a file in it")
+    if output is not None:
+        check_output_file(output)
     if format_ == "perfetto":
         if by is not None:
             raise InputError("--by is for --format openmetrics")

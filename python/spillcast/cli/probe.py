@@ -92,6 +92,7 @@ def _check(
     block: str | None,
 ) -> None:
     from spillcast.errors import InputError
+    from spillcast.workspace import check_output_file
 
     if grid == (like is not None):
         raise InputError("give either --like RECORDING or --grid")
@@ -105,9 +106,9 @@ def _check(
         raise InputError("give the directory to measure, such as /mnt/nvme")
     if directory is None and output is not None:
         raise InputError("-o keeps what was measured: give the directory to measure")
-    for path in (output, iolog):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise InputError(f"{path}: there is no directory {path.absolute().parent}")
+    for option, path in (("-o", output), ("--iolog", iolog)):
+        if path is not None:
+            check_output_file(path, option)
 
 
 def _measure(

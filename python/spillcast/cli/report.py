@@ -110,7 +110,9 @@ def report(
     from spillcast.report.html.write import write_report
     from spillcast.storage import Storage
     from spillcast.units import parse_duration_s
+    from spillcast.workspace import check_output_file
 
+    check_output_file(output)
     material = Material()
     documents, words = split_inputs(inputs)
     evidence = find_evidence(words) if words else Evidence()

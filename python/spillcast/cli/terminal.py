@@ -1,5 +1,6 @@
 """stdout and stderr as all verbs have them: control characters of others are shown, not obeyed."""
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -36,8 +37,9 @@ class VisibleStream:
 
 @contextmanager
 def visible_streams() -> Iterator[None]:
-    """Print so, whoever prints."""
-    out, err = (cast(TextIO, VisibleStream(stream)) for stream in (sys.stdout, sys.stderr))
+    """Print so, whoever prints; nowhere, where a stream was closed before the start."""
+    there = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115
+    out, err = (cast(TextIO, VisibleStream(stream)) for stream in there)
     with redirect_stdout(out), redirect_stderr(err):
         yield
 

@@ -73,6 +73,7 @@ def verify(
     from spillcast.errors import InputError
     from spillcast.lab.case import document
     from spillcast.report.verify import verify_page
+    from spillcast.workspace import check_output_file
 
     printed, markdown = markdown == Path("-"), None if markdown == Path("-") else markdown
     if printed and (json or csv):
@@ -80,10 +81,8 @@ def verify(
             f"--{'json' if json else 'csv'} and --markdown -: stdout has one format, give one"
         )
     for option, path in (("-o", output), ("--markdown", markdown)):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise InputError(f"{option} {path}: there is no such directory")
-        if path is not None and path.is_dir():
-            raise InputError(f"{option} {path}: is a directory", "name a file in it")
+        if path is not None:
+            check_output_file(path, option)
     if markdown is not None and not markdown.suffix:
         hint = f"its charts go to {markdown}/: {markdown}.md"
         raise InputError(f"--markdown {markdown}: name it with a suffix", hint)

@@ -1,6 +1,7 @@
 """Where a dataset lies: a local directory, or any address that fsspec knows. Whole files only."""
 
 import os
+import re
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -9,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import InputError, SpillcastError, first_line
+from spillcast.exact_name import exact_name
 
-_PARTIAL = ".partial"
+#: Names of files that are being written: of no other file, which a killed ingest cannot have left.
+_PARTIAL = re.compile(r".+\.(json|parquet)\.\d+\.partial")
 
 
 class Place(ABC):
@@ -53,11 +56,16 @@ class Place(ABC):
 def place(address: str) -> Place:
     """The place at an address: a path, file:///..., memory://..., s3://..."""
     scheme, separator, rest = address.partition("://")
-    if not separator:
-        return LocalPlace(Path(address))
-    if scheme in {"file", "local"}:
-        return LocalPlace(Path(rest))
-    return RemotePlace(address)
+    if separator and scheme not in {"file", "local"}:
+        return RemotePlace(address)
+    found = LocalPlace(Path(rest if separator else address))
+    try:
+        found.root.as_posix().encode()
+    except UnicodeEncodeError:
+        # No database opens such files.
+        what = f"{address}: the path of a dataset must be UTF-8"
+        raise InputError(what, "name another folder") from None
+    return found
 
 
 class LocalPlace(Place):
@@ -70,7 +78,8 @@ class LocalPlace(Place):
     def names(self, folder: str) -> list[str]:
         """Files in a folder and below, without those that are being written."""
         found = (path for path in (self.root / folder).rglob("*") if path.is_file())
-        return sorted(str(path.relative_to(self.root)) for path in found if path.suffix != _PARTIAL)
+        whole = (path for path in found if not _PARTIAL.fullmatch(path.name))
+        return sorted(str(path.relative_to(self.root)) for path in whole)
 
     def read(self, name: str) -> bytes:
         """All of a file."""
@@ -79,7 +88,7 @@ class LocalPlace(Place):
     def write(self, name: str, content: bytes) -> None:
         """Write, flush to the disk and rename."""
         path = self.root / name
-        partial = path.with_name(f"{path.name}.{os.getpid()}{_PARTIAL}")
+        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with partial.open("wb") as file:
@@ -100,8 +109,8 @@ class LocalPlace(Place):
             path.parent.rmdir()
 
     def url(self, name: str) -> str:
-        """The absolute path."""
-        return str(self.root / name)
+        """The absolute path, in which no letter stands for others."""
+        return exact_name(self.root / name)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -120,8 +129,9 @@ class LocalPlace(Place):
                 raise SpillcastError(
                     f"{self.address}: another ingest writes to it", "wait until it has ended"
                 ) from error
-            for partial in self.root.rglob(f"*{_PARTIAL}"):
-                partial.unlink(missing_ok=True)
+            for path in self.root.rglob("*.partial"):
+                if _PARTIAL.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
             yield
 
 

@@ -61,7 +61,7 @@ def content_hash(path: Path) -> str:
     files = sorted(f for f in path.rglob("*") if f.is_file()) if path.is_dir() else [path]
     for file in files:
         if file != path:
-            digest.update(str(file.relative_to(path)).encode() + b"\0")
+            digest.update(os.fsencode(file.relative_to(path)) + b"\0")
         with file.open("rb", buffering=0) as stream:
             while chunk := stream.read(_CHUNK_BYTES):
                 digest.update(chunk)
@@ -96,8 +96,9 @@ def _walk(path: str) -> Iterator[Source]:
             continue
         folders[:] = [name for name in folders if not PARTIAL.search(name)]
         for name in files:
-            if _is_evidence(name):
-                whole = os.path.join(folder, name)
+            whole = os.path.join(folder, name)
+            # To read a pipe would wait for its writer; what cannot be looked at is told later.
+            if _is_evidence(name) and (os.path.isfile(whole) or not os.path.exists(whole)):
                 yield Source(whole, _size(whole))
 
 

@@ -21,6 +21,7 @@ from spillcast.gate import COUNT_MAX, damaged, reading
 from spillcast.recording import Recording
 from spillcast.recording.ash import read_ash
 from spillcast.recording.evidence import find_evidence
+from spillcast.visible import visible
 
 #: Damaged lines of a source that are kept to be shown.
 _DAMAGE_KEPT = 20
@@ -62,7 +63,7 @@ def take(source: Source, known: Set[str], sizes: Set[int], database: str | None)
 
 def _read(source: Source, path: Path, content: Callable[[], str], database: str | None) -> Taken:
     row: dict[str, Any] = {
-        "name": source.name,
+        "name": visible(source.name),
         "bytes": source.bytes,
         "set_aside": None,
         "damaged": 0,
@@ -80,7 +81,7 @@ def _read(source: Source, path: Path, content: Callable[[], str], database: str 
         # The name is told apart, and a fetched copy's means nothing.
         what = error.message.removeprefix(f"{path}: ").replace(str(path), source.name)
         hint = f"; {error.hint}" if error.hint else ""
-        row["set_aside"] = what + hint
+        row["set_aside"] = visible(what + hint)
     return Taken(content(), {"source": content(), **row}, shelves)
 
 

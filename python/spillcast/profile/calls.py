@@ -8,8 +8,9 @@ from typing import Any
 import duckdb
 
 from spillcast.errors import InputError, first_line
+from spillcast.exact_name import rows_of
 from spillcast.profile.call_tree import add_call_tree
-from spillcast.profile.expressions import check_keys, confine, keys_of, named
+from spillcast.profile.expressions import check_keys, condition_of, confine, keys_of, named
 from spillcast.profile.result import QUANTILES, Profile
 from spillcast.profile.traces import trace_warnings
 from spillcast.recording.trace import Progress
@@ -43,7 +44,7 @@ def of_calls(
             paths, Path(folder), lenient=lenient, on_progress=on_progress, window=window
         )
         for name in ("calls", "statements"):
-            table = f"read_parquet('{folder}/{name}.parquet')"
+            table = rows_of(Path(folder) / f"{name}.parquet")
             connection.execute(f"create view {name} as from {table}")
         add_call_tree(connection)
         confine(connection, Path(folder))
@@ -63,10 +64,11 @@ def _counted(
         f"select {', '.join(keys_of(by, _COLUMNS))}, count(*) as count, "
         "sum(self_e_us)::bigint as total_us, sum(self_c_us)::bigint as cpu_us, "
         "min(self_e_us) as min_us, avg(self_e_us) as mean_us, max(self_e_us) as max_us, "
-        "max_by([source, line], self_e_us) as longest_at, sum(r)::bigint as rows, "
-        "sum(self_p)::bigint as reads, sum(self_cr)::bigint as consistent_gets, "
+        "max_by([source, line], (self_e_us, -source, -line)) as longest_at, "
+        "sum(r)::bigint as rows, sum(self_p)::bigint as reads, "
+        "sum(self_cr)::bigint as consistent_gets, "
         "sum(self_cu)::bigint as current_gets, sum(mis)::bigint as misses "
-        f"from call_tree where {where or 'true'} group by all order by total_us desc"
+        f"from call_tree where {condition_of(where)} group by all order by total_us desc"
     )
     try:
         found: list[dict[str, Any]] = connection.sql(query).to_arrow_table().to_pylist()

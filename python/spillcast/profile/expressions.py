@@ -31,6 +31,11 @@ def keys_of(by: Sequence[str], columns: Mapping[str, str]) -> list[str]:
     return [f"({columns.get(one, one)}) as key_{number}" for number, one in enumerate(by)]
 
 
+def condition_of(where: str | None) -> str:
+    """What stands behind ``where`` in SQL: in brackets of its own, so that nothing follows it."""
+    return "true" if where is None else f"({where}\n)"
+
+
 def check_keys(
     connection: duckdb.DuckDBPyConnection, table: str, by: Sequence[str], columns: Mapping[str, str]
 ) -> None:

@@ -39,6 +39,10 @@ def profile(
     ``chosen`` picks samples of ASH, or a time of traces; with ``block_bytes`` sizes in traces are
     in bytes and not in blocks. InputError for evidence that cannot be read or is empty.
     """
+    if where is not None and not where.strip():
+        raise InputError("--where: the condition is empty", "without --where all rows count")
+    if not all(map(str.strip, by)):
+        raise InputError("--by: a name is empty", "names stand between commas: --by event,size")
     found = find_evidence(evidence)
     kind = found.only_waits()
     if temp_dirs and kind != "recordings":

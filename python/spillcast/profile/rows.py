@@ -13,7 +13,7 @@ import duckdb
 
 from spillcast.errors import InputError, first_line
 from spillcast.histogram import quantiles
-from spillcast.profile.expressions import check_keys, confine, keys_of, named
+from spillcast.profile.expressions import check_keys, condition_of, confine, keys_of, named
 from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row, with_shares
 from spillcast.profile.trace_tables import ask_no_traces, ask_traces
 from spillcast.profile.traces import WAITS_ALONE, trace_warnings
@@ -41,7 +41,6 @@ _FILES = "if(op is null, null, if(temp, 'temp', 'other')) as files"
 _COMMON_OP = (
     "if(count(distinct op) = 1 and count(op) = count(*), any_value(op::varchar), null) as op"
 )
-_ALL = "true"
 _WORD = re.compile(r"\w+")
 #: Words for the text of a statement, or for columns that are not named.
 _OF_STATEMENTS = {"statement", "columns", "waits"}
@@ -75,7 +74,7 @@ def of_trace_rows(
 
     The rows pass through DuckDB in batches.
     """
-    asked = _Asked(_source(by, where), by, where or _ALL, "blocks")
+    asked = _Asked(_source(by, where), by, where, "blocks")
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder:
         with duckdb.connect() as connection:
             ask_no_traces(connection, Path(folder))
@@ -112,7 +111,7 @@ def of_trace_rows(
 
 def _source(by: Sequence[str], where: str | None) -> str:
     """The waits of a trace, with the text of each one's statement where that may be needed."""
-    words = {word for text in (*by, where or _ALL) for word in _WORD.findall(text.lower())}
+    words = {word for text in (*by, where or "") for word in _WORD.findall(text.lower())}
     return _WITH_STATEMENTS if words & _OF_STATEMENTS else "waits"
 
 
@@ -130,7 +129,7 @@ def of_recording(recording: "Recording", by: Sequence[str], where: str | None) -
         # To look into an empty table takes as long as into another.
         columns = f"*, {_IDLE if some else 'false'} as idle, 0 as source"
         connection.execute(f"create view waits as select {columns} from recorded")
-        asked = _Asked("waits", by, where or _ALL, "bytes")
+        asked = _Asked("waits", by, where, "bytes")
         asked.check(connection)
         with asked.failures():
             rows, histograms = asked.answer(connection)
@@ -153,9 +152,13 @@ class _Asked:
 
     source: str
     by: Sequence[str]
-    where: str
+    where: str | None
     #: The column of sizes, by which traces are told from recordings.
     size: str
+
+    @property
+    def condition(self) -> str:
+        return condition_of(self.where)
 
     @cached_property
     def query(self) -> str:
@@ -183,10 +186,8 @@ class _Asked:
             f"histogram({_THREE_DIGITS}) as histogram",
         ]
         groups = ", ".join(str(number + 1) for number in range(len(keys)))
-        return (
-            f"select {', '.join(columns)} from (select * from {self.source} where {self.where}) "
-            f"group by {groups} order by total_us desc"
-        )
+        rows = f"select * from {self.source} where {self.condition}"
+        return f"select {', '.join(columns)} from ({rows}) group by {groups} order by total_us desc"
 
     def _known(self) -> dict[str, str]:
         return {name: column.replace("{size}", self.size) for name, column in _COLUMNS.items()}
@@ -198,7 +199,7 @@ class _Asked:
         check_keys(connection, source, self.by, self._known())
         there = connection.sql(f"from {source} limit 0").columns
         with self.failures(f"the columns are {', '.join(there)}"):
-            connection.sql(f"select 1 from {source} where {self.where} limit 0").fetchall()
+            connection.sql(f"select 1 from {source} where {self.condition} limit 0").fetchall()
 
     @contextmanager
     def failures(self, hint: str | None = None) -> Iterator[None]:
@@ -224,7 +225,7 @@ class _Asked:
 
     def check_some(self, rows: Sequence[dict[str, Any]]) -> None:
         """InputError where the condition holds for no wait."""
-        if self.where != _ALL and not rows:
+        if self.where is not None and not rows:
             raise InputError(f"--where: no wait meets '{self.where}'")
 
 

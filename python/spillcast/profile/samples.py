@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillcast.errors import InputError, first_line
-from spillcast.profile.expressions import check_keys, confine, keys_of, named
+from spillcast.profile.expressions import check_keys, condition_of, confine, keys_of, named
 from spillcast.profile.result import DIMENSIONS, Profile, bare_row
 from spillcast.recording import Recording
 from spillcast.recording.ash import ON_CPU
@@ -46,7 +46,7 @@ def grouped(samples: pa.Table, by: Sequence[str], where: str | None) -> list[dic
         check_keys(connection, "samples", by, _COLUMNS)
         query = (
             f"select {', '.join(keys_of(by, _COLUMNS))}, count(*) as count, "
-            f"sum(weight_us)::bigint as total_us from samples where {where or 'true'} "
+            f"sum(weight_us)::bigint as total_us from samples where {condition_of(where)} "
             "group by all order by total_us desc"
         )
         try:

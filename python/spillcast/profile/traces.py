@@ -82,8 +82,9 @@ def _name_groups(read: Traces) -> None:
     """Keys as people know them."""
     first_second = read.first_second()
     for group in read.groups:
-        if "call" in group:
-            group["event"] = group["event"] or f"CPU: {group['call']}"
+        # Old servers write events without a name.
+        if "call" in group and group["event"] is None:
+            group["event"] = f"CPU: {group['call']}"
         if "second" in group:
             group["second"] -= first_second
         if "minute" in group:

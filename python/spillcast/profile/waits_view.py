@@ -5,6 +5,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from spillcast.exact_name import exact_name, rows_of
 from spillcast.gate import in_bounds
 from spillcast.recording import Recording
 from spillcast.recording.schema import NAME, SIGNED, TABLES
@@ -16,7 +17,7 @@ _KINDS = {pa.int64(): "bigint", pa.bool_(): "boolean", NAME: "varchar"}
 def view_of_waits(
     connection: duckdb.DuckDBPyConnection, recording: Recording, name: str
 ) -> list[Path]:
-    """Make ``name`` a view of them, in no order; the files that it reads.
+    """Make ``name`` a view of them, in no order; the names of files that it reads.
 
     Of a recording that is in memory alone, of that. InputError where the file is damaged.
     """
@@ -34,11 +35,12 @@ def view_of_waits(
         # Says what is wrong, as of any recording.
         recording.check_rows("waits")
         raise
-    return [path]
+    # DuckDB asks for the name that it was given, and for the one that it found.
+    return [Path(exact_name(path)), path.absolute()]
 
 
 def _view(connection: duckdb.DuckDBPyConnection, path: Path, name: str) -> None:
-    read = f"read_parquet('{str(path).replace(chr(39), chr(39) * 2)}')"
+    read = rows_of(path)
     there = connection.sql(f"from {read} limit 0").columns
     # Recordings of earlier versions lack some.
     columns = [

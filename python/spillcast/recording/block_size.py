@@ -10,6 +10,8 @@ from spillcast.recording.parameters import read_parameters
 from spillcast.recording.trace_header import block_bytes_of
 from spillcast.units import format_bytes, parse_bytes
 
+#: Numbers of blocks have 32 bits: with more a line is damaged.
+BLOCKS_MAX = (1 << 32) - 1
 #: Sizes that Oracle knows.
 _SIZES = tuple(1 << power for power in range(11, 16))
 _PARAMETER = "db_block_size"

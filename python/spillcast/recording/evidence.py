@@ -142,6 +142,8 @@ def spools_of(folder: Path) -> list[Path]:
 
 
 def _expand(argument: str) -> list[Path]:
+    if not argument:
+        raise InputError("an argument is empty, and names no evidence", f"give {KNOWN}")
     path = Path(argument)
     if argument == "-" or path.exists() or path.suffix == ".spill":
         return [path]
@@ -210,5 +212,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def traces_below(folder: Path) -> list[Path]:
-    """What lies below a folder and is called a trace."""
-    return sorted(file for pattern in TRACES for file in folder.rglob(pattern))
+    """Files below a folder that are called traces. To read a pipe would wait for its writer."""
+    found = (path for pattern in TRACES for path in folder.rglob(pattern))
+    # A link that leads nowhere is a trace that is missing.
+    return sorted(path for path in found if path.is_file() or not path.exists())

@@ -12,7 +12,7 @@ from pathlib import Path
 from spillcast import _core
 from spillcast.errors import InputError
 from spillcast.recording.meta import RECORDING_SCHEMA
-from spillcast.recording.meta_file import META_FILE, is_recording
+from spillcast.recording.meta_file import META_FILE, check_name, is_recording
 from spillcast.recording.partial import (
     FINISHED,
     OTHER,
@@ -79,6 +79,7 @@ class RecordingFolder:
 
 def check_output(path: Path) -> None:
     """InputError unless a recording can be written at ``path``: an old one may be replaced."""
+    check_name(path)
     check_replaceable(path)
     parent = path.absolute().parent
     if not parent.is_dir():

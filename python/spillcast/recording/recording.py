@@ -9,7 +9,7 @@ from spillcast.errors import InputError, Refusal
 from spillcast.gate import batches_of, table_of, text_of
 from spillcast.recording import sums
 from spillcast.recording.meta import Meta
-from spillcast.recording.meta_file import META_FILE
+from spillcast.recording.meta_file import META_FILE, check_name
 from spillcast.recording.near import mended
 from spillcast.recording.sums import AGAIN
 from spillcast.tabular import html_paragraph, html_table, polars_of
@@ -47,6 +47,7 @@ class Recording:
     def open(cls, path: str | Path) -> "Recording":
         """Open the folder at ``path``. InputError if it is not a complete recording."""
         path = Path(path)
+        check_name(path)
         meta_path = path / META_FILE
         if not path.exists():
             raise InputError(f"{path}: no such recording", mended(path))

@@ -15,11 +15,13 @@ def head_of(path: Path) -> bytes:
     """The beginning of a trace, decompressed as far as it can be. OSError where there is none."""
     with path.open("rb") as file:
         codec = _CODECS.get(file.read(2))
-    try:
-        with pa.input_stream(str(path), compression=codec) as stream:
-            return bytes(stream.read(HEAD_BYTES))
-    except (OSError, pa.ArrowInvalid):
-        return b""
+        file.seek(0)
+        # By its name Arrow opens no file whose name is not UTF-8.
+        try:
+            with pa.input_stream(file, compression=codec) as stream:
+                return bytes(stream.read(HEAD_BYTES))
+        except (OSError, pa.ArrowInvalid):
+            return b""
 
 
 def block_bytes_of(path: Path) -> int | None:

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from spillcast import _core
 from spillcast.errors import InputError
 from spillcast.interruptible import run_interruptibly
+from spillcast.recording.block_size import BLOCKS_MAX
 from spillcast.recording.counted import seconds_of, totals
 from spillcast.recording.meta import CaptureAccount, KeptWaits, Meta, ObservedEngine
 from spillcast.recording.recording import Recording
@@ -56,15 +58,25 @@ def recording_of_traces(
     return recording
 
 
+def name_blocks(waits: "pa.RecordBatch | pa.Table") -> Any:
+    """Which waits name a file, the first block and how many of them; of damaged lines none do."""
+    known = waits["file"].is_valid()
+    for name, least in (("p2", 0), ("blocks", 1)):
+        column = waits[name]
+        enough = pa.compute.greater_equal(column, least)
+        possible = pa.compute.and_(enough, pa.compute.less_equal(column, BLOCKS_MAX))
+        known = pa.compute.and_(known, pa.compute.fill_null(possible, False))
+    return known
+
+
 def _temp_waits(paths: Sequence[Path], block_bytes: int, lenient: bool) -> pa.Table:
     reader, _ = open_reader(paths, lenient, None)
     batches: list[pa.RecordBatch] = []
 
     def take(waits: _core.Table, *_others: _core.Table) -> None:
         batch = pa.record_batch(waits)
-        moved = pa.compute.fill_null(pa.compute.greater(batch["blocks"], 0), False)
-        known = pa.compute.and_(batch["op"].is_valid(), batch["file"].is_valid())
-        picked = pa.compute.and_(pa.compute.and_(batch["temp"], known), moved)
+        known = pa.compute.and_(batch["op"].is_valid(), name_blocks(batch))
+        picked = pa.compute.and_(batch["temp"], known)
         batches.append(batch.filter(picked).select([*_COLUMNS, "p2", "blocks"]))
 
     with ReadFailures():

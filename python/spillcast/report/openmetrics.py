@@ -3,8 +3,9 @@
 https://github.com/OpenObservability/OpenMetrics, specification/OpenMetrics.md.
 """
 
+import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -88,9 +89,21 @@ def _family(name: str, kind: str, text: str) -> Iterator[str]:
 def _labels(by: Sequence[str], row: dict[str, Any]) -> str:
     """What a row is of, as labels; what it has not is left out, as the format wants."""
     names = [*by, *(name for name in ("op", "sql") if name in row and name not in by)]
-    pairs = {name: row[name] for name in names if row[name] is not None}
+    pairs: dict[str, Any] = {}
+    for name in names:
+        pairs[_label_name(name, pairs)] = row[name]
+    pairs = {name: value for name, value in pairs.items() if value is not None}
     pairs["idle"] = "true" if row["idle"] else "false"
     return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs.items()) + "}"
+
+
+def _label_name(asked: str, taken: Collection[str]) -> str:
+    """What is asked, as far as letters and digits; SQL may hold others, and asks may be alike."""
+    name = re.sub(r"[^a-zA-Z0-9_]+", "_", asked).strip("_")
+    if not name or name[0].isdigit() or name == "le":
+        name = f"by_{name}"
+    numbered = (f"{name}_{number}" for number in range(2, len(taken) + 3))
+    return name if name not in taken else next(one for one in numbered if one not in taken)
 
 
 def _with(labels: str, name: str, value: str) -> str:

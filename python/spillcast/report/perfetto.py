@@ -14,6 +14,7 @@ from typing import Any, Literal
 import duckdb
 
 from spillcast.errors import InputError, first_line
+from spillcast.exact_name import exact_name
 from spillcast.recording import Recording
 
 #: Rows held at a time.
@@ -89,7 +90,7 @@ def _rows(
     found = False
     with duckdb.connect() as connection:
         try:
-            recorded = connection.read_parquet(str(path))
+            recorded = connection.read_parquet(exact_name(path))
             rows = _meeting(recorded, where).project(names)
             for batch in rows.to_arrow_reader(_BATCH_ROWS):
                 found = True

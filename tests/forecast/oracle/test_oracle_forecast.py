@@ -227,6 +227,7 @@ def test_waits_in_running_text_only_where_asked():
         (["hdd.trc", "--to", "latency:soon"], "'soon' is not a duration"),
         (["hdd.trc", "--to", ""], "names nothing"),
         (["hdd.trc", "--to", "factor:0"], "--to factor:0: a factor is a number above 0"),
+        (["hdd.trc", "--to", "flash.trc", "--elapsed", "0"], "--elapsed is 0"),
         (["hdd.trc", "--to", "flash.trc", "--elapsed", "long"], "'long' is not a duration"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -1,6 +1,6 @@
 """What a database says of its waits: time by event from ASH, latency and size from traces."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from spillcast.recording.ash import (
     read_ash,
     wall_clock_share,
 )
+from spillcast.recording.block_size import BLOCKS_MAX
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
 from spillcast.recording.same_file import repeated_words
 from spillcast.recording.trace import Progress, Traces, profile_traces
@@ -160,7 +161,7 @@ def _of_statement(groups: list[dict[str, Any]], sql_id: str) -> list[dict[str, A
 def _latency(name: str, groups: list[dict[str, Any]]) -> EventLatency:
     count = np.array([group["count"] for group in groups])
     total_us = np.array([group["total_us"] for group in groups], dtype=float)
-    blocks = np.array([group["blocks"] or 0 for group in groups], dtype=float)
+    blocks = np.array([_blocks(group) for group in groups], dtype=float)
     known = blocks > 0
     seconds, second_of = np.unique([group["second"] for group in groups], return_inverse=True)
     counts = np.bincount(second_of, weights=count, minlength=len(seconds))
@@ -181,9 +182,15 @@ def _latency(name: str, groups: list[dict[str, Any]]) -> EventLatency:
 def _sizes(groups: list[dict[str, Any]]) -> dict[float, int]:
     found: dict[float, int] = {}
     for group in groups:
-        if group["blocks"]:
-            found[group["blocks"]] = found.get(group["blocks"], 0) + group["count"]
+        if blocks := _blocks(group):
+            found[blocks] = found.get(blocks, 0) + group["count"]
     return found
+
+
+def _blocks(group: Mapping[str, Any]) -> int:
+    """How many blocks each operation moves; 0 where no line, or a damaged one, tells it."""
+    blocks = group["blocks"] or 0
+    return blocks if 0 < blocks <= BLOCKS_MAX else 0
 
 
 def _wall_s(read: Traces) -> float:

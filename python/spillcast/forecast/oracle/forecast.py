@@ -38,7 +38,9 @@ def forecast_events(
     method, confidence = question.method, question.confidence
     whole_s = evidence.covered_s if question.elapsed_s is None else question.elapsed_s
     if whole_s <= 0:
-        raise InputError("the evidence covers no time", "give the time of the run with --elapsed")
+        given = question.elapsed_s is not None
+        what = "--elapsed is 0" if given else "the evidence covers no time"
+        raise InputError(what, "give the time of the run with --elapsed, such as 12m53s")
     unsaid = Forecast(target.name, whole_s, None, None, confidence, whole_s, [], method)
     try:
         parts = parts_of(target, evidence, question, whole_s)

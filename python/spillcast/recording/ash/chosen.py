@@ -24,10 +24,10 @@ class Chosen:
     since: str | None = None
     until: str | None = None
 
-    def of(self, samples: pa.Table) -> pa.Table:
+    def of(self, samples: pa.Table, *, month_first: bool = False) -> pa.Table:
         """These rows, of which there is one; InputError names what there is.
 
-        ``time_ns`` counts from 1970 here.
+        ``time_ns`` counts from 1970 here. With ``month_first`` 10/04/2024 is in October.
         """
         for name, wanted in (("sql_id", self.sql_id), ("sql_exec_id", self.exec_id)):
             if wanted is not None:
@@ -35,8 +35,11 @@ class Chosen:
         if self.since is None and self.until is None:
             return samples
         first_ns, last_ns = _ends_ns(samples)
-        low_ns = first_ns if self.since is None else _time_ns("since", self.since, samples)
-        high_ns = last_ns if self.until is None else _time_ns("until", self.until, samples)
+        low_ns, high_ns = first_ns, last_ns
+        if self.since is not None:
+            low_ns = _time_ns("since", self.since, samples, month_first=month_first)
+        if self.until is not None:
+            high_ns = _time_ns("until", self.until, samples, month_first=month_first)
         times = samples["time_ns"]
         inside = pc.and_(pc.greater_equal(times, low_ns), pc.less_equal(times, high_ns))
         found = samples.filter(inside)
@@ -73,11 +76,11 @@ def _ends_ns(samples: pa.Table) -> tuple[int, int]:
     return ends["min"], ends["max"]
 
 
-def _time_ns(option: str, text: str, samples: pa.Table) -> int:
+def _time_ns(option: str, text: str, samples: pa.Table, *, month_first: bool) -> int:
     """A time, or a time of the day that the samples are of."""
     first_ns, last_ns = _ends_ns(samples)
     day_ns = first_ns // _DAY_NS * _DAY_NS
-    if (found := values.parse_time_ns(text)) is not None:
+    if (found := values.parse_time_ns(text, month_first=month_first)) is not None:
         return found
     found = values.parse_time_ns(f"1970-01-01 {text}")
     if found is None:

@@ -24,6 +24,8 @@ class Columns:
         self.path, self.columns, self.lines, self.damaged = path, columns, lines, damaged
         self.rows = len(columns["sample_time"])
         self.has_clock = True
+        #: Whether dates are such as 10/14/2024.
+        self.month_first = False
 
     def times(self) -> pa.Array:
         """Nanoseconds since 1970; null and damage where there is none."""
@@ -34,8 +36,8 @@ class Columns:
             )
         encoded = _encoded(column)
         texts = [text for text in encoded.dictionary.to_pylist() if text is not None]
-        month_first = values.month_comes_first(texts)
-        parsed = [values.parse_time_ns(text, month_first=month_first) for text in texts]
+        self.month_first = values.month_comes_first(texts)
+        parsed = [values.parse_time_ns(text, month_first=self.month_first) for text in texts]
         times = pa.array(parsed, pa.int64()).take(encoded.indices)
         self.has_clock = any(map(values.has_clock, texts))
         for row in pc.indices_nonzero(pc.is_null(times)).to_pylist():

@@ -86,6 +86,7 @@ class _Export:
     source: Source
     damaged: list[Damage]
     has_clock: bool
+    month_first: bool
     exported: frozenset[str]
 
 
@@ -118,7 +119,8 @@ def read_ash(
     samples = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
     if samples.num_rows == 0:
         raise InputError(f"{', '.join(map(str, several))}: no row could be read")
-    samples = chosen.of(samples).sort_by("time_ns")
+    month_first = any(export.month_first for export in exports)
+    samples = chosen.of(samples, month_first=month_first).sort_by("time_ns")
     first_ns = samples["time_ns"][0].as_py()
     times = pc.subtract(samples["time_ns"], first_ns)
     notes = repeated_words(repeated)
@@ -173,7 +175,8 @@ def _read_export(path: Path, on_progress: Callable[[int], None] | None) -> _Expo
         samples = samples.append_column(name, column)
     samples = samples.filter(pc.is_valid(times))
     damaged.sort(key=lambda damage: damage.line)
-    return _Export(_typed(samples), source, damaged, reader.has_clock, frozenset(columns))
+    clock = reader.has_clock, reader.month_first
+    return _Export(_typed(samples), source, damaged, *clock, frozenset(columns))
 
 
 def _samples(

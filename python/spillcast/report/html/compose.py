@@ -94,11 +94,17 @@ def _raw(material: Material) -> list[Raw]:
     found = []
     for title, documents in rooms:
         for document in documents:
-            text = json.dumps(document, indent=1, default=str, ensure_ascii=False)
+            text = _json(document, indent=1)
             if len(text.encode()) > RAW_BYTES_MAX:
-                text = json.dumps(document, separators=(",", ":"), default=str, ensure_ascii=False)
+                text = _json(document, separators=(",", ":"))
             name = f"{title}: {document.get('target') or document['name']}"
             if (size := len(text.encode())) > RAW_BYTES_MAX:
                 text = f"{size:,} bytes, too many for this page: the input holds them."
             found.append(Raw(name, text))
     return found
+
+
+def _json(document: Mapping[str, Any], **form: Any) -> str:
+    """JSON as people read it; a byte of a file's name that is no UTF-8 is an escape of JSON."""
+    text = json.dumps(document, default=str, ensure_ascii=False, **form)
+    return text.encode(errors="backslashreplace").decode()

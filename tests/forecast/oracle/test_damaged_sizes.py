@@ -1,0 +1,30 @@
+"""Sizes that no operation has, as damaged lines of traces tell them, count as sizes not told."""
+
+import pytest
+
+from harness import spillcast
+from oracle_files import READ, blocks, write_trace
+
+GOOD = [(READ, 900, blocks(31))] * 40
+#: More than 32 bits hold, and less than nothing.
+IMPOSSIBLE = [(1 << 63) - 1, 1 << 33, -1]
+
+
+@pytest.mark.parametrize("count", IMPOSSIBLE)
+@pytest.mark.parametrize("target", ["catalogue:linux-hdd", "latency:5us", "there"])
+def test_a_forecast_goes_by_the_other_lines(tmp_path, count, target):
+    (tmp_path / "there").mkdir()
+    trace = write_trace(tmp_path / "a.trc", [*GOOD, (READ, 900, blocks(count))])
+    said = spillcast("forecast", trace, "--to", target, "--block", "8K", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert "of this query" in said.stdout
+
+
+@pytest.mark.parametrize("count", IMPOSSIBLE)
+def test_a_cache_and_a_probe_leave_them_out(tmp_path, count):
+    trace = write_trace(tmp_path / "a.trc", [*GOOD, (READ, 900, blocks(count))])
+    said = spillcast("cache", trace, "--size", "1G")
+    assert said.returncode == 0, said.stderr
+    assert "1 operation without file and offset" in said.stdout
+    said = spillcast("probe", tmp_path, "--like", trace)
+    assert said.returncode == 0, said.stderr

@@ -1,0 +1,83 @@
+"""What is written stands under its name whole, and what is no file stays what it is."""
+
+import os
+import stat
+import subprocess
+import threading
+from contextlib import suppress
+
+import pytest
+
+from harness import only_line, spillcast, spillcast_command
+from oracle_files import READ, blocks, write_trace
+from spillcast.workspace import whole_file
+
+
+@pytest.fixture
+def trace(tmp_path_factory):
+    return write_trace(tmp_path_factory.mktemp("traces") / "a.trc", [(READ, 500, blocks(31))] * 9)
+
+
+def test_a_file_is_replaced_only_by_a_whole_one(tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    with suppress(KeyError), whole_file(path) as partial:
+        partial.write_text("half")
+        raise KeyError
+    assert [file.name for file in tmp_path.iterdir()] == ["page.html"]
+    assert path.read_text() == "old"
+    with whole_file(path) as partial:
+        partial.write_text("new")
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["new"]
+
+
+def test_a_link_and_a_pipe_are_written_to(tmp_path):
+    link, pipe = tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(tmp_path / "page.html")
+    os.mkfifo(pipe)
+    read = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
+    reader.start()
+    for path in (link, pipe):
+        with whole_file(path) as partial:
+            partial.write_text("new")
+    reader.join(10)
+    assert read == ["new"]
+    assert link.is_symlink()
+    assert (tmp_path / "page.html").read_text() == "new"
+    assert pipe.is_fifo()
+
+
+def test_a_device_stays_a_device(tmp_path, trace):
+    device = tmp_path / "null"
+    if os.geteuid() != 0 or subprocess.run(["mknod", device, "c", "1", "3"]).returncode:
+        pytest.skip("making a device needs root")
+    for verb in (["report"], ["export", "--format", "openmetrics"]):
+        assert not spillcast(*verb, trace, "-o", device).returncode
+        assert stat.S_ISCHR(device.lstat().st_mode)
+
+
+@pytest.mark.parametrize("name", [".", "/", "", "folder/"])
+def test_a_folder_is_not_written_over(tmp_path, trace, name):
+    (tmp_path / "folder").mkdir()
+    said = spillcast("report", trace, "-o", name, cwd=tmp_path)
+    assert "is a directory" in only_line(said, 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_where_a_page_goes_is_checked_before_a_probe(tmp_path, trace):
+    """And not after it, when minutes are lost."""
+    (tmp_path / "flash").mkdir()
+    said = spillcast("report", trace, "--to", "flash", "-o", "none/page.html", cwd=tmp_path)
+    assert "-o none/page.html: there is no directory" in only_line(said, 2)
+    for out in (["-o", "flash"], ["-o", "none/x"], ["--iolog", "flash"]):
+        said = spillcast("probe", "flash", "--like", trace, *out, cwd=tmp_path)
+        assert " ".join(out) in only_line(said, 2)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_nobodys(trace, closed):
+    words = spillcast_command("profile", trace, "--csv")
+    shell = ["sh", "-c", f'exec "$0" "$@" {closed}']
+    done = subprocess.run([*shell, *words], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
