@@ -85,6 +85,8 @@ def written(value: Any) -> Any:
         return _text(str(value))
     if isinstance(value, list | tuple):
         return [one if type(one) is int else written(one) for one in value]
+    if isinstance(value, dict):
+        return {name: written(one) for name, one in value.items()}
     # Numbers and arrays of numpy.
     return value.tolist() if hasattr(value, "tolist") else value
 
