@@ -203,6 +203,6 @@ def test_a_directory_whose_name_is_no_text(spilled, tmp_path):
     odd.mkdir()
     kept = odd / "storage.json"
     assert spillcast("probe", odd, "--like", spilled.path, "-o", kept).returncode == 0
-    for target in (odd, kept):
-        result = spillcast("forecast", spilled.path, "--to", target, "--json")
+    for place in (odd, kept):
+        result = spillcast("forecast", spilled.path, "--to", place, "--json")
         assert result.returncode == 0, result.stderr

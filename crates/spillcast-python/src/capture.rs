@@ -73,7 +73,7 @@ impl Capture {
         other_writes other_io_ns unknown_file io_uring_depth io_uring_busy_ns }
         fields! { dict, status.observed => calls switches }
         fields! { dict, status => lost dropped tracer_cpu_ns cpu_ns run_queue_delay_ns
-        run_queue_others_ns io_uring file_faults file_fault_ns mapped connected sampled }
+        run_queue_others_ns io_uring file_faults file_fault_ns mapped running connected sampled }
         Ok(dict)
     }
 

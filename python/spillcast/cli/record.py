@@ -160,6 +160,7 @@ def record(
                 with shows as shown:
                     follow(recorder, shown)
                 result = recorder.finish()
+                _tell_of_the_rest(recorder)
         finally:
             if others is not None:
                 others.give_out()
@@ -190,6 +191,17 @@ def _tell(recording: "Recording", output: Path, *, json: bool) -> None:
     for words in said:
         if words is not None:
             print(f"spillcast: {words}", file=sys.stderr)
+
+
+def _tell_of_the_rest(recorder: "Recorder") -> None:
+    """That a command left processes behind, whose I/O is not recorded any more."""
+    from spillcast.recording.captured import going_on
+    from spillcast.recording.target import Command
+
+    target = recorder.target
+    left = going_on(recorder.status(), target if isinstance(target, Command) else None)
+    if left is not None:
+        print(f"spillcast: {left}", file=sys.stderr)
 
 
 def _running(live: bool) -> "Running | None":

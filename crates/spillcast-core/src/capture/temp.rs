@@ -9,7 +9,7 @@ use std::time::UNIX_EPOCH;
 
 use super::event::FileIdentity;
 use super::joined::{start_ticks, ticks_per_s};
-use super::proc::number;
+use super::proc::{ended, number};
 
 /// Decides for each file whether it is temporary.
 #[derive(Default)]
@@ -120,11 +120,6 @@ impl Process {
         };
         Some(Process { temp_dirs, started_s: started_s(pid).unwrap_or(0) })
     }
-}
-
-/// Whether a process is gone, but for its parent's asking.
-fn ended(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "))
 }
 
 /// A directory as the paths of files have it, which are text: bytes that are none are replaced.
