@@ -129,7 +129,7 @@ def nothing_seen(
 
 
 def going_on(status: Mapping[str, Any], command: "Command | None") -> str | None:
-    """That processes which a command started go on after its end, in a line with what records them."""
+    """That a command has left processes behind, in a line with what records them; None if not."""
     running = status["running"]
     if command is None or command.exit_status is None or not running:
         return None
