@@ -1,7 +1,6 @@
 """``spillcast record``: watch a command, a running process or a server's query spill."""
 
 import shlex
-import signal
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -219,15 +218,13 @@ def _running(live: bool) -> "Running | None":
 
 def follow(recorder: "Recorder", view: "View") -> None:
     """Show a recording to its end, or to Ctrl-C."""
-    from spillcast.interruptible import ENDING
+    from spillcast.interruptible import interrupted_once
 
     try:
         while not recorder.poll():
             view.look(recorder, recorder.status())
     except KeyboardInterrupt:
-        # What was recorded is kept; a second Ctrl-C would lose it.
-        for number in ENDING:
-            signal.signal(number, signal.SIG_IGN)
+        interrupted_once()
     except BaseException:
         recorder.abandon()
         raise
