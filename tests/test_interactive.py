@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -52,6 +54,36 @@ def test_what_a_block_does_is_recorded_and_forecast(tmp_path):
     assert str(said) == said.sentence()
     page = run.report(tmp_path / "report.html", ["latency:5ms"])
     assert "latency:5ms" in page.read_text()
+
+
+def test_a_block_may_change_its_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    run = recorded(output="run.spill", temp=str(tmp_path))
+    os.chdir(elsewhere)
+    spill(tmp_path)
+    run.__exit__(None, None, None)
+    assert run.output == tmp_path / "run.spill"
+    assert run.recording.meta.temp.writes == WRITES
+
+
+def test_a_block_ends_though_a_process_that_it_forked_lives_on(tmp_path):
+    program = f"""
+import os, time, spillcast
+with spillcast.record("run.spill", temp="."):
+    with open("spilled", "wb", buffering=0) as file:
+        file.write(bytes({BLOCK}))
+    child = os.fork()
+    if child == 0:
+        time.sleep(100)
+        os._exit(0)
+os.kill(child, 9)
+"""
+    run = recorded(temp=[tmp_path])
+    spill(tmp_path)
+    run.__exit__(None, None, None)
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path, timeout=60)
+    assert (tmp_path / "run.spill" / "meta.json").exists()
 
 
 def test_a_sweep_is_that_of_the_command_line(tmp_path):

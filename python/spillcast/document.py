@@ -81,12 +81,21 @@ def written(value: Any) -> Any:
             elif not (about.optional and inner == one.default):
                 found[one.name] = written(inner)
         return found
-    if isinstance(value, Path):
-        return str(value)
+    if isinstance(value, Path | str):
+        return _text(str(value))
     if isinstance(value, list | tuple):
         return [one if type(one) is int else written(one) for one in value]
+    if isinstance(value, dict):
+        return {name: written(one) for name, one in value.items()}
     # Numbers and arrays of numpy.
     return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _text(text: str) -> str:
+    """A name of the system as text: its bytes that are none, which JSON cannot hold, replaced."""
+    if text.isascii():
+        return text
+    return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def table(kind: type, prefix: str = "") -> Iterator[tuple[str, Key]]:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -34,14 +35,16 @@ class Run:
     """The recording of a ``with`` block, available once the block has ended."""
 
     def __init__(
-        self, output: str | Path | None = None, *, temp: Sequence[str | Path] = ()
+        self, output: str | Path | None = None, *, temp: str | Path | Sequence[str | Path] = ()
     ) -> None:
         if output is None:
             folder = tempfile.mkdtemp(prefix="spillcast-")
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
             output = Path(folder) / "run.spill"
-        self.output = Path(output)
-        self._temp = [str(place) for place in temp]
+        # The block may change the working directory.
+        self.output = Path(output).absolute()
+        places = [temp] if isinstance(temp, str | Path) else temp
+        self._temp = [str(place) for place in places]
         self._observer: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
@@ -69,7 +72,9 @@ class Run:
         with observer:
             assert observer.stdin is not None
             assert observer.stdout is not None
-            observer.stdin.close()
+            # A line, since a child that was forked in the block keeps the pipe open.
+            with suppress(BrokenPipeError):
+                os.write(observer.stdin.fileno(), b"\n")
             said = observer.stdout.readline()
         if kind is None:
             _check(said)
@@ -157,7 +162,7 @@ class Run:
 
 
 def observe(pid: str, output: str, *temp: str) -> None:
-    """Record a process until stdin ends: a line of JSON when it has begun, and one at the end."""
+    """Record a process until stdin has a line, or ends: a line of JSON at the start and the end."""
     from spillcast.recording.begin import record_pid
     from spillcast.recording.options import RecordOptions
 
@@ -181,7 +186,9 @@ def _check(said: str) -> None:
         raise InputError(found["message"], f"{found['hint'] or ''} {_REFUSED}".strip())
 
 
-def record(output: str | Path | None = None, *, temp: Sequence[str | Path] = ()) -> Run:
+def record(
+    output: str | Path | None = None, *, temp: str | Path | Sequence[str | Path] = ()
+) -> Run:
     """Record the temp I/O of this process in a ``with`` block; ``temp`` as ``--temp``.
 
     Without ``output`` the recording is deleted with the result. The process is observed from

@@ -43,6 +43,12 @@ def run_interruptibly(
     return results[0]
 
 
+def interrupted_once() -> None:
+    """Ignore another Ctrl-C from here to the end: it would lose what is being kept."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
+
+
 @contextmanager
 def no_interrupts() -> Iterator[None]:
     """A second Ctrl-C would lose what is being kept; only the main thread is told of any."""

@@ -1,10 +1,14 @@
 """What is recorded of a program that does exactly N reads and M writes is exactly that."""
 
+import json
+import os
+import sys
 from collections import Counter
 
 import pytest
 
-from harness import account_of, expected_rows, rows, spillcast, target
+from harness import account_of, environment, expected_rows, rows, spillcast, target
+from spillcast.recording import Recording
 
 READS, WRITES = 60, 40
 CAPTURES = ["bpf", "perf", "preload"]
@@ -57,3 +61,38 @@ def test_both_captures_agree(places, shape):
             without_session[row[1:]] += count
         anonymous.append(without_session)
     assert anonymous[0] == anonymous[1]
+
+
+#: Too short to be looked at in /proc: their files are those that the shell has given them.
+SHORT_ONES = "for i in $(seq 30); do head -c 50000 /dev/zero > a; tr x y < a > b; done"
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_shells_short_programs_are_seen_whole(tmp_path, named):
+    options = ["--temp", tmp_path] if named else []
+    result = spillcast(
+        *("record", "--json", "--capture", "bpf", *options, "-o", tmp_path.parent / "short.spill"),
+        *("--", "sh", "-c", f"cd {tmp_path}; {SHORT_ONES}"),
+        env=environment(TMPDIR=str(tmp_path)),
+    )
+    assert result.returncode == 0, result.stderr
+    seen = json.loads(result.stdout)["temp"]
+    # head writes 50,000 bytes; tr reads them, and writes them again.
+    assert seen["bytes"] == 30 * 3 * 50_000
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_names_that_are_no_text_are_recorded_and_read(tmp_path, capture):
+    odd = tmp_path / os.fsdecode(b"odd \xff")
+    odd.mkdir()
+    program = (
+        "import os, sys; f = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY); os.write(f, b'1')"
+    )
+    result = spillcast(
+        *("record", "--capture", capture, "--temp", odd, "-o", tmp_path / "odd.spill"),
+        *("--", sys.executable, "-c", program, odd / "spilled"),
+    )
+    assert result.returncode == 0, result.stderr
+    found = Recording.open(tmp_path / "odd.spill").meta
+    assert found.temp.writes == 1
+    assert found.engine.command[-1] == str(tmp_path / "odd \ufffd" / "spilled")

@@ -1,5 +1,6 @@
 """Bursts at growing distances: what they are put together to, and that nothing is paid between."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ from itertools import pairwise
 import pytest
 
 from evidence import recording
+from harness import spillcast_command
 from spillcast.errors import SpillcastError
 from spillcast.forecast.load import temp_load
 from spillcast.forecast.threads.overlap import Threads
@@ -177,3 +179,23 @@ def burst_of(pid, temp):
     while not recorder.poll():
         pass
     return recorder.finish()
+
+
+@pytest.mark.parametrize("while_detached", [False, True])
+def test_a_second_ctrl_c_loses_nothing(tmp_path, while_detached):
+    output = tmp_path / "run.spill"
+    options = ["--minute", "--temp", tmp_path]
+    with subprocess.Popen([sys.executable, "-c", WRITES, tmp_path / "spilled"]) as running:
+        command = spillcast_command("record", *options, "--pid", running.pid, "-o", output)
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as recorder:
+            if while_detached:
+                assert "detached" in recorder.stderr.readline()
+            else:
+                time.sleep(3)
+            recorder.send_signal(signal.SIGINT)
+            time.sleep(0.03)
+            recorder.send_signal(signal.SIGINT)
+            said = recorder.stderr.read()
+        running.kill()
+    assert recorder.returncode == 0, said
+    assert Recording.open(output).meta.temp.writes > 0

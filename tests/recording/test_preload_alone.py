@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from harness import spillcast_command, until
+from harness import only_line, spillcast, spillcast_command, until
 
 #: Reads a block so many times for each number on stdin.
 READS = """
@@ -84,3 +84,12 @@ def test_all_is_reported_to_a_recorder_that_rests(places):
         program.recorder.stdin.close()
         _, said = program.recorder.stdout.read(), program.recorder.stderr.read()
         assert program.recorder.wait() == 0, said
+
+
+def test_what_the_c_library_writes_by_itself_is_named(tmp_path):
+    (tmp_path / "lines").write_text("".join(f"{number}\n" for number in range(200_000)))
+    command = ["sort", "-S", "300K", "-T", tmp_path, "-o", tmp_path / "sorted", tmp_path / "lines"]
+    options = ["--capture", "preload", "--temp", tmp_path, "-o", tmp_path / "run.spill"]
+    said = only_line(spillcast("record", *options, "--", *command), 2)
+    assert "fwrite" in said
+    assert "--capture perf" in said

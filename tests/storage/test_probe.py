@@ -196,3 +196,13 @@ def test_a_damaged_document_is_refused_in_one_line(spilled, tmp_path, text, word
     complaint = only_line(result, 2)
     assert str(path) in complaint
     assert words in complaint
+
+
+def test_a_directory_whose_name_is_no_text(spilled, tmp_path):
+    odd = tmp_path / os.fsdecode(b"odd \xff")
+    odd.mkdir()
+    kept = odd / "storage.json"
+    assert spillcast("probe", odd, "--like", spilled.path, "-o", kept).returncode == 0
+    for place in (odd, kept):
+        result = spillcast("forecast", spilled.path, "--to", place, "--json")
+        assert result.returncode == 0, result.stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from emulator import skip_without_fuse
-from harness import ordinary_user, spillcast, spillcast_command, target, until
+from harness import only_line, ordinary_user, spillcast, spillcast_command, target, until
 from spillcast.errors import Refusal
 from spillcast.recording import Recording
 from spillcast.recording.sums import WrittenBytes
@@ -245,3 +245,9 @@ def test_what_could_fill_the_target_is_not_rehearsed(spilled, tmp_path):
     recording.written_bytes = WrittenBytes(1 << 60, 0)
     with pytest.raises(Refusal, match="could fill it"):
         check_room(recording, tmp_path)
+
+
+def test_a_command_with_an_open_quote(spilled, tmp_path):
+    options = ["--rehearse", "1s", "--command", "sh -c 'true"]
+    said = only_line(spillcast("forecast", spilled.path, "--to", tmp_path, *options), 2)
+    assert "no closing quotation" in said

@@ -44,7 +44,9 @@ fn a_working_set_that_would_fill_the_file_system_is_refused() {
         other => panic!("{other}"),
     }
     let text = error.to_string();
-    assert!(text.contains(&need.to_string()) && text.contains(&free.to_string()), "{text}");
+    let leaves = format!("leaves {} free", 64 << 20);
+    assert!(text.contains(&need.to_string()) && text.contains(&leaves), "{text}");
+    assert!(text.contains(&format!("has {free} bytes free")), "{text}");
 }
 
 #[test]
@@ -112,4 +114,11 @@ fn plans_and_places_that_cannot_be_are_refused() {
         let refused = refuse(slice::from_ref(&good), &place);
         assert!(matches!(refused, ProbeError::NotADirectory { .. }), "{refused}");
     }
+}
+
+#[test]
+fn a_directory_that_holds_no_files_is_refused() {
+    let plan = Plan { steps: vec![step(0, Op::Write, 0, 0, 1)] };
+    let refused = Probe::new(plan, options("/proc/self".as_ref())).err();
+    assert!(matches!(refused, Some(ProbeError::NotWritable { .. })), "{refused:?}");
 }

@@ -1,6 +1,7 @@
 //! Captures, and commands held back until a capture is ready.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use pyo3::exceptions::PyValueError;
@@ -72,7 +73,7 @@ impl Capture {
         other_writes other_io_ns unknown_file io_uring_depth io_uring_busy_ns }
         fields! { dict, status.observed => calls switches }
         fields! { dict, status => lost dropped tracer_cpu_ns cpu_ns run_queue_delay_ns
-        run_queue_others_ns io_uring file_faults file_fault_ns mapped connected sampled }
+        run_queue_others_ns io_uring file_faults file_fault_ns mapped running connected sampled }
         Ok(dict)
     }
 
@@ -123,8 +124,8 @@ fn in_use() -> PyErr {
     PyValueError::new_err("a source serves one capture only")
 }
 
-pub fn strings(list: Vec<String>) -> PyResult<Vec<CString>> {
-    list.into_iter().map(|text| Ok(CString::new(text)?)).collect()
+pub fn strings(list: Vec<OsString>) -> PyResult<Vec<CString>> {
+    list.into_iter().map(|text| Ok(CString::new(text.into_vec())?)).collect()
 }
 
 /// A command that is started but does nothing until it is released.
@@ -135,7 +136,7 @@ pub struct HeldCommand(Option<core::HeldCommand>, i32);
 impl HeldCommand {
     /// `arguments[0]` is the path of the program, `environment` holds NAME=value.
     #[new]
-    fn new(arguments: Vec<String>, environment: Vec<String>) -> PyResult<HeldCommand> {
+    fn new(arguments: Vec<OsString>, environment: Vec<OsString>) -> PyResult<HeldCommand> {
         let held = core::HeldCommand::start(&strings(arguments)?, &strings(environment)?);
         let held = held.map_err(os_error)?;
         let pid = held.pid;

@@ -1,5 +1,6 @@
 //! What a capture source costs those that it observes.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
@@ -21,9 +22,9 @@ pub fn capture_cost<'py>(
     py: Python<'py>,
     name: &str,
     calls: Option<Vec<String>>,
-    program: Vec<String>,
-    bare: Vec<String>,
-    observed: Vec<String>,
+    program: Vec<OsString>,
+    bare: Vec<OsString>,
+    observed: Vec<OsString>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let (open, calls) = source_of(name, calls)?;
     let (arguments, bare, observed) = (strings(program)?, strings(bare)?, strings(observed)?);

@@ -1,6 +1,5 @@
 """``spillcast emulate``: a directory that behaves like a storage you do not own."""
 
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -59,6 +58,7 @@ def emulate(
     from spillcast.cli.output import show
     from spillcast.cli.progress import progress_bar
     from spillcast.errors import InputError
+    from spillcast.interruptible import interrupted_once
     from spillcast.report.emulation import emulation_page, mounted_text
     from spillcast.storage.emulated_run import check_program
     from spillcast.storage.emulation import emulate as emulated
@@ -79,8 +79,7 @@ def emulate(
         print(words, file=sys.stderr, flush=True)
         status = _serve(mount, command, show=not (json or csv or markdown))
         # From here on it ends by itself; another Ctrl-C would only leave the rest of it out.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
+        interrupted_once()
         result = mount.result()
     show(
         lambda: result.to_json() | {"command": command or None, "exit_status": status},

@@ -1,7 +1,6 @@
 """``spillcast record``: watch a command, a running process or a server's query spill."""
 
 import shlex
-import signal
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -160,6 +159,7 @@ def record(
                 with shows as shown:
                     follow(recorder, shown)
                 result = recorder.finish()
+                _tell_of_the_rest(recorder)
         finally:
             if others is not None:
                 others.give_out()
@@ -192,6 +192,17 @@ def _tell(recording: "Recording", output: Path, *, json: bool) -> None:
             print(f"spillcast: {words}", file=sys.stderr)
 
 
+def _tell_of_the_rest(recorder: "Recorder") -> None:
+    """That a command left processes behind, whose I/O is not recorded any more."""
+    from spillcast.recording.captured import going_on
+    from spillcast.recording.target import Command
+
+    target = recorder.target
+    left = going_on(recorder.status(), target if isinstance(target, Command) else None)
+    if left is not None:
+        print(f"spillcast: {left}", file=sys.stderr)
+
+
 def _running(live: bool) -> "Running | None":
     """What a live view is made of. InputError where there is no terminal for one."""
     from spillcast.errors import InputError
@@ -207,15 +218,13 @@ def _running(live: bool) -> "Running | None":
 
 def follow(recorder: "Recorder", view: "View") -> None:
     """Show a recording to its end, or to Ctrl-C."""
-    from spillcast.interruptible import ENDING
+    from spillcast.interruptible import interrupted_once
 
     try:
         while not recorder.poll():
             view.look(recorder, recorder.status())
     except KeyboardInterrupt:
-        # What was recorded is kept; a second Ctrl-C would lose it.
-        for number in ENDING:
-            signal.signal(number, signal.SIG_IGN)
+        interrupted_once()
     except BaseException:
         recorder.abandon()
         raise

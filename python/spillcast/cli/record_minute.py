@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from spillcast.engines.engine import Wanted
 from spillcast.errors import InputError
+from spillcast.interruptible import interrupted_once
 from spillcast.units import format_duration
 
 if TYPE_CHECKING:
@@ -61,11 +62,15 @@ def record_minute(
         return found
 
     def pause(gap_s: float) -> None:
-        if gap_s >= 1:
-            view.say(f"detached for {format_duration(gap_s)}")
-        until_s = time.monotonic() + gap_s
-        while (left_s := until_s - time.monotonic()) > 0:
-            time.sleep(min(left_s, _TICK_S))
+        try:
+            if gap_s >= 1:
+                view.say(f"detached for {format_duration(gap_s)}")
+            until_s = time.monotonic() + gap_s
+            while (left_s := until_s - time.monotonic()) > 0:
+                time.sleep(min(left_s, _TICK_S))
+        except KeyboardInterrupt:
+            interrupted_once()
+            raise
 
     with workspace(output.absolute().parent) as room:
         bursts = record_bursts(partial(burst, room), pause, options.duration_s, view.say)
@@ -73,16 +78,9 @@ def record_minute(
 
 
 def _of_process(pid: int, path: Path, options: "RecordOptions", view: "View") -> "Recording":
+    from spillcast.cli.record import follow
     from spillcast.recording.begin import record_pid
 
     recorder = record_pid(pid, path, options)
-    try:
-        while not recorder.poll():
-            view.look(recorder, recorder.status())
-    except KeyboardInterrupt:
-        # What was recorded is kept, and nothing comes after it.
-        pass
-    except BaseException:
-        recorder.abandon()
-        raise
+    follow(recorder, view)
     return recorder.finish()

@@ -104,7 +104,18 @@ def rehearsing(
             )
         if recording.meta.server_query is not None:
             raise Refusal("its query ran in a server", f"name the server with {DSN_OPTIONS} DSN")
-        words = None if command is None else shlex.split(command)
+        words = None if command is None else _words(command)
         return rehearse_command(recording, directory, duration_s, folder, command=words, say=say)
 
     return rehearse
+
+
+def _words(command: str) -> list[str]:
+    """The words of a command, as a shell has them. InputError where a quote is left open."""
+    from spillcast.errors import InputError
+
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        hint = "close its quotes, as in: --command 'duckdb dw.db -c \"select 1\"'"
+        raise InputError(f"--command {command}: {str(error).lower()}", hint) from error

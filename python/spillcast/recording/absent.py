@@ -37,6 +37,7 @@ class AbsentCapture:
             "file_faults": None,
             "file_fault_ns": None,
             "mapped": [],
+            "running": [],
             "connected": True,
             "sampled": None,
         }

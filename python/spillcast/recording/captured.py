@@ -4,13 +4,16 @@ import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import InputError
 from spillcast.recording.capture_cost import CaptureCost
 from spillcast.recording.meta import CaptureAccount, OtherIO, Temp
-from spillcast.recording.source import SOURCES, Capture, PerfSource
+from spillcast.recording.source import SOURCES, Capture, PerfSource, PreloadSource
 from spillcast.units import format_count
+
+if TYPE_CHECKING:
+    from spillcast.recording.target import Command
 
 
 @dataclass(frozen=True)
@@ -84,12 +87,15 @@ class NothingSeen(InputError):
 
 
 def nothing_seen(
-    status: Mapping[str, Any], method: str, temp_dirs: Sequence[Path], *, began_with_it: bool
+    status: Mapping[str, Any],
+    method: str,
+    temp_dirs: Sequence[Path],
+    command: "Command | None",
 ) -> NothingSeen | None:
     """Why a recording holds no temp I/O and cannot hold any, as an error; None where it may.
 
     Temp files may be among the others where those were written; and where they were only read, if
-    the recording began later than the process.
+    the recording began later than the process, which is then no ``command`` of ours.
     """
     if status["temp_reads"] + status["temp_writes"]:
         return None
@@ -103,15 +109,32 @@ def nothing_seen(
     if spots:
         names = " and ".join(spots)
         return NothingSeen(f"no temp I/O was seen; the process uses {names}, which no call shows")
-    if status["other_writes"] or (status["other_io"] and not began_with_it):
+    if status["other_writes"] or (status["other_io"] and command is None):
         return None
     where = ", ".join(map(str, temp_dirs))
+    if (left := going_on(status, command)) is not None:
+        return NothingSeen("no temp I/O was seen until the command ended", left)
+    if method == PreloadSource.name:
+        inside = "the preload library does not see what the C library writes by itself (fwrite)"
+        return NothingSeen(
+            f"no temp I/O was seen{f' under {where}' if where else ''}",
+            f"{inside}, as in sort: record with --capture {PerfSource.name}, or fix --temp",
+        )
     if where:
         return NothingSeen(f"no temp I/O was seen under {where}", "is --temp the right directory?")
     return NothingSeen(
         f"no temp I/O was seen ({format_count(status['other_io'], 'call')} on other files)",
         "if the query did spill, name the directory with --temp DIR",
     )
+
+
+def going_on(status: Mapping[str, Any], command: "Command | None") -> str | None:
+    """That a command has left processes behind, in a line with what records them; None if not."""
+    running = status["running"]
+    if command is None or command.exit_status is None or not running:
+        return None
+    count = format_count(len(running), "process")
+    return f"the command left {count} running, not recorded any more: use --pid {running[0]}"
 
 
 @dataclass(frozen=True)

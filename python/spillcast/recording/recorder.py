@@ -290,7 +290,7 @@ class Recorder:
                 status,
                 self.method,
                 self.options.temp_dirs,
-                began_with_it=isinstance(self.target, Command),
+                self.target if isinstance(self.target, Command) else None,
             )
             if not self._samples and problem is not None:
                 raise problem

@@ -87,4 +87,4 @@ def kept_rehearsal(like: Recording, directory: Path) -> Rehearsal | None:
 
 
 def _kept_path(like: Recording, directory: Path) -> Path:
-    return like.path / KEPT / f"{quote(str(directory.resolve()), safe='')}.spill"
+    return like.path / KEPT / f"{quote(bytes(directory.resolve()), safe='')}.spill"

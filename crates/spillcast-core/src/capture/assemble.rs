@@ -135,14 +135,16 @@ impl Assembler {
                 self.opened(pid, fd);
             }
             Event::Fork { parent, child } => self.fork(parent, child),
-            // Descriptors marked close-on-exec are closed now; which, a fresh look tells.
+            // Descriptors marked close-on-exec are closed now; which, a fresh look tells. A program
+            // too short for one has its standard streams, by which a shell gives it files.
             Event::Exec { pid } => {
-                self.descriptors.retain(|key, _| key.0 != pid);
-                self.rules.forget(pid);
+                self.descriptors.retain(|key, _| key.0 != pid || key.1 <= libc::STDERR_FILENO);
+                self.rules.renew(pid);
             }
             Event::ProcessExit { pid } => {
                 self.descriptors.retain(|key, _| key.0 != pid);
                 self.just_opened.retain(|_, (call, _)| call.pid != pid);
+                self.rules.forget(pid);
             }
         }
     }
@@ -173,6 +175,7 @@ impl Assembler {
             .map(|(key, descriptor)| ((child, key.1), descriptor.clone()))
             .collect();
         self.descriptors.extend(copies);
+        self.rules.started(parent, child);
     }
 
     fn descriptor_call(&mut self, call: Call) {

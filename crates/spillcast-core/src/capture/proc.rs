@@ -18,3 +18,8 @@ pub fn numbers_in(directory: &str) -> io::Result<Vec<i32>> {
 pub fn number(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }
+
+/// Whether a process is gone, but for its parent's asking.
+pub fn ended(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "))
+}

@@ -53,6 +53,8 @@ pub struct Status {
     pub file_faults: Option<u64>,
     pub file_fault_ns: Option<u64>,
     pub mapped: Vec<String>,
+    /// At the end, the observed processes that go on.
+    pub running: Vec<i32>,
     /// Whether the source has reached any process.
     pub connected: bool,
     /// How many threads are observed, of how many there were; None where all are.
@@ -229,6 +231,9 @@ impl Reader {
             self.source.drain(&mut events, last);
             self.gather(&mut events, &mut status);
             self.look(&mut looks, last);
+            if last {
+                status.running = self.shared.watch.lock().expect("no holder panics").running();
+            }
             self.report(&mut status);
             if last {
                 self.shared.observer.lock().expect("no holder panics").take();

@@ -9,7 +9,7 @@ use std::time::UNIX_EPOCH;
 
 use super::event::FileIdentity;
 use super::joined::{start_ticks, ticks_per_s};
-use super::proc::number;
+use super::proc::{ended, number};
 
 /// Decides for each file whether it is temporary.
 #[derive(Default)]
@@ -18,8 +18,12 @@ pub struct TempRules {
     named: Vec<PathBuf>,
     /// TMPDIR and start time of each process seen.
     processes: HashMap<i32, Process>,
+    /// What a process was before it ran its program, or its parent, for one that ends too soon to be
+    /// looked at.
+    before: HashMap<i32, Process>,
 }
 
+#[derive(Clone)]
 struct Process {
     temp_dirs: Vec<PathBuf>,
     /// Seconds since the epoch.
@@ -28,7 +32,7 @@ struct Process {
 
 impl TempRules {
     pub fn new(named: Vec<PathBuf>) -> TempRules {
-        TempRules { named, processes: HashMap::new() }
+        TempRules { named: named.into_iter().map(as_shown).collect(), ..TempRules::default() }
     }
 
     pub fn is_temp(&mut self, pid: i32, file: &FileIdentity) -> bool {
@@ -43,14 +47,37 @@ impl TempRules {
     }
 
     /// The process runs another program, whose TMPDIR may be another.
+    pub fn renew(&mut self, pid: i32) {
+        if let Some(process) = self.processes.remove(&pid) {
+            self.before.insert(pid, process);
+        }
+    }
+
+    /// A process was started by another.
+    pub fn started(&mut self, parent: i32, child: i32) {
+        if self.named.is_empty() {
+            let process = self.process(parent).clone();
+            self.before.insert(child, process);
+        }
+    }
+
+    /// It has ended.
     pub fn forget(&mut self, pid: i32) {
         self.processes.remove(&pid);
+        self.before.remove(&pid);
+    }
+
+    fn process(&mut self, pid: i32) -> &Process {
+        self.processes.entry(pid).or_insert_with(|| {
+            let before = self.before.remove(&pid);
+            Process::look(pid).or(before).unwrap_or_default()
+        })
     }
 
     /// Under TMPDIR and younger than the process: a database that merely lies there is older, or is
     /// told apart by `--temp`.
     fn made_in_tmpdir(&mut self, pid: i32, path: &Path) -> bool {
-        let process = self.processes.entry(pid).or_insert_with(|| Process::look(pid));
+        let process = self.process(pid);
         process.temp_dirs.iter().any(|dir| path.starts_with(dir))
             && !looks_like_database(path)
             && born_s(path).is_none_or(|born_s| born_s >= process.started_s)
@@ -68,20 +95,36 @@ fn looks_like_database(path: &Path) -> bool {
     path.extension().is_some_and(|found| kinds.iter().any(|kind| found == *kind))
 }
 
+impl Default for Process {
+    fn default() -> Process {
+        let temp_dirs = vec![PathBuf::from("/tmp"), PathBuf::from("/var/tmp")];
+        Process { temp_dirs, started_s: 0 }
+    }
+}
+
 impl Process {
-    fn look(pid: i32) -> Process {
+    /// None where it has ended.
+    fn look(pid: i32) -> Option<Process> {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        if environment.is_empty() && ended(pid) {
+            return None;
+        }
         let tmpdir = environment
             .split(|&byte| byte == 0)
             .find_map(|entry| entry.strip_prefix(b"TMPDIR="))
             .filter(|value| !value.is_empty())
             .map(|value| PathBuf::from(OsString::from_vec(value.to_vec())));
         let temp_dirs = match tmpdir {
-            Some(dir) => vec![fs::canonicalize(&dir).unwrap_or(dir)],
-            None => vec![PathBuf::from("/tmp"), PathBuf::from("/var/tmp")],
+            Some(dir) => vec![as_shown(fs::canonicalize(&dir).unwrap_or(dir))],
+            None => Process::default().temp_dirs,
         };
-        Process { temp_dirs, started_s: started_s(pid).unwrap_or(0) }
+        Some(Process { temp_dirs, started_s: started_s(pid).unwrap_or(0) })
     }
+}
+
+/// A directory as the paths of files have it, which are text: bytes that are none are replaced.
+fn as_shown(dir: PathBuf) -> PathBuf {
+    dir.to_string_lossy().into_owned().into()
 }
 
 /// Start of a process in whole seconds since the epoch, rounded down.
@@ -124,6 +167,13 @@ mod tests {
         assert!(rules.is_temp(me, &FileIdentity { unlinked: true, ..file("/data/x") }));
         assert!(!rules.is_temp(me, &FileIdentity { regular: false, ..file("/tmp/socket") }));
         assert!(!rules.is_temp(me, &FileIdentity { unlinked: true, ..file("/memfd:output") }));
+    }
+
+    #[test]
+    fn a_named_directory_may_have_a_name_that_is_no_text() {
+        let named = PathBuf::from(OsString::from_vec(b"/mnt/\xff scratch".to_vec()));
+        let shown = named.join("a").to_string_lossy().into_owned();
+        assert!(TempRules::new(vec![named]).is_temp(1, &file(&shown)));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fs;
 use std::time::Instant;
 
 use super::event::FileIdentity;
+use super::proc::ended;
 use super::run_queue::RunQueue;
 use super::temp::TempRules;
 
@@ -25,6 +26,11 @@ impl Watch {
 
     pub fn remove(&mut self, pid: i32) {
         self.pids.remove(&pid);
+    }
+
+    /// The observed processes that have not ended.
+    pub fn running(&self) -> Vec<i32> {
+        self.pids.iter().copied().filter(|&pid| !ended(pid)).collect()
     }
 
     /// Reads the run-queue delay of every thread; with `last` for the last time. All of them have

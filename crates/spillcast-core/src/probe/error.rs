@@ -32,6 +32,8 @@ pub enum ProbeError {
         filesystem: String,
         need_bytes: u64,
         free_bytes: u64,
+        /// Of them, the reserve.
+        kept_bytes: u64,
     },
     Io {
         doing: String,
@@ -64,11 +66,11 @@ impl fmt::Display for ProbeError {
                 "the byte budget is {budget_bytes}, and files need {least_bytes} at least: give \
                  more, as in --budget 1G"
             ),
-            ProbeError::TooSmall { dir, filesystem, need_bytes, free_bytes } => write!(
+            ProbeError::TooSmall { dir, filesystem, need_bytes, free_bytes, kept_bytes } => write!(
                 f,
-                "the probe needs {need_bytes} bytes, and {} ({filesystem}) has {free_bytes} bytes \
-                 free, of which the larger of 64 MiB and 2 % stay free: make room there or give \
-                 a directory on a larger file system",
+                "the probe needs {need_bytes} bytes and leaves {kept_bytes} free, and {} \
+                 ({filesystem}) has {free_bytes} bytes free: make room there or give a directory \
+                 on a larger file system",
                 dir.display()
             ),
             ProbeError::Io { doing, dir, filesystem, source } => {

@@ -32,7 +32,10 @@ impl Place {
         let place = Place { dir: dir.to_owned(), filesystem };
         match scratch::create(dir) {
             Ok(_) => Ok(place),
-            Err(source) if is_refusal(&source) => Err(not_writable(dir, source)),
+            // There is a directory, which holds no files, as /proc.
+            Err(source) if is_refusal(&source) || source.kind() == io::ErrorKind::NotFound => {
+                Err(not_writable(dir, source))
+            }
             Err(error) => Err(place.io_error("opening a file", error)),
         }
     }
@@ -41,16 +44,18 @@ impl Place {
     /// more. None where it does not say what is free.
     pub(super) fn room_bytes(&self) -> Option<u64> {
         let free_bytes = self.filesystem.free_bytes?;
-        Some(free_bytes.saturating_sub(RESERVE_BYTES.max(free_bytes / 50)))
+        Some(free_bytes.saturating_sub(kept_bytes(free_bytes)))
     }
 
     pub(super) fn check_room(&self, need_bytes: u64) -> Result<(), ProbeError> {
+        let free_bytes = self.filesystem.free_bytes.unwrap_or_default();
         match self.room_bytes() {
             Some(room_bytes) if need_bytes > room_bytes => Err(ProbeError::TooSmall {
                 dir: self.dir.clone(),
                 filesystem: self.filesystem.name.clone(),
                 need_bytes,
-                free_bytes: self.filesystem.free_bytes.unwrap_or_default(),
+                free_bytes,
+                kept_bytes: kept_bytes(free_bytes),
             }),
             _ => Ok(()),
         }
@@ -60,6 +65,10 @@ impl Place {
         let (dir, filesystem) = (self.dir.clone(), self.filesystem.name.clone());
         ProbeError::Io { doing: doing.into(), dir, filesystem, source }
     }
+}
+
+fn kept_bytes(free_bytes: u64) -> u64 {
+    RESERVE_BYTES.max(free_bytes / 50)
 }
 
 fn not_writable(dir: &Path, source: io::Error) -> ProbeError {

@@ -73,6 +73,8 @@ def command_to_run(recording: Recording, given: Sequence[str] | None) -> list[st
         raise Refusal("the recording is not of a command that can be run again", GIVE)
     if any(STRUCK in text for text in engine.command):
         raise Refusal("its command contained secrets, which are not stored", GIVE)
+    if any("\ufffd" in text for text in engine.command):
+        raise Refusal("its command contained bytes that are no text, which are not stored", GIVE)
     if engine.settings.get("exit_status") is None:
         raise Refusal("it was not recorded from start to end", GIVE)
     return list(engine.command)
@@ -165,7 +167,7 @@ class _Held:
             raise InputError(f"{arguments[0]}: no such command", "give its path, or fix PATH")
         self._report, told = os.pipe()
         os.set_inheritable(told, True)
-        pairs = [f"{quote(str(own))}:{quote(str(path))}" for own, path in places.pairs]
+        pairs = [f"{quote(bytes(own))}:{quote(bytes(path))}" for own, path in places.pairs]
         inside = [sys.executable, "-I", "-S", str(INSIDE), str(told), str(os.getpid()), *pairs]
         try:
             self.command = Command(

@@ -9,7 +9,7 @@ import ctypes
 import os
 import signal
 import sys
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
@@ -27,8 +27,8 @@ def main(report: int, parent: int, *words: str) -> None:
     os.set_inheritable(report, False)
     separate()
     for pair in words[:at]:
-        source, target = map(unquote, pair.split(":"))
-        checked("mount", LIBC.mount(source.encode(), target.encode(), None, MS_BIND, None))
+        source, target = map(unquote_to_bytes, pair.split(":"))
+        checked("mount", LIBC.mount(source, target, None, MS_BIND, None))
     # Standard output is for what spillcast says, and nobody answers questions.
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)

@@ -199,7 +199,7 @@ impl BpfSource {
             }
             Record::Fork(life) => {
                 let (parent, child) = (life.header.pid, life.child);
-                self.paths.look(child);
+                self.paths.started(parent, child);
                 if life.role & load::OBSERVED == 0 {
                     self.observer.add_born(parent, child);
                     self.undecided.insert(child, Vec::new());

@@ -34,6 +34,16 @@ impl Paths {
         self.begin(pid, libc::AT_FDCWD);
     }
 
+    /// As [`Paths::look`], of a process that was just started: where `parent` is, if it has ended
+    /// already.
+    pub fn started(&mut self, parent: i32, child: i32) {
+        if self.begin(child, libc::AT_FDCWD).is_none()
+            && let Some(folder) = self.begin(parent, libc::AT_FDCWD).map(Path::to_owned)
+        {
+            self.begins.insert((child, libc::AT_FDCWD), folder);
+        }
+    }
+
     /// A process has opened a folder.
     pub fn opened(&mut self, pid: i32, fd: i32, folder: &str) {
         self.begins.insert((pid, fd), folder.into());
