@@ -1,6 +1,7 @@
 """What is to come of a query that was seen in part: each source by itself, by hand."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -287,6 +288,60 @@ def test_what_cannot_be_is_told_in_a_line(written, option, value, why):
     done = spillcast("forecast", written.path, "--to", "latency:2ms", option, value)
     assert (done.returncode, done.stdout) == (2, "")
     assert why in done.stderr
+
+
+@pytest.fixture
+def former(tmp_path):
+    """A run of 1000 writes and as many reads: of 8 s half were beside them."""
+    run = [(op, FILE, n) for op in ("write", "read") for n in range(1000)]
+    return recorded(tmp_path / "former.spill", run, ended_by="end").path
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "told", "runs", "source"),
+    [
+        (None, Told(progress=1.0), 1, "--progress"),
+        (4.0, Told(), 1, "--elapsed"),
+        (8.0, Told(written_bytes=100_000 * BLOCK), 0, "--elapsed"),
+    ],
+)
+def test_a_time_too_short_for_what_else_is_told_is_said_and_not_mixed(
+    tmp_path, former, elapsed_s, told, runs, source
+):
+    """What was seen goes at 2 ms of each 4 ms: storage of no latency leaves about half."""
+    part = recorded(tmp_path / "part.spill", [(op, FILE, n) for n in range(400)
+                                              for op in ("write", "read")])  # fmt: skip
+    known = Known(told, [former] * runs)
+    said = forecast(part, SAME, elapsed_s=elapsed_s, known=known)
+    [unused] = [one.message for one in said.warnings if one.code == "not-used"]
+    assert f"not used: {source}: " in unused
+    assert "is too short for temp I/O of about " in unused
+    assert said.baseline_s == pytest.approx(elapsed_s or 8.0, rel=0.05)
+    assert sum(one.baseline_s for one in said.terms) == pytest.approx(said.baseline_s)
+    assert said.forecast_s == pytest.approx(said.baseline_s, rel=0.05)
+    assert said.ceiling_s == pytest.approx(said.baseline_s / 2, rel=0.05)
+
+
+def test_a_much_longer_time_goes_by_beside_temp_io(tmp_path, written, former):
+    said = forecast(written, SAME, elapsed_s=800.0, known=Known(history=[former]))
+    assert said.ceiling_s == pytest.approx(796, rel=0.01)
+    assert said.to_come.unused == [
+        "the time outside temp I/O of a previous run: "
+        "--elapsed (13 min 20 s) leaves far more for it"
+    ]
+
+
+def test_a_query_that_went_on_takes_no_less_than_was_recorded(written):
+    done = spillcast("forecast", written.path, "--to", "latency:2ms", "--elapsed", "1.2s")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "1.20 s is less than the 1.60 s that were recorded" in done.stderr
+
+
+def test_what_needs_single_waits_is_said_to_be_unused_without_them(written):
+    raw = replace(written.meta.raw, slices_of_all=True, slices_s=[(0.0, 1.6)])
+    written.meta = replace(written.meta, raw=raw)
+    said = forecast(written, SAME, known=Known(Told(progress=0.5)))
+    assert any("--progress: needs the single waits" in one.message for one in said.warnings)
 
 
 def test_of_a_whole_run_nothing_is_to_come(tmp_path):

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
-from spillcast.forecast.assumptions import COLD_SHOWN, OBSERVED_MOST
+from spillcast.forecast.assumptions import COLD_SHOWN, OBSERVED_MOST, WHOLE
 from spillcast.forecast.changes import TempChanges, temp_changes
 from spillcast.forecast.duckdb.compression import Compression, compression
 from spillcast.forecast.load import Load, sessions, temp_load
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from spillcast.forecast.sum.ceiling import Ceiling
 
 
-#: A whole query takes no less than so much of what was recorded of it; else the unit is wrong.
+#: Another run of a query takes no less than so much of the one that was recorded; else the unit is
+#: wrong.
 SHORTER = 0.5
 
 
@@ -78,7 +79,8 @@ class Baseline:
         loads = temp_load(recording)
         if not loads:
             raise InputError(f"{recording.path}: no temp I/O was recorded", mend(recording))
-        if elapsed_s is not None and 0 < elapsed_s < SHORTER * recording.elapsed_s:
+        least = WHOLE if went_on(recording.meta) else SHORTER
+        if elapsed_s is not None and 0 < elapsed_s < least * recording.elapsed_s:
             raise InputError(
                 f"an elapsed time of {format_duration(elapsed_s)} is less than the "
                 f"{format_duration(recording.elapsed_s)} that were recorded",

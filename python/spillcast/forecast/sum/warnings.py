@@ -210,13 +210,13 @@ def _about_part(baseline: Baseline) -> list[Warned]:
             said.append(Warned("unread", text))
         return said
     if not is_part(recording, whole_s):
-        return []
+        return unused
     share = recording.elapsed_s / whole_s
     text = (
         f"{share:.1%} of the query was recorded: the rest is assumed to do temp I/O at the same "
         "rate"
     )
-    warnings = [Warned("part", text)]
+    warnings = [Warned("part", text), *unused]
     if kind_of_evidence(recording, whole_s) == "unread":
         text = (
             f"{format_bytes(unread_bytes(recording))} of temp files had been written and not yet "

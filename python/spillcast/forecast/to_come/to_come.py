@@ -54,9 +54,8 @@ class ToCome:
     unused: Sequence[str] = ()
     #: Whether no previous run gave the time outside temp I/O.
     guessed: bool = False
-    #: Whether its time agrees with one that was given: operations that were not recorded take what
-    #: then is left of it.
-    agrees: bool = False
+    #: Whether its time was told: operations that were not recorded take what then is left of it.
+    timed: bool = False
 
     @property
     def whole_s(self) -> float:
@@ -93,7 +92,7 @@ class ToCome:
     def _slower(self) -> float:
         """How much longer operations of the whole take than those recorded."""
         io_s = sum(self.whole_bytes(op) * self.io_s_per_byte[op] for op in self.bytes)
-        if not self.agrees or io_s <= 0:
+        if not self.timed or io_s <= 0:
             return 1.0
         left_s = float(np.median(self.elapsed_s)) - float(np.median(self.rest_s))
         return min(max(left_s / io_s, 1 / SLOWER_MOST), SLOWER_MOST)
