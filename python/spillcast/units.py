@@ -153,6 +153,11 @@ def format_setting(size: int) -> str:
     return f"{size // 1024}kB"
 
 
+def format_level(confidence: float) -> str:
+    """The percentage of a level of confidence, without its sign: ``90``, ``99.9``."""
+    return f"{100 * confidence:.3g}"
+
+
 def format_speedup(ratio: float) -> str:
     """A ratio of elapsed times: ``2.23x``, ``59x``, ``0.0025x``."""
     if 0 < abs(ratio) < 0.0995:

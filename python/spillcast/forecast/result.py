@@ -8,7 +8,7 @@ from spillcast.explained import warning_document
 from spillcast.recording.part import Part, recorded_words
 from spillcast.recording.postgres_meta import Statement
 from spillcast.tabular import Tabular, html_paragraph, html_table
-from spillcast.units import format_bytes, format_duration, format_speedup
+from spillcast.units import format_bytes, format_duration, format_level, format_speedup
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -152,7 +152,7 @@ class Forecast(Tabular):
         else:
             said = f"{self.part.words}: on {self.target} this part would take about {there}"
         return (
-            f"{said}, {self.confidence:.0%} sure between {low} and {high}; "
+            f"{said}, {format_level(self.confidence)}% sure between {low} and {high}; "
             f"{self.ceiling_words(beside)}."
         )
 
