@@ -165,8 +165,8 @@ class Forecast(Tabular):
         words = f"storage without any latency would leave about {format_duration(self.ceiling_s)}"
         if self.ceiling_interval_s is None:
             return words
-        floor = format_duration(floor_s((self, *beside)))
-        return f"{words}, and none can bring it under {floor}"
+        floor = floor_s((self, *beside))
+        return f"{words}, and none can bring it under {format_duration(floor)}" if floor else words
 
     def to_arrow(self) -> "pa.Table":
         """A row for each term: name, op, bytes, count, baseline_s and forecast_s."""
