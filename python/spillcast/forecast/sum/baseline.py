@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
-from spillcast.forecast.assumptions import COLD_SHOWN, OBSERVED_MOST, WHOLE
+from spillcast.forecast.assumptions import COLD_SHOWN, OBSERVED_MOST, SHORTER, WHOLE
 from spillcast.forecast.changes import TempChanges, temp_changes
 from spillcast.forecast.duckdb.compression import Compression, compression
 from spillcast.forecast.load import Load, sessions, temp_load
@@ -18,18 +18,13 @@ from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.to_come.known import NOTHING, Known, Whole
 from spillcast.forecast.to_come.to_come import ToCome
+from spillcast.forecast.too_short import check_elapsed
 from spillcast.recording import Recording
 from spillcast.recording.likely_temp import mend
 from spillcast.recording.part import Part, went_on, whole_s
-from spillcast.units import format_duration
 
 if TYPE_CHECKING:
     from spillcast.forecast.sum.ceiling import Ceiling
-
-
-#: Another run of a query takes no less than so much of the one that was recorded; else the unit is
-#: wrong.
-SHORTER = 0.5
 
 
 @dataclass(frozen=True)
@@ -80,12 +75,7 @@ class Baseline:
         if not loads:
             raise InputError(f"{recording.path}: no temp I/O was recorded", mend(recording))
         least = WHOLE if went_on(recording.meta) else SHORTER
-        if elapsed_s is not None and 0 < elapsed_s < least * recording.elapsed_s:
-            raise InputError(
-                f"an elapsed time of {format_duration(elapsed_s)} is less than the "
-                f"{format_duration(recording.elapsed_s)} that were recorded",
-                "--elapsed is the time of the whole query: write minutes as 12m or 12:53",
-            )
+        check_elapsed(elapsed_s, recording.elapsed_s, least)
         part = Part.of(recording.meta) if elapsed_s is None else None
         whole = elapsed_s
         if whole is None:
