@@ -61,6 +61,15 @@ def test_an_op_that_the_target_has_no_figures_for(tmp_path):
     assert said.refused == "nvme has no figures for writes, which the query does"
 
 
+def test_temp_io_that_takes_longer_than_the_run_is_refused(tmp_path):
+    run = recording(tmp_path / "run.spill", LOADS, elapsed_s=0.1)
+    said = forecast(run, storage(THERE))
+    assert said.refused == (
+        "its temp I/O takes 200 ms, longer than the elapsed time of 100 ms: give the time of the "
+        "whole query with --elapsed"
+    )
+
+
 def test_a_run_of_temp_io_alone_takes_no_time_where_that_takes_none(tmp_path):
     run = recording(tmp_path / "run.spill", [("write", 8192, 1000, 1_000_000)], elapsed_s=1.0)
     done = spillcast("forecast", run.path, "--to", "latency:0", "--to", "latency:500us")

@@ -154,6 +154,29 @@ def test_a_run_of_something_else_is_said_and_not_used(tmp_path, text, memory, wh
     assert said.forecast_s == pytest.approx(800 * STEP_S, rel=0.3)
 
 
+def test_a_run_of_another_engine_is_said_and_not_used(tmp_path):
+    run = [(op, FILE, n) for op in ("write", "read") for n in range(600)]
+    part = recorded(tmp_path / "part.spill", run[:400], engine=ObservedEngine("duckdb"))
+    former = recorded(
+        tmp_path / "former.spill", run, engine=ObservedEngine("postgresql"), ended_by="end"
+    )
+    said = forecast(part, SAME, known=Known(history=[former.path]))
+    messages = [one.message for one in said.warnings]
+    assert "not used: former.spill: it is of postgres, this one of duckdb" in messages
+    assert said.to_come is None
+
+
+def test_a_run_that_did_less_beside_its_temp_io_than_was_seen_is_not_used(tmp_path, written):
+    """While 400 blocks were written 800 ms passed beside; with 600 of each op only 200 ms."""
+    run = [(op, FILE, n) for op in ("write", "read") for n in range(600)]
+    former = recorded(tmp_path / "former.spill", run, ended_by="end", elapsed_s=2.6)
+    said = forecast(written, SAME, known=Known(history=[former.path]))
+    [unused] = [one.message for one in said.warnings if one.code == "not-used"]
+    assert unused.endswith(
+        "it took 200 ms outside temp I/O in all, this one 800 ms while it was recorded"
+    )
+
+
 def plan(rows, width=90):
     """A sort of so many rows, not run: each takes its width and 10 bytes in a file."""
     scan = {"Node Type": "Seq Scan", "Plan Rows": rows, "Plan Width": width}

@@ -5,8 +5,9 @@ from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.to_come.said import Said, about
 from spillcast.forecast.to_come.seen import Seen
 from spillcast.recording import Recording
+from spillcast.recording.meta import NOBODY
 from spillcast.recording.part import Part
-from spillcast.units import format_bytes
+from spillcast.units import format_bytes, format_duration
 
 SOURCE = "a previous run"
 #: Runs of a query differ by so much in what they spill (standard deviation of the logarithm).
@@ -15,6 +16,8 @@ COUNTS_SPREAD = 0.03
 REST_SPREAD, UNTIMED_SPREAD = 0.15, 0.3
 #: A previous run spilled so much less than was seen already that it was another query's.
 LESS = 0.9
+#: And took so much less outside temp I/O than this one did while it was recorded.
+LESS_REST = 0.5
 _MEMORY = ("work_mem", "memory_limit", "hash_mem_multiplier", "threads")
 
 
@@ -39,6 +42,9 @@ def history_says(history: Recording, recording: Recording, seen: Seen) -> list[S
     if not sum(took_s.values()):
         return [*found, about("elapsed", history.elapsed_s, UNTIMED_SPREAD, "history", SOURCE)]
     rest_s = history.elapsed_s - Threads(history, loads).of_waits * sum(took_s.values())
+    if rest_s < LESS_REST * seen.rest_s:
+        took, has = format_duration(max(rest_s, 0.0)), format_duration(seen.rest_s)
+        return f"it took {took} outside temp I/O in all, this one {has} while it was recorded"
     if rest_s > 0:
         found.append(about("rest", rest_s, REST_SPREAD, "history", SOURCE))
     return found
@@ -49,6 +55,9 @@ def reason_against(history: Recording, recording: Recording) -> str | None:
     then, now = history.meta.engine, recording.meta.engine
     if Part.of(history.meta) is not None:
         return "it covers only part of a run itself"
+    engines = [one.name.replace("postgresql", "postgres") for one in (then, now)]
+    if NOBODY.name not in engines and engines[0] != engines[1]:
+        return f"it is of {engines[0]}, this one of {engines[1]}"
     texts = [_text(one) for one in (then, now)]
     if all(texts) and texts[0] != texts[1]:
         return "it is of another query"

@@ -114,7 +114,9 @@ def _drawn(seen: Seen, by: Mapping[str, Sequence[Said]], draws: np.random.Genera
         io_s = io_s + moved.coming[op] * rate.io_s
     rest_s = rest_s + TAIL * seen.done_s * np.abs(draws.standard_normal(CANDIDATES))
     if by["rest"]:
+        # No less than has passed already.
         rest_s = together(by["rest"]).drawn(draws.standard_normal(CANDIDATES))
+        rest_s = np.maximum(rest_s, seen.rest_s)
         passed_s = rest_s.copy()
     each_s = {op: float(np.median(rate.io_s)) for op, rate in rates.items()}
     return _Drawn(moved, rest_s, io_s, passed_s, each_s)
@@ -217,8 +219,7 @@ def _passed(
             spreads_s = REST_BEFORE_SPREAD * seen.rest_before_s, IO_SPREAD * float(np.median(io_s))
             sure = _weight(*spreads_s)
             rest_s = np.minimum(rest_s * sure + by_cpu_s * (1 - sure), seen.before_s)
-    within_s = sum(seen.bytes[op] * rate for op, rate in seen.io_s_per_byte.items())
-    rest_s = rest_s + max(seen.recorded_s - within_s, 0.0)
+    rest_s = rest_s + seen.rest_s
     # An op that was not seen has no more beside it than the other, or than there was in all.
     spilling_s = np.maximum(rest_s - seen.ahead_s, LEAST * rest_s)
     in_all = spilling_s / np.maximum(moved.done["read"] + moved.done["write"], 1.0)
