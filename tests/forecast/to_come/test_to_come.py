@@ -162,7 +162,7 @@ def test_a_run_of_another_engine_is_said_and_not_used(tmp_path):
     )
     said = forecast(part, SAME, known=Known(history=[former.path]))
     messages = [one.message for one in said.warnings]
-    assert "not used: former.spill: it is of postgres, this one of duckdb" in messages
+    assert "not used: former.spill: it is of postgresql, this one of duckdb" in messages
     assert said.to_come is None
 
 

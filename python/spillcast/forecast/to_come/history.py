@@ -55,9 +55,10 @@ def reason_against(history: Recording, recording: Recording) -> str | None:
     then, now = history.meta.engine, recording.meta.engine
     if Part.of(history.meta) is not None:
         return "it covers only part of a run itself"
-    engines = [one.name.replace("postgresql", "postgres") for one in (then, now)]
-    if NOBODY.name not in engines and engines[0] != engines[1]:
-        return f"it is of {engines[0]}, this one of {engines[1]}"
+    # Some evidence calls an engine by a longer name than other.
+    shorter, longer = sorted((then.name, now.name), key=len)
+    if NOBODY.name not in (shorter, longer) and not longer.startswith(shorter):
+        return f"it is of {then.name}, this one of {now.name}"
     texts = [_text(one) for one in (then, now)]
     if all(texts) and texts[0] != texts[1]:
         return "it is of another query"
