@@ -17,9 +17,13 @@ from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.to_come.known import Known
 from spillcast.forecast.to_come.seen import seen_of
 from spillcast.forecast.to_come.told import Told
+from spillcast.lab.cut import attached
+from spillcast.recording import Recording
 from spillcast.recording.done_before import DoneBefore
 from spillcast.recording.file_sizes import SizedFile
 from spillcast.recording.meta import ObservedEngine
+from spillcast.storage.observed import observed
+from varied_recording import write_varied_recording
 
 
 @pytest.fixture
@@ -98,6 +102,17 @@ def test_a_former_run_of_two_threads_tells_what_passes_beside_their_temp_io(tmp_
     said = forecast(part, fast, known=Known(history=[former.path]))
     assert said.baseline_s == pytest.approx(800 * STEP_S, rel=0.05)
     assert said.forecast_s == pytest.approx(400 * STEP_S, rel=0.05)
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_terms_add_up_where_threads_overlap_unevenly(tmp_path, timed):
+    """Of several threads a part was seen in which their reads overlap more than their writes."""
+    run = Recording.open(write_varied_recording(tmp_path / "run.spill", 2500, 12))
+    part = attached(run, 0.44 * run.elapsed_s, 0.69 * run.elapsed_s)
+    known = Known(history=[] if timed else [run.path])
+    there = observed(part)
+    said = forecast(part, there, elapsed_s=run.elapsed_s if timed else None, known=known)
+    assert sum(one.baseline_s for one in said.terms) == pytest.approx(said.baseline_s)
 
 
 def test_of_a_part_without_temp_io_a_former_run_of_the_same_text_is_forecast(tmp_path):

@@ -99,9 +99,8 @@ class Baseline:
         )  # fmt: skip
         if found is None:
             return base
-        return replace(
-            base, loads=found.loads(loads), whole_s=elapsed_s or found.whole_s, part=None
-        )
+        loads = found.loads(loads)
+        return replace(base, loads=loads, whole_s=elapsed_s or found.whole_s(loads), part=None)
 
     @property
     def recorded_s(self) -> float | None:
