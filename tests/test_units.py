@@ -10,6 +10,7 @@ from spillcast.units import (
     format_duration,
     parse_bytes,
     parse_duration_s,
+    parse_factor,
     parse_latency_s,
 )
 
@@ -111,3 +112,18 @@ def test_a_decimal_comma_is_a_point(read, text, meant):
 )  # fmt: skip
 def test_what_is_counted_is_named_in_its_number(count, noun, text):
     assert format_count(count, noun) == text
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "why"),
+    [
+        (parse_duration_s, "99999999h", "--elapsed: '99999999h' is longer than 300 years"),
+        (parse_latency_s, "61m", "--elapsed: '61m' is longer than an hour"),
+        (parse_factor, "1e-300", "from 1e-9 to 1e9"),
+        (parse_factor, "1e300", "from 1e-9 to 1e9"),
+    ],
+)
+def test_what_nobody_means_is_told_in_a_line(parse, text, why):
+    with pytest.raises(InputError) as caught:
+        parse(*(("factor:x", text) if parse is parse_factor else (text, "--elapsed")))
+    assert why in caught.value.message

@@ -17,6 +17,8 @@ _BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 #: A size without a unit is bytes; no size here is as small as what somebody means by 64 or 200.
 _BARE_BYTES_MIN = 512
 _DURATIONS = "write for example 150us, 9ms, 60s, 12m53s or 12:53"
+#: Nobody means a longer duration (300 years), nor a longer operation or a factor beyond.
+_DURATION_MAX_S, _LATENCY_MAX_S, _FACTOR_MAX = 1e10, 3600.0, 1e9
 _NUMBER = r"\d+(?:\.\d+)?"
 _PART = re.compile(rf"({_NUMBER})\s*([a-z]+)\s*")
 #: Minutes and seconds, or hours before them, as psql and SQL*Plus print them.
@@ -32,6 +34,8 @@ def parse_duration_s(text: str, option: str = "") -> float:
     if seconds is None:
         message = f"{_named(option)}'{text}' is not a duration"
         raise InputError(message, _decimal_point(text, _DURATIONS))
+    if seconds > _DURATION_MAX_S:
+        raise InputError(f"{_named(option)}'{text}' is longer than 300 years", _DURATIONS)
     return seconds
 
 
@@ -45,6 +49,9 @@ def parse_latency_s(text: str, option: str = "") -> float:
         units = ("us", "ms") if seconds >= 1 else ("ms", "s")
         meant = " or ".join(f"{text.strip()}{unit}" for unit in units)
         raise InputError(f"{_named(option)}'{text}' has no unit", f"write {meant}")
+    if seconds > _LATENCY_MAX_S:
+        message = f"{_named(option)}'{text}' is longer than an hour"
+        raise InputError(message, "it is what one operation takes: write for example 150us or 9ms")
     return seconds
 
 
@@ -72,8 +79,9 @@ def parse_factor(target: str, value: str) -> float:
         factor = float(value)
     except ValueError:
         factor = 0.0
-    if not 0 < factor < float("inf"):
-        raise InputError(f"--to {target}: a factor is a number above 0", "for example factor:60")
+    if not 1 / _FACTOR_MAX <= factor <= _FACTOR_MAX:
+        message = f"--to {target}: a factor is a number above 0, from 1e-9 to 1e9"
+        raise InputError(message, "for example factor:60")
     return factor
 
 
@@ -143,6 +151,11 @@ def format_setting(size: int) -> str:
         if size % scale == 0 and size:
             return f"{size // scale}{unit}"
     return f"{size // 1024}kB"
+
+
+def format_level(confidence: float) -> str:
+    """The percentage of a level of confidence, without its sign: ``90``, ``99.9``."""
+    return f"{100 * confidence:.3g}"
 
 
 def format_speedup(ratio: float) -> str:

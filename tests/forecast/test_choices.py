@@ -43,6 +43,11 @@ def test_what_costs_nothing_and_saves_is_the_best_value():
     assert [c.forecast.target for c in found if c.best_value] == ["/mnt/a"]
 
 
+def test_of_what_costs_nothing_the_one_that_saves_more_is_the_best_value():
+    found = choices(WORDS, FOUR, {"a.json": 0, "b.json": 0})
+    assert [c.forecast.target for c in found if c.best_value] == ["/mnt/b"]
+
+
 def test_without_prices_nothing_is_the_best_value():
     assert not any(choice.best_value for choice in choices(WORDS, FOUR))
 

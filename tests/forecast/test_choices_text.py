@@ -1,5 +1,7 @@
 """The table of choices: what is common is said once, what is special beside its target."""
 
+from dataclasses import replace
+
 import pytest
 
 from spillcast.forecast import Forecast, Warned
@@ -52,6 +54,13 @@ def test_the_verdict_names_the_best_value_first():
         "Temp I/O is 100 % of this query: storage is the problem. Best value: cheap at 20, 36 s "
         "(35 s to 37 s) instead of 1 min 40 s; then dear at 200, 28 s (27 s to 29 s). "
     )
+
+
+@pytest.mark.parametrize(("confidence", "level"), [(0.9, "90"), (0.999, "99.9"), (0.905, "90.5")])
+def test_nothing_is_said_to_be_surer_than_it_is(confidence, level):
+    found = replace(forecast("nvme", 28.0), confidence=confidence)
+    assert f", {level}% sure between " in found.sentence()
+    assert f" {level} % sure " in forecast_page(choices("a", [found])).text(120)
 
 
 def test_a_warning_has_one_line_and_names_those_it_is_of(text):

@@ -47,6 +47,7 @@ def test_what_came_as_it_was_forecast_is_true(forecast, tmp_path):
     assert terms["temp read"]["measured_s"] == pytest.approx(0.1, rel=0.02)
     words = spillcast("check", forecast, after, "--target", "latency:100us").stdout
     assert words.startswith("The forecast held: ")
+    assert "; the forecast was " in " ".join(words.split())
     assert "44 % less than before" in " ".join(words.split())
 
 

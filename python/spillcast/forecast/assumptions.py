@@ -3,6 +3,11 @@
 # How sure a forecast is.
 #: A recording of less than this share of the query is one of a part: runs differ by as much.
 WHOLE = 0.95
+#: Another run of a query takes no less than so much of the one that was seen; else the unit is
+#: wrong.
+SHORTER = 0.5
+#: Temp I/O that takes so many times the whole elapsed time is not that of the same run.
+IO_MOST = 1.25
 #: In a part that was not looked at, an op may take so much less or more of the time than it was
 #: seen to: anything from nothing to twice as much.
 UNSEEN = 1.0

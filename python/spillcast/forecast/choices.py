@@ -25,8 +25,15 @@ class Choice:
         """Time saved for each unit of the price; None without a price or a number."""
         if self.cost is None or self.forecast.forecast_s is None:
             return None
-        saved_s = self.forecast.baseline_s - self.forecast.forecast_s
-        return saved_s / self.cost if self.cost else float("inf") if saved_s > 0 else saved_s
+        if not self.cost:
+            return float("inf") if self.saved_s > 0 else self.saved_s
+        return self.saved_s / self.cost
+
+    @property
+    def saved_s(self) -> float:
+        """Time saved; 0 without a number."""
+        forecast_s = self.forecast.forecast_s
+        return 0.0 if forecast_s is None else self.forecast.baseline_s - forecast_s
 
     def to_json(self) -> dict[str, Any]:
         """The forecast's document, with the price."""
@@ -40,7 +47,8 @@ def choices(
     costs = costs or {}
     priced = [Choice(f, costs.get(word)) for word, f in zip(words, forecasts, strict=True)]
     worth = [choice for choice in priced if (choice.value_s or 0) > 0]
-    best = max(worth, key=lambda choice: choice.value_s or 0, default=None)
+    # Of what costs nothing, or as much for each second, the one that saves more.
+    best = max(worth, key=lambda choice: (choice.value_s or 0, choice.saved_s), default=None)
     return [Choice(c.forecast, c.cost, c is best) for c in priced]
 
 

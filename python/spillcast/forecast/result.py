@@ -9,7 +9,7 @@ from spillcast.explained import warning_document
 from spillcast.recording.part import Part, recorded_words
 from spillcast.recording.postgres_meta import Statement
 from spillcast.tabular import Tabular, html_paragraph, html_table
-from spillcast.units import format_bytes, format_duration, format_speedup
+from spillcast.units import format_bytes, format_duration, format_level, format_speedup
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -153,7 +153,7 @@ class Forecast(Tabular):
         else:
             said = f"{self.part.words}: on {self.target} this part would take about {there}"
         return (
-            f"{said}, {self.confidence:.0%} sure between {low} and {high}; "
+            f"{said}, {format_level(self.confidence)}% sure between {low} and {high}; "
             f"{self.ceiling_words(beside)}."
         )
 
@@ -166,8 +166,8 @@ class Forecast(Tabular):
         words = f"storage without any latency would leave about {format_duration(self.ceiling_s)}"
         if self.ceiling_interval_s is None:
             return words
-        floor = format_duration(floor_s((self, *beside)))
-        return f"{words}, and none can bring it under {floor}"
+        floor = floor_s((self, *beside))
+        return f"{words}, and none can bring it under {format_duration(floor)}" if floor else words
 
     def to_arrow(self) -> "pa.Table":
         """A row for each term: name, op, bytes, count, baseline_s and forecast_s."""

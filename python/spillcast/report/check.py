@@ -34,6 +34,6 @@ def _verdict(check: Check) -> str:
     saved = 1 - check.came.elapsed_s / told.baseline_s
     change = f"{100 * abs(saved):.0f} % {'less' if saved >= 0 else 'more'} than before"
     return (
-        f"The forecast {held}: {told.target} took {came}, {change}; forecast were {said} "
+        f"The forecast {held}: {told.target} took {came}, {change}; the forecast was {said} "
         f"({low} to {high}), {100 * check.error:+.1f} % off."
     )

@@ -8,7 +8,7 @@ from spillcast.fleet.result import MOST, Fleet
 from spillcast.report.histogram import bar
 from spillcast.report.page import Page, Words
 from spillcast.report.table import Column, Table
-from spillcast.units import format_bytes, format_count, format_duration
+from spillcast.units import format_bytes, format_count, format_duration, format_level
 
 #: Columns of the longest bar.
 BAR = 24
@@ -112,7 +112,8 @@ def _sentence(found: Fleet) -> str:
         f"{format_count(found.sources, 'source')}, "
         f"{format_count(len(found.rows), 'spilling statement')}, "
         f"{format_count(len(found.databases), 'database')}. Temp files on {found.to} save "
-        f"{format_duration(found.saved_s)} ({found.confidence:.0%} between {low_s} and {high_s})."
+        f"{format_duration(found.saved_s)} "
+        f"({format_level(found.confidence)}% between {low_s} and {high_s})."
     ).replace("%", " %")
     if found.statements_for_most > 1:
         text += (

@@ -11,7 +11,7 @@ from spillcast.report.forecast_details import common_warnings, details
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.report.to_come import to_come_parts
-from spillcast.units import format_count
+from spillcast.units import format_count, format_level
 
 #: Letters of a statement that are shown.
 STATEMENT_MAX = 200
@@ -58,7 +58,7 @@ def _table(order: Sequence[Choice]) -> Table:
     columns = [
         Column("target", None),
         Column("elapsed", None, "s"),
-        Column(f"{100 * first.confidence:.0f} % sure", None, "interval"),
+        Column(f"{format_level(first.confidence)} % sure", None, "interval"),
         Column("speed-up", None, "ratio", spare=1),
         *[Column("cost", None, "number")] * any(choice.cost is not None for choice in order),
         Column("", None, "words"),

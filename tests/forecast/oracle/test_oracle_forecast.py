@@ -229,6 +229,10 @@ def test_waits_in_running_text_only_where_asked():
         (["hdd.trc", "--to", "factor:0"], "--to factor:0: a factor is a number above 0"),
         (["hdd.trc", "--to", "flash.trc", "--elapsed", "0"], "--elapsed is 0"),
         (["hdd.trc", "--to", "flash.trc", "--elapsed", "long"], "'long' is not a duration"),
+        (
+            ["ash.csv", "hdd.trc", "--to", "flash.trc", "--elapsed", "12s"],
+            "an elapsed time of 12 s is less than the 12 min 53 s that were recorded",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -82,6 +82,14 @@ def test_a_single_operation_of_its_size_leaves_a_number(tmp_path):
     assert said.interval_s[1] < 2 * said.forecast_s
 
 
+def test_a_bound_that_says_nothing_is_none(run):
+    """Of an hour 4 s were seen: temp I/O may be all of it, or hardly any."""
+    said = forecast(run, storage({("read", BIG): 1_000_000}), elapsed_s=3600)
+    assert said.ceiling_interval_s[0] == 0.0
+    assert "none can bring it under" not in said.sentence()
+    assert said.ceiling_interval_s[1] > said.ceiling_s > 0
+
+
 def test_the_same_evidence_gives_the_same_interval(run):
     first, second = (forecast(run, storage(THERE)).interval_s for _ in range(2))
     assert first == second

@@ -61,6 +61,24 @@ def test_an_op_that_the_target_has_no_figures_for(tmp_path):
     assert said.refused == "nvme has no figures for writes, which the query does"
 
 
+def test_temp_io_that_takes_longer_than_the_run_is_refused(tmp_path):
+    run = recording(tmp_path / "run.spill", LOADS, elapsed_s=0.1)
+    said = forecast(run, storage(THERE))
+    assert said.refused == (
+        "its temp I/O takes 200 ms, longer than the elapsed time of 100 ms: give the time of the "
+        "whole query with --elapsed"
+    )
+
+
+def test_a_run_of_temp_io_alone_takes_no_time_where_that_takes_none(tmp_path):
+    run = recording(tmp_path / "run.spill", [("write", 8192, 1000, 1_000_000)], elapsed_s=1.0)
+    done = spillcast("forecast", run.path, "--to", "latency:0", "--to", "latency:500us")
+    assert done.returncode == 0, done.stderr
+    assert "all of the time recorded was temp I/O: nothing is left of it" in " ".join(
+        done.stdout.split()
+    )
+
+
 def test_a_refusal_exits_with_3_and_says_why(tmp_path):
     run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, lost=50)
     result = spillcast("forecast", run.path, "--to", "factor:2", "--json")

@@ -179,6 +179,20 @@ def test_what_no_cpu_can_give_is_refused(tmp_path, asked):
         forecast(run, on(FAST_NS), **asked)
 
 
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_quota_that_was_not_in_force_is_left_out(tmp_path, threads):
+    """A process that was moved into its group at the end had far more CPU time than the quota."""
+    free = recorded(tmp_path / "free.spill", threads, FAST_NS)
+    moved = recorded(tmp_path / "moved.spill", threads, FAST_NS)
+    change(moved, cpu_limits=CpuLimits(2, 0.01, PERIOD_NS / 1e9, 0.0, 0))
+    said, without = (forecast(run, on(SLOW_NS)) for run in (moved, free))
+    assert said.forecast_s == pytest.approx(without.forecast_s)
+    assert quota_said(said) == [
+        "a CPU quota of 0.01 CPUs was seen, but the query had more CPU time: the forecast is "
+        "without one"
+    ]
+
+
 def test_throttled_time_is_no_busy_machine(tmp_path):
     run = recorded(tmp_path / "r.spill", 1, FAST_NS, quota_cpus=0.2)
     limits = replace(run.meta.cpu_limits, throttled_s=4.5)

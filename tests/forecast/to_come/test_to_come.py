@@ -1,6 +1,7 @@
 """What is to come of a query that was seen in part: each source by itself, by hand."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,9 +17,13 @@ from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.to_come.known import Known
 from spillcast.forecast.to_come.seen import seen_of
 from spillcast.forecast.to_come.told import Told
+from spillcast.lab.cut import attached
+from spillcast.recording import Recording
 from spillcast.recording.done_before import DoneBefore
 from spillcast.recording.file_sizes import SizedFile
 from spillcast.recording.meta import ObservedEngine
+from spillcast.storage.observed import observed
+from varied_recording import write_varied_recording
 
 
 @pytest.fixture
@@ -99,6 +104,17 @@ def test_a_former_run_of_two_threads_tells_what_passes_beside_their_temp_io(tmp_
     assert said.forecast_s == pytest.approx(400 * STEP_S, rel=0.05)
 
 
+@pytest.mark.parametrize("timed", [False, True])
+def test_terms_add_up_where_threads_overlap_unevenly(tmp_path, timed):
+    """Of several threads a part was seen in which their reads overlap more than their writes."""
+    run = Recording.open(write_varied_recording(tmp_path / "run.spill", 2500, 12))
+    part = attached(run, 0.44 * run.elapsed_s, 0.69 * run.elapsed_s)
+    known = Known(history=[] if timed else [run.path])
+    there = observed(part)
+    said = forecast(part, there, elapsed_s=run.elapsed_s if timed else None, known=known)
+    assert sum(one.baseline_s for one in said.terms) == pytest.approx(said.baseline_s)
+
+
 def test_of_a_part_without_temp_io_a_former_run_of_the_same_text_is_forecast(tmp_path):
     operations = [("read", DATA, n) for n in range(100)]
     own = ObservedEngine("postgres", query="select 1")
@@ -151,6 +167,29 @@ def test_a_run_of_something_else_is_said_and_not_used(tmp_path, text, memory, wh
     assert why in unused
     # What a read took is not known: half of the time may be reads, or all else.
     assert said.forecast_s == pytest.approx(800 * STEP_S, rel=0.3)
+
+
+def test_a_run_of_another_engine_is_said_and_not_used(tmp_path):
+    run = [(op, FILE, n) for op in ("write", "read") for n in range(600)]
+    part = recorded(tmp_path / "part.spill", run[:400], engine=ObservedEngine("duckdb"))
+    former = recorded(
+        tmp_path / "former.spill", run, engine=ObservedEngine("postgresql"), ended_by="end"
+    )
+    said = forecast(part, SAME, known=Known(history=[former.path]))
+    messages = [one.message for one in said.warnings]
+    assert "not used: former.spill: it is of postgresql, this one of duckdb" in messages
+    assert said.to_come is None
+
+
+def test_a_run_that_did_less_beside_its_temp_io_than_was_seen_is_not_used(tmp_path, written):
+    """While 400 blocks were written 800 ms passed beside; with 600 of each op only 200 ms."""
+    run = [(op, FILE, n) for op in ("write", "read") for n in range(600)]
+    former = recorded(tmp_path / "former.spill", run, ended_by="end", elapsed_s=2.6)
+    said = forecast(written, SAME, known=Known(history=[former.path]))
+    [unused] = [one.message for one in said.warnings if one.code == "not-used"]
+    assert unused.endswith(
+        "it took 200 ms outside temp I/O in all, this one 800 ms while it was recorded"
+    )
 
 
 def plan(rows, width=90):
@@ -287,6 +326,60 @@ def test_what_cannot_be_is_told_in_a_line(written, option, value, why):
     done = spillcast("forecast", written.path, "--to", "latency:2ms", option, value)
     assert (done.returncode, done.stdout) == (2, "")
     assert why in done.stderr
+
+
+@pytest.fixture
+def former(tmp_path):
+    """A run of 1000 writes and as many reads: of 8 s half were beside them."""
+    run = [(op, FILE, n) for op in ("write", "read") for n in range(1000)]
+    return recorded(tmp_path / "former.spill", run, ended_by="end").path
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "told", "runs", "source"),
+    [
+        (None, Told(progress=1.0), 1, "--progress"),
+        (4.0, Told(), 1, "--elapsed"),
+        (8.0, Told(written_bytes=100_000 * BLOCK), 0, "--elapsed"),
+    ],
+)
+def test_a_time_too_short_for_what_else_is_told_is_said_and_not_mixed(
+    tmp_path, former, elapsed_s, told, runs, source
+):
+    """What was seen goes at 2 ms of each 4 ms: storage of no latency leaves about half."""
+    part = recorded(tmp_path / "part.spill", [(op, FILE, n) for n in range(400)
+                                              for op in ("write", "read")])  # fmt: skip
+    known = Known(told, [former] * runs)
+    said = forecast(part, SAME, elapsed_s=elapsed_s, known=known)
+    [unused] = [one.message for one in said.warnings if one.code == "not-used"]
+    assert f"not used: {source}: " in unused
+    assert "is too short for temp I/O of about " in unused
+    assert said.baseline_s == pytest.approx(elapsed_s or 8.0, rel=0.05)
+    assert sum(one.baseline_s for one in said.terms) == pytest.approx(said.baseline_s)
+    assert said.forecast_s == pytest.approx(said.baseline_s, rel=0.05)
+    assert said.ceiling_s == pytest.approx(said.baseline_s / 2, rel=0.05)
+
+
+def test_a_much_longer_time_goes_by_beside_temp_io(tmp_path, written, former):
+    said = forecast(written, SAME, elapsed_s=800.0, known=Known(history=[former]))
+    assert said.ceiling_s == pytest.approx(796, rel=0.01)
+    assert said.to_come.unused == [
+        "the time outside temp I/O of a previous run: "
+        "--elapsed (13 min 20 s) leaves far more for it"
+    ]
+
+
+def test_a_query_that_went_on_takes_no_less_than_was_recorded(written):
+    done = spillcast("forecast", written.path, "--to", "latency:2ms", "--elapsed", "1.2s")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "1.20 s is less than the 1.60 s that were recorded" in done.stderr
+
+
+def test_what_needs_single_waits_is_said_to_be_unused_without_them(written):
+    raw = replace(written.meta.raw, slices_of_all=True, slices_s=[(0.0, 1.6)])
+    written.meta = replace(written.meta, raw=raw)
+    said = forecast(written, SAME, known=Known(Told(progress=0.5)))
+    assert any("--progress: needs the single waits" in one.message for one in said.warnings)
 
 
 def test_of_a_whole_run_nothing_is_to_come(tmp_path):

@@ -25,6 +25,7 @@ from spillcast.forecast.oracle.warnings import warn
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.sum.interval import DRAWS, resampled_means
+from spillcast.forecast.too_short import check_elapsed
 from spillcast.forecast.too_wide import too_wide
 
 Array = NDArray[np.float64]
@@ -37,6 +38,9 @@ def forecast_events(
     question = question or Question()
     method, confidence = question.method, question.confidence
     whole_s = evidence.covered_s if question.elapsed_s is None else question.elapsed_s
+    # Of one statement traces tell the time of all its sessions together.
+    if evidence.ash is not None or question.sql_id is None:
+        check_elapsed(question.elapsed_s, evidence.covered_s)
     if whole_s <= 0:
         given = question.elapsed_s is not None
         what = "--elapsed is 0" if given else "the evidence covers no time"

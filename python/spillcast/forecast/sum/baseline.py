@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
-from spillcast.forecast.assumptions import COLD_SHOWN, OBSERVED_MOST
+from spillcast.forecast.assumptions import COLD_SHOWN, OBSERVED_MOST, SHORTER, WHOLE
 from spillcast.forecast.changes import TempChanges, temp_changes
 from spillcast.forecast.duckdb.compression import Compression, compression
 from spillcast.forecast.load import Load, sessions, temp_load
@@ -18,17 +18,13 @@ from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.to_come.known import NOTHING, Known, Whole
 from spillcast.forecast.to_come.to_come import ToCome
+from spillcast.forecast.too_short import check_elapsed
 from spillcast.recording import Recording
 from spillcast.recording.likely_temp import mend
 from spillcast.recording.part import Part, went_on, whole_s
-from spillcast.units import format_duration
 
 if TYPE_CHECKING:
     from spillcast.forecast.sum.ceiling import Ceiling
-
-
-#: A whole query takes no less than so much of what was recorded of it; else the unit is wrong.
-SHORTER = 0.5
 
 
 @dataclass(frozen=True)
@@ -78,12 +74,8 @@ class Baseline:
         loads = temp_load(recording)
         if not loads:
             raise InputError(f"{recording.path}: no temp I/O was recorded", mend(recording))
-        if elapsed_s is not None and 0 < elapsed_s < SHORTER * recording.elapsed_s:
-            raise InputError(
-                f"an elapsed time of {format_duration(elapsed_s)} is less than the "
-                f"{format_duration(recording.elapsed_s)} that were recorded",
-                "--elapsed is the time of the whole query: write minutes as 12m or 12:53",
-            )
+        least = WHOLE if went_on(recording.meta) else SHORTER
+        check_elapsed(elapsed_s, recording.elapsed_s, least)
         part = Part.of(recording.meta) if elapsed_s is None else None
         whole = elapsed_s
         if whole is None:
@@ -107,9 +99,8 @@ class Baseline:
         )  # fmt: skip
         if found is None:
             return base
-        return replace(
-            base, loads=found.loads(loads), whole_s=elapsed_s or found.whole_s, part=None
-        )
+        loads = found.loads(loads)
+        return replace(base, loads=loads, whole_s=elapsed_s or found.whole_s(loads), part=None)
 
     @property
     def recorded_s(self) -> float | None:

@@ -3,7 +3,7 @@
 from spillcast.forecast.assumptions import THROTTLED_TOLD
 from spillcast.forecast.result import Warned
 from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.threads.cpus import Cpus
+from spillcast.forecast.threads.cpus import Cpus, quota_exceeded
 from spillcast.forecast.threads.simulated import Simulated
 from spillcast.units import format_duration
 
@@ -34,6 +34,10 @@ def unknown_limits(baseline: Baseline, simulated: Simulated) -> str | None:
 def about_cpu_limits(baseline: Baseline, throttled_share: float) -> list[Warned]:
     """That a quota held the run back, or would on the target."""
     threads, recording = baseline.threads, baseline.recording
+    if quota_exceeded(recording) and threads.there.quota_ns is None:
+        quota = f"a CPU quota of {recording.meta.cpu_limits.quota_cpus:g} CPUs"
+        text = f"{quota} was seen, but the query had more CPU time: the forecast is without one"
+        return [Warned("quota", text)]
     if threads.here.quota_ns is None and threads.there.quota_ns is None:
         return []
     throttled_s = recording.meta.cpu_limits.throttled_s or 0.0

@@ -82,6 +82,10 @@ def forecast_of(
         projection = as_measured(projection, baseline, run_s(measured))
     there_s = projection.changes_s + sum(projection.io_s)
     total_s = float(baseline.remainder_s + baseline.limits_s + projection.drift_s + there_s)
+    if total_s <= 0:
+        return replace(
+            unsaid, refused="all of the time recorded was temp I/O: nothing is left of it"
+        )
     ceiling = ceiling.at_most(total_s)
     on_it = partial(total_on, target=target, cached=cached)
     sample = None if measured else sampled_of(baseline, on_it)

@@ -15,8 +15,9 @@ Array = NDArray[np.float64]
 DRAWS = 4000
 #: Standard deviations of a normal distribution that nine in ten lie within.
 NINE_IN_TEN = NormalDist().inv_cdf(0.95)
-#: The least share of a forecast that a drawn total is taken to be: what is below says nothing.
-LEAST = 1e-9
+#: The least share of a forecast that a drawn total is taken to be: what is below says nothing. A
+#: bound at so small a share is none.
+LEAST, NOTHING = 1e-9, 1e-3
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,9 @@ class Uncertainty:
         times = category.quantile(confidence, residuals.levels)
         times = normal + self.residual_share * (times - normal)
         below, above = self.spreads(residuals)
-        return self.forecast_s * exp(-times * below), self.forecast_s * exp(times * above)
+        least = exp(-times * below)
+        low_s = self.forecast_s * least if least > NOTHING else 0.0
+        return low_s, self.forecast_s * exp(times * above)
 
 
 def drawn_totals(

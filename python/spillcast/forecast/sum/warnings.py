@@ -9,6 +9,7 @@ from spillcast.forecast.assumptions import (
     CHANGES_TOLD,
     COMPRESSED_ALIKE,
     DEPENDENT,
+    IO_MOST,
     LITTLE,
     LOST_SHARE_MAX,
     SEEN_MIN,
@@ -49,6 +50,13 @@ def refusal(baseline: Baseline) -> str | None:
     if capture.io_uring_busy_s > BUSY_MAX * recording.meta.temp.total_s:
         busy = format_duration(capture.io_uring_busy_s)
         return f"while temp I/O was under way in io_uring, its threads did other work for {busy}"
+    io_s = sum(baseline.io_s) + baseline.changes_s
+    if io_s > IO_MOST * whole_s:
+        took, whole = format_duration(io_s), format_duration(whole_s)
+        return (
+            f"its temp I/O takes {took}, longer than the elapsed time of {whole}: give the time of "
+            "the whole query with --elapsed"
+        )
     share = recording.elapsed_s / whole_s
     if baseline.to_come is not None:
         return None
@@ -210,13 +218,13 @@ def _about_part(baseline: Baseline) -> list[Warned]:
             said.append(Warned("unread", text))
         return said
     if not is_part(recording, whole_s):
-        return []
+        return unused
     share = recording.elapsed_s / whole_s
     text = (
         f"{share:.1%} of the query was recorded: the rest is assumed to do temp I/O at the same "
         "rate"
     )
-    warnings = [Warned("part", text)]
+    warnings = [Warned("part", text), *unused]
     if kind_of_evidence(recording, whole_s) == "unread":
         text = (
             f"{format_bytes(unread_bytes(recording))} of temp files had been written and not yet "

@@ -9,6 +9,20 @@ from spillcast.recording.thread_trace import ThreadTrace
 
 #: The kernel's period of a quota, as it comes.
 PERIOD_S = 0.1
+#: More CPU time than so many times what a quota allows is no error of the clocks.
+EXCEEDED = 1.1
+
+
+def quota_exceeded(recording: Recording) -> bool:
+    """Whether the threads had more CPU time than their quota allows: it was not in force so long.
+
+    A process may have been moved into its group while it was recorded.
+    """
+    meta, limits = recording.meta, recording.meta.cpu_limits
+    if limits.quota_cpus is None or meta.cpu_s is None:
+        return False
+    most_s = limits.quota_cpus * (meta.elapsed_s + (limits.period_s or PERIOD_S))
+    return meta.cpu_s > EXCEEDED * most_s
 
 
 @dataclass(frozen=True)
@@ -25,7 +39,8 @@ class Cpus:
         """Those of the recording."""
         machine, limits = recording.meta.machine.cpus, recording.meta.cpu_limits
         cores = min((known for known in (machine, limits.cpus) if known), default=None)
-        return cls._with(cores, limits.quota_cpus, limits.period_s or PERIOD_S)
+        quota_cpus = None if quota_exceeded(recording) else limits.quota_cpus
+        return cls._with(cores, quota_cpus, limits.period_s or PERIOD_S)
 
     def but(self, cpus: int | None, quota_cpus: float | None) -> "Cpus":
         """The same with what is asked for in its place. InputError for what no CPU can give."""

@@ -164,7 +164,7 @@ class Threads:
         cpu_ns = self._cpu_after.with_more(np.array([*cpu_s, 0.0])[self._load_of])
         more_s = 0.0 if cpu_ns is own.cpu_ns else float((cpu_ns - own.cpu_ns).sum()) / 1e9
         of_cpu = 1 / simulated.in_flight
-        if abs(more_s) > moving_s / 1000:
+        if abs(more_s) > abs(moving_s) / 1000:
             of_cpu = (self._moving_s(simulated, cpu_ns, cpus) - moving_s) / more_s
         most = max(1.0, 1 / (cpus.quota_cpus or 1.0))
         whole = self._of_all(moving_s), self._of_all(fixed_s)

@@ -7,8 +7,9 @@ from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.to_come.said import Said, about
 from spillcast.forecast.to_come.seen import Seen
 from spillcast.recording import Recording
+from spillcast.recording.meta import NOBODY
 from spillcast.recording.part import Part
-from spillcast.units import format_bytes
+from spillcast.units import format_bytes, format_duration
 
 SOURCE, CALLS = "a previous run", "previous calls, by pg_stat_statements"
 #: Runs of a query differ by so much in what they spill (standard deviation of the logarithm).
@@ -20,6 +21,8 @@ REST_SPREAD, UNTIMED_SPREAD = 0.15, 0.3
 CALLS_SPREAD = 0.3
 #: A previous run spilled so much less than was seen already that it was another query's.
 LESS = 0.9
+#: And took so much less outside temp I/O than this one did while it was recorded.
+LESS_REST = 0.5
 _MEMORY = ("work_mem", "memory_limit", "hash_mem_multiplier", "threads")
 
 
@@ -49,6 +52,9 @@ def history_says(history: Recording, recording: Recording, seen: Seen) -> list[S
     if not sum(took_s.values()):
         return [*found, about("elapsed", history.elapsed_s, untimed, "history", source)]
     rest_s = history.elapsed_s - Threads(history, loads).of_waits * sum(took_s.values())
+    if rest_s < LESS_REST * seen.rest_s:
+        took, has = format_duration(max(rest_s, 0.0)), format_duration(seen.rest_s)
+        return f"it took {took} outside temp I/O in all, this one {has} while it was recorded"
     if rest_s > 0:
         found.append(about("rest", rest_s, rest, "history", source))
     return found
@@ -69,6 +75,10 @@ def reason_against(history: Recording, recording: Recording) -> str | None:
     then, now = history.meta.engine, recording.meta.engine
     if Part.of(history.meta) is not None:
         return "it covers only part of a run itself"
+    # Some evidence calls an engine by a longer name than other.
+    shorter, longer = sorted((then.name, now.name), key=len)
+    if NOBODY.name not in (shorter, longer) and not longer.startswith(shorter):
+        return f"it is of {then.name}, this one of {now.name}"
     texts = [_text(one) for one in (then, now)]
     if all(texts) and texts[0] != texts[1]:
         return "it is of another query"

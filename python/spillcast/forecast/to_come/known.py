@@ -80,7 +80,8 @@ class Known:
 
         seen = seen_of(recording, threads)
         if seen is None:
-            return Whole()
+            reason = "needs the single waits of the recording, and they were not kept"
+            return Whole(unused=[f"{self.given}: {reason}"] if self.given else [])
         told = replace(self.told, elapsed_s=elapsed_s)
         said = [
             Answer("told", "", told_says(told, seen)),
@@ -94,7 +95,9 @@ class Known:
         unused = [f"{one.name}: {one.said}" for one in used if isinstance(one.said, str)]
         found = [each for one in used if not isinstance(one.said, str) for each in one.said]
         whole = whole_of(seen, found, unused)
-        return Whole(whole, unused if whole is None else whole.unused, seen.unread.low)
+        if isinstance(whole, str):
+            return Whole(None, [*unused, *([whole] if whole else [])], seen.unread.low)
+        return Whole(whole, whole.unused, seen.unread.low)
 
     def in_place_of(self, recording: Recording) -> Recording | None:
         """A previous run, where the recording is of a part in which there was no temp I/O.

@@ -58,6 +58,12 @@ class Seen:
         """Elapsed time of the query at the recording's end."""
         return self.before_s + self.recorded_s
 
+    @property
+    def rest_s(self) -> float:
+        """Elapsed time outside temp I/O within the recording."""
+        io_s = sum(self.bytes[op] * rate for op, rate in self.io_s_per_byte.items())
+        return max(self.recorded_s - io_s, 0.0)
+
     def done(self, op: str) -> float:
         """Bytes moved by the recording's end."""
         return self.before[op] + self.bytes[op]

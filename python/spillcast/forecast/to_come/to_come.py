@@ -54,15 +54,16 @@ class ToCome:
     unused: Sequence[str] = ()
     #: Whether no previous run gave the time outside temp I/O.
     guessed: bool = False
-    #: Whether its time agrees with one that was given: operations that were not recorded take what
-    #: then is left of it.
-    agrees: bool = False
+    #: Whether its time was told: operations that were not recorded take what then is left of it.
+    timed: bool = False
 
-    @property
-    def whole_s(self) -> float:
-        """Elapsed time of the whole query: what lies outside temp I/O, and that."""
-        io_s = sum(self.whole_bytes(op) * self.io_s_per_byte[op] for op in self.bytes)
-        return max(float(np.median(self.rest_s)) + io_s, self.done_s)
+    def whole_s(self, loads: Sequence[Load]) -> float:
+        """Elapsed time of the whole query: what lies outside temp I/O, and its ``loads``."""
+        return max(float(np.median(self.rest_s)) + self._io_s(loads), self.done_s)
+
+    def _io_s(self, loads: Sequence[Load]) -> float:
+        """Elapsed time that loads take."""
+        return sum(load.total_s for load in loads) / self.overlap
 
     def whole_bytes(self, op: str) -> float:
         """Bytes that it moves."""
@@ -74,7 +75,7 @@ class ToCome:
 
     def loads(self, recorded: Sequence[Load]) -> list[Load]:
         """Those of the whole, from those recorded; an op that was not seen is like the other."""
-        found, slower = [], self._slower
+        found = []
         for op in sorted(self.bytes):
             own = op in self.seen
             alike = [load for load in recorded if (load.op == op) == own]
@@ -85,15 +86,14 @@ class ToCome:
                 if count:
                     elapsed_s = size * self.io_s_per_byte[op]
                     took_s = times * load.total_s if own else self.overlap * elapsed_s
-                    took_s *= slower
                     found.append(replace(load, op=op, count=count, bytes=size, total_s=took_s))
+        slower = self._slower(self._io_s(found))
+        found = [replace(load, total_s=slower * load.total_s) for load in found]
         return sorted(found, key=lambda load: (load.op, load.size_class_bytes))
 
-    @property
-    def _slower(self) -> float:
-        """How much longer operations of the whole take than those recorded."""
-        io_s = sum(self.whole_bytes(op) * self.io_s_per_byte[op] for op in self.bytes)
-        if not self.agrees or io_s <= 0:
+    def _slower(self, io_s: float) -> float:
+        """How much longer operations of the whole take than those recorded, which take ``io_s``."""
+        if not self.timed or io_s <= 0:
             return 1.0
         left_s = float(np.median(self.elapsed_s)) - float(np.median(self.rest_s))
         return min(max(left_s / io_s, 1 / SLOWER_MOST), SLOWER_MOST)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 #: What a user says is meant to within so much (standard deviation of the logarithm).
 ELAPSED_SPREAD, WRITTEN_SPREAD = 0.02, 0.05
+#: What tells the elapsed time for sure.
+ELAPSED = "--elapsed"
 #: A share is rounded, and of work rather than of time.
 PROGRESS_SPREAD = 0.15
 
@@ -40,7 +42,7 @@ def told_says(told: Told, seen: "Seen") -> "list[Said]":
 
     found = []
     if told.elapsed_s is not None:
-        found.append(about("elapsed", told.elapsed_s, ELAPSED_SPREAD, "told", "--elapsed"))
+        found.append(about("elapsed", told.elapsed_s, ELAPSED_SPREAD, "told", ELAPSED))
     if told.progress is not None:
         spread = PROGRESS_SPREAD * (1 - told.progress) + ELAPSED_SPREAD
         whole_s = seen.done_s / told.progress

@@ -13,6 +13,8 @@ from spillcast.forecast.to_come.said import About, Said, together
 from spillcast.forecast.to_come.seen import OPS, Seen
 from spillcast.forecast.to_come.spill import SOURCE as FILES
 from spillcast.forecast.to_come.to_come import ToCome
+from spillcast.forecast.to_come.told import ELAPSED
+from spillcast.units import format_duration
 
 Array = NDArray[np.float64]
 #: Draws before those that agree with the elapsed time are picked out of them.
@@ -38,57 +40,86 @@ TOLD_MIN, UNLIKE = 0.1, 20.0
 TAIL = 0.03
 #: Fewer draws than this agree with what is told: then it and what was seen contradict each other.
 AGREEING_MIN = 50
+#: A time that is told is taken to be no more than so many standard deviations longer.
+TOLD_MOST = 2.0
 
 
-def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -> ToCome | None:
-    """None where nothing tells the whole."""
+def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -> ToCome | str:
+    """Why there is none, in words; empty where nothing tells the whole."""
     by = {what: [one for one in all_said if one.about == what] for what in get_args(About)}
     if by["written"]:
         # What is yet to come by the files alone may be followed by more.
         by["writes"] = []
     if not by["written"] and not by["writes"] and not by["elapsed"]:
-        return None
+        return ""
     draws = np.random.default_rng(0)
-    moved = _moved(seen, by, draws)
-    rest_s, rates = _passed(seen, moved, draws)
-    io_s = seen.done_s - rest_s
-    for op, rate in rates.items():
-        rest_s = rest_s + moved.coming[op] * rate.rest_s
-        io_s = io_s + moved.coming[op] * rate.io_s
-    rest_s = rest_s + TAIL * seen.done_s * np.abs(draws.standard_normal(CANDIDATES))
-    if by["rest"]:
-        rest_s = together(by["rest"]).drawn(draws.standard_normal(CANDIDATES))
-    elapsed_s = np.maximum(rest_s + io_s, seen.done_s)
+    drawn = _drawn(seen, by, draws)
+    rest_s, elapsed_s = drawn.rest_s, np.maximum(drawn.rest_s + drawn.io_s, seen.done_s)
     picked = draws.integers(0, CANDIDATES, DRAWS)
-    agrees = False
     if by["elapsed"]:
         told = together(by["elapsed"])
         agreeing = _agreeing(elapsed_s, told, draws)
-        if agreeing is None:
-            unused = [*unused, "the given elapsed time does not fit what was recorded"]
-        picked = picked if agreeing is None else agreeing
+        fits = _with_room(drawn, told, draws) if agreeing is None else agreeing
+        if fits is None:
+            reason = _too_short(told, drawn, by)
+            if any(one.source == ELAPSED for one in by["elapsed"]):
+                return reason
+            others = [one for one in all_said if one.about != "elapsed"]
+            return whole_of(seen, others, [*unused, reason]) or reason
+        picked = fits
         told_s = np.maximum(told.drawn(draws.standard_normal(DRAWS)), seen.done_s)
-        agrees = agreeing is not None
-        if agrees:
+        if agreeing is not None:
             rest_s[picked] *= told_s / elapsed_s[picked]
         else:
-            rest_s[picked] = np.maximum(told_s - io_s[picked], 0.0)
+            unused = [*unused, *_longer(told, float(np.median(elapsed_s)), by)]
+            rest_s[picked] = np.maximum(told_s - drawn.io_s[picked], drawn.least_s[picked])
         elapsed_s[picked] = told_s
+    moved = drawn.moved
     return ToCome(
         seen.done_s,
         elapsed_s[picked],
         rest_s[picked],
         {op: (moved.done[op] + moved.coming[op])[picked] for op in OPS},
         {op: moved.coming[op][picked] for op in OPS},
-        {op: float(np.median(rate.io_s)) for op, rate in rates.items()},
+        drawn.io_s_per_byte,
         seen.io_s_per_byte.keys(),
         _sources(by),
         seen.bytes,
         seen.overlap,
         unused,
         not by["rest"],
-        agrees,
+        bool(by["elapsed"]),
     )
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """Draws of the whole, whatever is told of its elapsed time."""
+
+    moved: "_Moved"
+    #: The time outside temp I/O, and in it.
+    rest_s: Array
+    io_s: Array
+    #: The time outside temp I/O by the recording's end, or what a previous run tells of all of it.
+    least_s: Array
+    io_s_per_byte: Mapping[str, float]
+
+
+def _drawn(seen: Seen, by: Mapping[str, Sequence[Said]], draws: np.random.Generator) -> _Drawn:
+    moved = _moved(seen, by, draws)
+    passed_s, rates = _passed(seen, moved, draws)
+    rest_s, io_s = passed_s, seen.done_s - passed_s
+    for op, rate in rates.items():
+        rest_s = rest_s + moved.coming[op] * rate.rest_s
+        io_s = io_s + moved.coming[op] * rate.io_s
+    rest_s = rest_s + TAIL * seen.done_s * np.abs(draws.standard_normal(CANDIDATES))
+    if by["rest"]:
+        # No less than has passed already.
+        rest_s = together(by["rest"]).drawn(draws.standard_normal(CANDIDATES))
+        rest_s = np.maximum(rest_s, seen.rest_s)
+        passed_s = rest_s.copy()
+    each_s = {op: float(np.median(rate.io_s)) for op, rate in rates.items()}
+    return _Drawn(moved, rest_s, io_s, passed_s, each_s)
 
 
 @dataclass(frozen=True)
@@ -188,8 +219,7 @@ def _passed(
             spreads_s = REST_BEFORE_SPREAD * seen.rest_before_s, IO_SPREAD * float(np.median(io_s))
             sure = _weight(*spreads_s)
             rest_s = np.minimum(rest_s * sure + by_cpu_s * (1 - sure), seen.before_s)
-    within_s = sum(seen.bytes[op] * rate for op, rate in seen.io_s_per_byte.items())
-    rest_s = rest_s + max(seen.recorded_s - within_s, 0.0)
+    rest_s = rest_s + seen.rest_s
     # An op that was not seen has no more beside it than the other, or than there was in all.
     spilling_s = np.maximum(rest_s - seen.ahead_s, LEAST * rest_s)
     in_all = spilling_s / np.maximum(moved.done["read"] + moved.done["write"], 1.0)
@@ -222,6 +252,36 @@ def _agreeing(elapsed_s: Array, told: Said, draws: np.random.Generator) -> NDArr
     if weight.sum() ** 2 < AGREEING_MIN * max((weight**2).sum(), 1e-300):
         return None
     return draws.choice(len(weight), DRAWS, p=weight / weight.sum())
+
+
+def _with_room(drawn: _Drawn, told: Said, draws: np.random.Generator) -> NDArray[np.int64] | None:
+    """Those of the draws whose temp I/O, and what passes beside it, leave some of a longer time.
+
+    None for hardly any.
+    """
+    most_s = told.centre * exp(TOLD_MOST * told.spreads[1])
+    fit = np.flatnonzero(drawn.io_s + drawn.least_s <= most_s)
+    return draws.choice(fit, DRAWS) if len(fit) >= AGREEING_MIN else None
+
+
+def _longer(told: Said, expected_s: float, by: Mapping[str, Sequence[Said]]) -> list[str]:
+    """What a time that is told leaves unused, in words: it is longer than what is expected."""
+    if told.centre < expected_s:
+        return []
+    known = f" of {together(by['rest']).source}" if by["rest"] else " so far"
+    time = format_duration(told.centre)
+    return [f"the time outside temp I/O{known}: {told.source} ({time}) leaves far more for it"]
+
+
+def _too_short(told: Said, drawn: _Drawn, by: Mapping[str, Sequence[Said]]) -> str:
+    """What contradicts a time that is told, in words."""
+    known = [together(by[what]).source for what in ("written", "rest") if by[what]]
+    sources = f", by {' and '.join(dict.fromkeys(known))}" if known else ""
+    io_s, least_s = float(np.median(drawn.io_s)), float(np.median(drawn.least_s))
+    return (
+        f"{told.source}: {format_duration(told.centre)} is too short for temp I/O of about "
+        f"{format_duration(io_s)} and {format_duration(least_s)} beside it{sources}"
+    )
 
 
 def _sources(by: Mapping[str, Sequence[Said]]) -> Mapping[str, str]:

@@ -134,8 +134,9 @@ def _check(figures: Figures) -> None:
         raise InputError(f"{path}: a time of more than 30 years", "times are in seconds")
     most_s = figures.threads * figures.elapsed_s
     if (io_s := sum(figures.times_s)) > (1 + ROUNDED) * most_s:
+        threads = "one thread" if figures.threads == 1 else f"{figures.threads:.3g} threads"
         raise InputError(
-            f"{path}: temp I/O took {format_duration(io_s)} in {figures.threads:.3g} threads, and "
+            f"{path}: temp I/O took {format_duration(io_s)} in {threads}, and "
             f"the run {format_duration(figures.elapsed_s)}",
             "give the mean number of threads, or the elapsed time of the whole run",
         )

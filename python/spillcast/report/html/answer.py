@@ -13,7 +13,13 @@ from spillcast.report.forecast import statement_said
 from spillcast.report.html.charts.storages import alone
 from spillcast.report.html.charts.sweeps import sizes_words
 from spillcast.report.html.material import AGAIN, Material
-from spillcast.units import format_bytes, format_count, format_duration, parse_duration_s
+from spillcast.units import (
+    format_bytes,
+    format_count,
+    format_duration,
+    format_level,
+    parse_duration_s,
+)
 
 
 def ranked(forecasts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -76,7 +82,7 @@ def _of_fleet(fleets: Sequence[Mapping[str, Any]]) -> list[str]:
             said.append(f"On {target} nothing would be saved for {statements}.")
             continue
         low, high = map(format_duration, fleet["saved_interval_s"])
-        sure = f"{fleet['confidence']:.0%}".replace("%", " %")
+        sure = f"{format_level(fleet['confidence'])} %"
         said.append(
             f"{target} saves {format_duration(fleet['saved_s'])} of the time of {statements}, "
             f"{sure} sure between {low} and {high}."

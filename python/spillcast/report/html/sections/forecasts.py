@@ -13,12 +13,17 @@ from spillcast.report.html.words import (
     between,
     change,
     count,
-    percent,
     seconds,
     sentence,
     size,
 )
-from spillcast.units import format_bytes, format_duration, format_setting, format_speedup
+from spillcast.units import (
+    format_bytes,
+    format_duration,
+    format_level,
+    format_setting,
+    format_speedup,
+)
 
 Forecast = Mapping[str, Any]
 #: Forecasts whose terms are drawn.
@@ -30,7 +35,7 @@ def numbers(forecasts: Sequence[Forecast]) -> list[tuple[str, str]]:
     best = ranked(forecasts)[0]
     if best["forecast_s"] is None:
         return [("now", seconds(best["baseline_s"]))]
-    sure = percent(best["confidence"], 0)
+    sure = f"{format_level(best['confidence'])} %"
     return [
         ("now", seconds(best["baseline_s"])),
         ("there", seconds(best["forecast_s"])),
@@ -84,7 +89,7 @@ def _work_memory(forecast: Forecast) -> Section:
         [NOTHING if b is None else format_setting(b), seconds(s), between(bounds), does]
         for b, s, bounds, does in settings
     ]
-    sure = f"{percent(forecast['confidence'], 0)} sure"
+    sure = f"{format_level(forecast['confidence'])} % sure"
     table = Table(["work_mem", "elapsed", sure, "effect"], rows, left=(0, 3))
     most = format_bytes(memory["most_bytes"])
     words = [
@@ -138,8 +143,8 @@ def _waterfall(forecast: Forecast) -> Figure:
         f"From {now} now to {there} on {target}",
         "",
         f"Waterfall of the forecast for {target}: {now} now, {there} there, "
-        f"{between(forecast['interval_s'])} with {forecast['confidence']:.0%} confidence; "
-        + "; ".join(moved),
+        f"{between(forecast['interval_s'])} with "
+        f"{format_level(forecast['confidence'])}% confidence; " + "; ".join(moved),
         partial(charts.waterfall, forecast),
         _terms(forecast),
     )
@@ -167,7 +172,7 @@ def _choices(given: Sequence[Forecast]) -> Figure:
         f"{one['target']} {seconds(one['forecast_s'])} ({between(one['interval_s'])})"
         for one in given
     )
-    sure = percent(given[0]["confidence"], 0)
+    sure = f"{format_level(given[0]['confidence'])} %"
     return figure(
         "Elapsed time by storage",
         f"Points are forecasts; the lines are their {sure} intervals.",
@@ -181,7 +186,7 @@ def _table(order: Sequence[Forecast]) -> Table:
     """The rows of the terminal's table."""
     first = next(one for one in order if one["forecast_s"] is not None)
     priced = any(one.get("cost") is not None for one in order)
-    header = ["storage", "elapsed", f"{percent(first['confidence'], 0)} sure", "speed-up"]
+    header = ["storage", "elapsed", f"{format_level(first['confidence'])} % sure", "speed-up"]
     header += [*["cost"] * priced, "remarks"]
     now_s = first["baseline_s"]
 
