@@ -357,3 +357,21 @@ def test_a_whole_server_with_a_session_from_before(newest, tmp_path):
         ops = own.filter(pc.greater(own["bytes"], 0))["op"].cast("string").to_pylist()
         assert ops.count("read") == pytest.approx(plan["Temp Read Blocks"], rel=0.02)
         assert ops.count("write") == pytest.approx(plan["Temp Written Blocks"], rel=0.02)
+
+
+def test_what_a_client_does_after_its_query_is_not_of_it(newest, tmp_path):
+    output = tmp_path / "run.spill"
+    with (
+        newest.client() as client,
+        recorder(output, "--postgres", newest.dsn, "--backend", client.pid) as process,
+    ):
+        until_attached(output, process)
+        client.connection.execute("begin")
+        client.run(JOIN)
+        # It stays idle in its transaction: it might yet fetch rows of a cursor.
+        _, stderr = process.communicate()
+        assert process.returncode == 0, stderr
+    sampled = pq.read_table(output / "samples.parquet").to_pylist()
+    assert sampled
+    assert "ClientRead" not in {one["event"] for one in sampled}
+    assert meta_of(output)["sampling"]["samples"] == len(sampled)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from spillcast.engines.postgres.connection import Connection
+from spillcast.engines.postgres.live.backend import ACTIVE
 from spillcast.engines.postgres.live.look import ONE, Backend, Look, TempHeld
 from spillcast.engines.postgres.live.query import QueryLife
 from spillcast.engines.postgres.processes import cpu_s
@@ -93,6 +94,8 @@ class Sampler(threading.Thread):
         self._list_temp = list_temp
         self._lock = threading.Lock()
         self._rows: list[dict[str, Any]] = []
+        #: Samples since it was last active: of it only if its client fetches more of its rows.
+        self._held: list[dict[str, Any]] = []
         self._look = Look(connection, ONE, list_temp=list_temp)
 
     def take(self) -> pa.RecordBatch:
@@ -156,11 +159,17 @@ class Sampler(threading.Thread):
             self.sampled.discarded += len(backends)
             self.sampled.gap_s += gap_s
         else:
-            self.sampled.samples += len(backends)
-            rows = samples(backends, now_ns - self._origin_ns, round(gap_s * 1e6))
-            with self._lock:
-                self._rows += rows
+            self._held += samples(backends, now_ns - self._origin_ns, round(gap_s * 1e6))
+            if seen is not None and seen.state in ACTIVE:
+                self._give_held()
         return now_ns
+
+    def _give_held(self) -> None:
+        """The query goes on: what was sampled while its client might have left it is of it too."""
+        self.sampled.samples += len(self._held)
+        with self._lock:
+            self._rows += self._held
+        self._held = []
 
 
 def samples(backends: Sequence[Backend], time_ns: int, weight_us: int) -> list[dict[str, Any]]:
