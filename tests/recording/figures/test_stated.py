@@ -125,7 +125,10 @@ def test_no_times_want_the_storage_they_were_had_on(tmp_path):
         ("figures:elapsed=9s,speed=1", "there is no such figure"),
         ("figures:elapsed=9s,reads=many,read-bytes=8K", "is not a number"),
         ("figures:elapsed=9s,reads=1,read-bytes=8", "no unit"),
-        ("figures:elapsed=9s,io=10s,reads=1,read-bytes=8K", "temp I/O took 10 s in one thread, and"),
+        (
+            "figures:elapsed=9s,io=10s,reads=1,read-bytes=8K",
+            "temp I/O took 10 s in one thread, and",
+        ),
         ("figures:elapsed=9s,threads=0.5,io=1s,reads=1,read-bytes=8K", "0.5 threads"),
         ("figures:elapsed=9s,io=1s,reads=1,read-bytes=8K,read-time=1s", "beside the times"),
         ("figures:elapsed=0s,io=1s,reads=1,read-bytes=8K", "no elapsed time"),
