@@ -26,11 +26,6 @@ class Told:
     progress: float | None = None
     written_bytes: float | None = None
 
-    @property
-    def anything(self) -> bool:
-        """Whether it says more than the elapsed time."""
-        return self.progress is not None or self.written_bytes is not None
-
 
 #: Nothing at all.
 UNTOLD = Told()

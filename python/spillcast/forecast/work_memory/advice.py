@@ -29,10 +29,6 @@ class Cure:
     forecast_s: float
     interval_s: tuple[float, float]
 
-    def wins(self, times_s: Sequence[float]) -> bool:
-        """Whether even the upper end of its interval is below all these elapsed times."""
-        return self.interval_s[1] < min(times_s)
-
 
 @dataclass(frozen=True)
 class WorkMemory:
