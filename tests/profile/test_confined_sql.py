@@ -1,7 +1,14 @@
 """A query sees the evidence and no other file, whoever has written it."""
 
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
 import pytest
 
+from harness import spillcast, spillcast_command, until
 from spillcast.errors import InputError
 from spillcast.profile.sql import run_sql
 
@@ -20,6 +27,7 @@ def secret(tmp_path):
         "from read_text('{secret}')",
         "from glob('{folder}/*')",
         "copy (select 1) to '{folder}/out.csv'",
+        "copy waits to '{folder}/out.csv'",
         "attach '{folder}/new.db'",
         "install httpfs",
         "set enable_external_access = true",
@@ -39,3 +47,32 @@ def test_no_other_file_is_opened(spilled, secret, query):
 def test_the_evidence_is_there(spilled, example):
     assert run_sql("select count(*) from waits where temp", [str(spilled.path)])[1][0][0] > 0
     assert run_sql("select count(*) from waits", [str(example / "hdd.trc")])[1][0][0] > 0
+
+
+def test_nothing_is_copied_out_of_traces(tmp_path, example):
+    with pytest.raises(InputError, match="Permission Error"):
+        run_sql(f"copy waits to '{tmp_path}/out.csv'", [str(example / "flash.trc")])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_long_query_is_interrupted_in_one_line(example):
+    """DuckDB makes an error of its own of it."""
+    endless = "select count(*) from range(10000000000000)"
+    command = spillcast_command("sql", endless, example / "flash.trc")
+    asking = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    until(lambda: cpu_s(asking.pid) > 2, "a query that works")
+    asking.send_signal(signal.SIGINT)
+    _, said = asking.communicate(timeout=30)
+    assert (asking.returncode, said) == (130, "spillcast: interrupted\n")
+
+
+def test_what_is_no_number_is_null_in_json(example):
+    asked = "select 'nan'::double, -'inf'::double, 1.5::double"
+    said = spillcast("sql", asked, example / "flash.trc", "--json").stdout
+    assert json.loads(said, parse_constant=pytest.fail)["rows"] == [[None, None, 1.5]]
+
+
+def cpu_s(pid):
+    """CPU time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
