@@ -24,6 +24,11 @@ class Refusal(SpillcastError):
     exit_status = 3
 
 
+def is_interruption(error: Exception) -> bool:
+    """Whether it is what DuckDB makes of Ctrl-C while it works on a query."""
+    return isinstance(error, RuntimeError) and str(error) == "Query interrupted"
+
+
 def first_line(error: Exception) -> str:
     """What a library says went wrong, without its advice to programmers."""
     return next(iter(str(error).splitlines()), type(error).__name__)

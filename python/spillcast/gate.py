@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.errors import InputError, SpillcastError, first_line
+from spillcast.errors import InputError, SpillcastError, first_line, is_interruption
 from spillcast.units import format_count
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ def reading(where: str | Path, hint: str | None = None) -> Iterator[None]:
         what = os.strerror(error.errno) if error.errno else f"cut or damaged: {first_line(error)}"
         raise InputError(f"{where}: {what}", hint) from error
     except Exception as error:
+        if is_interruption(error):
+            raise KeyboardInterrupt from error
         raise damaged(where, f"{_said(error)}{_place(error)}", hint) from error
 
 

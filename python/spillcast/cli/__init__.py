@@ -97,7 +97,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _status(arguments: list[str]) -> int:
-    from spillcast.errors import SpillcastError
+    from spillcast.errors import SpillcastError, is_interruption
 
     try:
         status = application(arguments)(args=arguments, prog_name="spillcast")
@@ -115,6 +115,10 @@ def _status(arguments: list[str]) -> int:
     except SystemExit as exited:
         # typer makes an exit of Ctrl-C and says nothing.
         if isinstance(getattr(exited.__context__, "__cause__", None), KeyboardInterrupt):
+            return _interrupted()
+        raise
+    except RuntimeError as error:
+        if is_interruption(error):
             return _interrupted()
         raise
     except BrokenPipeError:

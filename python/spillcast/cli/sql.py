@@ -1,7 +1,8 @@
 """``spillcast sql``: questions to the evidence in SQL."""
 
+import math
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -42,11 +43,19 @@ def sql(
             on_progress=read,
             say=lambda words: print(f"spillcast: {words}", file=sys.stderr),
         )
-    document = {"schema": "spillcast.sql/1", "columns": columns, "rows": rows}
     show(
-        lambda: document,
+        lambda: {"schema": "spillcast.sql/1", "columns": columns, "rows": _finite(rows)},
         lambda: sql_page(columns, rows),
         json=json,
         csv=csv,
         markdown=markdown,
     )
+
+
+def _finite(rows: list[list[Any]]) -> list[list[Any]]:
+    """JSON has no word for what is no number, or endless: null, as elsewhere."""
+    for row in rows:
+        for at, value in enumerate(row):
+            if isinstance(value, float) and not math.isfinite(value):
+                row[at] = None
+    return rows

@@ -119,6 +119,9 @@ class _SingleWaitsError(Exception):
 def pushed(connection: duckdb.DuckDBPyConnection, query: str, columns: Collection[str]) -> Pushed:
     """What there is of a query that can be bound, and scans one table; ``columns`` are of waits."""
     tree = _parsed(connection, query)
+    if tree["error"]:
+        # Only what selects is told as a tree.
+        return Pushed()
     node = tree["statements"][0]["node"]
     if not _is_of_waits(node):
         return Pushed()
