@@ -86,6 +86,18 @@ os.kill(child, 9)
     assert (tmp_path / "run.spill" / "meta.json").exists()
 
 
+def test_a_text_alone_is_one_directory_and_not_its_letters(tmp_path):
+    run = recorded(temp=str(tmp_path), output=tmp_path / "run.spill")
+    spill(tmp_path)
+    run.__exit__(None, None, None)
+    for temp in (str(tmp_path), tmp_path):
+        with pytest.raises(InputError, match="none of the recorded I/O was under"):
+            spillcast.profile(run.output, temp_dirs=str(Path(temp) / "other"))
+        answers = [run.forecast("latency:1ms", temp_dirs=one) for one in (temp, [temp])]
+        assert answers[0].forecast_s == answers[1].forecast_s
+    assert spillcast.profile(run.output, by="op").by == ["op"]
+
+
 def test_a_sweep_is_that_of_the_command_line(tmp_path):
     made = recording(tmp_path / "run.spill", written_and_read(4 << 20, size=64 << 10))
     sizes = ("--min", "32K,64K", "--max", "64K,256K", "--memory", "1M")

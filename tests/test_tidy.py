@@ -28,6 +28,7 @@ EVERYWHERE = {
     "spillcast.histogram",
     "spillcast.interruptible",
     "spillcast.redaction",
+    "spillcast.several",
     "spillcast.tabular",
     "spillcast.units",
     "spillcast.visible",

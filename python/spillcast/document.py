@@ -82,7 +82,7 @@ def written(value: Any) -> Any:
                 found[one.name] = written(inner)
         return found
     if isinstance(value, Path | str):
-        return _text(str(value))
+        return as_text(str(value))
     if isinstance(value, list | tuple):
         return [one if type(one) is int else written(one) for one in value]
     if isinstance(value, dict):
@@ -91,7 +91,7 @@ def written(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def _text(text: str) -> str:
+def as_text(text: str) -> str:
     """A name of the system as text: its bytes that are none, which JSON cannot hold, replaced."""
     if text.isascii():
         return text

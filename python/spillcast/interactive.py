@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from spillcast.errors import InputError, SpillcastError
+from spillcast.several import several
 from spillcast.units import format_count, format_duration
 
 if TYPE_CHECKING:
@@ -43,8 +44,7 @@ class Run:
             output = Path(folder) / "run.spill"
         # The block may change the working directory.
         self.output = Path(output).absolute()
-        places = [temp] if isinstance(temp, str | Path) else temp
-        self._temp = [str(place) for place in places]
+        self._temp = [str(place) for place in several(temp)]
         self._observer: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
@@ -154,7 +154,7 @@ class Run:
 
         material = Material()
         add_runs(material, find_evidence([self.output]), lenient=False)
-        for target in targets:
+        for target in several(targets):
             found: Any = self.forecast(target)
             material.add_document(found.target, found.to_json())
         write_report(material, Path(output), redact=redact)

@@ -1,11 +1,15 @@
 """JSON in pieces is what the standard library writes at once."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from harness import spillcast_command
 from spillcast.cli.output import emit
+from spillcast.recording import Recording
 
 DOCUMENTS = [
     {},
@@ -22,3 +26,18 @@ DOCUMENTS = [
 def test_as_the_standard_library_writes_it(document, capsys):
     emit(document)
     assert capsys.readouterr().out == json.dumps(document, indent=2, default=str) + "\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_leads_nowhere(tmp_path, closed):
+    written = "import os; os.write(os.open('spilled', os.O_CREAT | os.O_WRONLY), bytes(9))"
+    command = [sys.executable, "-S", "-c", written]
+    asked = spillcast_command("record", "--temp", ".", "-o", "run.spill", "--", *command)
+    ran = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *asked],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), ran.stderr
+    assert Recording.open(tmp_path / "run.spill").meta.temp.writes == 1

@@ -169,3 +169,11 @@ def test_a_probe_is_a_storage_to_forecast_for(places, spilled):
     result = spillcast("forecast", spilled.path, "--to", output, "--json")
     # So short a probe may be too little to say a number by.
     assert result.returncode in (0, 3), result.stderr
+
+
+def test_what_a_command_leaves_running_is_named(tmp_path):
+    options = ["--capture", available("bpf"), "--temp", tmp_path, "-o", tmp_path / "run.spill"]
+    result = recorder("record", *options, "--", "sh", "-c", "sleep 2 >/dev/null 2>&1 &")
+    assert result.returncode == 2
+    assert "until the command ended" in result.stderr
+    assert "still running: record with --pid" in result.stderr

@@ -258,6 +258,13 @@ fn nothing_seen(status: &Status, observed: &Observed, temp: &[PathBuf]) -> Outco
     if seen.other_writes > 0 || (seen.other_io > 0 && !observed.target.ours) {
         return Ok(());
     }
+    if observed.target.exit_status.is_some()
+        && let Some(left) = status.running.first()
+    {
+        let count = status.running.len();
+        let hint = format!("{count} that it started still running: record with --pid {left}");
+        return Err(Failure::usage("no temp I/O was seen until the command ended", hint));
+    }
     Err(match temp {
         [] => Failure::usage(
             format!("no temp I/O was seen ({} calls on other files)", seen.other_io),

@@ -42,6 +42,7 @@ VERBS = (
 
 def main() -> None:
     """Run the command line and exit with its status."""
+    _open_streams()
     arguments = sys.argv[1:]
     if arguments == ["--version"]:
         _tell_version()
@@ -66,6 +67,19 @@ def main() -> None:
     except KeyboardInterrupt:
         status = _interrupted()
     sys.exit(status)
+
+
+def _open_streams() -> None:
+    """Let standard streams that are closed lead nowhere: files of ours would get their numbers."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest number that is free, and closed again for what we start.
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stdout is None or sys.stderr is None:
+        nowhere = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
 
 
 def _tell_version() -> None:

@@ -13,6 +13,7 @@ from spillcast.errors import InputError
 from spillcast.profile.result import CALL, ROW_SOURCE, Profile
 from spillcast.recording.event_names import is_like
 from spillcast.recording.evidence import Evidence, find_evidence
+from spillcast.several import several
 
 if TYPE_CHECKING:
     from spillcast.recording.ash import Chosen
@@ -39,6 +40,7 @@ def profile(
     ``chosen`` picks samples of ASH, or a time of traces; with ``block_bytes`` sizes in traces are
     in bytes and not in blocks. InputError for evidence that cannot be read or is empty.
     """
+    by = several(by)
     if where is not None and not where.strip():
         raise InputError("--where: the condition is empty", "without --where all rows count")
     if not all(map(str.strip, by)):

@@ -7,11 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute
 
+from spillcast.document import as_text
 from spillcast.errors import InputError, Refusal
 from spillcast.recording.counted import seconds_of, totals
 from spillcast.recording.io_uring import beside_others, most_at_once
 from spillcast.recording.likely_temp import mend
 from spillcast.recording.recording import Recording
+from spillcast.several import several
 
 
 def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recording:
@@ -28,9 +30,9 @@ def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recordin
         raise Refusal(
             f"{recording.path}: single waits were kept for parts of the run only, so --temp cannot "
             "identify its temp files",
-            f"record again with --temp {temp_dirs[0]}",
+            f"record again with --temp {several(temp_dirs)[0]}",
         )
-    folders = [str(Path(path).resolve()) for path in temp_dirs]
+    folders = [as_text(str(Path(path).resolve())) for path in several(temp_dirs)]
     waits = _labelled(recording.waits, folders)
     temp, other_io = totals(waits)
     if not temp.operations:
