@@ -21,23 +21,27 @@ def run_interruptibly(
     """Run ``work`` in a thread; call ``watch`` meanwhile, and ``cancel`` when interrupted."""
     results: list[T] = []
     failures: list[BaseException] = []
+    # Python 3.11 takes a thread for ended whose join was interrupted.
+    ended = threading.Event()
 
     def run() -> None:
         try:
             results.append(work())
         except BaseException as error:
             failures.append(error)
+        finally:
+            ended.set()
 
-    thread = threading.Thread(target=run, name="spillcast-work")
-    thread.start()
+    threading.Thread(target=run, name="spillcast-work").start()
     try:
-        while thread.is_alive():
-            thread.join(TICK_S)
+        over = False
+        while not over:
+            over = ended.wait(TICK_S)
             if watch is not None:
                 watch()
     finally:
         cancel()
-        thread.join()
+        ended.wait()
     if failures:
         raise failures[0]
     return results[0]

@@ -1,10 +1,14 @@
 """A query sees the evidence and no other file, whoever has written it."""
 
 import json
+import os
+import signal
+import subprocess
+from pathlib import Path
 
 import pytest
 
-from harness import spillcast
+from harness import spillcast, spillcast_command, until
 from spillcast.errors import InputError
 from spillcast.gate import reading
 from spillcast.profile.sql import run_sql
@@ -56,6 +60,24 @@ def test_an_interrupted_query_is_an_interruption():
     """And no damage of the file that is read, nor a traceback."""
     with pytest.raises(KeyboardInterrupt), reading("a.parquet"):
         raise RuntimeError("Query interrupted")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_query_without_end_is_ended(spilled, number):
+    query = "select count(*) from range(100000000000000)"
+    asked = spillcast_command("sql", query, spilled.path)
+    with subprocess.Popen(asked, stderr=subprocess.PIPE, text=True) as process:
+        until(lambda: cpu_s(process.pid) > 1, "the query")
+        process.send_signal(number)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert said.strip() == "spillcast: interrupted"
+
+
+def cpu_s(pid):
+    """CPU time of a process."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def test_what_is_no_number_is_null_in_json(example):

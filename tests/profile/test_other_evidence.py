@@ -171,7 +171,7 @@ def test_a_name_that_is_no_utf_8_is_read_or_refused(tmp_path, example):
     odd.mkdir()
     (odd / "flash.trc").write_bytes((example / "flash.trc").read_bytes())
     (odd / "ash.csv").write_bytes((example / "ash.csv").read_bytes())
-    to = ["--to", "latency:5us", "--elapsed", "9"]
+    to = ["--to", "latency:5us", "--elapsed", "773"]
     assert not spillcast("forecast", odd / "flash.trc", *to).returncode
     assert not spillcast("forecast", odd / "ash.csv", odd / "flash.trc", *to).returncode
     page = tmp_path / "page.html"

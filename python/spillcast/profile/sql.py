@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 
 from spillcast.errors import InputError, first_line
+from spillcast.interruptible import run_interruptibly
 from spillcast.profile.expressions import confine
 from spillcast.profile.trace_tables import ask_traces
 from spillcast.recording.evidence import Evidence, find_evidence
@@ -33,7 +34,8 @@ def run_sql(
         try:
             if not _asks_traces(found):
                 confine(connection, Path(folder), files)
-                return _answer(connection, query)
+                # In a thread, for DuckDB at work hears of no signal but SIGINT, and of that late.
+                return run_interruptibly(lambda: _answer(connection, query), connection.interrupt)
             answer: tuple[list[str], list[list[Any]]]
             answer, read = ask_traces(
                 connection,
