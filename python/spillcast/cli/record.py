@@ -119,9 +119,9 @@ def record(
     from spillcast.recording.options import RecordOptions
     from spillcast.units import parse_duration_s
 
-    need_one("record", command, pid, server)
     wanted = Wanted(backend, query, wait_for_spill)
     check_options(server, wanted, explain, set_ or [], every=all_, live=live)
+    need_one("record", command, pid, server)
     duration_s = None if duration is None else parse_duration_s(duration, "--duration")
     options = RecordOptions(tuple(temp or ()), capture, duration_s, slices, share)
     check_rehearse(rehearse, pid, explain, server)
@@ -268,8 +268,10 @@ def need_one(verb: str, *ways: object) -> None:
     """InputError unless just one way to find what is observed is given."""
     from spillcast.errors import InputError
 
-    if ways.count(None) != len(ways) - 1:
+    given = len(ways) - ways.count(None)
+    if given != 1:
+        takes = "needs" if given == 0 else "takes only"
         raise InputError(
-            f"{verb} needs one of --pid PID or -- COMMAND or {DSN_OPTIONS} DSN",
+            f"{verb} {takes} one of --pid PID or -- COMMAND or {DSN_OPTIONS} DSN",
             f"see: spillcast {verb} --help",
         )

@@ -91,9 +91,9 @@ def watch(
     from spillcast.recording.running import Running
     from spillcast.units import parse_duration_s
 
-    need_one("watch", command, pid, server)
     if server is None and (backend, query) != (None, None):
         raise InputError(f"--backend and --query need {DSN_OPTIONS}")
+    need_one("watch", command, pid, server)
     if not json and not sys.stderr.isatty():
         raise InputError(
             "watch draws on stderr, which is not a terminal here", "--json prints lines"
