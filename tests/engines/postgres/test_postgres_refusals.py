@@ -276,7 +276,7 @@ def test_a_query_that_has_ended_is_no_recording(newest, tmp_path):
 
 
 def test_a_statement_that_a_timeout_ends_is_not_a_whole_one(newest, tmp_path):
-    limits = ("--set", "statement_timeout=1s", "--set", "work_mem=128kB")
+    limits = ("--set", "statement_timeout=200ms", "--set", "work_mem=128kB")
     asked = ("--set", "temp_tablespaces=slow", "-o", "run.spill", "--explain", JOIN)
     result = record(newest.dsn, *limits, *asked, cwd=tmp_path)
     assert result.returncode == 1
