@@ -116,7 +116,7 @@ def judged(
             part = attached(recording, begin * whole_s, (begin + share) * whole_s)
             if part.temp_waits.num_rows:
                 given_s = whole_s if kind.timed else None
-                found.append(_judged(part, target, took_s, known, given_s))
+                found.append(judge(part, target, took_s, known, given_s))
     return found
 
 
@@ -129,9 +129,14 @@ def _truth(recording: Recording, kind: Kind) -> tuple[Storage, float | None]:
     return fast, forecast(recording, fast).forecast_s
 
 
-def _judged(
-    part: Recording, target: Storage, took_s: float, known: Known, elapsed_s: float | None
+def judge(
+    part: Recording,
+    target: Storage,
+    took_s: float,
+    known: Known,
+    elapsed_s: float | None = None,
 ) -> Judged:
+    """The forecast of the whole from a part, over what that took."""
     try:
         said: Forecast = forecast(part, target, known=known, elapsed_s=elapsed_s)
     except SpillcastError:

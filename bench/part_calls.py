@@ -17,6 +17,7 @@ from statistics import median
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from bench.part import judge
 from bench.result import Result
 from spillcast.engines.engine import Wanted
 from spillcast.engines.postgres.lab import SETTINGS
@@ -24,8 +25,6 @@ from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.engines.postgres.queries import HASH, TABLE, verified
 from spillcast.engines.postgres.server import PrivateServer, make_cluster, serve
 from spillcast.engines.workload import Workload
-from spillcast.errors import SpillcastError
-from spillcast.forecast import forecast
 from spillcast.forecast.to_come.known import Known
 from spillcast.recording import Recording
 from spillcast.recording.options import RecordOptions
@@ -148,29 +147,21 @@ def _other(workload: Workload, apart: float, chance: Random) -> str:
 
 
 def _result(name: str, made: list[Called], known: Known) -> Result:
-    errors, held, widths = list[float](), list[bool](), list[float]()
-    for one in made:
-        recording = Recording.open(one.part)
-        try:
-            said = forecast(recording, observed(Recording.open(one.whole)), known=known)
-        except SpillcastError:
-            continue
-        if said.forecast_s is None or said.interval_s is None or said.part is not None:
-            continue
-        low_s, high_s = said.interval_s
-        errors.append(abs(said.forecast_s / one.took_s - 1))
-        held.append(low_s <= one.took_s <= high_s)
-        widths.append((high_s - low_s) / 2 / said.forecast_s)
+    found = [
+        judge(Recording.open(one.part), observed(Recording.open(one.whole)), one.took_s, known)
+        for one in made
+    ]
+    given = [one for one in found if one.error is not None]
+    errors = [abs(one.error) for one in given if one.error is not None] or [float("inf")]
+    half = median([(one.high - one.low) / 2 for one in given] or [float("inf")])
     off = median(abs(sum(one.earlier_s) / EARLIER / one.took_s - 1) for one in made)
-    refused = 1 - len(errors) / len(made)
-    found = median(errors) if errors else float("nan")
-    share = f"{sum(held)} of {len(held)} held"
-    width = f", half-width {median(widths):.0%}" if widths else ""
+    refused, middle = 1 - len(given) / len(made), median(errors)
+    held = f"{sum(one.held for one in given)} of {len(given)} held"
     return Result(
         f"part: a tenth of a call of {len(made)}, {name}",
-        f"refused {refused:.0%}, median error {found:.1%}, {share}{width}",
+        f"refused {refused:.0%}, median error {middle:.1%}, {held}, half-width {half:.0%}",
         f"median error {off:.1%}, the mean of the earlier calls",
-        found / off,
+        middle / off,
         f"refused {REFUSED_AIM:.0%}, median error {MEDIAN_AIM:.0%}",
-        refused <= REFUSED_AIM and found <= MEDIAN_AIM,
+        refused <= REFUSED_AIM and middle <= MEDIAN_AIM,
     )

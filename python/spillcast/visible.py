@@ -25,6 +25,15 @@ def has_control(text: str) -> bool:
     return "\n" in text or "\t" in text or _CONTROL.search(text) is not None
 
 
+def is_utf8(text: str) -> bool:
+    """Whether a name or an argument holds no bytes of another encoding."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def shell_word(text: object) -> str:
     """One word of a shell, whatever it holds, on one line.
 

@@ -1,6 +1,5 @@
 """stdout and stderr as all verbs have them: control characters of others are shown, not obeyed."""
 
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -37,9 +36,8 @@ class VisibleStream:
 
 @contextmanager
 def visible_streams() -> Iterator[None]:
-    """Print so, whoever prints; nowhere, where a stream was closed before the start."""
-    there = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115
-    out, err = (cast(TextIO, VisibleStream(stream)) for stream in there)
+    """Print so, whoever prints."""
+    out, err = (cast(TextIO, VisibleStream(stream)) for stream in (sys.stdout, sys.stderr))
     with redirect_stdout(out), redirect_stderr(err):
         yield
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from spillcast.errors import InputError, SpillcastError, first_line
 from spillcast.exact_name import exact_name
+from spillcast.visible import is_utf8
 
 #: Names of files that are being written: of no other file, which a killed ingest cannot have left.
 _PARTIAL = re.compile(r".+\.(json|parquet)\.\d+\.partial")
@@ -59,12 +60,10 @@ def place(address: str) -> Place:
     if separator and scheme not in {"file", "local"}:
         return RemotePlace(address)
     found = LocalPlace(Path(rest if separator else address))
-    try:
-        found.root.as_posix().encode()
-    except UnicodeEncodeError:
+    if not is_utf8(str(found.root)):
         # No database opens such files.
         what = f"{address}: the path of a dataset must be UTF-8"
-        raise InputError(what, "name another folder") from None
+        raise InputError(what, "name another folder")
     return found
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from spillcast.errors import InputError
+from spillcast.visible import is_utf8
 
 META_FILE = "meta.json"
 
@@ -14,8 +15,6 @@ def is_recording(path: Path) -> bool:
 
 def check_name(path: Path) -> None:
     """InputError for a path that readers of its tables cannot open."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
+    if not is_utf8(str(path)):
         hint = "rename the folder, or go into it and name what is below"
-        raise InputError(f"{path}: the path of a recording must be UTF-8", hint) from None
+        raise InputError(f"{path}: the path of a recording must be UTF-8", hint)

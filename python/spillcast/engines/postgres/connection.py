@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import InputError
 from spillcast.redaction import STRUCK
+from spillcast.visible import is_utf8
 
 if TYPE_CHECKING:
     import psycopg
@@ -25,6 +26,11 @@ VERSION_MIN = 13
 SAMPLER = "spillcast sampler"
 EXPLAINER = "spillcast explain"
 MOVER = "spillcast move"
+#: Where pg_stat_statements is, if this database has it.
+STATEMENTS_SCHEMA = (
+    "select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace "
+    "where e.extname = 'pg_stat_statements'"
+)
 SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 
 
@@ -71,10 +77,8 @@ def shown_dsn(dsn: str) -> str:
 
 def check_text(what: str, text: str) -> None:
     """InputError for an argument of bytes that are no UTF-8, which no server can be given."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InputError(f"{what}: its bytes are not UTF-8") from None
+    if not is_utf8(text):
+        raise InputError(f"{what}: its bytes are not UTF-8")
 
 
 def row(connection: Connection, query: str, *values: object) -> tuple[Any, ...]:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from spillcast.forecast.to_come.seen import Seen
     from spillcast.forecast.to_come.to_come import ToCome
 
+#: As FORMAT JSON gives it.
+Plan = dict[str, object]
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -82,12 +85,12 @@ class Known:
         if seen is None:
             reason = "needs the single waits of the recording, and they were not kept"
             return Whole(unused=[f"{self.given}: {reason}"] if self.given else [])
-        told = replace(self.told, elapsed_s=elapsed_s)
+        by_user = replace(self.told, elapsed_s=elapsed_s)
         said = [
-            Answer("told", "", told_says(told, seen)),
+            Answer("told", "", told_says(by_user, seen)),
             Answer("spill", "", spill_says(seen)),
             Answer("input", "", input_says(recording, seen)),
-            *(self._of_file(path, recording, seen) for path in self._files(recording)),
+            *(_of_file(path, told, recording, seen) for path, told in self._files(recording)),
             *_of_document(recording, seen),
             *self._of_calls(recording, seen),
         ]
@@ -115,9 +118,14 @@ class Known:
         return next((run for run in same if reason_against(run, recording) is None), None)
 
     @cached_property
+    def _given(self) -> list[tuple[Path, Plan | Recording]]:
+        """Each file of ``history``, and what it holds."""
+        return [(path, _read(path)) for path in self.history]
+
+    @property
     def _runs(self) -> list[Recording]:
         """The previous runs that were given."""
-        return [_run(path) for path in self.history if _estimate(path) is None]
+        return [told for _, told in self._given if isinstance(told, Recording)]
 
     def _of_calls(self, recording: Recording, seen: "Seen") -> list[Answer]:
         """What its server counted of earlier calls, where no previous run is given."""
@@ -129,20 +137,22 @@ class Known:
         said = calls if isinstance(calls, str) else history_says(calls, recording, seen)
         return [Answer("history", FORMER_FILE, said)]
 
-    def _files(self, recording: Recording) -> list[Path]:
+    def _files(self, recording: Recording) -> list[tuple[Path, Plan | Recording]]:
+        """The same, and the plan beside the recording."""
         kept = recording.path / ESTIMATE_FILE
-        return [*self.history, *([kept] if kept.is_file() else [])]
+        return [*self._given, *([(kept, _read(kept))] if kept.is_file() else [])]
 
-    def _of_file(self, path: Path, recording: Recording, seen: "Seen") -> Answer:
-        from spillcast.forecast.to_come.history import history_says
-        from spillcast.forecast.to_come.plan import plan_says
 
-        if (estimate := _estimate(path)) is not None:
-            settings = recording.meta.engine.settings
-            with reading(path, "make it with: EXPLAIN (SETTINGS, FORMAT JSON) SELECT ..."):
-                own = path.parent == recording.path
-                return Answer("plan", path.name, plan_says(estimate, settings, seen, own=own))
-        return Answer("history", path.name, history_says(_run(path), recording, seen))
+def _of_file(path: Path, told: Plan | Recording, recording: Recording, seen: "Seen") -> Answer:
+    from spillcast.forecast.to_come.history import history_says
+    from spillcast.forecast.to_come.plan import plan_says
+
+    if isinstance(told, Recording):
+        return Answer("history", path.name, history_says(told, recording, seen))
+    with reading(path, "make it with: EXPLAIN (SETTINGS, FORMAT JSON) SELECT ..."):
+        own = path.parent == recording.path
+        said = plan_says(told, recording.meta.engine.settings, seen, own=own)
+        return Answer("plan", path.name, said)
 
 
 def _of_document(recording: Recording, seen: "Seen") -> list[Answer]:
@@ -196,7 +206,13 @@ def known_of(
     return Known(told, history)
 
 
-def _estimate(path: Path) -> dict[str, object] | None:
+def _read(path: Path) -> Plan | Recording:
+    """A plan that was not run, or a previous run."""
+    estimate = _estimate(path)
+    return _run(path) if estimate is None else estimate
+
+
+def _estimate(path: Path) -> Plan | None:
     """A plan that was not run; None of a file that holds anything else."""
     from spillcast.recording.evidence import find_evidence
     from spillcast.recording.explain.document import read_documents

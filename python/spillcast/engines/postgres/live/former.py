@@ -3,18 +3,15 @@
 from contextlib import closing
 from typing import Any
 
-from spillcast.engines.postgres.connection import EXPLAINER, open_session
+from spillcast.engines.postgres.connection import EXPLAINER, STATEMENTS_SCHEMA, open_session
 from spillcast.errors import InputError
+from spillcast.recording.explain.statement_rows import MAINTENANCE, PER_GATHER
 
 TIMEOUT_MS = 5000
-_SCHEMA = (
-    "select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace "
-    "where e.extname = 'pg_stat_statements'"
-)
 #: Of calls from within functions the session shows the outer statement.
 _COUNTED = (
     "select to_jsonb(s) - 'query' || (select jsonb_object_agg(name, setting) from pg_settings "
-    "where name in ('max_parallel_workers_per_gather', 'max_parallel_maintenance_workers')) "
+    "where name = any(%s)) "
     "from {}.pg_stat_statements s "
     "join pg_database d on d.oid = s.dbid and d.datname = %s "
     "where s.queryid = %s and s.toplevel and s.calls > 0"
@@ -53,10 +50,11 @@ def _asked(dsn: str, database: str, queryid: str) -> list[dict[str, Any]] | None
             return []
         try:
             connection.execute(f"set statement_timeout = {TIMEOUT_MS}")
-            schema = connection.execute(_SCHEMA).fetchone()
+            schema = connection.execute(STATEMENTS_SCHEMA).fetchone()
             if schema is None:
                 return None
             asked = SQL(_COUNTED).format(Identifier(schema[0]))
-            return [found for (found,) in connection.execute(asked, [database, int(queryid)])]
+            values = [[PER_GATHER, MAINTENANCE], database, int(queryid)]
+            return [found for (found,) in connection.execute(asked, values)]
         except psycopg.Error:
             return None

@@ -8,7 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from spillcast.engines.postgres.connection import Connection, row, what_it_says
+from spillcast.engines.postgres.connection import (
+    STATEMENTS_SCHEMA,
+    Connection,
+    row,
+    what_it_says,
+)
 from spillcast.engines.ranking import Live
 from spillcast.errors import InputError
 from spillcast.gate import json_of, reading, text_of
@@ -29,10 +34,6 @@ _ZONE = "set timezone = 'UTC'"
 _SETTINGS = (
     *(PER_GATHER, MAINTENANCE, "work_mem", "hash_mem_multiplier", "track_io_timing"),
     *("log_temp_files", "temp_tablespaces", "shared_preload_libraries"),
-)
-_EXTENSION = (
-    "select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace "
-    "where e.extname = 'pg_stat_statements'"
 )
 _SPILLING = (
     "select row_to_json(s), asked from {schema}.pg_stat_statements s, "
@@ -144,7 +145,7 @@ def _statements(
     asked: _Asked, settings: Mapping[str, str], queryid: str | None, pattern: str | None
 ) -> tuple[list[dict[str, Any]], int | None, float | None, float | None]:
     """Rows that spill, how many there are in all, their time, and since when they count."""
-    found = asked.all(_EXTENSION)
+    found = asked.all(STATEMENTS_SCHEMA)
     if not found:
         preloaded = "pg_stat_statements" in settings.get("shared_preload_libraries", "")
         mend = "create extension pg_stat_statements"
