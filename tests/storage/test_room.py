@@ -15,7 +15,7 @@ from spillcast.errors import Refusal, SpillcastError
 from spillcast.forecast import forecast
 from spillcast.storage import quota
 from spillcast.storage.budget import Budget
-from spillcast.storage.failures import failures_said
+from spillcast.storage.failures import failures_as_errors
 from spillcast.storage.probe import probe
 from spillcast.storage.rehearsal import check_room
 from spillcast.storage.source import catalogue
@@ -162,7 +162,7 @@ def test_where_there_are_no_quotas_nothing_is_known(tmp_path):
 
 
 def test_a_quota_that_is_used_up_during_a_probe_is_said(tmp_path):
-    with pytest.raises(SpillcastError) as caught, failures_said(tmp_path):
+    with pytest.raises(SpillcastError) as caught, failures_as_errors(tmp_path):
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
     assert caught.value.message == f"{tmp_path}: the disk quota there is used up"
     assert "quota(1)" in caught.value.hint

@@ -82,10 +82,12 @@ class Curve(Tabular):
             [format_bytes(size), f"{miss:.1%}"] for size, miss in zip(sizes, ratios, strict=True)
         ]
         enough = self.enough_bytes()
-        said = "No cache size gives any hits."
+        verdict = "No cache size gives any hits."
         if enough is not None:
-            said = f"{format_bytes(enough)} bring {MOST:.0%} of the hits that any cache size can."
-        return html_paragraph(said) + html_table(["size", "reads that miss"], rows, ())
+            verdict = (
+                f"{format_bytes(enough)} bring {MOST:.0%} of the hits that any cache size can."
+            )
+        return html_paragraph(verdict) + html_table(["size", "reads that miss"], rows, ())
 
 
 def curve(
@@ -115,12 +117,12 @@ def curve(
             "--error follows all lines and --sample a share of them", "give one of the two"
         )
     core, share, error = requests.core, rate or 1.0, (error_points or 0.0) / 100
-    found = requests.run(
+    core_curve = requests.run(
         lambda: core.curve(rate=share, error=error, temp_writes=temp_writes, runs=runs),
         on_progress,
     )
-    if not found.references:
+    if not core_curve.references:
         raise InputError("there are no reads that a cache could serve")
-    if not found.lines:
+    if not core_curve.lines:
         raise InputError(f"--sample {rate:g} picked none of the lines", "give a larger share")
-    return Curve(found, requests.line_bytes, share)
+    return Curve(core_curve, requests.line_bytes, share)

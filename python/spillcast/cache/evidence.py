@@ -37,9 +37,9 @@ class Requests:
 
         InputError for what it cannot do, and where their file is damaged.
         """
-        told = None if on_progress is None else lambda: on_progress(self.core.requests())
+        report_progress = None if on_progress is None else lambda: on_progress(self.core.requests())
         try:
-            return run_interruptibly(work, self.core.cancel, told)
+            return run_interruptibly(work, self.core.cancel, report_progress)
         except ValueError as error:
             raise InputError(str(error)) from error
         except OSError as error:
@@ -74,13 +74,13 @@ def read_requests(
     elif paths and all(is_observed(path) for path in paths):
         rows = read_observed(paths)
     else:
-        found = find_evidence(arguments)
-        if found.only_waits() == "recordings":
-            if len(found.recordings) > 1:
+        evidence = find_evidence(arguments)
+        if evidence.only_waits() == "recordings":
+            if len(evidence.recordings) > 1:
                 raise InputError("several recordings were given", "simulate one at a time")
-            rows = of_recording(Recording.open(found.recordings[0]))
-        elif found.traces:
-            rows = of_traces(found.traces, block_bytes, lenient=lenient)
+            rows = of_recording(Recording.open(evidence.recordings[0]))
+        elif evidence.traces:
+            rows = of_traces(evidence.traces, block_bytes, lenient=lenient)
         else:
             raise InputError(
                 "samples and statistics contain no offsets: they do not show what was read again",

@@ -39,8 +39,8 @@ def read_csv(paths: Sequence[Path]) -> Rows:
     names = table["class"].to_pylist()
     unknown = set(names) - set(classes)
     if unknown:
-        what = f"{paths[0]}: there is no class {min(map(str, unknown))!r}"
-        raise InputError(what, f"the classes are {', '.join(classes)}")
+        problem = f"{paths[0]}: there is no class {min(map(str, unknown))!r}"
+        raise InputError(problem, f"the classes are {', '.join(classes)}")
     return Rows(
         np.floor(table["time_s"].to_numpy()).astype(np.int64),
         object_,

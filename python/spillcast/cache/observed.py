@@ -115,24 +115,24 @@ def _rows(sizes: dict[str, int], notes: Sequence[str]) -> Rows:
 def _of_session(lines: Sequence[str]) -> Iterator[Scan]:
     """Growth of v$mystat from one look to the next; counts that shrink are a new session's."""
     before, elapsed_s = (0, 0), None
-    found: dict[str, int] = {}
+    counters: dict[str, int] = {}
     for line in lines:
         if match := _ELAPSED.match(line.strip()):
             took_s = 3600 * int(match[1]) + 60 * int(match[2]) + float(match[3])
             elapsed_s = max(elapsed_s or 0.0, took_s)
         if not (match := _STAT.match(line.strip())):
             continue
-        found[match[1]] = _count(match[2])
-        if len(found) < 2:
+        counters[match[1]] = _count(match[2])
+        if len(counters) < 2:
             continue
-        read, hits = found["physical read total bytes"], found["cell flash cache read hits"]
+        read, hits = counters["physical read total bytes"], counters["cell flash cache read hits"]
         if read < before[0] or hits < before[1]:
             before = (0, 0)
         moved = read - before[0]
         if moved:
             # Hits of smart scans are of 1 MiB each.
             yield Scan("scan", moved, min((hits - before[1]) * MIB, moved), elapsed_s)
-        before, found, elapsed_s = (read, hits), {}, None
+        before, counters, elapsed_s = (read, hits), {}, None
 
 
 def _of_contents(lines: Sequence[str]) -> Iterator[Scan]:

@@ -114,10 +114,10 @@ def lines_of(size_bytes: int, line_bytes: int) -> int:
     """Lines of a cache, as many as can be simulated. InputError where it has none."""
     lines = size_bytes // line_bytes
     if lines == 0:
-        what = (
+        problem = (
             f"--size {format_bytes(size_bytes)} is less than a line of {format_bytes(line_bytes)}"
         )
-        raise InputError(what, "give a smaller --line, or a larger --size")
+        raise InputError(problem, "give a smaller --line, or a larger --size")
     return min(lines, _LINES_MAX)
 
 

@@ -44,7 +44,7 @@ def _entry(row: Row) -> dict[str, Any]:
     known = figures(storage)
     return {
         "name": row.name,
-        "what": row.what,
+        "what": row.title,
         "description": row.description,
         "read_8k_s": known.read_s,
         "write_256k_s": known.write_s,

@@ -69,24 +69,24 @@ def _letter(at: int) -> str:
 
 def _line(row: Row, at: int, patterns: bool) -> list[Any]:
     key = [row.op, row.size_class_bytes, *([row.pattern] if patterns else [])]
-    found = row.found[at]
-    if found is None:
+    estimate = row.estimates[at]
+    if estimate is None:
         return [*key, _letter(at), None, None, None, None]
-    mark = "" if found.measured else " ?" if found.extrapolated else " ~"
-    times_s = found.quantile_s(0.5), found.mean_s, found.quantile_s(0.99)
+    mark = "" if estimate.measured else " ?" if estimate.extrapolated else " ~"
+    times_s = estimate.quantile_s(0.5), estimate.mean_s, estimate.quantile_s(0.99)
     return [*key, _letter(at) + mark, *times_s, (row.speedup(at) or None) if at else None]
 
 
 def _worth_reading(row: Row) -> bool:
-    return all(found is None or found.error <= ERROR_MAX for found in row.found)
+    return all(estimate is None or estimate.error <= ERROR_MAX for estimate in row.estimates)
 
 
 def _notes(rows: Sequence[Row], left_out: int) -> list[str]:
     """What the marks mean, with the largest error of each, and what is not shown."""
-    found = [e for row in rows for e in row.found if e is not None and not e.measured]
+    unmeasured = [e for row in rows for e in row.estimates if e is not None and not e.measured]
     notes = []
     for mark, extrapolated, where in (("~", False, "between"), ("?", True, "beyond")):
-        errors = [e.error for e in found if e.extrapolated == extrapolated]
+        errors = [e.error for e in unmeasured if e.extrapolated == extrapolated]
         if errors:
             notes.append(f"{mark} {where} what is known, give or take {_percent(max(errors))}")
     if left_out:

@@ -39,15 +39,15 @@ def between(x: Array, mean_s: Array, at: float, *, power: bool) -> Between:
     The error outside is that of the last point predicted from those before it, grown with the
     distance, and what a slope that changes there would do.
     """
-    here = int(np.searchsorted(x, at))
-    if here < len(x) and x[here] == at:
-        return Between(float(mean_s[here]), 0.0, True, False)
+    index = int(np.searchsorted(x, at))
+    if index < len(x) and x[index] == at:
+        return Between(float(mean_s[index]), 0.0, True, False)
     if len(x) == 1:
         return Between(float(mean_s[0]), abs(math.log(at / x[0])) * _ABOUT_END, False, True)
-    if 0 < here < len(x):
-        value_s = _line(x[here - 1 : here + 1], mean_s[here - 1 : here + 1], at, power)
-        return Between(value_s, _error_within(x, mean_s, here, power), False, False)
-    if here == 0:
+    if 0 < index < len(x):
+        value_s = _line(x[index - 1 : index + 1], mean_s[index - 1 : index + 1], at, power)
+        return Between(value_s, _error_within(x, mean_s, index, power), False, False)
+    if index == 0:
         return _beyond(x, mean_s, at, power)
     return _beyond(x[::-1], mean_s[::-1], at, power)
 
@@ -88,13 +88,13 @@ def _extended(
     return value_s, per_x * at / value_s if value_s else 0.0
 
 
-def _error_within(x: Array, mean_s: Array, here: int, power: bool) -> float:
+def _error_within(x: Array, mean_s: Array, index: int, power: bool) -> float:
     """Error between the points ``here - 1`` and ``here``."""
     if len(x) == 2:
         rise = _log(mean_s[1]) - _log(mean_s[0])
         reach = math.log(x[1] / x[0])
         return min(abs(rise), abs(reach - rise)) * _ABOUT_MIDDLE
-    near = (point for point in (here - 1, here) if 0 < point < len(x) - 1)
+    near = (point for point in (index - 1, index) if 0 < point < len(x) - 1)
     missed = [_missed(x, mean_s, point, power) for point in near]
     return max(*missed, _usual_miss(x, mean_s, power))
 

@@ -52,17 +52,17 @@ def bounded_run(
         options = {**limits, "directory": str(directory)}
         try:
             with memory_group(bound + replay.memory_bytes + SLACK_BYTES) as group:
-                *rows, found = _in_a_process(steps, {**options, "group": str(group)}, on_progress)
+                *rows, result = _in_a_process(steps, {**options, "group": str(group)}, on_progress)
             facts |= {"memory_bound": bound, "memory_bound_reason": None}
-            return rows[0], rows[1], {**found, **facts}
+            return rows[0], rows[1], {**result, **facts}
         except NoMemoryGroup as error:
             reason = str(error)
     watch = None if on_progress is None else lambda: on_progress(*replay.progress())
     with no_names_left(directory):
-        groups, changes, found = run_interruptibly(replay.run, replay.cancel, watch)
+        groups, changes, result = run_interruptibly(replay.run, replay.cancel, watch)
     facts |= {"memory_bound": None, "memory_bound_reason": reason}
     groups, changes = (pa.record_batch(table).to_pylist() for table in (groups, changes))
-    return groups, changes, {**found, **facts}
+    return groups, changes, {**result, **facts}
 
 
 def _in_a_process(
@@ -75,10 +75,10 @@ def _in_a_process(
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    said = _Said()
-    watch = None if on_progress is None else lambda: on_progress(*said.progress)
+    reply = _Reply()
+    watch = None if on_progress is None else lambda: on_progress(*reply.progress)
     try:
-        hear = partial(_hear, process.stdin, process.stdout, steps, said)
+        hear = partial(_read_replies, process.stdin, process.stdout, steps, reply)
         run_interruptibly(hear, process.kill, watch)
     finally:
         process.kill()
@@ -86,27 +86,27 @@ def _in_a_process(
         process.stdout.close()
         with suppress(BrokenPipeError):
             process.stdin.close()
-    return _result(said.last, status)
+    return _result(reply.last, status)
 
 
 @dataclass
-class _Said:
+class _Reply:
     """What the process said last."""
 
     progress: tuple[int, int, int] = (0, 0, 0)
     last: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _hear(plan: IO[bytes], lines: IO[bytes], steps: pa.RecordBatch, said: _Said) -> None:
+def _read_replies(plan: IO[bytes], lines: IO[bytes], steps: pa.RecordBatch, reply: _Reply) -> None:
     """Hand over the plan and listen. The pipe of the plan stays open: its end ends the process."""
     with suppress(BrokenPipeError):
         with pa.ipc.new_stream(pa.PythonFile(plan, "w"), steps.schema) as stream:
             stream.write_batch(steps)
         plan.flush()
     for line in lines:
-        said.last = json.loads(line)
-        done, total, count = said.last.get("progress", said.progress)
-        said.progress = done, total, count
+        reply.last = json.loads(line)
+        done, total, count = reply.last.get("progress", reply.progress)
+        reply.progress = done, total, count
 
 
 def _result(last: Mapping[str, Any], status: int) -> Measured:

@@ -103,8 +103,8 @@ def _shares(groups: Sequence[Group], baseline: Recording, options: CacheOptions)
         sums = moved.setdefault(key, [0, 0])
         sums[0] += served
         sums[1] += account["bytes"]
-    found = {key: served / whole for key, (served, whole) in moved.items()}
-    return {(g.op, g.size_class_bytes): found.get((g.op, g.size_class_bytes), 0.0) for g in groups}
+    shares = {key: served / whole for key, (served, whole) in moved.items()}
+    return {(g.op, g.size_class_bytes): shares.get((g.op, g.size_class_bytes), 0.0) for g in groups}
 
 
 def _group(
@@ -118,7 +118,7 @@ def _group(
         if share > 0
     ]
     latency_ns, latency_count = _mixed(parts, group.count)
-    mean_ns = round(1e9 * sum(share * found.mean_s for share, found in parts))
+    mean_ns = round(1e9 * sum(share * latency.mean_s for share, latency in parts))
     return replace(
         group,
         total_ns=mean_ns * group.count,
@@ -153,11 +153,11 @@ def _distance(
     served = [group for group, count in zip(groups, counts, strict=True) if count > 0]
     if not served:
         return {}
-    found = [_latency(storage, group, baseline) for group in served]
+    latencies = [_latency(storage, group, baseline) for group in served]
     weights = counts[counts > 0] / counts.sum()
-    outside = np.array([one.extrapolated for one in found])
-    between = np.array([not one.measured for one in found]) & ~outside
-    errors = np.array([one.error for one in found])
+    outside = np.array([latency.extrapolated for latency in latencies])
+    between = np.array([not latency.measured for latency in latencies]) & ~outside
+    errors = np.array([latency.error for latency in latencies])
     return {
         "extrapolated_share": float(weights @ outside),
         "between_share": float(weights @ between),
@@ -167,9 +167,9 @@ def _distance(
 
 def _mixed(parts: list[tuple[float, Estimate]], count: int) -> tuple[list[int], list[int]]:
     """Histograms in some shares, as one of ``count`` operations."""
-    latency_s = np.concatenate([found.latency_s for _, found in parts])
+    latency_s = np.concatenate([latency.latency_s for _, latency in parts])
     weight = np.concatenate(
-        [share * found.latency_count / found.latency_count.sum() for share, found in parts]
+        [share * latency.latency_count / latency.latency_count.sum() for share, latency in parts]
     )
     order = np.argsort(latency_s)
     # Rounded sums, so that the whole is kept.

@@ -59,11 +59,14 @@ class Cells:
     """
 
     def __init__(self, groups: Sequence[Group], *, by_depth: bool, counted: bool) -> None:
-        found: dict[tuple[int, int], list[Group]] = defaultdict(list)
+        by_size_depth: dict[tuple[int, int], list[Group]] = defaultdict(list)
         for group in groups:
             if group.count:
-                found[group.size_class_bytes, group.depth if by_depth else 0].append(group)
-        cells = [Cell(size, depth, tuple(found[size, depth])) for size, depth in sorted(found)]
+                by_size_depth[group.size_class_bytes, group.depth if by_depth else 0].append(group)
+        cells = [
+            Cell(size, depth, tuple(by_size_depth[size, depth]))
+            for size, depth in sorted(by_size_depth)
+        ]
         self.cells = _reliable(cells) if counted else cells
         self._count_min = COUNT_MIN if counted and len(self.cells) > 1 else 0
         rows: dict[int, list[Cell]] = defaultdict(list)
@@ -132,10 +135,10 @@ class Cells:
         if not groups or not cell.mean_s:
             return None
         others = Cells(groups, by_depth=cell.depth > 0, counted=self._count_min > 0)
-        found = others.between(cell.size_bytes, cell.depth)
-        if found.outside or not found.mean_s:
+        estimate = others.between(cell.size_bytes, cell.depth)
+        if estimate.outside or not estimate.mean_s:
             return None
-        return abs(max(found.mean_s / cell.mean_s, cell.mean_s / found.mean_s) - 1)
+        return abs(max(estimate.mean_s / cell.mean_s, cell.mean_s / estimate.mean_s) - 1)
 
     def _at_depth(self, size_bytes: int, depth: float) -> Between:
         depths, mean_s = self._rows[size_bytes]
@@ -148,15 +151,19 @@ class Cells:
     def _as_the_next(self, size_bytes: int, depth: float) -> Between:
         """A size of one depth among sizes of several grows with depth as the nearest of those."""
         several = [size for size, (depths, _) in self._rows.items() if len(depths) > 1]
-        (own_depth,), (own_s,) = self._rows[size_bytes]
+        (known_depth,), (known_s,) = self._rows[size_bytes]
         if not several:
             return between(*self._rows[size_bytes], depth, power=True)
         like = min(several, key=lambda size: abs(math.log(size / size_bytes)))
-        there = between(*self._rows[like], depth, power=True)
-        here = between(*self._rows[like], own_depth, power=True)
-        growth = there.mean_s / here.mean_s if here.mean_s else 1.0
-        error = math.hypot(there.error, here.error, math.log(max(growth, 1e-9)) / math.sqrt(12))
-        return Between(float(own_s) * growth, error, False, there.outside or here.outside)
+        at_depth = between(*self._rows[like], depth, power=True)
+        at_known_depth = between(*self._rows[like], known_depth, power=True)
+        growth = at_depth.mean_s / at_known_depth.mean_s if at_known_depth.mean_s else 1.0
+        error = math.hypot(
+            at_depth.error, at_known_depth.error, math.log(max(growth, 1e-9)) / math.sqrt(12)
+        )
+        return Between(
+            float(known_s) * growth, error, False, at_depth.outside or at_known_depth.outside
+        )
 
     def _few(self, size_bytes: int, depth: float) -> float:
         """What a mean of few operations is off by, for a spread as large as the mean."""

@@ -22,11 +22,11 @@ class Row:
     op: str
     size_class_bytes: int
     pattern: str
-    found: Sequence[Estimate | None]
+    estimates: Sequence[Estimate | None]
 
     def speedup(self, at: int) -> float | None:
         """Mean latency of the first storage over that of another."""
-        first, other = self.found[0], self.found[at]
+        first, other = self.estimates[0], self.estimates[at]
         return first.mean_s / other.mean_s if first and other and other.mean_s else None
 
 
@@ -88,17 +88,17 @@ class Comparison:
 
 
 def _entry(row: Row, at: int) -> dict[str, Any] | None:
-    found = row.found[at]
-    if found is None:
+    estimate = row.estimates[at]
+    if estimate is None:
         return None
     return {
-        "p50_s": found.quantile_s(0.5),
-        "mean_s": found.mean_s,
-        "p99_s": found.quantile_s(0.99),
+        "p50_s": estimate.quantile_s(0.5),
+        "mean_s": estimate.mean_s,
+        "p99_s": estimate.quantile_s(0.99),
         "speedup": row.speedup(at),
-        "measured": found.measured,
-        "extrapolated": found.extrapolated,
-        "error": found.error,
+        "measured": estimate.measured,
+        "extrapolated": estimate.extrapolated,
+        "error": estimate.error,
     }
 
 
@@ -131,8 +131,8 @@ def _rows(models: Sequence[Model], op: str) -> Iterator[Row]:
         sequential = None if pattern == "recorded" else pattern == "sequential"
         sizes = {size for model in able for size in model.cells(op, sequential)[0].sizes}
         for size in sorted(sizes):
-            found = [_latency(model, op, size, sequential) for model in models]
-            yield Row(op, size, pattern, found)
+            estimates = [_latency(model, op, size, sequential) for model in models]
+            yield Row(op, size, pattern, estimates)
 
 
 def _latency(model: Model, op: str, size_bytes: int, sequential: bool | None) -> Estimate | None:
@@ -149,15 +149,15 @@ def _verdict(rows: Sequence[Row], op: str, pattern: str, at: int) -> Verdict | N
     """
     shared: list[tuple[float, float, float]] = []
     for row in rows:
-        speedup, first, other = row.speedup(at), row.found[0], row.found[at]
+        speedup, first, other = row.speedup(at), row.estimates[0], row.estimates[at]
         if (row.op, row.pattern) == (op, pattern) and speedup and first and other:
             time_s = first.mean_s * float(first.latency_count.sum()) if first.measured else 0.0
             shared.append((time_s, speedup, math.hypot(first.error, other.error)))
     if not shared:
         return None
     weighed = [row for row in shared if row[0]] or [(1.0, *row[1:]) for row in shared]
-    here_s = sum(time_s for time_s, _, _ in weighed)
-    there_s = sum(time_s / speedup for time_s, speedup, _ in weighed)
-    error = sum(time_s * error for time_s, _, error in weighed) / here_s
+    first_s = sum(time_s for time_s, _, _ in weighed)
+    other_s = sum(time_s / speedup for time_s, speedup, _ in weighed)
+    error = sum(time_s * error for time_s, _, error in weighed) / first_s
     speedups = [speedup for _, speedup, _ in weighed]
-    return Verdict(at, op, pattern, here_s / there_s, min(speedups), max(speedups), error)
+    return Verdict(at, op, pattern, first_s / other_s, min(speedups), max(speedups), error)

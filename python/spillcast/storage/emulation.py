@@ -39,7 +39,7 @@ class Mount:
         self._mounted = mounted
         self._since = time.monotonic()
 
-    def is_there(self) -> bool:
+    def is_mounted(self) -> bool:
         """Whether nobody has unmounted it."""
         return self._mounted.is_mounted()
 
@@ -82,7 +82,7 @@ class Emulated:
     def warnings(self) -> list[dict[str, str]]:
         """What a reader should know: ``code`` and ``message``."""
         too_fast = self.mount.too_fast()
-        found = [{"code": "floor", "message": words} for words in too_fast.values()]
+        warnings = [{"code": "floor", "message": words} for words in too_fast.values()]
         slow = f"the machine, or {self.mount.backing}, is too slow or too busy"
         for done in self.operations:
             share = done["late"] / done["count"] if done["count"] else 0.0
@@ -92,8 +92,8 @@ class Emulated:
                     f"{share:.0%} of the {done['op']}s took over 10 % longer than requested: "
                     f"{cause}"
                 )
-                found.append({"code": "late", "message": message})
-        return found
+                warnings.append({"code": "late", "message": message})
+        return warnings
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""

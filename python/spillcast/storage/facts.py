@@ -71,6 +71,6 @@ class Facts:
 
 def check_facts(facts: Mapping[str, Any], where: str, hint: str) -> None:
     """InputError where one of them is of another kind, of the storage or of a part of it."""
-    found = read(Facts, dict(facts), f"{where}: facts", hint)
-    for part in found.parts:
+    checked = read(Facts, dict(facts), f"{where}: facts", hint)
+    for part in checked.parts:
         check_facts(part.facts, f"{where}: facts of {part.name}", hint)

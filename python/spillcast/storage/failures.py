@@ -9,7 +9,7 @@ from spillcast.errors import InputError, SpillcastError
 
 
 @contextmanager
-def failures_said(directory: Path) -> Iterator[None]:
+def failures_as_errors(directory: Path) -> Iterator[None]:
     """Turn what the core raises while it measures ``directory`` into errors for people."""
     if not directory.exists():
         raise InputError(

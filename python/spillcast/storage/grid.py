@@ -8,7 +8,7 @@ import pyarrow as pa
 from spillcast import _core
 from spillcast.interruptible import run_interruptibly
 from spillcast.storage.budget import Budget
-from spillcast.storage.failures import failures_said
+from spillcast.storage.failures import failures_as_errors
 from spillcast.storage.no_names import no_names_left
 from spillcast.storage.page_cache import dirty_limit_bytes
 from spillcast.storage.provenance import measured_now
@@ -30,7 +30,7 @@ def probe_grid(
     keeps io_uring out of it. ``on_progress`` gets milliseconds passed, milliseconds in all and
     bytes. InputError where the directory cannot be used; nothing is left in it, whatever happens.
     """
-    with failures_said(directory):
+    with failures_as_errors(directory):
         limits = (budget or Budget()).limits(directory)
         grid = _core.Grid(str(directory), psync=psync, **limits)
         watch = None if on_progress is None else lambda: on_progress(*grid.progress())

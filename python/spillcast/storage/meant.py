@@ -59,9 +59,9 @@ def _names(text: str) -> list[str]:
         return ["tmpfs"]
     home = Path(text).expanduser() if text.startswith("~") else None
     path = home if home is not None and home.exists() else near_path(Path(text))
-    found = [] if path is None else [str(path)]
+    names = [] if path is None else [str(path)]
     if "/" not in text and not Path(text).suffix:
         from spillcast.storage.catalogue import nearest
 
-        found += [f"catalogue:{name}" for name in nearest(text)[:1]]
-    return found
+        names += [f"catalogue:{name}" for name in nearest(text)[:1]]
+    return names

@@ -54,8 +54,8 @@ def _make(limit_bytes: int) -> Path:
             limit.write_text(str(limit_bytes))
         except (OSError, StopIteration) as error:
             folder.rmdir()
-            what = error.strerror if isinstance(error, OSError) else "it controls no memory"
-            reasons.append(f"{parent}: {what}")
+            reason = error.strerror if isinstance(error, OSError) else "it controls no memory"
+            reasons.append(f"{parent}: {reason}")
             continue
         return folder
     raise NoMemoryGroup(reasons[0] if reasons else "there are no memory cgroups here")

@@ -75,8 +75,8 @@ class Model:
         recorded = cells.cells[0].depth == 0
         stated = self._stated(cells)
         at = 0.0 if recorded else float(cells.cells[0].depth) if stated else max(depth, 1.0)
-        found = cells.between(size_bytes, at)
-        mean_s = found.mean_s
+        estimate = cells.between(size_bytes, at)
+        mean_s = estimate.mean_s
         if stated:
             mean_s = ceilings.queued_s(
                 self.storage,
@@ -88,8 +88,8 @@ class Model:
                 lasting=lasting,
             )
         nearest = cells.nearest(size_bytes, at)
-        measured = found.measured and fits and cells.cell(size_bytes, at) is not None
-        return _scaled(nearest, mean_s, found.error, measured, found.outside or not fits)
+        measured = estimate.measured and fits and cells.cell(size_bytes, at) is not None
+        return _scaled(nearest, mean_s, estimate.error, measured, estimate.outside or not fits)
 
     def servers(self, op: str) -> float | None:
         """How many operations the storage serves at once; None where nothing shows it."""
@@ -142,14 +142,14 @@ class Model:
 
     def _stated(self, cells: Cells) -> bool:
         """Whether servers and limits as stated say how latency grows with depth."""
-        said = self.storage.servers is not None or bool(self.storage.limits)
-        return cells.single_depth and (said or self.storage.source.stated)
+        is_limited = self.storage.servers is not None or bool(self.storage.limits)
+        return cells.single_depth and (is_limited or self.storage.source.stated)
 
 
 def _of(groups: Sequence[Group], key: str, wanted: Sequence[str]) -> list[Group]:
     """The groups of the first of the wanted values that there is, else of the first there is."""
-    there = [getattr(g, key) for g in groups]
-    value = next((v for v in wanted if v in there), there[0])
+    values = [getattr(g, key) for g in groups]
+    value = next((v for v in wanted if v in values), values[0])
     return [g for g in groups if getattr(g, key) == value]
 
 

@@ -37,11 +37,11 @@ def cache_bound_bytes(like: Recording, replay: _core.Probe) -> int | None:
     """
     if replay.filesystem in IN_MEMORY:
         return None
-    here = machine_cache_bytes()
+    cache_bytes = machine_cache_bytes()
     engine = engine_cache_bytes(like)
-    cache = here if engine is None else min(here, engine)
+    cache = cache_bytes if engine is None else min(cache_bytes, engine)
     bound = int(cache * replay.byte_share)
-    if bound >= here or cache >= 2 * replay.working_set_bytes:
+    if bound >= cache_bytes or cache >= 2 * replay.working_set_bytes:
         return None
     return bound
 

@@ -132,7 +132,7 @@ def _peak(ns: Array, count: Array, total: float, top: float) -> Peak:
 def peaks_words(peaks: Sequence[Peak]) -> str:
     """Such as ``94 % around 150 us, 6 % between 600 us and 1 ms``."""
     if len(peaks) == 1:
-        return _one(peaks[0])
+        return _peak_words(peaks[0])
     largest = max(peaks, key=lambda peak: peak.share)
     return ", ".join(
         f"{_percent(peak.share)} {_place(peak, around=peak is largest)}" for peak in peaks
@@ -155,7 +155,7 @@ def plausible_cause(peaks: Sequence[Peak], access: str) -> str | None:
     return None
 
 
-def _one(peak: Peak) -> str:
+def _peak_words(peak: Peak) -> str:
     place = f"around {_words(peak.mode_s, 2)}"
     if peak.high_s < NARROW * peak.low_s:
         return f"all {place}"

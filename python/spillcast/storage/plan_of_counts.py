@@ -27,7 +27,7 @@ def plan_of_counts(recording: Recording, steps_max: int = STEPS_MAX) -> pa.Recor
     passes = max(1, round(writes * write_bytes / temp.held_bytes)) if temp.held_bytes else 1
     # A file holds so many blocks of a read's size.
     ratio = write_bytes / read_bytes
-    write, file, block = _one_process(each_read, each_write, passes, temp.files or 1, ratio)
+    write, file, block = _process_plan(each_read, each_write, passes, temp.files or 1, ratio)
     size = np.where(write, write_bytes, read_bytes)
     # What a process does between its operations, in equal parts.
     think_s = recording.elapsed_s - temp.total_s / processes
@@ -51,23 +51,23 @@ def _mean_bytes(recording: Recording) -> tuple[int, int]:
     temp = recording.meta.temp
     any_bytes = temp.bytes // temp.operations
     sums = {row["op"]: row["bytes"] // row["count"] for row in recording.temp_seconds.to_pylist()}
-    found = (max(1, sums.get(op, any_bytes)) for op in ("read", "write"))
-    return next(found), next(found)
+    means = (max(1, sums.get(op, any_bytes)) for op in ("read", "write"))
+    return next(means), next(means)
 
 
-def _one_process(
+def _process_plan(
     reads: int, writes: int, passes: int, files: int, ratio: float
 ) -> tuple[NDArray[np.bool_], Array, Array]:
     """Whether each step writes, its file, and its block there: of a write's size, or a read's."""
     parts = []
     for at in range(passes):
-        here = [writes * (at + 1) // passes - writes * at // passes,
+        pass_counts = [writes * (at + 1) // passes - writes * at // passes,
                 reads * (at + 1) // passes - reads * at // passes]  # fmt: skip
-        written = np.arange(here[0])
-        parts.append((np.ones(here[0], dtype=bool), written % files, written // files))
+        written = np.arange(pass_counts[0])
+        parts.append((np.ones(pass_counts[0], dtype=bool), written % files, written // files))
         # File by file, each to its end; what is read more often than written begins again.
-        held = max(1, int(-(-(here[0] * ratio or here[1]) // files)))
-        read = np.arange(here[1])
-        parts.append((np.zeros(here[1], dtype=bool), read // held % files, read % held))
+        held = max(1, int(-(-(pass_counts[0] * ratio or pass_counts[1]) // files)))
+        read = np.arange(pass_counts[1])
+        parts.append((np.zeros(pass_counts[1], dtype=bool), read // held % files, read % held))
     write, file, block = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     return write, file, block

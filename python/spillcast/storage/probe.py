@@ -10,7 +10,7 @@ from spillcast.recording.figures.figures import REPORT
 from spillcast.recording.trace_run import TRACE
 from spillcast.storage.bounded import bounded_run
 from spillcast.storage.budget import Budget
-from spillcast.storage.failures import failures_said
+from spillcast.storage.failures import failures_as_errors
 from spillcast.storage.plan import moved_waits, plan
 from spillcast.storage.plan_of_trace import plan_of_trace, waits_known
 from spillcast.storage.provenance import measured_now
@@ -33,7 +33,7 @@ def probe(
     ``on_progress`` gets steps done, steps in all and bytes, a few times a second. InputError where
     the directory cannot be used; nothing is left in it, whatever happens.
     """
-    with failures_said(directory):
+    with failures_as_errors(directory):
         # A database that writes traces and reports has a cache of its own: past the kernel's.
         direct = like.meta.capture.method in (TRACE, REPORT)
         limits: dict[str, Any] = {**(budget or Budget()).limits(directory), "direct": direct}

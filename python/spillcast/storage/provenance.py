@@ -72,30 +72,30 @@ def measured_now(directory: Path) -> Provenance:
     from spillcast._core import __version__
 
     path = str(directory.resolve())
-    here = Provenance(
+    provenance = Provenance(
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
         spillcast=__version__,
         host=platform.node(),
         kernel=platform.release(),
         directory=path,
     )
-    found = mounted(path)
-    return here if found is None else here.on(found)
+    mount = mounted(path)
+    return provenance if mount is None else provenance.on(mount)
 
 
 def of_recording(meta: Meta) -> Provenance:
     """What a recording says of the storage that most of its temp I/O was on."""
-    told = Provenance(
+    provenance = Provenance(
         measured_at=meta.started_at if _is_instant(meta.started_at) else None,
         spillcast=meta.spillcast or None,
         host=meta.machine.host,
         kernel=meta.machine.kernel,
     )
     if not meta.temp_places:
-        return told
+        return provenance
     place = meta.temp_places[0]
     return replace(
-        told,
+        provenance,
         directory=place.directory,
         device=place.device,
         device_name=place.device_name,

@@ -43,12 +43,12 @@ def quota_of(directory: Path) -> Quota | None:
     about = directory.stat()
     user = os.geteuid() if about.st_mode & stat.S_IWOTH else about.st_uid
     ids = {"user": user, "group": about.st_gid if about.st_mode & stat.S_ISGID else 0}
-    found = [
+    quotas = [
         Quota(left, f"{kind} {number}")
         for kind, number in ids.items()
         if number and (left := left_bytes(directory, kind, number)) is not None
     ]
-    return min(found, key=lambda quota: quota.free_bytes, default=None)
+    return min(quotas, key=lambda quota: quota.free_bytes, default=None)
 
 
 def room_facts(directory: Path) -> dict[str, Any]:

@@ -147,7 +147,9 @@ class Storage(Tabular):
         types = {"op": pa.string(), "pattern": pa.string(), "access": pa.string()}
         lists = ("latency_ns", "latency_count", "block_count", "block_mean_ns")
         types |= dict.fromkeys(lists, pa.list_(pa.int64()))
-        schema = pa.schema({one.name: types.get(one.name, pa.int64()) for one in fields(Group)})
+        schema = pa.schema(
+            {field.name: types.get(field.name, pa.int64()) for field in fields(Group)}
+        )
         return pa.Table.from_pylist(written(self.groups), schema)
 
     def _repr_html_(self) -> str:
@@ -200,17 +202,17 @@ class Storage(Tabular):
                 f"{where}: schema is {schema!r}, this spillcast reads {STORAGE_SCHEMA!r}",
                 "make it with: spillcast probe DIR --grid -o storage.json",
             )
-        found = read(StorageDocument, document, where, "probe again")
-        check_facts(found.facts, where, "probe again")
+        stored = read(StorageDocument, document, where, "probe again")
+        check_facts(stored.facts, where, "probe again")
         with reading(where, "probe again"):
-            for group in found.groups:
+            for group in stored.groups:
                 _check(group)
-            for one in found.changes:
-                _check_counts(one.event, one.count, one.latency_ns, one.latency_count)
-            source = source_of(found.source, found.facts)
+            for change in stored.changes:
+                _check_counts(change.event, change.count, change.latency_ns, change.latency_count)
+            source = source_of(stored.source, stored.facts)
         return cls(
-            found.name, source, found.groups, found.facts, found.limits, found.servers,
-            found.changes, found.provenance,
+            stored.name, source, stored.groups, stored.facts, stored.limits, stored.servers,
+            stored.changes, stored.provenance,
         )  # fmt: skip
 
     def scaled(self, factor: float, name: str) -> "Storage":
@@ -230,16 +232,18 @@ class Storage(Tabular):
 
 def _check(group: Group) -> None:
     """ValueError where the figures of a group do not go together."""
-    what = f"a group of {group.op}s"
-    _check_counts(what, group.count, group.latency_ns, group.latency_count)
-    _check_counts(what, group.count, group.block_mean_ns, group.block_count)
+    group_words = f"a group of {group.op}s"
+    _check_counts(group_words, group.count, group.latency_ns, group.latency_count)
+    _check_counts(group_words, group.count, group.block_mean_ns, group.block_count)
     if group.op not in ("read", "write") or min(group.size_class_bytes, group.depth) < 1:
         raise ValueError("a group of no op, size or depth")
 
 
-def _check_counts(what: str, count: int, middles: Sequence[int], counts: Sequence[int]) -> None:
+def _check_counts(
+    group_words: str, count: int, middles: Sequence[int], counts: Sequence[int]
+) -> None:
     if len(middles) != len(counts) or sum(counts) != count:
-        raise ValueError(f"{what} does not add up to its count")
+        raise ValueError(f"{group_words} does not add up to its count")
 
 
 def name_of(directory: Path) -> str:

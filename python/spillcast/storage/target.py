@@ -57,14 +57,14 @@ def resolve(
         if tmpfs.is_tmpfs(path):
             advice = tmpfs.check(baseline, path)
             budget = all_that_is_free(budget)
-        found = _probed(path, baseline.whole, budget, on_progress)
-        return replace(found, facts={**found.facts, "advice": advice})
+        storage = _probed(path, baseline.whole, budget, on_progress)
+        return replace(storage, facts={**storage.facts, "advice": advice})
     if text == "tmpfs":
         advice = tmpfs.check(baseline)
         shared = tmpfs.SHARED_MEMORY
         budget = all_that_is_free(budget)
-        found = _probed(shared, baseline.whole, budget, on_progress)
-        return replace(found, name="tmpfs", facts={**found.facts, "advice": advice})
+        storage = _probed(shared, baseline.whole, budget, on_progress)
+        return replace(storage, name="tmpfs", facts={**storage.facts, "advice": advice})
     return resolve_storage(text, f"--to {text}", FORMS)
 
 
@@ -76,7 +76,7 @@ def _probed(
     return probe(directory, baseline, budget=budget, on_progress=on_progress)
 
 
-def resolve_storage(text: str, what: str | None = None, forms: str = KNOWN) -> Storage:
+def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> Storage:
     """The storage that is described already: a file, a recording made on it, a catalogue's row.
 
     ``what`` says in an InputError what was looked for.
@@ -86,7 +86,7 @@ def resolve_storage(text: str, what: str | None = None, forms: str = KNOWN) -> S
         from spillcast.storage.catalogue import lookup
 
         return lookup(value)
-    check_word(text, what or "storage")
+    check_word(text, role or "storage")
     path = Path(text)
     if is_recording(path):
         from spillcast.recording.explain import with_counts
@@ -105,12 +105,12 @@ def resolve_storage(text: str, what: str | None = None, forms: str = KNOWN) -> S
     if path.is_dir():
         word = shell_word(text)
         hint = f"probe it first: spillcast probe {word} --like run.spill -o storage.json"
-        raise InputError(f"{what or text}: is a directory, and was not measured", hint)
+        raise InputError(f"{role or text}: is a directory, and was not measured", hint)
     if path.exists():
-        raise InputError(f"{what or text}: is not a file or directory", _mounted(path, forms))
+        raise InputError(f"{role or text}: is not a file or directory", _mounted(path, forms))
     near = meant(text, forms)
     hint = f"name {forms}" if near is None else f"do you mean {near}? Otherwise name {forms}"
-    raise InputError(f"{what or text}: there is no such file or directory", hint)
+    raise InputError(f"{role or text}: there is no such file or directory", hint)
 
 
 def _mounted(path: Path, forms: str) -> str:

@@ -63,8 +63,8 @@ def check(baseline: Recording, directory: Path | None = None) -> list[str]:
 
 def is_tmpfs(directory: Path) -> bool:
     """Whether a directory lies on a tmpfs."""
-    found = mounted(str(directory.resolve()))
-    return found is not None and found.filesystem == "tmpfs"
+    mount = mounted(str(directory.resolve()))
+    return mount is not None and mount.filesystem == "tmpfs"
 
 
 def memory_room(baseline: Recording) -> Room:

@@ -24,22 +24,22 @@ def main() -> None:
     try:
         replay = _core.Probe(steps, directory, **options)
         join(group)
-        watch = lambda: _say(progress=replay.progress())  # noqa: E731
+        watch = lambda: _send(progress=replay.progress())  # noqa: E731
         with no_names_left(Path(directory)):
             groups, changes, facts = run_interruptibly(replay.run, replay.cancel, watch)
     except NoMemoryGroup as error:
-        _say(no_group=str(error))
+        _send(no_group=str(error))
     except ValueError as error:
-        _say(value_error=str(error))
+        _send(value_error=str(error))
     except OSError as error:
-        _say(os_error=[error.errno, error.strerror])
+        _send(os_error=[error.errno, error.strerror])
     else:
         rows, calls = (pa.record_batch(table).to_pylist() for table in (groups, changes))
-        _say(rows=rows, changes=calls, facts=facts)
+        _send(rows=rows, changes=calls, facts=facts)
 
 
-def _say(**what: Any) -> None:
-    print(json.dumps(what), flush=True)
+def _send(**fields: Any) -> None:
+    print(json.dumps(fields), flush=True)
 
 
 def _end_with_the_owner() -> None:

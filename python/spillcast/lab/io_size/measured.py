@@ -17,7 +17,7 @@ from spillcast.lab.io_size.trial import OpTime, Trial, Trials
 from spillcast.recording import Recording
 from spillcast.storage.bounded import bounded_run
 from spillcast.storage.budget import Budget
-from spillcast.storage.failures import failures_said
+from spillcast.storage.failures import failures_as_errors
 from spillcast.storage.page_cache import IN_MEMORY
 
 Progress = Callable[[int, int, int], None]
@@ -52,7 +52,7 @@ def measured(
         turns = list(range(len(plans)))
         order.shuffle(turns)
         for at in turns:
-            with failures_said(directory):
+            with failures_as_errors(directory):
                 replay = _replay(directory, plans[at], like, each)
             rounds[at].append(replay)
             done, moved = done + 1, moved + replay.bytes

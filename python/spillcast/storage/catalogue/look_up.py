@@ -31,31 +31,31 @@ def lookup(text: str) -> Storage:
         near = " or ".join(nearest(name))
         hint = f"do you mean {near}? All are listed by: {_LIST}" if near else f"see: {_LIST}"
         raise InputError(f"catalogue:{name}: there is no such storage", hint)
-    asked: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for pair in tail.split("&") if question else ():
         key, equals, value = (part.strip() for part in pair.partition("="))
-        if not (key and equals and value) or key in asked:
-            problem = "is given twice" if key in asked else "is not key=value"
+        if not (key and equals and value) or key in settings:
+            problem = "is given twice" if key in settings else "is not key=value"
             raise InputError(
                 f"catalogue:{text}: '{pair}' {problem}", "for example ?iops=6000&size=1T"
             )
-        asked[key.lower()] = value
-    return row.storage(asked)
+        settings[key.lower()] = value
+    return row.storage(settings)
 
 
 def matching(pattern: str) -> list[Row]:
     """Rows whose name or description holds ``pattern``, which may hold ``*``."""
     wanted = f"*{pattern.lower()}*"
-    found = [
+    matches = [
         row
         for row in rows()
-        if any(fnmatchcase(text.lower(), wanted) for text in (row.name, row.what, row.description))
+        if any(fnmatchcase(text.lower(), wanted) for text in (row.name, row.title, row.description))
     ]
-    if not found:
+    if not matches:
         near = " or ".join(nearest(pattern.strip("*?")))
         hint = f"do you mean {near}?" if near else f"without a pattern all are listed: {_LIST}"
         raise InputError(f"no storage of the catalogue fits '{pattern}'", hint)
-    return found
+    return matches
 
 
 @cache

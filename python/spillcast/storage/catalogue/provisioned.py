@@ -46,26 +46,27 @@ def _parameters(entry: Entry) -> list[Parameter]:
     return parameters
 
 
-def _settle(entry: Entry, asked: Values) -> Values:
+def _settle(entry: Entry, settings: Values) -> Values:
     """What is asked, and the defaults as far as it allows them. InputError for what does not go."""
-    values = {parameter.key: parameter.default for parameter in _parameters(entry)} | dict(asked)
+    values = {parameter.key: parameter.default for parameter in _parameters(entry)} | dict(settings)
     if "iops" in values:
         most = _most_iops(entry, values)
-        if "iops" in asked and asked["iops"] > most:
+        if "iops" in settings and settings["iops"] > most:
             raise InputError(
-                f"catalogue:{entry['name']}: iops={asked['iops']:,.10g}: "
+                f"catalogue:{entry['name']}: iops={settings['iops']:,.10g}: "
                 f"{format_bytes(values['size'])} of {entry['name']} has up to {most:,.10g} IOPS",
-                f"ask for size={ceil(asked['iops'] / float(entry['iops_per_gib']))}G or more",
+                f"ask for size={ceil(settings['iops'] / float(entry['iops_per_gib']))}G or more",
             )
         values["iops"] = min(values["iops"], most)
     if "throughput" in values:
         most = _most_throughput(entry, values)
-        if "throughput" in asked and asked["throughput"] > most:
+        if "throughput" in settings and settings["throughput"] > most:
+            iops = ceil(settings["throughput"] / float(entry["throughput_per_iops"]))
             raise InputError(
-                f"catalogue:{entry['name']}: throughput={asked['throughput']:,.10g}: "
+                f"catalogue:{entry['name']}: throughput={settings['throughput']:,.10g}: "
                 f"{values['iops']:,.10g} IOPS of {entry['name']} move up to {most:,.10g} "
                 f"{entry['unit']}/s",
-                f"ask for iops={ceil(asked['throughput'] / float(entry['throughput_per_iops']))}",
+                f"ask for iops={iops}",
             )
         values["throughput"] = min(values["throughput"], most)
     return values

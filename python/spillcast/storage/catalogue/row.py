@@ -46,10 +46,10 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Row:
-    """A storage of the catalogue. ``what`` is a few words, ``description`` a sentence."""
+    """A storage of the catalogue. ``title`` is a few words, ``description`` a sentence."""
 
     name: str
-    what: str
+    title: str
     description: str
     #: Where the figures come from, with an address and what it says.
     source: str
@@ -62,23 +62,23 @@ class Row:
     #: From what is asked to a value for every parameter; None where the defaults fill the gaps.
     settle: Callable[[Values], Values] | None = None
 
-    def storage(self, asked: Mapping[str, str] | None = None) -> Storage:
+    def storage(self, settings: Mapping[str, str] | None = None) -> Storage:
         """The storage with what is asked of it. InputError says what can be asked."""
-        asked = asked or {}
+        settings = settings or {}
         known = {parameter.key: parameter for parameter in self.parameters}
-        for key in asked:
+        for key in settings:
             if key not in known:
                 raise InputError(
                     f"catalogue:{self.name}: '{key}' cannot be chosen", self._choices()
                 )
-        given = {key: known[key].value(self.name, text) for key, text in asked.items()}
+        given = {key: known[key].value(self.name, text) for key, text in settings.items()}
         if self.settle is not None:
             values = self.settle(given)
         else:
             values = {parameter.key: parameter.default for parameter in self.parameters} | given
         latencies = latency_class(self.latency)
         spread = max(self.spread, latencies.spread)
-        tail = "&".join(f"{key}={text}" for key, text in asked.items())
+        tail = "&".join(f"{key}={text}" for key, text in settings.items())
         return Storage(
             f"catalogue:{self.name}" + (f"?{tail}" if tail else ""),
             catalogue(spread, self.source),

@@ -89,19 +89,19 @@ def writing_word(arguments: Sequence[str]) -> str | None:
         elif not re.search(r"\s", text):
             # An option or a path, and no statement.
             continue
-        if (found := WRITES.search(statement)) is not None:
-            return found[0]
+        if (match := WRITES.search(statement)) is not None:
+            return match[0]
     return None
 
 
 def temp_directories(recording: Recording) -> list[Path]:
     """Where its temp files were, without directories that are in others. Refusal where unknown."""
-    asked = [Path(path) for path in recording.meta.asked.temp_dirs]
-    found = asked or [path.parent for path in _written(recording)]
-    found = sorted({path for path in found if path.is_absolute()})
-    if not found:
+    requested = [Path(path) for path in recording.meta.asked.temp_dirs]
+    directories = requested or [path.parent for path in _written(recording)]
+    directories = sorted({path for path in directories if path.is_absolute()})
+    if not directories:
         raise Refusal("the recording does not show where its temp files were")
-    return [path for path in found if not any(other in path.parents for other in found)]
+    return [path for path in directories if not any(other in path.parents for other in directories)]
 
 
 def _written(recording: Recording) -> set[Path]:
@@ -165,16 +165,19 @@ class _Held:
         program = shutil.which(arguments[0])
         if program is None:
             raise InputError(f"{arguments[0]}: no such command", "give its path, or fix PATH")
-        self._report, told = os.pipe()
-        os.set_inheritable(told, True)
-        pairs = [f"{quote(bytes(own))}:{quote(bytes(path))}" for own, path in places.pairs]
-        inside = [sys.executable, "-I", "-S", str(INSIDE), str(told), str(os.getpid()), *pairs]
+        self._report, report_fd = os.pipe()
+        os.set_inheritable(report_fd, True)
+        pairs = [
+            f"{quote(bytes(replacement))}:{quote(bytes(path))}"
+            for replacement, path in places.pairs
+        ]
+        inside = [sys.executable, "-I", "-S", str(INSIDE), str(report_fd), str(os.getpid()), *pairs]
         try:
             self.command = Command(
                 [*inside, "--", program, *arguments[1:]], dict(os.environ) | environment
             )
         finally:
-            os.close(told)
+            os.close(report_fd)
         self._places = places
         self._released = False
 

@@ -40,29 +40,29 @@ class Replaced:
 
     def processes(self) -> list[int]:
         """Who sees them: the command and all that it started, wherever these went."""
-        found = []
+        processes = []
         for entry in os.scandir("/proc"):
             if entry.name.isdigit():
                 try:
                     mounted = self.name in Path(entry.path, "mountinfo").read_text()
                 except OSError:
                     continue
-                found += [int(entry.name)] if mounted else []
-        return found
+                processes += [int(entry.name)] if mounted else []
+        return processes
 
     def end(self) -> None:
         """Ask all of them to end, and wait for it a moment; the guard kills the others."""
         deadline = time.monotonic() + GRACE_S
-        asked: set[int] = set()
+        signalled: set[int] = set()
         while (running := [pid for pid in self.processes() if not _ended(pid)]) and (
             time.monotonic() < deadline
         ):
-            for pid in set(running) - asked:
+            for pid in set(running) - signalled:
                 try:
                     os.kill(pid, signal.SIGTERM)
                 except ProcessLookupError:
                     continue
-            asked |= set(running)
+            signalled |= set(running)
             time.sleep(0.02)
 
 
@@ -79,13 +79,13 @@ def replaced(directories: Sequence[Path], target: Path) -> Iterator[Replaced]:
         pairs = []
         for number, path in enumerate(directories):
             path.mkdir(exist_ok=True)
-            own = room / str(number)
-            own.mkdir()
+            replacement = room / str(number)
+            replacement.mkdir()
             about = path.stat()
             if os.geteuid() == 0:
-                os.chown(own, about.st_uid, about.st_gid)
-            own.chmod(about.st_mode & 0o7777)
-            pairs.append((own.resolve(), path))
+                os.chown(replacement, about.st_uid, about.st_gid)
+            replacement.chmod(about.st_mode & 0o7777)
+            pairs.append((replacement.resolve(), path))
         made = Replaced(room.name, pairs)
         try:
             yield made
