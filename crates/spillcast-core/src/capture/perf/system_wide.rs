@@ -37,12 +37,15 @@ impl SystemWide {
             // A thread is woken by anybody; whether it is observed is told by its own records.
             What::Lost { .. } | What::Waking { .. } => true,
             What::Fork { parent } if parent != record.pid => {
+                // Numbers are used again: it is another process from now on. Whoever was attached
+                // after the fork is the process that was forked, and stays observed.
+                if observed.get(&record.pid).is_some_and(|&since_ns| since_ns < record.time_ns) {
+                    observed.remove(&record.pid);
+                }
                 let followed = observed.contains_key(&parent);
-                // Numbers are used again: it is another process from now on.
-                match followed {
-                    true => observed.insert(record.pid, record.time_ns),
-                    false => observed.remove(&record.pid),
-                };
+                if followed {
+                    observed.insert(record.pid, record.time_ns);
+                }
                 followed
             }
             _ => observed.get(&record.pid).is_some_and(|&since_ns| since_ns <= record.time_ns),
@@ -155,6 +158,16 @@ mod tests {
         ];
         assert_eq!(kept(&everyone, &records), [110, 130, 140, 150, 160, 170]);
         assert!(everyone.observes(8) && !everyone.observes(9));
+        // Attached before the record of its fork is read.
+        everyone.observed.lock().unwrap().insert(11, 100);
+        assert_eq!(
+            kept(
+                &everyone,
+                &[record(90, 11, fork(3)), record(95, 11, AWAY), record(105, 11, AWAY)]
+            ),
+            [105]
+        );
+        assert!(everyone.observes(11));
         let others = [
             record(220, 3, What::Waking { woken: 7, interrupt: false }),
             record(230, 0, What::Lost { count: 1 }),
