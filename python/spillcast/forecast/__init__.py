@@ -28,8 +28,8 @@ class _Callable(ModuleType):
         files = baseline if isinstance(baseline, Recording | list | tuple) else [baseline]
         several = isinstance(to, list | tuple)
         question = Question(**options)
-        found = [forecast for forecast, _ in ask(files, to if several else [to], question)]
-        return Forecasts(found) if several else found[0]
+        forecasts = [forecast for forecast, _ in ask(files, to if several else [to], question)]
+        return Forecasts(forecasts) if several else forecasts[0]
 
 
 sys.modules[__name__].__class__ = _Callable

@@ -62,8 +62,8 @@ def forecast(
         known=known,
         exact=exact,
     )
-    [(found, _)] = _from_recording(recording, [target], question, elapsed_s)
-    return found
+    [(forecast, _)] = _from_recording(recording, [target], question, elapsed_s)
+    return forecast
 
 
 def ask(
@@ -96,7 +96,10 @@ def ask(
     from spillcast.forecast.oracle.parts import target_of
     from spillcast.storage.target import is_place
 
-    places_named = any(not isinstance(one, Storage) and is_place(Path(one)) for one in targets)
+    places_named = any(
+        not isinstance(target_given, Storage) and is_place(Path(target_given))
+        for target_given in targets
+    )
     events = read_evidence(evidence, question, name_statements=places_named)
     places = [target_of(target, events, question) for target in targets]
     return [(forecast_events(place, events, question), None) for place in places]
@@ -160,7 +163,7 @@ def _from_recording(
     like = sample if baseline.to_come is None else read_back(recording)
     named = [(str(target), _resolved(target, like, question)) for target in targets]
     answers = _answers(baseline, named, question.confidence)
-    if any(too_unsure(said) for said, _ in answers):
+    if any(too_unsure(forecast) for forecast, _ in answers):
         return _answers(of(recording), named, question.confidence)
     return answers
 
@@ -173,16 +176,18 @@ def _answers(
     answers: list[Answer] = []
     for name, storage in targets:
         if isinstance(storage, Refusal):
-            said, there = refused(baseline, name, str(storage)), None
+            forecast, target_storage = refused(baseline, name, str(storage)), None
         else:
             on_it = partial(forecast_of, target=storage, confidence=confidence)
-            said = forecast_between(baseline, ends, on_it)
-            if either_way(baseline, said):
+            forecast = forecast_between(baseline, ends, on_it)
+            if either_way(baseline, forecast):
                 without = forecast_between(baseline, ends, partial(on_it, cached=False))
-                said = with_and_without(said, without, total_on(baseline, storage))
-            there = storage
-        said = replace(said, work_memory=memory, statement=baseline.recording.meta.of_statement)
-        answers.append((said, there))
+                forecast = with_and_without(forecast, without, total_on(baseline, storage))
+            target_storage = storage
+        forecast = replace(
+            forecast, work_memory=memory, statement=baseline.recording.meta.of_statement
+        )
+        answers.append((forecast, target_storage))
     return answers
 
 
@@ -197,7 +202,8 @@ def _from_former(
     answers = _from_recording(former, targets, replace(question, known=NOTHING), None)
     warned = Warned("former-run", message)
     return [
-        (replace(said, warnings=[*said.warnings, warned]), storage) for said, storage in answers
+        (replace(forecast, warnings=[*forecast.warnings, warned]), storage)
+        for forecast, storage in answers
     ]
 
 
@@ -215,7 +221,9 @@ def _resolved(target: Target, recording: Recording, question: Question) -> Stora
         elif is_place(place):
             rehearsal = kept_rehearsal(recording, place)
         with question.watch(str(target)) as show:
-            found = resolve(str(target), recording, budget=question.probe_budget, on_progress=show)
-        return replace(found, rehearsal=rehearsal)
+            storage = resolve(
+                str(target), recording, budget=question.probe_budget, on_progress=show
+            )
+        return replace(storage, rehearsal=rehearsal)
     except Refusal as refusal:
         return refusal

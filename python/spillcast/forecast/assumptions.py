@@ -42,10 +42,10 @@ OBSERVED_MOST = 0.5
 BUSY_MAX = 0.1
 #: What a run's own waits of different length tell may be off by so much of itself: longer waits may
 #: come before other work.
-OWN_SPREAD = 0.3
+WITHIN_RUN_SPREAD = 0.3
 #: Where a wait is as long or short as none of the run was, CPU time between two operations may
 #: move by so much of itself that the run does not tell: what queries of TPC-H's moved by.
-OWN_BEYOND = 0.2
+WITHIN_RUN_BEYOND = 0.2
 
 #: Of the memory that a page cache may have, the share that may be dirty before writers wait: the
 #: kernel's vm.dirty_ratio as it comes.
@@ -60,15 +60,15 @@ LOST_SHARE_MAX = 0.02
 #: Share of the time outside temp I/O from which storage for temp files can help little.
 LITTLE = 0.9
 #: Share of the I/O that was not measured, or only with other sizes.
-SHARE_TOLD = 0.05
+SHARE_REPORTED = 0.05
 #: Share of the elapsed time for which the query waited for CPUs that others had.
-BUSY_TOLD = 0.05
+BUSY_REPORTED = 0.05
 #: Share of the elapsed time in which a CPU quota held threads back.
-THROTTLED_TOLD = 0.02
+THROTTLED_REPORTED = 0.02
 #: Share of the elapsed time in cold reads of data files from which they are a term of their own.
 COLD_SHOWN = 0.01
 #: Share of the elapsed time in calls of which the target tells nothing.
-CHANGES_TOLD = 0.01
+CHANGES_REPORTED = 0.01
 #: Latency ratio from which a small error of the recording becomes a large one of the forecast.
 AMPLIFIED = 20.0
 #: Share of the forecast by which CPU time may be off for want of a calibration of the machine.

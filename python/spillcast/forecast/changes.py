@@ -58,12 +58,12 @@ def temp_changes(recording: Recording) -> list[TempChanges]:
 
 def changes_on(target: Storage, changes: Sequence[TempChanges]) -> ChangesThere:
     """The same calls on ``target``; those that it has no figures for take what they took."""
-    known = {one.event: one.mean_s for one in target.changes if one.count}
+    known = {change.event: change.mean_s for change in target.changes if change.count}
     times = {
-        one.event: one.count * known[one.event] / one.total_s
-        for one in changes
-        if one.event in known and one.total_s > 0
+        change.event: change.count * known[change.event] / change.total_s
+        for change in changes
+        if change.event in known and change.total_s > 0
     }
-    kept_s = sum(one.total_s for one in changes if one.event not in times)
-    moved_s = sum(one.total_s * times.get(one.event or "", 0.0) for one in changes)
+    kept_s = sum(change.total_s for change in changes if change.event not in times)
+    moved_s = sum(change.total_s * times.get(change.event or "", 0.0) for change in changes)
     return ChangesThere(times, moved_s + kept_s, kept_s)

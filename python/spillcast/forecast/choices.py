@@ -52,33 +52,33 @@ def choices(
     return [Choice(c.forecast, c.cost, c is best) for c in priced]
 
 
-def ranked(found: Sequence[Choice]) -> list[Choice]:
+def ranked(choices: Sequence[Choice]) -> list[Choice]:
     """From the fastest to the slowest, refused ones last."""
 
     def elapsed_s(choice: Choice) -> float:
         seconds = choice.forecast.forecast_s
         return float("inf") if seconds is None else seconds
 
-    return sorted(found, key=elapsed_s)
+    return sorted(choices, key=elapsed_s)
 
 
-def told_of(found: Sequence[Choice]) -> list[Told]:
+def told_of(choices: Sequence[Choice]) -> list[Told]:
     """The forecasts as their documents tell them."""
-    return [read(Told, choice.to_json(), "a forecast", "forecast again") for choice in found]
+    return [read(Told, choice.to_json(), "a forecast", "forecast again") for choice in choices]
 
 
-def verdict(found: Sequence[Choice]) -> Verdict:
+def verdict(choices: Sequence[Choice]) -> Verdict:
     """On all targets together."""
-    return verdict_of(told_of(found))
+    return verdict_of(told_of(choices))
 
 
-def choices_document(found: Sequence[Choice]) -> dict[str, Any]:
+def choices_document(choices: Sequence[Choice]) -> dict[str, Any]:
     """The document of docs/schema.md: of one target, or of several; with the verdict on all."""
-    said = {"verdict": verdict(found).to_json()}
-    if len(found) == 1:
-        return found[0].to_json() | said
-    targets = [choice.to_json() for choice in found]
-    return {"schema": FORECAST_SCHEMA, **said, "targets": targets}
+    answer = {"verdict": verdict(choices).to_json()}
+    if len(choices) == 1:
+        return choices[0].to_json() | answer
+    targets = [choice.to_json() for choice in choices]
+    return {"schema": FORECAST_SCHEMA, **answer, "targets": targets}
 
 
 def parse_costs(

@@ -40,13 +40,17 @@ def latencies(storage: Storage, loads: Sequence[Load], depth: float) -> list[Lat
     Refusal where the storage has no figures for an op.
     """
     model = Model(storage)
-    found = [_latency(model, load, depth) for load in loads]
+    latencies = [_latency(model, load, depth) for load in loads]
     # Figures of a formula lie on its line; how far off they are is the row's own spread.
-    return [replace(one, error=0.0) for one in found] if storage.source.any_size else found
+    return (
+        [replace(latency, error=0.0) for latency in latencies]
+        if storage.source.any_size
+        else latencies
+    )
 
 
 def rehearsed(
-    found: Sequence[Latency], loads: Sequence[Load], rehearsal: Rehearsal
+    latencies: Sequence[Latency], loads: Sequence[Load], rehearsal: Rehearsal
 ) -> list[Latency]:
     """Latencies with what the query itself saw there, by the share of its operations that it did.
 
@@ -54,7 +58,7 @@ def rehearsed(
     all of it.
     """
     mixed = []
-    for latency, load in zip(found, loads, strict=True):
+    for latency, load in zip(latencies, loads, strict=True):
         group = rehearsal.groups.get((load.op, load.size_class_bytes))
         if group is None or group.count < REHEARSED_MIN:
             mixed.append(latency)
@@ -67,7 +71,7 @@ def rehearsed(
 def _latency(model: Model, load: Load, depth: float) -> Latency:
     """Sequential and random operations in the share that the recording has of each."""
     shares = [(True, load.sequential), (False, 1 - load.sequential)]
-    found = [
+    weighted = [
         (
             share,
             model.latency(load.op, load.size_class_bytes, depth=depth, sequential=sequential),
@@ -75,13 +79,13 @@ def _latency(model: Model, load: Load, depth: float) -> Latency:
         for sequential, share in shares
         if share > 0
     ]
-    mean_s = float(sum(share * estimate.mean_s for share, estimate in found))
-    error_s = np.sqrt(sum((share * est.mean_s * est.error) ** 2 for share, est in found))
-    _, main = max(found, key=lambda pair: pair[0])
+    mean_s = float(sum(share * estimate.mean_s for share, estimate in weighted))
+    error_s = np.sqrt(sum((share * est.mean_s * est.error) ** 2 for share, est in weighted))
+    _, main = max(weighted, key=lambda pair: pair[0])
     return Latency(
         mean_s,
         main.blocks * [1.0, mean_s / main.mean_s if main.mean_s else 1.0],
         float(error_s / mean_s) if mean_s else 0.0,
-        all(bool(estimate.measured) for _, estimate in found),
-        any(bool(estimate.extrapolated) for _, estimate in found),
+        all(bool(estimate.measured) for _, estimate in weighted),
+        any(bool(estimate.extrapolated) for _, estimate in weighted),
     )

@@ -95,13 +95,13 @@ class Question:
         """
         _only_for("rows of pg_stat_statements", bool(evidence.statements), queryid=self.queryid)
         observed = bool(evidence.recordings) and not counts
-        own = {"temp": self.temp_dirs or None, "cpus": self.cpus, "cpu_quota": self.cpu_quota}
-        _only_for("recordings", observed, **own)
+        options = {"temp": self.temp_dirs or None, "cpus": self.cpus, "cpu_quota": self.cpu_quota}
+        _only_for("recordings", observed, **options)
         _only_for("recordings", bool(evidence.recordings), rehearse=self.rehearse)
-        told = self.known.told
+        estimate = self.known.told
         whole = {
-            "history": self.known.history or None, "progress": told.progress,
-            "written": told.written_bytes,
+            "history": self.known.history or None, "progress": estimate.progress,
+            "written": estimate.written_bytes,
         }  # fmt: skip
         _only_for("recordings", observed, **whole)
         _only_for("counts, as of plans and figures", counts, **{"from": self.origin})

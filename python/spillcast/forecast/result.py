@@ -142,18 +142,18 @@ class Forecast(Tabular):
 
     def sentence(self, beside: Iterable["Forecast"] = ()) -> str:
         """The answer in one sentence; ``beside`` as in ``ceiling_words``."""
-        here = format_duration(self.baseline_s)
+        today = format_duration(self.baseline_s)
         if self.forecast_s is None or self.interval_s is None:
             return f"No forecast for {self.target}: {self.refused}."
         low, high = (format_duration(s) for s in self.interval_s)
-        there = format_duration(self.forecast_s)
+        then = format_duration(self.forecast_s)
         if self.part is None:
-            said = f"On {self.target} this run would take about {there} instead of {here}"
-            said += recorded_words(self.recorded_s)
+            sentence = f"On {self.target} this run would take about {then} instead of {today}"
+            sentence += recorded_words(self.recorded_s)
         else:
-            said = f"{self.part.words}: on {self.target} this part would take about {there}"
+            sentence = f"{self.part.words}: on {self.target} this part would take about {then}"
         return (
-            f"{said}, {format_level(self.confidence)}% sure between {low} and {high}; "
+            f"{sentence}, {format_level(self.confidence)}% sure between {low} and {high}; "
             f"{self.ceiling_words(beside)}."
         )
 
@@ -189,8 +189,8 @@ class Forecast(Tabular):
                 ["elapsed", "", "", *map(format_duration, (self.baseline_s, self.forecast_s))]
             )
             shown += html_table(["term", "count", "size", "now", "there"], rows)
-        said = [f"Warning: {warning.message}" for warning in self.warnings]
-        return shown + "".join(map(html_paragraph, [*said, *self.advice]))
+        lines = [f"Warning: {warning.message}" for warning in self.warnings]
+        return shown + "".join(map(html_paragraph, [*lines, *self.advice]))
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
@@ -207,7 +207,9 @@ class Forecast(Tabular):
             "ceiling_share": self.ceiling_share,
             "terms": [asdict(term) for term in self.terms],
             "method": self.method,
-            "warnings": [warning_document(one.code, one.message) for one in self.warnings],
+            "warnings": [
+                warning_document(warning.code, warning.message) for warning in self.warnings
+            ],
             "refused": self.refused,
             "part": self.part and self.part.to_json(),
             "recorded_s": self.recorded_s,
@@ -251,12 +253,16 @@ class Forecasts(list[Forecast], Tabular):
         return html_table(header, [_target_cells(each) for each in self], left=(0, 4))
 
 
-def floor_s(told: Iterable[Forecast]) -> float:
+def floor_s(forecasts: Iterable[Forecast]) -> float:
     """What no storage is likely to bring a query under, by forecasts of it that are told together.
 
     At least one of them must know its ceiling.
     """
-    return min(one.ceiling_interval_s[0] for one in told if one.ceiling_interval_s is not None)
+    return min(
+        forecast.ceiling_interval_s[0]
+        for forecast in forecasts
+        if forecast.ceiling_interval_s is not None
+    )
 
 
 def _ends(of: str, interval_s: tuple[float, float] | None) -> dict[str, float | None]:

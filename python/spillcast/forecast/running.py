@@ -67,11 +67,11 @@ class RunningForecast:
         self._due_s = time.monotonic() + max(EVERY_S, cost_s / SHARE)
 
 
-def _half_width(found: Forecast) -> float | None:
-    if found.forecast_s is None or found.interval_s is None:
+def _half_width(forecast: Forecast) -> float | None:
+    if forecast.forecast_s is None or forecast.interval_s is None:
         return None
-    low_s, high_s = found.interval_s
-    return (high_s - low_s) / 2 / found.forecast_s
+    low_s, high_s = forecast.interval_s
+    return (high_s - low_s) / 2 / forecast.forecast_s
 
 
 def known_target(target: str) -> Storage | None:

@@ -65,18 +65,18 @@ class Verdict:
         return {"text": self.text, **asdict(self)}
 
 
-def verdict_of(told: Sequence[Told]) -> Verdict:
+def verdict_of(forecasts: Sequence[Told]) -> Verdict:
     """The verdict on forecasts of one query, of which there is at least one."""
-    given = [one for one in told if one.forecast_s is not None]
+    given = [forecast for forecast in forecasts if forecast.forecast_s is not None]
     if not given:
-        reasons = "; ".join(dict.fromkeys(one.refused or "" for one in told))
+        reasons = "; ".join(dict.fromkeys(forecast.refused or "" for forecast in forecasts))
         return Verdict("none", [f"No forecast: {reasons}."], None, None, [])
     query = given[0]
     cures = _cures(given)
     kind = _kind(query)
-    said = [_where(query, kind), *(_in_memory(query) if kind == "data" else [])]
-    said.append(_what_to_do(query, kind, cures))
-    return Verdict(kind, said, _share(query, query.temp_s), _share(query, query.data_s),
+    lines = [_where(query, kind), *(_in_memory(query) if kind == "data" else [])]
+    lines.append(_advice(query, kind, cures))
+    return Verdict(kind, lines, _share(query, query.temp_s), _share(query, query.data_s),
                    [cure for cure in cures if cure.gains(query.baseline_s)])  # fmt: skip
 
 
@@ -104,19 +104,19 @@ def _where(query: Told, kind: Kind) -> str:
     moved, comma = query.moved, "," if "," in of else ""
     rest = ", ".join(_largest(query))
     if kind == "storage":
-        said = f"{moved} is {temp} of {of}: storage is the problem."
+        sentence = f"{moved} is {temp} of {of}: storage is the problem."
     elif kind == "data":
-        what = "reading table files that were not cached"
-        said = f"{data} of {of}{comma} is {what}, {temp} is {moved}."
+        activity = "reading table files that were not cached"
+        sentence = f"{data} of {of}{comma} is {activity}, {temp} is {moved}."
     elif kind == "partly":
-        said = f"{moved} is {temp} of {of}" + (f", {rest}." if rest else ".")
+        sentence = f"{moved} is {temp} of {of}" + (f", {rest}." if rest else ".")
     elif rest:
-        said = f"no storage for temp files will help: of {of}{comma} {rest}, {temp} is {moved}."
+        sentence = f"no storage for temp files will help: of {of}{comma} {rest}, {temp} is {moved}."
     else:
-        said = f"no storage for temp files will help: {moved} is {temp} of {of}."
+        sentence = f"no storage for temp files will help: {moved} is {temp} of {of}."
     if query.part is not None:
-        return f"{query.part.words}: {said}"
-    return f"{said[0].upper()}{said[1:]}"
+        return f"{query.part.words}: {sentence}"
+    return f"{sentence[0].upper()}{sentence[1:]}"
 
 
 def _largest(query: Told) -> list[str]:
@@ -130,9 +130,16 @@ def _largest(query: Told) -> list[str]:
 def _cures(given: Sequence[Told]) -> list[Cure]:
     """All of them, the fastest first; but more work memory, which costs nothing, where it gains."""
     cures = [
-        Cure(one.target, one.forecast_s, one.interval_s, None, one.cost, bool(one.best_value))
-        for one in given
-        if one.forecast_s is not None and one.interval_s is not None
+        Cure(
+            forecast.target,
+            forecast.forecast_s,
+            forecast.interval_s,
+            None,
+            forecast.cost,
+            bool(forecast.best_value),
+        )
+        for forecast in given
+        if forecast.forecast_s is not None and forecast.interval_s is not None
     ]
     cures.sort(key=lambda cure: (not cure.best_value, cure.forecast_s))
     memory = given[0].work_memory
@@ -151,7 +158,7 @@ def work_mem_cure(memory: WorkMemory) -> Cure:
     return Cure(name, enough.forecast_s, enough.interval_s, enough.work_mem_bytes)
 
 
-def _what_to_do(query: Told, kind: Kind, cures: Sequence[Cure]) -> str:
+def _advice(query: Told, kind: Kind, cures: Sequence[Cure]) -> str:
     """What to do first, and next, in a sentence; or that nothing asked about is of any use."""
     now = format_duration(query.baseline_s)
     if kind == "data" and query.temp_s < NAMED * query.observed_s:
@@ -166,8 +173,8 @@ def _what_to_do(query: Told, kind: Kind, cures: Sequence[Cure]) -> str:
         sure = "sure to be faster" if best.forecast_s < query.baseline_s else "faster"
         low, high = map(format_duration, best.interval_s)
         if len(cures) == 1 and best.interval_s[0] > query.baseline_s:
-            there = format_duration(best.forecast_s)
-            return f"{best.target} makes it slower: {there} ({low} to {high}) instead of {now}."
+            then = format_duration(best.forecast_s)
+            return f"{best.target} makes it slower: {then} ({low} to {high}) instead of {now}."
         if len(cures) == 1:
             return f"It is not {sure} than the {now} now: {best.words}."
         return f"No target is {sure} than the {now} now; the fastest is {best.words}."

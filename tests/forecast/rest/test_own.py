@@ -8,7 +8,7 @@ import pytest
 from evidence import known, table
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load
-from spillcast.forecast.rest.own import own_change
+from spillcast.forecast.rest.within_run import within_run_change
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.wait_cost import SHORT_S
 from spillcast.recording.writer import RecordingWriter
@@ -36,7 +36,7 @@ def ran(path, waits_s, work_s, *, slope_s=SLOPE_S):
 
 def asked(run, there_s, waits_s):
     load = Load("read", 8192, COUNT, COUNT * 8192, float(np.sum(waits_s)))
-    return own_change(run, [load], [Latency(there_s, np.zeros((0, 2)), 0.0, True, False)])
+    return within_run_change(run, [load], [Latency(there_s, np.zeros((0, 2)), 0.0, True, False)])
 
 
 @pytest.fixture

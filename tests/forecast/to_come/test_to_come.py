@@ -16,7 +16,7 @@ from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.to_come.known import Known
 from spillcast.forecast.to_come.seen import seen_of
-from spillcast.forecast.to_come.told import Told
+from spillcast.forecast.to_come.told import UserEstimate
 from spillcast.lab.cut import attached
 from spillcast.recording import Recording
 from spillcast.recording.done_before import DoneBefore
@@ -72,7 +72,7 @@ def test_what_a_scan_feeds_comes_as_fast_as_it_did(tmp_path):
 
 @pytest.mark.parametrize(
     ("told", "whole"),
-    [(Told(progress=0.25), 1600), (Told(written_bytes=800.0 * BLOCK), 1600)],
+    [(UserEstimate(progress=0.25), 1600), (UserEstimate(written_bytes=800.0 * BLOCK), 1600)],
 )
 def test_what_the_user_knows(written, told, whole):
     """All that is written is read once, and a read takes as long as a write on this storage."""
@@ -85,7 +85,7 @@ def test_what_the_user_knows(written, told, whole):
 def test_reads_to_come_of_two_threads_overlap_as_their_writes_did(tmp_path):
     """3200 operations, two at once: 1600 times 4 ms here, 2 ms where storage takes none."""
     part = recorded(tmp_path / "part.spill", [("write", FILE, n) for n in range(800)], threads=2)
-    whole = Known(Told(written_bytes=1600.0 * BLOCK))
+    whole = Known(UserEstimate(written_bytes=1600.0 * BLOCK))
     fast = storage({("read", BLOCK): 1000, ("write", BLOCK): 1000})
     for target, steps in ((SAME, 1600), (fast, 800)):
         # Also where its interval is too wide for an answer.
@@ -160,7 +160,7 @@ def test_a_run_of_something_else_is_said_and_not_used(tmp_path, text, memory, wh
         engine=engine,
         ended_by="end",
     )
-    history = Known(Told(progress=0.5), history=[former.path])
+    history = Known(UserEstimate(progress=0.5), history=[former.path])
     said = forecast(part, SAME, known=history)
     [unused] = [one.message for one in said.warnings if one.code == "not-used"]
     assert unused.startswith("not used: former.spill: ")
@@ -265,7 +265,7 @@ def test_of_a_process_what_it_had_written_is_known(tmp_path):
         temp_before=[SizedFile(FILE, 600 * BLOCK)],
         before=DoneBefore(2.4, 2.4, 600 * BLOCK, 0, 600 * BLOCK),
     )
-    said = forecast(part, SAME, known=Known(Told(written_bytes=1000.0 * BLOCK)))
+    said = forecast(part, SAME, known=Known(UserEstimate(written_bytes=1000.0 * BLOCK)))
     assert said.baseline_s == pytest.approx(2000 * STEP_S, rel=0.1)
 
 
@@ -338,9 +338,9 @@ def former(tmp_path):
 @pytest.mark.parametrize(
     ("elapsed_s", "told", "runs", "source"),
     [
-        (None, Told(progress=1.0), 1, "--progress"),
-        (4.0, Told(), 1, "--elapsed"),
-        (8.0, Told(written_bytes=100_000 * BLOCK), 0, "--elapsed"),
+        (None, UserEstimate(progress=1.0), 1, "--progress"),
+        (4.0, UserEstimate(), 1, "--elapsed"),
+        (8.0, UserEstimate(written_bytes=100_000 * BLOCK), 0, "--elapsed"),
     ],
 )
 def test_a_time_too_short_for_what_else_is_told_is_said_and_not_mixed(
@@ -378,7 +378,7 @@ def test_a_query_that_went_on_takes_no_less_than_was_recorded(written):
 def test_what_needs_single_waits_is_said_to_be_unused_without_them(written):
     raw = replace(written.meta.raw, slices_of_all=True, slices_s=[(0.0, 1.6)])
     written.meta = replace(written.meta, raw=raw)
-    said = forecast(written, SAME, known=Known(Told(progress=0.5)))
+    said = forecast(written, SAME, known=Known(UserEstimate(progress=0.5)))
     assert any("--progress: needs the single waits" in one.message for one in said.warnings)
 
 

@@ -45,10 +45,10 @@ class Compression:
     #: On how many CPUs blocks were written: each has its own experience.
     cpus: int
 
-    def on_target(self, found: Sequence[Latency]) -> Compressed:
+    def on_target(self, latencies: Sequence[Latency]) -> Compressed:
         """On a storage of these latencies."""
         lowest_s, recorded = self._recorded
-        target = self._adapted(lowest_s, [latency.mean_s for latency in found])
+        target = self._adapted(lowest_s, [latency.mean_s for latency in latencies])
         # Some are no smaller when compressed, and are written as they are.
         share = min(self.share * target.share / recorded.share, 1.0)
         fewer = share / self.share, (1 - share) / (1 - self.share)
@@ -97,10 +97,10 @@ def compression(recording: Recording, loads: Sequence[Load]) -> Compression | No
     waits = recording.waits
     cpu = waits["cpu_before_ns"]
     names = pc.unique(waits["file"]).cast("string").drop_null()
-    own = names.filter(pc.match_substring_regex(names, FILES))
-    if not len(own) or cpu.null_count == len(cpu):
+    temp_names = names.filter(pc.match_substring_regex(names, FILES))
+    if not len(temp_names) or cpu.null_count == len(cpu):
         return None
-    named = pc.is_in(waits["file"].cast("string"), own).to_numpy()
+    named = pc.is_in(waits["file"].cast("string"), temp_names).to_numpy()
     block = named & (waits["bytes"].fill_null(0).to_numpy() > 0)
     before_ns = cpu.fill_null(0).to_numpy().astype(float)
     after_ns = _after(waits["session"].to_numpy(), before_ns)
@@ -110,7 +110,7 @@ def compression(recording: Recording, loads: Sequence[Load]) -> Compression | No
         (before_ns[block & writes & small], before_ns[block & writes & ~small]),
         (after_ns[block & ~writes & small], after_ns[block & ~writes & ~small]),
     ]
-    if any(len(one) < BLOCKS_MIN for kind in kinds for one in kind):
+    if any(len(blocks) < BLOCKS_MIN for kind in kinds for blocks in kind):
         return None
     written, read = kinds
     share = len(written[0]) / (len(written[0]) + len(written[1]))
@@ -126,11 +126,11 @@ def compression(recording: Recording, loads: Sequence[Load]) -> Compression | No
 
 def _mean_write_s(loads: Sequence[Load], mean_s: Sequence[float], *, compressed: bool) -> float:
     which = [
-        (load.count, one_s)
-        for load, one_s in zip(loads, mean_s, strict=True)
+        (load.count, write_s)
+        for load, write_s in zip(loads, mean_s, strict=True)
         if load.op == "write" and (load.size_class_bytes < BLOCK_BYTES) == compressed
     ]
-    return sum(count * one_s for count, one_s in which) / max(sum(c for c, _ in which), 1)
+    return sum(count * write_s for count, write_s in which) / max(sum(c for c, _ in which), 1)
 
 
 def _times(load: Load, factor: float) -> Load:

@@ -110,7 +110,7 @@ def read_traces(
     for group in groups:
         if group["event"] is not None:
             by_event.setdefault(group["event"], []).append(group)
-    events = {name: _latency(name, found) for name, found in by_event.items()}
+    events = {name: _latency(name, event_groups) for name, event_groups in by_event.items()}
     names = [path.name for path in read.paths]
     return TraceEvidence(
         ", ".join(names[:2]) + (", ..." if len(names) > 2 else ""),
@@ -135,27 +135,27 @@ def statements_of(paths: Sequence[Path], boost: str, *, lenient: bool = False) -
 
 
 def _calls(groups: list[dict[str, Any]]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    calls: dict[str, int] = {}
     for group in groups:
         if group["event"] is None:
-            found[group["call"]] = found.get(group["call"], 0) + group["count"]
-    return found
+            calls[group["call"]] = calls.get(group["call"], 0) + group["count"]
+    return calls
 
 
 def _of_statement(groups: list[dict[str, Any]], sql_id: str) -> list[dict[str, Any]]:
     """The groups of one statement; InputError names those there are, the longest first."""
-    found = [group for group in groups if group["sql"] == sql_id]
-    if not found:
+    matching_groups = [group for group in groups if group["sql"] == sql_id]
+    if not matching_groups:
         total_us: dict[str, int] = {}
         for group in groups:
             if group["sql"] and not group["idle"]:
                 total_us[group["sql"]] = total_us.get(group["sql"], 0) + group["total_us"]
-        there = sorted(total_us, key=lambda sql: -total_us[sql])[:5]
+        known_ids = sorted(total_us, key=lambda sql: -total_us[sql])[:5]
         raise InputError(
             f"no line of the traces is of SQL_ID {sql_id}",
-            f"there are: {', '.join(there) or 'none'}",
+            f"there are: {', '.join(known_ids) or 'none'}",
         )
-    return found
+    return matching_groups
 
 
 def _latency(name: str, groups: list[dict[str, Any]]) -> EventLatency:
@@ -180,11 +180,11 @@ def _latency(name: str, groups: list[dict[str, Any]]) -> EventLatency:
 
 
 def _sizes(groups: list[dict[str, Any]]) -> dict[float, int]:
-    found: dict[float, int] = {}
+    sizes: dict[float, int] = {}
     for group in groups:
         if blocks := _blocks(group):
-            found[blocks] = found.get(blocks, 0) + group["count"]
-    return found
+            sizes[blocks] = sizes.get(blocks, 0) + group["count"]
+    return sizes
 
 
 def _blocks(group: Mapping[str, Any]) -> int:
@@ -239,9 +239,9 @@ def _share_of(ash: Ash, event: str) -> float:
 
 def matching(names: Sequence[str], boost: str) -> list[str]:
     """Names like ``boost``, upper and lower case alike. InputError where there is none."""
-    found = [name for name in names if is_like(name, boost)]
-    if not found:
+    matches = [name for name in names if is_like(name, boost)]
+    if not matches:
         hint = f"the events are {', '.join(sorted(names)) or 'none'}"
-        what = " (the default)" if boost == TEMP_EVENTS else ""
-        raise InputError(f"--boost '{boost}'{what} matches no event of the baseline", hint)
-    return found
+        remark = " (the default)" if boost == TEMP_EVENTS else ""
+        raise InputError(f"--boost '{boost}'{remark} matches no event of the baseline", hint)
+    return matches

@@ -20,7 +20,7 @@ from spillcast.forecast.assumptions import TRACE_REST_SPREAD
 from spillcast.forecast.oracle.events import AshEvidence, EventLatency
 from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.parts import Part, Target, parts_of
-from spillcast.forecast.oracle.rest import RestThere, latency_error, rest_there
+from spillcast.forecast.oracle.rest import TargetRest, latency_error, target_rest
 from spillcast.forecast.oracle.warnings import warn
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Term
@@ -43,8 +43,8 @@ def forecast_events(
         check_elapsed(question.elapsed_s, evidence.covered_s)
     if whole_s <= 0:
         given = question.elapsed_s is not None
-        what = "--elapsed is 0" if given else "the evidence covers no time"
-        raise InputError(what, "give the time of the run with --elapsed, such as 12m53s")
+        problem = "--elapsed is 0" if given else "the evidence covers no time"
+        raise InputError(problem, "give the time of the run with --elapsed, such as 12m53s")
     unsaid = Forecast(target.name, whole_s, None, None, confidence, whole_s, [], method)
     try:
         parts = parts_of(target, evidence, question, whole_s)
@@ -52,8 +52,8 @@ def forecast_events(
         return replace(unsaid, refused=str(refused))
     boosted_s = sum(part.baseline.time_s for part in parts)
     rest_s = max(whole_s - boosted_s, 0.0)
-    asked = method != "seed" and "rest" not in question.without
-    moved = rest_there(target, evidence, parts, whole_s, asked=asked)
+    with_rest = method != "seed" and "rest" not in question.without
+    moved = target_rest(target, evidence, parts, whole_s, enabled=with_rest)
     terms = [Term("CPU and other waits", None, None, None, rest_s, rest_s + moved.change_s)]
     for part in parts:
         event = part.baseline
@@ -69,7 +69,7 @@ def forecast_events(
     )
     interval_s = min(low, total_s), max(high, total_s)
     ceiling_s = rest_s + min(moved.change_s, 0.0)
-    said = replace(
+    answer = replace(
         unsaid,
         ceiling_s=ceiling_s,
         ceiling_interval_s=(min(least, ceiling_s), max(most, ceiling_s)),
@@ -78,16 +78,16 @@ def forecast_events(
     )
     if evidence.spilled is not None:
         bounds = min(least, ceiling_s), max(most, ceiling_s)
-        said = replace(said, spilled=evidence.spilled.with_cure(rest_s, bounds))
+        answer = replace(answer, spilled=evidence.spilled.with_cure(rest_s, bounds))
     if (reason := too_wide(*interval_s)) is not None:
-        return replace(said, refused=reason)
-    return replace(said, forecast_s=total_s, interval_s=interval_s, terms=terms)
+        return replace(answer, refused=reason)
+    return replace(answer, forecast_s=total_s, interval_s=interval_s, terms=terms)
 
 
 def _intervals(
     parts: Sequence[Part],
     whole_s: float,
-    moved: RestThere,
+    moved: TargetRest,
     ash: AshEvidence | None,
     method: str,
     noise_level: float,
@@ -130,8 +130,8 @@ def _drawn_mean(seen: EventLatency, whole: float, draws: np.random.Generator) ->
     Seconds of a trace tell how far it drifts, and nothing of what is rare and long or came later.
     """
     off = draws.normal(0, latency_error(seen.count, whole), DRAWS)
-    found: Array = resampled_means(seen.stretches, draws) * np.exp(off)
-    return found
+    means: Array = resampled_means(seen.stretches, draws) * np.exp(off)
+    return means
 
 
 def _drawn_times(

@@ -145,12 +145,12 @@ def parts_of(
 def _baseline(boost: str, evidence: OracleEvidence, whole_s: float) -> list[EventBaseline]:
     traces, ash = evidence.traces, evidence.ash
     seen = traces.events if traces is not None else {}
-    found = []
+    baselines = []
     for name in matching(list(ash.share if ash is not None else seen), boost):
         latency = seen.get(name)
         if ash is not None:
             latency_s = latency.mean_s if latency is not None else ash.latency_s.get(name, 0.0)
-            found.append(
+            baselines.append(
                 EventBaseline(name, whole_s * ash.share[name], ash.share[name], latency, latency_s)
             )
         elif traces is not None and latency is not None:
@@ -160,11 +160,11 @@ def _baseline(boost: str, evidence: OracleEvidence, whole_s: float) -> list[Even
                     "the time by event must come from an ASH export",
                 )
             time_s = latency.total_s / traces.sessions_s * whole_s
-            found.append(EventBaseline(name, time_s, None, latency, latency.mean_s))
-    found = [event for event in found if event.time_s > 0 and event.latency_s > 0]
-    if not found:
+            baselines.append(EventBaseline(name, time_s, None, latency, latency.mean_s))
+    baselines = [event for event in baselines if event.time_s > 0 and event.latency_s > 0]
+    if not baselines:
         raise Refusal("the evidence shows no time in the boosted events")
-    return sorted(found, key=lambda event: -event.time_s)
+    return sorted(baselines, key=lambda event: -event.time_s)
 
 
 def _measured(
@@ -177,13 +177,13 @@ def _measured(
         return Part(baseline, None, baseline.latency_s / target.latency_s)
     if target.storage is not None:
         return _described(target.storage, baseline, evidence)
-    there = target.traces.events.get(baseline.event) if target.traces is not None else None
-    if there is None or there.total_s <= 0:
+    measured = target.traces.events.get(baseline.event) if target.traces is not None else None
+    if measured is None or measured.total_s <= 0:
         return None
     ratio = 1.0
-    if method != "seed" and baseline.seen is not None and baseline.seen.blocks and there.blocks:
-        ratio = baseline.seen.blocks / there.blocks
-    return Part(baseline, there, baseline.latency_s / (there.mean_s * ratio), ratio)
+    if method != "seed" and baseline.seen is not None and baseline.seen.blocks and measured.blocks:
+        ratio = baseline.seen.blocks / measured.blocks
+    return Part(baseline, measured, baseline.latency_s / (measured.mean_s * ratio), ratio)
 
 
 def _described(storage: Storage, baseline: EventBaseline, evidence: OracleEvidence) -> Part | None:
@@ -209,8 +209,11 @@ def _described(storage: Storage, baseline: EventBaseline, evidence: OracleEviden
         share = in_order.get((op, _core.size_class_bytes(size)))
         if share is None:
             return model.latency(op, size).mean_s
-        after, anywhere = (model.latency(op, size, sequential=one).mean_s for one in (True, False))
+        after, anywhere = (
+            model.latency(op, size, sequential=is_sequential).mean_s
+            for is_sequential in (True, False)
+        )
         return share * after + (1 - share) * anywhere
 
-    there_s = sum(count * mean_s(round(blocks * block_bytes)) for blocks, count in sizes.items())
-    return Part(baseline, None, float(baseline.latency_s * sum(sizes.values()) / there_s))
+    target_s = sum(count * mean_s(round(blocks * block_bytes)) for blocks, count in sizes.items())
+    return Part(baseline, None, float(baseline.latency_s * sum(sizes.values()) / target_s))

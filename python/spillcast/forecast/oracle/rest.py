@@ -26,7 +26,7 @@ BLOCKS = 8
 
 
 @dataclass(frozen=True)
-class RestThere:
+class TargetRest:
     """How the time outside the boosted waits changes on the target."""
 
     #: Seconds of it, here, that belong to boosted operations; all else stays.
@@ -48,9 +48,9 @@ class RestThere:
     def drawn_s(self, draws: np.random.Generator) -> Array:
         """``change_s`` in which what is not known varies."""
         either_way = draws.normal(0, self.spread, DRAWS)
-        one_way = self.toward * np.abs(draws.normal(0, 1, DRAWS))
-        found: Array = self.near_s * np.expm1(self.log_ratio + either_way + one_way)
-        return found
+        sideways = self.toward * np.abs(draws.normal(0, 1, DRAWS))
+        drawn: Array = self.near_s * np.expm1(self.log_ratio + either_way + sideways)
+        return drawn
 
 
 @dataclass(frozen=True)
@@ -80,52 +80,56 @@ def latency_error(count: float, whole: float) -> float:
     return window_error(calibrated().oracle_latency_error, count, whole)
 
 
-def rest_there(
+def target_rest(
     target: Target,
     evidence: OracleEvidence,
     parts: Sequence[Part],
     whole_s: float,
     *,
-    asked: bool = True,
-) -> RestThere:
+    enabled: bool = True,
+) -> TargetRest:
     """What traces on both storages say; kept, with a spread, where they do not or nobody asked."""
     known = calibrated()
     boosted_s = sum(part.baseline.time_s for part in parts)
     rest_s = max(whole_s - boosted_s, 0.0)
     count = sum(part.baseline.time_s / part.baseline.latency_s for part in parts)
     gain = boosted_s / sum(part.baseline.time_s / part.gain for part in parts)
-    here = _outside(evidence.traces, {part.baseline.event: 1.0 for part in parts})
-    each_s = here.each_s if here is not None else known.oracle_rest_s
+    source_rest = _outside(evidence.traces, {part.baseline.event: 1.0 for part in parts})
+    each_s = source_rest.each_s if source_rest is not None else known.oracle_rest_s
     near_s = min(rest_s, count * each_s)
     moves = known.oracle_rest_moves * log(gain)
-    kept = RestThere(near_s, 0.0, known.oracle_rest_spread, -moves)
-    if target.traces is None or not asked:
+    kept = TargetRest(near_s, 0.0, known.oracle_rest_spread, -moves)
+    if target.traces is None or not enabled:
         return kept
     sizes = {part.baseline.event: part.size_ratio for part in parts}
-    there = _outside(target.traces, sizes)
-    why = _why_not(target, here, there)
-    if here is None or there is None or why is not None:
-        return RestThere(near_s, 0.0, known.oracle_rest_spread, -moves, why)
-    covers = evidence.ash is None and here.count >= WHOLE * count
+    target_rest = _outside(target.traces, sizes)
+    why = _why_not(target, source_rest, target_rest)
+    if source_rest is None or target_rest is None or why is not None:
+        return TargetRest(near_s, 0.0, known.oracle_rest_spread, -moves, why)
+    covers = evidence.ash is None and source_rest.count >= WHOLE * count
     level = known.oracle_rest_error
     error = hypot(
-        LEAST_ERROR if covers else hypot(window_error(level, here.count, count), here.apart),
-        hypot(window_error(level, there.count, count), there.apart),
+        LEAST_ERROR
+        if covers
+        else hypot(window_error(level, source_rest.count, count), source_rest.apart),
+        hypot(window_error(level, target_rest.count, count), target_rest.apart),
     )
     # As sure as it is, beside what is likely without: that little changes.
     likely = hypot(known.oracle_rest_spread, moves)
     weight = likely**2 / (likely**2 + error**2)
-    ratio = log(there.each_s / here.each_s)
-    return RestThere(near_s, weight * ratio, error * weight**0.5, 0.0)
+    ratio = log(target_rest.each_s / source_rest.each_s)
+    return TargetRest(near_s, weight * ratio, error * weight**0.5, 0.0)
 
 
-def _why_not(target: Target, here: _Outside | None, there: _Outside | None) -> str | None:
+def _why_not(
+    target: Target, source_rest: _Outside | None, target_rest: _Outside | None
+) -> str | None:
     """Why two traces do not tell how the time outside changes; None where they do."""
-    if here is None:
+    if source_rest is None:
         return "no trace of whole sessions on the current storage shows it per operation"
-    if there is None:
+    if target_rest is None:
         return f"{target.name} does not show it per operation"
-    alike = _alike(here.kinds, there.kinds)
+    alike = _alike(source_rest.kinds, target_rest.kinds)
     if alike < SAME_WORK:
         return (
             f"what is done per operation here and on {target.name} is {alike:.0%} alike: other "
@@ -153,10 +157,10 @@ def _outside(trace: TraceEvidence | None, sizes: dict[str, float]) -> _Outside |
     return _Outside(count, outside_s / count, _apart(trace, sizes), kinds)
 
 
-def _alike(here: dict[str, float], there: dict[str, float]) -> float:
+def _alike(source_shares: dict[str, float], target_shares: dict[str, float]) -> float:
     """What two have in common, over all that either has."""
-    names = here.keys() | there.keys()
-    pairs = [(here.get(name, 0.0), there.get(name, 0.0)) for name in names]
+    names = source_shares.keys() | target_shares.keys()
+    pairs = [(source_shares.get(name, 0.0), target_shares.get(name, 0.0)) for name in names]
     return sum(map(min, pairs)) / sum(map(max, pairs))
 
 
@@ -194,4 +198,4 @@ def _span(trace: TraceEvidence) -> tuple[int, int]:
     seconds = [seen.seconds for seen in trace.events.values() if len(seen.seconds)]
     if not seconds:
         return 0, 0
-    return int(min(one[0] for one in seconds)), int(max(one[-1] for one in seconds))
+    return int(min(times[0] for times in seconds)), int(max(times[-1] for times in seconds))

@@ -22,8 +22,8 @@ def traces_of_same_work(
     """
     target = f"--to {folder}"
     probe = f"spillcast probe {shell_word(folder)} --grid -o there.json, then --to there.json"
-    found = traces_below(folder)
-    if not found:
+    paths = traces_below(folder)
+    if not paths:
         raise InputError(
             f"{target}: traces and ASH are not replayed on a directory, and this one holds no "
             "trace of the query",
@@ -31,16 +31,16 @@ def traces_of_same_work(
         )
     if not statements:
         raise InputError(
-            f"{target}: the baseline does not name its statement, and of {len(found):,} traces "
+            f"{target}: the baseline does not name its statement, and of {len(paths):,} traces "
             "below the directory it is unknown which are of the same statement",
             f"give its traces instead of the directory, or probe it: {probe}",
         )
-    same = [path for path in found if statements & _statements(path, boost, lenient)]
+    same = [path for path in paths if statements & _statements(path, boost, lenient)]
     if not same:
         named = sorted(statements)[:_NAMED]
         more = ", ..." if len(statements) > _NAMED else ""
         raise InputError(
-            f"{target}: of {len(found):,} traces below it none has waits for '{boost}' of the same "
+            f"{target}: of {len(paths):,} traces below it none has waits for '{boost}' of the same "
             f"statement ({', '.join(named)}{more})",
             f"trace the query for a minute with temp there, or probe the directory: {probe}",
         )

@@ -76,15 +76,15 @@ class Spilled:
 
     def sentences(self) -> list[str]:
         """In words."""
-        said = []
+        lines = []
         if self.lines:
             most = self.lines[0]
             passes = "" if most.passes is None else f", in {_passes(most.passes)}"
             name = line_words(most.operation, most.plan_line)
-            said.append(f"{name} spills {most.share:.0%} of it{passes}.")
+            lines.append(f"{name} spills {most.share:.0%} of it{passes}.")
         if self.more_pga is not None:
-            said += _cure(self.more_pga)
-        return said
+            lines += _cure(self.more_pga)
+        return lines
 
 
 def spilled_of(
@@ -126,19 +126,23 @@ def _lines(sources: Sequence[RowSource], areas: Sequence[dict[str, Any]]) -> lis
         passes[key] = max(passes.get(key, 0), area["passes"] or 0)
         names[key] = (area["operation"] or "").replace("-", " ")
         temp[key] = temp.get(key, 0) + (area["temp_bytes"] or 0)
-    found: list[tuple[str | None, int | None, str, float, int | None]] = [
-        (one.sql_id, one.plan_line, one.operation, share, one.passes)
-        for one, share in spilling(sources)
-        if one.plan_line is not None
+    shares: list[tuple[str | None, int | None, str, float, int | None]] = [
+        (source.sql_id, source.plan_line, source.operation, share, source.passes)
+        for source, share in spilling(sources)
+        if source.plan_line is not None
     ]
-    if not found and (whole := sum(temp.values())):
+    if not shares and (whole := sum(temp.values())):
         ranked = sorted(temp, key=lambda key: -temp[key])
-        found = [(*key, "", temp[key] / whole, None) for key in ranked if temp[key]]
+        shares = [(*key, "", temp[key] / whole, None) for key in ranked if temp[key]]
     return [
         SpillingLine(
-            sql, line, name or names.get((sql, line), ""), share, passes.get((sql, line), own)
+            sql,
+            line,
+            name or names.get((sql, line), ""),
+            share,
+            passes.get((sql, line), operation_line),
         )
-        for sql, line, name, share, own in found
+        for sql, line, name, share, operation_line in shares
     ]
 
 
@@ -154,9 +158,9 @@ def _more_pga(areas: Sequence[dict[str, Any]], parameters: Sequence[Path]) -> Mo
         known = optimal > held
         needed += optimal if known else held + area["temp_bytes"]
         estimated = estimated and known
-    told = [size for path in parameters if (size := bytes_of(read_parameters(path), _TARGET))]
+    targets = [size for path in parameters if (size := bytes_of(read_parameters(path), _TARGET))]
     held = sum(area["memory_bytes_max"] or 0 for area in areas)
-    return MorePga(held, needed, estimated, len(areas), told[0] if told else None)
+    return MorePga(held, needed, estimated, len(areas), targets[0] if targets else None)
 
 
 _TARGET = "pga_aggregate_target"
@@ -176,15 +180,15 @@ def _cure(more: MorePga) -> list[str]:
             f"; that would leave about {format_duration(more.forecast_s)} ({low} to {high}), "
             "if the plan stays as it is"
         )
-    said = [f"{text}."]
+    lines = [f"{text}."]
     if more.pga_target_bytes:
         share = PARALLEL_SHARE if several else SERIAL_SHARE
         most = format_bytes(round(share * more.pga_target_bytes))
-        what = "all of a parallel query get" if several else "a work area of a serial query gets"
-        said.append(
-            f"Of {_TARGET} ({format_bytes(more.pga_target_bytes)}) {what} about {most} at most."
+        scope = "all of a parallel query get" if several else "a work area of a serial query gets"
+        lines.append(
+            f"Of {_TARGET} ({format_bytes(more.pga_target_bytes)}) {scope} about {most} at most."
         )
-    return said
+    return lines
 
 
 def _passes(number: int) -> str:

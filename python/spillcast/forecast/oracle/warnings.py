@@ -101,9 +101,9 @@ def _served_by_flash(flash: TempOnFlash | None) -> list[Warned]:
     return [
         Warned(
             "flash-cache",
-            f"the flash cache serves {share:.0%} of temp {what} already: moving temp gains little",
+            f"the flash cache serves {share:.0%} of temp {event} already: moving temp gains little",
         )
-        for what, share in shares.items()
+        for event, share in shares.items()
         if share is not None and share > SERVED
     ]
 

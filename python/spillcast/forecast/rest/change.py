@@ -46,15 +46,17 @@ def blended(estimates: Sequence[CpuChange]) -> CpuChange:
     """
     if len(estimates) == 1:
         return estimates[0]
-    errors = np.array([max(one.error_s, LEAST_ERROR * abs(one.total_s)) for one in estimates])
+    errors = np.array(
+        [max(estimate.error_s, LEAST_ERROR * abs(estimate.total_s)) for estimate in estimates]
+    )
     if not errors.all():
         return estimates[int(np.argmin(errors))]
     weights = errors**-2 / (errors**-2).sum()
-    totals = np.array([one.total_s for one in estimates])
+    totals = np.array([estimate.total_s for estimate in estimates])
     apart = float((((totals - weights @ totals) / errors) ** 2).sum()) / (len(estimates) - 1)
     return CpuChange(
-        " and ".join(one.source for one in estimates),
-        np.asarray(weights @ np.array([one.each_s for one in estimates])),
+        " and ".join(estimate.source for estimate in estimates),
+        np.asarray(weights @ np.array([estimate.each_s for estimate in estimates])),
         estimates[0].count,
         float((errors**-2).sum() ** -0.5 * max(apart, 1.0) ** 0.5),
     )

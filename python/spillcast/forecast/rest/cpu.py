@@ -8,8 +8,8 @@ from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load
 from spillcast.forecast.rest.change import CpuChange, blended, counts
 from spillcast.forecast.rest.machine import machine_change
-from spillcast.forecast.rest.own import own_change
 from spillcast.forecast.rest.rehearsed import rehearsed_change
+from spillcast.forecast.rest.within_run import within_run_change
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 
@@ -17,7 +17,7 @@ from spillcast.storage import Storage
 def cpu_change(
     recording: Recording,
     loads: Sequence[Load],
-    found: Sequence[Latency],
+    latencies: Sequence[Latency],
     target: Storage | None,
     without: Collection[str] = (),
     compressing_s: float = 0.0,
@@ -31,12 +31,12 @@ def cpu_change(
     """
     answers: list[CpuChange | None] = []
     if "machine" not in without:
-        answers.append(machine_change(recording, loads, found, cores_each))
+        answers.append(machine_change(recording, loads, latencies, cores_each))
     if "recording" not in without:
-        answers.append(own_change(recording, loads, found))
+        answers.append(within_run_change(recording, loads, latencies))
     if target and target.rehearsal and "rehearsal" not in without:
         answers.append(rehearsed_change(recording, loads, target.rehearsal, compressing_s))
-    estimates = [one for one in answers if one is not None]
+    estimates = [answer for answer in answers if answer is not None]
     if not estimates:
         return CpuChange("", np.zeros(len(loads)), counts(loads), 0.0)
     return blended(estimates)

@@ -111,8 +111,8 @@ def _data_reads(rows: pa.Table) -> NDArray[np.int64]:
     other = pa.compute.and_(pa.compute.invert(rows["temp"]), rows["op"].is_valid())
     at = np.flatnonzero(other.to_numpy())
     ops = rows["op"].filter(other).cast(pa.string())
-    found: NDArray[np.int64] = at[pa.compute.equal(ops, "read").to_numpy()]
-    return found
+    reads: NDArray[np.int64] = at[pa.compute.equal(ops, "read").to_numpy()]
+    return reads
 
 
 def _share_read_by_others(recording: Recording) -> float:

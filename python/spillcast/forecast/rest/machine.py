@@ -27,7 +27,10 @@ GUESS_ERROR = 0.6
 
 
 def machine_change(
-    recording: Recording, loads: Sequence[Load], found: Sequence[Latency], cores_each: float = 1.0
+    recording: Recording,
+    loads: Sequence[Load],
+    latencies: Sequence[Latency],
+    cores_each: float = 1.0,
 ) -> CpuChange:
     """CPU time that operations likely take more on the target, with latencies ``found``.
 
@@ -38,12 +41,12 @@ def machine_change(
     """
     calibration, count = recording.meta.machine.calibration, counts(loads)
     if calibration is None:
-        change_s, error = _guessed(recording, loads, found), GUESS_ERROR
+        change_s, error = _guessed(recording, loads, latencies), GUESS_ERROR
     else:
         cost = calibration.cost_of(recording.meta.engine.name)
-        pairs = zip(loads, found, strict=True)
+        pairs = zip(loads, latencies, strict=True)
         change_s = np.array(
-            [_moved_s(cost, recording, load, there.mean_s) for load, there in pairs]
+            [_moved_s(cost, recording, load, latency.mean_s) for load, latency in pairs]
         )
         error = cost.spread
     change_s = cores_each * change_s
@@ -59,11 +62,11 @@ def _moved_s(cost: WaitCost, recording: Recording, load: Load, target_s: float) 
     return cost.moved_s(work_s, np.array([load.mean_s]), target_s)
 
 
-def _guessed(recording: Recording, loads: Sequence[Load], found: Sequence[Latency]) -> Array:
+def _guessed(recording: Recording, loads: Sequence[Load], latencies: Sequence[Latency]) -> Array:
     """By load, as the loop through memory says."""
     caches, count = recording.meta.machine.caches, counts(loads)
     recorded_s = np.array([load.mean_s for load in loads])
-    target_s = np.array([there.mean_s for there in found])
+    target_s = np.array([latency.mean_s for latency in latencies])
     warm_s = _warm_cpu_s(caches, recorded_s, count, _cpu_per_operation_s(recording))
     moved: Array = _guess_s(caches, target_s, warm_s) - _guess_s(caches, recorded_s, warm_s)
     return moved

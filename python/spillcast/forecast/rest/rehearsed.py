@@ -38,19 +38,26 @@ def rehearsed_change(
     by_gaps = None in (recording.meta.cpu_s, rehearsal.cpu_s)
     if by_gaps and max(sessions(recording), sessions(rehearsal.recording)) > 1:
         return None
-    there = _Operations.of(rehearsal.recording, by_gaps=by_gaps)
-    here, same = _Operations.of(recording, by_gaps=by_gaps).prefix(recording, there)
-    many = min(len(there), len(here)) if same else len(here)
-    there, here = there.first(many) if same else there, here.first(many)
-    seen = [op for op in OPS if min(here.count(op), there.count(op)) >= ENOUGH]
+    target_operations = _Operations.of(rehearsal.recording, by_gaps=by_gaps)
+    source_operations, same = _Operations.of(recording, by_gaps=by_gaps).prefix(
+        recording, target_operations
+    )
+    many = min(len(target_operations), len(source_operations)) if same else len(source_operations)
+    target_operations, source_operations = (
+        target_operations.first(many) if same else target_operations,
+        source_operations.first(many),
+    )
+    seen = [
+        op for op in OPS if min(source_operations.count(op), target_operations.count(op)) >= ENOUGH
+    ]
     if not seen:
         return None
-    change_s = {op: there.mean_s(op) - here.mean_s(op) for op in seen}
-    known = [here.count(op) for op in seen]
+    change_s = {op: target_operations.mean_s(op) - source_operations.mean_s(op) for op in seen}
+    known = [source_operations.count(op) for op in seen]
     usual_s = float(np.average(list(change_s.values()), weights=known))
     each_s = np.array([change_s.get(load.op, usual_s) for load in loads])
     count = counts(loads)
-    error_s = _error_s(loads, each_s, here, there, set(seen), same=same)
+    error_s = _error_s(loads, each_s, source_operations, target_operations, set(seen), same=same)
     writes = np.array([load.op == "write" for load in loads])
     if compressing_s and (written := float(count[writes].sum())):
         each_s = each_s - np.where(writes, compressing_s / written, 0.0)
@@ -60,25 +67,29 @@ def rehearsed_change(
 def _error_s(
     loads: Sequence[Load],
     each_s: Array,
-    here: "_Operations",
-    there: "_Operations",
+    source_operations: "_Operations",
+    target_operations: "_Operations",
     seen: set[str],
     *,
     same: bool,
 ) -> float:
     """Of the whole: the prefix's own, what runs differ by, and what was not rehearsed."""
     count = counts(loads)
-    mean_s = float(here.cpu_s.mean())
-    one, other = here.stretches_s(), there.stretches_s()
-    varied = np.std(other - one, ddof=1) if same else np.hypot(one.std(ddof=1), other.std(ddof=1))
+    mean_s = float(source_operations.cpu_s.mean())
+    source_s, other = source_operations.stretches_s(), target_operations.stretches_s()
+    varied = (
+        np.std(other - source_s, ddof=1)
+        if same
+        else np.hypot(source_s.std(ddof=1), other.std(ddof=1))
+    )
     prefix_s = float(varied) / STRETCHES**0.5 * count.sum()
     later_s = 0.0
     for load, change_s in zip(loads, each_s, strict=True):
         if load.op not in seen:
             later_s += load.count * float(np.hypot(OTHER_KIND * change_s, OTHER_KIND_CPU * mean_s))
             continue
-        of_op = sum(one.count for one in loads if one.op == load.op)
-        left = max(1 - there.count(load.op) / of_op, 0.0)
+        of_op = sum(source_s.count for source_s in loads if source_s.op == load.op)
+        left = max(1 - target_operations.count(load.op) / of_op, 0.0)
         later_s += load.count * left * LATER * abs(change_s)
     return float(np.linalg.norm([prefix_s, later_s, REPEATED * mean_s * count.sum()]))
 
@@ -118,7 +129,9 @@ class _Operations:
     def __len__(self) -> int:
         return len(self.start_ns)
 
-    def prefix(self, recording: Recording, there: "_Operations") -> "tuple[_Operations, bool]":
+    def prefix(
+        self, recording: Recording, target_operations: "_Operations"
+    ) -> "tuple[_Operations, bool]":
         """Those from the run's start on that were kept without a gap, and True; else all kept.
 
         That is where too few were kept from its start on to set them beside those ``there``.
@@ -129,7 +142,7 @@ class _Operations:
         begin_s, end_s = slices[0] if slices else (0.0, 0.0)
         before = int(np.searchsorted(self.start_ns, end_s * 1e9))
         # Nothing was done before the first slice where that begins with the run.
-        if begin_s * 1e9 > 1e6 or before < min(ENOUGH, len(there)):
+        if begin_s * 1e9 > 1e6 or before < min(ENOUGH, len(target_operations)):
             return self, False
         return self.first(before), True
 

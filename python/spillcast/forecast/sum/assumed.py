@@ -21,15 +21,21 @@ def timed_on(recording: Recording, storage: Storage) -> Recording:
     """
     loads, at_once = temp_load(recording), in_flight(recording)
     shared_by = recording.meta.temp.shared_by
-    found = latencies(storage, loads, at_once)
+    target_latencies = latencies(storage, loads, at_once)
     threads = at_once if shared_by is None else shared_by.most
-    io_s = sum(load.count * each.mean_s for load, each in zip(loads, found, strict=True)) / threads
+    io_s = (
+        sum(load.count * each.mean_s for load, each in zip(loads, target_latencies, strict=True))
+        / threads
+    )
     if io_s > recording.elapsed_s:
         raise Refusal(
             f"on {storage.name} the temp I/O would take {format_duration(io_s)}, longer than the "
             f"query ({format_duration(recording.elapsed_s)}): the query ran on other storage"
         )
-    mean_ns = {load.op: round(each.mean_s * 1e9) for load, each in zip(loads, found, strict=True)}
+    mean_ns = {
+        load.op: round(each.mean_s * 1e9)
+        for load, each in zip(loads, target_latencies, strict=True)
+    }
     rows = [
         {**row, "total_ns": mean_ns[row["op"]] * row["count"], "latency_ns": [mean_ns[row["op"]]]}
         for row in recording.seconds.to_pylist()
@@ -43,6 +49,6 @@ def timed_on(recording: Recording, storage: Storage) -> Recording:
     timed.waits = recording.waits
     timed.seconds = pa.Table.from_pylist(rows, SECONDS_SCHEMA)
     if (ends := recording.ends) is not None:
-        least, most = (timed_on(one, storage) for one in (ends.least, ends.most))
+        least, most = (timed_on(bound, storage) for bound in (ends.least, ends.most))
         timed.ends = Ends(least, most, ends.unknown)
     return timed

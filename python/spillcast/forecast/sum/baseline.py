@@ -92,15 +92,15 @@ class Baseline:
                 f"{recording.path}: the query ended while it was recorded: nothing remains",
                 f"leave {known.given} out",
             )
-        found = by_all.to_come
+        remaining = by_all.to_come
         base = cls(
             recording, loads, whole, part, without, cpus,
-            found, threads, loads, by_all.unused, by_all.unread_bytes,
+            remaining, threads, loads, by_all.unused, by_all.unread_bytes,
         )  # fmt: skip
-        if found is None:
+        if remaining is None:
             return base
-        loads = found.loads(loads)
-        return replace(base, loads=loads, whole_s=elapsed_s or found.whole_s(loads), part=None)
+        loads = remaining.loads(loads)
+        return replace(base, loads=loads, whole_s=elapsed_s or remaining.whole_s(loads), part=None)
 
     @property
     def recorded_s(self) -> float | None:
@@ -188,7 +188,7 @@ class Baseline:
     @cached_property
     def changes_s(self) -> float:
         """Elapsed time that they take."""
-        total_s = sum(one.total_s for one in self.changes)
+        total_s = sum(change.total_s for change in self.changes)
         return self.scale * self.threads.recorded.of_waits * total_s
 
     @cached_property
@@ -226,7 +226,7 @@ class Baseline:
         meta, threads = self.recording.meta, self.threads
         if not (held_s := meta.cpu_limits.throttled_s):
             return meta.run_queue_others_s
-        held_s *= max(threads.at_work / (threads.here.cores or 1), 1.0)
+        held_s *= max(threads.at_work / (threads.source.cores or 1), 1.0)
         return min(meta.run_queue_others_s, max(meta.capture.run_queue_delay_s - held_s, 0.0))
 
     @property
@@ -237,11 +237,11 @@ class Baseline:
         several threads each lost its share. What was lost within temp operations is in their
         latencies: where its CPU time is known, the remainder holds no more than it is longer.
         """
-        most_s = self.remainder_s - (self._own_cpu_s or 0.0)
+        most_s = self.remainder_s - (self._query_cpu_s or 0.0)
         return min(self.scale * self.others_s / self.threads.at_work, most_s)
 
     @cached_property
-    def _own_cpu_s(self) -> float | None:
+    def _query_cpu_s(self) -> float | None:
         """CPU time of the remainder; None where it is not told apart from waits."""
         cpu_s = self.recording.meta.cpu_s
         if cpu_s is None or sessions(self.recording) > 1:
@@ -255,14 +255,14 @@ class Baseline:
 
         They take as long wherever temp files are.
         """
-        found = data_reads(self.recording)
-        if found is None:
+        reads = data_reads(self.recording)
+        if reads is None:
             return None
-        cold_s = min(self.scale * found.elapsed_s, self.remainder_s - (self._own_cpu_s or 0.0))
+        cold_s = min(self.scale * reads.elapsed_s, self.remainder_s - (self._query_cpu_s or 0.0))
         if cold_s < COLD_SHOWN * self.whole_s:
             return None
         count, size = (
-            n if n is None else round(self.scale * n) for n in (found.count, found.bytes)
+            n if n is None else round(self.scale * n) for n in (reads.count, reads.bytes)
         )
         return Term(DATA_READS, None, size, count, cold_s, cold_s)
 
@@ -276,20 +276,20 @@ class Baseline:
         def stays(name: str, s: float) -> Term:
             return Term(name, None, None, None, s, s)
 
-        cold, cpu_s = self.cold_data, self._own_cpu_s
+        cold, cpu_s = self.cold_data, self._query_cpu_s
         other_s = self.remainder_s - (cold.baseline_s if cold else 0.0)
-        quota_s, quota_there_s = (self.scale * s for s in self.threads.quota_s)
+        quota_s, quota_target_s = (self.scale * s for s in self.threads.quota_s)
         held_s = min(quota_s, other_s - (cpu_s or 0.0))
-        held_there_s = max(held_s + quota_there_s - quota_s, 0.0)
+        held_target_s = max(held_s + quota_target_s - quota_s, 0.0)
         other_s -= held_s
         if cpu_s is None:
             terms = [stays("CPU and other waits", other_s)]
         else:
             terms = [stays("CPU", cpu_s), stays("other waits", other_s - cpu_s)]
-        there_s = max(terms[0].baseline_s + self.scale * self.threads.cores_s, 0.0)
-        terms[0] = replace(terms[0], forecast_s=there_s)
-        if max(held_s, held_there_s) > 0:
-            terms.append(Term(QUOTA, None, None, None, held_s, held_there_s))
+        target_s = max(terms[0].baseline_s + self.scale * self.threads.cores_s, 0.0)
+        terms[0] = replace(terms[0], forecast_s=target_s)
+        if max(held_s, held_target_s) > 0:
+            terms.append(Term(QUOTA, None, None, None, held_s, held_target_s))
         if cold is not None:
             terms.append(cold)
         if self.cost_s > 0:

@@ -56,11 +56,13 @@ class Ceiling:
 def ceiling_of(baseline: Baseline) -> Ceiling:
     """The forecast for storage of no latency, as far as it does not depend on a target."""
     loads, threads = baseline.loads, baseline.threads
-    found = [AT_ONCE] * len(loads)
+    target_latencies = [AT_ONCE] * len(loads)
     each = threads.cores_each
-    cpu = cpu_change(baseline.recording, loads, found, None, baseline.without, cores_each=each)
+    cpu = cpu_change(
+        baseline.recording, loads, target_latencies, None, baseline.without, cores_each=each
+    )
     overlap = threads.unwaited(cpu.each_s)
-    compressed = baseline.compression.on_target(found) if baseline.compression else None
+    compressed = baseline.compression.on_target(target_latencies) if baseline.compression else None
     compressing_s = compressed.cpu_s if compressed else 0.0
     done: Sequence[Load] = compressed.loads if compressed else loads
     cpu_s = baseline.io_scale * overlap.of_cpu
@@ -90,7 +92,7 @@ def ceiling_of(baseline: Baseline) -> Ceiling:
         about_s,
         drawn_s,
         kind_of(baseline),
-        direction_of(loads, found),
+        direction_of(loads, target_latencies),
     )
     return Ceiling(about_s, uncertainty)
 
@@ -134,9 +136,11 @@ def drawn_rest(
     return rest_s
 
 
-def direction_of(loads: Sequence[Load], found: Sequence[Latency]) -> str:
+def direction_of(loads: Sequence[Load], target_latencies: Sequence[Latency]) -> str:
     """From what was recorded to the latencies ``found``: ``slow to fast`` or so."""
     count = sum(load.count for load in loads)
-    target_s = sum(load.count * there.mean_s for load, there in zip(loads, found, strict=True))
+    target_s = sum(
+        load.count * latency.mean_s for load, latency in zip(loads, target_latencies, strict=True)
+    )
     recorded_s, moved_bytes = sum(load.total_s for load in loads), sum(load.bytes for load in loads)
     return direction(recorded_s / count, target_s / count, moved_bytes / count)

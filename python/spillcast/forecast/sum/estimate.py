@@ -80,8 +80,8 @@ def forecast_of(
     measured = target.rehearsal if rehearsed is not None and rehearsed.ended else None
     if measured is not None:
         projection = as_measured(projection, baseline, run_s(measured))
-    there_s = projection.changes_s + sum(projection.io_s)
-    total_s = float(baseline.remainder_s + baseline.limits_s + projection.drift_s + there_s)
+    target_s = projection.changes_s + sum(projection.io_s)
+    total_s = float(baseline.remainder_s + baseline.limits_s + projection.drift_s + target_s)
     if total_s <= 0:
         return replace(
             unsaid, refused="all of the time recorded was temp I/O: nothing is left of it"
@@ -176,9 +176,9 @@ def _uncertainty(
 
 def total_on(baseline: Baseline, target: Storage, *, cached: bool = False) -> float:
     """The elapsed time on a storage, with a page cache before it or without."""
-    there = project(baseline, target, cached=cached)
-    there_s = there.drift_s + there.changes_s + sum(there.io_s)
-    return baseline.remainder_s + baseline.limits_s + there_s
+    projection = project(baseline, target, cached=cached)
+    target_s = projection.drift_s + projection.changes_s + sum(projection.io_s)
+    return baseline.remainder_s + baseline.limits_s + target_s
 
 
 def refused(baseline: Baseline, target: str, reason: str) -> Forecast:
@@ -190,8 +190,8 @@ def _warm(baseline: Baseline, total_s: float | None) -> Warm | None:
     """A run on warm data, which takes ``total_s`` on the target as it is."""
     if (cold := baseline.cold_data) is None:
         return None
-    there_s = None if total_s is None else max(total_s - cold.forecast_s, 0.0)
-    return Warm(baseline.whole_s - cold.baseline_s, there_s)
+    target_s = None if total_s is None else max(total_s - cold.forecast_s, 0.0)
+    return Warm(baseline.whole_s - cold.baseline_s, target_s)
 
 
 def _moved(rest: Sequence[Term], drift_s: float) -> list[Term]:
@@ -200,20 +200,20 @@ def _moved(rest: Sequence[Term], drift_s: float) -> list[Term]:
     Where CPU time is had at the rate of a quota, less of it is less of that wait, too.
     """
     cpu, *others = rest
-    own_s = drift_s
+    moved_s = drift_s
     if any(term.name == QUOTA for term in others):
-        own_s = max(drift_s, -cpu.forecast_s / 2)
+        moved_s = max(drift_s, -cpu.forecast_s / 2)
         others = [
-            replace(term, forecast_s=term.forecast_s + drift_s - own_s)
+            replace(term, forecast_s=term.forecast_s + drift_s - moved_s)
             if term.name == QUOTA
             else term
             for term in others
         ]
-    return [replace(cpu, forecast_s=cpu.forecast_s + own_s), *others]
+    return [replace(cpu, forecast_s=cpu.forecast_s + moved_s), *others]
 
 
 def _changes_term(baseline: Baseline, target_s: float) -> list[Term]:
-    if not (count := sum(one.count for one in baseline.changes)):
+    if not (count := sum(change.count for change in baseline.changes)):
         return []
     return [Term(CHANGES, None, None, count, baseline.changes_s, target_s)]
 

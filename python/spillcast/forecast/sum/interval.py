@@ -107,7 +107,7 @@ def drawn_totals(
     """
     io_s = np.zeros(DRAWS)
     for term in terms:
-        error = hypot(term.error, _own_noise(term.blocks, term.count))
+        error = hypot(term.error, _sampling_error(term.blocks, term.count))
         off = np.exp(draws.normal(0, error, DRAWS))
         factor = factors[term.op] if factors else 1.0
         if whole_known:
@@ -131,7 +131,7 @@ def resampled_means(blocks: Array, draws: np.random.Generator) -> Array:
     return np.asarray(means / whole)
 
 
-def _own_noise(blocks: Array, count: int | None) -> float:
+def _sampling_error(blocks: Array, count: int | None) -> float:
     """How far the mean of so few operations is from that of many, by the scatter of stretches.
 
     As a spread of the logarithm: a single operation may take many times the mean, and no less than

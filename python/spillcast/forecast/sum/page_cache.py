@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from spillcast.forecast.assumptions import SHARE_TOLD
+from spillcast.forecast.assumptions import SHARE_REPORTED
 from spillcast.forecast.result import Forecast, Warned
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.projection import Projection
@@ -27,7 +27,7 @@ def about_page_cache(
     cache, missed = baseline.threads.page_cache, projection.missed
     if cache is None or missed is None or unhelped_s is None:
         return []
-    if abs(unhelped_s - total_s) <= SHARE_TOLD * total_s:
+    if abs(unhelped_s - total_s) <= SHARE_REPORTED * total_s:
         return []
     without = f"without it the run would take about {format_duration(unhelped_s)}"
     if baseline.recording.meta.only_counts:
@@ -57,7 +57,7 @@ def about_skipped_cache(
     if target.source is not ASSUMED or not on_disk or baseline.threads.page_cache is None:
         return []
     cached_s = on_it(baseline, target)
-    if abs(cached_s - total_s) <= SHARE_TOLD * total_s:
+    if abs(cached_s - total_s) <= SHARE_REPORTED * total_s:
         return []
     text = (
         "every operation is assumed to take this long, even those that the page cache served in "
@@ -66,26 +66,26 @@ def about_skipped_cache(
     return [Warned("page-cache-skipped", text)]
 
 
-def with_and_without(said: Forecast, without: Forecast, without_s: float) -> Forecast:
+def with_and_without(cached: Forecast, without: Forecast, without_s: float) -> Forecast:
     """A forecast from counts for either answer, as how much memory there is no count tells.
 
     ``without`` is the forecast where no page cache holds temp files, ``without_s`` its time.
     """
-    bounds = bounds_s(said), bounds_s(without)
-    if said.forecast_s is None or bounds[0] is None or bounds[1] is None:
-        return said
+    bounds = bounds_s(cached), bounds_s(without)
+    if cached.forecast_s is None or bounds[0] is None or bounds[1] is None:
+        return cached
     low_s, high_s = min(bounds[0][0], bounds[1][0]), max(bounds[0][1], bounds[1][1])
     if too_wide(low_s, high_s) is None:
-        return replace(said, interval_s=(low_s, high_s), uncertainty=None)
+        return replace(cached, interval_s=(low_s, high_s), uncertainty=None)
     text = (
-        f"it would take about {format_duration(said.forecast_s)} if the page cache holds the temp "
-        f"files, as it probably did, and {format_duration(without_s)} if not: record the query, "
-        "which also records how much memory is free"
+        f"it would take about {format_duration(cached.forecast_s)} if the page cache holds the "
+        f"temp files, as it probably did, and {format_duration(without_s)} if not: record the "
+        "query, which also records how much memory is free"
     )
-    return replace(said, forecast_s=None, interval_s=None, refused=text, warnings=[])
+    return replace(cached, forecast_s=None, interval_s=None, refused=text, warnings=[])
 
 
-def either_way(baseline: Baseline, said: Forecast) -> bool:
+def either_way(baseline: Baseline, forecast: Forecast) -> bool:
     """Whether a forecast rests on a page cache of which only counts tell."""
-    codes = {warning.code for warning in said.warnings}
+    codes = {warning.code for warning in forecast.warnings}
     return baseline.recording.meta.only_counts and "page-cache-answers" in codes

@@ -59,20 +59,20 @@ def project(baseline: Baseline, target: Storage, *, cached: bool = False) -> Pro
     simulated = threads.on(behaviour, scale, changes.times, page_cache)
     if (reason := unknown_limits(baseline, simulated)) is not None:
         raise Refusal(reason)
-    found = [
+    target_latencies = [
         latency if mean_s is None else latency.at(mean_s)
         for latency, mean_s in zip(
             latencies(target, loads, simulated.in_flight), threads.mean_s(simulated), strict=True
         )
     ]
     if target.rehearsal is not None and "rehearsal" not in baseline.without:
-        found = rehearsed(found, loads, target.rehearsal)
-    compressed = baseline.compression.on_target(found) if baseline.compression else None
+        target_latencies = rehearsed(target_latencies, loads, target.rehearsal)
+    compressed = baseline.compression.on_target(target_latencies) if baseline.compression else None
     compressing_s = compressed.cpu_s if compressed else 0.0
     cpu = cpu_change(
         baseline.recording,
         loads,
-        found,
+        target_latencies,
         target,
         baseline.without,
         compressing_s=compressing_s,
@@ -86,8 +86,11 @@ def project(baseline: Baseline, target: Storage, *, cached: bool = False) -> Pro
     most = max(range(len(target.limits)), key=lambda at: simulated.limited[at], default=None)
     saturated = most is not None and simulated.limited[most] > LIMITED
     return Projection(
-        found,
-        [io_wait_s * load.count * lat.mean_s for load, lat in zip(done, found, strict=True)],
+        target_latencies,
+        [
+            io_wait_s * load.count * lat.mean_s
+            for load, lat in zip(done, target_latencies, strict=True)
+        ],
         wait_s * changes.total_s,
         wait_s * changes.kept_s,
         overlap,

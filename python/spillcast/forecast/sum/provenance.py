@@ -32,11 +32,13 @@ def _about_age(known: Provenance) -> list[Warned]:
 
 def _about_host(known: Provenance, recorded_host: str | None) -> list[Warned]:
     """Another host's storage may well be meant; it is said, for CPUs and memory are not its."""
-    there = recorded_host or platform.node()
-    if known.host in (None, there):
+    measured_host = recorded_host or platform.node()
+    if known.host in (None, measured_host):
         return []
-    what = "the query was recorded" if recorded_host else "this runs"
-    text = f"its latencies were measured on host {known.host}, and {what} on host {there}"
+    purpose = "the query was recorded" if recorded_host else "this runs"
+    text = (
+        f"its latencies were measured on host {known.host}, and {purpose} on host {measured_host}"
+    )
     return [Warned("another-host", text)]
 
 
@@ -44,10 +46,10 @@ def _about_mount(known: Provenance) -> list[Warned]:
     """That something else is mounted by now where a directory of this host was measured."""
     if known.directory is None or known.mount_point is None or known.host != platform.node():
         return []
-    found = mounted(known.directory)
-    if found is None or known.on(found).where == known.where:
+    mount = mounted(known.directory)
+    if mount is None or known.on(mount).where == known.where:
         return []
-    was, now = _words(known), _words(known.on(found))
+    was, now = _words(known), _words(known.on(mount))
     text = f"{known.directory} was {was} when it was measured, and is {now} now"
     return [Warned("another-mount", f"{text}: probe it again")]
 

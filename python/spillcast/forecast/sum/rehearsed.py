@@ -39,20 +39,20 @@ def drawn_run_s(rehearsal: Rehearsal, draws: np.random.Generator, many: int) -> 
     """The same, drawn as it varies when it is repeated."""
     off_s = OVERHEAD_OFF * _overhead_s(rehearsal) * draws.standard_normal(many)
     again = np.exp(draws.normal(0, REPEATED_RUN, many))
-    found: NDArray[np.float64] = np.maximum(run_s(rehearsal) + off_s, 0.0) * again
-    return found
+    drawn_s: NDArray[np.float64] = np.maximum(run_s(rehearsal) + off_s, 0.0) * again
+    return drawn_s
 
 
 def as_measured(projection: Projection, baseline: Baseline, total_s: float) -> Projection:
     """A projection that adds up to what the whole query took: what is not temp I/O gives way."""
-    there_s = projection.changes_s + sum(projection.io_s)
-    fits = min(1.0, total_s / there_s) if there_s else 1.0
+    target_s = projection.changes_s + sum(projection.io_s)
+    fits = min(1.0, total_s / target_s) if target_s else 1.0
     return replace(
         projection,
         io_s=[fits * s for s in projection.io_s],
         changes_s=fits * projection.changes_s,
         changes_kept_s=fits * projection.changes_kept_s,
-        drift_s=total_s - fits * there_s - baseline.remainder_s - baseline.limits_s,
+        drift_s=total_s - fits * target_s - baseline.remainder_s - baseline.limits_s,
     )
 
 

@@ -58,17 +58,17 @@ def sampled_of(baseline: Baseline, elapsed_s: Callable[[Baseline], float]) -> Sa
     """
     if (sample := baseline.recording.sample) is None or not baseline.parts:
         return None
-    said = np.log([max(elapsed_s(part), 1e-9) for part in baseline.parts])
-    scatter = FEW_PARTS * float(said.std(ddof=1)) / sqrt(PARTS)
+    log_elapsed = np.log([max(elapsed_s(part), 1e-9) for part in baseline.parts])
+    scatter = FEW_PARTS * float(log_elapsed.std(ddof=1)) / sqrt(PARTS)
     threads = sessions(baseline.recording)
     ends = threads * len(sample.slices_s) / sample.rows if threads > 1 else 0.0
     error = hypot(scatter, ends, ERROR_LEAST if threads > 1 else 0.0)
     return Sampled(sample.rows, baseline.recording.meta.raw.rows, error)
 
 
-def too_unsure(said: Forecast) -> bool:
+def too_unsure(forecast: Forecast) -> bool:
     """Whether a forecast from a sample is to be made of all waits instead."""
-    sample = said.sampled
+    sample = forecast.sampled
     return sample is not None and (sample.error > ERROR_MOST and sample.of_waits <= EXACT_ROWS_MOST)
 
 

@@ -20,16 +20,21 @@ def ends_of(baseline: Baseline) -> Sequence[Baseline]:
     """
     ends = baseline.recording.ends
     if ends is None:
-        found = _ends(baseline.recording)
+        recordings = _ends(baseline.recording)
     else:
-        found = [one for run in (ends.least, ends.most) for one in _ends(run) or [run]]
-    return [replace(baseline, recording=one, loads=temp_load(one)) for one in found]
+        recordings = [
+            recording for run in (ends.least, ends.most) for recording in _ends(run) or [run]
+        ]
+    return [
+        replace(baseline, recording=recording, loads=temp_load(recording))
+        for recording in recordings
+    ]
 
 
 def _ends(recording: Recording) -> list[Recording]:
     shared, within = recording.meta.temp.shared_by, recording.meta.temp.within
     if shared is not None:
-        return [shared_among(recording, one) for one in (shared.least, shared.most)]
+        return [shared_among(recording, processes) for processes in (shared.least, shared.most)]
     if within is not None:
         return [timed_in_all(recording, s) for s in (within.least_s, within.most_s)]
     return []
@@ -39,25 +44,29 @@ def forecast_between(
     baseline: Baseline, ends: Sequence[Baseline], of: Callable[[Baseline], Forecast]
 ) -> Forecast:
     """The forecast midway, with an interval from the lowest to the highest of both ends."""
-    said = of(baseline)
+    central = of(baseline)
     if not ends:
-        return said
-    found, bounds = [said, *map(of, ends)], list[tuple[float, float]]()
-    for one in found:
-        if (ends_s := bounds_s(one)) is None:
-            return one
+        return central
+    forecasts, bounds = [central, *map(of, ends)], list[tuple[float, float]]()
+    for bounding in forecasts:
+        if (ends_s := bounds_s(bounding)) is None:
+            return bounding
         bounds.append(ends_s)
     low_s, high_s = _around(bounds)
-    ceilings = [one.ceiling_interval_s for one in found if one.ceiling_interval_s is not None]
-    said = replace(said, uncertainty=None, ceiling_interval_s=_around(ceilings))
+    ceilings = [
+        bounding.ceiling_interval_s
+        for bounding in forecasts
+        if bounding.ceiling_interval_s is not None
+    ]
+    central = replace(central, uncertainty=None, ceiling_interval_s=_around(ceilings))
     if too_wide(low_s, high_s) is None:
-        return replace(said, interval_s=(low_s, high_s))
+        return replace(central, interval_s=(low_s, high_s))
     text = (
         f"{unknown_words(baseline.recording)}, so that it may take {format_duration(low_s)} or "
         f"{format_duration(high_s)}; {told_by(baseline.recording)}"
     )
     return replace(
-        said, forecast_s=None, interval_s=None, refused=text, terms=baseline.rest, warnings=[]
+        central, forecast_s=None, interval_s=None, refused=text, terms=baseline.rest, warnings=[]
     )
 
 
@@ -78,11 +87,11 @@ def told_by(recording: Recording) -> str:
     return TOLD_BY if within is None else within.mend
 
 
-def bounds_s(said: Forecast) -> tuple[float, float] | None:
+def bounds_s(forecast: Forecast) -> tuple[float, float] | None:
     """The interval, also one that was too wide for a number; None where nothing is known."""
-    if said.interval_s is not None or said.uncertainty is None:
-        return said.interval_s
-    return said.uncertainty.bounds_s(said.confidence)
+    if forecast.interval_s is not None or forecast.uncertainty is None:
+        return forecast.interval_s
+    return forecast.uncertainty.bounds_s(forecast.confidence)
 
 
 def _around(intervals: Sequence[tuple[float, float]]) -> tuple[float, float]:

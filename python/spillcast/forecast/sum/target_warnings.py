@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spillcast.forecast.assumptions import SHARE_TOLD
+from spillcast.forecast.assumptions import SHARE_REPORTED
 from spillcast.forecast.load import Load
 from spillcast.forecast.result import Warned
 from spillcast.forecast.sum.provenance import about_provenance
@@ -51,15 +51,15 @@ def _about_source(places: Sequence[TempPlace]) -> list[Warned]:
         )
         warnings.append(Warned("source-network", text))
     whole = sum(place.bytes for place in places)
-    several = [place for place in places if place.bytes > SHARE_TOLD * whole]
+    several = [place for place in places if place.bytes > SHARE_REPORTED * whole]
     if len(several) > 1:
-        said = ", ".join(
+        origin = ", ".join(
             f"{place.bytes / whole:.0%} in {place.directory} ({place.filesystem})"
             for place in several
         )
         options = " or ".join(f"--temp {place.directory}" for place in several)
         text = (
-            f"temp files were on {len(several)} devices: {said}; the forecast moves them all to "
+            f"temp files were on {len(several)} devices: {origin}; the forecast moves them all to "
             "the "
             f"target; to move only one, use {options}"
         )
@@ -121,8 +121,8 @@ def _about_room(recording: Recording, facts: Facts) -> list[Warned]:
     """That the temp files do not fit, or hardly, by what was free when it was probed."""
     free, left = facts.get("free_bytes"), facts.get("quota_free_bytes")
     rooms = [
-        (count, what)
-        for count, what in ((free, ""), (left, f" by the quota of {facts.get('quota_of')}"))
+        (count, limit_words)
+        for count, limit_words in ((free, ""), (left, f" by the quota of {facts.get('quota_of')}"))
         if count is not None
     ]
     if not rooms:
@@ -135,13 +135,13 @@ def _about_room(recording: Recording, facts: Facts) -> list[Warned]:
     wanted = round(spill * HEADROOM)
     if room >= wanted:
         return []
-    there = f"{facts.get('directory', 'it')} had {format_bytes(room)} free{limit}"
-    holds = f"temp files take up to {format_bytes(spill)}, {there}"
-    mend = f"free {format_bytes(wanted)} there, or choose larger storage"
+    room_words = f"{facts.get('directory', 'it')} had {format_bytes(room)} free{limit}"
+    holds = f"temp files take up to {format_bytes(spill)}, {room_words}"
+    hint = f"free {format_bytes(wanted)} there, or choose larger storage"
     if room < spill:
-        return [Warned("no-room", f"{holds}: the query would fail; {mend}")]
+        return [Warned("no-room", f"{holds}: the query would fail; {hint}")]
     text = f"{holds}: a run that spills a little more, or a second one beside it, would fail"
-    return [Warned("little-room", f"{text}; {mend}")]
+    return [Warned("little-room", f"{text}; {hint}")]
 
 
 def _about_parts(target: Storage, loads: Sequence[Load]) -> list[Warned]:
@@ -157,10 +157,10 @@ def _about_figures(part: Facts) -> list[Warned]:
     """How far a part's figures are from the operations that it serves."""
     beyond, between = part.get("extrapolated_share", 0.0), part.get("between_share", 0.0)
     warnings = []
-    if beyond > SHARE_TOLD:
+    if beyond > SHARE_REPORTED:
         text = f"{beyond:.0%} of its I/O has sizes outside the measured range: extrapolated"
         warnings.append(Warned("extrapolated", f"{text}: probe it with the recording (--like)"))
-    if between > SHARE_TOLD:
+    if between > SHARE_REPORTED:
         error = part.get("error", 0.0)
         text = (
             f"{between:.0%} of its I/O has sizes between the measured ones: interpolated, up to "

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from spillcast.forecast.assumptions import (
     AMPLIFIED,
     BUSY_MAX,
-    BUSY_TOLD,
-    CHANGES_TOLD,
+    BUSY_REPORTED,
+    CHANGES_REPORTED,
     COMPRESSED_ALIKE,
     DEPENDENT,
     IO_MOST,
     LITTLE,
     LOST_SHARE_MAX,
     SEEN_MIN,
-    SHARE_TOLD,
+    SHARE_REPORTED,
     UNCALIBRATED,
 )
 from spillcast.forecast.latency import Latency
@@ -72,7 +72,7 @@ def warn(
     baseline: Baseline, target: Storage, projection: Projection, ceiling_s: float
 ) -> list[Warned]:
     """Everything a reader of the number should know. ``ceiling_s`` is with no latency at all."""
-    recording, loads, found = baseline.recording, baseline.loads, projection.latencies
+    recording, loads, latencies = baseline.recording, baseline.loads, projection.latencies
     warnings = [
         *_about_part(baseline),
         *_about_recording(baseline),
@@ -83,20 +83,20 @@ def warn(
         *_about_compression(baseline, projection),
         *_about_machine(baseline, projection),
         *(Warned(*warning) for warning in target.source.warnings),
-        *(_about_sizes(loads, found) if not target.source.any_size else []),
+        *(_about_sizes(loads, latencies) if not target.source.any_size else []),
         *about_storages(recording, target, loads),
     ]
     if projection.saturated:
         text = f"the query would wait for the limit of {target.name}: {projection.saturated}"
         warnings.append(Warned("limit", text))
-    if projection.changes_kept_s > CHANGES_TOLD * baseline.whole_s:
+    if projection.changes_kept_s > CHANGES_REPORTED * baseline.whole_s:
         text = (
             "the time to create, resize and remove temp files there is not known: "
             f"{format_duration(projection.changes_kept_s)} is assumed, as recorded"
         )
         warnings.append(Warned("changes-kept", text))
     recorded_s = sum(load.total_s for load in loads)
-    target_s = sum(load.count * lat.mean_s for load, lat in zip(loads, found, strict=True))
+    target_s = sum(load.count * lat.mean_s for load, lat in zip(loads, latencies, strict=True))
     if target_s > AMPLIFIED * recorded_s > 0:
         text = f"latency grows {target_s / recorded_s:.0f}-fold: threads may overlap differently"
         warnings.append(Warned("amplified", text))
@@ -122,7 +122,7 @@ def _about_recording(baseline: Baseline) -> list[Warned]:
             )
         )
     others_s = baseline.others_s
-    if others_s > BUSY_TOLD * recording.elapsed_s:
+    if others_s > BUSY_REPORTED * recording.elapsed_s:
         text = (
             f"the query was runnable but not scheduled for {format_duration(others_s)}, because "
             "other "
@@ -132,7 +132,7 @@ def _about_recording(baseline: Baseline) -> list[Warned]:
     # Where it is known how long they took they are data reads, a term of the forecast.
     temp, faults = recording.meta.temp, (capture.file_faults or 0)
     faults *= capture.file_fault_s is None
-    if faults * temp.total_s / max(temp.operations, 1) > SHARE_TOLD * recording.elapsed_s:
+    if faults * temp.total_s / max(temp.operations, 1) > SHARE_REPORTED * recording.elapsed_s:
         text = f"{faults:,} page faults read files: this is not temp I/O, and its time is kept"
         warnings.append(Warned("file-faults", text))
     if recording.meta.only_counts:
@@ -161,7 +161,7 @@ def _about_recording(baseline: Baseline) -> list[Warned]:
 def _about_cold_data(baseline: Baseline) -> list[Warned]:
     """That data came from storage, which a second run may find in memory."""
     cold = baseline.cold_data
-    if cold is None or cold.baseline_s <= SHARE_TOLD * baseline.whole_s:
+    if cold is None or cold.baseline_s <= SHARE_REPORTED * baseline.whole_s:
         return []
     took, whole = map(format_duration, (cold.baseline_s, baseline.whole_s))
     warm = format_duration(baseline.whole_s - cold.baseline_s)
@@ -192,7 +192,7 @@ def _about_little_io(baseline: Baseline, ceiling_s: float) -> list[Warned]:
 def _about_part(baseline: Baseline) -> list[Warned]:
     """A recording that saw a part of the query, and what the rest may hold."""
     recording, whole_s, part = baseline.recording, baseline.whole_s, baseline.part
-    unused = [Warned("not-used", f"not used: {one}") for one in baseline.unused]
+    unused = [Warned("not-used", f"not used: {reason}") for reason in baseline.unused]
     if part is not None:
         text = "this forecast is only for the recorded part; "
         if baseline.unread_bytes:
@@ -208,15 +208,15 @@ def _about_part(baseline: Baseline) -> list[Warned]:
         text = (
             f"{share:.1%} of the query was recorded: the rest is forecast from what is known of it"
         )
-        said = [Warned("part", text), *unused]
+        part_warnings = [Warned("part", text), *unused]
         if not any(load.op == "read" for load in baseline.recorded):
             text = (
                 "no temp read was recorded: read latency here is a guess, and so is the elapsed "
                 "time "
                 "as it is; record a later part too"
             )
-            said.append(Warned("unread", text))
-        return said
+            part_warnings.append(Warned("unread", text))
+        return part_warnings
     if not is_part(recording, whole_s):
         return unused
     share = recording.elapsed_s / whole_s
@@ -288,16 +288,16 @@ def _about_machine(baseline: Baseline, projection: Projection) -> list[Warned]:
     return [Warned("uncalibrated", text)]
 
 
-def _about_sizes(loads: Sequence[Load], found: Sequence[Latency]) -> list[Warned]:
-    pairs, whole = list(zip(loads, found, strict=True)), sum(load.count for load in loads)
+def _about_sizes(loads: Sequence[Load], latencies: Sequence[Latency]) -> list[Warned]:
+    pairs, whole = list(zip(loads, latencies, strict=True)), sum(load.count for load in loads)
     beyond = sum(load.count for load, lat in pairs if lat.extrapolated) / whole
     between = sum(load.count for load, lat in pairs if not lat.measured) / whole - beyond
     warnings = []
-    if beyond > SHARE_TOLD:
+    if beyond > SHARE_REPORTED:
         text = f"{beyond:.0%} of the I/O has sizes outside the measured range: extrapolated"
         warnings.append(Warned("extrapolated", text))
-    if between > SHARE_TOLD:
-        error = max(lat.error for lat in found)
+    if between > SHARE_REPORTED:
+        error = max(lat.error for lat in latencies)
         text = (
             f"{between:.0%} of the I/O has sizes between the measured ones: interpolated, up to "
             f"{error:.0%} off"

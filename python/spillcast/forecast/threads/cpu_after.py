@@ -19,12 +19,12 @@ class CpuAfter:
 
     def with_more(self, cpu_s: NDArray[np.float64]) -> Array:
         """CPU times of all steps (ns) where each temp operation makes so much more after it."""
-        own = self._trace
+        trace = self._trace
         if not cpu_s.any():
-            return own.cpu_ns
-        cpu_ns = own.cpu_ns.astype(float)
+            return trace.cpu_ns
+        cpu_ns = trace.cpu_ns.astype(float)
         more = np.zeros(len(cpu_ns))
-        more[own.temp] = cpu_s * 1e9
+        more[trace.temp] = cpu_s * 1e9
         row, following = self._following
         cpu_ns[following] += more[row]
         changed: Array = np.maximum(cpu_ns, 0).astype(np.int64)
@@ -33,7 +33,7 @@ class CpuAfter:
     @cached_property
     def _following(self) -> tuple[Array, Array]:
         """Rows that another one of their thread follows, and those."""
-        own = self._trace.thread
-        order = grouped(own)
-        same = own[order][1:] == own[order][:-1]
+        thread = self._trace.thread
+        order = grouped(thread)
+        same = thread[order][1:] == thread[order][:-1]
         return order[:-1][same], order[1:][same]

@@ -54,13 +54,13 @@ class Threads:
     """The threads of a recording. Where one did everything, all of its waits add up."""
 
     def __init__(
-        self, recording: Recording, loads: Sequence[Load], there: Cpus | None = None
+        self, recording: Recording, loads: Sequence[Load], target_cpus: Cpus | None = None
     ) -> None:
         """``there`` are the CPUs on the target, by default those of the recording."""
         self._recording = recording
         self._loads = loads
-        self.here = Cpus.of(recording)
-        self.there = self.here if there is None else there
+        self.source = Cpus.of(recording)
+        self.target = self.source if target_cpus is None else target_cpus
         self._unwaited_on = dict[Cpus, Simulated]()
         self._without_on_s = dict[Cpus, float]()
 
@@ -69,11 +69,11 @@ class Threads:
 
         Only what counts the operations of loads is made anew.
         """
-        found = copy(self)
-        found._loads = loads
+        scaled = copy(self)
+        scaled._loads = loads
         for name in ("_load_of", "_kept", "quota_s", "cores_s", "page_cache"):
-            found.__dict__.pop(name, None)
-        return found
+            scaled.__dict__.pop(name, None)
+        return scaled
 
     @property
     def of_waits(self) -> float:
@@ -85,7 +85,7 @@ class Threads:
         """On the storage of the recording."""
         if not self._simulates:
             return self._constant
-        return self._overlap(self._recorded, np.zeros(len(self._loads)), self.here)
+        return self._overlap(self._recorded, np.zeros(len(self._loads)), self.source)
 
     def on(
         self,
@@ -98,32 +98,32 @@ class Threads:
 
         Of calls that change files, ``changes`` has by event how many times as long they take there.
         """
-        own, whole = self.trace, scale * sum(load.count for load in self._loads)
+        trace, whole = self.trace, scale * sum(load.count for load in self._loads)
         share = min(1.0, self._operations / whole)
-        wait_ns = np.where(own.temp, 0, own.wait_ns)
-        wait_ns[own.change] = own.wait_ns[own.change] * self._times_as_long(changes)
-        return self._simulated(wait_ns, self.there, behaviour, share, page_cache)
+        wait_ns = np.where(trace.temp, 0, trace.wait_ns)
+        wait_ns[trace.change] = trace.wait_ns[trace.change] * self._times_as_long(changes)
+        return self._simulated(wait_ns, self.target, behaviour, share, page_cache)
 
     @cached_property
     def page_cache(self) -> PageCache | None:
         """The page cache that its temp I/O went through; None where none is known."""
-        own = self.trace
+        trace = self.trace
         if self._recording.meta.only_counts:
-            return page_cache_of_counts(own, self._load_of, self._loads)
+            return page_cache_of_counts(trace, self._load_of, self._loads)
         room_bytes = engine_cache_bytes(self._recording)
         if room_bytes is None or (self._recording.sample and not self._missing_known):
             return None
-        tried = PageCache(room_bytes, np.zeros_like(own.wait_ns))
-        waits_ns = np.where(own.temp, 0, own.wait_ns)
-        simulated = self._simulated(waits_ns, self.here, ANY_STORAGE, page_cache=tried)
-        return page_cache_of(own, simulated.storage_ns, room_bytes)
+        tried = PageCache(room_bytes, np.zeros_like(trace.wait_ns))
+        waits_ns = np.where(trace.temp, 0, trace.wait_ns)
+        simulated = self._simulated(waits_ns, self.source, ANY_STORAGE, page_cache=tried)
+        return page_cache_of(trace, simulated.storage_ns, room_bytes)
 
     def _times_as_long(self, changes: Mapping[str, float]) -> Seconds:
         """Of each call that changes a file; 1 where nothing is known."""
-        own = self.trace
-        if not own.change.any():
+        trace = self.trace
+        if not trace.change.any():
             return np.ones(0)
-        events = self._recording.waits["event"].take(pa.array(own.source[own.change]))
+        events = self._recording.waits["event"].take(pa.array(trace.source[trace.change]))
         return np.array([changes.get(event, 1.0) for event in events.to_pylist()])
 
     def mean_s(self, simulated: Simulated) -> list[float | None]:
@@ -141,7 +141,7 @@ class Threads:
         """Without any latency of temp I/O, where operations make more CPU time, by load."""
         if not self._simulates:
             return self._constant
-        return self.overlap(self._unwaited(self.there), cpu_s)
+        return self.overlap(self._unwaited(self.target), cpu_s)
 
     def overlap(
         self, simulated: Simulated, cpu_s: Seconds, replayed_s: float | None = None
@@ -152,45 +152,45 @@ class Threads:
         """
         if not self._simulates:
             return self._constant
-        return self._overlap(simulated, cpu_s, self.there, replayed_s)
+        return self._overlap(simulated, cpu_s, self.target, replayed_s)
 
     def _overlap(
         self, simulated: Simulated, cpu_s: Seconds, cpus: Cpus, replayed_s: float | None = None
     ) -> Overlap:
-        own, wait_ns = self.trace, simulated.wait_ns
-        fixed_s, moving_s = self._fixed_s(simulated), self._moving_s(simulated, own.cpu_ns, cpus)
-        sum_s = max(float(wait_ns[own.temp].sum()), 1.0) / 1e9
+        trace, wait_ns = self.trace, simulated.wait_ns
+        fixed_s, moving_s = self._fixed_s(simulated), self._moving_s(simulated, trace.cpu_ns, cpus)
+        sum_s = max(float(wait_ns[trace.temp].sum()), 1.0) / 1e9
         # The last one is for operations that moved nothing and belong to no load.
         cpu_ns = self._cpu_after.with_more(np.array([*cpu_s, 0.0])[self._load_of])
-        more_s = 0.0 if cpu_ns is own.cpu_ns else float((cpu_ns - own.cpu_ns).sum()) / 1e9
+        more_s = 0.0 if cpu_ns is trace.cpu_ns else float((cpu_ns - trace.cpu_ns).sum()) / 1e9
         of_cpu = 1 / simulated.in_flight
         if abs(more_s) > abs(moving_s) / 1000:
             of_cpu = (self._moving_s(simulated, cpu_ns, cpus) - moving_s) / more_s
         most = max(1.0, 1 / (cpus.quota_cpus or 1.0))
         whole = self._of_all(moving_s), self._of_all(fixed_s)
-        found = Overlap(0.0, *whole, replayed_s, float(np.clip(of_cpu, 0.0, most)))
-        more_s = found.elapsed_s - self._of_all(self._without_s(cpus))
-        return replace(found, of_waits=max(more_s, 0.0) * self._seen / sum_s)
+        result = Overlap(0.0, *whole, replayed_s, float(np.clip(of_cpu, 0.0, most)))
+        more_s = result.elapsed_s - self._of_all(self._without_s(cpus))
+        return replace(result, of_waits=max(more_s, 0.0) * self._seen / sum_s)
 
     @cached_property
     def quota_s(self) -> tuple[float, float]:
         """What quotas make longer without any latency of temp I/O, here and on the target."""
         if not self._simulates:
             return 0.0, 0.0
-        here_s, there_s = (
+        source_s, target_s = (
             (self._without_s(cpus) - self._without_s(cpus.unlimited)) / self._kept
-            for cpus in (self.here, self.there)
+            for cpus in (self.source, self.target)
         )
-        return max(here_s, 0.0), max(there_s, 0.0)
+        return max(source_s, 0.0), max(target_s, 0.0)
 
     @cached_property
     def cores_s(self) -> float:
         """What other cores on the target make longer without latency and quota; below 0 shorter."""
-        if not self._simulates or self.here.cores == self.there.cores:
+        if not self._simulates or self.source.cores == self.target.cores:
             return 0.0
-        cpus = self.there.unlimited, self.here.unlimited
-        there_s, here_s = map(self._without_s, cpus)
-        return (there_s - here_s) / self._kept
+        cpus = self.target.unlimited, self.source.unlimited
+        target_s, source_s = map(self._without_s, cpus)
+        return (target_s - source_s) / self._kept
 
     @property
     def _kept(self) -> float:
@@ -210,18 +210,18 @@ class Threads:
 
     def _of_all(self, elapsed_s: float) -> float:
         """An elapsed time with the kept waits as the simulation says, if all others do alike."""
-        own_s = self._recording.elapsed_s
-        return max(own_s + (elapsed_s - own_s) / self._seen, 0.0)
+        recorded_s = self._recording.elapsed_s
+        return max(recorded_s + (elapsed_s - recorded_s) / self._seen, 0.0)
 
     def throttled_share(self, simulated: Simulated) -> float:
         """Share of a run on the target in which a quota holds threads back.
 
         Where nobody saw their CPU time it is at most that: all time between waits may be it.
         """
-        if self.there.quota_ns is None:
+        if self.target.quota_ns is None:
             return 0.0
-        found = self._run(simulated.wait_ns, self.there, self.trace.cpu_ns)
-        return float(found["throttled_ns"] / max(found["elapsed_ns"], 1))
+        run = self._run(simulated.wait_ns, self.target, self.trace.cpu_ns)
+        return float(run["throttled_ns"] / max(run["elapsed_ns"], 1))
 
     @cached_property
     def at_work(self) -> float:
@@ -234,7 +234,7 @@ class Threads:
     @property
     def cores_each(self) -> float:
         """Cores on the target for each thread that has work; 1 at most, or where none is known."""
-        return min((self.there.cores or self.at_work) / self.at_work, 1.0)
+        return min((self.target.cores or self.at_work) / self.at_work, 1.0)
 
     @property
     def _constant(self) -> Overlap:
@@ -267,12 +267,12 @@ class Threads:
     @cached_property
     def _simulates(self) -> bool:
         """Whether waits add to the elapsed time as the simulation says."""
-        quotas = self.here.quota_ns, self.there.quota_ns
+        quotas = self.source.quota_ns, self.target.quota_ns
         return self._several or (any(quotas) and self.cpu_known)
 
     @cached_property
     def _recorded(self) -> Simulated:
-        return self._simulated(self.trace.wait_ns, self.here)
+        return self._simulated(self.trace.wait_ns, self.source)
 
     def _without_s(self, cpus: Cpus) -> float:
         """Elapsed time without any latency of temp I/O, by the model with which it is shorter."""
@@ -291,12 +291,12 @@ class Threads:
     @cached_property
     def _load_of(self) -> Array:
         """The number of the load that each temp operation belongs to."""
-        own = self.trace
-        classes, which = size_classes(own.bytes[own.temp])
+        trace = self.trace
+        classes, which = size_classes(trace.bytes[trace.temp])
         number_of = np.full((len(classes), 2), NONE)
         for number, load in enumerate(self._loads):
             number_of[classes == load.size_class_bytes, int(load.op == "write")] = number
-        numbers: Array = number_of[which, own.write[own.temp].astype(np.int8)]
+        numbers: Array = number_of[which, trace.write[trace.temp].astype(np.int8)]
         return numbers
 
     def _fixed_s(self, simulated: Simulated) -> float:
@@ -314,16 +314,18 @@ class Threads:
         What one thread does moves nowhere.
         """
         if not self._several:
-            fixed_s, own_ns = self._fixed_s(simulated), self.trace.cpu_ns
-            if np.array_equal(cpu_ns, own_ns):
+            fixed_s, cpu_ns_each = self._fixed_s(simulated), self.trace.cpu_ns
+            if np.array_equal(cpu_ns, cpu_ns_each):
                 return fixed_s
-            more, own = (self._run(simulated.wait_ns, cpus, each) for each in (cpu_ns, own_ns))
-            return fixed_s + float(more["elapsed_ns"] - own["elapsed_ns"]) / 1e9
+            more, recorded = (
+                self._run(simulated.wait_ns, cpus, each) for each in (cpu_ns, cpu_ns_each)
+            )
+            return fixed_s + float(more["elapsed_ns"] - recorded["elapsed_ns"]) / 1e9
         return self._sharing.elapsed_s(At(simulated.wait_ns, cpu_ns, cpus))
 
     @cached_property
     def _sharing(self) -> Sharing:
-        return Sharing(self.trace, self._stretches, self._call_ns, self.here)
+        return Sharing(self.trace, self._stretches, self._call_ns, self.source)
 
     @cached_property
     def _stretches(self) -> Stretches:
@@ -381,9 +383,9 @@ class Threads:
         """By row, what a read brings of the storage; None where the page cache is asked."""
         if not self._missing_known:
             return None
-        own = self.trace
-        missing = np.full(len(own.temp), NONE, dtype=np.int64)
-        missing[own.temp] = self._recording.waits[COLUMN].to_numpy()[own.source[own.temp]]
+        trace = self.trace
+        missing = np.full(len(trace.temp), NONE, dtype=np.int64)
+        missing[trace.temp] = self._recording.waits[COLUMN].to_numpy()[trace.source[trace.temp]]
         return missing
 
     def _run(self, wait_ns: Array | Seconds, cpus: Cpus, cpu_ns: Array) -> dict[str, Any]:

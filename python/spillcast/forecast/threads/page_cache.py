@@ -72,15 +72,15 @@ def page_cache_of_counts(
 
 def missed(trace: ThreadTrace, storage_ns: Ns) -> float:
     """Share of the temp operations for which the storage had to do something, by row so long."""
-    own = _moving(trace)
-    return float((storage_ns[own] > 0).mean()) if own.any() else 0.0
+    moving = _moving(trace)
+    return float((storage_ns[moving] > 0).mean()) if moving.any() else 0.0
 
 
 def storage_share(trace: ThreadTrace, wait_ns: Ns, storage_ns: Ns) -> float:
     """Share of the temp I/O's time that the storage takes, and memory does not."""
-    own = _moving(trace)
-    waits_ns = float(wait_ns[own].sum())
-    return float(storage_ns[own].sum()) / waits_ns if waits_ns else 1.0
+    moving = _moving(trace)
+    waits_ns = float(wait_ns[moving].sum())
+    return float(storage_ns[moving].sum()) / waits_ns if waits_ns else 1.0
 
 
 def _moving(trace: ThreadTrace) -> NDArray[np.bool_]:

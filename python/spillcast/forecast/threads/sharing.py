@@ -34,9 +34,9 @@ class Sharing:
         self._trace, self._stretches, self._call_ns = trace, stretches, call_ns
         self._recorded_on = cpus
 
-    def elapsed_s(self, there: At) -> float:
+    def elapsed_s(self, load_point: At) -> float:
         """Of the whole run; what nobody had work in stays as it was."""
-        recorded_s, target_s = self._recorded_s, self._busy_s(there)
+        recorded_s, target_s = self._recorded_s, self._busy_s(load_point)
         active_s = self._stretches.active_s
         left_s = active_s - recorded_s
         times = np.divide(target_s, recorded_s, out=np.ones_like(target_s), where=recorded_s > 0)
@@ -60,7 +60,7 @@ class Sharing:
         ]
         if at.cpus.quota_cpus is None or not self._trace.cpu_known:
             return np.array(times_s)
-        own = self._trace
-        call_ns = np.where(own.on_core, at.wait_ns, np.minimum(self._call_ns, at.wait_ns))
-        had_s = cpu_s + self._stretches.of_waits(own.io_ns(call_ns) / 1e9)
+        trace = self._trace
+        call_ns = np.where(trace.on_core, at.wait_ns, np.minimum(self._call_ns, at.wait_ns))
+        had_s = cpu_s + self._stretches.of_waits(trace.io_ns(call_ns) / 1e9)
         return np.maximum(times_s, had_s / at.cpus.quota_cpus)

@@ -53,6 +53,6 @@ class Overlap:
     @property
     def apart(self) -> float:
         """How many times as long the longest of them is as the shortest."""
-        said_s = [s for s in (self.moving_s, self.fixed_s, self.replayed_s) if s is not None]
+        models_s = [s for s in (self.moving_s, self.fixed_s, self.replayed_s) if s is not None]
         # Of a short part of a run a model may leave no time at all.
-        return min(max(max(said_s), 1e-9) / max(min(said_s), 1e-9), APART_MOST)
+        return min(max(max(models_s), 1e-9) / max(min(models_s), 1e-9), APART_MOST)

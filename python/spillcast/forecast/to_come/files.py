@@ -64,14 +64,14 @@ def unread(recording: Recording, times: Mapping[str, float] = WHOLE) -> Unread:
     Of each op ``times`` as much was moved as single waits are kept of.
     """
     files = _files(recording, times)
-    found = [_left(one) for one in files]
-    low, about, high, held, before = (float(sum(row)) for row in zip(*found, strict=True))
-    written = float(sum(one.size[one.write].sum() for one in files))
+    leftovers = [_left(file) for file in files]
+    low, about, high, held, before = (float(sum(row)) for row in zip(*leftovers, strict=True))
+    written = float(sum(file.size[file.write].sum() for file in files))
     return Unread(low, about, high, held, before, written)
 
 
 def _files(recording: Recording, times: Mapping[str, float]) -> Sequence[_File]:
-    held = {one.file: one.bytes for one in recording.meta.temp_before}
+    held = {sized.file: sized.bytes for sized in recording.meta.temp_before}
     waits = recording.temp_waits
     bursts = recording.meta.raw.slices_s
     if bursts and recording.meta.raw.rows == recording.meta.raw.rows_seen:
@@ -84,10 +84,10 @@ def _files(recording: Recording, times: Mapping[str, float]) -> Sequence[_File]:
     start = waits["start_ns"].to_numpy()
     gone = _gone(recording)
     files = []
-    for own, rows in _by_file(waits["file"]):
-        ended = gone.get(own, -1) >= start[rows[-1]]
+    for path, rows in _by_file(waits["file"]):
+        ended = gone.get(path, -1) >= start[rows[-1]]
         files.append(
-            _File(float(held.pop(own, 0)), write[rows], offset[rows], size[rows], bool(ended))
+            _File(float(held.pop(path, 0)), write[rows], offset[rows], size[rows], bool(ended))
         )
     nothing = np.zeros(0, dtype=np.int64)
     files += [
@@ -102,8 +102,8 @@ def _by_file(names: pa.ChunkedArray) -> Sequence[tuple[str, np.ndarray]]:
     number = codes(names)
     order = grouped(number)
     parts = np.split(order, np.flatnonzero(np.diff(number[order])) + 1)
-    found = [(str(names[int(rows[0])]), rows) for rows in parts if len(rows)]
-    return sorted(found, key=lambda each: each[0])
+    by_name = [(str(names[int(rows[0])]), rows) for rows in parts if len(rows)]
+    return sorted(by_name, key=lambda each: each[0])
 
 
 def _gone(recording: Recording) -> Mapping[str, int]:

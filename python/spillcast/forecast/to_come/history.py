@@ -4,7 +4,7 @@ from math import hypot
 
 from spillcast.forecast.load import temp_load
 from spillcast.forecast.threads.overlap import Threads
-from spillcast.forecast.to_come.said import Said, about
+from spillcast.forecast.to_come.said import QuantityEstimate, about
 from spillcast.forecast.to_come.seen import Seen
 from spillcast.recording import Recording
 from spillcast.recording.meta import NOBODY
@@ -26,7 +26,9 @@ LESS_REST = 0.5
 _MEMORY = ("work_mem", "memory_limit", "hash_mem_multiplier", "threads")
 
 
-def history_says(history: Recording, recording: Recording, seen: Seen) -> list[Said] | str:
+def estimates_by_history(
+    history: Recording, recording: Recording, seen: Seen
+) -> list[QuantityEstimate] | str:
     """What it says, or why it is not used."""
     loads = temp_load(history)
     if (reason := reason_against(history, recording)) is not None:
@@ -44,20 +46,20 @@ def history_says(history: Recording, recording: Recording, seen: Seen) -> list[S
     counts, rest, untimed = (
         hypot(spread, calls or 0.0) for spread in (COUNTS_SPREAD, REST_SPREAD, UNTIMED_SPREAD)
     )
-    found = []
+    estimates = []
     if moved["write"]:
-        found.append(about("written", moved["write"], counts, "history", source))
+        estimates.append(about("written", moved["write"], counts, "history", source))
     if moved["read"]:
-        found.append(about("read", moved["read"], counts, "history", source))
+        estimates.append(about("read", moved["read"], counts, "history", source))
     if not sum(took_s.values()):
-        return [*found, about("elapsed", history.elapsed_s, untimed, "history", source)]
+        return [*estimates, about("elapsed", history.elapsed_s, untimed, "history", source)]
     rest_s = history.elapsed_s - Threads(history, loads).of_waits * sum(took_s.values())
     if rest_s < LESS_REST * seen.rest_s:
         took, has = format_duration(max(rest_s, 0.0)), format_duration(seen.rest_s)
         return f"it took {took} outside temp I/O in all, this one {has} while it was recorded"
     if rest_s > 0:
-        found.append(about("rest", rest_s, rest, "history", source))
-    return found
+        estimates.append(about("rest", rest_s, rest, "history", source))
+    return estimates
 
 
 def _calls_spread(history: Recording) -> float | None:
@@ -79,11 +81,11 @@ def reason_against(history: Recording, recording: Recording) -> str | None:
     shorter, longer = sorted((then.name, now.name), key=len)
     if NOBODY.name not in (shorter, longer) and not longer.startswith(shorter):
         return f"it is of {then.name}, this one of {now.name}"
-    texts = [_text(one) for one in (then, now)]
+    texts = [_text(engine) for engine in (then, now)]
     if all(texts) and texts[0] != texts[1]:
         return "it is of another query"
     for name in _MEMORY:
-        before, after = (one.settings.get(name) for one in (then, now))
+        before, after = (engine.settings.get(name) for engine in (then, now))
         if None not in (before, after) and str(before) != str(after):
             return f"it had {name} = {before}, this one has {after}"
     return None

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from spillcast.forecast.sum.interval import NINE_IN_TEN
-from spillcast.forecast.to_come.said import Said
+from spillcast.forecast.to_come.said import QuantityEstimate
 from spillcast.forecast.to_come.seen import Seen
 from spillcast.recording import Recording
 from spillcast.recording.file_sizes import SizedFile
@@ -43,19 +43,25 @@ class Scan:
     end: float
 
 
-def input_says(recording: Recording, seen: Seen) -> list[Said]:
+def estimates_by_input(recording: Recording, seen: Seen) -> list[QuantityEstimate]:
     """The bytes to be written yet, where a scan goes on that feeds a spill."""
     if "write" not in seen.doing or not seen.bytes["write"]:
         return []
-    found = max(scans(recording, seen.ahead_s), key=lambda one: one.end - one.begin, default=None)
-    if found is None or found.end - found.begin < MOVED_MIN:
+    longest = max(
+        scans(recording, seen.ahead_s),
+        key=lambda candidate: candidate.end - candidate.begin,
+        default=None,
+    )
+    if longest is None or longest.end - longest.begin < MOVED_MIN:
         return []
-    rate = seen.bytes["write"] / (found.end - found.begin)
-    source = f"the scan of {os.path.basename(found.file)}, {found.end:.0%} done"
-    left = rate * max(1 - found.end, LEFT_MIN)
+    rate = seen.bytes["write"] / (longest.end - longest.begin)
+    source = f"the scan of {os.path.basename(longest.file)}, {longest.end:.0%} done"
+    left = rate * max(1 - longest.end, LEFT_MIN)
     # What was spilled may be written again, and another scan may follow.
     most = left + AGAIN * (seen.done("write") + left)
-    return [Said("writes", left * exp(-NINE_IN_TEN * SPREAD), left, most, "input", source)]
+    return [
+        QuantityEstimate("writes", left * exp(-NINE_IN_TEN * SPREAD), left, most, "input", source)
+    ]
 
 
 def scans(recording: Recording, after_s: float = 0.0) -> Sequence[Scan]:
@@ -71,28 +77,28 @@ def scans(recording: Recording, after_s: float = 0.0) -> Sequence[Scan]:
     )
     names = np.array(rows["file"].cast(pa.string()).to_pylist(), dtype=object)
     offset, size = rows["offset"].to_numpy(), rows["bytes"].fill_null(0).to_numpy()
-    found = []
+    results = []
     for table, parts in _tables(recording.meta.inputs).items():
-        which = np.array([one in parts for one in names], dtype=bool)
-        whole = sum(one for _, one in parts.values())
+        which = np.array([name in parts for name in names], dtype=bool)
+        whole = sum(name for _, name in parts.values())
         if int(size[which].sum()) < INPUT_BYTES_MIN or not whole:
             continue
-        base = np.array([parts[one][0] for one in names[which]], dtype=np.int64)
+        base = np.array([parts[name][0] for name in names[which]], dtype=np.int64)
         span = _span((base + offset[which] + size[which]) / whole)
         if span is not None:
-            found.append(Scan(table, *span))
-    return found
+            results.append(Scan(table, *span))
+    return results
 
 
 def _tables(inputs: Sequence[SizedFile]) -> Mapping[str, Mapping[str, tuple[int, int]]]:
     """By table its files, each with where it begins and its size."""
-    found: dict[str, dict[str, tuple[int, int]]] = {}
-    for one in inputs:
-        match = _SEGMENT.search(one.file)
-        table = one.file[: match.start()] if match else one.file
+    tables: dict[str, dict[str, tuple[int, int]]] = {}
+    for observed_input in inputs:
+        match = _SEGMENT.search(observed_input.file)
+        table = observed_input.file[: match.start()] if match else observed_input.file
         begins = int(match[1]) * _SEGMENT_BYTES if match else 0
-        found.setdefault(table, {})[one.file] = begins, one.bytes
-    return found
+        tables.setdefault(table, {})[observed_input.file] = begins, observed_input.bytes
+    return tables
 
 
 def _span(share: np.ndarray) -> tuple[float, float] | None:

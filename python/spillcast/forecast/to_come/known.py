@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError, Refusal
-from spillcast.forecast.to_come.told import UNTOLD, Told, parse_progress, parse_written, told_says
+from spillcast.forecast.to_come.told import (
+    NO_ESTIMATE,
+    UserEstimate,
+    estimates_by_user,
+    parse_progress,
+    parse_written,
+)
 from spillcast.gate import reading
 from spillcast.recording import Recording
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE
@@ -18,7 +24,7 @@ from spillcast.recording.part import went_on
 
 if TYPE_CHECKING:
     from spillcast.forecast.threads.overlap import Threads
-    from spillcast.forecast.to_come.said import Said
+    from spillcast.forecast.to_come.said import QuantityEstimate
     from spillcast.forecast.to_come.seen import Seen
     from spillcast.forecast.to_come.to_come import ToCome
 
@@ -33,7 +39,7 @@ class Answer:
     kind: str
     #: The file that it is from, if any.
     name: str
-    said: "Sequence[Said] | str"
+    said: "Sequence[QuantityEstimate] | str"
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class Known:
     for experiments that measure what each brings.
     """
 
-    told: Told = UNTOLD
+    told: UserEstimate = NO_ESTIMATE
     history: Sequence[Path] = ()
     without: Collection[str] = ()
 
@@ -76,9 +82,9 @@ class Known:
 
         InputError for what the user says that cannot be.
         """
-        from spillcast.forecast.to_come.inputs import input_says
+        from spillcast.forecast.to_come.inputs import estimates_by_input
         from spillcast.forecast.to_come.seen import seen_of
-        from spillcast.forecast.to_come.spill import spill_says
+        from spillcast.forecast.to_come.spill import estimates_by_spill
         from spillcast.forecast.to_come.whole import whole_of
 
         seen = seen_of(recording, threads)
@@ -86,18 +92,22 @@ class Known:
             reason = "needs the single waits of the recording, and they were not kept"
             return Whole(unused=[f"{self.given}: {reason}"] if self.given else [])
         by_user = replace(self.told, elapsed_s=elapsed_s)
-        said = [
-            Answer("told", "", told_says(by_user, seen)),
-            Answer("spill", "", spill_says(seen)),
-            Answer("input", "", input_says(recording, seen)),
-            *(_of_file(path, told, recording, seen) for path, told in self._files(recording)),
+        answers = [
+            Answer("told", "", estimates_by_user(by_user, seen)),
+            Answer("spill", "", estimates_by_spill(seen)),
+            Answer("input", "", estimates_by_input(recording, seen)),
+            *(_of_file(path, source, recording, seen) for path, source in self._files(recording)),
             *_of_document(recording, seen),
             *self._of_calls(recording, seen),
         ]
-        used = [one for one in said if one.kind not in self.without]
-        unused = [f"{one.name}: {one.said}" for one in used if isinstance(one.said, str)]
-        found = [each for one in used if not isinstance(one.said, str) for each in one.said]
-        whole = whole_of(seen, found, unused)
+        used = [answer for answer in answers if answer.kind not in self.without]
+        unused = [
+            f"{answer.name}: {answer.said}" for answer in used if isinstance(answer.said, str)
+        ]
+        estimates = [
+            each for answer in used if not isinstance(answer.said, str) for each in answer.said
+        ]
+        whole = whole_of(seen, estimates, unused)
         if isinstance(whole, str):
             return Whole(None, [*unused, *([whole] if whole else [])], seen.unread.low)
         return Whole(whole, whole.unused, seen.unread.low)
@@ -125,17 +135,17 @@ class Known:
     @property
     def _runs(self) -> list[Recording]:
         """The previous runs that were given."""
-        return [told for _, told in self._given if isinstance(told, Recording)]
+        return [recording for _, recording in self._given if isinstance(recording, Recording)]
 
     def _of_calls(self, recording: Recording, seen: "Seen") -> list[Answer]:
         """What its server counted of earlier calls, where no previous run is given."""
-        from spillcast.forecast.to_come.history import history_says
+        from spillcast.forecast.to_come.history import estimates_by_history
 
         calls = None if self._runs else former_calls_of(recording)
         if calls is None:
             return []
-        said = calls if isinstance(calls, str) else history_says(calls, recording, seen)
-        return [Answer("history", FORMER_FILE, said)]
+        answer = calls if isinstance(calls, str) else estimates_by_history(calls, recording, seen)
+        return [Answer("history", FORMER_FILE, answer)]
 
     def _files(self, recording: Recording) -> list[tuple[Path, Plan | Recording]]:
         """The same, and the plan beside the recording."""
@@ -143,27 +153,29 @@ class Known:
         return [*self._given, *([(kept, _read(kept))] if kept.is_file() else [])]
 
 
-def _of_file(path: Path, told: Plan | Recording, recording: Recording, seen: "Seen") -> Answer:
-    from spillcast.forecast.to_come.history import history_says
-    from spillcast.forecast.to_come.plan import plan_says
+def _of_file(path: Path, source: Plan | Recording, recording: Recording, seen: "Seen") -> Answer:
+    from spillcast.forecast.to_come.history import estimates_by_history
+    from spillcast.forecast.to_come.plan import estimates_by_plan
 
-    if isinstance(told, Recording):
-        return Answer("history", path.name, history_says(told, recording, seen))
+    if isinstance(source, Recording):
+        return Answer("history", path.name, estimates_by_history(source, recording, seen))
     with reading(path, "make it with: EXPLAIN (SETTINGS, FORMAT JSON) SELECT ..."):
-        own = path.parent == recording.path
-        said = plan_says(told, recording.meta.engine.settings, seen, own=own)
-        return Answer("plan", path.name, said)
+        in_recording = path.parent == recording.path
+        answer = estimates_by_plan(
+            source, recording.meta.engine.settings, seen, in_recording=in_recording
+        )
+        return Answer("plan", path.name, answer)
 
 
 def _of_document(recording: Recording, seen: "Seen") -> list[Answer]:
     """What its plan says of a query that is recorded still, where nothing is on disk."""
-    from spillcast.forecast.to_come.plan import plan_says
+    from spillcast.forecast.to_come.plan import estimates_by_plan
 
     estimate = recording.documents.get(ESTIMATE_FILE)
     if not isinstance(estimate, dict):
         return []
-    said = plan_says(estimate, recording.meta.engine.settings, seen, own=True)
-    return [Answer("plan", ESTIMATE_FILE, said)]
+    answer = estimates_by_plan(estimate, recording.meta.engine.settings, seen, in_recording=True)
+    return [Answer("plan", ESTIMATE_FILE, answer)]
 
 
 def former_calls_of(recording: Recording) -> Recording | str | None:
@@ -199,11 +211,11 @@ def known_of(
     history: Sequence[Path], progress: str | None = None, written: str | None = None
 ) -> Known:
     """As options give it. InputError for what cannot be read."""
-    told = Told(
+    estimate = UserEstimate(
         progress=None if progress is None else parse_progress(progress),
         written_bytes=None if written is None else parse_written(written),
     )
-    return Known(told, history)
+    return Known(estimate, history)
 
 
 def _read(path: Path) -> Plan | Recording:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spillcast.forecast.to_come.said import Said, about
+from spillcast.forecast.to_come.said import QuantityEstimate, about
 from spillcast.forecast.to_come.seen import Seen
 from spillcast.forecast.work_memory.postgres import (
     SLOT_BYTES,
@@ -48,34 +48,38 @@ class Spilled:
     joins: float = 0.0
 
 
-def plan_says(
-    document: Mapping[str, Any], settings: Mapping[str, Any], seen: Seen, *, own: bool = False
-) -> list[Said] | str:
+def estimates_by_plan(
+    document: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    seen: Seen,
+    *,
+    in_recording: bool = False,
+) -> list[QuantityEstimate] | str:
     """What a plan of EXPLAIN says, or why it is not used.
 
     ``settings`` are those of the session where the plan names none; ``own`` is of a plan made of
     the session's own text.
     """
-    found, less = spilled_by(document, settings), 1
-    least = seen.bytes["write"] / MORE if own else 0.0
+    spilled, less = spilled_by(document, settings), 1
+    least = seen.bytes["write"] / MORE if in_recording else 0.0
     # It does spill: the session has set less work memory by itself, which nobody else sees.
-    while found.written <= least and less < LESS_MOST:
+    while spilled.written <= least and less < LESS_MOST:
         less *= 2
-        found = spilled_by(document, settings, less)
+        spilled = spilled_by(document, settings, less)
     done = seen.done("write")
-    if not found.written:
+    if not spilled.written:
         return "by its estimates nothing spills, whatever the work memory"
-    if found.written * MORE < seen.bytes["write"]:
-        has, planned = format_bytes(seen.bytes["write"]), format_bytes(found.written)
+    if spilled.written * MORE < seen.bytes["write"]:
+        has, planned = format_bytes(seen.bytes["write"]), format_bytes(spilled.written)
         return f"by its estimates {planned} are written in all, and {has} were already"
     # Where more was written than the plan has, its rows were too few, nobody knows by how much.
-    written = max(found.written, done * 1.02)
+    written = max(spilled.written, done * 1.02)
     sure = written > done * 1.02 and less == 1
-    spread = SPREAD * (1 + found.joins) ** 0.5 * (1 if sure else 2)
-    above = spread + AGGREGATED * found.aggregated / found.written
+    spread = SPREAD * (1 + spilled.joins) ** 0.5 * (1 if sure else 2)
+    above = spread + AGGREGATED * spilled.aggregated / spilled.written
     return [
         about("written", written, spread, "plan", SOURCE, above),
-        about("read", written * found.read / found.written, spread, "plan", SOURCE, above),
+        about("read", written * spilled.read / spilled.written, spread, "plan", SOURCE, above),
     ]
 
 
@@ -98,8 +102,8 @@ def spilled_by(document: Mapping[str, Any], settings: Mapping[str, Any], less: i
 
 def _as_bytes(text: Any) -> str:
     """A setting as PostgreSQL writes it: a plain number is KiB."""
-    said = str(text or _WORK_MEM).strip()
-    return f"{said}kB" if said.isdigit() else said
+    setting = str(text or _WORK_MEM).strip()
+    return f"{setting}kB" if setting.isdigit() else setting
 
 
 def _nodes(
@@ -111,13 +115,13 @@ def _nodes(
         yield plan, processes
     workers = plan.get("Workers Planned")
     below = processes if workers is None else 1.0 + amount(workers, "Workers Planned", 1024)
-    for one in plan.get("Plans", ()):
-        yield from _nodes(one, below, str(plan.get("Node Type")))
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child, below, str(plan.get("Node Type")))
 
 
 def _joins_below(node: Mapping[str, Any]) -> int:
     below = node.get("Plans", ())
-    return sum(_joins_below(one) + (one.get("Node Type") in JOINS) for one in below)
+    return sum(_joins_below(child) + (child.get("Node Type") in JOINS) for child in below)
 
 
 def _rows(node: Mapping[str, Any]) -> tuple[float, float]:

@@ -21,7 +21,7 @@ LIKELY = 0.5
 
 
 @dataclass(frozen=True)
-class Said:
+class QuantityEstimate:
     """A figure of the whole query on the storage that it was recorded on, nine in ten within."""
 
     about: About
@@ -45,32 +45,37 @@ class Said:
             beyond = np.maximum(normal - LIKELY, 0.0) / (NINE_IN_TEN - LIKELY)
             return np.asarray(self.high * beyond)
         below, above = self.spreads
-        found: Array = self.centre * np.exp(np.where(normal < 0, below, above) * normal)
-        return found
+        draws: Array = self.centre * np.exp(np.where(normal < 0, below, above) * normal)
+        return draws
 
 
 def about(
-    what: About, centre: float, spread: float, kind: str, source: str, above: float | None = None
-) -> Said:
+    quantity: About,
+    centre: float,
+    spread: float,
+    kind: str,
+    source: str,
+    above: float | None = None,
+) -> QuantityEstimate:
     """A figure with a standard deviation of its logarithm, ``above`` where that differs."""
     low = centre * exp(-NINE_IN_TEN * spread)
     high = centre * exp(NINE_IN_TEN * (spread if above is None else above))
-    return Said(what, low, centre, high, kind, source)
+    return QuantityEstimate(quantity, low, centre, high, kind, source)
 
 
-def together(all_said: Sequence[Said]) -> Said:
+def together(estimates: Sequence[QuantityEstimate]) -> QuantityEstimate:
     """One figure of several, each with a weight of one over its spread squared.
 
     Where they are further apart than that explains, the spread grows by as much (Birge).
     """
-    if len(all_said) == 1:
-        return all_said[0]
-    spreads = np.array([hypot(*one.spreads) / 2**0.5 for one in all_said])
+    if len(estimates) == 1:
+        return estimates[0]
+    spreads = np.array([hypot(*estimate.spreads) / 2**0.5 for estimate in estimates])
     weights = spreads**-2 / (spreads**-2).sum()
-    logs = np.array([log(one.centre) for one in all_said])
+    logs = np.array([log(estimate.centre) for estimate in estimates])
     centre = float(weights @ logs)
-    apart = float((((logs - centre) / spreads) ** 2).sum()) / (len(all_said) - 1)
+    apart = float((((logs - centre) / spreads) ** 2).sum()) / (len(estimates) - 1)
     spread = float((spreads**-2).sum() ** -0.5 * max(apart, 1.0) ** 0.5)
     order = np.argsort(-weights, kind="stable")
-    source = " and ".join(dict.fromkeys(all_said[at].source for at in order))
-    return about(all_said[0].about, exp(centre), spread, all_said[order[0]].kind, source)
+    source = " and ".join(dict.fromkeys(estimates[at].source for at in order))
+    return about(estimates[0].about, exp(centre), spread, estimates[order[0]].kind, source)

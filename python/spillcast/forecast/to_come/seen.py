@@ -125,11 +125,11 @@ def _moved(recording: Recording, kept: Mapping[str, float]) -> dict[str, float]:
     """Bytes by op where single waits are kept of some slices alone: each second tells them all."""
     rows = recording.temp_seconds
     op, size = rows["op"].cast(pa.string()).to_pylist(), rows["bytes"].to_pylist()
-    found = dict(kept)
+    moved = dict(kept)
     for name in OPS:
-        told = sum(each for each, of in zip(size, op, strict=True) if of == name)
-        found[name] = max(found[name], float(told)) if found[name] else 0.0
-    return found
+        single_bytes = sum(each for each, of in zip(size, op, strict=True) if of == name)
+        moved[name] = max(moved[name], float(single_bytes)) if moved[name] else 0.0
+    return moved
 
 
 def _end_to_end(
@@ -146,7 +146,7 @@ def _end_to_end(
     return before_s[at] + within_s, float(before_s[-1])
 
 
-def _own_before(recording: Recording, before_s: float) -> DoneBefore | None:
+def _done_by_query_before(recording: Recording, before_s: float) -> DoneBefore | None:
     """What the kernel counted of the query alone: its process, or its session, began with it."""
     before = recording.meta.before
     if before is None or before_s <= 0:
@@ -158,7 +158,7 @@ def _own_before(recording: Recording, before_s: float) -> DoneBefore | None:
 
 def _rest_before_s(recording: Recording, before_s: float, io_s: float) -> float | None:
     """By the CPU time until then, with as much other waiting beside it as there was later."""
-    before, cpu_s = _own_before(recording, before_s), recording.meta.cpu_s
+    before, cpu_s = _done_by_query_before(recording, before_s), recording.meta.cpu_s
     if before is None or not cpu_s:
         return None
     times = max(recording.elapsed_s - io_s, 0.0) / cpu_s
@@ -186,13 +186,13 @@ def _s_per_byte(
     passed_s = np.diff(end_s[order], prepend=ahead_s)
     # What comes after the last one goes with it too.
     passed_s[-1] += max(elapsed_s - end_s[order][-1], 0.0)
-    found = {}
+    rates = {}
     for name in OPS:
         which = op[order] == name
         moved = float(size[order][which].sum())
         if moved > SEEN_MIN * size.sum():
-            found[name] = float(passed_s[which].sum()) / moved
-    return found
+            rates[name] = float(passed_s[which].sum()) / moved
+    return rates
 
 
 def _done_before(
@@ -209,15 +209,15 @@ def _done_before(
     """
     if before_s <= 0:
         return dict.fromkeys(OPS, 0.0), 0.0
-    counted = _own_before(recording, before_s)
+    counted = _done_by_query_before(recording, before_s)
     # Of what files held when the last burst began, ``earlier`` bytes were written in bursts before.
     held, unread_then = (
-        max(one - earlier, 0.0) for one in (files.held_before, files.unread_before)
+        max(before - earlier, 0.0) for before in (files.held_before, files.unread_before)
     )
-    told = None if counted is None else counted.written_bytes
+    counted_bytes = None if counted is None else counted.written_bytes
     error = 0.05
-    if told is not None:
-        written = max(float(told), held)
+    if counted_bytes is not None:
+        written = max(float(counted_bytes), held)
     else:
         write_s, read_s = (rates.get(name, max(rates.values())) for name in ("write", "read"))
         left_s = before_s - held * write_s - (held - unread_then) * read_s

@@ -1,6 +1,6 @@
 """What temp files tell of the whole: what is still written beside reads, or hardly any more."""
 
-from spillcast.forecast.to_come.said import Said
+from spillcast.forecast.to_come.said import QuantityEstimate
 from spillcast.forecast.to_come.seen import Seen
 
 #: Of what was written, so much more may come once nothing is written any more: another part of the
@@ -14,14 +14,14 @@ AGAIN = (0.06, 0.5, 2.5)
 SOURCE = "files written and not yet read"
 
 
-def spill_says(seen: Seen) -> list[Said]:
+def estimates_by_spill(seen: Seen) -> list[QuantityEstimate]:
     """The bytes to be written yet; nothing tells them while it only writes."""
     written, unread = seen.done("write"), seen.unread
     if not written or unread.high < UNREAD_MIN * written:
         return []
     if "write" not in seen.doing:
-        return [Said("writes", 0.0, 0.0, MORE * written, "spill", SOURCE)]
+        return [QuantityEstimate("writes", 0.0, 0.0, MORE * written, "spill", SOURCE)]
     if "read" not in seen.doing:
         return []
     low, about, high = (each * unread.about for each in AGAIN)
-    return [Said("writes", low, about, high, "spill", SOURCE)]
+    return [QuantityEstimate("writes", low, about, high, "spill", SOURCE)]

@@ -75,21 +75,21 @@ class ToCome:
 
     def loads(self, recorded: Sequence[Load]) -> list[Load]:
         """Those of the whole, from those recorded; an op that was not seen is like the other."""
-        found = []
+        results = []
         for op in sorted(self.bytes):
-            own = op in self.seen
-            alike = [load for load in recorded if (load.op == op) == own]
-            moved = sum(one.bytes for one in alike)
+            was_seen = op in self.seen
+            alike = [load for load in recorded if (load.op == op) == was_seen]
+            moved = sum(similar.bytes for similar in alike)
             times = self.whole_bytes(op) / max(moved, 1)
             for load in alike:
                 count, size = round(times * load.count), round(times * load.bytes)
                 if count:
                     elapsed_s = size * self.io_s_per_byte[op]
-                    took_s = times * load.total_s if own else self.overlap * elapsed_s
-                    found.append(replace(load, op=op, count=count, bytes=size, total_s=took_s))
-        slower = self._slower(self._io_s(found))
-        found = [replace(load, total_s=slower * load.total_s) for load in found]
-        return sorted(found, key=lambda load: (load.op, load.size_class_bytes))
+                    took_s = times * load.total_s if was_seen else self.overlap * elapsed_s
+                    results.append(replace(load, op=op, count=count, bytes=size, total_s=took_s))
+        slower = self._slower(self._io_s(results))
+        results = [replace(load, total_s=slower * load.total_s) for load in results]
+        return sorted(results, key=lambda load: (load.op, load.size_class_bytes))
 
     def _slower(self, io_s: float) -> float:
         """How much longer operations of the whole take than those recorded, which take ``io_s``."""
@@ -109,22 +109,22 @@ class ToCome:
     @property
     def left(self) -> Mapping[str, Range]:
         """What is to come, in bytes and seconds."""
-        found = dict(self.coming) | {"elapsed": np.maximum(self.elapsed_s - self.done_s, 0)}
-        return {name: Range.of(drawn) for name, drawn in found.items()}
+        remaining = dict(self.coming) | {"elapsed": np.maximum(self.elapsed_s - self.done_s, 0)}
+        return {name: Range.of(drawn) for name, drawn in remaining.items()}
 
     def to_json(self) -> dict[str, Any]:
         """As a forecast's document has it."""
-        left, found = self.left, dict[str, Any](done_s=self.done_s)
+        left, document = self.left, dict[str, Any](done_s=self.done_s)
         for name, of, source in (
             ("reads_bytes", "read", "read"),
             ("writes_bytes", "write", "written"),
             ("elapsed_s", "elapsed", "elapsed"),
         ):
-            one = left[of]
+            bounds = left[of]
             if of != "elapsed":
-                found[name] = {"done": self.done_bytes(of), "recorded": self.recorded[of]}
-            found[name] = found.get(name, {}) | {
-                "low": one.low, "centre": one.centre, "high": one.high,
+                document[name] = {"done": self.done_bytes(of), "recorded": self.recorded[of]}
+            document[name] = document.get(name, {}) | {
+                "low": bounds.low, "centre": bounds.centre, "high": bounds.high,
                 "source": self.sources[source],
             }  # fmt: skip
-        return found | {"unused": list(self.unused)}
+        return document | {"unused": list(self.unused)}

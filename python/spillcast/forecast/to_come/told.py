@@ -7,7 +7,7 @@ from spillcast.errors import InputError
 from spillcast.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
-    from spillcast.forecast.to_come.said import Said
+    from spillcast.forecast.to_come.said import QuantityEstimate
     from spillcast.forecast.to_come.seen import Seen
 
 #: What a user says is meant to within so much (standard deviation of the logarithm).
@@ -19,7 +19,7 @@ PROGRESS_SPREAD = 0.15
 
 
 @dataclass(frozen=True)
-class Told:
+class UserEstimate:
     """As options give it; None for what is not given."""
 
     elapsed_s: float | None = None
@@ -28,30 +28,30 @@ class Told:
 
 
 #: Nothing at all.
-UNTOLD = Told()
+NO_ESTIMATE = UserEstimate()
 
 
-def told_says(told: Told, seen: "Seen") -> "list[Said]":
+def estimates_by_user(given: UserEstimate, seen: "Seen") -> "list[QuantityEstimate]":
     """InputError for what cannot be, by what was seen."""
     from spillcast.forecast.to_come.said import about
 
-    found = []
-    if told.elapsed_s is not None:
-        found.append(about("elapsed", told.elapsed_s, ELAPSED_SPREAD, "told", ELAPSED))
-    if told.progress is not None:
-        spread = PROGRESS_SPREAD * (1 - told.progress) + ELAPSED_SPREAD
-        whole_s = seen.done_s / told.progress
-        found.append(about("elapsed", whole_s, spread, "told", "--progress"))
-    if told.written_bytes is not None:
+    estimates = []
+    if given.elapsed_s is not None:
+        estimates.append(about("elapsed", given.elapsed_s, ELAPSED_SPREAD, "told", ELAPSED))
+    if given.progress is not None:
+        spread = PROGRESS_SPREAD * (1 - given.progress) + ELAPSED_SPREAD
+        whole_s = seen.done_s / given.progress
+        estimates.append(about("elapsed", whole_s, spread, "told", "--progress"))
+    if given.written_bytes is not None:
         done = seen.bytes["write"]
-        if told.written_bytes < done:
+        if given.written_bytes < done:
             raise InputError(
-                f"--written {format_bytes(told.written_bytes)}: {format_bytes(done)} were written "
+                f"--written {format_bytes(given.written_bytes)}: {format_bytes(done)} were written "
                 "while it was recorded",
                 "it is what the whole query writes to temp files",
             )
-        found.append(about("written", told.written_bytes, WRITTEN_SPREAD, "told", "--written"))
-    return found
+        estimates.append(about("written", given.written_bytes, WRITTEN_SPREAD, "told", "--written"))
+    return estimates
 
 
 def parse_progress(text: str) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.forecast.sum.interval import DRAWS
-from spillcast.forecast.to_come.said import About, Said, together
+from spillcast.forecast.to_come.said import About, QuantityEstimate, together
 from spillcast.forecast.to_come.seen import OPS, Seen
 from spillcast.forecast.to_come.spill import SOURCE as FILES
 from spillcast.forecast.to_come.to_come import ToCome
@@ -35,18 +35,23 @@ AGAIN = 0.5
 REST_BEFORE_SPREAD, LEAST = 0.35, 0.02
 #: An op of which so much of all writes was done before the recording: how long it took follows from
 #: that, and is no more than so many times as much or less as the other takes.
-TOLD_MIN, UNLIKE = 0.1, 20.0
+PASSED_MIN, UNLIKE = 0.1, 20.0
 #: Of the elapsed time, what may come after the last temp I/O.
 TAIL = 0.03
 #: Fewer draws than this agree with what is told: then it and what was seen contradict each other.
 AGREEING_MIN = 50
 #: A time that is told is taken to be no more than so many standard deviations longer.
-TOLD_MOST = 2.0
+ESTIMATE_MOST = 2.0
 
 
-def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -> ToCome | str:
+def whole_of(
+    seen: Seen, estimates: Sequence[QuantityEstimate], unused: Sequence[str] = ()
+) -> ToCome | str:
     """Why there is none, in words; empty where nothing tells the whole."""
-    by = {what: [one for one in all_said if one.about == what] for what in get_args(About)}
+    by = {
+        quantity: [statement for statement in estimates if statement.about == quantity]
+        for quantity in get_args(About)
+    }
     if by["written"]:
         # What is yet to come by the files alone may be followed by more.
         by["writes"] = []
@@ -57,23 +62,23 @@ def whole_of(seen: Seen, all_said: Sequence[Said], unused: Sequence[str] = ()) -
     rest_s, elapsed_s = drawn.rest_s, np.maximum(drawn.rest_s + drawn.io_s, seen.done_s)
     picked = draws.integers(0, CANDIDATES, DRAWS)
     if by["elapsed"]:
-        told = together(by["elapsed"])
-        agreeing = _agreeing(elapsed_s, told, draws)
-        fits = _with_room(drawn, told, draws) if agreeing is None else agreeing
+        pooled = together(by["elapsed"])
+        agreeing = _agreeing(elapsed_s, pooled, draws)
+        fits = _with_room(drawn, pooled, draws) if agreeing is None else agreeing
         if fits is None:
-            reason = _too_short(told, drawn, by)
-            if any(one.source == ELAPSED for one in by["elapsed"]):
+            reason = _too_short(pooled, drawn, by)
+            if any(statement.source == ELAPSED for statement in by["elapsed"]):
                 return reason
-            others = [one for one in all_said if one.about != "elapsed"]
+            others = [statement for statement in estimates if statement.about != "elapsed"]
             return whole_of(seen, others, [*unused, reason]) or reason
         picked = fits
-        told_s = np.maximum(told.drawn(draws.standard_normal(DRAWS)), seen.done_s)
+        elapsed_draws_s = np.maximum(pooled.drawn(draws.standard_normal(DRAWS)), seen.done_s)
         if agreeing is not None:
-            rest_s[picked] *= told_s / elapsed_s[picked]
+            rest_s[picked] *= elapsed_draws_s / elapsed_s[picked]
         else:
-            unused = [*unused, *_longer(told, float(np.median(elapsed_s)), by)]
-            rest_s[picked] = np.maximum(told_s - drawn.io_s[picked], drawn.least_s[picked])
-        elapsed_s[picked] = told_s
+            unused = [*unused, *_longer(pooled, float(np.median(elapsed_s)), by)]
+            rest_s[picked] = np.maximum(elapsed_draws_s - drawn.io_s[picked], drawn.least_s[picked])
+        elapsed_s[picked] = elapsed_draws_s
     moved = drawn.moved
     return ToCome(
         seen.done_s,
@@ -105,7 +110,9 @@ class _Drawn:
     io_s_per_byte: Mapping[str, float]
 
 
-def _drawn(seen: Seen, by: Mapping[str, Sequence[Said]], draws: np.random.Generator) -> _Drawn:
+def _drawn(
+    seen: Seen, by: Mapping[str, Sequence[QuantityEstimate]], draws: np.random.Generator
+) -> _Drawn:
     moved = _moved(seen, by, draws)
     passed_s, rates = _passed(seen, moved, draws)
     rest_s, io_s = passed_s, seen.done_s - passed_s
@@ -130,19 +137,21 @@ class _Moved:
     coming: Mapping[str, Array]
 
 
-def _moved(seen: Seen, by: Mapping[str, Sequence[Said]], draws: np.random.Generator) -> _Moved:
+def _moved(
+    seen: Seen, by: Mapping[str, Sequence[QuantityEstimate]], draws: np.random.Generator
+) -> _Moved:
     """What lies unread and what is written yet will be read; what is neither was read before."""
     normal, uniform = draws.standard_normal((4, CANDIDATES)), draws.uniform(0, 1, (2, CANDIDATES))
     least = max(seen.unread.written_since + seen.unread.held_before, seen.bytes["write"])
     sooner = max(seen.done("write") - least, 0.0)
     done = least + sooner * np.exp(seen.before_error * normal[0])
-    told = together(by["written"]) if by["written"] else None
-    goes_on = uniform[0] < (1.0 if "write" in seen.doing else _again(told, seen))
-    if told is not None:
-        whole = np.maximum(told.drawn(normal[1]), least)
+    pooled = together(by["written"]) if by["written"] else None
+    goes_on = uniform[0] < (1.0 if "write" in seen.doing else _again(pooled, seen))
+    if pooled is not None:
+        whole = np.maximum(pooled.drawn(normal[1]), least)
         writes = np.maximum(whole - done, 0.0) * goes_on
         # What nothing follows is the whole: by both, each as sure as it is.
-        sure = _weight(seen.before_error, hypot(*told.spreads) / 2**0.5)
+        sure = _weight(seen.before_error, hypot(*pooled.spreads) / 2**0.5)
         all_done = np.maximum(done, 1.0) ** (1 - sure) * np.maximum(whole, 1.0) ** sure
         done = np.where(writes > 0, done, np.maximum(all_done, least))
     elif by["writes"] and not by["elapsed"]:
@@ -159,21 +168,21 @@ def _moved(seen: Seen, by: Mapping[str, Sequence[Said]], draws: np.random.Genera
     return _Moved({"write": done, "read": read}, {"write": writes, "read": reads})
 
 
-def _again(told: Said | None, seen: Seen) -> float:
+def _again(estimate: QuantityEstimate | None, seen: Seen) -> float:
     """How likely a query that no longer writes will write again (Bayes).
 
     The further what was written is below what is told of the whole, the less likely that is all.
     """
-    if told is None:
+    if estimate is None:
         return AGAIN
-    spread = hypot(*told.spreads, seen.before_error) / 2**0.5
-    off = max(log(told.centre / max(seen.done("write"), 1.0)), 0.0) / spread
+    spread = hypot(*estimate.spreads, seen.before_error) / 2**0.5
+    off = max(log(estimate.centre / max(seen.done("write"), 1.0)), 0.0) / spread
     return AGAIN / (AGAIN + (1 - AGAIN) * exp(-(off**2) / 2))
 
 
-def _weight(own: float, other: float) -> float:
+def _weight(seen_weight: float, other: float) -> float:
     """Of the other of two figures, by their spreads."""
-    return own**2 / (own**2 + other**2) if own else 0.0
+    return seen_weight**2 / (seen_weight**2 + other**2) if seen_weight else 0.0
 
 
 @dataclass(frozen=True)
@@ -196,22 +205,22 @@ def _passed(
     io_s = sum((before[op] * rate for op, rate in known.items()), np.zeros(CANDIDATES))
     rest_s = None
     unseen = [op for op in OPS if op not in known]
-    untold = any(np.median(before[op]) > TOLD_MIN * seen.done("write") for op in unseen)
+    untold = any(np.median(before[op]) > PASSED_MIN * seen.done("write") for op in unseen)
     # Where the time of both ops is known, what is left of the time before tells it best.
     if seen.rest_before_s is not None and untold:
         rest_s = np.minimum(seen.rest_before_s * _off(REST_BEFORE_SPREAD, draws), seen.before_s)
-    found = dict[str, Array]()
+    passed = dict[str, Array]()
     for op in OPS:
         if op in known:
-            found[op] = known[op]
+            passed[op] = known[op]
             continue
         [like] = known
-        found[op] = known[like] * _off(UNSEEN_IO_SPREAD, draws)
+        passed[op] = known[like] * _off(UNSEEN_IO_SPREAD, draws)
         if rest_s is not None:
             left_s = np.maximum(seen.before_s - rest_s - io_s, LEAST * seen.before_s)
             least, most = known[like] / UNLIKE, known[like] * UNLIKE
-            found[op] = np.clip(left_s / np.maximum(before[op], 1.0), least, most)
-        io_s = io_s + before[op] * found[op]
+            passed[op] = np.clip(left_s / np.maximum(before[op], 1.0), least, most)
+        io_s = io_s + before[op] * passed[op]
     if rest_s is None:
         rest_s = np.maximum(seen.before_s - io_s, LEAST * seen.before_s)
         if seen.rest_before_s is not None:
@@ -225,17 +234,17 @@ def _passed(
     in_all = spilling_s / np.maximum(moved.done["read"] + moved.done["write"], 1.0)
     rates = {}
     for op in OPS:
-        own = seen.rest_s_per_byte.get(op)
-        if own is None:
+        seen_rate = seen.rest_s_per_byte.get(op)
+        if seen_rate is None:
             [like_s] = seen.rest_s_per_byte.values()
             each_s = np.minimum(max(like_s, 0.0), in_all)
             # Nor less than what has passed, spread over all that is written.
             written = np.maximum(moved.done["write"] + moved.coming["write"], 1.0)
             each_s = np.maximum(each_s, rest_s / written)
         else:
-            each_s = np.maximum(own, LEAST * in_all)
-        spread = UNSEEN_REST_SPREAD if own is None else REST_SPREAD
-        rates[op] = _Rate(found[op], each_s * _off(spread, draws))
+            each_s = np.maximum(seen_rate, LEAST * in_all)
+        spread = UNSEEN_REST_SPREAD if seen_rate is None else REST_SPREAD
+        rates[op] = _Rate(passed[op], each_s * _off(spread, draws))
     return rest_s, rates
 
 
@@ -244,55 +253,63 @@ def _off(spread: float, draws: np.random.Generator) -> Array:
     return np.asarray(np.exp(spread * draws.standard_normal(CANDIDATES)))
 
 
-def _agreeing(elapsed_s: Array, told: Said, draws: np.random.Generator) -> NDArray[np.int64] | None:
+def _agreeing(
+    elapsed_s: Array, estimate: QuantityEstimate, draws: np.random.Generator
+) -> NDArray[np.int64] | None:
     """Those of the draws whose elapsed time is about what is told; None for hardly any."""
-    spread = max(*told.spreads, 0.03)
-    off = np.log(elapsed_s / told.centre) / spread
+    spread = max(*estimate.spreads, 0.03)
+    off = np.log(elapsed_s / estimate.centre) / spread
     weight = np.exp(-(off**2) / 2)
     if weight.sum() ** 2 < AGREEING_MIN * max((weight**2).sum(), 1e-300):
         return None
     return draws.choice(len(weight), DRAWS, p=weight / weight.sum())
 
 
-def _with_room(drawn: _Drawn, told: Said, draws: np.random.Generator) -> NDArray[np.int64] | None:
+def _with_room(
+    drawn: _Drawn, estimate: QuantityEstimate, draws: np.random.Generator
+) -> NDArray[np.int64] | None:
     """Those of the draws whose temp I/O, and what passes beside it, leave some of a longer time.
 
     None for hardly any.
     """
-    most_s = told.centre * exp(TOLD_MOST * told.spreads[1])
+    most_s = estimate.centre * exp(ESTIMATE_MOST * estimate.spreads[1])
     fit = np.flatnonzero(drawn.io_s + drawn.least_s <= most_s)
     return draws.choice(fit, DRAWS) if len(fit) >= AGREEING_MIN else None
 
 
-def _longer(told: Said, expected_s: float, by: Mapping[str, Sequence[Said]]) -> list[str]:
+def _longer(
+    estimate: QuantityEstimate, expected_s: float, by: Mapping[str, Sequence[QuantityEstimate]]
+) -> list[str]:
     """What a time that is told leaves unused, in words: it is longer than what is expected."""
-    if told.centre < expected_s:
+    if estimate.centre < expected_s:
         return []
     known = f" of {together(by['rest']).source}" if by["rest"] else " so far"
-    time = format_duration(told.centre)
-    return [f"the time outside temp I/O{known}: {told.source} ({time}) leaves far more for it"]
+    time = format_duration(estimate.centre)
+    return [f"the time outside temp I/O{known}: {estimate.source} ({time}) leaves far more for it"]
 
 
-def _too_short(told: Said, drawn: _Drawn, by: Mapping[str, Sequence[Said]]) -> str:
+def _too_short(
+    estimate: QuantityEstimate, drawn: _Drawn, by: Mapping[str, Sequence[QuantityEstimate]]
+) -> str:
     """What contradicts a time that is told, in words."""
-    known = [together(by[what]).source for what in ("written", "rest") if by[what]]
+    known = [together(by[quantity]).source for quantity in ("written", "rest") if by[quantity]]
     sources = f", by {' and '.join(dict.fromkeys(known))}" if known else ""
     io_s, least_s = float(np.median(drawn.io_s)), float(np.median(drawn.least_s))
     return (
-        f"{told.source}: {format_duration(told.centre)} is too short for temp I/O of about "
+        f"{estimate.source}: {format_duration(estimate.centre)} is too short for temp I/O of about "
         f"{format_duration(io_s)} and {format_duration(least_s)} beside it{sources}"
     )
 
 
-def _sources(by: Mapping[str, Sequence[Said]]) -> Mapping[str, str]:
+def _sources(by: Mapping[str, Sequence[QuantityEstimate]]) -> Mapping[str, str]:
     """Where each figure is from, in words."""
-    said = {what: together(those).source for what, those in by.items() if those}
-    elapsed = said.get("elapsed")
-    written = said.get("written")
+    sources = {quantity: together(those).source for quantity, those in by.items() if those}
+    elapsed = sources.get("elapsed")
+    written = sources.get("written")
     if written is None:
-        written = f"{elapsed}, at the rates seen" if elapsed else said["writes"]
-    read = said.get("read") or ("the remaining writes" if written != FILES else None)
-    rest = said.get("rest")
+        written = f"{elapsed}, at the rates seen" if elapsed else sources["writes"]
+    read = sources.get("read") or ("the remaining writes" if written != FILES else None)
+    rest = sources.get("rest")
     rates = "the remaining bytes, at the time each took"
     return {
         "written": written,

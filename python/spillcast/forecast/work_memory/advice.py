@@ -86,24 +86,24 @@ def work_memory(baseline: Baseline, confidence: float = CONFIDENCE) -> WorkMemor
         settings = {**recording.meta.engine.settings, **plan.get("Settings", {})}
         name = "hash_mem_multiplier"
         multiplier = amount(float(settings.get(name, HASH_MEM_MULTIPLIER)), name)
-        found = spills_of(nodes_of(plan["Plan"]), multiplier)
-    if not any(spill.weight for spill in found):
+        spills = spills_of(nodes_of(plan["Plan"]), multiplier)
+    if not any(spill.weight for spill in spills):
         return None
     current = size_of_setting(settings["work_mem"]) if "work_mem" in settings else None
-    needed = max(spill.needed_bytes for spill in found)
+    needed = max(spill.needed_bytes for spill in spills)
     # It did spill, whatever the figures say.
     enough = rounded_up(max(SPARE * needed, (current or 0) + 1))
-    one_pass = _one_pass_bytes(found, current or 0, enough)
+    one_pass = _one_pass_bytes(spills, current or 0, enough)
     without = _without_spill(baseline, enough, confidence)
     fewer = None
     if one_pass is not None:
-        fewer = _between(baseline, without, one_pass, io_share(found, one_pass))
+        fewer = _between(baseline, without, one_pass, io_share(spills, one_pass))
     return WorkMemory(
         current,
-        found,
+        spills,
         without,
         fewer,
-        round(enough * sum(spill.taken for spill in found)),
+        round(enough * sum(spill.taken for spill in spills)),
         _available_bytes(recording),
     )
 

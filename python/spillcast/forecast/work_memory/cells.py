@@ -28,23 +28,28 @@ def memory_cells(words: Sequence[str], forecasts: Sequence[Forecast]) -> list[Ce
 
     Where no plan is known there is one size, None: what it was. Refused targets have no cells.
     """
-    said = [(word, one) for word, one in zip(words, forecasts, strict=True) if one.forecast_s]
-    if not said:
+    pairs = [
+        (word, answer) for word, answer in zip(words, forecasts, strict=True) if answer.forecast_s
+    ]
+    if not pairs:
         return []
-    here = said[0][1]
-    memory = here.work_memory
+    baseline = pairs[0][1]
+    memory = baseline.work_memory
     if memory is None:
-        return [Cell(NOW, None, here.baseline_s), *(_as_it_was(word, one) for word, one in said)]
+        return [
+            Cell(NOW, None, baseline.baseline_s),
+            *(_as_it_was(word, answer) for word, answer in pairs),
+        ]
     sizes = memory_sizes(memory)
-    cells = [_cell(NOW, size, memory, here.baseline_s, None) for size in sizes]
-    for word, one in said:
-        total_s = one.forecast_s or 0.0
-        cells += [_cell(word, size, memory, total_s, one.interval_s) for size in sizes]
+    cells = [_cell(NOW, size, memory, baseline.baseline_s, None) for size in sizes]
+    for word, answer in pairs:
+        total_s = answer.forecast_s or 0.0
+        cells += [_cell(word, size, memory, total_s, answer.interval_s) for size in sizes]
     return cells
 
 
-def _as_it_was(word: str, one: Forecast) -> Cell:
-    return Cell(word, None, one.forecast_s or 0.0, one.interval_s)
+def _as_it_was(word: str, forecast: Forecast) -> Cell:
+    return Cell(word, None, forecast.forecast_s or 0.0, forecast.interval_s)
 
 
 def _cell(

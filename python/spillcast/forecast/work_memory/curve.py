@@ -131,13 +131,13 @@ class MemoryCurve:
 
     def at(self, storage: str, memory_bytes: int) -> Between:
         """Elapsed time on a storage with memory between measured sizes."""
-        own = [run for run in self._runs if run.storage == storage or not run.ops]
-        rest_s, least_s, most_s = self._remainder(own, memory_bytes)
+        runs = [run for run in self._runs if run.storage == storage or not run.ops]
+        rest_s, least_s, most_s = self._remainder(runs, memory_bytes)
         drift_s = most_s - least_s
         terms, counts, spilled = list[Measured](), dict[str, float](), 0.0
         io_s = 0.0
         if self.spills(memory_bytes):
-            with_io = [run for run in own if run.ops]
+            with_io = [run for run in runs if run.ops]
             weight = _on_line(with_io, memory_bytes, lambda run: run.of_waits)
             for op in OPS:
                 count, off = self._count(op, memory_bytes)
@@ -156,35 +156,37 @@ class MemoryCurve:
                 io_s += count * each_s
         elapsed_s = rest_s + io_s
         draws = np.random.default_rng(0)
-        delay_s = min(min(run.delay_s for run in _around(own, memory_bytes)), least_s)
+        delay_s = min(min(run.delay_s for run in _around(runs, memory_bytes)), least_s)
         times_s = least_s + drift_s * draws.uniform(0, 1, DRAWS)
         times_s -= delay_s * draws.uniform(0, 1, DRAWS)
         noise = LATENCY_NOISE if terms else 0.0
         drawn_s = drawn_totals(times_s, terms, draws, noise=noise)
-        sure = Uncertainty.of(elapsed_s, rest_s, drawn_s, "recording", _direction(own))
+        sure = Uncertainty.of(elapsed_s, rest_s, drawn_s, "recording", _direction(runs))
         return Between(elapsed_s, sure.bounds_s(self._confidence), counts, spilled)
 
-    def _remainder(self, own: Sequence[MemoryRun], memory_bytes: int) -> tuple[float, float, float]:
+    def _remainder(
+        self, runs: Sequence[MemoryRun], memory_bytes: int
+    ) -> tuple[float, float, float]:
         """Time outside temp I/O, the least and the most that it may be.
 
         Spilling takes CPU time, too: between two runs it grows with the operations, or where these
         are as many, with the logarithm of memory. What spills nothing is like what spilled nothing.
         """
-        if not self.spills(memory_bytes) and any(not run.ops for run in own):
-            own = [run for run in own if not run.ops]
-        around = _around(own, memory_bytes)
+        if not self.spills(memory_bytes) and any(not run.ops for run in runs):
+            runs = [run for run in runs if not run.ops]
+        around = _around(runs, memory_bytes)
         times_s = [run.remainder_s for run in around]
         low, high = around[0].memory_bytes, around[-1].memory_bytes
         counts = {size: self._operations(size) for size in (low, high, memory_bytes)}
         if abs(counts[low] - counts[high]) > ALIKE * max(counts.values()):
-            there = (counts[low] - counts[memory_bytes]) / (counts[low] - counts[high])
+            position = (counts[low] - counts[memory_bytes]) / (counts[low] - counts[high])
             ends_s = [
                 float(np.mean([run.remainder_s for run in around if run.memory_bytes == size]))
                 for size in (low, high)
             ]
-            rest_s = float(np.interp(there, [0.0, 1.0], ends_s))
+            rest_s = float(np.interp(position, [0.0, 1.0], ends_s))
         else:
-            rest_s = _on_line(own, memory_bytes, lambda run: run.remainder_s)
+            rest_s = _on_line(runs, memory_bytes, lambda run: run.remainder_s)
         return rest_s, min(times_s), max(times_s)
 
     def _operations(self, memory_bytes: int) -> float:
@@ -199,9 +201,9 @@ class MemoryCurve:
             return 0.0, 0.0
         if self._io_share is not None:
             near = _nearest(spilled, memory_bytes)
-            there = self._io_share(near.memory_bytes)
-            if there:
-                count = near.ops[op].count * self._io_share(memory_bytes) / there
+            io_share = self._io_share(near.memory_bytes)
+            if io_share:
+                count = near.ops[op].count * self._io_share(memory_bytes) / io_share
                 return count, 0.0 if near.memory_bytes == memory_bytes else COMPUTED * count
         points = [
             (memory, float(np.mean([run.ops[op].count for run in runs])))

@@ -101,7 +101,7 @@ def spills_of(top: Node, hash_mem_multiplier: float = HASH_MEM_MULTIPLIER) -> li
     older = "Local I/O Read Time" not in top.values
     balanced = "Disabled" in top.values
     timed = top.all_temp.total_s > 0
-    found = []
+    spills = []
     for node, hashed in _pairs(top):
         temps = [node.temp, hashed.temp] if hashed else [node.temp]
         if not sum(temp.written for temp in temps):
@@ -115,8 +115,8 @@ def spills_of(top: Node, hash_mem_multiplier: float = HASH_MEM_MULTIPLIER) -> li
             spill = _aggregate(node, weight, hash_mem_multiplier)
         else:
             spill = _store(node, weight, older)
-        found.append(spill)
-    return found
+        spills.append(spill)
+    return spills
 
 
 def _pairs(top: Node) -> Iterator[tuple[Node, Node | None]]:
@@ -159,9 +159,11 @@ def _hash(node: Node, weight: float, multiplier: float, *, balanced: bool) -> Sp
 
 def _sort(node: Node, weight: float, older: bool) -> Spill:
     """The largest of the sorts that its processes did."""
-    each = [one for one in (node.values, *node.values.get("Workers", ()))]
+    each = [values for values in (node.values, *node.values.get("Workers", ()))]
     disk = [
-        1024 * int(one["Sort Space Used"]) for one in each if one.get("Sort Space Type") == "Disk"
+        1024 * int(values["Sort Space Used"])
+        for values in each
+        if values.get("Sort Space Type") == "Disk"
     ]
     # A limit above takes only some of the rows, all of which were sorted.
     below = node.children[0] if node.children else node

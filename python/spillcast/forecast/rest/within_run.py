@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.forecast.assumptions import OWN_BEYOND, OWN_SPREAD
+from spillcast.forecast.assumptions import WITHIN_RUN_BEYOND, WITHIN_RUN_SPREAD
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load
 from spillcast.forecast.rest.change import CpuChange, counts
@@ -33,28 +33,30 @@ SEEN = (0.05, 0.95)
 SIZES = 8
 
 
-def own_change(
-    recording: Recording, loads: Sequence[Load], found: Sequence[Latency]
+def within_run_change(
+    recording: Recording, loads: Sequence[Load], latencies: Sequence[Latency]
 ) -> CpuChange | None:
     """What its bursts tell; None where they are too few, or waited all as long."""
     bursts = recording.bursts
     if bursts is None or len(bursts) < BURSTS_MIN:
         return None
-    told = _told_by(bursts)
-    if told is None:
+    within_run = _fitted(bursts)
+    if within_run is None:
         return None
     count = counts(loads)
-    there = weights_of(np.array([latency.mean_s for latency in found]))
-    weights = there - [told.mean_weight(load) for load in loads]
+    target_weights = weights_of(np.array([latency.mean_s for latency in latencies]))
+    weights = target_weights - [within_run.mean_weight(load) for load in loads]
     moved = float(count @ weights)
-    change = CpuChange("recording", told.slope_s * weights, count, 0.0)
-    beyond_s = OWN_BEYOND * told.cpu_s * float(count @ told.beyond(there))
-    errors_s = (told.error_s * abs(moved), OWN_SPREAD * abs(change.total_s), beyond_s)
+    change = CpuChange("recording", within_run.slope_s * weights, count, 0.0)
+    beyond_s = (
+        WITHIN_RUN_BEYOND * within_run.cpu_s * float(count @ within_run.beyond(target_weights))
+    )
+    errors_s = (within_run.error_s * abs(moved), WITHIN_RUN_SPREAD * abs(change.total_s), beyond_s)
     return CpuChange(change.source, change.each_s, count, float(np.linalg.norm(errors_s)))
 
 
 @dataclass(frozen=True)
-class _Told:
+class _WithinRun:
     """What bursts tell, whatever is asked of them: it takes no time to ask again."""
 
     #: Seconds of CPU by weight of the wait, within what is alike, and its standard error.
@@ -72,24 +74,24 @@ class _Told:
         waited = self.mean_after.get(load.op)
         return float(weights_of(np.array([load.mean_s]))[0]) if waited is None else waited
 
-    def beyond(self, there: Floats) -> Floats:
+    def beyond(self, target_weights: Floats) -> Floats:
         """Share of the way to weights of waits ``there`` on which no wait of the run was seen."""
         least, most = self.seen
-        outside = np.maximum(0.0, np.maximum(least - there, there - most))
-        return np.asarray(outside / np.maximum(np.abs(there - self.mean), outside + 1e-9))
+        outside = np.maximum(0.0, np.maximum(least - target_weights, target_weights - most))
+        return np.asarray(outside / np.maximum(np.abs(target_weights - self.mean), outside + 1e-9))
 
 
 #: By bursts, which are asked for each target.
-_TOLD = WeakKeyDictionary[Bursts, _Told | None]()
+_FITTED = WeakKeyDictionary[Bursts, _WithinRun | None]()
 
 
-def _told_by(bursts: Bursts) -> _Told | None:
-    if bursts not in _TOLD:
-        _TOLD[bursts] = _told(bursts)
-    return _TOLD[bursts]
+def _fitted(bursts: Bursts) -> _WithinRun | None:
+    if bursts not in _FITTED:
+        _FITTED[bursts] = _fit(bursts)
+    return _FITTED[bursts]
 
 
-def _told(bursts: Bursts) -> _Told | None:
+def _fit(bursts: Bursts) -> _WithinRun | None:
     """None where too few of them can be compared. The error is a jackknife over stretches."""
     weight = weights_of(bursts.wait_s)
     columns = {"weight": weight} | {
@@ -105,7 +107,7 @@ def _told(bursts: Bursts) -> _Told | None:
     scatter = ((without - without.mean()) ** 2).sum()
     after = {op: weight[bursts.after(op)] for op in ("read", "write")}
     least, most = np.quantile(weight, SEEN)
-    return _Told(
+    return _WithinRun(
         slope_s=float(xy.sum() / xx.sum()),
         error_s=float(np.sqrt((STRETCHES - 1) / STRETCHES * scatter)),
         cpu_s=float(bursts.cpu_s.mean()),
