@@ -7,6 +7,11 @@ MINUTES ?= 52
 PROFILE ?= release
 BIN := $(VENV)/bin
 PRELOAD := python/spillcast/_preload.so
+# BPF=no builds without the eBPF programs, which clang compiles, or else the clang in ziglang.
+ifdef BPF
+export SPILLCAST_BPF := $(BPF)
+endif
+BUILT := $(VENV)/built$(if $(filter no,$(BPF)),-no-bpf)
 # What these test takes the time it takes: they run one by one.
 TIMED := $(addprefix tests/,forecast/duckdb/test_compression.py lab/test_demo.py lab/test_slow_writes.py \
 	recording/test_blocked.py recording/test_capture_cost.py storage/test_closed_loop.py \
@@ -19,7 +24,7 @@ PLATFORMS ?=
 AGAIN := { [ $$? = 1 ] && $(BIN)/pytest --last-failed --last-failed-no-failures none; }
 # Where bytecode is not kept, each start of a command compiles all of its modules.
 unexport PYTHONDONTWRITEBYTECODE
-RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+RUST := $(shell find crates -name '*.rs' -o -name '*.[ch]' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: help build demo docs test fuzz check wheel recorder bundle wheel-check bench bench-wide
 .PHONY: constants truth truth-quick requirements clean
@@ -28,14 +33,16 @@ RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.l
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: $(VENV)/built ## the virtual environment, the Rust core and the commands, all in this folder
+build: $(BUILT) ## the virtual environment, the Rust core and the commands, all in this folder
 
 $(VENV)/tools: requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
-$(VENV)/built: $(VENV)/tools $(RUST) pyproject.toml
+$(BUILT): $(VENV)/tools $(RUST) pyproject.toml
+	[ "$(BPF)" = no ] || command -v "$${CLANG:-clang}" >/dev/null || $(BIN)/python -m pip install --quiet \
+		--disable-pip-version-check "$$(grep '^ziglang==' release/requirements.txt)"
 	cargo build --profile $(PROFILE) --locked -p spillcast-preload
 	install -m 755 target/$(PROFILE)/libspillcast_preload.so $(PRELOAD)
 	# With what the binding asks of the same crates: maturin and the tests then find them compiled.
@@ -44,6 +51,7 @@ $(VENV)/built: $(VENV)/tools $(RUST) pyproject.toml
 	install -m 755 target/$(PROFILE)/spillcast-recorder $(BIN)/
 	# Whatever other environment is active, it goes into the one of this folder.
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --profile $(PROFILE) --locked --quiet
+	@rm -f $(VENV)/built*
 	@touch $@
 
 demo: build ## the whole loop on a real engine: record, probe, forecast, run it there, compare

@@ -1,17 +1,20 @@
 """Fixtures for all tests: places for temp files and base tables, and a recording to work with."""
 
 import os
+import signal
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+import leftovers
 from harness import account_of, available, environment, spillcast, target
+from leftovers import SESSION
 
 #: What observing costs is measured once for all tests, and kept apart from the user's own, as is
 #: what calibrations find.
-CACHE = tempfile.TemporaryDirectory(prefix="spillcast-cache-")
+CACHE = tempfile.TemporaryDirectory(prefix=f"spillcast-cache-{SESSION}-")
 os.environ["XDG_CACHE_HOME"] = CACHE.name
 os.environ["XDG_STATE_HOME"] = str(Path(CACHE.name) / "state")
 Path(CACHE.name).chmod(0o777)
@@ -30,6 +33,11 @@ LONGEST = (
 
 #: The tests in which a worker of pytest-xdist ended, of which the rest of its file was not run.
 CRASHED = []
+
+
+def pytest_configure(config):
+    """Hooks of other files."""
+    config.pluginmanager.register(leftovers)
 
 
 def pytest_collection_modifyitems(items):
@@ -68,6 +76,16 @@ def source_is_to_be_had(request):
 
 
 @pytest.fixture
+def signals_by_default():
+    """SIGINT and SIGHUP do what they usually do, also under nohup and in the background."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
 def places(tmp_path):
     """Directories of one test."""
     return make_places(tmp_path)
@@ -76,7 +94,7 @@ def places(tmp_path):
 @pytest.fixture
 def open_places():
     """Directories that any user may use."""
-    with tempfile.TemporaryDirectory(prefix="spillcast-test-") as name:
+    with tempfile.TemporaryDirectory(prefix=f"spillcast-test-{SESSION}-") as name:
         Path(name).chmod(0o777)
         made = make_places(Path(name))
         made.temp.chmod(0o777)

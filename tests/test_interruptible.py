@@ -7,6 +7,8 @@ import pytest
 
 from spillcast.interruptible import interrupts_told, no_interrupts
 
+pytestmark = pytest.mark.usefixtures("signals_by_default")
+
 
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)

@@ -59,6 +59,11 @@ def name(path):
     return str(path.relative_to(ROOT))
 
 
+def offenders(paths, violations):
+    """Each violation in these files, with the file that holds it."""
+    return [f"{name(path)}: {violation}" for path in paths for violation in violations(path)]
+
+
 def imports(path):
     """The spillcast modules that a file imports, also within functions."""
     for node in ast.walk(ast.parse(path.read_text())):
@@ -76,19 +81,42 @@ def room_of(module):
     return module.split(".")[1]
 
 
-@pytest.mark.parametrize("path", python_files("python/spillcast"), ids=name)
-def test_a_room_imports_from_its_own_floor_or_below(path):
-    inside = path.relative_to(PACKAGE).parts
-    room = Path(inside[0]).stem
+def imports_upward(path):
+    """The modules that a file imports though its room may not; the front door opens on all."""
+    room = Path(path.relative_to(PACKAGE).parts[0]).stem
     if room in {"__init__", "__main__"}:
-        pytest.skip("the front door opens on every room")
-    if f"spillcast.{room}" in EVERYWHERE:
-        assert set(imports(path)) <= EVERYWHERE
         return
     for module in imports(path):
         if module in EVERYWHERE or room_of(module) == room:
             continue
-        assert FLOOR[room_of(module)] < FLOOR[room], f"{name(path)} imports {module}"
+        if f"spillcast.{room}" in EVERYWHERE or FLOOR[room_of(module)] >= FLOOR[room]:
+            yield module
+
+
+def test_a_room_imports_from_its_own_floor_or_below():
+    assert offenders(python_files("python/spillcast"), imports_upward) == []
+
+
+def test_an_import_upward_is_seen(monkeypatch, tmp_path):
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
+    texts = {
+        "recording/a.py": "from spillcast.cache import curve\nimport spillcast.units\n",
+        "units.py": "import spillcast.recording.folder\n",
+        "__init__.py": "from spillcast.cli import main\n",
+        "cli/main.py": "def f():\n    from spillcast import fleet\n",
+    }
+    upward = {}
+    for inside, text in texts.items():
+        path = tmp_path / inside
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        upward[inside] = list(imports_upward(path))
+    assert upward == {
+        "recording/a.py": ["spillcast.cache"],
+        "units.py": ["spillcast.recording.folder"],
+        "__init__.py": [],
+        "cli/main.py": [],
+    }
 
 
 #: An engine's name, in whatever form something could be chosen by it.
@@ -130,9 +158,8 @@ OUTSIDE = [
 ]
 
 
-@pytest.mark.parametrize("path", OUTSIDE, ids=name)
-def test_no_engine_is_chosen_by_its_name_outside_its_room(path):
-    assert list(engines_chosen_by_name(path.read_text())) == []
+def test_no_engine_is_chosen_by_its_name_outside_its_room():
+    assert offenders(OUTSIDE, lambda path: engines_chosen_by_name(path.read_text())) == []
 
 
 @pytest.mark.parametrize(
@@ -155,19 +182,34 @@ def test_what_chooses_an_engine_by_name_is_found(code):
     assert list(engines_chosen_by_name(code))
 
 
-@pytest.mark.parametrize("path", python_files("python", "tests", "bench", "release"), ids=name)
-def test_a_file_says_what_it_is_for_and_is_short(path):
+def faults_of_a_file(path):
+    """What is wrong with its first line and its length."""
     text = path.read_text()
     docstring = ast.get_docstring(ast.parse(text))
-    assert docstring, "a file begins with a line that says its job"
-    assert docstring.splitlines()[0].endswith((".", ":")) or "\n" in docstring
-    assert len(text.splitlines()) <= LINES_MAX
+    if not docstring:
+        yield "its first line does not say its job"
+    elif not docstring.splitlines()[0].endswith((".", ":")) and "\n" not in docstring:
+        yield "its first line is not a sentence"
+    if (lines := len(text.splitlines())) > LINES_MAX:
+        yield f"{lines} lines, at most {LINES_MAX}"
 
 
-@pytest.mark.parametrize("page", PAGE_LINES_MAX)
-def test_a_page_that_is_read_whole_is_short(page):
-    lines = (ROOT / "docs" / page).read_text().splitlines()
-    assert len(lines) <= PAGE_LINES_MAX[page]
+def test_a_file_says_what_it_is_for_and_is_short():
+    assert offenders(python_files("python", "tests", "bench", "release"), faults_of_a_file) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["", "import os\n", '"""No sentence"""\n', '"""Long."""\n' + "\n" * LINES_MAX]
+)
+def test_a_file_that_is_long_or_says_nothing_is_seen(tmp_path, text):
+    path = tmp_path / "file.py"
+    path.write_text(text)
+    assert len(list(faults_of_a_file(path))) == 1
+
+
+def test_a_page_that_is_read_whole_is_short():
+    lines = {page: len((ROOT / "docs" / page).read_text().splitlines()) for page in PAGE_LINES_MAX}
+    assert {page: n for page, n in lines.items() if n > PAGE_LINES_MAX[page]} == {}
 
 
 def test_words_of_the_glossary_are_words_of_the_code():
@@ -193,12 +235,18 @@ def read_by_name(path):
             yield node.lineno
 
 
-@pytest.mark.parametrize("path", python_files("python/spillcast"), ids=name)
-def test_what_a_recording_says_of_itself_is_read_in_one_place(path):
-    assert list(read_by_name(path)) == [], "recording/meta.py has a field for it"
-    texts = {node.value for node in ast.walk(ast.parse(path.read_text()))
-             if isinstance(node, ast.Constant)}  # fmt: skip
-    assert "meta.json" not in texts or path == PACKAGE / "recording" / "meta_file.py"
+def names_meta_json(path):
+    """The lines of a file that name meta.json."""
+    return [node.lineno for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Constant) and node.value == "meta.json"]  # fmt: skip
+
+
+def test_what_a_recording_says_of_itself_is_read_in_one_place():
+    paths = python_files("python/spillcast")
+    assert offenders(paths, read_by_name) == [], "recording/meta.py has a field for it"
+    assert [path for path in paths if names_meta_json(path)] == [
+        PACKAGE / "recording" / "meta_file.py"
+    ]
 
 
 def test_looking_up_by_name_is_seen(tmp_path):
@@ -209,11 +257,10 @@ def test_looking_up_by_name_is_seen(tmp_path):
     assert list(read_by_name(path)) == [1, 2]
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_is_documented(verb):
-    texts = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    used = re.compile(rf"spillcast {verb}\b")
-    assert any(used.search(text.read_text()) for text in texts), f"spillcast {verb}: undocumented"
+def test_a_verb_is_documented():
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    text = "\n".join(page.read_text() for page in pages)
+    assert [verb for verb in VERBS if not re.search(rf"spillcast {verb}\b", text)] == []
 
 
 def test_every_verb_is_a_file_and_every_file_a_verb():

@@ -193,7 +193,7 @@ def test_nobody_may_read_it_while_it_is_written(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_one_that_is_ended_leaves_nothing(places, number):
+def test_one_that_is_ended_leaves_nothing(places, signals_by_default, number):
     output = places.root / "run.spill"
     words = spillcast_command("record", "-o", output, "--", "sleep", "60")
     with subprocess.Popen(words, stderr=subprocess.PIPE, env=places.env) as recorder:

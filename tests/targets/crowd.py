@@ -1,7 +1,8 @@
 """Processes and threads that are there before anybody looks, and spill when they are told to.
 
 Prints its number and those of its children; each writes a file of BLOCKS blocks, FILE.PID, once a
-line comes in, and ends when the next one does. With --name it calls itself so before it writes.
+line comes in, and ends when the next one does or its parent has ended. With --name it calls itself
+so before it writes.
 """
 
 import argparse
@@ -21,16 +22,22 @@ def spill(path):
         yield
 
 
+def wait(gate):
+    """Until the next line; the parent's end is the end."""
+    if not os.read(gate, 1):
+        os._exit(0)
+
+
 def member(gate, options):
     threading.stack_size(65536)
     for _ in range(options.threads - 1):
         threading.Thread(target=threading.Event().wait, daemon=True).start()
-    os.read(gate, 1)
+    wait(gate)
     if options.name:
         Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(options.name)
-        os.read(gate, 1)
+        wait(gate)
     for _ in spill(f"{options.file}.{os.getpid()}"):
-        os.read(gate, 1)
+        wait(gate)
     os._exit(0)
 
 
@@ -46,6 +53,9 @@ def main():
         read, write = os.pipe()
         pid = os.fork()
         if pid == 0:
+            # Only the parent may hold what writes: the gates then close with it.
+            for gate in [*gates, write]:
+                os.close(gate)
             member(read, options)
         pids.append(pid)
         gates.append(write)

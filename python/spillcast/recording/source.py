@@ -159,7 +159,7 @@ class BpfSource(CoreSource):
         ),
         errno.ENOSYS: (
             "spillcast was built without the eBPF programs",
-            "build it with clang installed, or use --capture perf",
+            "build it without BPF=no, or use --capture perf",
         ),
         errno.EOPNOTSUPP: (
             "process ids are those of a container",

@@ -1,0 +1,104 @@
+"""What a test session left behind: processes, mounts, control groups, eBPF programs.
+
+Other sessions may run on the same machine. Processes of this one inherit an environment variable,
+its mounts lie in its directories, and a control group without its maker is nobody's.
+"""
+
+import os
+import re
+import secrets
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+VARIABLE = "SPILLCAST_TEST_SESSION"
+#: The same for all workers of pytest-xdist, which inherit it.
+SESSION = os.environ.setdefault(VARIABLE, secrets.token_hex(4))
+GROUP_NAME = re.compile(r"spillcast-(?:probe-\d+-(\d+)|(\d+)-.+)")
+#: A process that ends, a mount that goes and a janitor take a moment.
+PATIENCE_S = 10
+#: Of the workers, as they ended.
+REPORTED = []
+
+
+def processes():
+    """Processes of this session other than this one: pid and command line."""
+    marker = f"{VARIABLE}={SESSION}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if int(process.name) == os.getpid():
+                continue
+            if marker in (process / "environ").read_bytes().split(b"\0"):
+                words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                yield int(process.name), words.strip()
+
+
+def mounts(*folders):
+    """Mount points in these directories, or in one with the name of the session."""
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        point = line.split()[1]
+        if SESSION in point or any(Path(point).is_relative_to(folder) for folder in folders):
+            yield point
+
+
+def groups(root="/sys/fs/cgroup"):
+    """Control groups made by a process that is gone."""
+    for folder, names, _ in os.walk(root):
+        for name in names:
+            made = GROUP_NAME.fullmatch(name)
+            if made and not Path("/proc", made[1] or made[2]).exists():
+                yield str(Path(folder, name))
+
+
+#: Those of earlier sessions.
+GROUPS_BEFORE = frozenset(groups())
+
+
+def open_bpf():
+    """The eBPF programs and maps that this process holds."""
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            if "bpf" in (link := os.readlink(descriptor)) and link.startswith("anon_inode"):
+                yield link
+
+
+def left(folders):
+    """Each leftover in words."""
+    yield from (f"process {pid}: {words}" for pid, words in processes())
+    yield from (f"mount {point}" for point in mounts(*folders))
+    yield from (f"control group {path}" for path in groups() if path not in GROUPS_BEFORE)
+
+
+def left_at_last(folders):
+    """What is still left after a while."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (found := list(left(folders))) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    """Called where a worker has ended."""
+    REPORTED.extend(getattr(node, "workeroutput", {}).get("leftovers", []))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session):
+    """Once all fixtures are undone and all workers have ended: fail where anything is left."""
+    yield
+    held = [f"held by a test process: {link}" for link in open_bpf()]
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["leftovers"] = held
+        return
+    basetemp = session.config._tmp_path_factory.getbasetemp()
+    leftovers = [*REPORTED, *held, *left_at_last([basetemp])]
+    for pid, _ in processes():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    if leftovers:
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+        print("\nThe tests left behind:", *leftovers, sep="\n  ")
