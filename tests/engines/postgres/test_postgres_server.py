@@ -1,15 +1,17 @@
 """The private PostgreSQL server: it runs, it ends with us, it leaves nothing."""
 
+import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from postgres_rig import of_debian, private_server
-from spillcast.engines.postgres.server import embedded
+from spillcast.engines.postgres.server import embedded, make_cluster, serve
 from spillcast.errors import InputError, SpillcastError
 from spillcast.workspace import workspace
 
@@ -35,6 +37,37 @@ def test_it_answers_with_its_version_and_the_settings_asked_for(installation, tm
             assert work_mem == "1MB"
             assert Path(f"/proc/{server.pid}/comm").read_text() == "postgres\n"
         assert not Path(f"/proc/{server.pid}").exists()
+
+
+def refused_to(user_id, dsn):
+    """Whether a server refuses another user of the machine."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    status = 1
+    try:
+        os.setgroups([])
+        os.setgid(user_id)
+        os.setuid(user_id)
+        psycopg.connect(dsn).close()
+    except psycopg.OperationalError:
+        status = 0
+    finally:
+        os._exit(status)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+@pytest.mark.parametrize("installation", INSTALLATIONS, ids=lambda i: i.version)
+def test_no_other_user_of_the_machine_reaches_its_superuser(installation):
+    with workspace() as room:
+        cluster = make_cluster(room, installation)
+        with serve(cluster) as server:
+            server.connect().close()
+            assert refused_to(65_533, server.dsn)
+            # Without the closed directory the socket itself asks who it is.
+            cluster.home.chmod(0o711)
+            for user_id in (65_533, 65_534):
+                assert refused_to(user_id, server.dsn)
 
 
 def test_a_setting_it_does_not_know_is_told_in_its_own_words():

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 START_S = 60.0
 #: Where Debian's packages put servers, by their version.
 DEBIAN = Path("/usr/lib/postgresql")
-INITDB_OPTIONS = ("-U", "postgres", "-A", "trust", "-N", "-E", "UTF8")
+SUPERUSER = "postgres"
+INITDB_OPTIONS = ("-U", SUPERUSER, "-A", "peer", "-N", "-E", "UTF8")
+#: Who may log in: the user who started the server, as its superuser, through its socket.
+HBA = f"local all {SUPERUSER} peer map=owner\n"
+IDENT = f'owner "{{user}}" {SUPERUSER}\n'
 #: Nobody has to reach it but we, nothing has to survive.
 SETTINGS = {
     "listen_addresses": "",
@@ -106,7 +110,8 @@ def make_cluster(room: Path, installation: Installation | None = None) -> Cluste
     installation = installation or embedded()
     user = _user()
     home = room / "postgres"
-    home.mkdir()
+    # Its socket is in there: no other user of the machine reaches it.
+    home.mkdir(mode=0o700)
     programs = installation.programs
     if os.geteuid() == 0:
         _let_through(room, user)
@@ -118,6 +123,9 @@ def make_cluster(room: Path, installation: Installation | None = None) -> Cluste
         # What it tidies up comes after what went wrong.
         told = [line for line in made.stderr.splitlines() if "removing " not in line]
         raise SpillcastError(f"initdb: {' '.join(told[-2:]) or 'no reason given'}")
+    (home / "data" / "pg_hba.conf").write_text(HBA)
+    ident = IDENT.format(user=pwd.getpwuid(os.geteuid()).pw_name)
+    (home / "data" / "pg_ident.conf").write_text(ident)
     return Cluster(installation, programs, home, user)
 
 
@@ -149,7 +157,7 @@ def serve(
         )
     try:
         _wait_until_ready(process, log, data / "postmaster.pid")
-        dsn = f"host={home} user=postgres dbname=postgres"
+        dsn = f"host={home} user={SUPERUSER} dbname=postgres"
         yield PrivateServer(cluster.installation, dsn, process.pid, cluster.user)
     finally:
         # SIGINT is PostgreSQL's fast shutdown.

@@ -45,6 +45,17 @@ def test_directories_that_cannot_be_used(moving):
         refused(moving, "the server cannot reach", "Permission denied", to=closed / "temp")
 
 
+def test_a_move_that_another_one_holds_up_names_it(moving, monkeypatch):
+    monkeypatch.setattr("spillcast.engines.postgres.move.run.LOCK_S", 0.0)
+    with moving.connect() as other:
+        other.execute("set statement_timeout = '30s'")
+        other.execute("select pg_advisory_lock(hashtext('spillcast move'))")
+        before = moving.state()
+        said = moving.move("--for", "role:etl", "--apply", status=1).stderr
+        assert str(other.info.backend_pid) in said
+        assert moving.state() == before
+
+
 def test_names_that_are_not_there(moving):
     for wrong, words in (
         ("role:nobody", "the server has no such role"),

@@ -40,8 +40,9 @@ class Sampled:
     gap_s: float = 0.0
     client_cpu_s: float = 0.0
     server_cpu_s: float | None = None
-    #: All processes seen: the leader and its workers.
-    pids: set[int] = field(default_factory=set)
+    #: All processes seen: the leader and its workers. Never changed but replaced, for other threads
+    #: go through it meanwhile.
+    pids: frozenset[int] = frozenset()
     #: Most bytes and files of temp files at one look, by tablespace.
     temp_peak: dict[str, tuple[int, int]] = field(default_factory=dict)
     #: The text of the query, cut where the server cuts it (track_activity_query_size).
@@ -84,7 +85,7 @@ class Sampler(threading.Thread):
         super().__init__(name="spillcast-sample", daemon=True)
         self.rate_hz, self.gap_s = rate_hz, GAP / rate_hz
         self.life = QueryLife()
-        self.sampled = Sampled(pids={pid})
+        self.sampled = Sampled(pids=frozenset({pid}))
         self.done = threading.Event()
         self._halt = threading.Event()
         self._connection = connection
@@ -125,8 +126,8 @@ class Sampler(threading.Thread):
                     self.sampled.hold(self._look.temp_held(self.sampled.pids))
                     listed = time.monotonic()
                 self._halt.wait(jitter.uniform(0.7, 1.3) / self.rate_hz)
-        except SpillcastError as error:
-            self.sampled.failure = error.message
+        except Exception as error:
+            self.sampled.failure = failure_text(error)
         finally:
             self.sampled.client_cpu_s = time.thread_time()
             ended_s = cpu_s(server)
@@ -153,7 +154,7 @@ class Sampler(threading.Thread):
             self.sampled.queryid = self.sampled.queryid or mine.query_id
         self.sampled.ticks += 1
         for worker in {one.pid for one in backends} - self.sampled.pids:
-            self.sampled.pids.add(worker)
+            self.sampled.pids |= {worker}
             self._on_worker(worker)
         if gap_s > self.gap_s:
             self.sampled.discarded += len(backends)
@@ -170,6 +171,13 @@ class Sampler(threading.Thread):
         with self._lock:
             self._rows += self._held
         self._held = []
+
+
+def failure_text(error: Exception) -> str:
+    """Why sampling ended early, of an error of any kind: the query has not ended with it."""
+    if isinstance(error, SpillcastError):
+        return error.message
+    return f"sampling failed: {type(error).__name__}: {error}"
 
 
 def samples(backends: Sequence[Backend], time_ns: int, weight_us: int) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from spillcast.engines.postgres.connection import Connection
 from spillcast.engines.postgres.live.backend import ACTIVE
 from spillcast.engines.postgres.live.look import ALL, Backend, Look, Statement
 from spillcast.engines.postgres.live.query import QueryLife
-from spillcast.engines.postgres.live.sampler import LIST_S, Sampled, samples
+from spillcast.engines.postgres.live.sampler import LIST_S, Sampled, failure_text, samples
 from spillcast.engines.postgres.processes import (
     children,
     cpu_s,
@@ -21,7 +21,6 @@ from spillcast.engines.postgres.processes import (
     started_ns,
     title,
 )
-from spillcast.errors import SpillcastError
 from spillcast.recording.memory import PeakMemory
 from spillcast.recording.schema import SAMPLES_SCHEMA
 
@@ -73,7 +72,7 @@ class SessionQuery:
         began_ns = started_ns(worker)
         if began_ns is None or began_ns > self.started_ns - TICKS_NS:
             self.workers[worker] = began_ns
-            self.sampled.pids.add(worker)
+            self.sampled.pids |= {worker}
 
     def look_at_memory(self) -> None:
         """Look what its processes hold."""
@@ -158,8 +157,8 @@ class ServerSampler(threading.Thread):
                     self._tick()
                     self._count_cost(began_s)
                     due_s = time.monotonic() + INTERVAL_S * jitter.uniform(0.7, 1.3)
-        except SpillcastError as error:
-            self.failure = error.message
+        except Exception as error:
+            self.failure = failure_text(error)
         finally:
             self.done.set()
 
@@ -198,7 +197,8 @@ class ServerSampler(threading.Thread):
         life, pid, seen = QueryLife(), session.pid, session.seen
         life.see(seen)
         began_ns = now_ns - round((seen.now_s - seen.query_start_s) * 1e9)
-        query = SessionQuery(pid, life, Sampled(pids={pid}, started_ns=began_ns), began_ns)
+        sampled = Sampled(pids=frozenset({pid}), started_ns=began_ns)
+        query = SessionQuery(pid, life, sampled, began_ns)
         self._running[pid] = query
         return query
 

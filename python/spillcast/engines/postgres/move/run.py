@@ -44,6 +44,14 @@ from spillcast.visible import shell_word
 #: Sorts some 1 MB in 64 kB; its temp files stay while a row of it is still to be fetched.
 SPILL = b"select md5(i::text) from pg_catalog.generate_series(1, 20000) i order by 1"
 RELOAD_S = 20.0
+#: How long a move waits for another one.
+LOCK_S = 10.0
+_LOCKED_BY = (
+    "select coalesce(string_agg(pid::text, ', '), 'unknown') from pg_locks "
+    "where locktype = 'advisory' and granted and objsubid = 1 "
+    "and objid::bigint = hashtext('spillcast move')::bigint & 4294967295 "
+    "and pid <> pg_backend_pid()"
+)
 
 
 def planned(dsn: str | None, wish: Wish) -> Move:
@@ -144,8 +152,19 @@ def verified(
 
 
 def _lock(connection: Connection) -> None:
-    """Wait for another move, also for the last statement of one that was killed."""
-    connection.execute("select pg_advisory_lock(hashtext('spillcast move'))")
+    """Wait a little, as for the last statement of a move that was killed.
+
+    SpillcastError names the session that still holds the lock then.
+    """
+    deadline = time.monotonic() + LOCK_S
+    while not row(connection, "select pg_try_advisory_lock(hashtext('spillcast move'))")[0]:
+        if time.monotonic() > deadline:
+            (pids,) = row(connection, _LOCKED_BY)
+            raise SpillcastError(
+                f"another move is running on this server: session {pids}; nothing was changed",
+                "try again when it has ended",
+            )
+        time.sleep(0.1)
 
 
 def _asked(connection: Connection, dsn: str, wish: Wish) -> tuple[Move, Situation]:

@@ -1,0 +1,53 @@
+"""The sampling thread beside the others: what it changes they may read; when it fails they know."""
+
+import os
+
+import pytest
+
+from spillcast.engines.engine import Wanted
+from spillcast.engines.postgres.live.look import Look
+from spillcast.engines.postgres.live.query import QueryLife
+from spillcast.engines.postgres.live.record import record_postgres
+from spillcast.engines.postgres.live.sampler import Sampled
+from spillcast.engines.postgres.live.server_sampler import SessionQuery
+
+SLEEP = "select pg_sleep(30)"
+
+
+def test_a_worker_may_join_a_query_whose_processes_are_gone_through():
+    query = SessionQuery(1, QueryLife(), Sampled(pids=frozenset({1})), started_ns=0)
+    seen = []
+    for pid in query.sampled.pids:
+        query.join(os.getpid())
+        seen.append(pid)
+    assert seen == [1]
+    assert set(query.sampled.pids) == {1, os.getpid()}
+
+
+def failing_look(monkeypatch, after):
+    """Fails as a bug would, at a look some time after the first."""
+    looks, sessions = [], Look.sessions
+
+    def look(self, which):
+        looks.append(1)
+        if len(looks) > after:
+            raise LookupError("no such column")
+        return sessions(self, which)
+
+    monkeypatch.setattr(Look, "sessions", look)
+
+
+def test_a_sampler_that_crashed_does_not_end_the_query(newest, tmp_path, monkeypatch):
+    with newest.client() as client:
+        client.run(SLEEP)
+        newest.until_running(client)
+        failing_look(monkeypatch, 5)
+        wanted = Wanted(backend=client.pid)
+        recorded = record_postgres(newest.dsn, tmp_path / "run.spill", wanted).meta
+        with newest.connect() as connection:
+            connection.execute("select pg_cancel_backend(%s)", [client.pid])
+        with pytest.raises(Exception, match="canceling"):
+            client.result()
+    assert recorded.ended_by == "failure"
+    assert recorded.postgres.ended_by == "failure"
+    assert "no such column" in recorded.postgres.failure
